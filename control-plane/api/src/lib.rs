@@ -47,9 +47,8 @@ pub use types::{
     AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,
     ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings,
     GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight,
-    MetricsSettings, ObjectMeta,
-    PairInFiles, PairInSecret, PairReference, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings,
-    References, RequestHeaderNames, RequestHeaderSpec, SecureServing, ServerDetails, ServerSpec, TokenBucket,
-    TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec, UserMetrics, UserMetricsMode,
+    MetricsSettings, ObjectMeta, PairInFiles, PairInSecret, PairReference, PortcullisSpec, ProtectedIdentitySettings,
+    ProxyProtocolSettings, References, RequestHeaderNames, RequestHeaderSpec, SecureServing, ServerDetails, ServerSpec,
+    TokenBucket, TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec, UserMetrics, UserMetricsMode,
     WildcardSubdomains,
 };

@@ -69,8 +69,8 @@ pub struct ClusterActivity {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyActivity {
-    /// The number of the policy in the object, from 0; `-` where none decided, `other` for all beyond the first
-    /// [`MAX_POLICIES`] that were used.
+    /// The number of the policy in the object, from 0, whichever policy an edit puts there; `-` where none decided, `other` for
+    /// all beyond the first [`MAX_POLICIES`] that were used.
     pub policy: String,
     /// Requests that were forwarded.
     #[serde(skip_serializing_if = "is_default")]

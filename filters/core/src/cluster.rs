@@ -30,7 +30,9 @@ pub enum CompileError {
     #[error(transparent)]
     ClientCa(#[from] ClientCaError),
     /// A header name for users, or a prefix of names that are reserved.
-    #[error("the header name {0:?} is not a lower-case word, or starts the name of a header that goes on with every request")]
+    #[error(
+        "the header name {0:?} is not a lower-case word, or starts the name of a header that goes on with every request"
+    )]
     HeaderName(String),
     /// In this mode users are not forwarded, so that a client with a certificate would be anonymous to the upstream.
     #[error("{0} means nothing where what clients present goes upstream unchanged")]

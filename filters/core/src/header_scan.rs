@@ -259,8 +259,7 @@ impl<'a> Reserved<'a> {
 
 /// Whether a name can be reserved, as a prefix: a word in lower case that starts the name of no header which is not removed.
 pub(crate) fn can_be_reserved(prefix: &str) -> bool {
-    let is_word =
-        prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    let is_word = prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
     prefix.len() > 1 && is_word && !READ.iter().any(|name| is_like(name, prefix.as_bytes()))
 }
 

@@ -73,7 +73,7 @@ struct Answers {
 }
 
 impl Answers {
-    /// Tells the agent that it may ask. `None` where standard input is no socket: its agent is older than this module.
+    /// Announces to the agent that it may ask. `None` where standard input is no socket: its agent is older than this module.
     fn open() -> Option<Self> {
         let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
         socket.set_write_timeout(Some(WRITE_TIMEOUT)).ok()?;

@@ -19,6 +19,8 @@ pub(crate) enum Case {
     Lines,
     /// A cached certificate, 100 policies, the last one matches.
     Last,
+    /// As [`Case::Last`], with clients counted by name (`metrics.users`).
+    Talkers,
     /// A cached certificate, 100 policies, none matches: 403.
     None,
     /// Envoy without the filter, and a client that presents a token.
@@ -41,10 +43,11 @@ pub(crate) enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Bare,
         Self::BareToken,
         Self::Last,
+        Self::Talkers,
         Self::None,
         Self::One,
         Self::Token,
@@ -67,6 +70,7 @@ impl Case {
             Case::Idle => "bare Envoy with a module that does nothing",
             Case::Lines => "bare Envoy with the user's header lines",
             Case::Last => "certificate, 100 policies, last matches",
+            Case::Talkers => "certificate, 100 policies, last matches, clients by name",
             Case::None => "certificate, 100 policies, none matches (403)",
             Case::Token => "token, 100 policies, last matches",
             Case::One => "certificate, 1 policy",
@@ -87,6 +91,7 @@ impl Case {
             Case::Idle => "idle",
             Case::Lines => "lines",
             Case::Last => "last",
+            Case::Talkers => "talkers",
             Case::None => "none",
             Case::Token => "token",
             Case::One => "one",
@@ -111,6 +116,11 @@ impl Case {
         let is_bare =
             matches!(self, Case::Bare | Case::BareToken | Case::Early | Case::Idle | Case::Lines | Case::Header);
         is_bare || matches!(self, Case::RequestInfo | Case::Forwarded)
+    }
+
+    /// `spec.metrics` of the gateway's settings.
+    pub(crate) fn metrics(self) -> Value {
+        if self == Case::Talkers { json!({"users": {"mode": "TopK"}}) } else { json!({}) }
     }
 
     /// Whether Envoy runs portcullis.wasm.

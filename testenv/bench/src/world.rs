@@ -99,8 +99,8 @@ impl<'a> World<'a> {
         let dir = self.run.make_dir(case.slug())?;
         let manifests = self.run.make_dir(&format!("{}/manifests", case.slug()))?;
         let address = ports::free_address()?;
-        self.run
-            .write(&format!("{}/manifests/settings.yaml", case.slug()), settings("bench", address, &self.serving))?;
+        let settings = with_metrics(&settings("bench", address, &self.serving), case);
+        self.run.write(&format!("{}/manifests/settings.yaml", case.slug()), settings)?;
         self.run.write(&format!("{}/manifests/cluster.yaml", case.slug()), self.manifest(case).to_text())?;
         let plane = ControlPlane::start(&dir, &manifests)?;
         let flags: &[&str] = if case.is_wasm() { &["--filter", "wasm"] } else { &[] };
@@ -185,4 +185,12 @@ impl<'a> World<'a> {
         }
         Ok(worker)
     }
+}
+
+fn with_metrics(settings: &str, case: Case) -> String {
+    let mut object: Value = serde_json::from_str(settings).unwrap_or_default();
+    if let Some(spec) = object.pointer_mut("/spec").and_then(Value::as_object_mut) {
+        spec.insert("metrics".to_owned(), case.metrics());
+    }
+    object.to_string()
 }

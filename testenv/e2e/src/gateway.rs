@@ -45,7 +45,7 @@ pub struct GatewayOptions {
     pub instance: Option<String>,
     /// More of `spec.listener` of the settings; null is nothing.
     pub listener: Value,
-    /// Whether the filter tells its activity ([`Gateway::activity`]).
+    /// Whether the filter can be asked for its activity ([`Gateway::activity`]).
     pub activity: bool,
     /// More flags of `portcullis bootstrap`.
     pub bootstrap_flags: Vec<String>,
@@ -112,7 +112,7 @@ impl Gateway {
         Ok(Gateway { plane, envoy, manifests, address, serving_ca, workers })
     }
 
-    /// The activity that the filter tells an agent.
+    /// The activity that the filter sends to an agent.
     ///
     /// # Errors
     /// [`Error::Connection`] without an answer, [`Error::Lacks`] if the gateway was started without

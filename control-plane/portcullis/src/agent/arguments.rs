@@ -16,8 +16,8 @@ use crate::arguments::{Bootstrap, LogFormat};
 /// are passed to Envoy.
 ///
 /// HTTP: /healthz (this program runs and Envoy answers it), /readyz (Envoy has its configuration, listens, and is not
-/// about to stop), /metrics (Envoy's, the filter's among them). Point the load balancer's or Kubernetes' readiness at
-/// /readyz.
+/// about to stop), /metrics (Envoy's, the filter's among them, and the names of the clients with the most requests, if the
+/// settings ask for them). Point the load balancer's or Kubernetes' readiness at /readyz.
 ///
 /// On SIGTERM or SIGINT /readyz fails at once. --shutdown-delay later, when the load balancer has noticed, Envoy begins to
 /// send its clients away: GOAWAY on HTTP/2, Connection: close on HTTP/1.1, with the response to their next request.

@@ -7,8 +7,8 @@ use axum::extract::State;
 use axum::http::{Response, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use futures_util::{FutureExt, StreamExt};
 use futures_util::stream::once;
+use futures_util::{FutureExt, StreamExt};
 use http_body_util::BodyDataStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
@@ -82,7 +82,7 @@ impl MetricsPage {
     }
 }
 
-/// Nothing where the filter does not tell them: the rest of the page is as good as without.
+/// Nothing where the filter does not answer: the rest of the page is as good as without.
 async fn talkers_text(activity: ActivitySource) -> Bytes {
     match activity.newer_than(MAX_AGE).await {
         Ok(activity) => talkers::text(&activity).into(),

@@ -17,11 +17,7 @@ pub(super) const GAUGES: [Gauge; 5] = [
          portcullis_top_requests_error. All others together are other.",
         |talker| talker.requests,
     ),
-    (
-        "portcullis_top_requests_error",
-        "The most by which portcullis_top_requests is too high.",
-        |talker| talker.error,
-    ),
+    ("portcullis_top_requests_error", "The most by which portcullis_top_requests is too high.", |talker| talker.error),
     ("portcullis_top_lists", "Lists and watches among these requests.", |talker| talker.lists),
     ("portcullis_top_response_bytes", "Bytes of the answers to these requests.", |talker| talker.bytes),
     ("portcullis_top_refusals", "Refusals of the gateway among these requests.", |talker| talker.refusals),

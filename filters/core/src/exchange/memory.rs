@@ -11,7 +11,7 @@ use super::host::{Asked, HeaderLines, Host};
 use crate::gateway::Edit;
 use crate::long_streams::StreamRegistry;
 use crate::moment::Moment;
-use crate::observe::{ClusterMetrics, Outcome, RequestRecord, Response, Server};
+use crate::observe::{ClusterMetrics, Outcome, Publisher, RequestRecord, Response, Server};
 use crate::refusal::Refusal;
 use crate::review::{Review, ReviewAnswers, ReviewResult};
 use crate::x509::KnownChains;
@@ -55,6 +55,8 @@ pub struct MemoryHost<A> {
     pub reply: Option<Refusal>,
     /// Every other effect in order, as one word and its argument.
     pub effects: Vec<String>,
+    /// Counts decisions and answers as well.
+    pub publisher: Option<Arc<Publisher>>,
     /// Counted answers: whether the request reached the cluster, status, server and milliseconds.
     pub responses: RefCell<Vec<String>>,
     answers: ReviewAnswers,
@@ -82,6 +84,7 @@ impl<A> MemoryHost<A> {
             exported: Vec::new(),
             reply: None,
             effects: Vec::new(),
+            publisher: None,
             responses: RefCell::default(),
             answers: ReviewAnswers::default(),
         }
@@ -262,11 +265,17 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
         self.effects.push(format!("call at {}", at.as_secs()));
     }
 
-    fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, _seen: &RequestRecord, outcome: Outcome) {
+    fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, outcome: Outcome) {
+        if let Some(publisher) = &self.publisher {
+            publisher.count(series, seen, outcome);
+        }
         self.effects.push(format!("count {} {} {}", reached(series), outcome.decision(), outcome.reason()));
     }
 
-    fn count_response(&self, series: Option<&Arc<ClusterMetrics>>, _seen: &RequestRecord, response: &Response<'_>) {
+    fn count_response(&self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, response: &Response<'_>) {
+        if let Some(publisher) = &self.publisher {
+            publisher.count_response(series, seen, response);
+        }
         let Response { code, server, duration, server_duration, .. } = response;
         let times = [duration, server_duration].map(|time| time.map(|time| time.as_millis()));
         let server = match server {

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use super::Outcome;
 use super::catalog::{
-    CREDENTIAL_CACHE_ENTRIES, DURATION_BOUNDS, DURATIONS, IN_FLIGHT, IN_FLIGHT_LIMIT, LONG_RUNNING, Metric, MetricsSink,
-    REQUESTS, REQUESTS_IN_FLIGHT, RESPONSE_SIZES, RESPONSES, REVIEWS, SERVER_DURATIONS, SIZE_BOUNDS,
+    CREDENTIAL_CACHE_ENTRIES, DURATION_BOUNDS, DURATIONS, IN_FLIGHT, IN_FLIGHT_LIMIT, LONG_RUNNING, Metric,
+    MetricsSink, REQUESTS, REQUESTS_IN_FLIGHT, RESPONSE_SIZES, RESPONSES, REVIEWS, SERVER_DURATIONS, SIZE_BOUNDS,
 };
 use super::counters::{CounterKey, CounterTable};
 use super::histogram_series::{SERIES_BESIDE_BOUNDS, write};
@@ -128,7 +128,8 @@ impl ClusterCounts {
     fn admits_response(&self, key: ResponseKey, is_known: bool) -> bool {
         let of = |bounds: usize| u32::try_from(bounds).unwrap_or(u32::MAX).saturating_add(SERIES_BESIDE_BOUNDS);
         let (durations, sizes) = (of(DURATION_BOUNDS.len()), of(SIZE_BOUNDS.len()));
-        let combination = |metric: Metric, labels: &[&str], series| self.ledger.combination(metric.name, labels, series);
+        let combination =
+            |metric: Metric, labels: &[&str], series| self.ledger.combination(metric.name, labels, series);
         let (server, group) = (self.responses.servers.label(key.server), self.group_labels(key));
         let [verb, resource, subresource, scope] = group;
         let code = status_code::label(key.code);
@@ -243,8 +244,7 @@ impl ClusterCounts {
         }
         gauges.push((REVIEWS, vec![cluster()], caches.under_way()));
         let entries = caches.entries();
-        gauges
-            .extend(entries.map(|(kind, count)| (CREDENTIAL_CACHE_ENTRIES, vec![cluster(), kind.to_owned()], count)));
+        gauges.extend(entries.map(|(kind, count)| (CREDENTIAL_CACHE_ENTRIES, vec![cluster(), kind.to_owned()], count)));
         gauges
     }
 
@@ -259,7 +259,9 @@ impl ClusterCounts {
             push(&limit.schema, u64::from(limit.running.count()), u64::from(limit.max));
         }
         if !rest.is_empty() {
-            let sum = |of: fn(&InFlightLimit) -> u32| rest.iter().map(|limit| u64::from(of(limit))).fold(0, u64::saturating_add);
+            let sum = |of: fn(&InFlightLimit) -> u32| {
+                rest.iter().map(|limit| u64::from(of(limit))).fold(0, u64::saturating_add)
+            };
             push(REST, sum(|limit| limit.running.count()), sum(|limit| limit.max));
         }
     }

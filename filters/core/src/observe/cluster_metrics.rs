@@ -44,9 +44,8 @@ impl ClusterMetrics {
             config.servers.as_ref().map_or_else(ServerLabels::default, |servers| ServerLabels::of(&servers.names));
         let shows_users = config.request_info.as_ref().is_some_and(|shown| shown.user);
         let totals = memory.totals(&config.name);
-        let talkers = totals
-            .as_ref()
-            .and_then(|totals| totals.configure(&servers, limits(config, memory), config.top_talkers));
+        let talkers =
+            totals.as_ref().and_then(|totals| totals.configure(&servers, limits(config, memory), config.top_talkers));
         let tells_users = config.log_refused
             || config.log_failed
             || config.log_slow_milliseconds.is_some()
@@ -142,7 +141,7 @@ impl ClusterMetrics {
         }
     }
 
-    /// Where clients are counted by name, if they are.
+    /// The counts of clients by name, if there are any.
     pub(crate) fn talkers(&self) -> Option<&Talkers> {
         self.counts.talkers.as_deref()
     }

@@ -88,7 +88,9 @@ mod tests {
     fn every_outcome_survives_its_code_and_says_words_of_the_sets() {
         let causes = Cause::ALL.into_iter().flat_map(|cause| [Outcome::Refused(cause), Outcome::Replaced(cause)]);
         let ends = TerminationReason::ALL.into_iter().map(Outcome::Terminated);
-        for outcome in [Outcome::Forwarded, Outcome::Malformed, Outcome::Abandoned].into_iter().chain(causes).chain(ends) {
+        for outcome in
+            [Outcome::Forwarded, Outcome::Malformed, Outcome::Abandoned].into_iter().chain(causes).chain(ends)
+        {
             assert_eq!(Outcome::of_code(outcome.code()), outcome);
             assert!(Outcome::DECISIONS.contains(&outcome.decision()));
             assert!(Outcome::reasons().any(|reason| reason == outcome.reason()));

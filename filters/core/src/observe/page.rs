@@ -25,6 +25,9 @@ Metrics that begin with `apiserver_` have the names, the labels and the words of
 (`metric_relabel_configs`: `regex: envoy_portcullis_(apiserver_.*)`, `replacement: $1`, `target_label: __name__`, \
 `source_labels: [__name__]`), and dashboards that were made for kube-apiserver read them.
 
+The clients with the most requests, by name, are no statistics of Envoy's: the agent adds them to its own page, if the settings \
+ask for them ([top talkers](../operations.md#top-talkers)).
+
 A counter starts again when Envoy does, and when the part of Envoy's listener that serves the cluster is replaced and drained.
 ";
 

@@ -76,7 +76,8 @@ pub(super) struct TakenResponses {
 impl TakenResponses {
     /// The same for the cluster's activity.
     pub(super) fn answered(&self, key: ResponseKey) -> AnsweredRequests {
-        let mut answered = AnsweredRequests { class: status_code::class(key.code), count: self.count, ..Default::default() };
+        let mut answered =
+            AnsweredRequests { class: status_code::class(key.code), count: self.count, ..Default::default() };
         if let Some(taken) = &self.durations {
             let mut before = 0;
             for (count, up_to) in answered.durations.iter_mut().zip(taken.buckets.iter().chain([&taken.count])) {

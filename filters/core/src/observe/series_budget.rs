@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Series of a process at most, beside the totals of each cluster.
 ///
-/// Envoy takes some 600 bytes for a series with its labels: all of them, with the totals of 10,000 clusters, stay below 64 MiB.
+/// Envoy takes some 320 bytes for a series with its labels: all of them, with the totals and the activity of 10,000 clusters, stay
+/// below 64 MiB (docs/performance.md).
 const MAX_SERIES: u32 = 65_536;
 /// Of one in so many series at most the first request is one whose client was not authenticated.
 const STRANGERS_PART: u32 = 8;
@@ -55,8 +56,7 @@ impl SeriesBudget {
     /// Whether a cluster that has `used` may have that many more now.
     pub(super) fn allows(&self, used: UsedSeries, series: u32, is_known: bool) -> bool {
         may_take(self.left.load(Ordering::Relaxed), used.all, series)
-            && (is_known
-                || may_take(self.left_for_strangers.load(Ordering::Relaxed), used.by_strangers, series))
+            && (is_known || may_take(self.left_for_strangers.load(Ordering::Relaxed), used.by_strangers, series))
     }
 
     /// Takes more series for a cluster that has `used`; for a client that was not authenticated unless `is_known`. False if it

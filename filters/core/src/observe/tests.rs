@@ -110,7 +110,11 @@ fn edits_of_one_cluster_stay_within_its_share() {
     let next = compile(&state, "next", 0, 400);
     (0..100).for_each(|number| request(&publisher, &next, &name(0, number), 0));
     publish(&publisher, &mut series);
-    let has_own = |number| series.names.contains(&format!("apiserver_request_total next,10.0.0.1:6443,LIST,{},,cluster,200", name(0, number)));
+    let has_own = |number| {
+        series
+            .names
+            .contains(&format!("apiserver_request_total next,10.0.0.1:6443,LIST,{},,cluster,200", name(0, number)))
+    };
     assert!((0..100).all(has_own), "another cluster has its details");
 }
 
@@ -150,7 +154,11 @@ fn series_come_back_with_the_listener_that_made_them() {
     };
     let used = fill(&publisher, &mut series);
     publish(&publisher, &mut series);
-    assert_eq!(compile(&state, "prod", 0, 1).counts.ledger.used(), used, "the configuration is gone, the series are not");
+    assert_eq!(
+        compile(&state, "prod", 0, 1).counts.ledger.used(),
+        used,
+        "the configuration is gone, the series are not"
+    );
     drop(publisher);
     assert_eq!(compile(&state, "prod", 0, 1).counts.ledger.used(), 0);
     assert_eq!(fill(&Publisher::default(), &mut series), used);

@@ -8,12 +8,12 @@
     reason = "the module's sources, and the stand-in, are not used whole"
 )]
 
+#[path = "../../../dynamic-module/src/agent.rs"]
+mod agent;
 #[path = "../stand_in/callbacks.rs"]
 mod callbacks;
 #[path = "../stand_in/envoy.rs"]
 mod envoy;
-#[path = "../../../dynamic-module/src/agent.rs"]
-mod agent;
 #[path = "../../../dynamic-module/src/filter.rs"]
 mod filter;
 #[path = "../../../dynamic-module/src/flush_timer.rs"]
@@ -41,6 +41,7 @@ mod module {
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use envoy::{Config, Stream, Worker};
 use portcullis_filter_config::{CONFIG_VERSION, names};
@@ -58,7 +59,7 @@ fn config() -> Config {
     let everything = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]});
     let route = json!({
         "version": CONFIG_VERSION, "name": "i/-/prod", "identity": "x", "authorities": ["prod"], "allowAnonymous": true,
-        "reviews": {"cluster": "reviewer"}, "upstreamIdentity": "Impersonate",
+        "reviews": {"cluster": "reviewer"}, "upstreamIdentity": "Impersonate", "topTalkers": 1_000,
         "flowControlSchemas": [{"name": "some", "limit": {"maxRequestsInflight": 10_000}}],
         "policies": [{"group": "all", "flowControlSchema": "some", "rules": [everything]}],
     })
@@ -172,6 +173,27 @@ fn settled(one: &Turn, count: &mut impl FnMut(&'static str)) -> bool {
     false
 }
 
+/// Waits until the activity has all these requests of users, each under a name that a token has.
+fn every_client_is_counted(config: &Config, requests: usize) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let worker = config.worker(false);
+    loop {
+        config.run_main();
+        // As with Envoy 1.38, counts are carried on by requests.
+        Turn::begin(&worker, 1).0.stream.end();
+        let activity = memory::activity(1);
+        let top = activity.clusters.iter().find_map(|cluster| cluster.top.as_ref());
+        let users = top.map(|top| top.users.as_slice()).unwrap_or_default();
+        let tokens = users.iter().map(|user| user.name.strip_prefix("user-").unwrap().parse::<usize>().unwrap());
+        assert!(tokens.into_iter().all(|token| !token.is_multiple_of(5)), "{users:?}");
+        if users.iter().map(|user| user.requests).sum::<u64>() >= requests as u64 {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{requests} requests, and {activity:?}");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn workers_share_reviews_and_keep_their_users_apart() {
     let config = config();
@@ -198,6 +220,8 @@ fn workers_share_reviews_and_keep_their_users_apart() {
         assert!(counts.iter().any(|counts| counts.contains_key(outcome)), "{outcome}");
     }
     assert!(asked < WORKERS * TURNS / 2, "answers are shared");
+    let known = counts.iter().filter_map(|counts| counts.get("known")).sum();
+    every_client_is_counted(&config, known);
     // All places for reviews are there again, and so are those of requests.
     let worker = config.worker(false);
     let waiting: Vec<_> = (0..64).map(|number| Turn::begin(&worker, 1_000 + number)).collect();

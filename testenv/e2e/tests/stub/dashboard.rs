@@ -168,11 +168,7 @@ const SHOWN: &[Row] = &[
         ],
     ),
     ("Ten busiest resources", "{{resource}}", &[("resource=pods", Count(82.0)), ("resource=secrets", Count(60.0))]),
-    (
-        "Bytes of lists",
-        "{{resource}} {{scope}}",
-        &[("resource=pods scope=namespace", Between(1.0, 10_000.0))],
-    ),
+    ("Bytes of lists", "{{resource}} {{scope}}", &[("resource=pods scope=namespace", Between(1.0, 10_000.0))]),
     ("Long-running requests", "{{verb}} {{resource}}", &[("verb=WATCH resource=pods", Number(2.0))]),
     ("By dispatch policy", "{{cluster}} {{policy}}", &[("policy=1", Count(142.0))]),
     (
@@ -317,7 +313,8 @@ fn dashboard_and_alerts_say_what_has_happened() {
 fn alerts_hold_for_a_cluster_without_room() {
     let Some((fixture, prometheus)) = start("alerts-room") else { return };
     let alice = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
-    let requests = [("GET", false), ("GET", true), ("POST", true), ("PATCH", false), ("DELETE", false), ("DELETE", true)];
+    let requests =
+        [("GET", false), ("GET", true), ("POST", true), ("PATCH", false), ("DELETE", false), ("DELETE", true)];
     let all = [walk(&closed_set(), &requests), walk(&closed_set(), &[("PURGE", false)])].concat();
     let walked = all.len() as u64;
     for answer in alice.burst(all, 6) {

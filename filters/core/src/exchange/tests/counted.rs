@@ -177,7 +177,11 @@ fn requests_of_strangers_are_never_slow() {
     assert_eq!(run(&open, &[], true, "200"), (Next::Continue, 1));
     assert_eq!(run(&open, &[], false, "200"), (Next::Continue, 0), "anonymous");
     assert_eq!(run(&closed, &[], false, "401"), (Next::Stop, 0), "it may not read the answer for hours");
-    assert_eq!(run(&open, &[("via", "1.1 lab")], true, "508"), (Next::Stop, 1), "a failure is one, whatever its client");
+    assert_eq!(
+        run(&open, &[("via", "1.1 lab")], true, "508"),
+        (Next::Stop, 1),
+        "a failure is one, whatever its client"
+    );
     assert_eq!(run(&open, &[], false, "503"), (Next::Continue, 1));
 }
 

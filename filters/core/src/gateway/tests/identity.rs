@@ -72,7 +72,14 @@ fn cases() -> impl Strategy<Value = Case> {
     let headers = prop::collection::vec((0..NAMES.len(), 0..VALUES.len()), 0..7);
     let request = (any::<bool>(), 0..TARGETS.len(), 0_usize..5, headers);
     (request, prop::collection::vec(0_usize..6, 12), any::<bool>()).prop_map(
-        |((passes, target, peer, headers), answers, anonymous)| Case { passes, target, peer, headers, answers, anonymous },
+        |((passes, target, peer, headers), answers, anonymous)| Case {
+            passes,
+            target,
+            peer,
+            headers,
+            answers,
+            anonymous,
+        },
     )
 }
 
@@ -230,7 +237,10 @@ impl Sent<'_> {
                 return self.check_anonymous();
             }
             prop_assert!(self.earned.users.contains("robot"), "a token that is not the upstream's");
-            prop_assert!([".passthrough.", ".anonymous."].iter().any(|pool| destination.contains(pool)), "{destination}");
+            prop_assert!(
+                [".passthrough.", ".anonymous."].iter().any(|pool| destination.contains(pool)),
+                "{destination}"
+            );
             return Ok(End::Token);
         };
         prop_assert!(self.case.peer == 2 && user.user().name == "alice" && !forwarded.credential);

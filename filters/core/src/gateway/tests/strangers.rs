@@ -49,19 +49,14 @@ fn send(fixture: &Fixture, publisher: &Publisher, request: (&str, &str), peer: P
 }
 
 /// Sends every verb of these resources, in each scope.
-fn walk(
-    (fixture, names): (&Fixture, &[&str]),
-    publisher: &Publisher,
-    peer: Peer<'_>,
-    more: Headers<'_>,
-    code: u16,
-) {
+fn walk((fixture, names): (&Fixture, &[&str]), publisher: &Publisher, peer: Peer<'_>, more: Headers<'_>, code: u16) {
     for name in names {
         let (resource, subresource) = name.split_once('/').unwrap_or((name, ""));
         let objects = format!("/api/v1/namespaces/n/{resource}");
         let one = format!("{objects}/a/{subresource}");
         let all = format!("/apis/g/v1/{resource}");
-        for path in [&*one, &*objects, &*all, "/healthz", "/invented", "/api/v1/inventions", &format!("{all}?watch=1")] {
+        for path in [&*one, &*objects, &*all, "/healthz", "/invented", "/api/v1/inventions", &format!("{all}?watch=1")]
+        {
             for method in METHODS {
                 send(fixture, publisher, (method, path), peer, more, code);
             }
@@ -122,7 +117,10 @@ fn refused_requests_make_no_histogram() {
     let fixture = fixture_of(&state, "a", |config| config.allow_anonymous = false);
     walk((&fixture, &BUILT_IN), &publisher, Peer::None, &[], 401);
     let series = written(&publisher);
-    assert!(series.iter().all(|name| name.starts_with("requests_total") || name.contains("request_total")), "{series:#?}");
+    assert!(
+        series.iter().all(|name| name.starts_with("requests_total") || name.contains("request_total")),
+        "{series:#?}"
+    );
     assert!(series.len() < 80, "{series:#?}");
 }
 

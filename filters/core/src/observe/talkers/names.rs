@@ -30,7 +30,9 @@ pub(super) fn agent_name(word: &[u8]) -> Cow<'_, str> {
 
 fn shown(name: Cow<'_, str>) -> Cow<'_, str> {
     if name.chars().any(char::is_control) {
-        return Cow::Owned(name.chars().map(|one| if one.is_control() { char::REPLACEMENT_CHARACTER } else { one }).collect());
+        return Cow::Owned(
+            name.chars().map(|one| if one.is_control() { char::REPLACEMENT_CHARACTER } else { one }).collect(),
+        );
     }
     name
 }

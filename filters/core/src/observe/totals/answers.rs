@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use portcullis_filter_config::activity::{Latency, OTHER, ServerActivity};
 
 use super::super::responses::AnsweredRequests;
@@ -10,11 +8,13 @@ use super::super::servers::{NO_SERVER, ServerLabels, UNNAMED};
 pub(super) struct AnswerTotals {
     /// The servers of the newest configuration.
     names: ServerLabels,
-    servers: BTreeMap<Box<str>, ServerTotals>,
+    /// In order, so that they are found.
+    servers: Vec<ServerTotals>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct ServerTotals {
+    server: Box<str>,
     answers: [u64; 6],
     latency: Latency,
 }
@@ -24,33 +24,45 @@ impl AnswerTotals {
     pub(super) fn keep(&mut self, names: &ServerLabels) {
         self.names = names.clone();
         let names = &self.names;
-        self.servers.retain(|server, _| is_kept(server, names));
+        self.servers.retain(|totals| is_kept(&totals.server, names));
     }
 
     pub(super) fn add(&mut self, server: &str, answered: &AnsweredRequests) {
         // Answers that a server gives after its removal are nobody's.
         let server = if is_kept(server, &self.names) { server } else { OTHER };
-        if !self.servers.contains_key(server) {
-            self.servers.insert(server.into(), ServerTotals::default());
+        let at = self.servers.binary_search_by(|totals| (*totals.server).cmp(server)).unwrap_or_else(|at| {
+            self.servers.insert(at, ServerTotals::new(server));
+            at
+        });
+        if let Some(totals) = self.servers.get_mut(at) {
+            totals.add(answered);
         }
-        let Some(totals) = self.servers.get_mut(server) else { return };
-        let class = usize::from(answered.class).min(totals.answers.len().saturating_sub(1));
-        if let Some(answers) = totals.answers.get_mut(class) {
-            *answers = answers.saturating_add(answered.count);
-        }
-        for (bucket, count) in totals.latency.buckets.iter_mut().zip(answered.durations) {
-            *bucket = bucket.saturating_add(count);
-        }
-        totals.latency.sum = totals.latency.sum.saturating_add(answered.microseconds);
     }
 
     pub(super) fn activity(&self) -> Vec<ServerActivity> {
-        let activity = |(server, totals): (&Box<str>, &ServerTotals)| ServerActivity {
-            server: server.to_string(),
+        let activity = |totals: &ServerTotals| ServerActivity {
+            server: totals.server.to_string(),
             answers: totals.answers,
             latency: totals.latency.clone(),
         };
         self.servers.iter().map(activity).collect()
+    }
+}
+
+impl ServerTotals {
+    fn new(server: &str) -> Self {
+        ServerTotals { server: server.into(), answers: [0; 6], latency: Latency::default() }
+    }
+
+    fn add(&mut self, answered: &AnsweredRequests) {
+        let class = usize::from(answered.class).min(self.answers.len().saturating_sub(1));
+        if let Some(answers) = self.answers.get_mut(class) {
+            *answers = answers.saturating_add(answered.count);
+        }
+        for (bucket, count) in self.latency.buckets.iter_mut().zip(answered.durations) {
+            *bucket = bucket.saturating_add(count);
+        }
+        self.latency.sum = self.latency.sum.saturating_add(answered.microseconds);
     }
 }
 

@@ -89,7 +89,8 @@ fn activity_adds_up_what_is_published() {
     let places = crate::StateStore::in_flight(&running, "i/-/prod", "few");
     let place = places.acquire(3);
     assert!(place.is_some());
-    let bucket = crate::StateStore::token_bucket(&running, "i/-/prod", "slow", crate::bucket::Rate { qps: 1, burst: 5 });
+    let bucket =
+        crate::StateStore::token_bucket(&running, "i/-/prod", "slow", crate::bucket::Rate { qps: 1, burst: 5 });
     assert!((0..5).all(|_| bucket.take(NOW - Duration::from_secs(2))));
     let policy = |policy: &str, forwarded, refused: &[(&str, u64)]| PolicyActivity {
         policy: policy.to_owned(),
@@ -116,7 +117,11 @@ fn activity_adds_up_what_is_published() {
     };
     assert_eq!(of_prod(&state), expected);
     let json = serde_json::to_vec(&expected).unwrap();
-    assert_eq!(serde_json::from_slice::<ClusterActivity>(&json).unwrap(), expected, "fields that are left out come back");
+    assert_eq!(
+        serde_json::from_slice::<ClusterActivity>(&json).unwrap(),
+        expected,
+        "fields that are left out come back"
+    );
 }
 
 #[test]

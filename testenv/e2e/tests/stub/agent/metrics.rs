@@ -28,7 +28,9 @@ fn metrics_are_handed_on_and_nothing_else() {
     .unwrap();
     let page = plain::get(http, "/metrics").unwrap();
     assert!(page.header("content-type").is_some_and(|kind| kind.starts_with("text/plain; version=0.0.4")), "{page:?}");
-    for path in ["/stats", "/stats/prometheus", "/config_dump", "/metrics/config_dump", "/metrics/../config_dump"] {
+    for path in
+        ["/activity", "/stats", "/stats/prometheus", "/config_dump", "/metrics/config_dump", "/metrics/../config_dump"]
+    {
         assert_eq!(plain::get(http, path).unwrap().status, 404, "{path}");
     }
     assert_eq!(plain::post(http, "/metrics", b"").unwrap().status, 405);

@@ -5,7 +5,7 @@ use portcullis_harness::client::{H2Client, Outgoing};
 use portcullis_harness::deps;
 use serde_json::json;
 
-use super::{SECRET, WATCHED, manifest, of_cluster, until, with_activity};
+use crate::activity::{SECRET, WATCHED, manifest, of_cluster, until, with_activity};
 use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
 
 /// A gateway that shows that many talkers.
@@ -36,7 +36,10 @@ fn clients_are_told_by_name_only_while_asked_for() {
     for _ in 0..3 {
         assert_eq!(alice.get(PODS, &[kubectl]).unwrap().status, 200);
         assert_eq!(alice.get(SECRET, &[kubectl]).unwrap().status, 429);
-        assert_eq!(nobody.get(PODS, &[("authorization", &robot), ("user-agent", "\"}\\evil more")]).unwrap().status, 200);
+        assert_eq!(
+            nobody.get(PODS, &[("authorization", &robot), ("user-agent", "\"}\\evil more")]).unwrap().status,
+            200
+        );
     }
     for token in 0..5 {
         let token = format!("Bearer not-a-token-{token}");
@@ -52,7 +55,9 @@ fn clients_are_told_by_name_only_while_asked_for() {
     let in_front = find(&top.users, "alice");
     // The watch counts when it begins: three lists with it.
     assert_eq!((in_front.lists, in_front.refusals, in_front.error), (4, 3, 0));
-    assert!(in_front.bytes > 3 * 100, "{in_front:?}");
+    // Envoy 1.38 counts none.
+    let counts_bytes = !deps::envoy_versions().last().is_some_and(|version| version.starts_with("1.38."));
+    assert_eq!(in_front.bytes > 3 * 100, counts_bytes, "{in_front:?}");
     assert_eq!(find(&top.groups, "dev").requests, 7);
     assert_eq!(find(&top.groups, "system:authenticated").requests, 10);
     let names: Vec<_> = top.users.iter().map(|talker| talker.name.as_str()).collect();
@@ -100,10 +105,7 @@ fn invented_user_agents_stay_bounded() {
 }
 
 #[test]
-#[ignore = "a minute: make test-long"]
+#[ignore = "takes longer than 30 seconds"]
 fn hundred_thousand_invented_user_agents_stay_bounded() {
-    if deps::runs_wasm() {
-        return;
-    }
     invented("talkers-many", 100_000);
 }
