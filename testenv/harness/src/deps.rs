@@ -126,6 +126,12 @@ pub fn declared() -> Result<PathBuf, Missing> {
     present("the parsers of others", project_root().join(".deps/declared/current/declared"), "make deps")
 }
 
+/// The OpenTelemetry collector of testenv/otel. Built by Go and long to build, hence optional, as [`kube`] is; see [`or_skip`].
+pub fn otel_collector() -> Result<PathBuf, Missing> {
+    let path = project_root().join(".deps/otel/current/otel-collector");
+    present("the OpenTelemetry collector", path, "make otel")
+}
+
 /// The directory with the definitions of cert-manager and of the Prometheus operator. Fetched by Go, hence optional on a
 /// laptop, as [`kube`] is; see [`or_skip`].
 pub fn definitions() -> Result<PathBuf, Missing> {

@@ -6,7 +6,7 @@ use crate::fault;
 use crate::gateway::Gateway;
 use crate::header_scan::{HeaderScan, Reserved};
 use crate::long_streams::{StreamCommand, StreamHandle, StreamStart, TerminationReason, Wake};
-use crate::observe::{AccessLogEntry, Outcome, Phases, RequestRecord, Response, Server};
+use crate::observe::{AccessLogEntry, Outcome, Phases, RequestRecord, Response, Server, decision};
 use crate::refusal::{Refusal, details};
 
 impl<T: Clone> Exchange<T> {
@@ -113,6 +113,7 @@ impl<T: Clone> Exchange<T> {
     /// The stream has ended, however it did, and the access log is written next.
     pub fn complete(&mut self, host: &mut impl Host<Stream = T>) {
         self.fault.strike("stream-complete");
+        self.end_wait(host);
         self.count_response(host);
         if let (Some(entry), Some(outcome)) = (self.log_entry.take(), self.outcome) {
             let members = entry.finish(outcome, host.code_details().as_deref());
@@ -172,6 +173,9 @@ impl<T: Clone> Exchange<T> {
     fn note(&mut self, outcome: Outcome, host: &mut impl Host<Stream = T>) {
         if self.is_forwarded {
             host.count(self.metrics.as_ref(), &self.record, outcome);
+        }
+        if self.traced.is_some() {
+            decision(outcome).into_iter().for_each(|(attribute, value)| host.describe_span(attribute, value));
         }
         self.outcome = Some(outcome);
     }

@@ -1,0 +1,95 @@
+//! Traces of a cluster's requests, by Envoy's own tracer.
+
+use envoy_types::pb::envoy::config::core::v3::grpc_service::{EnvoyGrpc, TargetSpecifier};
+use envoy_types::pb::envoy::config::core::v3::http_uri::HttpUpstreamType;
+use envoy_types::pb::envoy::config::core::v3::{GrpcService, HttpService, HttpUri};
+use envoy_types::pb::envoy::config::trace::v3::OpenTelemetryConfig;
+use envoy_types::pb::envoy::config::trace::v3::tracing::{Http, http::ConfigType};
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::Tracing as Config;
+use envoy_types::pb::envoy::r#type::tracing::v3::{CustomTag, custom_tag::Type as TagType};
+use envoy_types::pb::envoy::r#type::v3::Percent;
+use envoy_types::util::pack_any;
+use portcullis_api::{Cluster, Settings, Tracing, TracingParents, TracingProtocol, TracingUsers};
+use portcullis_filter_config::SpanSettings;
+use portcullis_filter_config::names::{TRACE_CONTEXT, span, wasm};
+
+use crate::filter_build::FilterBuild;
+use crate::names::{ResourceNames, parts};
+use crate::proto::{boolean, seconds, uint};
+
+/// How long a batch of spans may take to the collector, seconds.
+const TIMEOUT: u64 = 10;
+/// The header by which Envoy lets a client demand a trace, and which it copies into the span.
+const CLIENT_TRACE_ID: &str = "x-client-trace-id";
+
+/// The tracing of a cluster's requests: that of the settings, unless the object's feature gate switches it off.
+pub(super) fn of<'a>(cluster: &Cluster, settings: &'a Settings) -> Option<&'a Tracing> {
+    settings.tracing.as_ref().filter(|_| cluster.gates.tracing != Some(false))
+}
+
+/// The tracer of a cluster's chain.
+pub(super) fn tracer(tracing: &Tracing, settings: &Settings, filter: FilterBuild) -> Config {
+    let cluster = ResourceNames::gateway(&settings.instance).part(parts::COLLECTOR);
+    let exporter = match tracing.protocol {
+        TracingProtocol::Grpc => OpenTelemetryConfig { grpc_service: Some(grpc(cluster)), ..Default::default() },
+        TracingProtocol::Http => OpenTelemetryConfig { http_service: Some(http(tracing, cluster)), ..Default::default() },
+    };
+    let config = OpenTelemetryConfig { service_name: settings.instance.clone(), ..exporter };
+    Config {
+        // A client cannot demand a trace.
+        client_sampling: Some(Percent { value: 0.0 }),
+        random_sampling: Some(Percent { value: f64::from(tracing.sampled_of_10_000) / 100.0 }),
+        // The attribute with the URL holds no path: a query holds commands of exec, and may hold a token. The filter writes the
+        // path without its query.
+        max_path_tag_length: Some(uint(0)),
+        provider: Some(Http {
+            name: "envoy.tracers.opentelemetry".to_owned(),
+            config_type: Some(ConfigType::TypedConfig(pack_any(config))),
+        }),
+        // What a server says is below the attempt that it belongs to.
+        spawn_upstream_span: Some(boolean(true)),
+        custom_tags: match filter {
+            FilterBuild::Module => Vec::new(),
+            FilterBuild::Wasm => span::ALL.iter().map(custom_tag).collect(),
+        },
+        ..Default::default()
+    }
+}
+
+/// The filter's part in spans.
+pub(super) fn span_settings(tracing: &Tracing) -> SpanSettings {
+    SpanSettings { users: tracing.users == TracingUsers::Sent }
+}
+
+/// The headers that are removed from requests before Envoy begins a span.
+pub(super) fn removed_headers(tracing: Option<&Tracing>) -> Vec<&'static str> {
+    let Some(tracing) = tracing else { return Vec::new() };
+    let context = if tracing.parents == TracingParents::Ignored { &TRACE_CONTEXT[..] } else { &[] };
+    context.iter().copied().chain([CLIENT_TRACE_ID]).collect()
+}
+
+fn grpc(cluster_name: String) -> GrpcService {
+    GrpcService {
+        timeout: Some(seconds(TIMEOUT)),
+        target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc { cluster_name, ..Default::default() })),
+        ..Default::default()
+    }
+}
+
+fn http(tracing: &Tracing, cluster: String) -> HttpService {
+    let scheme = if tracing.tls.is_some() { "https" } else { "http" };
+    HttpService {
+        http_uri: Some(HttpUri {
+            uri: format!("{scheme}://{}/v1/traces", tracing.endpoint),
+            timeout: Some(seconds(TIMEOUT)),
+            http_upstream_type: Some(HttpUpstreamType::Cluster(cluster)),
+        }),
+        ..Default::default()
+    }
+}
+
+/// A VM reaches no span: it leaves the values in filter state.
+fn custom_tag(attribute: &span::Attribute) -> CustomTag {
+    let value = format!("%FILTER_STATE({}{}:PLAIN)%", wasm::FILTER_STATE_PREFIX, attribute.state);
+    CustomTag { tag: attribute.name.to_owned(), r#type: Some(TagType::Value(value)) }
+}
