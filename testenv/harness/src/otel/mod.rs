@@ -1,4 +1,7 @@
-//! The OpenTelemetry collector, which takes spans from a test's processes and writes them into a file.
+//! Receivers of spans: the OpenTelemetry collector, which writes what a test's processes send into a file, and a small one.
+
+mod sink;
+mod span;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,7 +13,10 @@ use serde_json::{Value, json};
 use crate::error::{Error, Result};
 use crate::process::{Process, Spec};
 use crate::rundir::RunDir;
-use crate::{deps, ports, wait};
+use crate::{deps, ports};
+
+pub use sink::Sink;
+pub use span::{Span, Spans};
 
 /// A running collector. Ends with this value.
 #[derive(Debug)]
@@ -28,29 +34,6 @@ pub struct CollectorCertificate {
     pub certificate: PathBuf,
     /// Its key.
     pub key: PathBuf,
-}
-
-/// A span as the collector received it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Span {
-    /// `service.name` of its sender.
-    pub service: String,
-    /// Its name.
-    pub name: String,
-    /// The trace's id, hexadecimal.
-    pub trace: String,
-    /// Its own id.
-    pub id: String,
-    /// The id of the span that it is below of; empty for the first of a trace.
-    pub parent: String,
-    /// `SpanKind` of OTLP: 1 internal, 2 server, 3 client.
-    pub kind: u64,
-    /// Nanoseconds since 1970.
-    pub start: u64,
-    /// Likewise.
-    pub end: u64,
-    /// Attributes as texts.
-    pub attributes: BTreeMap<String, String>,
 }
 
 impl Collector {
@@ -113,12 +96,10 @@ impl Collector {
     pub fn process(&self) -> &Process {
         &self.process
     }
+}
 
-    /// Every span so far.
-    ///
-    /// # Errors
-    /// [`Error::File`] or [`Error::Json`].
-    pub fn spans(&self) -> Result<Vec<Span>> {
+impl Spans for Collector {
+    fn spans(&self) -> Result<Vec<Span>> {
         if !self.spans.exists() {
             return Ok(Vec::new());
         }
@@ -131,34 +112,6 @@ impl Collector {
             spans.extend(spans_of(&parsed));
         }
         Ok(spans)
-    }
-
-    /// Waits for a span.
-    ///
-    /// # Errors
-    /// [`Error::Deadline`] naming `what`, with the spans that there are.
-    pub fn wait_span(&self, what: &str, deadline: Duration, wanted: impl Fn(&Span) -> bool) -> Result<Span> {
-        wait::until_ok(what, deadline, || {
-            let spans = self.spans().map_err(|error| error.to_string())?;
-            let told = format!("{:?}", spans.iter().map(Span::brief).collect::<Vec<_>>());
-            spans.into_iter().find(|span| wanted(span)).ok_or(told)
-        })
-    }
-}
-
-impl Span {
-    /// An attribute; empty if it has none of the name.
-    pub fn attribute(&self, name: &str) -> &str {
-        self.attributes.get(name).map_or("", String::as_str)
-    }
-
-    /// The time between its start and its end.
-    pub fn duration(&self) -> Duration {
-        Duration::from_nanos(self.end.saturating_sub(self.start))
-    }
-
-    fn brief(&self) -> String {
-        format!("{} {:?} {} {}<-{}", self.service, self.name, self.trace, self.id, self.parent)
     }
 }
 
