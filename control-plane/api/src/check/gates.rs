@@ -42,11 +42,7 @@ pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Gates {
             other => findings.warn(unknown(path.clone(), other)),
         }
     }
-    Gates {
-        deny_all_requests: deny_all.unwrap_or(all_alpha),
-        close_connections: close.unwrap_or(all_alpha),
-        tracing,
-    }
+    Gates { deny_all_requests: deny_all.unwrap_or(all_alpha), close_connections: close.unwrap_or(all_alpha), tracing }
 }
 
 /// As Go's `strconv.ParseBool` reads it.

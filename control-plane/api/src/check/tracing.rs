@@ -68,7 +68,8 @@ fn check_rate(raw: &TracingSettings, findings: &mut Findings) -> u32 {
     } else if !rate.is_multiple_of(STEP) {
         findings.problem(path, "must be a multiple of 100: Envoy samples by ten-thousandths");
     } else if rate == 0 && raw.parents == TracingParents::Ignored {
-        let none = Problem::coded(Code::NoEffect, path, "is 0 or not set, and parents are ignored: no request is traced");
+        let none =
+            Problem::coded(Code::NoEffect, path, "is 0 or not set, and parents are ignored: no request is traced");
         findings.warn(none.hint("10000 traces one request in a hundred"));
     }
     rate / STEP
@@ -86,7 +87,8 @@ fn check_tls(raw: &TracingSettings, host: &ServerHost, findings: &mut Findings) 
             let hint = "insecure: true sends them so".to_owned();
             findings.problem_with_hint("spec.tracing.ca", message, hint);
         } else if name.is_some() {
-            findings.problem("spec.tracing.serverName", "has no certificate to be compared with, because ca is not set");
+            findings
+                .problem("spec.tracing.serverName", "has no certificate to be compared with, because ca is not set");
         }
         return None;
     };

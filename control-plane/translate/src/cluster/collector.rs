@@ -43,10 +43,8 @@ pub(crate) fn collector(settings: &Settings) -> Option<Resource> {
         ServerHost::Dns(host) => (DiscoveryType::StrictDns, socket(host, tracing.endpoint.port)),
     };
     let endpoint = Endpoint { address: Some(address), ..Default::default() };
-    let endpoint = LbEndpoint {
-        host_identifier: Some(lb_endpoint::HostIdentifier::Endpoint(endpoint)),
-        ..Default::default()
-    };
+    let endpoint =
+        LbEndpoint { host_identifier: Some(lb_endpoint::HostIdentifier::Endpoint(endpoint)), ..Default::default() };
     let endpoints = LocalityLbEndpoints { lb_endpoints: vec![endpoint], ..Default::default() };
     let cluster = Cluster {
         alt_stat_name: stat_name(&name),
@@ -64,7 +62,10 @@ pub(crate) fn collector(settings: &Settings) -> Option<Resource> {
         circuit_breakers: Some(bounds()),
         transport_socket: tracing.tls.as_ref().map(|tls| transport_socket(tls, tracing.protocol)),
         // One entry, so that a map without order has one encoding.
-        typed_extension_protocol_options: HashMap::from([(HttpProtocolOptions::full_name(), pack_any(options(tracing)))]),
+        typed_extension_protocol_options: HashMap::from([(
+            HttpProtocolOptions::full_name(),
+            pack_any(options(tracing)),
+        )]),
         name: name.clone(),
         ..Default::default()
     };

@@ -2,12 +2,16 @@
 
 use envoy_types::pb::envoy::config::core::v3::grpc_service::{EnvoyGrpc, TargetSpecifier};
 use envoy_types::pb::envoy::config::core::v3::http_uri::HttpUpstreamType;
-use envoy_types::pb::envoy::config::core::v3::{GrpcService, HttpService, HttpUri};
+use envoy_types::pb::envoy::config::core::v3::{GrpcService, HttpService, HttpUri, TypedExtensionConfig};
 use envoy_types::pb::envoy::config::trace::v3::OpenTelemetryConfig;
 use envoy_types::pb::envoy::config::trace::v3::tracing::{Http, http::ConfigType};
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::Tracing as Config;
+use envoy_types::pb::envoy::extensions::tracers::opentelemetry::samplers::v3::{
+    ParentBasedSamplerConfig, TraceIdRatioBasedSamplerConfig,
+};
 use envoy_types::pb::envoy::r#type::tracing::v3::{CustomTag, custom_tag::Type as TagType};
-use envoy_types::pb::envoy::r#type::v3::Percent;
+use envoy_types::pb::envoy::r#type::v3::fractional_percent::DenominatorType;
+use envoy_types::pb::envoy::r#type::v3::{FractionalPercent, Percent};
 use envoy_types::util::pack_any;
 use portcullis_api::{Cluster, Settings, Tracing, TracingParents, TracingProtocol, TracingUsers};
 use portcullis_filter_config::SpanSettings;
@@ -15,7 +19,7 @@ use portcullis_filter_config::names::{TRACE_CONTEXT, span, wasm};
 
 use crate::filter_build::FilterBuild;
 use crate::names::{ResourceNames, parts};
-use crate::proto::{boolean, seconds, uint};
+use crate::proto::{boolean, extension, seconds, uint};
 
 /// How long a batch of spans may take to the collector, seconds.
 const TIMEOUT: u64 = 10;
@@ -32,13 +36,22 @@ pub(super) fn tracer(tracing: &Tracing, settings: &Settings, filter: FilterBuild
     let cluster = ResourceNames::gateway(&settings.instance).part(parts::COLLECTOR);
     let exporter = match tracing.protocol {
         TracingProtocol::Grpc => OpenTelemetryConfig { grpc_service: Some(grpc(cluster)), ..Default::default() },
-        TracingProtocol::Http => OpenTelemetryConfig { http_service: Some(http(tracing, cluster)), ..Default::default() },
+        TracingProtocol::Http => {
+            OpenTelemetryConfig { http_service: Some(http(tracing, cluster)), ..Default::default() }
+        }
     };
-    let config = OpenTelemetryConfig { service_name: settings.instance.clone(), ..exporter };
+    let trusts = tracing.parents == TracingParents::Trusted;
+    let config = OpenTelemetryConfig {
+        service_name: settings.instance.clone(),
+        sampler: trusts.then(|| sampler(tracing)),
+        ..exporter
+    };
+    // With a sampler this decides nothing but whether the filter describes the span.
+    let random = if trusts { 10_000 } else { tracing.sampled_of_10_000 };
     Config {
         // A client cannot demand a trace.
         client_sampling: Some(Percent { value: 0.0 }),
-        random_sampling: Some(Percent { value: f64::from(tracing.sampled_of_10_000) / 100.0 }),
+        random_sampling: Some(Percent { value: f64::from(random) / 100.0 }),
         // The attribute with the URL holds no path: a query holds commands of exec, and may hold a token. The filter writes the
         // path without its query.
         max_path_tag_length: Some(uint(0)),
@@ -66,6 +79,17 @@ pub(super) fn removed_headers(tracing: Option<&Tracing>) -> Vec<&'static str> {
     let Some(tracing) = tracing else { return Vec::new() };
     let context = if tracing.parents == TracingParents::Ignored { &TRACE_CONTEXT[..] } else { &[] };
     context.iter().copied().chain([CLIENT_TRACE_ID]).collect()
+}
+
+/// The parent's decision, and without a parent the rate. Without a sampler Envoy goes by the parent, too, but from 1.39 on decides anew
+/// when the route is chosen again, which it is for each request.
+fn sampler(tracing: &Tracing) -> TypedExtensionConfig {
+    let rate =
+        FractionalPercent { numerator: tracing.sampled_of_10_000, denominator: DenominatorType::TenThousand.into() };
+    let by_rate = TraceIdRatioBasedSamplerConfig { sampling_percentage: Some(rate) };
+    let by_rate = extension("envoy.tracers.opentelemetry.samplers.trace_id_ratio_based", by_rate);
+    let by_parent = ParentBasedSamplerConfig { wrapped_sampler: Some(by_rate) };
+    extension("envoy.tracers.opentelemetry.samplers.parent_based", by_parent)
 }
 
 fn grpc(cluster_name: String) -> GrpcService {

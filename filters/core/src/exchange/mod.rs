@@ -36,7 +36,7 @@ use crate::limit::InFlightPermit;
 use crate::long_streams::{StreamGuard, StreamRegistry};
 use crate::moment::Moment;
 use crate::observe::{
-    AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, RunningRequest, SpanRecord, Traced, decision, is_sampled,
+    AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, RunningRequest, SpanRecord, Traced, is_sampled,
 };
 use crate::refusal::Refusal;
 use crate::request::RequestContext;

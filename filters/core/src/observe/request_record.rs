@@ -140,7 +140,8 @@ impl RequestRecord {
 
     /// The user as whom the request acts, if that is not the client.
     fn impersonated(&self) -> Option<&UpstreamUser> {
-        let is_client = |user: &Arc<UpstreamUser>| matches!(&self.client, Some(Some(client)) if Arc::ptr_eq(client, user));
+        let is_client =
+            |user: &Arc<UpstreamUser>| matches!(&self.client, Some(Some(client)) if Arc::ptr_eq(client, user));
         self.effective.as_ref().filter(|effective| !is_client(effective)).map(Arc::as_ref)
     }
 

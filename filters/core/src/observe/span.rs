@@ -36,7 +36,9 @@ pub struct SpanRecord {
 pub(crate) fn is_sampled(request_id: Option<&[u8]>, traceparent: Option<&[u8]>) -> bool {
     let (place, not_traced) = REASON_DIGIT;
     if let Some(parent) = traceparent {
-        return parent.last().is_some_and(|flags| matches!(flags, b'1' | b'3' | b'5' | b'7' | b'9' | b'b' | b'd' | b'f'));
+        return parent
+            .last()
+            .is_some_and(|flags| matches!(flags, b'1' | b'3' | b'5' | b'7' | b'9' | b'b' | b'd' | b'f'));
     }
     request_id.and_then(|id| id.get(place)).is_some_and(|digit| *digit != not_traced)
 }

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use envoy_abi::cert_validator::{CertValidator, HandshakeHandle};
 use envoy_abi::http::{
-    BodyStatus, CalloutId, ChildSpan, CalloutResponse, ConfigHandle, ConfigScheduler, Counter, FilterConfig, FilterHandle, Gauge,
-    HeaderMap, HeadersStatus, Histogram, LocalReply, MainThread, MetricSink, StreamScheduler,
+    BodyStatus, CalloutId, CalloutResponse, ChildSpan, ConfigHandle, ConfigScheduler, Counter, FilterConfig,
+    FilterHandle, Gauge, HeaderMap, HeadersStatus, Histogram, LocalReply, MainThread, MetricSink, StreamScheduler,
 };
 
 pub(crate) struct Module {

@@ -45,7 +45,9 @@ fn endpoint_is_a_host_and_a_port() {
         let (outcome, _) = checked(with(&json!({"endpoint": good, "insecure": true})));
         assert_eq!(outcome.unwrap().unwrap().endpoint.to_string(), good);
     }
-    for wrong in ["", "otel", "otel:", "otel:0", "otel:70000", "http://otel:4317", "Otel:1", "::1:1", "[otel]:1", "a b:1"] {
+    for wrong in
+        ["", "otel", "otel:", "otel:0", "otel:70000", "http://otel:4317", "Otel:1", "::1:1", "[otel]:1", "a b:1"]
+    {
         let problem = checked(with(&json!({"endpoint": wrong, "insecure": true}))).0.unwrap_err();
         assert!(problem.starts_with("spec.tracing.endpoint: must be the host and port"), "{wrong}: {problem}");
     }

@@ -179,7 +179,8 @@ fn requests_are_sampled_by_the_rate_alone() {
     tracing["samplingRatePerMillion"] = json!(250_000);
     let fixture = traced("span-rate", &GatewayOptions::default(), &tracing);
     let alice = connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice));
-    let (count, forced) = (400, [("x-client-trace-id", "forced"), ("x-envoy-force-trace", "1"), ("user-agent", "many")]);
+    let (count, forced) =
+        (400, [("x-client-trace-id", "forced"), ("x-envoy-force-trace", "1"), ("user-agent", "many")]);
     for _ in 0..count {
         alice.get(PODS, &forced).unwrap();
     }

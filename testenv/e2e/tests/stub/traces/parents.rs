@@ -13,8 +13,12 @@ const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
 
 fn context(flags: &str) -> [(String, String); 3] {
-    [("traceparent", format!("00-{TRACE}-{PARENT}-{flags}")), ("tracestate", "evil=1".to_owned()), ("baggage", "evil=1".to_owned())]
-        .map(|(name, value)| (name.to_owned(), value))
+    [
+        ("traceparent", format!("00-{TRACE}-{PARENT}-{flags}")),
+        ("tracestate", "evil=1".to_owned()),
+        ("baggage", "evil=1".to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
 }
 
 /// Sends a request with such a context, and gives what the server saw.
@@ -38,7 +42,10 @@ fn context_of_a_client_is_ignored_unless_it_is_trusted() {
             let record = send(&fixture, agent, &context);
             let parent = record.header_all("traceparent");
             assert!(parent.len() == 1 && parent[0].ends_with("-01") && !parent[0].contains(TRACE), "{parent:?}");
-            assert_eq!((record.header("baggage"), record.header("tracestate").unwrap_or_default()), (None, String::new()));
+            assert_eq!(
+                (record.header("baggage"), record.header("tracestate").unwrap_or_default()),
+                (None, String::new())
+            );
             let span = server_span(&sink, agent);
             assert!(span.trace != TRACE && span.parent.is_empty(), "{span:?}");
             assert!(parent[0].contains(&upstream_span(&sink, &span).id), "{parent:?}");

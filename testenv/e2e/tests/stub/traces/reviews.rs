@@ -82,7 +82,8 @@ fn wait_of_a_client_that_leaves_ends_with_it() {
     fixture.stub.fault(Fault::new(TOKEN_REVIEWS, Action::Delay { millis: 1_500 }));
     let target = fixture.gateway.target(NAME);
     let mut leaver = target.connect().unwrap();
-    let head = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nUser-Agent: leaver\r\nAuthorization: Bearer {ROBOT}\r\n\r\n");
+    let head =
+        format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nUser-Agent: leaver\r\nAuthorization: Bearer {ROBOT}\r\n\r\n");
     leaver.write(head.as_bytes()).unwrap();
     let asked = || (!fixture.stub.records_for(TOKEN_REVIEWS).is_empty()).then_some(());
     wait::until("the review is under way", ARRIVES, asked).unwrap();
