@@ -1,4 +1,6 @@
-//! A small receiver for OTLP over HTTP, for tests that run without the collector.
+//! A small receiver for OTLP, for tests that run without the collector.
+
+mod grpc;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,16 +16,31 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct Sink {
     address: SocketAddr,
-    spans: Arc<Mutex<Vec<Span>>>,
+    spans: Received,
     is_over: Arc<AtomicBool>,
 }
 
+/// The spans that came.
+type Received = Arc<Mutex<Vec<Span>>>;
+
 impl Sink {
-    /// Listens at a free port of loopback.
+    /// Takes OTLP over HTTP at a free port of loopback.
     ///
     /// # Errors
     /// [`Error::Connection`].
     pub fn start() -> Result<Self> {
+        Self::listen(serve)
+    }
+
+    /// Takes OTLP over gRPC at a free port of loopback.
+    ///
+    /// # Errors
+    /// [`Error::Connection`].
+    pub fn start_grpc() -> Result<Self> {
+        Self::listen(grpc::serve)
+    }
+
+    fn listen(serve: fn(TcpStream, &Received)) -> Result<Self> {
         let loopback = "127.0.0.1:0";
         let failed = || Error::connection("listening for spans", loopback);
         let listener = TcpListener::bind(loopback).map_err(failed())?;
@@ -63,16 +80,20 @@ impl Drop for Sink {
 }
 
 /// Answers requests of one connection until it ends.
-fn serve(connection: TcpStream, spans: &Mutex<Vec<Span>>) {
+fn serve(connection: TcpStream, spans: &Received) {
     let Ok(mut writer) = connection.try_clone() else { return };
     let mut reader = BufReader::new(connection);
     while let Some(body) = read_body(&mut reader) {
-        if let Ok(request) = ExportTraceServiceRequest::decode(body.as_slice()) {
-            spans.lock().unwrap_or_else(PoisonError::into_inner).extend(request.spans());
-        }
+        take(&body, spans);
         if writer.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").is_err() {
             return;
         }
+    }
+}
+
+fn take(body: &[u8], spans: &Received) {
+    if let Ok(request) = ExportTraceServiceRequest::decode(body) {
+        spans.lock().unwrap_or_else(PoisonError::into_inner).extend(request.spans());
     }
 }
 

@@ -102,11 +102,6 @@ impl EditTracker {
         self.take(|edit| is_late(edit).then_some(Outcome::Incomplete), now)
     }
 
-    /// When [`EditTracker::expired`] has something next.
-    pub(super) fn next_expiry(&self) -> Option<SystemTime> {
-        self.open.iter().map(|edit| edit.published + PATIENCE).min()
-    }
-
     fn take(&mut self, outcome: impl Fn(&Edit) -> Option<Outcome>, end: SystemTime) -> Vec<Finished> {
         let (mut open, mut finished) = (VecDeque::new(), Vec::new());
         for edit in std::mem::take(&mut self.open) {
@@ -155,7 +150,7 @@ mod tests {
         let finished = tracker.acknowledged("b", "v1", at(5));
         assert_eq!(ended(&finished), [("v1".to_owned(), Outcome::Acknowledged, at(5))]);
         assert_eq!(finished[0].edit.acknowledged, [("a".to_owned(), at(3)), ("b".to_owned(), at(5))].into());
-        assert_eq!(tracker.next_expiry(), None);
+        assert!(tracker.open.is_empty());
     }
 
     #[test]
@@ -181,7 +176,6 @@ mod tests {
     fn edits_are_bounded_in_time_and_number() {
         let mut tracker = EditTracker::default();
         tracker.published(edit("v1", &["a"], 1));
-        assert_eq!(tracker.next_expiry(), Some(at(61)));
         assert_eq!(tracker.expired(at(60)), []);
         assert_eq!(ended(&tracker.expired(at(61))), [("v1".to_owned(), Outcome::Incomplete, at(61))]);
         for number in 0..MAX_OPEN as u64 {

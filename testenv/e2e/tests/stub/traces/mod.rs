@@ -1,6 +1,8 @@
 //! Traces of requests: spans of Envoy's tracer with the filter's attributes.
 
 mod away;
+mod collector;
+mod edits;
 mod parents;
 mod reviews;
 
