@@ -27,7 +27,7 @@ pub struct Translator {
     /// The contributions to the listeners.
     chains: Vec<Arc<Chain>>,
     default_certificate: Option<Arc<Resource>>,
-    collector: Option<Arc<Resource>>,
+    collector: Vec<Arc<Resource>>,
     turn: u64,
     client_ca_check: Option<ClientCaCheck>,
 }
@@ -102,7 +102,8 @@ impl Translator {
             |(settings, filter): &(Settings, FilterBuild)| settings == input.settings && *filter == input.filter;
         if !self.under.as_ref().is_some_and(is_same) {
             let default_certificate = secrets::default_certificate(input.settings).map(Arc::new);
-            let collector = cluster::collector(input.settings).map(Arc::new);
+            let collector = cluster::collector(input.settings).into_iter().chain(secrets::collector_ca(input.settings));
+            let collector = collector.map(Arc::new).collect();
             let under = Some((input.settings.clone(), input.filter));
             let client_ca_check = self.client_ca_check;
             *self = Self { under, default_certificate, collector, client_ca_check, ..Self::default() };

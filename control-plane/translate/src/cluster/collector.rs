@@ -12,7 +12,9 @@ use envoy_types::pb::envoy::config::endpoint::v3::{
     ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints, lb_endpoint,
 };
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::CertificateValidationContext;
-use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::{
+    CombinedCertificateValidationContext, ValidationContextType,
+};
 use envoy_types::pb::envoy::extensions::upstreams::http::v3::HttpProtocolOptions;
 use envoy_types::pb::envoy::extensions::upstreams::http::v3::http_protocol_options::explicit_http_config::ProtocolConfig;
 use envoy_types::pb::envoy::extensions::upstreams::http::v3::http_protocol_options::{
@@ -24,7 +26,7 @@ use prost::Name;
 
 use super::tls;
 use crate::names::{ResourceNames, parts, stat_name};
-use crate::proto::{boolean, inline_bytes, ip_socket, seconds, socket, uint};
+use crate::proto::{boolean, ip_socket, sds, seconds, socket, uint};
 use crate::resource::Resource;
 
 /// How long a connection to the collector may take, seconds.
@@ -37,7 +39,8 @@ const BUFFER_LIMIT: u32 = 1024 * 1024;
 /// The cluster, if requests are traced.
 pub(crate) fn collector(settings: &Settings) -> Option<Resource> {
     let tracing = settings.tracing.as_ref()?;
-    let name = ResourceNames::gateway(&settings.instance).part(parts::COLLECTOR);
+    let names = ResourceNames::gateway(&settings.instance);
+    let name = names.part(parts::COLLECTOR);
     let (kind, address) = match &tracing.endpoint.host {
         ServerHost::Ip(ip) => (DiscoveryType::Static, ip_socket(*ip, tracing.endpoint.port)),
         ServerHost::Dns(host) => (DiscoveryType::StrictDns, socket(host, tracing.endpoint.port)),
@@ -60,7 +63,10 @@ pub(crate) fn collector(settings: &Settings) -> Option<Resource> {
         connect_timeout: Some(seconds(CONNECT_TIMEOUT)),
         per_connection_buffer_limit_bytes: Some(uint(BUFFER_LIMIT)),
         circuit_breakers: Some(bounds()),
-        transport_socket: tracing.tls.as_ref().map(|tls| transport_socket(tls, tracing.protocol)),
+        transport_socket: tracing
+            .tls
+            .as_ref()
+            .map(|tls| transport_socket(tls, names.part(parts::COLLECTOR_CA), tracing.protocol)),
         // One entry, so that a map without order has one encoding.
         typed_extension_protocol_options: HashMap::from([(
             HttpProtocolOptions::full_name(),
@@ -104,15 +110,20 @@ fn options(tracing: &Tracing) -> HttpProtocolOptions {
     }
 }
 
-fn transport_socket(collector: &CollectorTls, protocol: TracingProtocol) -> TransportSocket {
-    let context = CertificateValidationContext {
-        trusted_ca: Some(inline_bytes(collector.ca.as_slice())),
+fn transport_socket(collector: &CollectorTls, ca: String, protocol: TracingProtocol) -> TransportSocket {
+    let names = CertificateValidationContext {
         match_typed_subject_alt_names: vec![tls::san(&collector.name)],
+        ..Default::default()
+    };
+    let validation = CombinedCertificateValidationContext {
+        default_validation_context: Some(names),
+        validation_context_sds_secret_config: Some(sds(ca)),
         ..Default::default()
     };
     let alpn = match protocol {
         TracingProtocol::Grpc => "h2",
         TracingProtocol::Http => "http/1.1",
     };
-    tls::client(&collector.name, alpn, Vec::new(), ValidationContextType::ValidationContext(context))
+    let validation = ValidationContextType::CombinedValidationContext(validation);
+    tls::client(&collector.name, alpn, Vec::new(), validation)
 }

@@ -117,3 +117,42 @@ fn custom_tag(attribute: &span::Attribute) -> CustomTag {
     let value = format!("%FILTER_STATE({}{}:PLAIN)%", wasm::FILTER_STATE_PREFIX, attribute.state);
     CustomTag { tag: attribute.name.to_owned(), r#type: Some(TagType::Value(value)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use portcullis_api::{Endpoint, ServerHost};
+
+    use super::*;
+
+    fn tracing(parents: TracingParents) -> Tracing {
+        Tracing {
+            endpoint: Endpoint { host: ServerHost::Ip([127, 0, 0, 1].into()), port: 4317 },
+            protocol: TracingProtocol::Grpc,
+            tls: None,
+            sampled_of_10_000: 7,
+            parents,
+            users: TracingUsers::Omitted,
+        }
+    }
+
+    // Goldens leave out what is 0.
+    #[test]
+    fn client_demands_no_trace_and_no_query_is_in_a_url() {
+        for parents in [TracingParents::Ignored, TracingParents::Trusted] {
+            let config = tracer(&tracing(parents), &Settings::default(), FilterBuild::Module);
+            assert_eq!(config.client_sampling, Some(Percent { value: 0.0 }));
+            assert_eq!(config.max_path_tag_length.map(|length| length.value), Some(0));
+            let removed = removed_headers(Some(&tracing(parents)));
+            assert!(removed.contains(&CLIENT_TRACE_ID));
+            assert_eq!(removed.contains(&"traceparent"), parents == TracingParents::Ignored);
+        }
+        assert!(removed_headers(None).is_empty());
+    }
+
+    #[test]
+    fn wasm_has_a_custom_tag_for_each_attribute() {
+        let config = tracer(&tracing(TracingParents::Ignored), &Settings::default(), FilterBuild::Wasm);
+        let tags: Vec<_> = config.custom_tags.iter().map(|tag| tag.tag.as_str()).collect();
+        assert_eq!(tags, span::ALL.map(|attribute| attribute.name));
+    }
+}

@@ -131,9 +131,10 @@ fn apiserver_of_front_proxies_joins_traces_of_users_it_believes() {
     assert_eq!(traced.get(&watcher, "/livez", 4), 200);
     assert_eq!(traced.get(&fixture.alice, "/version", 5), 200);
     let joined = traced.wait("kube-apiserver's span", 4, |span| span.service == "apiserver");
+    traced.wait("the gateway's span of it", 4, |span| span.service == "e2e" && span.kind == 2);
     let services: Vec<_> = traced.line_of(&joined).into_iter().map(|span| span.service).collect();
     assert_eq!(services.last().map(String::as_str), Some("e2e"), "{services:?}");
-    traced.wait("the gateway's span", 5, |span| span.kind == 2);
+    traced.wait("the gateway's span of the other", 5, |span| span.kind == 2);
     let spans = traced.collector.spans().unwrap();
     assert!(spans.iter().filter(|span| span.trace == trace(5)).all(|span| span.service == "e2e"), "{spans:#?}");
 }
