@@ -16,6 +16,7 @@ mod host;
 mod memory;
 mod response;
 mod route;
+mod span;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +26,6 @@ use std::time::Duration;
 use certificate::PresentedChain;
 pub use host::{Asked, HeaderLines, Host};
 pub use memory::MemoryHost;
-use portcullis_filter_config::names::TRACEPARENT;
 pub use route::{LoadError, RouteCache, RouteConfig};
 
 use crate::fault::Fault;
@@ -35,9 +35,7 @@ use crate::header_scan::{ForwardedHeaders, HeaderRemovals};
 use crate::limit::InFlightPermit;
 use crate::long_streams::{StreamGuard, StreamRegistry};
 use crate::moment::Moment;
-use crate::observe::{
-    AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, RunningRequest, SpanRecord, Traced, is_sampled,
-};
+use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, RunningRequest, Traced};
 use crate::refusal::Refusal;
 use crate::request::RequestContext;
 use crate::review::{PassedToken, Review, ReviewAnswers};
@@ -164,9 +162,7 @@ impl<T: Clone> Exchange<T> {
         self.fault.read(|name| host.request_header(name));
         self.fault.strike("request-headers");
         self.saw_request = true;
-        let header = |name: &str| host.request_header(name);
-        let is_sampled = || is_sampled(header("x-request-id").as_deref(), header(TRACEPARENT).as_deref());
-        self.traced = gateway.tracing().filter(|_| is_sampled());
+        self.traced = Self::traced(gateway, host);
         if route.is_some_and(|route| route.cluster.closes_connections()) && host.schedule_drain() {
             self.drains = true;
             return Next::Pause;
@@ -373,28 +369,6 @@ impl<T: Clone> Exchange<T> {
         }
         self.fault.strike("asked");
         asked
-    }
-
-    /// Ends the span of a wait for reviews.
-    fn end_wait(&self, host: &mut impl Host<Stream = T>) {
-        if self.traced.is_some() {
-            host.end_wait();
-        }
-    }
-
-    /// Writes the findings about a request into its span. Envoy finishes the span before [`Exchange::complete`].
-    fn describe_span(&self, record: Option<Box<SpanRecord>>, outcome: Outcome, host: &mut impl Host<Stream = T>) {
-        if self.traced.is_none() {
-            return;
-        }
-        let mut record = record.unwrap_or_default();
-        record.decided(outcome, self.timeline.waited);
-        if !record.name().is_empty() {
-            host.name_span(record.name());
-        }
-        for (attribute, value) in record.attributes() {
-            host.describe_span(attribute, value);
-        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::fault;
 use crate::gateway::Gateway;
 use crate::header_scan::{HeaderScan, Reserved};
 use crate::long_streams::{StreamCommand, StreamHandle, StreamStart, TerminationReason, Wake};
-use crate::observe::{AccessLogEntry, Outcome, Phases, RequestRecord, Response, Server, decision};
+use crate::observe::{AccessLogEntry, Outcome, Phases, RequestRecord, Response, Server};
 use crate::refusal::{Refusal, details};
 
 impl<T: Clone> Exchange<T> {
@@ -174,9 +174,7 @@ impl<T: Clone> Exchange<T> {
         if self.is_forwarded {
             host.count(self.metrics.as_ref(), &self.record, outcome);
         }
-        if self.traced.is_some() {
-            decision(outcome).into_iter().for_each(|(attribute, value)| host.describe_span(attribute, value));
-        }
+        self.amend_span(outcome, host);
         self.outcome = Some(outcome);
     }
 
