@@ -16,7 +16,7 @@ pub struct FilterConfig {
     /// start with `x-remote-`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reserved_headers: Vec<String>,
-    /// What the filter writes into the span of a request that Envoy traces; nothing if unset.
+    /// The filter's attributes in the span of a request that Envoy traces; none if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracing: Option<SpanSettings>,
 }

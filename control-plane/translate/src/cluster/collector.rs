@@ -78,7 +78,7 @@ pub(crate) fn collector(settings: &Settings) -> Option<Resource> {
     Some(Resource::new(name, &cluster))
 }
 
-/// What a collector that is away, or answers nothing, may hold of Envoy's memory.
+/// Bounds of the memory that a collector may hold which is away, or answers nothing.
 fn bounds() -> CircuitBreakers {
     let thresholds = Thresholds {
         max_connections: Some(uint(MAX_BATCHES)),

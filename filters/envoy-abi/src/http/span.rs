@@ -46,7 +46,7 @@ impl ChildSpan {
         unsafe { set_tag(self.0, name, value) }
     }
 
-    /// The ids of the trace and of this span, in lower-case hexadecimal digits. `None` for a tracer that tells none.
+    /// The ids of the trace and of this span, in lower-case hexadecimal digits. `None` for a tracer without ids.
     pub fn ids(&self) -> Option<(String, String)> {
         let read = |get: unsafe extern "C" fn(SpanPtr, *mut Buffer) -> bool| {
             let mut id = Buffer::EMPTY;

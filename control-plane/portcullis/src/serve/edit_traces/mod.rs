@@ -36,7 +36,7 @@ pub(super) struct EditTraces {
     exporter: Exporter,
 }
 
-/// What a trace tells of an edit.
+/// The parts of an edit that its trace contains.
 pub(super) struct PublishedEdit<'a> {
     /// The objects before, and now.
     pub(super) objects: (&'a ObjectSet, &'a ObjectSet),
