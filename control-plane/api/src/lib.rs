@@ -28,9 +28,9 @@ mod types;
 
 pub use account::token_account;
 pub use check::{
-    AccessLog, Checked, Cidr, ClientVerification, Cluster, CredentialCache, Endpoint, Gates, HealthCheck, KeyPair,
-    Limits, LogMode, PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, Strategy, Trust, UpstreamIdentity,
-    check_cluster, check_settings, cluster_as_written,
+    AccessLog, Checked, Cidr, ClientVerification, Cluster, CollectorTls, CredentialCache, Endpoint, Gates, HealthCheck,
+    KeyPair, Limits, LogMode, PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, Strategy, Tracing, Trust,
+    UpstreamIdentity, check_cluster, check_settings, cluster_as_written,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use duration::{DurationError, parse_duration};
@@ -45,9 +45,10 @@ pub use schema::cluster_definition;
 pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
     AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,
-    ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings,
-    GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, ObjectMeta,
-    PairInFiles, PairInSecret, PairReference, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings,
-    References, RequestHeaderNames, RequestHeaderSpec, SecureServing, ServerDetails, ServerSpec, TokenBucket,
-    TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec, WildcardSubdomains,
+    ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema,
+    GatewaySettings, GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging,
+    MaxRequestsInflight, ObjectMeta, PairInFiles, PairInSecret, PairReference, PortcullisSpec,
+    ProtectedIdentitySettings, ProxyProtocolSettings, References, RequestHeaderNames, RequestHeaderSpec, SecureServing,
+    ServerDetails, ServerSpec, TokenBucket, TokenInSecret, TokenReference, TracingParents, TracingProtocol,
+    TracingSettings, TracingUsers, UpstreamCluster, UpstreamClusterSpec, WildcardSubdomains,
 };

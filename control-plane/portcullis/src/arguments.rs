@@ -48,6 +48,8 @@ pub(crate) struct Serve {
     /// names are refused, because a page in a browser could make its own name lead here.
     #[arg(long = "http-host", env = "PORTCULLIS_HTTP_HOSTS", value_name = "NAME", value_delimiter = ',')]
     pub(crate) http_hosts: Vec<String>,
+    #[command(flatten)]
+    pub(crate) tracing: crate::serve::TracingArguments,
     /// How the log is written, on standard error; RUST_LOG says how much of it.
     #[arg(long, env = "PORTCULLIS_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,

@@ -9,11 +9,11 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use portcullis_api::Materials;
 use tokio::sync::watch;
 
-use crate::ObjectSet;
 use crate::events::Events;
 use crate::files::Files;
 use crate::references::Root;
 use crate::references::{materials, put_in_settings};
+use crate::{NoticedAt, ObjectSet};
 
 /// The interval of reading the directory without a notification: notifications get lost, and do not exist on some mounts.
 const POLL: Duration = Duration::from_secs(5);
@@ -122,7 +122,9 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
                 () = events.settled() => {}
                 () = tokio::time::sleep(POLL) => {}
             }
-            let writing = events.take(Instant::now());
+            let now = Instant::now();
+            let noticed = NoticedAt(Some(events.first().unwrap_or(now)));
+            let writing = events.take(now);
             let Ok(newer) = reread(&watched, reading.clone(), writing).await else { return };
             let is_other = newer != reading;
             if reading.files.error().is_some() && newer.files.error().is_none() {
@@ -132,7 +134,7 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
             }
             reading = newer;
             if is_other {
-                sender.send_replace(Arc::new(reading.objects()));
+                sender.send_replace(Arc::new(ObjectSet { noticed, ..reading.objects() }));
             }
         }
     });

@@ -9,10 +9,11 @@ use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
+use portcullis_harness::otel::Sink;
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, ports, wait};
 use portcullis_stub_apiserver::{Action, Fault, StubOptions, StubServer, TokenEntry};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::bare::NAME;
 use crate::case::Case;
@@ -41,6 +42,7 @@ pub(crate) struct World<'a> {
     alice: Identity,
     token: String,
     stub: StubServer,
+    collector: Sink,
 }
 
 /// A case's Envoy, and a connection to it on which the credential is known.
@@ -75,7 +77,8 @@ impl<'a> World<'a> {
         stub.fault(Fault::new("/api/v1/namespaces/", answer));
         let serving = server_ca.issue(&CertSpec::server(NAME, [NAME]))?;
         let alice = client_ca.issue(&CertSpec::client("alice", ["developers"]))?;
-        Ok(World { run, is_counted, server_ca, client_ca, serving, gateway, alice, token, stub })
+        let collector = Sink::start_grpc()?;
+        Ok(World { run, is_counted, server_ca, client_ca, serving, gateway, alice, token, stub, collector })
     }
 
     /// The token of the cases with one.
@@ -99,8 +102,7 @@ impl<'a> World<'a> {
         let dir = self.run.make_dir(case.slug())?;
         let manifests = self.run.make_dir(&format!("{}/manifests", case.slug()))?;
         let address = ports::free_address()?;
-        self.run
-            .write(&format!("{}/manifests/settings.yaml", case.slug()), settings("bench", address, &self.serving))?;
+        self.run.write(&format!("{}/manifests/settings.yaml", case.slug()), self.settings(case, address))?;
         self.run.write(&format!("{}/manifests/cluster.yaml", case.slug()), self.manifest(case).to_text())?;
         let plane = ControlPlane::start(&dir, &manifests)?;
         let flags: &[&str] = if case.is_wasm() { &["--filter", "wasm"] } else { &[] };
@@ -111,6 +113,17 @@ impl<'a> World<'a> {
         let envoy = self.envoy(case, &dir, bootstrap)?;
         let client = self.connect(case, &envoy, address)?;
         Ok(Running { case, client, envoy, _plane: plane })
+    }
+
+    fn settings(&self, case: Case, address: SocketAddr) -> String {
+        let text = settings("bench", address, &self.serving);
+        let Some(rate) = case.sampling_rate() else { return text };
+        let mut settings: Value = serde_json::from_str(&text).unwrap_or_default();
+        if let Some(spec) = settings.get_mut("spec").and_then(Value::as_object_mut) {
+            let tracing = json!({"endpoint": self.collector.address().to_string(), "samplingRatePerMillion": rate});
+            spec.insert("tracing".to_owned(), tracing);
+        }
+        format!("{settings:#}")
     }
 
     fn manifest(&self, case: Case) -> Manifest {

@@ -18,6 +18,7 @@ mod protected;
 mod reach;
 mod servers;
 mod settings;
+mod tracing;
 
 pub(crate) use amounts::{MAX_NAMES, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS};
 pub(crate) use authority::{is_dns_label, is_served_name, is_subdomain};
@@ -39,6 +40,7 @@ pub(crate) use servers::MAX_ZONE;
 pub use servers::Server;
 pub(crate) use servers::{MAX_VIRTUAL_IPS, virtual_ip};
 pub use settings::{AccessLog, Limits, ProxyProtocol, Settings, check_settings};
+pub use tracing::{CollectorTls, Tracing};
 
 use crate::problem::Code;
 use crate::problem::Problem;

@@ -7,6 +7,7 @@ use super::certificates::{KeyPair, read_client_bundle, read_pair};
 use super::cidr::{Cidr, check_ranges};
 use super::identity::check_header_names;
 use super::protected::check_protected;
+use super::tracing::{Tracing, check_tracing};
 use super::{Checked, Findings};
 use crate::references::{unresolved_authority, unresolved_certificate};
 use crate::secret::PublicBytes;
@@ -52,6 +53,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The path of portcullis.wasm on the gateways.
     pub wasm_module_path: String,
+    /// Traces of requests; `None` if there are none.
+    pub tracing: Option<Tracing>,
 }
 
 /// The port for proxies that send a client's address.
@@ -120,6 +123,7 @@ impl Default for Settings {
             protected: None,
             limits: Limits::default(),
             wasm_module_path: "/usr/lib/portcullis/portcullis.wasm".to_owned(),
+            tracing: None,
         }
     }
 }
@@ -145,6 +149,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         protected: check_protected(&raw.spec.protected_identities, &mut findings),
         limits: check_limits(&raw.spec.limits, default.limits, &mut findings),
         wasm_module_path: check_wasm_module_path(raw, default.wasm_module_path, &mut findings),
+        tracing: check_tracing(raw.spec.tracing.as_ref(), &mut findings),
     };
     if settings.port == 0 {
         findings.problem("spec.listener.port", "must not be 0");
@@ -223,7 +228,7 @@ fn check_default_certificate(raw: &GatewaySettings, findings: &mut Findings) -> 
 
 fn check_default_client_ca(raw: &GatewaySettings, findings: &mut Findings) -> Option<PublicBytes> {
     let authority = raw.spec.default_client_ca.as_ref()?;
-    if let Some(problem) = unresolved_authority(authority) {
+    if let Some(problem) = unresolved_authority("spec.defaultClientCA", &authority.data, authority.file.as_ref()) {
         findings.problems.push(problem);
         return None;
     }

@@ -7,6 +7,7 @@ mod meta;
 mod policy;
 mod references;
 mod settings;
+mod tracing;
 
 pub use cluster::{
     ClientConfig, CredentialCacheSpec, HealthCheckSpec, Logging, PortcullisSpec, SecureServing, ServerDetails,
@@ -24,3 +25,4 @@ pub use settings::{
     AccessLogSettings, Certificate, ClientAuthority, ClientCaNames, GatewaySettings, GatewaySettingsSpec,
     LimitSettings, ListenerSettings, ProtectedIdentitySettings, ProxyProtocolSettings, WildcardSubdomains,
 };
+pub use tracing::{CollectorAuthority, TracingParents, TracingProtocol, TracingSettings, TracingUsers};

@@ -8,9 +8,10 @@
 //! | serve the snapshot to each Envoy, by the build of its filter | `filter_views`, the crate portcullis-xds |
 //! | save the snapshot for the next start | `state` |
 //! | judge the objects by what the gateways report | `status_observer`, `gateway_states` |
-//! | inform the operator | `diagnosis_log`, `status`, `http`, `page`, `metrics`, and `writer` for Kubernetes |
+//! | inform the operator | `edit_traces`, `diagnosis_log`, `status`, `http`, `page`, `metrics`, and `writer` for Kubernetes |
 
 mod diagnosis_log;
+mod edit_traces;
 mod filter_views;
 mod gateway_states;
 #[cfg(test)]
@@ -33,6 +34,7 @@ mod writer;
 mod xds;
 mod xds_resources;
 
+pub(crate) use edit_traces::TracingArguments;
 pub(crate) use reconciler::{CheckedTranslator, check_client_ca};
 pub(crate) use references::Resolved;
 pub(crate) use run::run;

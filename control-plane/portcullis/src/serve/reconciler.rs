@@ -14,6 +14,7 @@ use portcullis_translate::{
 use portcullis_xds::Snapshot;
 use serde_json::Value;
 
+use super::edit_traces::Step;
 use super::filter_views::view_for;
 use super::references::Resolved;
 use super::retention::{Fallback, Grace, Outcome, Retention};
@@ -68,6 +69,25 @@ pub(super) struct Reconciled {
     pub(super) diagnoses: Vec<Diagnosis>,
     /// The number of objects that are served with revoked references.
     pub(super) serving_revoked: usize,
+    /// The steps that led to it.
+    pub(super) steps: Vec<Step>,
+}
+
+/// Times steps.
+struct Stopwatch {
+    since: Instant,
+    steps: Vec<Step>,
+}
+
+impl Stopwatch {
+    fn start() -> Self {
+        Self { since: Instant::now(), steps: Vec::new() }
+    }
+
+    fn lap(&mut self, name: &'static str) {
+        let now = Instant::now();
+        self.steps.push((name, std::mem::replace(&mut self.since, now), now));
+    }
 }
 
 /// The reason for which a set of objects has no snapshot. The operator has to correct the objects.
@@ -104,17 +124,21 @@ impl Reconciler {
         filters: &BTreeSet<FilterBuild>,
         now: Instant,
     ) -> Result<Reconciled, ReconcileError> {
+        let mut stopwatch = Stopwatch::start();
         let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(diagnosis_of_file).collect();
         diagnoses.extend(self.follow_settings(objects));
         let Some(settings) = self.settings.clone() else { return Err(ReconcileError::NoSettings(diagnoses)) };
         let resolved = Resolved::of(objects);
+        stopwatch.lap("resolve");
         let Translated { translation, documents } = self.translate(&settings, objects, &resolved, now);
         let retired = self.retention.retired_groups();
         let views = self.follow_views(&settings, &documents, &retired, filters);
+        stopwatch.lap("translate");
         self.follow_resources(&settings, translation.resources, &retired);
         diagnoses.extend(explained(translation.diagnoses, objects, &resolved));
         let snapshot = self.snapshot.clone().with_views(views);
-        Ok(Reconciled { snapshot, diagnoses, serving_revoked: self.retention.revoked_count() })
+        stopwatch.lap("assemble");
+        Ok(Reconciled { snapshot, diagnoses, serving_revoked: self.retention.revoked_count(), steps: stopwatch.steps })
     }
 
     /// The next time at which the same objects lead to another snapshot.

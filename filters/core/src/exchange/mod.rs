@@ -16,6 +16,7 @@ mod host;
 mod memory;
 mod response;
 mod route;
+mod span;
 #[cfg(test)]
 mod tests;
 
@@ -34,7 +35,7 @@ use crate::header_scan::{ForwardedHeaders, HeaderRemovals};
 use crate::limit::InFlightPermit;
 use crate::long_streams::{StreamGuard, StreamRegistry};
 use crate::moment::Moment;
-use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, RunningRequest};
+use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, RunningRequest, Traced};
 use crate::refusal::Refusal;
 use crate::request::RequestContext;
 use crate::review::{PassedToken, Review, ReviewAnswers};
@@ -77,6 +78,7 @@ pub struct Exchange<T> {
     running: Option<RunningRequest>,
     log_entry: Option<AccessLogEntry>,
     outcome: Option<Outcome>,
+    traced: Traced,
     permit: Option<InFlightPermit>,
     token: Option<PassedToken>,
     owns_unauthorized: bool,
@@ -124,6 +126,7 @@ impl<T> Default for Exchange<T> {
             running: None,
             log_entry: None,
             outcome: None,
+            traced: None,
             permit: None,
             token: None,
             owns_unauthorized: false,
@@ -159,6 +162,7 @@ impl<T: Clone> Exchange<T> {
         self.fault.read(|name| host.request_header(name));
         self.fault.strike("request-headers");
         self.saw_request = true;
+        self.traced = Self::traced(gateway, host);
         if route.is_some_and(|route| route.cluster.closes_connections()) && host.schedule_drain() {
             self.drains = true;
             return Next::Pause;
@@ -186,6 +190,7 @@ impl<T: Clone> Exchange<T> {
         } else {
             let Some(answers) = host.take_answers() else { return Next::Pause };
             self.answers.extend(answers);
+            self.end_wait(host);
         }
         if let (Some(since), Some(now)) = (self.waiting_since.take(), host.uptime()) {
             let waited = now.saturating_sub(since);
@@ -217,6 +222,8 @@ impl<T: Clone> Exchange<T> {
         let refusal = Refusal::internal();
         let outcome = Outcome::Refused(refusal.cause);
         host.count(None, &RequestRecord::default(), outcome);
+        self.end_wait(host);
+        self.describe_span(None, outcome, host);
         (self.log_entry, self.outcome) = (Some(AccessLogEntry::bare()), Some(outcome));
         self.is_answered = true;
         reply(&refusal, host);
@@ -235,7 +242,7 @@ impl<T: Clone> Exchange<T> {
         };
         // The proxy may drop the route's configuration once the route is chosen again.
         let series = route.map(|route| Arc::clone(route.cluster.series()));
-        let mut seen = RequestRecord::default();
+        let mut seen = RequestRecord::of_traced(self.traced);
         self.timeline.received.get_or_insert(start.uptime);
         let progress = self.settle(gateway, route, start, &mut seen, host);
         let end = host.uptime().unwrap_or(start.uptime);
@@ -250,6 +257,7 @@ impl<T: Clone> Exchange<T> {
         };
         host.record_processing(u64::try_from(self.processing_time.as_micros()).unwrap_or(u64::MAX));
         host.count(series.as_ref(), &seen, outcome);
+        self.describe_span(seen.span.take(), outcome, host);
         (self.log_entry, self.outcome) = (seen.entry.take(), Some(outcome));
         (self.metrics, self.record) = (series, seen);
         if let Progress::Refused(refusal) = &progress {
@@ -280,7 +288,7 @@ impl<T: Clone> Exchange<T> {
                 return Progress::Refused(Refusal::internal());
             };
             match self.carry_out(decided, route, seen, host) {
-                Progress::Retry => *seen = RequestRecord::default(),
+                Progress::Retry => *seen = RequestRecord::of_traced(self.traced),
                 progress => return progress,
             }
         }
@@ -346,16 +354,21 @@ impl<T: Clone> Exchange<T> {
         Progress::Forwarded
     }
 
-    fn ask(&mut self, reviews: Vec<Review>, host: &mut impl Host<Stream = T>) -> Result<Asked, Refusal> {
+    fn ask(&mut self, mut reviews: Vec<Review>, host: &mut impl Host<Stream = T>) -> Result<Asked, Refusal> {
         if self.rounds >= MAX_ROUNDS {
             return Err(Refusal::review_failed());
         }
-        let asked = host.ask(reviews)?;
-        if asked == Asked::Waiting {
+        if self.traced.is_some() {
+            host.begin_wait(&mut reviews);
+        }
+        let asked = host.ask(reviews);
+        if asked == Ok(Asked::Waiting) {
             self.rounds = self.rounds.saturating_add(1);
+        } else {
+            self.end_wait(host);
         }
         self.fault.strike("asked");
-        Ok(asked)
+        asked
     }
 }
 

@@ -28,4 +28,5 @@ mod sources;
 mod status;
 mod streams;
 mod tokens;
+mod traces;
 mod wasm;

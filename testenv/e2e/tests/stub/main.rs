@@ -55,6 +55,7 @@ mod slow_log;
 mod source_faults;
 mod spoofing;
 mod stuffing;
+mod traces;
 mod trusted_hops;
 mod upgrades;
 mod versions;

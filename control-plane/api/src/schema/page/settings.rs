@@ -21,11 +21,16 @@ A field that is not set, or null, has the default; `-` is none: an empty text or
 ";
 
 /// Fields that take certain words.
-const WORDS: [(&str, &[&str]); 2] =
-    [("clientCANames", &["Sent", "Omitted"]), ("wildcardSubdomains", &["Reserved", "Allowed"])];
+const WORDS: [(&str, &[&str]); 5] = [
+    ("clientCANames", &["Sent", "Omitted"]),
+    ("tracing.parents", &["Ignored", "Trusted"]),
+    ("tracing.protocol", &["GRPC", "HTTP"]),
+    ("tracing.users", &["Omitted", "Sent"]),
+    ("wildcardSubdomains", &["Reserved", "Allowed"]),
+];
 
 /// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 16] = [
+const DEFAULTS: [Default; 19] = [
     ("spec.accessLog.destination", "`stdout`"),
     ("spec.clientCANames", "`Sent`"),
     ("spec.instance", "`portcullis`"),
@@ -41,13 +46,17 @@ const DEFAULTS: [Default; 16] = [
     ("spec.requestHeaderNames.group", "`X-Remote-Group`"),
     ("spec.requestHeaderNames.uid", "`X-Remote-Uid`"),
     ("spec.requestHeaderNames.user", "`X-Remote-User`"),
+    ("spec.tracing.parents", "`Ignored`"),
+    ("spec.tracing.protocol", "`GRPC`"),
+    ("spec.tracing.users", "`Omitted`"),
     ("spec.wasmModulePath", "`/usr/lib/portcullis/portcullis.wasm`"),
 ];
 
 fn schema() -> Value {
     let mut schema = derive::shape::<GatewaySettingsSpec>();
     for (field, words) in WORDS {
-        schema["properties"][field]["enum"] = json!(words);
+        let place = format!("/properties/{}", field.replace('.', "/properties/"));
+        schema.pointer_mut(&place).unwrap()["enum"] = json!(words);
     }
     schema
 }
@@ -78,7 +87,10 @@ fn defaults_are_those_of_the_check() {
             None => written[path.trim_start_matches("spec.")] = value,
         }
     }
-    let settings = checked(&json!({}));
+    // Without it there are no defaults of it.
+    let tracing = json!({"endpoint": "127.0.0.1:4317"});
+    let settings = checked(&json!({"tracing": tracing}));
+    written["tracing"]["endpoint"] = tracing["endpoint"].clone();
     assert_eq!(checked(&written), settings);
     assert_eq!(
         (&settings.access_log, settings.wildcard_subdomains),
@@ -86,10 +98,17 @@ fn defaults_are_those_of_the_check() {
     );
 }
 
+fn written(field: &str, word: &str) -> Value {
+    match field.split_once('.') {
+        Some((group, field)) => json!({group: {field: word, "endpoint": "127.0.0.1:4317"}}),
+        None => json!({field: word}),
+    }
+}
+
 #[test]
 fn every_word_is_one() {
     for (field, words) in WORDS {
-        words.iter().for_each(|word| drop(checked(&json!({field: word}))));
+        words.iter().for_each(|word| drop(checked(&written(field, word))));
     }
     let other = json!({"apiVersion": crate::SETTINGS_API_VERSION, "kind": crate::SETTINGS_KIND, "metadata": {"name": "x"}, "spec": {"wildcardSubdomains": "x"}});
     assert!(parse_settings(&other).is_err());
