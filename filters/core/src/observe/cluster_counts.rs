@@ -32,7 +32,7 @@ pub type Gauges = Vec<(Metric, Vec<String>, u64)>;
 /// The label for all that has no room of its own, where an object may be named `other`.
 const REST: &str = "(other)";
 
-/// What publishers keep of [`super::ClusterMetrics`] until the last count is written.
+/// The part of [`super::ClusterMetrics`] that publishers keep until the last count is written.
 #[derive(Debug)]
 pub(super) struct ClusterCounts {
     /// Unique in the process, never 0.

@@ -62,7 +62,7 @@ struct ResponseCounts {
     sizes: Histogram<{ SIZE_BOUNDS.len() }>,
 }
 
-/// What was counted under one key since the last time, durations in whole seconds.
+/// The counts of one key since the last time, durations in whole seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TakenResponses {
     pub(super) count: u64,

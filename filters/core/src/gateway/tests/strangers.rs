@@ -126,7 +126,7 @@ fn refused_requests_make_no_histogram() {
 
 /// The upstream is the judge of credentials that the gateway does not review.
 #[test]
-fn credential_that_the_upstream_judges_is_a_users_once_it_is_let_in() {
+fn unreviewed_credential_counts_in_detail_once_it_is_let_in() {
     let (state, publisher) = (ProcessState::default(), Publisher::default());
     let fixture = fixture_of(&state, "a", |config| {
         (config.upstream_identity, config.client_ca) = (UpstreamIdentity::ClientCredential, None);

@@ -8,7 +8,7 @@ use super::{Plain, SOON};
 use crate::fixture::PODS;
 
 #[test]
-fn server_without_a_name_counts_as_unknown_and_watches_to_their_headers() {
+fn server_without_a_name_counts_as_unknown() {
     let plain = Plain::start("impersonate", None, |_| {});
     let alice = H2Client::connect(&plain.gateway.target().identity(&plain.pki.alice)).unwrap();
     assert_eq!(alice.get(PODS, &[]).unwrap().status, 200);
