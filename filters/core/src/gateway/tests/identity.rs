@@ -309,6 +309,9 @@ fn no_identity_leaves_that_was_not_earned_by_any_of_many() {
     runner.run(&cases(), |case| run(&case).map(drop)).unwrap();
 }
 
+/// A client's certificate, its headers and the answer about them, and the ends in both modes.
+type Row<'a> = (&'static str, usize, &'a [(usize, usize)], usize, [End; 2]);
+
 #[test]
 fn property_meets_every_end() {
     let end = |passes, peer, headers: &[(usize, usize)], answer| {
@@ -316,7 +319,7 @@ fn property_meets_every_end() {
         run(&case).unwrap()
     };
     let every_part = [(2, 4), (4, 5), (5, 13), (6, 13)];
-    let table: [(&str, usize, &[(usize, usize)], usize, [End; 2]); 6] = [
+    let table: [Row<'_>; 6] = [
         ("no credential", 0, &[], 5, [End::Anonymous; 2]),
         ("a certificate", 2, &[], 5, [End::User; 2]),
         ("a token", 0, &[(0, 0)], 5, [End::User, End::Token]),
