@@ -98,6 +98,8 @@ pub(crate) mod parts {
     pub(crate) const DEFAULT_CERTIFICATE: &str = "default-certificate";
     pub(crate) const LISTENER: &str = "listener";
     pub(crate) const PROXIED_LISTENER: &str = "proxied-listener";
+    pub(crate) const COLLECTOR: &str = "collector";
+    pub(crate) const COLLECTOR_CA: &str = "collector-ca";
     pub(crate) const VIRTUAL_IPS: &str = "virtual-ips";
 }
 

@@ -16,6 +16,9 @@ pub struct FilterConfig {
     /// start with `x-remote-`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reserved_headers: Vec<String>,
+    /// The filter's attributes in the span of a request that Envoy traces; none if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracing: Option<SpanSettings>,
 }
 
 impl FilterConfig {
@@ -26,8 +29,19 @@ impl FilterConfig {
             instance: instance.into(),
             peer_source: PeerSource::default(),
             reserved_headers: Vec::new(),
+            tracing: None,
         }
     }
+}
+
+/// The filter's part in spans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SpanSettings {
+    /// Whether spans contain names of users.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub users: bool,
 }
 
 /// How a client's certificate reaches the filter.

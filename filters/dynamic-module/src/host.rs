@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use envoy_abi::http::{FilterHandle, HeaderMap, Headers, LocalReply};
+use envoy_abi::http::{ChildSpan, FilterHandle, HeaderMap, Headers, LocalReply};
 use portcullis_core::exchange::{Asked, Edit, HeaderLines, Host};
 use portcullis_core::long_streams::StreamRegistry;
 use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord, Response};
@@ -14,6 +14,7 @@ use portcullis_core::x509::KnownChains;
 use portcullis_core::{Moment, Refusal};
 use portcullis_filter_config::names;
 use portcullis_filter_config::names::request::Field;
+use portcullis_filter_config::names::span::Attribute;
 use rustls_pki_types::UnixTime;
 
 use crate::long_streams::{LongStream, Waker, call_at};
@@ -32,6 +33,8 @@ thread_local! {
 pub(crate) struct LocalState {
     /// Reviews that the stream waits for.
     pub(crate) waiting: Option<Arc<Pending>>,
+    /// The span of this wait, if the request is traced.
+    wait: Option<ChildSpan>,
 }
 
 /// A stream of Envoy's during one hook.
@@ -229,5 +232,29 @@ impl Host for StreamHost<'_> {
 
     fn log(&mut self, members: &str) {
         self.stream.set_metadata(names::LOG, names::LOG_MEMBERS, members);
+    }
+
+    fn name_span(&mut self, name: &str) {
+        self.stream.name_span(name);
+    }
+
+    fn describe_span(&mut self, attribute: Attribute, value: &str) {
+        self.stream.set_span_tag(attribute.name, value);
+    }
+
+    fn begin_wait(&mut self, reviews: &mut [Review]) {
+        let is_of_token = reviews.first().is_some_and(Review::is_of_token);
+        let name = if is_of_token { "TokenReview" } else { "SubjectAccessReview" };
+        let Some(mut span) = self.stream.start_child_span(name) else { return };
+        span.set_tag(names::span::REVIEWS, &reviews.len().to_string());
+        if let Some((trace, id)) = span.ids() {
+            let traceparent = format!("00-{trace}-{id}-01");
+            reviews.iter_mut().for_each(|review| review.join_trace(&traceparent));
+        }
+        self.local.wait = Some(span);
+    }
+
+    fn end_wait(&mut self) {
+        self.local.wait = None;
     }
 }

@@ -17,7 +17,7 @@ mod secrets;
 pub use gateway::{Gateway, GatewayOptions};
 pub use ingress::{Ingress, Shoot, ShootSetup};
 pub use istio::{Mesh, MeshSetup, render_istio};
-pub use manifest::{Manifest, allow_all, default_certificate, settings};
+pub use manifest::{Manifest, allow_all, default_certificate, encode, settings};
 pub use metrics_page::{Labels, MetricsPage};
 pub use plain::{PlainFiles, PlainGateway, PlainSetup};
 pub use secrets::Secrets;

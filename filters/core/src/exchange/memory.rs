@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use portcullis_filter_config::names;
 use portcullis_filter_config::names::request::Field;
+use portcullis_filter_config::names::span::Attribute;
 use rustls_pki_types::UnixTime;
 
 use super::host::{Asked, HeaderLines, Host};
@@ -57,6 +58,8 @@ pub struct MemoryHost<A> {
     pub effects: Vec<String>,
     /// Counts decisions and answers as well.
     pub publisher: Option<Arc<Publisher>>,
+    /// The name and the attributes of the span, and its waits, in order.
+    pub span: Vec<String>,
     /// Counted answers: status, server and milliseconds.
     pub responses: RefCell<Vec<String>>,
     answers: ReviewAnswers,
@@ -85,6 +88,7 @@ impl<A> MemoryHost<A> {
             reply: None,
             effects: Vec::new(),
             publisher: None,
+            span: Vec::new(),
             responses: RefCell::default(),
             answers: ReviewAnswers::default(),
         }
@@ -297,5 +301,24 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
 
     fn log(&mut self, members: &str) {
         self.effects.push(format!("log {members}"));
+    }
+
+    fn name_span(&mut self, name: &str) {
+        self.span.push(format!("name {name}"));
+    }
+
+    fn describe_span(&mut self, attribute: Attribute, value: &str) {
+        self.span.push(format!("{} {value}", attribute.name));
+    }
+
+    fn begin_wait(&mut self, reviews: &mut [Review]) {
+        self.span.push(format!("wait for {}", reviews.len()));
+        reviews.iter_mut().for_each(|review| review.join_trace("00-trace-wait-01"));
+    }
+
+    fn end_wait(&mut self) {
+        if self.span.last().is_some_and(|last| last.starts_with("wait")) {
+            self.span.push("waited".to_owned());
+        }
     }
 }

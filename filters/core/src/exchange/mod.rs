@@ -17,6 +17,7 @@ mod host;
 mod memory;
 mod response;
 mod route;
+mod span;
 #[cfg(test)]
 mod tests;
 mod timeline;
@@ -38,7 +39,7 @@ use crate::header_scan::{ForwardedHeaders, HeaderRemovals};
 use crate::limit::InFlightPermit;
 use crate::long_streams::{StreamGuard, StreamRegistry};
 use crate::moment::Moment;
-use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, RunningRequest};
+use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, RunningRequest, Traced};
 use crate::rebalance::RunningPlace;
 use crate::refusal::Refusal;
 use crate::request::RequestContext;
@@ -83,6 +84,7 @@ pub struct Exchange<T> {
     is_counted: bool,
     log_entry: Option<AccessLogEntry>,
     outcome: Option<Outcome>,
+    traced: Traced,
     permit: Option<InFlightPermit>,
     /// The place among the requests of the process by which connections are drained.
     place: Option<RunningPlace>,
@@ -123,6 +125,7 @@ impl<T> Default for Exchange<T> {
             is_counted: false,
             log_entry: None,
             outcome: None,
+            traced: None,
             permit: None,
             place: None,
             token: None,
@@ -159,6 +162,7 @@ impl<T: Clone> Exchange<T> {
         self.fault.read(|name| host.request_header(name));
         self.fault.strike("request-headers");
         self.saw_request = true;
+        self.traced = Self::traced(gateway, host);
         if route.is_some_and(|route| route.cluster.closes_connections()) && host.schedule_drain() {
             self.drain = Drain::BeforeDecision;
             return Next::Pause;
@@ -183,6 +187,7 @@ impl<T: Clone> Exchange<T> {
                 let answers = if self.waiting_since.is_some() { host.take_answers() } else { None };
                 let Some(answers) = answers else { return Next::Pause };
                 self.answers.extend(answers);
+                self.end_wait(host);
             }
             Drain::BeforeDecision => host.drain_connection(),
             Drain::Beside => {
@@ -224,6 +229,8 @@ impl<T: Clone> Exchange<T> {
         let refusal = Refusal::internal();
         let outcome = Outcome::Refused(refusal.cause);
         host.count(None, &RequestRecord::default(), outcome);
+        self.end_wait(host);
+        self.describe_span(None, outcome, host);
         (self.log_entry, self.outcome) = (Some(AccessLogEntry::bare()), Some(outcome));
         self.is_answered = true;
         reply(&refusal, host);
@@ -242,7 +249,7 @@ impl<T: Clone> Exchange<T> {
         };
         // The proxy may drop the route's configuration once the route is chosen again.
         let series = route.map(|route| Arc::clone(route.cluster.series()));
-        let mut seen = RequestRecord::default();
+        let mut seen = RequestRecord::of_traced(self.traced);
         self.timeline.received.get_or_insert(start.uptime);
         let progress = self.settle(gateway, route, start, &mut seen, host);
         let end = host.uptime().unwrap_or(start.uptime);
@@ -257,6 +264,7 @@ impl<T: Clone> Exchange<T> {
         };
         host.record_processing(u64::try_from(self.processing_time.as_micros()).unwrap_or(u64::MAX));
         host.count(series.as_ref(), &seen, outcome);
+        self.describe_span(seen.span.take(), outcome, host);
         (self.log_entry, self.outcome) = (seen.entry.take(), Some(outcome));
         (self.metrics, self.record) = (series, seen);
         if let Progress::Refused(refusal) = progress {
@@ -289,7 +297,7 @@ impl<T: Clone> Exchange<T> {
                 return Progress::Refused(Refusal::internal());
             };
             match self.carry_out(decided, route, seen, host) {
-                Progress::Retry => *seen = RequestRecord::default(),
+                Progress::Retry => *seen = RequestRecord::of_traced(self.traced),
                 progress => return progress,
             }
         }
@@ -355,16 +363,21 @@ impl<T: Clone> Exchange<T> {
         Progress::Forwarded
     }
 
-    fn ask(&mut self, reviews: Vec<Review>, host: &mut impl Host<Stream = T>) -> Result<Asked, Refusal> {
+    fn ask(&mut self, mut reviews: Vec<Review>, host: &mut impl Host<Stream = T>) -> Result<Asked, Refusal> {
         if self.rounds >= MAX_ROUNDS {
             return Err(Refusal::review_failed());
         }
-        let asked = host.ask(reviews)?;
-        if asked == Asked::Waiting {
+        if self.traced.is_some() {
+            host.begin_wait(&mut reviews);
+        }
+        let asked = host.ask(reviews);
+        if asked == Ok(Asked::Waiting) {
             self.rounds = self.rounds.saturating_add(1);
+        } else {
+            self.end_wait(host);
         }
         self.fault.strike("asked");
-        Ok(asked)
+        asked
     }
 }
 

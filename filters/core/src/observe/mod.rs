@@ -8,6 +8,7 @@
 //! - [`ClusterMetrics`]: counts of one cluster's requests; [`Publisher`]: the counts of all, until the proxy takes them.
 //! - [`RequestRecord`]: the findings about one request, for both.
 //! - [`RequestAttributes`]: the attributes of a request that are exported to other filters, routes and logs.
+//! - [`SpanRecord`]: the attributes of a request in a trace.
 //! - [`AccessLogEntry`]: the access log's JSON, written here and nowhere else, because clients choose its content.
 
 mod access_log;
@@ -28,6 +29,7 @@ mod responses;
 mod running;
 mod series_budget;
 mod slow_log;
+mod span;
 mod talkers;
 mod totals;
 mod verb;
@@ -46,5 +48,7 @@ pub(crate) use running::RunningRequest;
 pub use running::RunningRequests;
 pub use series_budget::SeriesBudget;
 pub(crate) use slow_log::Phases;
+pub use span::SpanRecord;
+pub(crate) use span::{Traced, decision, is_sampled};
 pub(crate) use talkers::TalkerBudget;
 pub use totals::ClusterTotals;

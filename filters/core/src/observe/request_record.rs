@@ -1,9 +1,12 @@
 use std::sync::Arc;
 
+use portcullis_filter_config::SpanSettings;
+
 use super::access_log::AccessLogEntry;
 use super::cluster_metrics::ClusterMetrics;
 use super::counters::CounterKey;
 use super::request_attributes::RequestAttributes;
+use super::span::{SpanRecord, Traced};
 use super::talkers::{Amounts, Requester};
 use super::verb::{ReportedVerb, Scope};
 use crate::header_scan::HeaderScan;
@@ -24,9 +27,22 @@ pub struct RequestRecord {
     pub entry: Option<AccessLogEntry>,
     /// The attributes that the host exports before the request goes on or is refused.
     pub shown: Option<Box<RequestAttributes>>,
+    /// Whether the request is traced.
+    pub(crate) traced: Traced,
+    /// The attributes of its span, if it is traced.
+    pub(crate) span: Option<Box<SpanRecord>>,
 }
 
 impl RequestRecord {
+    /// A record of a request of which nothing is known but whether it is traced.
+    pub(crate) fn of_traced(traced: Traced) -> Self {
+        RequestRecord { traced, ..RequestRecord::default() }
+    }
+
+    fn tells_users(&self, series: &ClusterMetrics) -> bool {
+        series.tells_users || self.traced.is_some_and(|traced| traced.users)
+    }
+
     pub(crate) fn request(&mut self, series: &ClusterMetrics, info: &RequestInfo<'_>, scan: &HeaderScan<'_>) {
         self.key.verb = ReportedVerb::of(info, scan.is_apply).code();
         self.key.scope = Scope::of(info).code();
@@ -35,14 +51,14 @@ impl RequestRecord {
 
     /// Records the client.
     pub(crate) fn client(&mut self, series: &ClusterMetrics, client: &Client) {
-        if series.tells_users && !matches!(client, Client::Opaque) {
+        if self.tells_users(series) && !matches!(client, Client::Opaque) {
             self.client = Some(client.user().cloned());
         }
     }
 
     /// As whom the request acts.
     pub(crate) fn effective(&mut self, series: &ClusterMetrics, user: Option<&Arc<UpstreamUser>>) {
-        if series.tells_users {
+        if self.tells_users(series) {
             self.effective = user.cloned();
         }
     }
@@ -79,6 +95,9 @@ impl RequestRecord {
             let user = self.acting().filter(|_| shown.user);
             self.shown = Some(Box::new(RequestAttributes::of(info, scan, user)));
         }
+        if let Some(settings) = self.traced {
+            self.span = Some(Box::new(self.span_of(series, info, settings)));
+        }
         if !series.is_logged(self.policy) {
             return;
         }
@@ -94,9 +113,7 @@ impl RequestRecord {
             Some(None) => entry.user(&UserInfo::anonymous()),
             None => {}
         }
-        if let Some(effective) = &self.effective
-            && !matches!(&self.client, Some(Some(client)) if Arc::ptr_eq(client, effective))
-        {
+        if let Some(effective) = self.impersonated() {
             entry.impersonated(effective.user());
         }
         if let Some(policy) = self.policy.and_then(|policy| series.policies.get(policy)) {
@@ -116,8 +133,36 @@ impl RequestRecord {
         entry
     }
 
+    #[cold]
+    fn span_of(&self, series: &ClusterMetrics, info: &RequestInfo<'_>, settings: SpanSettings) -> SpanRecord {
+        let mut span = SpanRecord::default();
+        span.request(series, &self.key, info);
+        if let Some(policy) = self.policy.and_then(|policy| series.policies.get(policy)) {
+            span.dispatch(policy);
+        }
+        if settings.users {
+            let user = match &self.client {
+                Some(Some(client)) => Some(client.user().name.as_str()),
+                Some(None) => Some(ANONYMOUS),
+                None => None,
+            };
+            span.users(user, self.impersonated().map(|effective| effective.user().name.as_str()));
+        }
+        span
+    }
+
+    /// The user as whom the request acts, if that is not the client.
+    fn impersonated(&self) -> Option<&UpstreamUser> {
+        let is_client =
+            |user: &Arc<UpstreamUser>| matches!(&self.client, Some(Some(client)) if Arc::ptr_eq(client, user));
+        self.effective.as_ref().filter(|effective| !is_client(effective)).map(Arc::as_ref)
+    }
+
     /// Adds the parts of the message itself.
     pub(crate) fn add_message(&mut self, series: &ClusterMetrics, scan: &HeaderScan<'_>) {
+        if self.traced.is_some() {
+            self.span.get_or_insert_default().message(series, scan);
+        }
         if self.entry.is_none() && series.is_logged(self.policy) {
             self.entry = Some(AccessLogEntry::of_cluster(&series.cluster));
         }
