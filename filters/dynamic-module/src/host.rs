@@ -234,18 +234,18 @@ impl Host for StreamHost<'_> {
         self.stream.set_metadata(names::LOG, names::LOG_MEMBERS, members);
     }
 
-    fn name_span(&mut self, name: &str) {
-        self.stream.name_span(name);
-    }
-
-    fn describe_span(&mut self, attribute: Attribute, value: &str) {
-        self.stream.set_span_tag(attribute.name, value);
+    fn describe_span<'a>(&mut self, name: &str, attributes: impl Iterator<Item = (Attribute, &'a str)>) {
+        let Some(mut span) = self.stream.span() else { return };
+        if !name.is_empty() {
+            span.set_name(name);
+        }
+        attributes.for_each(|(attribute, value)| span.set_tag(attribute.name, value));
     }
 
     fn begin_wait(&mut self, reviews: &mut [Review]) {
         let is_of_token = reviews.first().is_some_and(Review::is_of_token);
         let name = if is_of_token { "TokenReview" } else { "SubjectAccessReview" };
-        let Some(mut span) = self.stream.start_child_span(name) else { return };
+        let Some(mut span) = self.stream.span().and_then(|mut span| span.start_child(name)) else { return };
         span.set_tag(names::span::REVIEWS, &reviews.len().to_string());
         if let Some((trace, id)) = span.ids() {
             let traceparent = format!("00-{trace}-{id}-01");

@@ -263,7 +263,9 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
         let _ = self.vm.hostcalls.set_filter_state(names::wasm::LOG_MEMBERS, members.as_bytes());
     }
 
-    fn describe_span(&mut self, attribute: Attribute, value: &str) {
-        let _ = self.vm.hostcalls.set_filter_state(attribute.state, value.as_bytes());
+    fn describe_span<'a>(&mut self, _name: &str, attributes: impl Iterator<Item = (Attribute, &'a str)>) {
+        for (attribute, value) in attributes {
+            let _ = self.vm.hostcalls.set_filter_state(attribute.state, value.as_bytes());
+        }
     }
 }

@@ -41,6 +41,8 @@ pub(crate) enum Case {
     WasmLast,
     /// As [`Case::Token`], by portcullis.wasm.
     WasmToken,
+    /// Bare, with a tracer that does not sample the request.
+    BareUnsampled,
     /// As [`Case::Last`], of a request that Envoy's tracer does not sample.
     Unsampled,
     /// As [`Case::Last`], of a request that is traced.
@@ -49,7 +51,7 @@ pub(crate) enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 18] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Bare,
         Self::BareToken,
         Self::Last,
@@ -66,6 +68,7 @@ impl Case {
         Self::Forwarded,
         Self::WasmLast,
         Self::WasmToken,
+        Self::BareUnsampled,
         Self::Unsampled,
         Self::Sampled,
     ];
@@ -89,6 +92,7 @@ impl Case {
             Case::Forwarded => "certificate by header, 100 policies, last matches",
             Case::WasmLast => "wasm: certificate, 100 policies, last matches",
             Case::WasmToken => "wasm: token, 100 policies, last matches",
+            Case::BareUnsampled => "bare Envoy with a tracer that does not sample",
             Case::Unsampled => "certificate, 100 policies, with a tracer that does not sample",
             Case::Sampled => "certificate, 100 policies, traced",
         }
@@ -113,6 +117,7 @@ impl Case {
             Case::Forwarded => "forwarded",
             Case::WasmLast => "wasm-last",
             Case::WasmToken => "wasm-token",
+            Case::BareUnsampled => "bare-unsampled",
             Case::Unsampled => "unsampled",
             Case::Sampled => "sampled",
         }
@@ -130,7 +135,7 @@ impl Case {
     pub(crate) const fn is_remade(self) -> bool {
         let is_bare =
             matches!(self, Case::Bare | Case::BareToken | Case::Early | Case::Idle | Case::Lines | Case::Header);
-        is_bare || matches!(self, Case::RequestInfo | Case::Forwarded)
+        is_bare || matches!(self, Case::RequestInfo | Case::Forwarded | Case::BareUnsampled)
     }
 
     /// Whether Envoy runs portcullis.wasm.
@@ -146,7 +151,7 @@ impl Case {
     /// Traced requests in a million, where there is a tracer.
     pub(crate) const fn sampling_rate(self) -> Option<u32> {
         match self {
-            Case::Unsampled => Some(100),
+            Case::BareUnsampled | Case::Unsampled => Some(100),
             Case::Sampled => Some(1_000_000),
             _ => None,
         }

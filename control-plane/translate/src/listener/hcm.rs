@@ -223,6 +223,7 @@ fn early_mutation(settings: &Settings, traced: Option<&Tracing>) -> TypedExtensi
             StringMatcher { match_pattern: Some(MatchPattern::Prefix(prefix.to_owned())), ..Default::default() };
         Mutation { action: Some(Action::RemoveOnMatch(RemoveOnMatch { key_matcher: Some(matcher) })) }
     };
+    // By name, for which Envoy builds a map of the headers: the tracer does so as well, and a match of each header takes more.
     let named = forwarded(settings).iter().copied().chain(tracing::removed_headers(traced));
     let named = named.map(|name| Mutation { action: Some(Action::Remove(name.to_owned())) });
     let config = HeaderMutation { mutations: prefixes.map(remove).chain(named).collect() };

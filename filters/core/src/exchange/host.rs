@@ -127,10 +127,8 @@ pub trait Host {
     /// Writes the filter's members of the access log's line.
     fn log(&mut self, members: &str);
 
-    /// Names the span of the request, if the proxy traces it.
-    fn name_span(&mut self, _name: &str) {}
-    /// Writes an attribute of that span.
-    fn describe_span(&mut self, _attribute: Attribute, _value: &str) {}
+    /// Names the span of the request, unless the name is empty, and writes attributes into it, if the proxy traces it.
+    fn describe_span<'a>(&mut self, _name: &str, _attributes: impl Iterator<Item = (Attribute, &'a str)>) {}
     /// Begins a span about waiting for reviews, below that of the request, and has the reviews carry it to the upstream
     /// ([`Review::join_trace`]).
     fn begin_wait(&mut self, _reviews: &mut [Review]) {}

@@ -303,12 +303,11 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
         self.effects.push(format!("log {members}"));
     }
 
-    fn name_span(&mut self, name: &str) {
-        self.span.push(format!("name {name}"));
-    }
-
-    fn describe_span(&mut self, attribute: Attribute, value: &str) {
-        self.span.push(format!("{} {value}", attribute.name));
+    fn describe_span<'a>(&mut self, name: &str, attributes: impl Iterator<Item = (Attribute, &'a str)>) {
+        if !name.is_empty() {
+            self.span.push(format!("name {name}"));
+        }
+        self.span.extend(attributes.map(|(attribute, value)| format!("{} {value}", attribute.name)));
     }
 
     fn begin_wait(&mut self, reviews: &mut [Review]) {

@@ -29,6 +29,7 @@ use certificate::PresentedChain;
 use drain::Drain;
 pub use host::{Asked, HeaderLines, Host};
 pub use memory::MemoryHost;
+use portcullis_filter_config::SpanSettings;
 pub use route::{LoadError, RouteCache, RouteConfig};
 use timeline::Timeline;
 
@@ -39,7 +40,7 @@ use crate::header_scan::{ForwardedHeaders, HeaderRemovals};
 use crate::limit::InFlightPermit;
 use crate::long_streams::{StreamGuard, StreamRegistry};
 use crate::moment::Moment;
-use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, RunningRequest, Traced};
+use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, RunningRequest, SpanRecord};
 use crate::rebalance::RunningPlace;
 use crate::refusal::Refusal;
 use crate::request::RequestContext;
@@ -84,7 +85,9 @@ pub struct Exchange<T> {
     is_counted: bool,
     log_entry: Option<AccessLogEntry>,
     outcome: Option<Outcome>,
-    traced: Traced,
+    tracing: Option<SpanSettings>,
+    /// The request has a span, to add to it what happens later.
+    is_traced: bool,
     permit: Option<InFlightPermit>,
     /// The place among the requests of the process by which connections are drained.
     place: Option<RunningPlace>,
@@ -125,7 +128,8 @@ impl<T> Default for Exchange<T> {
             is_counted: false,
             log_entry: None,
             outcome: None,
-            traced: None,
+            tracing: None,
+            is_traced: false,
             permit: None,
             place: None,
             token: None,
@@ -162,7 +166,7 @@ impl<T: Clone> Exchange<T> {
         self.fault.read(|name| host.request_header(name));
         self.fault.strike("request-headers");
         self.saw_request = true;
-        self.traced = Self::traced(gateway, host);
+        self.tracing = gateway.tracing();
         if route.is_some_and(|route| route.cluster.closes_connections()) && host.schedule_drain() {
             self.drain = Drain::BeforeDecision;
             return Next::Pause;
@@ -187,7 +191,7 @@ impl<T: Clone> Exchange<T> {
                 let answers = if self.waiting_since.is_some() { host.take_answers() } else { None };
                 let Some(answers) = answers else { return Next::Pause };
                 self.answers.extend(answers);
-                self.end_wait(host);
+                host.end_wait();
             }
             Drain::BeforeDecision => host.drain_connection(),
             Drain::Beside => {
@@ -229,8 +233,8 @@ impl<T: Clone> Exchange<T> {
         let refusal = Refusal::internal();
         let outcome = Outcome::Refused(refusal.cause);
         host.count(None, &RequestRecord::default(), outcome);
-        self.end_wait(host);
-        self.describe_span(None, outcome, host);
+        host.end_wait();
+        self.describe_failure(outcome, host);
         (self.log_entry, self.outcome) = (Some(AccessLogEntry::bare()), Some(outcome));
         self.is_answered = true;
         reply(&refusal, host);
@@ -249,7 +253,7 @@ impl<T: Clone> Exchange<T> {
         };
         // The proxy may drop the route's configuration once the route is chosen again.
         let series = route.map(|route| Arc::clone(route.cluster.series()));
-        let mut seen = RequestRecord::of_traced(self.traced);
+        let mut seen = RequestRecord::default();
         self.timeline.received.get_or_insert(start.uptime);
         let progress = self.settle(gateway, route, start, &mut seen, host);
         let end = host.uptime().unwrap_or(start.uptime);
@@ -264,7 +268,9 @@ impl<T: Clone> Exchange<T> {
         };
         host.record_processing(u64::try_from(self.processing_time.as_micros()).unwrap_or(u64::MAX));
         host.count(series.as_ref(), &seen, outcome);
-        self.describe_span(seen.span.take(), outcome, host);
+        if let Some(span) = seen.span.take() {
+            self.describe_span(span, outcome, host);
+        }
         (self.log_entry, self.outcome) = (seen.entry.take(), Some(outcome));
         (self.metrics, self.record) = (series, seen);
         if let Progress::Refused(refusal) = progress {
@@ -296,8 +302,9 @@ impl<T: Clone> Exchange<T> {
             let Some(decided) = decide(gateway, route, &self.answers, at, host, seen) else {
                 return Progress::Refused(Refusal::internal());
             };
+            self.is_traced = seen.span.is_some();
             match self.carry_out(decided, route, seen, host) {
-                Progress::Retry => *seen = RequestRecord::of_traced(self.traced),
+                Progress::Retry => *seen = RequestRecord::default(),
                 progress => return progress,
             }
         }
@@ -367,14 +374,14 @@ impl<T: Clone> Exchange<T> {
         if self.rounds >= MAX_ROUNDS {
             return Err(Refusal::review_failed());
         }
-        if self.traced.is_some() {
+        if self.is_traced {
             host.begin_wait(&mut reviews);
         }
         let asked = host.ask(reviews);
         if asked == Ok(Asked::Waiting) {
             self.rounds = self.rounds.saturating_add(1);
         } else {
-            self.end_wait(host);
+            host.end_wait();
         }
         self.fault.strike("asked");
         asked
@@ -403,6 +410,9 @@ fn decide<'c, T: Clone, H: Host<Stream = T>>(
 ) -> Option<Decided<'c>> {
     let headers = host.request_headers()?;
     let cluster = route.map(|route| &route.cluster);
+    if let Some(settings) = gateway.tracing() {
+        seen.begin_span(settings, headers.lines());
+    }
     let scan = gateway.scan(cluster, headers.lines());
     let decision = match cluster {
         Some(cluster) => {

@@ -114,7 +114,7 @@ impl<T: Clone> Exchange<T> {
     /// The stream has ended, however it did, and the access log is written next.
     pub fn complete(&mut self, host: &mut impl Host<Stream = T>) {
         self.fault.strike("stream-complete");
-        self.end_wait(host);
+        host.end_wait();
         self.count_response(host);
         if let (Some(entry), Some(outcome)) = (self.log_entry.take(), self.outcome) {
             let members = entry.finish(outcome, host.code_details().as_deref());
@@ -187,7 +187,9 @@ impl<T: Clone> Exchange<T> {
         if self.is_forwarded {
             host.count(self.metrics.as_ref(), &self.record, outcome);
         }
-        self.amend_span(outcome, host);
+        if self.is_traced {
+            self.amend_span(outcome, host);
+        }
         self.outcome = Some(outcome);
     }
 

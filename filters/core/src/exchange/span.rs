@@ -1,51 +1,36 @@
 //! The exchange's part in the trace of a request.
 
-use portcullis_filter_config::names::TRACEPARENT;
-
-use super::{Exchange, Host};
-use crate::gateway::Gateway;
-use crate::observe::{Outcome, SpanRecord, Traced, decision, is_sampled};
+use super::{Exchange, HeaderLines, Host};
+use crate::observe::{Outcome, SpanRecord, decision};
 
 impl<T: Clone> Exchange<T> {
-    /// The settings for the span of a request that is traced.
-    pub(super) fn traced<H: Host<Stream = T>>(gateway: &Gateway, host: &H) -> Traced {
-        let header = |name: &str| host.request_header(name);
-        let is_sampled = || is_sampled(header("x-request-id").as_deref(), header(TRACEPARENT).as_deref());
-        gateway.tracing().filter(|_| is_sampled())
-    }
-
-    /// Ends the span of a wait for reviews.
-    pub(super) fn end_wait(&self, host: &mut impl Host<Stream = T>) {
-        if self.traced.is_some() {
-            host.end_wait();
-        }
-    }
-
     /// Writes the findings about a request into its span. Envoy finishes the span before [`Exchange::complete`].
+    #[cold]
     pub(super) fn describe_span(
         &self,
-        record: Option<Box<SpanRecord>>,
+        mut record: Box<SpanRecord>,
         outcome: Outcome,
         host: &mut impl Host<Stream = T>,
     ) {
-        if self.traced.is_none() {
-            return;
-        }
-        let mut record = record.unwrap_or_default();
         record.decided(outcome, self.timeline.waited);
-        if !record.name().is_empty() {
-            host.name_span(record.name());
-        }
-        for (attribute, value) in record.attributes() {
-            host.describe_span(attribute, value);
+        host.describe_span(record.name(), record.attributes());
+    }
+
+    /// Writes that a request failed within the filter, perhaps before anything was known of it.
+    pub(super) fn describe_failure(&self, outcome: Outcome, host: &mut impl Host<Stream = T>) {
+        let is_sampled = |settings| {
+            let headers = host.request_headers();
+            headers.is_some_and(|headers| SpanRecord::begin(settings, headers.lines()).is_some())
+        };
+        if self.is_traced || self.tracing.is_some_and(is_sampled) {
+            self.amend_span(outcome, host);
         }
     }
 
-    /// Writes what became of a request after its decision.
+    /// Writes what became of a traced request after its decision.
+    #[cold]
     pub(super) fn amend_span(&self, outcome: Outcome, host: &mut impl Host<Stream = T>) {
-        if self.traced.is_some() {
-            decision(outcome).into_iter().for_each(|(attribute, value)| host.describe_span(attribute, value));
-        }
+        host.describe_span("", decision(outcome).into_iter());
     }
 }
 

@@ -49,6 +49,6 @@ pub use running::RunningRequests;
 pub use series_budget::SeriesBudget;
 pub(crate) use slow_log::Phases;
 pub use span::SpanRecord;
-pub(crate) use span::{Traced, decision, is_sampled};
+pub(crate) use span::decision;
 pub(crate) use talkers::TalkerBudget;
 pub use totals::ClusterTotals;

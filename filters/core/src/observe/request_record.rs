@@ -6,7 +6,7 @@ use super::access_log::AccessLogEntry;
 use super::cluster_metrics::ClusterMetrics;
 use super::counters::CounterKey;
 use super::request_attributes::RequestAttributes;
-use super::span::{SpanRecord, Traced};
+use super::span::SpanRecord;
 use super::talkers::{Amounts, Requester};
 use super::verb::{ReportedVerb, Scope};
 use crate::header_scan::HeaderScan;
@@ -27,20 +27,23 @@ pub struct RequestRecord {
     pub entry: Option<AccessLogEntry>,
     /// The attributes that the host exports before the request goes on or is refused.
     pub shown: Option<Box<RequestAttributes>>,
-    /// Whether the request is traced.
-    pub(crate) traced: Traced,
     /// The attributes of its span, if it is traced.
     pub(crate) span: Option<Box<SpanRecord>>,
 }
 
 impl RequestRecord {
-    /// A record of a request of which nothing is known but whether it is traced.
-    pub(crate) fn of_traced(traced: Traced) -> Self {
-        RequestRecord { traced, ..RequestRecord::default() }
+    /// Begins to record for the span of the request, if Envoy samples it.
+    #[cold]
+    pub(crate) fn begin_span<'h>(
+        &mut self,
+        settings: SpanSettings,
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) {
+        self.span = SpanRecord::begin(settings, headers);
     }
 
     fn tells_users(&self, series: &ClusterMetrics) -> bool {
-        series.tells_users || self.traced.is_some_and(|traced| traced.users)
+        series.tells_users || self.span.as_ref().is_some_and(|span| span.tells_users())
     }
 
     pub(crate) fn request(&mut self, series: &ClusterMetrics, info: &RequestInfo<'_>, scan: &HeaderScan<'_>) {
@@ -95,8 +98,8 @@ impl RequestRecord {
             let user = self.acting().filter(|_| shown.user);
             self.shown = Some(Box::new(RequestAttributes::of(info, scan, user)));
         }
-        if let Some(settings) = self.traced {
-            self.span = Some(Box::new(self.span_of(series, info, settings)));
+        if self.span.is_some() {
+            self.add_to_span(series, info);
         }
         if !series.is_logged(self.policy) {
             return;
@@ -134,13 +137,13 @@ impl RequestRecord {
     }
 
     #[cold]
-    fn span_of(&self, series: &ClusterMetrics, info: &RequestInfo<'_>, settings: SpanSettings) -> SpanRecord {
-        let mut span = SpanRecord::default();
+    fn add_to_span(&mut self, series: &ClusterMetrics, info: &RequestInfo<'_>) {
+        let Some(mut span) = self.span.take() else { return };
         span.request(series, &self.key, info);
         if let Some(policy) = self.policy.and_then(|policy| series.policies.get(policy)) {
             span.dispatch(policy);
         }
-        if settings.users {
+        if span.tells_users() {
             let user = match &self.client {
                 Some(Some(client)) => Some(client.user().name.as_str()),
                 Some(None) => Some(ANONYMOUS),
@@ -148,7 +151,7 @@ impl RequestRecord {
             };
             span.users(user, self.impersonated().map(|effective| effective.user().name.as_str()));
         }
-        span
+        self.span = Some(span);
     }
 
     /// The user as whom the request acts, if that is not the client.
@@ -160,8 +163,8 @@ impl RequestRecord {
 
     /// Adds the parts of the message itself.
     pub(crate) fn add_message(&mut self, series: &ClusterMetrics, scan: &HeaderScan<'_>) {
-        if self.traced.is_some() {
-            self.span.get_or_insert_default().message(series, scan);
+        if let Some(span) = &mut self.span {
+            span.message(series, scan);
         }
         if self.entry.is_none() && series.is_logged(self.policy) {
             self.entry = Some(AccessLogEntry::of_cluster(&series.cluster));

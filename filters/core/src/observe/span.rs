@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use portcullis_filter_config::SpanSettings;
+use portcullis_filter_config::names::TRACEPARENT;
 use portcullis_filter_config::names::span::{
     API_GROUP, API_VERSION, Attribute, CLUSTER, DECISION, IMPERSONATED_USER, NAME, NAMESPACE, PATH, POLICY, REASON,
     RESOURCE, REVIEW_WAIT, SCHEMA, SERVER_GROUP, SUBRESOURCE, USER, VERB,
@@ -19,6 +20,8 @@ use crate::request_info::RequestInfo;
 /// The most characters of a path.
 const MAX_PATH_CHARS: usize = 1_024;
 
+/// The header with the request's id.
+const REQUEST_ID: &str = "x-request-id";
 /// The place in `x-request-id` of the digit by which Envoy marks the requests that it traces, and the digit of those that it
 /// does not.
 const REASON_DIGIT: (usize, u8) = (14, b'4');
@@ -27,13 +30,14 @@ const REASON_DIGIT: (usize, u8) = (14, b'4');
 /// bounded length, because clients choose them. None is a credential, and of a path only the part before the query is here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpanRecord {
+    settings: SpanSettings,
     name: String,
     attributes: Vec<(Attribute, String)>,
 }
 
 /// Whether Envoy samples a request. Of one with a trace context the context decides, of others the digit in `x-request-id`,
 /// which Envoy writes itself. Only a saving: Envoy drops what is written into a span that it does not sample.
-pub(crate) fn is_sampled(request_id: Option<&[u8]>, traceparent: Option<&[u8]>) -> bool {
+fn is_sampled(request_id: Option<&[u8]>, traceparent: Option<&[u8]>) -> bool {
     let (place, not_traced) = REASON_DIGIT;
     if let Some(parent) = traceparent {
         return parent
@@ -44,6 +48,27 @@ pub(crate) fn is_sampled(request_id: Option<&[u8]>, traceparent: Option<&[u8]>) 
 }
 
 impl SpanRecord {
+    /// A record of a request with these headers; `None` if Envoy does not sample it.
+    pub(crate) fn begin<'h>(
+        settings: SpanSettings,
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) -> Option<Box<Self>> {
+        let (mut request_id, mut traceparent) = (None, None);
+        for (name, value) in headers {
+            if name == REQUEST_ID.as_bytes() {
+                request_id.get_or_insert(value);
+            } else if name == TRACEPARENT.as_bytes() {
+                traceparent.get_or_insert(value);
+            }
+        }
+        is_sampled(request_id, traceparent).then(|| Box::new(SpanRecord { settings, ..SpanRecord::default() }))
+    }
+
+    /// Whether the span contains names of users.
+    pub(super) fn tells_users(&self) -> bool {
+        self.settings.users
+    }
+
     pub(super) fn message(&mut self, series: &ClusterMetrics, scan: &HeaderScan<'_>) {
         let path = scan.path.split(|byte| *byte == b'?').next().unwrap_or_default();
         self.attributes.push((PATH, line(path, MAX_PATH_CHARS)));
@@ -105,9 +130,6 @@ impl SpanRecord {
 pub(crate) const fn decision(outcome: Outcome) -> [(Attribute, &'static str); 2] {
     [(DECISION, outcome.decision()), (REASON, outcome.reason())]
 }
-
-/// The settings for a request that is traced.
-pub(crate) type Traced = Option<SpanSettings>;
 
 #[cfg(test)]
 mod tests {

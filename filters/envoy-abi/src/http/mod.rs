@@ -13,7 +13,7 @@ pub use headers::Headers;
 pub use main_thread::{CalloutId, CalloutResponse, MainThread};
 pub use metrics::{Counter, Gauge, Histogram, MetricSink};
 pub use scheduler::{ConfigScheduler, StreamScheduler};
-pub use span::ChildSpan;
+pub use span::{ChildSpan, StreamSpan};
 
 use crate::raw;
 

@@ -5,37 +5,42 @@ use crate::raw::{self, Buffer, SpanPtr};
 #[derive(Debug)]
 pub struct ChildSpan(SpanPtr);
 
+/// The span of a stream that Envoy traces.
+#[derive(Debug)]
+pub struct StreamSpan<'s> {
+    span: SpanPtr,
+    stream: &'s mut FilterHandle,
+}
+
 impl FilterHandle {
-    /// Names the span of the stream, if Envoy traces it.
-    pub fn name_span(&mut self, name: &str) {
-        if let Some(span) = self.span() {
-            // SAFETY: the span is the stream's, which is alive; the name is lent for the call.
-            unsafe { raw::envoy_dynamic_module_callback_http_span_set_operation(span, Buffer::lend(name.as_bytes())) }
-        }
-    }
-
-    /// Writes an attribute of the span of the stream, if Envoy traces it.
-    pub fn set_span_tag(&mut self, name: &str, value: &str) {
-        if let Some(span) = self.span() {
-            // SAFETY: the span is the stream's, which is alive.
-            unsafe { set_tag(span, name, value) }
-        }
-    }
-
-    /// Begins a span below that of the stream, if Envoy traces it.
-    pub fn start_child_span(&mut self, name: &str) -> Option<ChildSpan> {
-        let (filter, span) = (self.filter, self.span()?);
-        let name = Buffer::lend(name.as_bytes());
-        // SAFETY: filter and span are the stream's, which is alive; the name is lent for the call.
-        let child = unsafe { raw::envoy_dynamic_module_callback_http_span_spawn_child(filter, span, name) };
-        (!child.is_null()).then_some(ChildSpan(child))
-    }
-
-    /// `None` if Envoy has no tracer for the stream.
-    fn span(&self) -> Option<SpanPtr> {
+    /// The span of the stream; `None` if Envoy has no tracer for it.
+    pub fn span(&mut self) -> Option<StreamSpan<'_>> {
         // SAFETY: the filter is alive.
         let span = unsafe { raw::envoy_dynamic_module_callback_http_get_active_span(self.filter) };
-        (!span.is_null()).then_some(span)
+        (!span.is_null()).then_some(StreamSpan { span, stream: self })
+    }
+}
+
+impl StreamSpan<'_> {
+    /// Names it.
+    pub fn set_name(&mut self, name: &str) {
+        // SAFETY: the span is the stream's, which is alive while it is borrowed; the name is lent for the call.
+        unsafe { raw::envoy_dynamic_module_callback_http_span_set_operation(self.span, Buffer::lend(name.as_bytes())) }
+    }
+
+    /// Writes an attribute.
+    pub fn set_tag(&mut self, name: &str, value: &str) {
+        // SAFETY: the span is the stream's, which is alive while it is borrowed.
+        unsafe { set_tag(self.span, name, value) }
+    }
+
+    /// Begins a span below it.
+    pub fn start_child(&mut self, name: &str) -> Option<ChildSpan> {
+        let name = Buffer::lend(name.as_bytes());
+        // SAFETY: filter and span are the stream's, which is alive while it is borrowed; the name is lent for the call.
+        let child =
+            unsafe { raw::envoy_dynamic_module_callback_http_span_spawn_child(self.stream.filter, self.span, name) };
+        (!child.is_null()).then_some(ChildSpan(child))
     }
 }
 

@@ -73,13 +73,15 @@ impl FilterConfig for Module {
         stream.record(self.metrics.2, names.len() as u64);
         match kept.path.as_str() {
             "/waits" => {
-                kept.span = stream.start_child_span("wait");
+                kept.span = stream.span().and_then(|mut span| span.start_child("wait"));
                 if let Some(span) = &mut kept.span {
                     let (trace, id) = span.ids().unwrap();
                     span.set_tag("ids", &format!("{trace} {id}"));
                 }
-                stream.name_span("waits");
-                stream.set_span_tag("a", "b");
+                if let Some(mut span) = stream.span() {
+                    span.set_name("waits");
+                    span.set_tag("a", "b");
+                }
                 self.waiting.lock().unwrap().push(stream.scheduler());
                 self.main.wake();
                 return HeadersStatus::Wait;
