@@ -136,6 +136,11 @@ impl Rebalance {
         }
     }
 
+    /// Whether drains were counted since the last time.
+    pub(crate) fn has_counts(&self) -> bool {
+        self.drained.iter().any(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
     /// Takes out the drains that were counted since the last time.
     pub(crate) fn take_counts(&self) -> impl Iterator<Item = (Trigger, u64)> {
         let counts = self.drained.iter().map(|count| count.swap(0, Ordering::Relaxed));
