@@ -67,7 +67,7 @@ pub(super) struct PolicyLabels {
 
 /// Counts that are to be written: of one key each, or of all drains.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Change {
+pub(super) enum PendingCount {
     Decisions(CounterKey),
     Responses(ResponseKey),
     Drains,
@@ -147,19 +147,19 @@ impl ClusterCounts {
     }
 
     /// Keys under which something was counted that is not written yet.
-    pub(super) fn changes(&self) -> impl Iterator<Item = Change> + use<> {
-        let decisions = self.decisions.changed().into_iter().map(Change::Decisions);
-        let responses = self.responses.changed().into_iter().map(Change::Responses);
-        let drains = self.rebalance.as_ref().is_some_and(Rebalance::has_counts).then_some(Change::Drains);
+    pub(super) fn pending(&self) -> impl Iterator<Item = PendingCount> + use<> {
+        let decisions = self.decisions.changed().into_iter().map(PendingCount::Decisions);
+        let responses = self.responses.changed().into_iter().map(PendingCount::Responses);
+        let drains = self.rebalance.as_ref().is_some_and(Rebalance::has_counts).then_some(PendingCount::Drains);
         decisions.chain(responses).chain(drains)
     }
 
     /// Writes what was counted under a key, and adds it to the cluster's activity. No lock is held meanwhile that counting takes.
-    pub(super) fn write(&self, change: Change, sink: &mut impl MetricsSink) {
-        match change {
-            Change::Decisions(key) => self.write_decisions(key, sink),
-            Change::Responses(key) => self.write_responses(key, sink),
-            Change::Drains => self.write_drains(sink),
+    pub(super) fn write(&self, count: PendingCount, sink: &mut impl MetricsSink) {
+        match count {
+            PendingCount::Decisions(key) => self.write_decisions(key, sink),
+            PendingCount::Responses(key) => self.write_responses(key, sink),
+            PendingCount::Drains => self.write_drains(sink),
         }
     }
 

@@ -166,7 +166,7 @@ impl ClusterMetrics {
     /// Writes what was counted since the last time, and adds it to the cluster's activity.
     #[cfg(test)]
     pub(crate) fn publish(&self, sink: &mut impl super::MetricsSink) {
-        self.counts.changes().for_each(|change| self.counts.write(change, sink));
+        self.counts.pending().for_each(|count| self.counts.write(count, sink));
         if let Some(talkers) = self.talkers() {
             talkers.merge();
         }

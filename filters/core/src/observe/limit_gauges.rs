@@ -9,13 +9,13 @@ use crate::limit::InFlight;
 #[derive(Debug)]
 pub(super) struct SchemaLimit {
     schema: Box<str>,
-    source: Source,
+    value: LimitedValue,
     /// Whether its gauges have series, once they were asked for.
     has_room: OnceLock<bool>,
 }
 
 #[derive(Debug)]
-enum Source {
+enum LimitedValue {
     InFlight { running: Arc<InFlight>, max: u32 },
     Rate(u32),
 }
@@ -23,20 +23,20 @@ enum Source {
 impl SchemaLimit {
     /// A limit of requests in flight.
     pub(super) fn of_requests_in_flight(schema: &str, running: Arc<InFlight>, max: u32) -> Self {
-        SchemaLimit { schema: schema.into(), source: Source::InFlight { running, max }, has_room: OnceLock::new() }
+        SchemaLimit { schema: schema.into(), value: LimitedValue::InFlight { running, max }, has_room: OnceLock::new() }
     }
 
     /// A limit of requests per second.
     pub(super) fn of_rate(schema: &str, requests_per_second: u32) -> Self {
-        SchemaLimit { schema: schema.into(), source: Source::Rate(requests_per_second), has_room: OnceLock::new() }
+        SchemaLimit { schema: schema.into(), value: LimitedValue::Rate(requests_per_second), has_room: OnceLock::new() }
     }
 
     fn values(&self) -> impl Iterator<Item = (Metric, u64)> {
-        let [first, second] = match &self.source {
-            Source::InFlight { running, max } => {
+        let [first, second] = match &self.value {
+            LimitedValue::InFlight { running, max } => {
                 [Some((REQUESTS_IN_FLIGHT, u64::from(running.count()))), Some((IN_FLIGHT_LIMIT, u64::from(*max)))]
             }
-            Source::Rate(qps) => [Some((REQUESTS_PER_SECOND_LIMIT, u64::from(*qps))), None],
+            LimitedValue::Rate(qps) => [Some((REQUESTS_PER_SECOND_LIMIT, u64::from(*qps))), None],
         };
         [first, second].into_iter().flatten()
     }

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::catalog::{GAUGES, Metric, MetricsSink};
-use super::cluster_counts::{Change, ClusterCounts, Gauges};
+use super::cluster_counts::{ClusterCounts, Gauges, PendingCount};
 use super::series_ledger::SeriesLedger;
 
 /// Series that are written in one step: each takes some 8,700 instructions of the proxy's main thread, which has reviews to send
@@ -12,7 +12,7 @@ const MAX_SERIES: usize = 1_000;
 /// Changes that are to be written to the proxy's metrics, in steps.
 #[derive(Debug, Default)]
 pub(super) struct WriteQueue {
-    changes: VecDeque<(Arc<ClusterCounts>, Change)>,
+    pending: VecDeque<(Arc<ClusterCounts>, PendingCount)>,
     gauges: VecDeque<GaugeChange>,
     /// Gauges that the proxy shows, with their values.
     shown: BTreeMap<(&'static str, Vec<String>), u64>,
@@ -30,27 +30,27 @@ struct GaugeChange {
 
 impl WriteQueue {
     pub(super) fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.gauges.is_empty()
+        self.pending.is_empty() && self.gauges.is_empty()
     }
 
-    /// The counts with changes that are not written yet.
+    /// Counts of which something is not written yet.
     pub(super) fn counts(&self) -> Vec<Arc<ClusterCounts>> {
-        self.changes.iter().map(|(counts, _)| Arc::clone(counts)).collect()
+        self.pending.iter().map(|(counts, _)| Arc::clone(counts)).collect()
     }
 
     /// Takes up what changed. The first member says whether the configuration is in use, so that its gauges are shown.
     pub(super) fn fill(&mut self, all: Vec<(bool, Arc<ClusterCounts>)>) {
         let mut gauges = Gauges::new();
         for (is_in_use, counts) in all {
-            let before = self.changes.len();
-            self.changes.extend(counts.changes().map(|change| (Arc::clone(&counts), change)));
+            let before = self.pending.len();
+            self.pending.extend(counts.pending().map(|count| (Arc::clone(&counts), count)));
             if let Some(talkers) = &counts.talkers {
                 talkers.merge();
             }
             if is_in_use {
                 gauges.append(&mut counts.gauges());
             }
-            if is_in_use || self.changes.len() > before {
+            if is_in_use || self.pending.len() > before {
                 self.ledgers.entry(Arc::as_ptr(&counts.ledger).addr()).or_insert_with(|| Arc::clone(&counts.ledger));
             }
         }
@@ -79,8 +79,8 @@ impl WriteQueue {
     pub(super) fn step(&mut self, sink: &mut impl MetricsSink) -> bool {
         let mut sink = CountingSink { sink, series: 0 };
         while sink.series < MAX_SERIES {
-            if let Some((counts, change)) = self.changes.pop_front() {
-                counts.write(change, &mut sink);
+            if let Some((counts, count)) = self.pending.pop_front() {
+                counts.write(count, &mut sink);
             } else if let Some(GaugeChange { metric, labels, before, value }) = self.gauges.pop_front() {
                 let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
                 sink.set(metric, &labels, before, value);
