@@ -5,6 +5,8 @@
 //! gateway.
 
 mod load;
+mod random;
+mod resident_memory;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +17,8 @@ use std::time::Duration;
 pub use load::ProcessLoad;
 pub(crate) use load::RunningPlace;
 use portcullis_filter_config as config;
+pub use random::random_number;
+pub use resident_memory::resident_memory;
 
 const MILLION: u64 = 1_000_000;
 
