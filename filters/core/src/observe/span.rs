@@ -10,8 +10,8 @@ use portcullis_filter_config::names::span::{
 };
 
 use super::Outcome;
-use super::cluster_metrics::{ClusterMetrics, PolicyLabels};
-use super::counters::CounterKey;
+use super::cluster_counts::PolicyLabels;
+use super::cluster_metrics::ClusterMetrics;
 use super::request_attributes::{MAX_VALUE_CHARS, line};
 use super::verb::ReportedVerb;
 use crate::header_scan::HeaderScan;
@@ -72,12 +72,12 @@ impl SpanRecord {
     pub(super) fn message(&mut self, series: &ClusterMetrics, scan: &HeaderScan<'_>) {
         let path = scan.path.split(|byte| *byte == b'?').next().unwrap_or_default();
         self.attributes.push((PATH, line(path, MAX_PATH_CHARS)));
-        self.say(CLUSTER, series.cluster.as_bytes());
+        self.say(CLUSTER, series.counts.cluster.as_bytes());
     }
 
-    pub(super) fn request(&mut self, series: &ClusterMetrics, key: &CounterKey, info: &RequestInfo<'_>) {
-        let (resource, subresource) = series.resources.labels(key.resource);
-        let name = [ReportedVerb::of_code(key.verb).label(), resource, subresource];
+    pub(super) fn request(&mut self, series: &ClusterMetrics, verb: u8, resource: u16, info: &RequestInfo<'_>) {
+        let (resource, subresource) = series.counts.resources.labels(resource);
+        let name = [ReportedVerb::of_code(verb).label(), resource, subresource];
         self.name = name.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
         self.say(VERB, &info.verb);
         if info.is_resource {
