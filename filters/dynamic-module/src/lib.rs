@@ -10,6 +10,8 @@ mod host;
 mod long_streams;
 mod memory;
 mod metrics;
+mod random;
+mod resident;
 mod reviews;
 mod shutdown;
 mod timer;

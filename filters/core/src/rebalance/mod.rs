@@ -5,8 +5,6 @@
 //! gateway.
 
 mod load;
-mod random;
-mod resident_memory;
 #[cfg(test)]
 mod tests;
 
@@ -17,8 +15,6 @@ use std::time::Duration;
 pub use load::ProcessLoad;
 pub(crate) use load::RunningPlace;
 use portcullis_filter_config as config;
-pub use random::random_number;
-pub use resident_memory::resident_memory;
 
 const MILLION: u64 = 1_000_000;
 
