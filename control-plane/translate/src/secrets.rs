@@ -42,8 +42,9 @@ pub(crate) fn default_certificate(settings: &Settings) -> Option<Resource> {
 
 /// The CAs of the collector of traces.
 pub(crate) fn collector_ca(settings: &Settings) -> Option<Resource> {
-    let tls = settings.tracing.as_ref()?.tls.as_ref()?;
-    let name = ResourceNames::gateway(&settings.instance).part(parts::COLLECTOR_CA);
+    let tracing = settings.tracing.as_ref()?;
+    let tls = tracing.tls.as_ref()?;
+    let name = ResourceNames::collector(&settings.instance, tracing).upstream(parts::COLLECTOR_CA);
     Some(secret(name, authorities(&tls.ca)))
 }
 

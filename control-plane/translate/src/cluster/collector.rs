@@ -39,8 +39,8 @@ const BUFFER_LIMIT: u32 = 1024 * 1024;
 /// The cluster, if requests are traced.
 pub(crate) fn collector(settings: &Settings) -> Option<Resource> {
     let tracing = settings.tracing.as_ref()?;
-    let names = ResourceNames::gateway(&settings.instance);
-    let name = names.part(parts::COLLECTOR);
+    let names = ResourceNames::collector(&settings.instance, tracing);
+    let name = names.upstream(parts::COLLECTOR);
     let (kind, address) = match &tracing.endpoint.host {
         ServerHost::Ip(ip) => (DiscoveryType::Static, ip_socket(*ip, tracing.endpoint.port)),
         ServerHost::Dns(host) => (DiscoveryType::StrictDns, socket(host, tracing.endpoint.port)),
@@ -50,7 +50,7 @@ pub(crate) fn collector(settings: &Settings) -> Option<Resource> {
         LbEndpoint { host_identifier: Some(lb_endpoint::HostIdentifier::Endpoint(endpoint)), ..Default::default() };
     let endpoints = LocalityLbEndpoints { lb_endpoints: vec![endpoint], ..Default::default() };
     let cluster = Cluster {
-        alt_stat_name: stat_name(&name),
+        alt_stat_name: stat_name(&names.part(parts::COLLECTOR)),
         cluster_discovery_type: Some(ClusterDiscoveryType::Type(kind.into())),
         dns_lookup_family: DnsLookupFamily::V4Preferred.into(),
         // A collector whose name does not resolve delays no listener.
@@ -66,7 +66,7 @@ pub(crate) fn collector(settings: &Settings) -> Option<Resource> {
         transport_socket: tracing
             .tls
             .as_ref()
-            .map(|tls| transport_socket(tls, names.part(parts::COLLECTOR_CA), tracing.protocol)),
+            .map(|tls| transport_socket(tls, names.upstream(parts::COLLECTOR_CA), tracing.protocol)),
         // One entry, so that a map without order has one encoding.
         typed_extension_protocol_options: HashMap::from([(
             HttpProtocolOptions::full_name(),

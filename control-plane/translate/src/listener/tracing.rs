@@ -33,7 +33,7 @@ pub(super) fn of<'a>(cluster: &Cluster, settings: &'a Settings) -> Option<&'a Tr
 
 /// The tracer of a cluster's chain.
 pub(super) fn tracer(tracing: &Tracing, settings: &Settings, filter: FilterBuild) -> Config {
-    let cluster = ResourceNames::gateway(&settings.instance).part(parts::COLLECTOR);
+    let cluster = ResourceNames::collector(&settings.instance, tracing).upstream(parts::COLLECTOR);
     let exporter = match tracing.protocol {
         TracingProtocol::Grpc => OpenTelemetryConfig { grpc_service: Some(grpc(cluster)), ..Default::default() },
         TracingProtocol::Http => {

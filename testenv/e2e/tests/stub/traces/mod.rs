@@ -3,6 +3,8 @@
 mod away;
 mod collector;
 mod edits;
+mod hostile;
+mod motion;
 mod parents;
 mod reviews;
 
@@ -18,10 +20,10 @@ use serde_json::{Value, json};
 use crate::fixture::{NAME, PODS, StubFixture, connect};
 
 /// Envoy sends spans every five seconds.
-const ARRIVES: Duration = Duration::from_secs(30);
+pub(crate) const ARRIVES: Duration = Duration::from_secs(30);
 
 /// `spec.tracing` that traces every request, to a receiver for OTLP over HTTP.
-fn all_to(address: std::net::SocketAddr) -> Value {
+pub(crate) fn all_to(address: std::net::SocketAddr) -> Value {
     json!({"endpoint": address.to_string(), "protocol": "HTTP", "samplingRatePerMillion": 1_000_000})
 }
 
