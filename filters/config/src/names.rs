@@ -128,11 +128,19 @@ pub mod span {
     /// Milliseconds that the request waited for TokenReviews and SubjectAccessReviews.
     pub const REVIEW_WAIT: Attribute = attribute!("portcullis.review_wait_ms");
 
+    /// Envoy's attribute of the client's `User-Agent`, if that is longer than a value may be: cut.
+    pub const USER_AGENT: Attribute = attribute!("user_agent");
+    /// Envoy's attribute of a gRPC request's path: without its query.
+    pub const GRPC_PATH: Attribute = attribute!("grpc.path");
+    /// Attributes that Envoy writes when a span ends, in place of any that are there. They reach custom tags by filter state, also from
+    /// the dynamic module.
+    pub const OF_ENVOY: [Attribute; 2] = [USER_AGENT, GRPC_PATH];
+
     /// How many questions a span about waiting for reviews is about.
     pub const REVIEWS: &str = "portcullis.reviews";
 
     /// All attributes of a request's span.
-    pub const ALL: [Attribute; 17] = [
+    pub const ALL: [Attribute; 19] = [
         PATH,
         CLUSTER,
         VERB,
@@ -150,6 +158,8 @@ pub mod span {
         DECISION,
         REASON,
         REVIEW_WAIT,
+        USER_AGENT,
+        GRPC_PATH,
     ];
 }
 

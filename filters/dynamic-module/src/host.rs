@@ -239,7 +239,14 @@ impl Host for StreamHost<'_> {
         if !name.is_empty() {
             span.set_name(name);
         }
-        attributes.for_each(|(attribute, value)| span.set_tag(attribute.name, value));
+        for (attribute, value) in attributes {
+            if names::span::OF_ENVOY.contains(&attribute) {
+                // One that is there already is the same.
+                let _ = span.stream().set_filter_state(attribute.state, value.as_bytes());
+            } else {
+                span.set_tag(attribute.name, value);
+            }
+        }
     }
 
     fn begin_wait(&mut self, reviews: &mut [Review]) {

@@ -61,10 +61,7 @@ pub(super) fn tracer(tracing: &Tracing, settings: &Settings, filter: FilterBuild
         }),
         // What a server says is below the attempt that it belongs to.
         spawn_upstream_span: Some(boolean(true)),
-        custom_tags: match filter {
-            FilterBuild::Module => Vec::new(),
-            FilterBuild::Wasm => span::ALL.iter().map(custom_tag).collect(),
-        },
+        custom_tags: custom_tags(filter),
         ..Default::default()
     }
 }
@@ -112,10 +109,18 @@ fn http(tracing: &Tracing, cluster: String) -> HttpService {
     }
 }
 
-/// A VM reaches no span: it leaves the values in filter state.
-fn custom_tag(attribute: &span::Attribute) -> CustomTag {
-    let value = format!("%FILTER_STATE({}{}:PLAIN)%", wasm::FILTER_STATE_PREFIX, attribute.state);
-    CustomTag { tag: attribute.name.to_owned(), r#type: Some(TagType::Value(value)) }
+/// Attributes that the filter leaves in filter state; a tag without a value is none. The module writes all but those of Envoy's own
+/// into the span itself; a VM reaches no span.
+fn custom_tags(filter: FilterBuild) -> Vec<CustomTag> {
+    let (attributes, prefix) = match filter {
+        FilterBuild::Module => (&span::OF_ENVOY[..], ""),
+        FilterBuild::Wasm => (&span::ALL[..], wasm::FILTER_STATE_PREFIX),
+    };
+    let tag = |attribute: &span::Attribute| {
+        let value = format!("%FILTER_STATE({prefix}{}:PLAIN)%", attribute.state);
+        CustomTag { tag: attribute.name.to_owned(), r#type: Some(TagType::Value(value)) }
+    };
+    attributes.iter().map(tag).collect()
 }
 
 #[cfg(test)]

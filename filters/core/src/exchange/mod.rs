@@ -311,7 +311,7 @@ impl<T: Clone> Exchange<T> {
     ) -> Progress {
         let decision = match decided.decision {
             // The headers stay as they are until they are read again; nothing goes upstream meanwhile.
-            Decision::Review(reviews) => match self.ask(reviews, host) {
+            Decision::Review(reviews) => match self.ask(reviews, seen, host) {
                 Ok(Asked::Waiting) => return Progress::Waiting,
                 Ok(Asked::Found) => return Progress::Retry,
                 Err(refusal) => Decision::Refuse(refusal),
@@ -361,11 +361,18 @@ impl<T: Clone> Exchange<T> {
         Progress::Forwarded
     }
 
-    fn ask(&mut self, mut reviews: Vec<Review>, host: &mut impl Host<Stream = T>) -> Result<Asked, Refusal> {
+    fn ask(
+        &mut self,
+        mut reviews: Vec<Review>,
+        seen: &RequestRecord,
+        host: &mut impl Host<Stream = T>,
+    ) -> Result<Asked, Refusal> {
         if self.rounds >= MAX_ROUNDS {
             return Err(Refusal::review_failed());
         }
-        if self.is_traced {
+        if let Some(span) = &seen.span {
+            // The client may leave while it waits.
+            host.describe_span("", span.of_envoy());
             host.begin_wait(&mut reviews);
         }
         let asked = host.ask(reviews);

@@ -18,12 +18,9 @@ impl<T: Clone> Exchange<T> {
 
     /// Writes that a request failed within the filter, perhaps before anything was known of it.
     pub(super) fn describe_failure(&self, outcome: Outcome, host: &mut impl Host<Stream = T>) {
-        let is_sampled = |settings| {
-            let headers = host.request_headers();
-            headers.is_some_and(|headers| SpanRecord::begin(settings, headers.lines()).is_some())
-        };
-        if self.is_traced || self.tracing.is_some_and(is_sampled) {
-            self.amend_span(outcome, host);
+        let begun = self.tracing.and_then(|settings| SpanRecord::begin(settings, host.request_headers()?.lines()));
+        if let Some(record) = begun {
+            self.describe_span(record, outcome, host);
         }
     }
 

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use portcullis_filter_config::SpanSettings;
-use portcullis_filter_config::names::TRACEPARENT;
 use portcullis_filter_config::names::span::{
-    API_GROUP, API_VERSION, Attribute, CLUSTER, DECISION, IMPERSONATED_USER, NAME, NAMESPACE, PATH, POLICY, REASON,
-    RESOURCE, REVIEW_WAIT, SCHEMA, SERVER_GROUP, SUBRESOURCE, USER, VERB,
+    API_GROUP, API_VERSION, Attribute, CLUSTER, DECISION, GRPC_PATH, IMPERSONATED_USER, NAME, NAMESPACE, OF_ENVOY,
+    PATH, POLICY, REASON, RESOURCE, REVIEW_WAIT, SCHEMA, SERVER_GROUP, SUBRESOURCE, USER, USER_AGENT, VERB,
 };
 
 use super::Outcome;
@@ -20,8 +19,6 @@ use crate::request_info::RequestInfo;
 /// The most characters of a path.
 const MAX_PATH_CHARS: usize = 1_024;
 
-/// The header with the request's id.
-const REQUEST_ID: &str = "x-request-id";
 /// The place in `x-request-id` of the digit by which Envoy marks the requests that it traces, and the digit of those that it
 /// does not.
 const REASON_DIGIT: (usize, u8) = (14, b'4');
@@ -53,15 +50,30 @@ impl SpanRecord {
         settings: SpanSettings,
         headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
     ) -> Option<Box<Self>> {
-        let (mut request_id, mut traceparent) = (None, None);
+        let [mut request_id, mut traceparent, mut agent, mut content_type, mut path] = [None; 5];
         for (name, value) in headers {
-            if name == REQUEST_ID.as_bytes() {
-                request_id.get_or_insert(value);
-            } else if name == TRACEPARENT.as_bytes() {
-                traceparent.get_or_insert(value);
-            }
+            let seen = match name {
+                b"x-request-id" => &mut request_id,
+                b"traceparent" => &mut traceparent,
+                b"user-agent" => &mut agent,
+                b"content-type" => &mut content_type,
+                b":path" => &mut path,
+                _ => continue,
+            };
+            seen.get_or_insert(value);
         }
-        is_sampled(request_id, traceparent).then(|| Box::new(SpanRecord { settings, ..SpanRecord::default() }))
+        if !is_sampled(request_id, traceparent) {
+            return None;
+        }
+        let mut span = Box::new(SpanRecord { settings, ..SpanRecord::default() });
+        if let Some(agent) = agent.filter(|agent| agent.len() > MAX_VALUE_CHARS) {
+            span.say(USER_AGENT, agent);
+        }
+        if content_type.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
+            let path = line(without_query(path.unwrap_or_default()), MAX_PATH_CHARS);
+            span.attributes.push((GRPC_PATH, path));
+        }
+        Some(span)
     }
 
     /// Whether the span contains names of users.
@@ -70,8 +82,7 @@ impl SpanRecord {
     }
 
     pub(super) fn message(&mut self, series: &ClusterMetrics, scan: &HeaderScan<'_>) {
-        let path = scan.path.split(|byte| *byte == b'?').next().unwrap_or_default();
-        self.attributes.push((PATH, line(path, MAX_PATH_CHARS)));
+        self.attributes.push((PATH, line(without_query(scan.path), MAX_PATH_CHARS)));
         self.say(CLUSTER, series.counts.cluster.as_bytes());
     }
 
@@ -119,11 +130,20 @@ impl SpanRecord {
         self.attributes.iter().map(|(attribute, value)| (*attribute, value.as_str()))
     }
 
+    /// Attributes that Envoy would write otherwise.
+    pub(crate) fn of_envoy(&self) -> impl Iterator<Item = (Attribute, &str)> {
+        self.attributes().filter(|(attribute, _)| OF_ENVOY.contains(attribute))
+    }
+
     fn say(&mut self, attribute: Attribute, value: &[u8]) {
         if !value.is_empty() {
             self.attributes.push((attribute, line(value, MAX_VALUE_CHARS)));
         }
     }
+}
+
+fn without_query(path: &[u8]) -> &[u8] {
+    path.split(|byte| *byte == b'?').next().unwrap_or_default()
 }
 
 /// The attributes of an outcome.

@@ -22,6 +22,11 @@ impl FilterHandle {
 }
 
 impl StreamSpan<'_> {
+    /// Its stream.
+    pub fn stream(&mut self) -> &mut FilterHandle {
+        self.stream
+    }
+
     /// Names it.
     pub fn set_name(&mut self, name: &str) {
         // SAFETY: the span is the stream's, which is alive while it is borrowed; the name is lent for the call.

@@ -1,5 +1,7 @@
 //! Clients that use headers of tracers, and requests of which little may be in a span.
 
+use std::collections::BTreeMap;
+
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_e2e::GatewayOptions;
@@ -95,23 +97,37 @@ fn no_header_of_a_client_forces_a_trace() {
 fn span_holds_no_secret_and_is_bounded() {
     for version in deps::envoy_versions() {
         let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
-        let sink = Sink::start().unwrap();
-        let fixture = traced(&format!("secrets-{version}"), &options, &all_to(sink.address()));
-        send_secrets(&fixture);
-        let told = spans_of_all(&sink);
-        for (what, span) in &told {
-            for (name, value) in &span.attributes {
-                assert!(value.len() <= MOST, "{version}: {what}: {name} has {} bytes", value.len());
-            }
-            assert!(span.name.len() < 100, "{span:?}");
-        }
-        let all = format!("{:?}", sink.spans().unwrap());
-        for secret in [SECRET.to_owned(), URL_SAFE_NO_PAD.encode(SECRET)] {
-            let places: Vec<_> =
-                sink.spans().unwrap().into_iter().filter(|span| format!("{span:?}").contains(&secret)).collect();
-            assert!(!all.contains(&secret), "{version}: {places:#?}");
-        }
+        holds_no_secret(&format!("secrets-{version}"), &options);
     }
+}
+
+#[test]
+fn span_holds_no_secret_and_is_bounded_with_wasm() {
+    let options = GatewayOptions { wasm: Some(deps::wasm().unwrap()), ..GatewayOptions::default() };
+    holds_no_secret("secrets-wasm", &options);
+}
+
+fn holds_no_secret(test: &str, options: &GatewayOptions) {
+    let sink = Sink::start().unwrap();
+    let fixture = traced(test, options, &all_to(sink.address()));
+    send_secrets(&fixture);
+    let told = spans_of_all(&sink);
+    let is_long = |(_, value): &(&String, &String)| value.len() > MOST;
+    for (what, span) in &told {
+        let long: Vec<_> = span.attributes.iter().filter(is_long).map(|(name, value)| (name, value.len())).collect();
+        assert!(long.is_empty() && span.name.len() < 100, "{test}: {what}: {} {long:?}", span.name);
+    }
+    assert_eq!(told["agent"].attribute("user_agent"), format!("{}…", &long_agent()[..253]));
+    assert_eq!(told["grpc"].attribute("grpc.path"), PODS);
+    for secret in [SECRET.to_owned(), URL_SAFE_NO_PAD.encode(SECRET)] {
+        let holds = |span: &Span| format!("{span:?}").contains(&secret);
+        let holding: Vec<_> = sink.spans().unwrap().into_iter().filter(holds).collect();
+        assert!(holding.is_empty(), "{test}: {holding:#?}");
+    }
+}
+
+fn long_agent() -> String {
+    format!("agent{}", "x".repeat(9_000))
 }
 
 const SECRET: &str = "only-between-client-and-server";
@@ -125,7 +141,7 @@ fn send_secrets(fixture: &StubFixture) {
     let (bearer, cookie) = (format!("Bearer {SECRET}"), format!("session={SECRET}"));
     let socket = format!("base64url.bearer.authorization.k8s.io.{}, v4.channel.k8s.io", URL_SAFE_NO_PAD.encode(SECRET));
     let (query, long) = (format!("{PODS}?token={SECRET}"), format!("{PODS}/{}", "n".repeat(9_000)));
-    let agent = format!("agent{}", "x".repeat(9_000));
+    let agent = long_agent();
     alice.get(&query, &[("user-agent", "query")]).unwrap();
     nobody.get(PODS, &[("user-agent", "bearer"), ("authorization", &bearer)]).unwrap();
     let exec = format!("{PODS}/a/exec?command={SECRET}");
@@ -141,7 +157,7 @@ fn send_secrets(fixture: &StubFixture) {
     assert_eq!(alice.get(PODS, &impersonates).unwrap().status, 403);
 }
 
-fn spans_of_all(sink: &Sink) -> Vec<(&'static str, Span)> {
+fn spans_of_all(sink: &Sink) -> BTreeMap<&'static str, Span> {
     let of = |agent: &'static str| {
         let is_it = |span: &Span| span.kind == 2 && span.attribute("user_agent").starts_with(agent);
         (agent, sink.wait_span(&format!("the span of {agent}"), ARRIVES, is_it).unwrap())

@@ -40,8 +40,9 @@ fn edits_of_tracing_fail_no_request_and_give_no_collector_spans_of_another() {
     let fixture = StubFixture::start("traces-motion", &GatewayOptions { envoy_flags, ..GatewayOptions::default() });
     let collectors = Collectors { trusted: Sink::start().unwrap(), other: Sink::start().unwrap() };
     let target = fixture.gateway.target(NAME).timeout(Duration::from_secs(60));
-    let by_certificate =
-        |protocol| LoadProfile::new(format!("alice, {protocol:?}"), &target.clone().identity(&fixture.pki.alice), protocol);
+    let by_certificate = |protocol| {
+        LoadProfile::new(format!("alice, {protocol:?}"), &target.clone().identity(&fixture.pki.alice), protocol)
+    };
     let by_token = |protocol| LoadProfile::new(format!("robot, {protocol:?}"), &target, protocol).token(ROBOT);
     let lanes: Vec<_> = [Protocol::Http2, Protocol::Http1]
         .into_iter()
