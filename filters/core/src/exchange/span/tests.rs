@@ -59,6 +59,26 @@ fn span_names_users_if_it_is_to() {
 }
 
 #[test]
+fn what_envoy_would_write_of_a_client_is_cut_before_the_request_waits() {
+    let fixture = describing(reviewing_with(|_| {}), false);
+    let agent = "a".repeat(300);
+    let headers = [
+        ("authorization", "Bearer good"),
+        SAMPLED,
+        ("user-agent", agent.as_str()),
+        ("content-type", "application/grpc+proto"),
+    ];
+    let mut host = proxy(&fixture, &format!("{POD}?token=secret"), &headers);
+    host.chain = None;
+    begin(&fixture, &mut host);
+    let cut = format!("user_agent {}…", "a".repeat(253));
+    assert_eq!(host.span, [cut, format!("grpc.path {POD}"), "wait for 1".to_owned()]);
+    let mut plain = proxy(&fixture, POD, &[SAMPLED, ("user-agent", "kubectl"), ("content-type", "application/json")]);
+    begin(&fixture, &mut plain);
+    assert!(!plain.span.iter().any(|line| line.starts_with("user_agent") || line.starts_with("grpc")));
+}
+
+#[test]
 fn span_of_a_refused_request_says_why() {
     let described = describing(fixture_with(|config| config.policies = Vec::new().into()), true);
     for (target, more, reason) in [
