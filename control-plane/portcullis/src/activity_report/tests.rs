@@ -2,10 +2,12 @@ use bytes::Bytes;
 use portcullis_filter_config::activity::{
     Activity, ClusterActivity, Latency, LimitUse, PolicyActivity, ServerActivity, Talker, TopTalkers,
 };
+use portcullis_report::bounds::{MAX_CLUSTER_BYTES, MAX_PART_BYTES, MAX_SERVERS};
+use portcullis_report::message::{
+    ClusterMessage, PartMessage, PolicyMessage, ServerMessage, TalkerMessage, TalkersMessage,
+};
 use prost::Message;
 
-use super::bounds::{MAX_CLUSTER_BYTES, MAX_PART_BYTES, MAX_SERVERS};
-use super::message::{ClusterMessage, PartMessage, PolicyMessage, ServerMessage, TalkerMessage, TalkersMessage};
 use super::{ActivityPage, MAX_TALKERS, OTHER, ReportPart, talkers};
 
 fn cluster(name: &str, forwarded: u64) -> ClusterActivity {

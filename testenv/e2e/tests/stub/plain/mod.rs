@@ -5,6 +5,7 @@ mod fixture;
 mod forwarded;
 mod names;
 mod render;
+mod reports;
 
 use std::process::Command;
 use std::time::Duration;

@@ -6,17 +6,17 @@ use portcullis_filter_config::activity::{
 };
 use prost::Message;
 
-use super::bounds::{
+use crate::bounds::{
     MAX_CLUSTER_BYTES, MAX_CLUSTERS, MAX_LIMITS, MAX_PART_BYTES, MAX_POLICIES, MAX_REASONS, MAX_SERVERS,
     MAX_TALKER_NAME, MAX_TALKERS, OTHER, shortened,
 };
-use super::message::{
+use crate::message::{
     ClusterMessage, LimitMessage, PartMessage, PolicyMessage, ServerMessage, TalkerMessage, TalkersMessage,
 };
 
 /// The newest page of an Envoy process, encoded by cluster, with the number of the page in which each cluster changed last.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ActivityPage {
+pub struct ActivityPage {
     process: u64,
     uptime_seconds: u64,
     reasons: Vec<String>,
@@ -26,14 +26,14 @@ pub(crate) struct ActivityPage {
 
 /// The page that a receiver has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Since {
+pub struct Since {
     process: u64,
     number: u64,
 }
 
 impl ActivityPage {
     /// The page after this one. It replaces it altogether if the process is another one.
-    pub(crate) fn succeeded_by(mut self, activity: &Activity) -> Self {
+    pub fn succeeded_by(mut self, activity: &Activity) -> Self {
         if self.process != activity.process {
             self = Self { process: activity.process, number: self.number, ..Self::default() };
         }
@@ -52,12 +52,12 @@ impl ActivityPage {
     }
 
     /// The page, as [`ActivityPage::parts`] of a later one refers to it.
-    pub(crate) fn since(&self) -> Since {
+    pub fn since(&self) -> Since {
         Since { process: self.process, number: self.number }
     }
 
     /// The parts of a report to a receiver that has an earlier page, or none. Without a change it is one part without clusters.
-    pub(crate) fn parts(&self, since: Option<Since>) -> Vec<Bytes> {
+    pub fn parts(&self, since: Option<Since>) -> Vec<Bytes> {
         let since = since.filter(|since| since.process == self.process).map(|since| since.number);
         let changed = self.clusters.values().filter(|(number, _)| since.is_none_or(|since| *number > since));
         let mut parts: Vec<Vec<Bytes>> = vec![Vec::new()];
