@@ -126,7 +126,7 @@ impl Drop for ActivityReports {
     fn drop(&mut self) {
         let Some(reporter) = &self.0 else { return };
         *reporter.scheduler.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        // Their responses would come to nobody: another configuration may report at once.
+        // Their responses do not come any more: another configuration may report at once.
         let sent = std::mem::take(&mut reporter.state().sent);
         sent.into_values().for_each(|sent| schedule(sent.cluster, Duration::ZERO));
     }
