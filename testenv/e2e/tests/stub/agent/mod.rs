@@ -11,6 +11,7 @@ mod replicas;
 mod reports;
 mod rolling;
 mod site;
+mod slow_list;
 mod strangers;
 mod supervision;
 mod unhealthy;
