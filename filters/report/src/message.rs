@@ -84,6 +84,9 @@ pub struct ServerMessage {
     /// The histogram's buckets, each without those before it.
     #[prost(uint64, repeated, tag = "3")]
     pub latency: Vec<u64>,
+    /// Requests in flight, watches and sessions among them.
+    #[prost(uint32, tag = "4")]
+    pub in_flight: u32,
 }
 
 /// The use of a flow control schema.

@@ -130,6 +130,7 @@ fn servers(all: &[ServerActivity]) -> Vec<ServerMessage> {
         server: server.to_owned(),
         answers: one.answers.to_vec(),
         latency: one.latency.buckets.to_vec(),
+        in_flight: one.in_flight,
     };
     let split = if all.len() > MAX_SERVERS { MAX_SERVERS - 1 } else { all.len() };
     let (named, rest) = all.split_at_checked(split).unwrap_or((all, &[]));
@@ -138,6 +139,7 @@ fn servers(all: &[ServerActivity]) -> Vec<ServerMessage> {
         let mut sum = ServerActivity::default();
         // The filter's own rest may be among those that are named.
         let known = messages.iter().position(|one| one.server == OTHER).map(|position| messages.swap_remove(position));
+        sum.in_flight = known.as_ref().map_or(0, |known| known.in_flight);
         let before = known.map(|known| (known.answers, known.latency)).unwrap_or_default();
         sum.answers.iter_mut().zip(before.0).for_each(|(sum, count)| *sum = count);
         sum.latency.buckets.iter_mut().zip(before.1).for_each(|(sum, count)| *sum = count);
@@ -145,6 +147,7 @@ fn servers(all: &[ServerActivity]) -> Vec<ServerMessage> {
             sum.answers.iter_mut().zip(one.answers).for_each(|(sum, count)| *sum = sum.saturating_add(count));
             let counts = sum.latency.buckets.iter_mut().zip(one.latency.buckets);
             counts.for_each(|(sum, count)| *sum = sum.saturating_add(count));
+            sum.in_flight = sum.in_flight.saturating_add(one.in_flight);
         }
         messages.push(message(OTHER, &sum));
     }

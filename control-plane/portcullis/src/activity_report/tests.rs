@@ -17,7 +17,12 @@ fn cluster(name: &str, forwarded: u64) -> ClusterActivity {
         refused: vec![("too_many_requests".to_owned(), 2), ("no_policy".to_owned(), 1)],
     };
     let latency = Latency { buckets: [0, 0, forwarded, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], sum: 1 };
-    let server = ServerActivity { server: "10.0.0.1:6443".to_owned(), answers: [1, 0, forwarded, 0, 3, 4], latency };
+    let server = ServerActivity {
+        server: "10.0.0.1:6443".to_owned(),
+        answers: [1, 0, forwarded, 0, 3, 4],
+        latency,
+        in_flight: 6,
+    };
     let limit = LimitUse { schema: "reads".to_owned(), used: 3, limit: 10, rate: 5, refused: 7 };
     ClusterActivity {
         cluster: name.to_owned(),
@@ -95,6 +100,7 @@ fn large_report_comes_in_parts_that_are_bounded() {
         server: format!("10.0.0.{number}:6443"),
         answers: [u64::MAX; 6],
         latency: Latency { buckets: [u64::MAX; 13], sum: 0 },
+        in_flight: u32::MAX,
     };
     let one = |number: usize| ClusterActivity {
         servers: (0..60).map(server).collect(),

@@ -3,6 +3,7 @@
 mod conditions;
 mod exit;
 mod fleet;
+mod in_flight;
 mod metrics;
 mod rebalance;
 mod release;

@@ -30,6 +30,7 @@ fn busy(count: usize, turn: u64) -> Activity {
             buckets: [turn * 200 + 1, turn * 100 + 1, turn * 30, turn, 0, 0, 0, 0, 0, 0, 0, 0, 0],
             sum: 1,
         },
+        in_flight: 0,
     };
     let one = |number: usize| ClusterActivity {
         cluster: format!("cluster-{number:04}.example.com"),
