@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use super::SHARE;
-use super::in_flight::InFlight;
+use super::in_flight::RequestsByServer;
 use crate::activity_report::ActivityPage;
 use crate::agent::activity::ActivitySource;
 use crate::agent::admin::Admin;
@@ -29,7 +29,7 @@ pub(super) type Page = Option<Arc<ActivityPage>>;
 
 /// Reads pages until the runtime ends.
 pub(super) async fn read(source: ActivitySource, admin: Admin, pages: watch::Sender<Page>) {
-    let (mut page, mut in_flight) = (ActivityPage::default(), InFlight::default());
+    let (mut page, mut in_flight) = (ActivityPage::default(), RequestsByServer::default());
     loop {
         let begin = Instant::now();
         match source.fetch().await {
@@ -48,7 +48,7 @@ pub(super) async fn read(source: ActivitySource, admin: Admin, pages: watch::Sen
 }
 
 /// Adds the requests in flight at each server. A page that Envoy does not give leaves them as they were.
-async fn add_in_flight(admin: Admin, in_flight: &mut InFlight, activity: &mut Activity) {
+async fn add_in_flight(admin: Admin, in_flight: &mut RequestsByServer, activity: &mut Activity) {
     if let Some((clusters, path)) = in_flight.ask(activity) {
         let read = match admin.get(&path).await {
             Ok(page) => in_flight.take(clusters, &page).map_err(|error| error.to_string()),

@@ -14,13 +14,13 @@ const MAX_CLUSTERS: usize = 10;
 
 /// Requests in flight by server, of each cluster when it was asked about last.
 #[derive(Debug, Default)]
-pub(super) struct InFlight {
+pub(super) struct RequestsByServer {
     by_cluster: BTreeMap<String, BTreeMap<String, u32>>,
     /// The cluster that was asked about last: more than fit a page take turns.
     last: String,
 }
 
-impl InFlight {
+impl RequestsByServer {
     /// The clusters to ask about now, and the path of the page about them. `None` if no request is in flight.
     pub(super) fn ask(&mut self, activity: &Activity) -> Option<(Vec<String>, String)> {
         let mut busy: Vec<&str> =
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn requests_of_all_pools_add_up_by_server() {
-        let mut in_flight = InFlight::default();
+        let mut in_flight = RequestsByServer::default();
         assert_eq!(in_flight.ask(&activity(&[("a.b", 0)])), None);
         let mut page = activity(&[("a.b", 1), ("c", 0)]);
         let (clusters, path) = in_flight.ask(&page).unwrap();
@@ -133,7 +133,7 @@ mod tests {
     fn many_busy_clusters_take_turns() {
         let names: Vec<_> = (0..25).map(|number| format!("c{number:02}")).collect();
         let page = activity(&names.iter().map(|name| (name.as_str(), 1)).collect::<Vec<_>>());
-        let (mut in_flight, mut asked) = (InFlight::default(), Vec::new());
+        let (mut in_flight, mut asked) = (RequestsByServer::default(), Vec::new());
         for _ in 0..3 {
             let (clusters, _) = in_flight.ask(&page).unwrap();
             assert!(clusters.len() <= MAX_CLUSTERS);
