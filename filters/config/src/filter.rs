@@ -20,6 +20,10 @@ pub struct FilterConfig {
     /// The filter's attributes in the span of a request that Envoy traces; none if unset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracing: Option<SpanSettings>,
+    /// Reports of the activity to control planes, for the console and `portcullis top`, of an Envoy that runs without
+    /// `portcullis agent`. None without it. For the dynamic module only: portcullis.wasm refuses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<ActivityReports>,
 }
 
 impl FilterConfig {
@@ -31,6 +35,7 @@ impl FilterConfig {
             peer_source: PeerSource::default(),
             reserved_headers: Vec::new(),
             tracing: None,
+            activity: None,
         }
     }
 }
@@ -43,6 +48,31 @@ pub struct SpanSettings {
     /// Whether spans contain names of users.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub users: bool,
+}
+
+/// Reports of an Envoy's activity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ActivityReports {
+    /// Envoy clusters of control planes, 1 to 8: each replica of `portcullis serve` in a cluster of its own, because each has to
+    /// get every report. They speak HTTP/2 and present a client certificate.
+    pub clusters: Vec<String>,
+    /// The gateway's name: the common name or a DNS name of that certificate. The first label of `*.example.com` is replaced by
+    /// the name of the host, in Kubernetes that of the pod, so that pods can share a certificate with that name.
+    pub node: String,
+    /// Seconds between two reports, 5 to 15. A certificate is good for one report a second, of all its gateways together.
+    #[serde(default = "ActivityReports::default_interval")]
+    pub interval_seconds: u32,
+}
+
+impl ActivityReports {
+    /// The default of [`ActivityReports::interval_seconds`].
+    const INTERVAL_SECONDS: u32 = 10;
+
+    fn default_interval() -> u32 {
+        Self::INTERVAL_SECONDS
+    }
 }
 
 /// How a client's certificate reaches the filter.

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use credential_mode::CredentialMode;
 pub use edits::{Edit, subprotocols_without_tokens};
-use portcullis_filter_config::{CONFIG_VERSION, FilterConfig, PeerSource, Pool, RequestClass, SpanSettings};
+use portcullis_filter_config::{
+    ActivityReports, CONFIG_VERSION, FilterConfig, PeerSource, Pool, RequestClass, SpanSettings,
+};
 use validate::{check_message, check_target, presents_two_tokens};
 
 use crate::attribution;
@@ -33,6 +35,7 @@ pub struct Gateway {
     peer_source: PeerSource,
     reserved: Vec<Box<[u8]>>,
     tracing: Option<SpanSettings>,
+    activity: Option<ActivityReports>,
 }
 
 /// The decision about a request.
@@ -89,6 +92,9 @@ impl Gateway {
         if config.instance.is_empty() || !config.instance.bytes().all(is_word) {
             return Err(CompileError::Instance);
         }
+        if !config.activity.as_ref().is_none_or(is_within_bounds) {
+            return Err(CompileError::Activity);
+        }
         check_header_names(config.reserved_headers.iter().map(String::as_str))?;
         Ok(Gateway {
             instance: config.instance.as_bytes().into(),
@@ -97,12 +103,18 @@ impl Gateway {
             peer_source: config.peer_source,
             reserved: config.reserved_headers.iter().map(|prefix| prefix.as_bytes().into()).collect(),
             tracing: config.tracing,
+            activity: config.activity.clone(),
         })
     }
 
     /// The filter's part in spans; `None` if it writes nothing into them.
     pub(crate) fn tracing(&self) -> Option<SpanSettings> {
         self.tracing
+    }
+
+    /// Reports of the activity, if the filter sends them itself.
+    pub fn activity(&self) -> Option<&ActivityReports> {
+        self.activity.as_ref()
     }
 
     /// How the client's certificate reaches the filter.
@@ -278,3 +290,11 @@ impl Gateway {
 
 #[cfg(test)]
 pub(crate) mod tests;
+
+fn is_within_bounds(activity: &ActivityReports) -> bool {
+    let ActivityReports { clusters, node, interval_seconds } = activity;
+    (1..=8).contains(&clusters.len())
+        && clusters.iter().all(|cluster| !cluster.is_empty())
+        && (1..=256).contains(&node.len())
+        && (5..=15).contains(interval_seconds)
+}
