@@ -26,7 +26,7 @@ use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
 use super::otlp::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse, Resource, ResourceSpans, ScopeSpans, Span, text,
+    ExportTraceServiceRequest, ExportTraceServiceResponse, ResourceSpans, ScopeSpans, Span, SpanOrigin, text,
 };
 
 /// Traces that wait for the collector; further ones are dropped.
@@ -129,7 +129,7 @@ async fn send_all(channel: Channel, mut traces: mpsc::Receiver<Vec<Span>>) {
 async fn export(channel: Channel, spans: Vec<Span>) -> Result<(), Status> {
     let attributes = vec![text("service.name", "portcullis"), text("service.version", env!("CARGO_PKG_VERSION"))];
     let resource_spans =
-        vec![ResourceSpans { resource: Some(Resource { attributes }), scope_spans: vec![ScopeSpans { spans }] }];
+        vec![ResourceSpans { resource: Some(SpanOrigin { attributes }), scope_spans: vec![ScopeSpans { spans }] }];
     let request = Request::new(ExportTraceServiceRequest { resource_spans });
     let codec = ProstCodec::<ExportTraceServiceRequest, ExportTraceServiceResponse>::default();
     let mut client = Grpc::new(channel);

@@ -18,14 +18,14 @@ pub(super) struct ExportTraceServiceResponse {}
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ResourceSpans {
     #[prost(message, optional, tag = "1")]
-    pub(super) resource: Option<Resource>,
+    pub(super) resource: Option<SpanOrigin>,
     #[prost(message, repeated, tag = "2")]
     pub(super) scope_spans: Vec<ScopeSpans>,
 }
 
-/// `resource.v1.Resource`
+/// `resource.v1.SpanOrigin`
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Resource {
+pub(super) struct SpanOrigin {
     #[prost(message, repeated, tag = "1")]
     pub(super) attributes: Vec<KeyValue>,
 }

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::otlp::{ERROR, INTERNAL, KeyValue, Span, Status, text};
-use super::tracker::{Finished, Outcome};
+use super::tracker::{EditOutcome, Finished};
 
 /// The name of the first span of an edit's trace.
 const EDIT: &str = "edit";
@@ -41,7 +41,7 @@ pub(super) fn spans(finished: &Finished, mut random: impl FnMut() -> u64) -> Vec
     let first = Span {
         span_id: whole.clone(),
         parent_span_id: Vec::new(),
-        status: (*outcome == Outcome::Incomplete).then_some(Status { code: ERROR }),
+        status: (*outcome == EditOutcome::Incomplete).then_some(Status { code: ERROR }),
         ..span(EDIT, (edit.start, *end), attributes)
     };
     all.insert(0, first);
@@ -88,7 +88,7 @@ mod tests {
             next += 1;
             next - 1
         };
-        let all = spans(&Finished { edit, outcome: Outcome::Incomplete, end: at(64) }, counter);
+        let all = spans(&Finished { edit, outcome: EditOutcome::Incomplete, end: at(64) }, counter);
         let times = |span: &Span| [span.start_time_unix_nano, span.end_time_unix_nano].map(|one| one / 1_000_000_000);
         let told: Vec<_> = all.iter().map(|span| (span.name.as_str(), times(span), span.status.is_some())).collect();
         assert_eq!(

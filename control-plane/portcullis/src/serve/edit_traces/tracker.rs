@@ -37,7 +37,7 @@ pub(super) struct Edit {
 
 /// How far an edit came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum EditOutcome {
     /// Every gateway that it changes something for has acknowledged it.
     Acknowledged,
     /// It changes nothing that is served.
@@ -46,12 +46,12 @@ pub(super) enum Outcome {
     Incomplete,
 }
 
-impl Outcome {
+impl EditOutcome {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
-            Outcome::Acknowledged => "acknowledged",
-            Outcome::Unchanged => "unchanged",
-            Outcome::Incomplete => "incomplete",
+            EditOutcome::Acknowledged => "acknowledged",
+            EditOutcome::Unchanged => "unchanged",
+            EditOutcome::Incomplete => "incomplete",
         }
     }
 }
@@ -60,7 +60,7 @@ impl Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finished {
     pub(super) edit: Edit,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: EditOutcome,
     pub(super) end: SystemTime,
 }
 
@@ -76,12 +76,12 @@ impl EditTracker {
     pub(super) fn published(&mut self, edit: Edit) -> Vec<Finished> {
         let end = edit.published;
         if edit.waiting.is_empty() {
-            let outcome = if edit.versions.is_empty() { Outcome::Unchanged } else { Outcome::Acknowledged };
+            let outcome = if edit.versions.is_empty() { EditOutcome::Unchanged } else { EditOutcome::Acknowledged };
             return vec![Finished { edit, outcome, end }];
         }
         self.open.push_back(edit);
         let oldest = (self.open.len() > MAX_OPEN).then(|| self.open.pop_front()).flatten();
-        oldest.map(|edit| Finished { edit, outcome: Outcome::Incomplete, end }).into_iter().collect()
+        oldest.map(|edit| Finished { edit, outcome: EditOutcome::Incomplete, end }).into_iter().collect()
     }
 
     /// A gateway has acknowledged the whole of a version, and with it all that was published before. Returns the edits of which
@@ -93,16 +93,16 @@ impl EditTracker {
                 edit.acknowledged.insert(gateway.to_owned(), now);
             }
         }
-        self.take(|edit| edit.waiting.is_empty().then_some(Outcome::Acknowledged), now)
+        self.take(|edit| edit.waiting.is_empty().then_some(EditOutcome::Acknowledged), now)
     }
 
     /// The edits that have waited for too long.
     pub(super) fn expired(&mut self, now: SystemTime) -> Vec<Finished> {
         let is_late = |edit: &Edit| now.duration_since(edit.published).is_ok_and(|age| age >= PATIENCE);
-        self.take(|edit| is_late(edit).then_some(Outcome::Incomplete), now)
+        self.take(|edit| is_late(edit).then_some(EditOutcome::Incomplete), now)
     }
 
-    fn take(&mut self, outcome: impl Fn(&Edit) -> Option<Outcome>, end: SystemTime) -> Vec<Finished> {
+    fn take(&mut self, outcome: impl Fn(&Edit) -> Option<EditOutcome>, end: SystemTime) -> Vec<Finished> {
         let (mut open, mut finished) = (VecDeque::new(), Vec::new());
         for edit in std::mem::take(&mut self.open) {
             match outcome(&edit) {
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    fn ended(finished: &[Finished]) -> Vec<(String, Outcome, SystemTime)> {
+    fn ended(finished: &[Finished]) -> Vec<(String, EditOutcome, SystemTime)> {
         let version = |one: &Finished| one.edit.versions.first().cloned().unwrap_or_default();
         finished.iter().map(|one| (version(one), one.outcome, one.end)).collect()
     }
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(tracker.acknowledged("a", "v1", at(3)), []);
         assert_eq!(tracker.acknowledged("a", "v1", at(4)), [], "once counts");
         let finished = tracker.acknowledged("b", "v1", at(5));
-        assert_eq!(ended(&finished), [("v1".to_owned(), Outcome::Acknowledged, at(5))]);
+        assert_eq!(ended(&finished), [("v1".to_owned(), EditOutcome::Acknowledged, at(5))]);
         assert_eq!(finished[0].edit.acknowledged, [("a".to_owned(), at(3)), ("b".to_owned(), at(5))].into());
         assert!(tracker.open.is_empty());
     }
@@ -159,17 +159,20 @@ mod tests {
         tracker.published(edit("v1", &["a", "b"], 1));
         tracker.published(edit("v2", &["a"], 2));
         let finished = tracker.acknowledged("a", "v2", at(3));
-        assert_eq!(ended(&finished), [("v2".to_owned(), Outcome::Acknowledged, at(3))]);
+        assert_eq!(ended(&finished), [("v2".to_owned(), EditOutcome::Acknowledged, at(3))]);
         let finished = tracker.acknowledged("b", "v1", at(4));
-        assert_eq!(ended(&finished), [("v1".to_owned(), Outcome::Acknowledged, at(4))]);
+        assert_eq!(ended(&finished), [("v1".to_owned(), EditOutcome::Acknowledged, at(4))]);
     }
 
     #[test]
     fn edit_without_a_gateway_ends_at_once() {
         let mut tracker = EditTracker::default();
-        assert_eq!(ended(&tracker.published(edit("v1", &[], 1))), [("v1".to_owned(), Outcome::Acknowledged, at(1))]);
+        assert_eq!(
+            ended(&tracker.published(edit("v1", &[], 1))),
+            [("v1".to_owned(), EditOutcome::Acknowledged, at(1))]
+        );
         let nothing = Edit { versions: BTreeSet::new(), ..edit("", &[], 1) };
-        assert_eq!(tracker.published(nothing)[0].outcome, Outcome::Unchanged);
+        assert_eq!(tracker.published(nothing)[0].outcome, EditOutcome::Unchanged);
     }
 
     #[test]
@@ -177,12 +180,12 @@ mod tests {
         let mut tracker = EditTracker::default();
         tracker.published(edit("v1", &["a"], 1));
         assert_eq!(tracker.expired(at(60)), []);
-        assert_eq!(ended(&tracker.expired(at(61))), [("v1".to_owned(), Outcome::Incomplete, at(61))]);
+        assert_eq!(ended(&tracker.expired(at(61))), [("v1".to_owned(), EditOutcome::Incomplete, at(61))]);
         for number in 0..MAX_OPEN as u64 {
             assert_eq!(tracker.published(edit(&number.to_string(), &["a"], number)), []);
         }
         let finished = tracker.published(edit("last", &["a"], 20));
-        assert_eq!(ended(&finished), [("0".to_owned(), Outcome::Incomplete, at(20))]);
+        assert_eq!(ended(&finished), [("0".to_owned(), EditOutcome::Incomplete, at(20))]);
         assert_eq!(tracker.acknowledged("a", "last", at(21)).len(), MAX_OPEN);
     }
 }

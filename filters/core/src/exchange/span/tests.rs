@@ -59,7 +59,7 @@ fn span_names_users_if_it_is_to() {
 }
 
 #[test]
-fn what_envoy_would_write_of_a_client_is_cut_before_the_request_waits() {
+fn attributes_of_envoys_own_are_cut_before_a_wait() {
     let fixture = describing(reviewing_with(|_| {}), false);
     let agent = "a".repeat(300);
     let headers = [
