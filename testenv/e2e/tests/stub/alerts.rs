@@ -74,11 +74,15 @@ fn alerts_are_out_of_reach_for_strangers() {
     let Some((fixture, prometheus)) = start("alerts-strangers") else { return };
     let alice = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
     let nobody = H2Client::connect(&fixture.gateway.target(NAME)).unwrap();
-    let looping = Outgoing::get(PODS, &[("via", "1.1 portcullis")]);
+    let looping = Outgoing::get(PODS, &[("via", "1.1 e2e")]);
+    // Refused without a review, for which there is no server in the end.
+    let unreadable = Outgoing::get(PODS, &[("authorization", "Bearer a\tb")]);
     let wrong = Outgoing::get(PODS, &[("authorization", "Bearer not-a-token")]);
     let answered = |client: &H2Client, request: &Outgoing, times: usize, status: u16| {
         let answers = client.burst(vec![request.clone(); times], 8);
-        assert!(answers.iter().all(|answer| answer.as_ref().is_ok_and(|answer| answer.status == status)));
+        for answer in answers {
+            assert_eq!(answer.unwrap().status, status);
+        }
     };
     let total = Cell::new(0.0);
     let is_counted = |more: f64| {
@@ -113,7 +117,7 @@ fn alerts_are_out_of_reach_for_strangers() {
     fixture.gateway.apply(&unreachable).unwrap();
     until_alert(&prometheus, "PortcullisGatewayFails", || {
         assert_eq!(alice.get(PODS, &[]).unwrap().status, 503);
-        answered(&nobody, &wrong, 200, 401);
+        answered(&nobody, &unreadable, 200, 401);
     });
 }
 
