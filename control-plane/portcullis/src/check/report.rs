@@ -164,14 +164,14 @@ fn boolean(path: String) -> Problem {
     Problem::coded(Code::Yaml11Boolean, path, message).hint("write it in quotes")
 }
 
-fn file(told: &FileDiagnosis) -> CheckedObject {
-    let code = if told.refused { Code::Invalid } else { Code::NoEffect };
-    let problem = Problem::coded(code, "", told.message.clone());
-    let finding = Finding { file: told.file.clone(), at: told.at, is_error: told.refused, problem };
+fn file(diagnosis: &FileDiagnosis) -> CheckedObject {
+    let code = if diagnosis.refused { Code::Invalid } else { Code::NoEffect };
+    let problem = Problem::coded(code, "", diagnosis.message.clone());
+    let finding = Finding { file: diagnosis.file.clone(), at: diagnosis.at, is_error: diagnosis.refused, problem };
     CheckedObject {
         kind: "File".to_owned(),
-        name: told.file.clone(),
-        reason: if told.refused { Reason::Invalid } else { Reason::Accepted },
+        name: diagnosis.file.clone(),
+        reason: if diagnosis.refused { Reason::Invalid } else { Reason::Accepted },
         findings: vec![finding],
     }
 }

@@ -58,8 +58,8 @@ async fn guard(State(hosts): State<Arc<AllowedHosts>>, request: Request, next: N
     if hosts.allow(asked) {
         return next.run(request).await;
     }
-    let told = "this host name is not served here: ask by IP address or as localhost, or start with --http-host\n";
-    (StatusCode::MISDIRECTED_REQUEST, told).into_response()
+    let message = "this host name is not served here: ask by IP address or as localhost, or start with --http-host\n";
+    (StatusCode::MISDIRECTED_REQUEST, message).into_response()
 }
 
 /// Reads a body before the request takes a turn, so that slow senders take none.

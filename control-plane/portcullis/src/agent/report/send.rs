@@ -25,7 +25,7 @@ use tonic::transport::Endpoint;
 
 use super::activity;
 use super::network::Network;
-use super::{HealthReport, Reports};
+use super::{HealthReport, ReportInputs};
 
 /// The pause before another attempt to reach a control plane.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
@@ -83,7 +83,7 @@ enum ReportError {
 }
 
 /// Sends every new report until there are no more.
-pub(super) async fn report_to(peer: ControlPlane, node: Node, mut reports: Reports) {
+pub(super) async fn report_to(peer: ControlPlane, node: Node, mut reports: ReportInputs) {
     let mut last = String::new();
     loop {
         let Err(error) = stream_reports(&peer, &node, &mut reports).await else { return };
@@ -102,7 +102,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Ends without an error when there will be no more reports.
-async fn stream_reports(peer: &ControlPlane, node: &Node, reports: &mut Reports) -> Result<(), ReportError> {
+async fn stream_reports(peer: &ControlPlane, node: &Node, reports: &mut ReportInputs) -> Result<(), ReportError> {
     let channel = peer.connect().await?;
     let (name, pages) = (peer.display(), reports.pages.clone());
     tokio::select! {
@@ -116,7 +116,7 @@ async fn stream_health(
     channel: transport::Channel,
     peer: &ControlPlane,
     node: &Node,
-    reports: &mut Reports,
+    reports: &mut ReportInputs,
 ) -> Result<(), ReportError> {
     let mut client = HealthDiscoveryServiceClient::new(channel);
     let (sender, receiver) = mpsc::channel(1);
@@ -162,7 +162,7 @@ pub(super) async fn follow(
     (host, port): (String, u16),
     reach: impl Fn(SocketAddr) -> Network,
     node: Node,
-    reports: Reports,
+    reports: ReportInputs,
 ) {
     let mut tasks = JoinSet::new();
     let mut tasks_by_address: BTreeMap<SocketAddr, AbortHandle> = BTreeMap::new();
