@@ -3,7 +3,7 @@
 
 #![cfg(test)]
 
-use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND, Code, DispatchPolicy, lint_cluster, parse_cluster};
+use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND, DispatchPolicy, ProblemCode, lint_cluster, parse_cluster};
 use portcullis_core::identity::UserInfo;
 use portcullis_core::policy::Policies;
 use portcullis_core::request_info::RequestInfo;
@@ -129,7 +129,7 @@ fn without_unreachable(policies: &[Vec<Rule>]) -> (Rules, usize) {
     let policy = |rules: &Vec<Rule>| DispatchPolicy { rules: rules.clone(), ..DispatchPolicy::default() };
     raw.spec.dispatch_policies = policies.iter().map(policy).collect();
     let mut told = lint_cluster(&raw, 0);
-    told.retain(|told| matches!(told.code, Code::UnreachablePolicy | Code::UnreachableRule));
+    told.retain(|told| matches!(told.code, ProblemCode::UnreachablePolicy | ProblemCode::UnreachableRule));
     let is_told = |path: String| told.iter().any(|told| told.path == path);
     let left = policies.iter().enumerate().map(|(index, rules)| {
         let path = format!("spec.dispatchPolicies[{index}]");

@@ -242,7 +242,7 @@ impl Client {
             assert!(!refused.message.is_empty());
         }
         for owner in ["c0", "c5", "nobody"] {
-            let _ = self.stream.standing(&self.snapshot, owner);
+            let _ = self.stream.progress(&self.snapshot, owner);
         }
         assert!(self.stream.subscription_count() < 10_000, "its memory is bounded");
     }

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::field::{Reference, UNKNOWN_AUTHORITY};
 use super::shape::shape_error;
 use super::shape::{NO_FILE, filled};
-use crate::problem::Code;
 use crate::problem::Problem;
+use crate::problem::ProblemCode;
 use crate::referenced_data::ReferencedData;
 use crate::secret::SecretBytes;
 use crate::types::PairInFiles;
@@ -109,7 +109,7 @@ fn unresolved(path: &str, files: &[String], inline: Option<&str>) -> Problem {
     match (inline, shape_error(&reference(files))) {
         (Some(inline), _) => Problem::new(path, format!("excludes {inline}: remove one of the two")),
         (None, Some(shape_error)) => Problem::new(path, shape_error),
-        (None, None) => Problem::coded(Code::Unresolved, path, NO_FILE).hint("serve with --references-root DIR"),
+        (None, None) => Problem::coded(ProblemCode::Unresolved, path, NO_FILE).hint("serve with --references-root DIR"),
     }
 }
 

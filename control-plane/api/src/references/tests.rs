@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::{reference_of_path, referenced_files, resolve};
 use crate::check::check_cluster;
 use crate::parse::parse_cluster;
-use crate::problem::Code;
 use crate::problem::Problem;
+use crate::problem::ProblemCode;
 use crate::referenced_data::{ReferencedData, SecretData};
 use crate::secret::SecretBytes;
 
@@ -104,7 +104,7 @@ fn reference_reaches_no_further_than_its_writer_may() {
         let resolution = resolve(&Arc::new(with_references(json!({"token": reference}))), referenced_data);
         let shown = format!("{:?}", resolution.problems);
         assert!(!shown.contains("TOPSECRET"), "{shown}");
-        assert!(problems(&resolution.document).iter().any(|problem| problem.code == Code::Unresolved));
+        assert!(problems(&resolution.document).iter().any(|problem| problem.code == ProblemCode::Unresolved));
         let [problem] = resolution.problems.as_slice() else { panic!("{reference}: {shown}") };
         assert_eq!(problem.path, "spec.portcullis.references.token");
         problem.message.clone()
@@ -155,7 +155,7 @@ fn reference_that_is_wrong_in_itself_is_refused() {
         let resolution = resolve(&document, &ReferencedData::Files(BTreeMap::new()));
         assert_eq!((&resolution.document, resolution.problems.len()), (&document, 0), "{references}");
         let found = problems(&document);
-        let told = |problem: &Problem| problem.message.contains(message) && problem.code == Code::Invalid;
+        let told = |problem: &Problem| problem.message.contains(message) && problem.code == ProblemCode::Invalid;
         assert!(found.iter().any(told), "{references}: {found:?}");
     }
 }
@@ -182,8 +182,8 @@ fn rest_of_an_object_is_checked_without_what_it_refers_to() {
     let mut document = with_references(json!({
         "client": {"secret": {"name": "x"}}, "upstreamCA": {"file": "x"}, "clientCA": {"file": "x"},
     }));
-    let codes: Vec<Code> = problems(&document).iter().map(|problem| problem.code).collect();
-    assert_eq!(codes, [Code::Unresolved; 3]);
+    let codes: Vec<ProblemCode> = problems(&document).iter().map(|problem| problem.code).collect();
+    assert_eq!(codes, [ProblemCode::Unresolved; 3]);
     document["spec"]["dispatchPolicies"] = json!([]);
     let found = problems(&document);
     assert_eq!(found.len(), 4, "{found:?}");

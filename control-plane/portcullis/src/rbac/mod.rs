@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use portcullis_api::{Cluster, UpstreamIdentity, cluster_as_written, parse_cluster};
+use portcullis_api::{Cluster, UpstreamIdentity, parse_cluster, unchecked_cluster};
 use portcullis_core::attribution;
 use portcullis_core::request_info::unescape_path;
 use portcullis_filter_config::DEFAULT_EXTRAS;
@@ -81,7 +81,7 @@ fn clusters(files: &[PathBuf], wanted: Option<&str>) -> Result<Vec<Cluster>, Rba
     {
         let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let raw = parse_cluster(document).map_err(|problem| RbacError::Cluster(name.to_owned(), problem))?;
-        clusters.extend(cluster_as_written(&raw).filter(|cluster| wanted.is_none_or(|wanted| cluster.name == wanted)));
+        clusters.extend(unchecked_cluster(&raw).filter(|cluster| wanted.is_none_or(|wanted| cluster.name == wanted)));
     }
     match wanted {
         Some(wanted) if clusters.is_empty() => Err(RbacError::NoCluster(wanted.to_owned())),

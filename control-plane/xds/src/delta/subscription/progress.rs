@@ -5,7 +5,7 @@ use crate::delta::gates::Blocked;
 use crate::node::Refused;
 use crate::resource::Resource;
 use crate::snapshot::Snapshot;
-use portcullis_api::status::Standing;
+use portcullis_api::status::GatewayProgress;
 
 impl Subscription {
     /// The owner of a resource, also of a removed one.
@@ -99,15 +99,15 @@ impl Subscription {
     }
 
     /// The node's progress with a resource of an owner, or with the owner's part of it.
-    pub(in crate::delta) fn standing(&self, name: &str, resource: &Resource, owner: &str) -> Standing {
+    pub(in crate::delta) fn progress(&self, name: &str, resource: &Resource, owner: &str) -> GatewayProgress {
         if let Some(version) = resource.part_version(owner) {
-            return self.composed.standing(name, owner, version);
+            return self.composed.progress(name, owner, version);
         }
         let version = resource.version();
         match self.refused.get(name).filter(|refusal| refusal.version == version) {
-            Some(refusal) => Standing::Refused { message: refusal.message.clone() },
-            None if self.known.get(name).is_some_and(|known| known == version) => Standing::Acknowledged,
-            None => Standing::Pending,
+            Some(refusal) => GatewayProgress::Refused { message: refusal.message.clone() },
+            None if self.known.get(name).is_some_and(|known| known == version) => GatewayProgress::Acknowledged,
+            None => GatewayProgress::Pending,
         }
     }
 }

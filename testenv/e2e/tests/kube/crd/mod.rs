@@ -10,7 +10,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cases::Verdict;
-use portcullis_api::{Code, Problem, check_cluster, cluster_mistakes, parse_cluster};
+use portcullis_api::{Problem, ProblemCode, check_cluster, cluster_mistakes, parse_cluster};
 use portcullis_e2e::Manifest;
 use portcullis_harness::certs::CertSpec;
 use portcullis_harness::kube::{KubeOptions, Kubectl, RealKube};
@@ -140,7 +140,7 @@ fn manifests_are_judged_as_check_judges(fixture: &Fixture) {
 
 /// Nothing here can resolve a reference.
 fn unless_unresolved(mut problems: Vec<Problem>) -> Result<(), Vec<Problem>> {
-    problems.retain(|problem| problem.code != Code::Unresolved);
+    problems.retain(|problem| problem.code != ProblemCode::Unresolved);
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
