@@ -98,8 +98,8 @@ impl Store {
     }
 
     fn statuses(&self) -> BTreeMap<String, Value> {
-        let told = self.clusters.current.iter().filter(|(_, one)| !one.status.is_null());
-        told.map(|(name, one)| (name.clone(), one.status.clone())).collect()
+        let with_status = self.clusters.current.iter().filter(|(_, one)| !one.status.is_null());
+        with_status.map(|(name, one)| (name.clone(), one.status.clone())).collect()
     }
 }
 

@@ -66,7 +66,7 @@ impl Subscription {
 
     /// The refused resources of the snapshot.
     pub(in crate::delta) fn refused(&self, snapshot: &Snapshot, type_url: &str) -> impl Iterator<Item = Refused> {
-        let told = |name: &str, owner: Option<&str>, version: &str, message: &str| Refused {
+        let refused = |name: &str, owner: Option<&str>, version: &str, message: &str| Refused {
             type_url: type_url.to_owned(),
             name: name.to_owned(),
             version: version.to_owned(),
@@ -76,10 +76,10 @@ impl Subscription {
         let current = self.refused.iter().filter(|(name, refusal)| refusal.is_of(snapshot, type_url, name));
         let whole = current.map(move |(name, refusal)| {
             let owner = snapshot.get(type_url, name).and_then(Resource::owner);
-            told(name, owner, &refusal.version, &refusal.message)
+            refused(name, owner, &refusal.version, &refusal.message)
         });
         let parts = self.composed.refused();
-        whole.chain(parts.map(move |(name, owner, refusal)| told(name, owner, &refusal.version, &refusal.message)))
+        whole.chain(parts.map(move |(name, owner, refusal)| refused(name, owner, &refusal.version, &refusal.message)))
     }
 
     /// Owners of what is refused and of which the node has no other version.

@@ -60,8 +60,8 @@ fn owner_learns_where_a_node_stands() {
     assert_eq!(stream.progress(&now, "A"), Some(GatewayProgress::Acknowledged));
     let refused = GatewayProgress::Refused { message: "bad thing".to_owned() };
     assert_eq!(stream.progress(&now, "B"), Some(refused));
-    let told = stream.refused();
-    assert_eq!((told.len(), told[0].name.as_str(), told[0].owner.as_deref()), (1, "b", Some("B")));
+    let found = stream.refused();
+    assert_eq!((found.len(), found[0].name.as_str(), found[0].owner.as_deref()), (1, "b", Some("B")));
     let newer = owned(&[(CDS, "a", "2", "A"), (CDS, "b", "good", "B")]);
     assert_eq!(stream.progress(&newer, "B"), Some(GatewayProgress::Pending), "what is refused is another version");
     assert_eq!(stream.progress(&newer, "A"), Some(GatewayProgress::Pending), "the stream need not know the snapshot");
@@ -107,8 +107,8 @@ fn bad_part_is_found_told_and_left_out() {
     let responses = stream.on_snapshot(after.clone());
     let said = settle_bodies(&mut stream, responses);
     assert_eq!(said.last().unwrap(), "base a2 b1-", "{said:#?}");
-    let told: Vec<_> = stream.refused().into_iter().map(|one| one.owner.unwrap()).collect();
-    assert_eq!(told, ["B", "C"]);
+    let found: Vec<_> = stream.refused().into_iter().map(|one| one.owner.unwrap()).collect();
+    assert_eq!(found, ["B", "C"]);
     assert_eq!(stream.progress(&after, "A"), Some(GatewayProgress::Acknowledged));
     assert_eq!(stream.progress(&after, "B"), Some(GatewayProgress::Refused { message: "bad thing".to_owned() }));
     assert!(stream.status()[LDS].nack.is_some() && !stream.is_in_sync());
