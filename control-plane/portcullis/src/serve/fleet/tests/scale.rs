@@ -88,7 +88,7 @@ fn fleet_of(clusters: usize, gateways: usize, most_mib: usize) {
          {:?}; {mib} MiB are kept, the process has grown by {} MiB; the fleet is made in {fleet_took:?}, its {} KiB of JSON in {json_took:?}; a cluster in {cluster_took:?}",
         bytes >> 10,
         took / reports,
-        resident_mib() - before,
+        resident_mib().saturating_sub(before),
         json >> 10,
     );
     assert!(mib <= most_mib, "{mib} MiB");
