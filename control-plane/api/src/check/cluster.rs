@@ -280,12 +280,12 @@ fn check_authorities(raw: &[String], own: &str, findings: &mut Findings) -> Vec<
     })
 }
 
-fn served_names(raw: &[String], own: &str, mut told: impl FnMut(usize)) -> Vec<String> {
+fn served_names(raw: &[String], own: &str, mut on_invalid: impl FnMut(usize)) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(raw.len());
     for (index, name) in raw.iter().enumerate() {
         let name = name.to_ascii_lowercase();
         if !is_served_name(&name) {
-            told(index);
+            on_invalid(index);
         } else if name != own && !names.contains(&name) {
             names.push(name);
         }

@@ -132,7 +132,7 @@ mod tests {
         })
     }
 
-    fn told(document: &Value) -> String {
+    fn problems(document: &Value) -> String {
         match check_settings(&parse_settings(document).unwrap()).outcome {
             Ok(_) => String::new(),
             Err(problems) => problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
@@ -160,17 +160,17 @@ mod tests {
             (beside, "spec.defaultCertificate.file: excludes spec.defaultCertificate.certData"),
         ] {
             let mut document = settings(certificate.clone());
-            assert!(wanted.is_empty() || !told(&document).is_empty());
+            assert!(wanted.is_empty() || !problems(&document).is_empty());
             resolve_settings(&mut document, &referenced_data);
-            let told = told(&document);
-            assert!(told.starts_with(wanted) && told.is_empty() == wanted.is_empty(), "{certificate}: {told}");
+            let text = problems(&document);
+            assert!(text.starts_with(wanted) && text.is_empty() == wanted.is_empty(), "{certificate}: {text}");
         }
         let mut document = settings(file("tls.crt", "tls.key"));
         resolve_settings(&mut document, &ReferencedData::Secrets(BTreeMap::new()));
-        assert!(told(&document).contains("--references-root"));
+        assert!(problems(&document).contains("--references-root"));
         assert_eq!(crate::referenced_files(&document), ["tls.crt", "tls.key"].map(str::to_owned).into());
         let (other, had_certificate) = without_references(&document);
-        assert_eq!((told(&other), had_certificate), (String::new(), true));
+        assert_eq!((problems(&other), had_certificate), (String::new(), true));
         let inline = settings(json!({"certData": "eA=="}));
         assert_eq!(without_references(&inline), (inline, false));
     }
@@ -201,13 +201,13 @@ mod tests {
         ] {
             let mut document = with(&authority);
             resolve_settings(&mut document, &referenced_data);
-            let told = told(&document);
-            assert!(told.starts_with(wanted) && told.is_empty() == wanted.is_empty(), "{authority}: {told}");
+            let text = problems(&document);
+            assert!(text.starts_with(wanted) && text.is_empty() == wanted.is_empty(), "{authority}: {text}");
         }
         let document = with(&json!({"file": "ca.crt"}));
         assert_eq!(crate::referenced_files(&document), ["ca.crt"].map(str::to_owned).into());
-        assert!(told(&document).contains("--references-root"));
+        assert!(problems(&document).contains("--references-root"));
         let (other, had_certificate) = without_references(&document);
-        assert_eq!((told(&other), had_certificate), (String::new(), false));
+        assert_eq!((problems(&other), had_certificate), (String::new(), false));
     }
 }

@@ -54,9 +54,9 @@ fn name_has_one_owner() {
     for (objects, wanted, why) in rows {
         assert_eq!(losers(&objects), wanted, "{why}");
     }
-    let told = conflicts(&[&claims("a", None, &[]), &claims("b", None, &["a"])], WildcardSubdomains::Reserved);
+    let found = conflicts(&[&claims("a", None, &[]), &claims("b", None, &["a"])], WildcardSubdomains::Reserved);
     let problem = Problem::new("spec.secureServing.serverNames", "the name a belongs to the UpstreamCluster a");
-    assert_eq!(told[1][0].problem, problem);
+    assert_eq!(found[1][0].problem, problem);
 }
 
 #[test]
@@ -99,10 +99,10 @@ fn closest_owned_wildcard_counts() {
     assert_eq!(losers(&[wide.clone(), narrow, claims("z", third, &["y.a.test"])]), lost(2, "y.a.test"));
     // A wildcard that is lost takes nothing.
     let lost_wildcard = claims("narrow", second, &["*.a.test"]);
-    let told = conflicts(&[&wide, &lost_wildcard, &claims("z", third, &["y.a.test"])], WildcardSubdomains::Reserved);
-    let problem = &told[2][0].problem;
+    let found = conflicts(&[&wide, &lost_wildcard, &claims("z", third, &["y.a.test"])], WildcardSubdomains::Reserved);
+    let problem = &found[2][0].problem;
     assert_eq!(problem.message, "the name y.a.test is covered by *.test, which belongs to the UpstreamCluster wide");
-    assert_eq!(told[1][0].name, "*.a.test");
+    assert_eq!(found[1][0].name, "*.a.test");
     // The strongest claimant that may not have the name leaves it to the next one that may.
     let named_so = claims("x.test", third, &[]);
     let older = claims("older", first, &["x.test"]);

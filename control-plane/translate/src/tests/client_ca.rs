@@ -70,17 +70,20 @@ fn clusters_without_any_client_ca_are_reported() {
     let diagnosis =
         |cluster: &Value, settings: &Settings| translated(settings, std::slice::from_ref(cluster)).diagnoses.remove(0);
     let (without, with) = (settings(&pki, None), settings(&pki, Some(&pki.client_ca.cert)));
-    let told = diagnosis(&cluster, &without);
-    assert_eq!((told.accepted, told.cautions[0].code), (true, ProblemCode::DiffersFromKubegateway));
-    assert_eq!(told.cautions[0].path, "spec.secureServing.clientCAData");
+    let found = diagnosis(&cluster, &without);
+    assert_eq!((found.accepted, found.cautions[0].code), (true, ProblemCode::DiffersFromKubegateway));
+    assert_eq!(found.cautions[0].path, "spec.secureServing.clientCAData");
 
     set(&mut cluster, "/spec/portcullis", json!({"allowAnonymous": false}));
-    let told = diagnosis(&cluster, &without);
-    assert!(told.accepted && told.cautions.is_empty(), "a 401 tells such clients: {:?}", told.cautions);
+    let found = diagnosis(&cluster, &without);
+    assert!(found.accepted && found.cautions.is_empty(), "a 401 tells such clients: {:?}", found.cautions);
 
     set(&mut cluster, "/spec/portcullis", json!({"clientCertificateVerification": "Handshake"}));
-    let told = diagnosis(&cluster, &without);
-    assert_eq!((told.accepted, told.reason, told.problems[0].code), (false, Reason::Invalid, ProblemCode::NoClientCa));
+    let found = diagnosis(&cluster, &without);
+    assert_eq!(
+        (found.accepted, found.reason, found.problems[0].code),
+        (false, Reason::Invalid, ProblemCode::NoClientCa)
+    );
     let accepted = translated(&with, &[cluster]);
     assert!(accepted.diagnoses[0].accepted, "{:?}", accepted.diagnoses);
     let validation = accepted.resources.iter().find(|one| one.name.ends_with("/client-validation")).unwrap();

@@ -19,12 +19,12 @@ fn refused() -> GatewayProgress {
 }
 
 /// How a gateway is listed that is not connected, after its agent's last words this long ago; `None` if it is not.
-fn listed(told: Option<AckStates>, age: Duration) -> Option<GatewayProgress> {
+fn listed(found: Option<AckStates>, age: Duration) -> Option<GatewayProgress> {
     let (registry, health, reports) = (Registry::default(), HealthRegistry::default(), EndpointHealth::new());
     let at = Instant::now().checked_sub(age).unwrap();
     health.record("envoy-0", BTreeMap::new(), at);
-    if let Some(told) = told {
-        health.answered("envoy-0", told);
+    if let Some(found) = found {
+        health.answered("envoy-0", found);
     }
     let states = GatewayStates::new(&registry, &health, Some(Arc::new(Snapshot::default())), &reports);
     let gateways = states.gateways(OWNER, SERVED);
@@ -58,8 +58,8 @@ fn gateway_elsewhere_counts_for_the_served_version_only() {
         ("no object", Some(answers([])), None),
         ("an agent that says nothing", None, None),
     ];
-    for (case, told, expected) in rows {
-        assert_eq!(listed(told, Duration::ZERO), expected, "{case}");
+    for (case, found, expected) in rows {
+        assert_eq!(listed(found, Duration::ZERO), expected, "{case}");
     }
     let old = HealthRegistry::MAX_AGE + Duration::from_secs(1);
     assert_eq!(listed(Some(answers([(OWNER, SERVED, Acknowledged)])), old), None, "words of long ago");
