@@ -2,6 +2,7 @@
 
 mod conditions;
 mod exit;
+mod fixture;
 mod fleet;
 mod metrics;
 mod rebalance;
@@ -10,7 +11,6 @@ mod renewal;
 mod replicas;
 mod reports;
 mod rolling;
-mod site;
 mod strangers;
 mod supervision;
 mod unhealthy;
