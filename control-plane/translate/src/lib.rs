@@ -129,7 +129,7 @@ fn forbidden(cluster: &Cluster, settings: &Settings, client_ca: Option<ClientCaC
 
 /// The cluster with the gateway's client CA if it has none of its own. The filter's configuration, the handshake and the keys
 /// of caches are all made of what this returns.
-pub(crate) fn with_default_client_ca(mut cluster: Cluster, settings: &Settings) -> Cluster {
+fn with_default_client_ca(mut cluster: Cluster, settings: &Settings) -> Cluster {
     if cluster.client_ca.is_none() {
         cluster.client_ca.clone_from(&settings.default_client_ca);
     }

@@ -10,7 +10,7 @@ pub(super) struct Field<'a> {
     pub(super) name: &'static str,
     pub(super) entries: &'a [String],
     /// Whether a trailing `*` is a prefix.
-    pub(super) knows_prefixes: bool,
+    knows_prefixes: bool,
     /// Whether KubeGateway has the field.
     pub(super) is_ours: bool,
 }

@@ -147,7 +147,7 @@ fn exec(arguments: &ExecEnvoy) -> Result<std::convert::Infallible, ExecError> {
 const UNLIMITED: u64 = 1 << 60;
 
 /// Envoy's part of the limit: the rest is for this program, Envoy's code and stacks, and the kernel's buffers of sockets.
-pub(super) fn heap_limit() -> Option<u64> {
+fn heap_limit() -> Option<u64> {
     limit(|path| std::fs::read_to_string(path).ok()).map(|bytes| bytes / 10 * 9)
 }
 

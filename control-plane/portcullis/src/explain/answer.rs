@@ -36,8 +36,8 @@ pub(crate) struct RequestInfoAnswer {
     pub(crate) name: String,
     parts: Option<Vec<String>>,
     pub(crate) path: String,
-    pub(crate) field_selector: String,
-    pub(crate) label_selector: String,
+    field_selector: String,
+    label_selector: String,
     pub(crate) long_running: bool,
 }
 

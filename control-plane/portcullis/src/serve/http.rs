@@ -148,7 +148,7 @@ impl AllowedHosts {
     }
 
     /// Whether a request for this host, `name`, `name:port` or `[v6]:port`, is answered. One without a host is not.
-    pub(super) fn allow(&self, host: Option<&str>) -> bool {
+    fn allow(&self, host: Option<&str>) -> bool {
         let Some(name) = host.and_then(without_port) else { return false };
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         name.parse::<IpAddr>().is_ok() || name == "localhost" || self.names.contains(&name)

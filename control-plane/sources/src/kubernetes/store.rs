@@ -8,7 +8,7 @@ use super::documents::ClusterObject;
 use crate::object_set::ObjectSet;
 
 /// Objects of one kind by name. Until a list is complete, what was known before holds.
-pub(super) struct Known<T> {
+struct Known<T> {
     current: BTreeMap<String, T>,
     coming: BTreeMap<String, T>,
     is_complete: bool,

@@ -334,7 +334,7 @@ impl Quarantine {
 
     /// Whether an offer would only replace unknown chunks by fallbacks of chunks that are refused as they are wanted. That can
     /// wait until something else changes.
-    pub(super) fn only_takes_away(&self, offer: &Offer) -> bool {
+    fn only_takes_away(&self, offer: &Offer) -> bool {
         let stands_in = |key: &ChunkKey, chunk: &Chunk| {
             let wanted = self.target.chunks.get(key);
             wanted.is_some_and(|wanted| wanted.version() != chunk.version() && self.is_refused(key, wanted.version()))

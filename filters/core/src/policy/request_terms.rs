@@ -210,7 +210,7 @@ impl TermTable {
         self.names.find(first, second)
     }
 
-    pub(super) fn prefixes(&self, subject: &[u8]) -> impl Iterator<Item = u32> {
+    fn prefixes(&self, subject: &[u8]) -> impl Iterator<Item = u32> {
         self.prefixes.matching(subject)
     }
 }

@@ -198,7 +198,7 @@ pub(super) type ByPeer = BTreeMap<String, Vec<ClusterEndpointsHealth>>;
 pub(super) type HeardChannel = Arc<watch::Sender<ByPeer>>;
 
 /// The messages of one control plane, while the stream to it is open.
-pub(super) struct Heard {
+struct Heard {
     peer: String,
     channel: HeardChannel,
 }
@@ -209,7 +209,7 @@ impl Heard {
     }
 
     /// Takes what it says now, in the place of what it said before.
-    pub(super) fn replace(&self, entries: Vec<ClusterEndpointsHealth>) {
+    fn replace(&self, entries: Vec<ClusterEndpointsHealth>) {
         self.channel.send_if_modified(|all| match entries.is_empty() {
             true => all.remove(&self.peer).is_some(),
             false => all.insert(self.peer.clone(), entries.clone()).as_ref() != Some(&entries),
@@ -217,7 +217,7 @@ impl Heard {
     }
 
     /// The messages of the other control planes, to be repeated to this one.
-    pub(super) fn of_others(&self) -> Vec<ClusterEndpointsHealth> {
+    fn of_others(&self) -> Vec<ClusterEndpointsHealth> {
         let all = self.channel.borrow();
         all.iter().filter(|(peer, _)| **peer != self.peer).flat_map(|(_, entries)| entries.clone()).collect()
     }

@@ -44,7 +44,7 @@ pub(super) const PAGE: &str = "/stats?usedonly&type=Gauges&filter=_h2%5C.members
 const MAX_ENDPOINTS: u32 = 1_000;
 
 /// Healthy endpoints and all of them, by pool.
-pub(super) type Counts = BTreeMap<String, (u32, u32)>;
+type Counts = BTreeMap<String, (u32, u32)>;
 
 /// The counts in a page.
 pub(super) fn counts(page: &str) -> Counts {

@@ -35,7 +35,7 @@ pub(crate) struct StateArguments {
 
 /// Why a kept configuration is not used. The operator has to look at the file.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum StateError {
+enum StateError {
     #[error("cannot be read: {0}")]
     Read(#[source] std::io::Error),
     #[error("is not a regular file")]
