@@ -13,7 +13,8 @@ pub struct FilterConfig {
     #[serde(default, skip_serializing_if = "PeerSource::is_default")]
     pub peer_source: PeerSource,
     /// Further prefixes of header names that no client may send on, lower-case: those of [`crate::RequestHeaders`] that do not
-    /// start with `x-remote-`.
+    /// start with `x-remote-`. One that also starts the name of a header which goes on with every request, such as
+    /// `content-type`, is refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reserved_headers: Vec<String>,
 }

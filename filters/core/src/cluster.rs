@@ -9,7 +9,7 @@ use portcullis_filter_config::{
 };
 
 use crate::bucket::{Rate, TokenBucket};
-use crate::header_scan::Reserved;
+use crate::header_scan::{Reserved, can_be_reserved};
 use crate::host_names::AllowedHosts;
 use crate::limit::{InFlight, InFlightPermit};
 use crate::observe::ClusterMetrics;
@@ -30,8 +30,10 @@ pub enum CompileError {
     /// The client CA bundle.
     #[error(transparent)]
     ClientCa(#[from] ClientCaError),
-    /// A header name for users.
-    #[error("the header name {0:?} is not a lower-case word")]
+    /// A header name for users, or a prefix of names that are reserved.
+    #[error(
+        "the header name {0:?} is not a lower-case word, or starts the name of a header that goes on with every request"
+    )]
     HeaderName(String),
     /// In this mode users are not forwarded, so that a client with a certificate would be anonymous to the upstream.
     #[error("{0} means nothing where what clients present goes upstream unchanged")]
@@ -109,13 +111,7 @@ impl Identity {
                 return Err(CompileError::ClientCredential(field));
             }
         }
-        let is_word = |name: &&str| {
-            name.len() > 1
-                && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-        };
-        if let Some(bad) = names.all().chain(raw.reserved.iter().map(String::as_str)).find(|name| !is_word(name)) {
-            return Err(CompileError::HeaderName(bad.to_owned()));
-        }
+        check_header_names(names.all().chain(raw.reserved.iter().map(String::as_str)))?;
         let unknown = Policies::for_unknown(policies);
         let reserved = reserved(raw, &names);
         Ok(Identity { names, client_credential: Some(ClientCredentialMode { unknown, tells_certificates }), reserved })
@@ -130,6 +126,12 @@ impl Identity {
     pub(crate) fn is_unchanged(&self) -> bool {
         self.client_credential.as_ref().is_some_and(|client_credential| !client_credential.tells_certificates)
     }
+}
+
+/// Checks names of headers that no client may send on, and prefixes of such names.
+pub(crate) fn check_header_names<'a>(mut names: impl Iterator<Item = &'a str>) -> Result<(), CompileError> {
+    let bad = names.find(|name| !can_be_reserved(name));
+    bad.map_or(Ok(()), |bad| Err(CompileError::HeaderName(bad.to_owned())))
 }
 
 /// As they are written, so that they equal the listener's, and what the configuration forgot.

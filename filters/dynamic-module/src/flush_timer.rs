@@ -27,6 +27,18 @@ impl FlushTimer {
         }
     }
 
+    /// Has the configuration woken at once: the flush was not the last step.
+    pub(crate) fn go_on(&self) {
+        self.gate.put_back();
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(scheduler) = &*self.scheduler.lock().unwrap_or_else(PoisonError::into_inner) {
+            scheduler.wake();
+        }
+    }
+
     /// The configuration is about to go.
     pub(crate) fn cancel(&self) {
         *self.scheduler.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -36,8 +48,6 @@ impl FlushTimer {
 impl Task for FlushTimer {
     fn run(self: Arc<Self>) {
         self.gate.open();
-        if let Some(scheduler) = &*self.scheduler.lock().unwrap_or_else(PoisonError::into_inner) {
-            scheduler.wake();
-        }
+        self.wake();
     }
 }

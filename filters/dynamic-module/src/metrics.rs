@@ -109,9 +109,10 @@ impl Metrics {
 
     #[cold]
     fn publish(&self, sink: &mut impl MetricSink) {
-        let mut sink = EnvoySink { metrics: self, sink };
-        ORPHANED.publish(&mut sink);
-        self.publisher.publish(&mut sink);
+        ORPHANED.hand_over(&self.publisher);
+        if !self.publisher.publish(&mut EnvoySink { metrics: self, sink }) {
+            self.timer.go_on();
+        }
     }
 }
 

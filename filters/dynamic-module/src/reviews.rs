@@ -74,8 +74,11 @@ impl ReviewCallouts {
             let Some((review, left)) = found else { continue };
             fault::strike_once("send");
             let (headers, body) = (review.headers(&self.via), review.body().as_bytes());
-            if let Some(id) = main.callout(review.cluster(), &headers, body, left) {
-                question.sent(id);
+            // Envoy responds within the call where it cannot connect.
+            self.lock().sending();
+            match main.callout(review.cluster(), &headers, body, left) {
+                Some(id) => question.sent(id),
+                None => self.lock().not_sent(),
             }
         }
     }

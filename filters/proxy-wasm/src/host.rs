@@ -26,6 +26,7 @@ use crate::root::Root;
 
 const CERTIFICATE_DIGEST: &str = "connection\0sha256_peer_certificate_digest";
 const CODE_DETAILS: &str = "response\0code_details";
+const SERVER_ADDRESS: &str = "upstream\0address";
 const CODE: &str = "response\0code";
 const SIZE: &str = "response\0size";
 
@@ -110,6 +111,10 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
 
     fn server(&self) -> Option<Cow<'_, [u8]>> {
         self.vm.hostcalls.property(names::wasm::SERVER).filter(|name| !name.is_empty()).map(Cow::Owned)
+    }
+
+    fn reached_server(&self) -> bool {
+        self.vm.hostcalls.property(SERVER_ADDRESS).is_some_and(|address| !address.is_empty())
     }
 
     fn response_code(&self) -> Option<u16> {

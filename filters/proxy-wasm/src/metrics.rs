@@ -99,7 +99,8 @@ impl Metrics {
     pub(crate) fn publish(&self, hostcalls: &impl Hostcalls) {
         self.has_news.set(false);
         let mut sink = SharedSink { ids: &mut self.ids.borrow_mut(), hostcalls };
-        self.publisher.publish(&mut sink);
+        // A VM has no thread that others wait for but its worker's, and no other way to go on soon.
+        while !self.publisher.publish(&mut sink) {}
     }
 }
 

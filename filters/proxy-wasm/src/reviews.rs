@@ -72,6 +72,7 @@ impl ReviewCallouts {
         let is_root = context.hostcalls.act_for(context.root);
         match is_root.then(|| context.hostcalls.callout(review.cluster(), &headers, body, left)).flatten() {
             Some(token) => {
+                // Envoy calls no VM within a call of the VM's own, and reports a failure later: no response is early.
                 let early = self.0.sent(*key, token)?;
                 self.finish(key, &early, context.uptime)
             }

@@ -32,6 +32,11 @@ impl MetricsPage {
         self.series_of(name).filter(|(labels, _)| carries(labels)).map(|(_, value)| value).sum()
     }
 
+    /// All series, by name and labels.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &Labels, u64)> {
+        self.0.iter().map(|(name, labels, value)| (name.as_str(), labels, *value))
+    }
+
     /// The series of a metric.
     pub fn series_of(&self, name: &str) -> impl Iterator<Item = (&Labels, u64)> {
         self.0.iter().filter(move |(one, ..)| one == name).map(|(_, labels, value)| (labels, *value))

@@ -14,12 +14,13 @@ use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::exchange::{Exchange, MemoryHost, RouteConfig};
 use portcullis_core::limit::InFlight;
 use portcullis_core::observe::catalog::{Metric, MetricsSink};
-use portcullis_core::observe::{Publisher, RunningRequests, SeriesBudget};
+use portcullis_core::observe::{Publisher, RunningRequests, SeriesLedger};
 use portcullis_core::review::{CredentialCaches, Review, ReviewResult};
 use portcullis_core::state_store::{CacheOwner, ProcessState};
-use portcullis_core::{Gateway, StateStore};
+use portcullis_core::{Gateway, StateStore, x509};
 use portcullis_filter_config::FilterConfig;
 use portcullis_filter_config::activity::Activity;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use rustls_pki_types::UnixTime;
 use serde_json::json;
 
@@ -50,8 +51,8 @@ impl<S: StateStore> StateStore for WithoutActivity<S> {
         self.0.running(cluster)
     }
 
-    fn series_budget(&self) -> Arc<SeriesBudget> {
-        self.0.series_budget()
+    fn ledger(&self, cluster: &str) -> Arc<SeriesLedger> {
+        self.0.ledger(cluster)
     }
 }
 
@@ -86,18 +87,23 @@ fn main() {
 fn measure(mode: &str, clusters: usize) {
     let state = ProcessState::default();
     let gateway = Gateway::compile(&FilterConfig::new("lab")).unwrap();
+    let client = Client::new();
     let before = resident();
-    let routes: Vec<_> = (0..clusters).map(|cluster| route(&state, cluster, mode)).collect();
+    let routes: Vec<_> = (0..clusters).map(|cluster| route(&state, (cluster, mode), &client)).collect();
     // Each cluster has a part of the listener, and with it a publisher, of its own.
     let unrouted = (mode != "metrics").then(|| state.unrouted());
     let publishers: Vec<_> = routes.iter().map(|_| Arc::new(Publisher::new(unrouted.clone()))).collect();
+    // What is remembered of the client's certificate is no metric.
+    for (number, route) in routes.iter().enumerate() {
+        request(&gateway, route, None, &client, (number, 0));
+    }
     let configured = resident();
     let mut series = Series((mode == "series").then(HashSet::new));
     for (number, (route, publisher)) in routes.iter().zip(&publishers).enumerate() {
         for agent in 0..AGENTS {
-            request(&gateway, route, publisher, number, agent);
+            request(&gateway, route, Some(publisher), &client, (number, agent));
         }
-        publisher.publish(&mut series);
+        while !publisher.publish(&mut series) {}
     }
     let counted = resident();
     if let Some(series) = series.0 {
@@ -118,7 +124,26 @@ fn measure(mode: &str, clusters: usize) {
     }
 }
 
-fn route(state: &ProcessState, number: usize, mode: &str) -> RouteConfig<()> {
+/// The client of all clusters: one with a certificate, because requests of others have few series.
+struct Client {
+    ca: String,
+    chain: Vec<u8>,
+}
+
+impl Client {
+    fn new() -> Self {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let mut alice = CertificateParams::default();
+        alice.distinguished_name.push(DnType::CommonName, "alice");
+        alice.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let leaf = alice.signed_by(&KeyPair::generate().unwrap(), &ca).unwrap();
+        Client { ca: ca.pem(), chain: x509::encode_chain([&leaf.der()[..]].into_iter()) }
+    }
+}
+
+fn route(state: &ProcessState, (number, mode): (usize, &str), client: &Client) -> RouteConfig<()> {
     let servers: Vec<_> = (0..SERVERS).map(|server| format!("https://10.0.{server}.{}:6443", number % 256)).collect();
     let policies: Vec<_> = (0..POLICIES)
         .map(|policy| {
@@ -128,7 +153,7 @@ fn route(state: &ProcessState, number: usize, mode: &str) -> RouteConfig<()> {
         .collect();
     let config = json!({
         "version": 2, "name": format!("i/-/cluster-{number}.example.com"), "authorities": ["a"],
-        "upstreamIdentity": "Impersonate", "servers": {"names": servers, "drainSeconds": 1},
+        "upstreamIdentity": "Impersonate", "clientCa": client.ca, "servers": {"names": servers, "drainSeconds": 1},
         "flowControlSchemas": [
             {"name": "few", "limit": {"maxRequestsInflight": 300}},
             {"name": "slow", "limit": {"tokenBucket": {"qps": 100, "burst": 500}}},
@@ -145,8 +170,14 @@ fn route(state: &ProcessState, number: usize, mode: &str) -> RouteConfig<()> {
     compiled.unwrap().0
 }
 
-/// A list of pods or another resource by an anonymous client, which one of the servers answers; the last one is refused.
-fn request(gateway: &Gateway, route: &RouteConfig<()>, publisher: &Arc<Publisher>, cluster: usize, agent: usize) {
+/// A list of pods or another resource, which one of the servers answers; the last one is refused.
+fn request(
+    gateway: &Gateway,
+    route: &RouteConfig<()>,
+    publisher: Option<&Arc<Publisher>>,
+    client: &Client,
+    (cluster, agent): (usize, usize),
+) {
     let resource = match agent + 1 {
         AGENTS => "configmaps",
         _ => RESOURCES[agent % POLICIES],
@@ -161,7 +192,8 @@ fn request(gateway: &Gateway, route: &RouteConfig<()>, publisher: &Arc<Publisher
     let nobody = |_: &Review| ReviewResult::Failed;
     let now = UnixTime::since_unix_epoch(Duration::from_secs(1_700_000_000));
     let mut host = MemoryHost::new(headers, now, Duration::ZERO, nobody);
-    host.publisher = Some(Arc::clone(publisher));
+    host.publisher = publisher.cloned();
+    host.chain = Some(client.chain.clone());
     let mut exchange = Exchange::<()>::default();
     exchange.request_headers(gateway, Some(route), &mut host);
     if host.reply.is_some() {

@@ -25,7 +25,7 @@ impl<T: Clone> Exchange<T> {
     pub(super) fn rebalance_forwarded(&mut self, host: &mut impl Host<Stream = T>) {
         let Some(metrics) = &self.metrics else { return };
         let (Some(rebalance), Some(now)) = (metrics.rebalance(), self.timeline.forwarded) else { return };
-        let is_long = self.is_long();
+        let is_long = self.is_long;
         self.place = rebalance.start(is_long, now);
         if self.upgrade.is_closed() {
             return;

@@ -39,6 +39,10 @@ pub trait Host {
     fn server_address(&self) -> Option<&[u8]> {
         None
     }
+    /// Whether the request went to a server at all. Asked only of one that has no name.
+    fn reached_server(&self) -> bool {
+        self.server_address().is_some()
+    }
     /// The status of the response, of Envoy's own too. `None` if there is none.
     fn response_code(&self) -> Option<u16>;
     /// Bytes of the response's body that went to the client. `None` if the proxy does not count them.

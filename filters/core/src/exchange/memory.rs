@@ -27,6 +27,8 @@ pub struct MemoryHost<A> {
     pub status: Option<&'static str>,
     /// The server that the request went to.
     pub server: Option<String>,
+    /// The address of that server.
+    pub address: Option<&'static str>,
     /// The client's chain as a certificate validator records it.
     pub chain: Option<Vec<u8>>,
     /// Whether the TLS handshake had a certificate of which no chain was recorded.
@@ -57,7 +59,7 @@ pub struct MemoryHost<A> {
     pub effects: Vec<String>,
     /// Counts decisions and answers as well.
     pub publisher: Option<Arc<Publisher>>,
-    /// Counted answers: status, server and milliseconds.
+    /// Counted answers: whether the request reached the cluster, status, server and milliseconds.
     pub responses: RefCell<Vec<String>>,
     answers: ReviewAnswers,
 }
@@ -70,6 +72,7 @@ impl<A> MemoryHost<A> {
             trailers: Vec::new(),
             status: None,
             server: None,
+            address: None,
             chain: None,
             lost_chain: false,
             digest: None,
@@ -139,6 +142,10 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
 
     fn server(&self) -> Option<Cow<'_, [u8]>> {
         self.server.as_ref().map(|name| Cow::Borrowed(name.as_bytes()))
+    }
+
+    fn server_address(&self) -> Option<&[u8]> {
+        self.address.map(str::as_bytes)
     }
 
     fn response_code(&self) -> Option<u16> {
@@ -269,8 +276,7 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
         if let Some(publisher) = &self.publisher {
             publisher.count(series, seen, outcome);
         }
-        let cluster = if series.is_some() { "cluster" } else { "unrouted" };
-        self.effects.push(format!("count {cluster} {} {}", outcome.decision(), outcome.reason()));
+        self.effects.push(format!("count {} {} {}", reached(series), outcome.decision(), outcome.reason()));
     }
 
     fn count_response(&self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, response: &Response<'_>) {
@@ -282,9 +288,11 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
         let server = match server {
             Some(Server::Named(name)) => String::from_utf8_lossy(name),
             Some(Server::Known(_)) => "known".into(),
+            Some(Server::Unnamed) => "unnamed".into(),
+            Some(Server::Missing) => "missing".into(),
             None => "-".into(),
         };
-        self.responses.borrow_mut().push(format!("{code} {server} {times:?}"));
+        self.responses.borrow_mut().push(format!("{} {code} {server} {times:?}", reached(series)));
     }
 
     fn record_processing(&mut self, _microseconds: u64) {}
@@ -298,4 +306,8 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
     fn log(&mut self, members: &str) {
         self.effects.push(format!("log {members}"));
     }
+}
+
+fn reached(series: Option<&Arc<ClusterMetrics>>) -> &'static str {
+    if series.is_some() { "cluster" } else { "unrouted" }
 }

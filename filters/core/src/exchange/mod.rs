@@ -20,6 +20,7 @@ mod route;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod tracking;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,13 +31,13 @@ pub use host::{Asked, HeaderLines, Host};
 pub use memory::MemoryHost;
 pub use route::{LoadError, RouteCache, RouteConfig};
 use timeline::Timeline;
+use tracking::Tracking;
 
 use crate::fault::Fault;
 pub use crate::gateway::Edit;
 use crate::gateway::{Decision, Forward, Gateway};
 use crate::header_scan::{ForwardedHeaders, HeaderRemovals};
 use crate::limit::InFlightPermit;
-use crate::long_streams::{StreamGuard, StreamRegistry};
 use crate::moment::Moment;
 use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, RunningRequest};
 use crate::rebalance::RunningPlace;
@@ -75,6 +76,8 @@ pub struct Exchange<T> {
     processing_time: Duration,
     timeline: Timeline,
     is_forwarded: bool,
+    /// The request may run for as long as it likes.
+    is_long: bool,
     /// The metrics and the labels of the request, to count what happens to it later. No metrics if it reached no cluster.
     metrics: Option<Arc<ClusterMetrics>>,
     record: RequestRecord,
@@ -92,18 +95,6 @@ pub struct Exchange<T> {
     tracking: Tracking<T>,
 }
 
-/// How a long-running stream is followed until its server is removed or its time is over.
-#[derive(Debug, Default)]
-enum Tracking<T> {
-    /// The request ends by itself.
-    #[default]
-    None,
-    /// The response has not come, and so the server is not known.
-    Pending { streams: Arc<StreamRegistry<T>>, is_watch: bool },
-    /// It runs.
-    Active { stream: T, is_watch: bool, is_terminated: bool, _guard: StreamGuard<T> },
-}
-
 impl<T> Default for Exchange<T> {
     fn default() -> Self {
         Exchange {
@@ -117,6 +108,7 @@ impl<T> Default for Exchange<T> {
             processing_time: Duration::ZERO,
             timeline: Timeline::default(),
             is_forwarded: false,
+            is_long: false,
             metrics: None,
             record: RequestRecord::default(),
             running: None,
@@ -159,6 +151,8 @@ impl<T: Clone> Exchange<T> {
         self.fault.read(|name| host.request_header(name));
         self.fault.strike("request-headers");
         self.saw_request = true;
+        // The proxy may drop the route's configuration once the route is chosen again, and the request may leave before that.
+        self.metrics = route.map(|route| Arc::clone(route.cluster.series()));
         if route.is_some_and(|route| route.cluster.closes_connections()) && host.schedule_drain() {
             self.drain = Drain::BeforeDecision;
             return Next::Pause;
@@ -206,10 +200,6 @@ impl<T: Clone> Exchange<T> {
         next
     }
 
-    fn is_long(&self) -> bool {
-        !matches!(self.tracking, Tracking::None)
-    }
-
     fn is_forwarded(&self) -> bool {
         self.is_forwarded && !self.is_answered
     }
@@ -223,9 +213,10 @@ impl<T: Clone> Exchange<T> {
     pub fn fail_closed(&mut self, host: &mut impl Host<Stream = T>) {
         let refusal = Refusal::internal();
         let outcome = Outcome::Refused(refusal.cause);
-        host.count(None, &RequestRecord::default(), outcome);
+        host.count(self.metrics.as_ref(), &RequestRecord::default(), outcome);
         (self.log_entry, self.outcome) = (Some(AccessLogEntry::bare()), Some(outcome));
-        self.is_answered = true;
+        // The proxy's answer to a request that it did not show is another matter.
+        (self.saw_request, self.is_answered) = (true, true);
         reply(&refusal, host);
     }
 
@@ -240,8 +231,6 @@ impl<T: Clone> Exchange<T> {
             self.fail_closed(host);
             return Next::Stop;
         };
-        // The proxy may drop the route's configuration once the route is chosen again.
-        let series = route.map(|route| Arc::clone(route.cluster.series()));
         let mut seen = RequestRecord::default();
         self.timeline.received.get_or_insert(start.uptime);
         let progress = self.settle(gateway, route, start, &mut seen, host);
@@ -249,24 +238,25 @@ impl<T: Clone> Exchange<T> {
         self.processing_time = self.processing_time.saturating_add(end.saturating_sub(start.uptime));
         let outcome = match &progress {
             Progress::Waiting | Progress::Retry => {
-                self.waiting_since = Some(end);
+                // For the case that it leaves while it waits.
+                (self.record, self.waiting_since) = (seen, Some(end));
                 return Next::Pause;
             }
             Progress::Forwarded => Outcome::Forwarded,
             Progress::Refused(refusal) => Outcome::Refused(refusal.cause),
         };
         host.record_processing(u64::try_from(self.processing_time.as_micros()).unwrap_or(u64::MAX));
-        host.count(series.as_ref(), &seen, outcome);
+        host.count(self.metrics.as_ref(), &seen, outcome);
         (self.log_entry, self.outcome) = (seen.entry.take(), Some(outcome));
-        (self.metrics, self.record) = (series, seen);
+        self.record = seen;
         if let Progress::Refused(refusal) = progress {
             return self.refuse(refusal, host);
         }
         // One that reached no cluster is not forwarded.
         self.is_forwarded = self.metrics.is_some();
         self.timeline.forwarded = Some(end);
-        self.running = self.metrics.as_ref().map(|metrics| metrics.start(self.record.key, self.is_long()));
-        if self.is_long() {
+        self.running = self.metrics.as_ref().map(|metrics| metrics.start(self.record.key, self.is_long));
+        if self.is_long {
             self.count_talker(0, host);
         }
         self.rebalance_forwarded(host);
@@ -349,6 +339,7 @@ impl<T: Clone> Exchange<T> {
         self.token = forward.token.take();
         self.owns_unauthorized = forward.owns_unauthorized;
         self.upgrade = UpgradeGate::for_request(forward.is_upgrade);
+        self.is_long = forward.is_long;
         if let Some(streams) = streams {
             self.tracking = Tracking::Pending { streams, is_watch: forward.is_watch };
         }

@@ -2,12 +2,13 @@ use std::time::Duration;
 
 use super::host::{HeaderLines, Host};
 use super::timeline::{Timeline, between};
-use super::{Exchange, Next, RouteConfig, Tracking, reply};
+use super::tracking::Tracking;
+use super::{Exchange, Next, RouteConfig, reply};
 use crate::fault;
 use crate::gateway::Gateway;
 use crate::header_scan::{HeaderScan, Reserved};
 use crate::long_streams::{StreamCommand, StreamHandle, StreamStart, TerminationReason, Wake};
-use crate::observe::{AccessLogEntry, Outcome, RequestRecord, Response, Server};
+use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, Response, Server};
 use crate::refusal::{Refusal, details};
 
 impl<T: Clone> Exchange<T> {
@@ -114,6 +115,9 @@ impl<T: Clone> Exchange<T> {
     /// The stream has ended, however it did, and the access log is written next.
     pub fn complete(&mut self, host: &mut impl Host<Stream = T>) {
         self.fault.strike("stream-complete");
+        if self.saw_request && self.outcome.is_none() {
+            self.abandon(host);
+        }
         self.count_response(host);
         if let (Some(entry), Some(outcome)) = (self.log_entry.take(), self.outcome) {
             let members = entry.finish(outcome, host.code_details().as_deref());
@@ -125,28 +129,39 @@ impl<T: Clone> Exchange<T> {
         }
     }
 
+    /// Counts a request that left before it was decided.
+    #[cold]
+    fn abandon(&mut self, host: &mut impl Host<Stream = T>) {
+        host.count(self.metrics.as_ref(), &self.record, Outcome::Abandoned);
+        self.outcome = Some(Outcome::Abandoned);
+        if let Some(metrics) = self.metrics.as_ref().filter(|metrics| self.record.is_logged(metrics)) {
+            self.log_entry = late_entry(&self.record, metrics, host);
+        }
+    }
+
     /// Counts the answer, or the end without one.
     fn count_response(&mut self, host: &mut impl Host<Stream = T>) {
-        let end = if self.is_long() { self.timeline.answered } else { None }.or_else(|| host.uptime());
+        let now = host.uptime();
+        let end = if self.is_long { self.timeline.answered } else { None }.or(now);
         let metrics = self.metrics.as_ref().filter(|_| self.is_forwarded);
-        let known = metrics.and_then(|metrics| metrics.server_at(host.server_address()?));
+        let known = metrics.and_then(|metrics| metrics.server_at(host.server_address()?)).map(Server::Known);
         let named = if metrics.is_some() && known.is_none() { host.server() } else { None };
-        let server = known.map(Server::Known).or(named.as_deref().map(Server::Named));
+        let other = || if host.reached_server() { Server::Unnamed } else { Server::Missing };
+        let server = metrics.map(|_| known.or(named.as_deref().map(Server::Named)).unwrap_or_else(other));
         let Timeline { received, forwarded, answered, .. } = self.timeline;
         let response = Response {
             code: host.response_code().unwrap_or(0),
             server,
-            duration: between(received, end),
-            server_duration: between(forwarded, answered).filter(|_| server.is_some()),
+            duration: between(received, end).filter(|_| server.is_some()),
+            server_duration: between(forwarded, answered).filter(|_| server != Some(Server::Missing)),
             bytes: host.response_bytes(),
         };
-        let (code, duration) = (response.code, response.duration);
         self.count_talker(response.bytes.unwrap_or(0), host);
         // The host shows gauges with it.
         (self.running, self.place) = (None, None);
         host.count_response(self.metrics.as_ref(), &self.record, &response);
-        if let (Some(duration), Some(end)) = (duration, end) {
-            self.log_conspicuous(code, duration, end, host);
+        if let (Some(end), Some(now)) = (end, now) {
+            self.log_conspicuous(&response, end, now, host);
         }
     }
 
@@ -161,17 +176,16 @@ impl<T: Clone> Exchange<T> {
         talkers.count(self.record.requester(), agent.as_deref().unwrap_or_default(), amounts);
     }
 
-    /// Writes the log entry of a request that was slow or failed, or adds to the one that it has.
-    fn log_conspicuous(&mut self, code: u16, duration: Duration, end: Duration, host: &impl Host<Stream = T>) {
+    /// Writes the log entry of a request that was slow or failed, or adds to the one that it has. Its own time ended at `end`; it
+    /// is `now`.
+    fn log_conspicuous(&mut self, response: &Response<'_>, end: Duration, now: Duration, host: &impl Host<Stream = T>) {
         let Some(metrics) = &self.metrics else { return };
-        let Some(why) = metrics.conspicuous(code, duration) else { return };
+        // A stranger may take any time to read an answer.
+        let is_known = self.record.is_known(response);
+        let Some(why) = metrics.conspicuous(response.code, response.duration.filter(|_| is_known)) else { return };
         if self.log_entry.is_none() {
-            let Some(suppressed) = metrics.admit_line(end) else { return };
-            let Some(headers) = host.request_headers() else { return };
-            let scan = HeaderScan::of(headers.lines(), b"", Reserved::default());
-            let header = |wanted: &[u8]| headers.lines().find(|(name, _)| *name == wanted).map(|(_, value)| value);
-            let mut entry = self.record.late_entry(metrics, &scan);
-            entry.client(header(b"user-agent"), header(b"x-request-id"));
+            let Some(suppressed) = metrics.admit_line(why, is_known, now) else { return };
+            let Some(mut entry) = late_entry(&self.record, metrics, host) else { return };
             entry.suppressed(suppressed);
             self.log_entry = Some(entry);
         }
@@ -202,6 +216,18 @@ impl<T: Clone> Exchange<T> {
         }
         self.tracking = Tracking::Active { stream, is_watch, is_terminated: false, _guard: guard };
     }
+}
+
+/// The log entry of a request that its policy does not log, or that has none yet, once it has ended. `None` if its headers
+/// cannot be read.
+#[cold]
+fn late_entry(record: &RequestRecord, metrics: &ClusterMetrics, host: &impl Host) -> Option<AccessLogEntry> {
+    let headers = host.request_headers()?;
+    let scan = HeaderScan::of(headers.lines(), b"", Reserved::default());
+    let header = |wanted: &[u8]| headers.lines().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+    let mut entry = record.late_entry(metrics, &scan);
+    entry.client(header(b"user-agent"), header(b"x-request-id"));
+    Some(entry)
 }
 
 impl<W: Wake> Exchange<StreamHandle<W>> {

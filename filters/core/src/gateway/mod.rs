@@ -13,7 +13,7 @@ use validate::{check_message, check_target, presents_two_tokens};
 
 use crate::attribution;
 use crate::authenticate::{authenticate, effective_user};
-use crate::cluster::{Cluster, CompileError, LimitReached};
+use crate::cluster::{Cluster, CompileError, LimitReached, check_header_names};
 use crate::header_scan::{ForwardedHeaders, HeaderScan, Reserved};
 use crate::identity::UserInfo;
 use crate::limit::InFlightPermit;
@@ -88,6 +88,7 @@ impl Gateway {
         if config.instance.is_empty() || !config.instance.bytes().all(is_word) {
             return Err(CompileError::Instance);
         }
+        check_header_names(config.reserved_headers.iter().map(String::as_str))?;
         Ok(Gateway {
             instance: config.instance.as_bytes().into(),
             via: format!("1.1 {}", config.instance).into(),

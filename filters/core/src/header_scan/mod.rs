@@ -10,6 +10,7 @@ use crate::credential::{is_token_subprotocol, subprotocols};
 use crate::go_strings::equal_fold;
 use removals::{FROM_INSIDE, FROM_OUTSIDE};
 pub use removals::{ForwardedHeaders, HeaderRemovals};
+pub(crate) use reserved::can_be_reserved;
 use reserved::{FORWARDED_CLIENT_CERT, IMPERSONATE};
 pub use reserved::{Reserved, is_reserved};
 

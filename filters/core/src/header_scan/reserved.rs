@@ -8,6 +8,19 @@ pub(super) const FORWARDED_CLIENT_CERT: &[u8] = b"x-forwarded-client-cert";
 const FORWARDED: &[u8] = b"forwarded";
 const REAL_IP: &[u8] = b"x-real-ip";
 
+/// Headers that describe the request and go on with it: the scan reads them and removes none, whatever is reserved.
+pub(super) const READ: [&[u8]; 9] = [
+    b"authorization",
+    b"connection",
+    b"content-length",
+    b"content-type",
+    b"sec-websocket-protocol",
+    b"upgrade",
+    b"via",
+    b"x-forwarded-for",
+    b"x-request-id",
+];
+
 /// Names of headers that no client may send on: the built-in ones ([`is_reserved`]), and configured prefixes of names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reserved<'a> {
@@ -26,6 +39,12 @@ impl<'a> Reserved<'a> {
     pub fn names(self, name: &[u8]) -> bool {
         is_reserved(name) || self.of_listener.iter().chain(self.of_cluster).any(|prefix| is_like(name, prefix))
     }
+}
+
+/// Whether a name can be reserved, as a prefix: a word in lower case that starts the name of no header which is not removed.
+pub(crate) fn can_be_reserved(prefix: &str) -> bool {
+    let is_word = prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    prefix.len() > 1 && is_word && !READ.iter().any(|name| is_like(name, prefix.as_bytes()))
 }
 
 /// Whether a header, or a look-alike with underscores, is one that no client may send on.

@@ -1,3 +1,4 @@
+use super::reserved::{READ, can_be_reserved};
 use super::{BadConnection, ForwardedHeaders, HeaderScan, Reserved};
 
 fn scan<'a>(headers: &'a [(&'a str, &'a str)]) -> HeaderScan<'a> {
@@ -125,6 +126,18 @@ fn upgrades_are_told_from_other_requests() {
     let ambiguous = scan(&[("connection", "xupgrade"), ("upgrade", "websocket")]);
     assert_eq!(ambiguous.bad_connection, Some(BadConnection::AmbiguousUpgrade));
     assert_eq!(scan(&[("connection", "xupgrade")]).bad_connection, None);
+}
+
+#[test]
+fn header_that_the_scan_reads_cannot_be_reserved() {
+    for prefix in ["x-auth-", "content-encoding", "x-forwarded-proto", "x-r"] {
+        assert_eq!(can_be_reserved(prefix), prefix != "x-r", "{prefix}");
+    }
+    for name in READ.map(|name| std::str::from_utf8(name).unwrap()) {
+        assert!((1..=name.len()).all(|end| !can_be_reserved(&name[..end])), "{name}");
+        let values = [("upgrade", "websocket"), (name, "upgrade")];
+        assert!(scan(&values).to_remove.is_empty(), "{name}");
+    }
 }
 
 #[test]

@@ -37,12 +37,13 @@ pub struct Label {
 pub const LABELS: [Label; 15] = [
     Label {
         name: "cluster",
-        values: "The name of the `UpstreamCluster`; `-` for what reached none; `other` in histograms of what has no room.",
+        values: "The name of the `UpstreamCluster`; `-` for what reached none; `(other)` in histograms of what has no room.",
     },
     Label {
         name: "server",
         values: "The server that the request went to last, as the object's `spec.servers` names it; `-` for an answer of the \
-                 gateway's own; `other` for a server that is not in the object any more.",
+                 gateway's own; `other` for a server that is not in the object any more, and for any server in what has no \
+                 room; `unknown` for one without a name (an Envoy without the control plane).",
     },
     Label {
         name: "verb",
@@ -53,7 +54,8 @@ pub const LABELS: [Label; 15] = [
     Label {
         name: "resource",
         values: "A resource of Kubernetes' own, whatever its API group (listed below), or one that a dispatch policy of the \
-                 cluster names, up to 1,024 of them. Empty for plain paths. Everything else is `other`.",
+                 cluster names, up to 1,024 of them. Empty for plain paths. Everything else is `other`, and so is every \
+                 resource that a client asks for which is not authenticated.",
     },
     Label { name: "subresource", values: "The subresource, listed below with its resource; or empty." },
     Label {
@@ -62,8 +64,8 @@ pub const LABELS: [Label; 15] = [
     },
     Label {
         name: "code",
-        values: "The status of the answer; `0` if the request ended without one. The class alone, as `2xx`, for what has no \
-                 room.",
+        values: "The status of the answer; `0` if the request ended without one. The class alone, as `2xx`, for a status that \
+                 neither kube-apiserver nor the gateway uses, and for what has no room.",
     },
     Label { name: "le", values: "The upper bound of a histogram's bucket, in the metric's unit." },
     Label { name: "request_kind", values: "`readOnly` or `mutating`." },
@@ -71,7 +73,10 @@ pub const LABELS: [Label; 15] = [
         name: "policy",
         values: "The number of the dispatch policy in the object, from 0; `-` where none decided.",
     },
-    Label { name: "schema", values: "The flow control schema of that policy; `-` if it names none." },
+    Label {
+        name: "schema",
+        values: "The flow control schema of that policy; `-` if it names none; `(other)` in gauges of what has no room.",
+    },
     Label { name: "decision", values: "The outcome of the request, see below." },
     Label {
         name: "reason",
@@ -166,7 +171,7 @@ pub const SIZE_BOUNDS: [(u64, &str); 7] = [
 pub const DURATIONS: HistogramMetrics = histogram!(
     "apiserver_request_duration_seconds",
     "Time from a request's headers to the end of its answer; to the headers of the answer for watches and other long-running \
-     requests, which kube-apiserver counts to their end. The sum grows in whole seconds.",
+     requests, which kube-apiserver counts to their end. Only of requests that were forwarded. The sum grows in whole seconds.",
     ["cluster", "verb", "resource", "subresource", "scope"]
 );
 
@@ -181,7 +186,8 @@ pub const SERVER_DURATIONS: HistogramMetrics = histogram!(
 /// Sizes of answers.
 pub const RESPONSE_SIZES: HistogramMetrics = histogram!(
     "apiserver_response_sizes",
-    "Bytes of the answers to `GET` and `LIST`, as they were sent to the client. Envoy 1.38 does not count them.",
+    "Bytes of the answers to `GET` and `LIST` that were forwarded, as they were sent to the client. Envoy 1.38 does not count \
+     them.",
     ["cluster", "verb", "resource", "subresource", "scope"]
 );
 

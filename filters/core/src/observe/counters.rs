@@ -3,9 +3,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
-
-use super::series_budget::{SeriesBudget, SeriesLease};
+use std::sync::{PoisonError, RwLock};
 
 /// A combination of labels of closed sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +18,8 @@ pub(crate) struct CounterKey {
     pub(super) resource: u16,
     /// [`super::Outcome::code`]
     pub(super) outcome: u8,
+    /// Whether the client was authenticated, which nothing is counted by.
+    pub(super) is_known: bool,
 }
 
 impl CounterKey {
@@ -36,12 +36,13 @@ impl CounterKey {
             verb: (key >> 8) as u8,
             scope: 0,
             outcome: key as u8,
+            is_known: false,
         }
     }
 
     /// The key of everything that has no room of its own; the outcome is kept.
     const fn rest(self) -> Self {
-        CounterKey { policy: 0, verb: 0, resource: 0, scope: 0, outcome: self.outcome }
+        CounterKey { policy: 0, verb: 0, resource: 0, scope: 0, ..self }
     }
 }
 
@@ -68,46 +69,46 @@ impl Hasher for KeyHasher {
 }
 
 /// Counts by key, shared by all workers. Counting what was counted before takes no lock exclusively and allocates nothing.
-#[derive(Debug)]
-pub(super) struct CounterTable {
-    counts: RwLock<HashMap<u64, AtomicU64, BuildHasherDefault<KeyHasher>>>,
-    lease: SeriesLease,
-}
+#[derive(Debug, Default)]
+pub(super) struct CounterTable(RwLock<HashMap<u64, AtomicU64, BuildHasherDefault<KeyHasher>>>);
 
 impl CounterTable {
-    pub(super) fn new(budget: &Arc<SeriesBudget>) -> Self {
-        CounterTable { counts: RwLock::default(), lease: SeriesLease::new(budget) }
-    }
-
-    pub(super) fn count(&self, key: CounterKey) {
-        if !self.count_known(key) {
-            self.count_new(key);
+    /// Counts. `admits` says whether there is room for a key that is new.
+    pub(super) fn count(&self, key: CounterKey, admits: impl FnOnce(CounterKey) -> bool) {
+        let counts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get(&key.key()) {
+            count.fetch_add(1, Ordering::Relaxed);
+            return;
         }
-    }
-
-    fn count_known(&self, key: CounterKey) -> bool {
-        let counts = self.counts.read().unwrap_or_else(PoisonError::into_inner);
-        let known = counts.get(&key.key());
-        known.inspect(|count| _ = count.fetch_add(1, Ordering::Relaxed)).is_some()
+        drop(counts);
+        self.count_new(if admits(key) { key } else { key.rest() });
     }
 
     #[cold]
     fn count_new(&self, key: CounterKey) {
-        let mut counts = self.counts.write().unwrap_or_else(PoisonError::into_inner);
-        let has_room = counts.contains_key(&key.key()) || self.lease.extend(1);
-        let key = if has_room { key } else { key.rest() };
-        counts.entry(key.key()).or_default().fetch_add(1, Ordering::Relaxed);
+        let key = key.key();
+        // What has no room counts under a key that is known, mostly.
+        let counts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get(&key) {
+            count.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        drop(counts);
+        let mut counts = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        counts.entry(key).or_default().fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes out what was counted since the last time.
-    pub(super) fn take(&self, mut each: impl FnMut(CounterKey, u64)) {
-        let counts = self.counts.read().unwrap_or_else(PoisonError::into_inner);
-        for (key, count) in &*counts {
-            // Most counts of a large table stand still; a swap would make each of them travel between processors.
-            if count.load(Ordering::Relaxed) != 0 {
-                each(CounterKey::of_key(*key), count.swap(0, Ordering::Relaxed));
-            }
-        }
+    /// The keys under which something was counted that is not taken yet. Most counts of a large table stand still.
+    pub(super) fn changed(&self) -> Vec<CounterKey> {
+        let counts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let changed = counts.iter().filter(|(_, count)| count.load(Ordering::Relaxed) != 0);
+        changed.map(|(key, _)| CounterKey::of_key(*key)).collect()
+    }
+
+    /// Takes out what was counted under a key.
+    pub(super) fn take(&self, key: CounterKey) -> u64 {
+        let counts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        counts.get(&key.key()).map_or(0, |count| count.swap(0, Ordering::Relaxed))
     }
 }
 
@@ -116,18 +117,17 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn taken(tally: &CounterTable) -> BTreeMap<u64, u64> {
-        let mut all = BTreeMap::new();
-        tally.take(|key, count| assert!(all.insert(key.key(), count).is_none()));
-        all
+    fn taken(table: &CounterTable) -> BTreeMap<u64, u64> {
+        let all = table.changed().into_iter().map(|key| (key.key(), table.take(key)));
+        all.filter(|(_, count)| *count > 0).collect()
     }
 
     #[test]
     fn counter_key_survives_its_number() {
         for key in [
             CounterKey::default(),
-            CounterKey { policy: u32::MAX, verb: 1, resource: u16::MAX, scope: 0, outcome: 2 },
-            CounterKey { policy: 3, verb: u8::MAX, resource: 4, scope: 0, outcome: u8::MAX },
+            CounterKey { policy: u32::MAX, verb: 1, resource: u16::MAX, outcome: 2, ..CounterKey::default() },
+            CounterKey { policy: 3, verb: u8::MAX, resource: 4, outcome: u8::MAX, ..CounterKey::default() },
         ] {
             assert_eq!(CounterKey::of_key(key.key()), key);
         }
@@ -135,31 +135,32 @@ mod tests {
 
     #[test]
     fn counts_of_many_threads_are_exact() {
-        let (tally, total) = (CounterTable::new(&Arc::default()), AtomicU64::new(0));
+        let (table, total) = (CounterTable::default(), AtomicU64::new(0));
         let add = |counts: BTreeMap<u64, u64>| _ = total.fetch_add(counts.values().sum::<u64>(), Ordering::Relaxed);
         std::thread::scope(|scope| {
-            for thread in 0..4 {
-                let tally = &tally;
+            for thread in 0..4_u32 {
+                let table = &table;
                 scope.spawn(move || {
-                    (0..10_000)
-                        .for_each(|n| tally.count(CounterKey { policy: thread + n % 7, ..CounterKey::default() }))
+                    let key = |n: u32| CounterKey { policy: thread + n % 7, ..CounterKey::default() };
+                    (0..10_000).for_each(|n| table.count(key(n), |_| true));
                 });
             }
-            (0..100).for_each(|_| add(taken(&tally)));
+            (0..100).for_each(|_| add(taken(&table)));
         });
-        add(taken(&tally));
+        add(taken(&table));
         assert_eq!(total.into_inner(), 40_000);
-        assert!(taken(&tally).is_empty());
+        assert!(taken(&table).is_empty());
     }
 
     #[test]
     fn full_table_counts_the_rest_together() {
-        let tally = CounterTable::new(&Arc::new(SeriesBudget::of(16_384)));
+        let table = CounterTable::default();
         for policy in 1..=20_000 {
-            tally.count(CounterKey { policy, outcome: 4, ..CounterKey::default() });
+            let key = CounterKey { policy, outcome: 4, ..CounterKey::default() };
+            table.count(key, |key| key.policy <= 5_000);
         }
-        let counts = taken(&tally);
-        assert_eq!(counts.len(), 16_384 + 1);
-        assert_eq!(counts[&CounterKey { outcome: 4, ..CounterKey::default() }.key()], 20_000 - 16_384);
+        let counts = taken(&table);
+        assert_eq!(counts.len(), 5_000 + 1);
+        assert_eq!(counts[&CounterKey { outcome: 4, ..CounterKey::default() }.key()], 15_000);
     }
 }

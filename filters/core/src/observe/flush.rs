@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::catalog::MetricsSink;
-use super::{ClusterMetrics, Publisher};
+use super::Publisher;
+use super::cluster_counts::ClusterCounts;
 
 /// Time from a change to the flush of metrics: the maximum age of figures.
 pub const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
@@ -45,27 +45,27 @@ impl FlushGate {
 
 /// Metrics of publishers that can write no more: another one writes them.
 #[derive(Debug, Default)]
-pub struct OrphanedMetrics(Mutex<BTreeMap<u64, Arc<ClusterMetrics>>>);
+pub struct OrphanedMetrics(Mutex<BTreeMap<u64, Arc<ClusterCounts>>>);
 
 impl OrphanedMetrics {
     /// Takes over the metrics of a publisher, which may go.
     #[cold]
     pub fn adopt(&self, publisher: &Publisher) {
         let mut orphaned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        orphaned.extend(publisher.clusters().into_iter().map(|metrics| (metrics.id(), metrics)));
+        orphaned.extend(publisher.counts().into_iter().map(|counts| (counts.id, counts)));
     }
 
-    /// Writes what was counted since, by another publisher's sink.
+    /// Has another publisher write them with its own.
     #[cold]
-    pub fn publish(&self, sink: &mut impl MetricsSink) {
+    pub fn hand_over(&self, publisher: &Publisher) {
         let orphaned = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        orphaned.values().for_each(|metrics| metrics.publish(sink));
+        publisher.adopt(orphaned.into_values());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::catalog::Metric;
+    use super::super::catalog::{Metric, MetricsSink};
     use super::*;
     use crate::observe::{Outcome, RequestRecord};
 
@@ -96,9 +96,13 @@ mod tests {
         publisher.count(None, &RequestRecord::default(), Outcome::Malformed);
         orphaned.adopt(&publisher);
         drop(publisher);
-        let (mut first, mut second) = (Sum::default(), Sum::default());
-        orphaned.publish(&mut first);
-        orphaned.publish(&mut second);
-        assert_eq!((first.0, second.0), (1, 0));
+        let (first, second) = (Publisher::default(), Publisher::default());
+        orphaned.hand_over(&first);
+        orphaned.hand_over(&second);
+        let mut sums = [Sum::default(), Sum::default(), Sum::default()];
+        for (publisher, sum) in [&first, &first, &second].into_iter().zip(&mut sums) {
+            assert!(publisher.publish(sum));
+        }
+        assert_eq!(sums.map(|sum| sum.0), [1, 0, 0]);
     }
 }

@@ -36,6 +36,7 @@ impl<const N: usize> Histogram<N> {
         if count == 0 {
             return None;
         }
+        // Taken out whole and partly put back: of two that take at a time none subtracts what the other has.
         let found = self.sum.swap(0, Ordering::Relaxed);
         let sum = found.checked_div(unit).unwrap_or(0);
         let left = found.saturating_sub(sum.saturating_mul(unit));
@@ -79,5 +80,24 @@ mod tests {
         assert_eq!(histogram.take(1_000_000), None);
         histogram.record(&DURATION_BOUNDS, 970_000);
         assert_eq!(histogram.take(1_000_000).unwrap().sum, 1, "35,002 microseconds were left");
+    }
+
+    #[test]
+    fn sum_survives_threads_that_take_it_at_a_time() {
+        let (histogram, taken) = (Histogram::default(), AtomicU64::new(0));
+        let take = || {
+            let units = histogram.take(1_000).map_or(0, |taken| taken.sum);
+            assert!(units <= 20_000 * 3, "{units}");
+            taken.fetch_add(units, Ordering::Relaxed);
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..20_000).for_each(|_| histogram.record(&DURATION_BOUNDS, 2_700)));
+            for _ in 0..3 {
+                scope.spawn(|| (0..20_000).for_each(|_| take()));
+            }
+        });
+        histogram.record(&DURATION_BOUNDS, 0);
+        take();
+        assert_eq!((taken.into_inner(), histogram.sum.into_inner()), (54_000, 0));
     }
 }

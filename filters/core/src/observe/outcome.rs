@@ -12,13 +12,15 @@ pub enum Outcome {
     Replaced(Cause),
     /// It went upstream, and the filter ended it later. Counted beside [`Outcome::Forwarded`].
     Terminated(TerminationReason),
+    /// Its client left before the filter had decided, while the filter waited for a review.
+    Abandoned,
     /// Envoy answered it before the filter saw it: what is not HTTP, or not acceptable HTTP.
     Malformed,
 }
 
 impl Outcome {
     /// Values of the label `decision`.
-    pub const DECISIONS: [&'static str; 4] = ["forwarded", "refused", "replaced", "ended"];
+    pub const DECISIONS: [&'static str; 5] = ["forwarded", "refused", "replaced", "ended", "abandoned"];
 
     /// The label `decision`.
     pub const fn decision(self) -> &'static str {
@@ -27,6 +29,7 @@ impl Outcome {
             Outcome::Refused(_) | Outcome::Malformed => "refused",
             Outcome::Replaced(_) => "replaced",
             Outcome::Terminated(_) => "ended",
+            Outcome::Abandoned => "abandoned",
         }
     }
 
@@ -34,6 +37,7 @@ impl Outcome {
     pub const fn reason(self) -> &'static str {
         match self {
             Outcome::Forwarded => "-",
+            Outcome::Abandoned => "client_left",
             Outcome::Refused(cause) | Outcome::Replaced(cause) => cause.as_str(),
             Outcome::Terminated(why) => why.as_str(),
             Outcome::Malformed => "malformed",
@@ -43,7 +47,7 @@ impl Outcome {
     /// Values of the label `reason`.
     pub fn reasons() -> impl Iterator<Item = &'static str> {
         let causes = Cause::ALL.into_iter().map(Cause::as_str);
-        ["-", "malformed"]
+        ["-", "malformed", "client_left"]
             .into_iter()
             .chain(causes)
             .chain(TerminationReason::ALL.into_iter().map(TerminationReason::as_str))
@@ -58,6 +62,7 @@ impl Outcome {
             Outcome::Replaced(cause) => of(cause).map_or(1, |at| at.saturating_mul(2).saturating_add(3)),
             Outcome::Terminated(TerminationReason::ServerRemoved) => 255,
             Outcome::Terminated(TerminationReason::SessionLimit) => 254,
+            Outcome::Abandoned => 253,
         }
     }
 
@@ -68,6 +73,7 @@ impl Outcome {
             1 => Outcome::Malformed,
             255 => Outcome::Terminated(TerminationReason::ServerRemoved),
             254 => Outcome::Terminated(TerminationReason::SessionLimit),
+            253 => Outcome::Abandoned,
             even if even % 2 == 0 => cause(even).map_or(Outcome::Malformed, Outcome::Refused),
             odd => cause(odd).map_or(Outcome::Malformed, Outcome::Replaced),
         }
@@ -82,7 +88,9 @@ mod tests {
     fn every_outcome_survives_its_code_and_says_words_of_the_sets() {
         let causes = Cause::ALL.into_iter().flat_map(|cause| [Outcome::Refused(cause), Outcome::Replaced(cause)]);
         let ends = TerminationReason::ALL.into_iter().map(Outcome::Terminated);
-        for outcome in [Outcome::Forwarded, Outcome::Malformed].into_iter().chain(causes).chain(ends) {
+        for outcome in
+            [Outcome::Forwarded, Outcome::Malformed, Outcome::Abandoned].into_iter().chain(causes).chain(ends)
+        {
             assert_eq!(Outcome::of_code(outcome.code()), outcome);
             assert!(Outcome::DECISIONS.contains(&outcome.decision()));
             assert!(Outcome::reasons().any(|reason| reason == outcome.reason()));

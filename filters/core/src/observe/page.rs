@@ -17,8 +17,10 @@ interval). On Envoy 1.38, which takes counts only from requests, the last ones b
 after it.
 
 Every label has a closed set of values, given by Kubernetes, by the configuration or by the code. No client can make a series \
-by inventing names. All clusters of a process have 65,536 series together, made when something is first counted; what comes \
-later is counted as `other`, by cluster and outcome. Every cluster has its totals that way, and those in use have details.
+by inventing names, and clients that are not authenticated make few. All clusters of a process have 65,536 series together, \
+made when something is first counted. A cluster gets more while it has at most a quarter of those that are left; what comes \
+later is counted as `other`, by cluster and outcome, and by class of the status. Every cluster has its totals that way, and \
+those in use have details. An edit gives no series back: Envoy keeps them as long as the cluster's part of its listener.
 
 Metrics that begin with `apiserver_` have the names, the labels and the words of kube-apiserver's own, with `cluster` and \
 `server` in addition and without `group`, `version`, `dry_run` and `component`: take the prefix away \
@@ -49,7 +51,8 @@ fn page() -> String {
     writeln!(
         page,
         "\n**decision**: {}. `forwarded` says what the filter decided; what Envoy answers afterwards, \
-         because no server is healthy for instance, is Envoy's to count. `ended` are watches and sessions.",
+         because no server is healthy for instance, is Envoy's to count. `ended` are watches and sessions, `abandoned` requests whose clients left \
+         while the filter waited for a review.",
         words(&Outcome::DECISIONS)
     )
     .unwrap();

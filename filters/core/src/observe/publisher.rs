@@ -1,8 +1,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
-use super::catalog::{Metric, MetricsSink};
+use super::catalog::MetricsSink;
+use super::cluster_counts::ClusterCounts;
+use super::write_queue::WriteQueue;
 use super::{ClusterMetrics, ClusterTotals, Outcome, RequestRecord, Response};
 
 /// The metrics of all clusters of one filter configuration: counted here, carried to the proxy once in a while, because a
@@ -12,14 +14,23 @@ pub struct Publisher {
     unrouted: Arc<ClusterMetrics>,
     /// The [`ClusterMetrics::id`] that was counted last: known for certain, so that most requests take no lock.
     latest: AtomicU64,
-    known: Mutex<PublishedState>,
+    /// By [`ClusterMetrics::id`].
+    known: RwLock<BTreeMap<u64, Known>>,
+    /// Held while the proxy is called, and by nothing that counts.
+    queue: Mutex<WriteQueue>,
 }
 
-#[derive(Debug, Default)]
-struct PublishedState {
-    clusters: Vec<Arc<ClusterMetrics>>,
-    /// Gauges that the proxy shows, with their values.
-    shown: BTreeMap<(&'static str, Vec<String>), u64>,
+/// The counts of a configuration, and whether it is in use: others publish them, too.
+#[derive(Debug)]
+struct Known {
+    user: Weak<ClusterMetrics>,
+    counts: Arc<ClusterCounts>,
+}
+
+impl Known {
+    fn is_in_use(&self) -> bool {
+        self.user.strong_count() > 0
+    }
 }
 
 impl Default for Publisher {
@@ -31,8 +42,14 @@ impl Default for Publisher {
 impl Publisher {
     /// Adds requests that reach no cluster to these totals, where the host shows activity.
     pub fn new(unrouted: Option<Arc<ClusterTotals>>) -> Self {
-        let unrouted = Arc::new(ClusterMetrics::unrouted(unrouted));
-        Publisher { unrouted, latest: AtomicU64::new(0), known: Mutex::default() }
+        let publisher = Publisher {
+            unrouted: Arc::new(ClusterMetrics::unrouted(unrouted)),
+            latest: AtomicU64::new(0),
+            known: RwLock::default(),
+            queue: Mutex::default(),
+        };
+        publisher.register(&publisher.unrouted);
+        publisher
     }
 
     /// Counts a request; `None` for one that reached no cluster.
@@ -47,66 +64,64 @@ impl Publisher {
         record: &RequestRecord,
         response: &Response<'_>,
     ) {
-        self.registered(metrics).count_response(record.key, response);
+        self.registered(metrics).count_response(record.answer_key(response), response);
     }
 
-    fn registered<'a>(&'a self, metrics: Option<&'a Arc<ClusterMetrics>>) -> &'a Arc<ClusterMetrics> {
-        let metrics = metrics.unwrap_or(&self.unrouted);
+    fn registered<'a>(&'a self, metrics: Option<&'a Arc<ClusterMetrics>>) -> &'a ClusterMetrics {
+        let Some(metrics) = metrics else { return &self.unrouted };
         if self.latest.load(Ordering::Relaxed) != metrics.id() {
             self.register(metrics);
         }
         metrics
     }
 
-    /// The metrics of all clusters.
-    pub(super) fn clusters(&self) -> Vec<Arc<ClusterMetrics>> {
-        self.lock().clusters.clone()
-    }
-
-    /// Writes what was counted since, and the gauges that changed.
-    pub fn publish(&self, sink: &mut impl MetricsSink) {
-        let mut known = self.lock();
-        let mut values = BTreeMap::new();
-        known.clusters.retain(|metrics| {
-            // Asked first: what a request counts that is still there must be found the next time.
-            let is_in_use = Arc::strong_count(metrics) > 1;
-            metrics.publish(sink);
-            if is_in_use {
-                let gauges = metrics.gauges().into_iter();
-                values.extend(gauges.map(|(metric, labels, value)| ((metric.name, labels), (metric, value))));
-            }
-            is_in_use
-        });
-        let mut before = std::mem::take(&mut known.shown);
-        for ((name, labels), (metric, value)) in values {
-            let before = before.remove(&(name, labels.clone())).unwrap_or(0);
-            write_gauge(sink, metric, &labels, before, value);
-            if value > 0 {
-                known.shown.insert((name, labels), value);
-            }
-        }
-        for ((name, labels), before) in before {
-            if let Some(metric) = super::catalog::GAUGES.iter().find(|metric| metric.name == name) {
-                write_gauge(sink, *metric, &labels, before, 0);
-            }
-        }
-    }
-
-    #[cold]
     fn register(&self, metrics: &Arc<ClusterMetrics>) {
-        let mut known = self.lock();
-        if known.clusters.iter().all(|one| one.id() != metrics.id()) {
-            known.clusters.push(Arc::clone(metrics));
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let is_known = known.get(&metrics.id()).is_some_and(Known::is_in_use);
+        drop(known);
+        if !is_known {
+            let known = Known { user: Arc::downgrade(metrics), counts: Arc::clone(&metrics.counts) };
+            self.known.write().unwrap_or_else(PoisonError::into_inner).insert(metrics.id(), known);
         }
         self.latest.store(metrics.id(), Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, PublishedState> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The counts of all clusters, those that are about to be written included.
+    pub(super) fn counts(&self) -> Vec<Arc<ClusterCounts>> {
+        let mut all = self.queue.lock().unwrap_or_else(PoisonError::into_inner).counts();
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        all.extend(known.values().map(|one| Arc::clone(&one.counts)));
+        all
     }
-}
 
-fn write_gauge(sink: &mut impl MetricsSink, metric: Metric, labels: &[String], before: u64, value: u64) {
-    let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
-    sink.set(metric, &labels, before, value);
+    /// Writes counts that another publisher had with the next ones of this.
+    pub(super) fn adopt(&self, orphaned: impl Iterator<Item = Arc<ClusterCounts>>) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        for counts in orphaned {
+            known.entry(counts.id).or_insert(Known { user: Weak::new(), counts });
+        }
+    }
+
+    /// Writes what was counted since, and the gauges that changed. False if there is more than one step may write: the caller
+    /// calls again soon.
+    pub fn publish(&self, sink: &mut impl MetricsSink) -> bool {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.is_empty() {
+            self.fill(&mut queue);
+        }
+        queue.step(sink)
+    }
+
+    fn fill(&self, queue: &mut WriteQueue) {
+        // Asked first: what a request counts that is still there must be found the next time.
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<_> = known.values().map(|one| (one.is_in_use(), Arc::clone(&one.counts))).collect();
+        drop(known);
+        let unused: Vec<u64> = all.iter().filter(|(is_in_use, _)| !is_in_use).map(|(_, counts)| counts.id).collect();
+        queue.fill(all);
+        if !unused.is_empty() {
+            let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+            known.retain(|id, one| one.is_in_use() || unused.binary_search(id).is_err());
+        }
+    }
 }

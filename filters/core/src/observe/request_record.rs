@@ -4,6 +4,8 @@ use super::access_log::AccessLogEntry;
 use super::cluster_metrics::ClusterMetrics;
 use super::counters::CounterKey;
 use super::request_attributes::RequestAttributes;
+use super::resource::coarse;
+use super::responses::Response;
 use super::talkers::{Amounts, Requester};
 use super::verb::{ReportedVerb, Scope};
 use crate::header_scan::HeaderScan;
@@ -15,7 +17,11 @@ use crate::upstream_user::UpstreamUser;
 /// The findings about a request while it is decided. Costs next to nothing if the request is not logged.
 #[derive(Debug, Default)]
 pub struct RequestRecord {
+    /// Its resource is [`RequestRecord::resource`] once the client is authenticated, and only its coarse form before.
     pub(crate) key: CounterKey,
+    resource: u16,
+    /// Whether the client presented a credential that the upstream judges.
+    is_judged_upstream: bool,
     policy: Option<usize>,
     /// The outer `None`: not known; the inner one: anonymous.
     client: Option<Option<Arc<UpstreamUser>>>,
@@ -30,11 +36,19 @@ impl RequestRecord {
     pub(crate) fn request(&mut self, series: &ClusterMetrics, info: &RequestInfo<'_>, scan: &HeaderScan<'_>) {
         self.key.verb = ReportedVerb::of(info, scan.is_apply).code();
         self.key.scope = Scope::of(info).code();
-        self.key.resource = series.resources.code(info);
+        self.resource = series.counts.resources.code(info);
+        self.key.resource = coarse(self.resource);
     }
 
     /// Records the client.
     pub(crate) fn client(&mut self, series: &ClusterMetrics, client: &Client) {
+        match client {
+            Client::Anonymous => {}
+            Client::Opaque => self.is_judged_upstream = true,
+            Client::Certificate(_) | Client::Bearer(..) | Client::Impersonated(_) => {
+                (self.key.is_known, self.key.resource) = (true, self.resource);
+            }
+        }
         if series.tells_users && !matches!(client, Client::Opaque) {
             self.client = Some(client.user().cloned());
         }
@@ -45,6 +59,20 @@ impl RequestRecord {
         if series.tells_users {
             self.effective = user.cloned();
         }
+    }
+
+    /// Whether the client is authenticated: by the gateway, or by a server that has judged its credential and let it in.
+    pub(crate) fn is_known(&self, response: &Response<'_>) -> bool {
+        let is_let_in = || response.server.is_some() && (100..400).contains(&response.code);
+        self.key.is_known || self.is_judged_upstream && is_let_in()
+    }
+
+    /// The labels that the answer counts under.
+    pub(super) fn answer_key(&self, response: &Response<'_>) -> CounterKey {
+        if !self.key.is_known && self.is_known(response) {
+            return CounterKey { resource: self.resource, is_known: true, ..self.key };
+        }
+        self.key
     }
 
     pub(crate) fn policy(&mut self, policy: usize) {
@@ -82,7 +110,7 @@ impl RequestRecord {
         if !series.is_logged(self.policy) {
             return;
         }
-        let mut entry = AccessLogEntry::of_cluster(&series.cluster);
+        let mut entry = AccessLogEntry::of_cluster(&series.counts.cluster);
         self.describe(series, info, &mut entry);
         self.entry = Some(entry);
     }
@@ -99,7 +127,7 @@ impl RequestRecord {
         {
             entry.impersonated(effective.user());
         }
-        if let Some(policy) = self.policy.and_then(|policy| series.policies.get(policy)) {
+        if let Some(policy) = self.policy.and_then(|policy| series.counts.policies.get(policy)) {
             entry.dispatch(&policy.number, &policy.schema, &policy.group);
         }
     }
@@ -107,7 +135,7 @@ impl RequestRecord {
     /// The entry of a request that its policy does not log, once it has ended.
     #[cold]
     pub(crate) fn late_entry(&self, series: &ClusterMetrics, scan: &HeaderScan<'_>) -> AccessLogEntry {
-        let mut entry = AccessLogEntry::of_cluster(&series.cluster);
+        let mut entry = AccessLogEntry::of_cluster(&series.counts.cluster);
         let target = RequestTarget::parse(scan.path);
         if let Some(info) = target.as_ref().ok().and_then(|target| target.resolve(scan.method).ok()) {
             self.describe(series, &info, &mut entry);
@@ -116,10 +144,15 @@ impl RequestRecord {
         entry
     }
 
+    /// Whether the access log has the request by what its policy, or its cluster, asks for.
+    pub(crate) fn is_logged(&self, series: &ClusterMetrics) -> bool {
+        series.is_logged(self.policy)
+    }
+
     /// Adds the parts of the message itself.
     pub(crate) fn add_message(&mut self, series: &ClusterMetrics, scan: &HeaderScan<'_>) {
         if self.entry.is_none() && series.is_logged(self.policy) {
-            self.entry = Some(AccessLogEntry::of_cluster(&series.cluster));
+            self.entry = Some(AccessLogEntry::of_cluster(&series.counts.cluster));
         }
         if let Some(entry) = &mut self.entry {
             entry.message(scan);

@@ -7,8 +7,10 @@ use std::sync::LazyLock;
 
 /// Codes of the words that are no resource's name.
 pub(super) const OTHER: u16 = 0;
-const PLAIN: u16 = 1;
+pub(super) const PLAIN: u16 = 1;
 const FIRST: u32 = 2;
+/// Every resource, for what has no room of its own.
+pub(super) const REST: u16 = u16::MAX;
 
 /// The most resources that a cluster's policies name and that count apart.
 const MOST_NAMED: usize = 1_024;
@@ -46,7 +48,7 @@ impl ResourceLabels {
     /// The resource and the subresource of a code; both are empty for a plain path.
     pub(super) fn labels(&self, code: u16) -> (&str, &str) {
         match code {
-            OTHER => ("other", ""),
+            OTHER | REST => ("other", ""),
             PLAIN => ("", ""),
             code => {
                 let at = usize::from(code).saturating_sub(FIRST as usize);
@@ -55,6 +57,11 @@ impl ResourceLabels {
             }
         }
     }
+}
+
+/// The code of a resource that a client which was not authenticated asked for: no client makes a series by a walk over names.
+pub(super) fn coarse(code: u16) -> u16 {
+    if code == PLAIN { PLAIN } else { OTHER }
 }
 
 fn parts(name: &str) -> (&str, &str) {
@@ -106,7 +113,7 @@ mod tests {
             assert_eq!(label(&resources, resource, subresource), expected, "{resource}/{subresource}");
         }
         assert_eq!(resources.labels(resources.code(&RequestInfo::default())), ("", ""));
-        assert_eq!(resources.labels(u16::MAX), ("other", ""));
+        assert_eq!(resources.labels(REST), ("other", ""));
     }
 
     #[test]

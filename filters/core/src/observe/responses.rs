@@ -3,31 +3,28 @@
 //! One lookup finds all that a request counts in. Envoy's series are coarser: those of durations sum over servers and codes, those
 //! of a server's part over resources, so that no product of all labels has a histogram.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use super::catalog::{DURATION_BOUNDS, SIZE_BOUNDS};
 use super::counters::{CounterKey, KeyHasher};
 use super::histogram::{Histogram, Taken, swap};
-use super::resource::OTHER;
-use super::series_budget::{SeriesBudget, SeriesLease};
-use super::verb::{ReportedVerb, Scope};
-
-/// Series of a histogram beside its finite bounds: `+Inf`, the sum and the count.
-const BESIDE_BOUNDS: u32 = 3;
+use super::response_key::{self, ResponseKey};
+use super::servers::{Server, ServerLabels};
+use super::status_code;
 
 /// An answered request, or one that ended without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response<'a> {
     /// The status of the answer; 0 without one.
     pub code: u16,
-    /// The server that the request went to last. `None` for an answer of the gateway's own.
+    /// The server that the request went to last. `None` for a request that was not forwarded.
     pub server: Option<Server<'a>>,
     /// From the request's headers to the end of the answer; to its headers for a request that runs for long. `None` for a
-    /// request that the filter did not see.
+    /// request that was not forwarded: it depends on no server, and its client may take any time to read the answer.
     pub duration: Option<Duration>,
     /// From the request's departure to the headers of the answer.
     pub server_duration: Option<Duration>,
@@ -35,146 +32,10 @@ pub struct Response<'a> {
     pub bytes: Option<u64>,
 }
 
-/// How a server is found among those that the configuration names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Server<'a> {
-    /// By its place: [`super::ClusterMetrics::server_at`].
-    Known(ServerCode),
-    /// By the name in its endpoint's metadata.
-    Named(&'a [u8]),
-}
-
-/// The labels of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ResponseKey {
-    pub(super) server: ServerCode,
-    /// [`super::resource::ResourceLabels::code`]
-    pub(super) resource: u16,
-    pub(super) verb: ReportedVerb,
-    pub(super) scope: Scope,
-    /// The status; the first digit alone in what counts together for want of room.
-    pub(super) code: u16,
-}
-
-/// A server of the cluster by its place among the names, or a number for none of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServerCode(u16);
-
-impl ServerCode {
-    /// An answer of the gateway's own.
-    const NONE: ServerCode = ServerCode(0);
-    /// A server that the configuration does not name.
-    const UNKNOWN: ServerCode = ServerCode(u16::MAX - 1);
-    /// Every answer that has no room of its own, whatever its server.
-    const REST: ServerCode = ServerCode(u16::MAX);
-}
-
-/// The servers that count apart: those that the configuration names.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ServerLabels(Arc<[Box<str>]>);
-
-/// The label `server` of answers of the gateway's own.
-pub(super) const NO_SERVER: &str = "-";
-
-impl ServerLabels {
-    pub(super) fn of(names: &[String]) -> Self {
-        let mut names: Vec<Box<str>> = names.iter().map(|name| name.as_str().into()).collect();
-        names.sort_unstable();
-        ServerLabels(names.into())
-    }
-
-    /// The server of that name.
-    pub(super) fn find(&self, name: &[u8]) -> Option<ServerCode> {
-        let place = self.0.binary_search_by(|known| known.as_bytes().cmp(name)).ok()?;
-        let code = u16::try_from(place.saturating_add(1)).ok().map(ServerCode);
-        code.filter(|code| code.0 < ServerCode::UNKNOWN.0)
-    }
-
-    fn code(&self, server: Option<Server<'_>>) -> ServerCode {
-        match server {
-            None => ServerCode::NONE,
-            Some(Server::Known(code)) => code,
-            Some(Server::Named(name)) => self.find(name).unwrap_or(ServerCode::UNKNOWN),
-        }
-    }
-
-    /// The label `server`.
-    pub(super) fn label(&self, code: ServerCode) -> &str {
-        match code {
-            ServerCode::NONE => NO_SERVER,
-            ServerCode(place) => self.0.get(usize::from(place).saturating_sub(1)).map_or("other", |name| name),
-        }
-    }
-}
-
-impl ResponseKey {
-    fn number(self) -> u64 {
-        let ResponseKey { server, resource, verb, scope, code } = self;
-        self.group_number()
-            | u64::from(server.0) << 48
-            | u64::from(code)
-            | u64::from(resource) << 32
-            | u64::from(verb.code()) << 24
-            | u64::from(scope.code()) << 16
-    }
-
-    /// The part that durations are counted by.
-    fn group_number(self) -> u64 {
-        u64::from(self.resource) << 32 | u64::from(self.verb.code()) << 24 | u64::from(self.scope.code()) << 16
-    }
-
-    /// The part that a server's durations are counted by; never equal to a [`ResponseKey::group_number`].
-    fn server_number(self) -> u64 {
-        u64::from(self.server.0) << 48 | u64::from(self.verb.code()) << 24 | 1
-    }
-
-    #[allow(clippy::cast_possible_truncation, reason = "takes apart what `number` has put together")]
-    fn of_number(number: u64) -> Self {
-        ResponseKey {
-            server: ServerCode((number >> 48) as u16),
-            resource: (number >> 32) as u16,
-            verb: ReportedVerb::of_code((number >> 24) as u8),
-            scope: Scope::of_code((number >> 16) as u8),
-            code: number as u16,
-        }
-    }
-
-    /// The key of everything that has no room of its own; the class of the status is kept.
-    const fn rest(self) -> Self {
-        ResponseKey {
-            server: ServerCode::REST,
-            resource: OTHER,
-            verb: ReportedVerb::Other,
-            scope: Scope::None,
-            code: self.code / 100,
-        }
-    }
-
-    /// Whether it counts what has no room of its own.
-    pub(super) fn is_rest(self) -> bool {
-        self.server == ServerCode::REST
-    }
-
-    /// The first digit of the status, 0 without one.
-    pub(super) fn class(self) -> u16 {
-        if self.is_rest() { self.code } else { self.code / 100 }
-    }
-
-    /// Whether a server has a part in it.
-    pub(super) fn has_server(self) -> bool {
-        self.server != ServerCode::NONE
-    }
-
-    /// The label `code`.
-    pub(super) fn code_label(self) -> String {
-        if self.is_rest() { format!("{}xx", self.code) } else { self.code.to_string() }
-    }
-}
-
 /// Answers of one server and one class of the status, since the last time that they were taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct AnsweredRequests {
-    /// [`ResponseKey::class`]
+    /// [`status_code::class`]
     pub(super) class: u16,
     pub(super) count: u64,
     /// Those that took up to each of [`DURATION_BOUNDS`] and longer than the one before, then the longest.
@@ -183,56 +44,104 @@ pub(super) struct AnsweredRequests {
     pub(super) microseconds: u64,
 }
 
-impl AnsweredRequests {
-    /// Takes over durations whose sum is `microseconds`.
-    pub(super) fn took(&mut self, taken: &Taken<{ DURATION_BOUNDS.len() }>, microseconds: u64) {
-        let mut before = 0;
-        for (count, up_to) in self.durations.iter_mut().zip(taken.buckets.iter().chain([&taken.count])) {
-            *count = up_to.saturating_sub(before);
-            before = *up_to;
-        }
-        self.microseconds = microseconds;
-    }
-}
+/// Microseconds of a second.
+const SECOND: u64 = 1_000_000;
 
 /// The counts of one [`ResponseKey`].
-#[derive(Debug, Default)]
-pub(super) struct ResponseCounts {
+#[derive(Debug)]
+struct ResponseCounts {
+    /// Its requests were forwarded.
+    is_forwarded: bool,
+    /// A server has a part in it.
+    has_server: bool,
+    /// Sizes are recorded.
+    is_read: bool,
     count: AtomicU32,
     /// The part of the durations' sum that was taken out once and has stayed there.
     carried: AtomicU64,
     /// Microseconds.
-    pub(super) durations: Histogram<{ DURATION_BOUNDS.len() }>,
+    durations: Histogram<{ DURATION_BOUNDS.len() }>,
     /// Microseconds.
-    pub(super) server_durations: Histogram<{ DURATION_BOUNDS.len() }>,
+    server_durations: Histogram<{ DURATION_BOUNDS.len() }>,
     /// Bytes.
-    pub(super) sizes: Histogram<{ SIZE_BOUNDS.len() }>,
+    sizes: Histogram<{ SIZE_BOUNDS.len() }>,
+}
+
+/// The counts of one key since the last time, durations in whole seconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TakenResponses {
+    pub(super) count: u64,
+    pub(super) durations: Option<Taken<{ DURATION_BOUNDS.len() }>>,
+    pub(super) server_durations: Option<Taken<{ DURATION_BOUNDS.len() }>>,
+    pub(super) sizes: Option<Taken<{ SIZE_BOUNDS.len() }>>,
+    /// The microseconds of durations that are new.
+    microseconds: u64,
+}
+
+impl TakenResponses {
+    /// The same for the cluster's activity.
+    pub(super) fn answered(&self, key: ResponseKey) -> AnsweredRequests {
+        let mut answered =
+            AnsweredRequests { class: status_code::class(key.code), count: self.count, ..Default::default() };
+        if let Some(taken) = &self.durations {
+            let mut before = 0;
+            for (count, up_to) in answered.durations.iter_mut().zip(taken.buckets.iter().chain([&taken.count])) {
+                *count = up_to.saturating_sub(before);
+                before = *up_to;
+            }
+            answered.microseconds = self.microseconds;
+        }
+        answered
+    }
 }
 
 impl ResponseCounts {
-    fn record(&self, key: ResponseKey, response: &Response<'_>) {
-        if let Some(duration) = response.duration {
+    fn new(key: ResponseKey) -> Box<Self> {
+        let is_forwarded = key.server.is_forwarded();
+        Box::new(ResponseCounts {
+            is_forwarded,
+            has_server: key.server.is_server(),
+            is_read: is_forwarded && key.verb.is_read(),
+            count: AtomicU32::new(0),
+            carried: AtomicU64::new(0),
+            durations: Histogram::default(),
+            server_durations: Histogram::default(),
+            sizes: Histogram::default(),
+        })
+    }
+
+    fn record(&self, response: &Response<'_>) {
+        if let Some(duration) = response.duration.filter(|_| self.is_forwarded) {
             self.durations.record(&DURATION_BOUNDS, microseconds(duration));
         }
-        if let Some(duration) = response.server_duration {
+        if let Some(duration) = response.server_duration.filter(|_| self.has_server) {
             self.server_durations.record(&DURATION_BOUNDS, microseconds(duration));
         }
-        if let Some(bytes) = response.bytes.filter(|_| key.verb.is_read()) {
+        if let Some(bytes) = response.bytes.filter(|_| self.is_read) {
             self.sizes.record(&SIZE_BOUNDS, bytes);
         }
         // Last: whatever is recorded is shown with a count, now or later.
         self.count.fetch_add(1, Ordering::Release);
     }
 
-    /// Takes the number of answers out.
-    pub(super) fn take_count(&self) -> u64 {
-        u64::from(swap(&self.count))
-    }
-
-    /// The microseconds of durations that were taken in this unit and are new: a part of them was there the last time.
-    pub(super) fn new_microseconds(&self, taken: &Taken<{ DURATION_BOUNDS.len() }>, unit: u64) -> u64 {
-        let carried = self.carried.swap(taken.left, Ordering::Relaxed);
-        taken.sum.saturating_mul(unit).saturating_add(taken.left).saturating_sub(carried)
+    fn take(&self) -> Option<TakenResponses> {
+        let count = u64::from(swap(&self.count));
+        if count == 0 {
+            return None;
+        }
+        let durations = self.durations.take(SECOND);
+        let new_microseconds = |taken: &Taken<{ DURATION_BOUNDS.len() }>| {
+            // A part of them was there the last time.
+            let carried = self.carried.swap(taken.left, Ordering::Relaxed);
+            taken.sum.saturating_mul(SECOND).saturating_add(taken.left).saturating_sub(carried)
+        };
+        Some(TakenResponses {
+            count,
+            microseconds: durations.as_ref().map_or(0, new_microseconds),
+            durations,
+            server_durations: self.server_durations.take(SECOND),
+            sizes: self.sizes.take(1),
+        })
     }
 }
 
@@ -243,75 +152,57 @@ fn microseconds(duration: Duration) -> u64 {
 type Numbered<V> = HashMap<u64, V, BuildHasherDefault<KeyHasher>>;
 
 /// Answers by key, shared by all workers. Counting what was counted before takes no lock exclusively and allocates nothing.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ResponseTable {
     pub(super) servers: ServerLabels,
-    entries: RwLock<Entries>,
-    lease: SeriesLease,
-}
-
-#[derive(Debug, Default)]
-struct Entries {
-    counts: Numbered<Box<ResponseCounts>>,
-    /// Histograms that have series already, [`ResponseKey::group_number`] and [`ResponseKey::server_number`].
-    histograms: HashSet<u64, BuildHasherDefault<KeyHasher>>,
+    entries: RwLock<Numbered<Box<ResponseCounts>>>,
+    /// Held by one of several publishers while it takes counts out, and never while it writes them.
+    taker: Mutex<()>,
 }
 
 impl ResponseTable {
-    pub(super) fn new(servers: ServerLabels, budget: &Arc<SeriesBudget>) -> Self {
-        ResponseTable { servers, entries: RwLock::default(), lease: SeriesLease::new(budget) }
+    pub(super) fn new(servers: ServerLabels) -> Self {
+        ResponseTable { servers, ..ResponseTable::default() }
     }
 
-    pub(super) fn count(&self, request: CounterKey, response: &Response<'_>) {
-        let key = ResponseKey {
-            server: self.servers.code(response.server),
-            resource: request.resource,
-            verb: ReportedVerb::of_code(request.verb),
-            scope: Scope::of_code(request.scope),
-            code: response.code,
-        };
+    /// Counts an answer. `admits` says whether there is room for a key that is new.
+    pub(super) fn count(&self, request: CounterKey, response: &Response<'_>, admits: impl FnOnce(ResponseKey) -> bool) {
+        let (server, code) = (self.servers.code(response.server), status_code::reported(response.code));
+        let number = response_key::number(server, request, code);
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(counts) = entries.counts.get(&key.number()) {
-            return counts.record(key, response);
+        if let Some(counts) = entries.get(&number) {
+            return counts.record(response);
         }
         drop(entries);
-        self.count_new(key, response);
+        let key = ResponseKey::of_number(number);
+        self.count_new(if admits(key) { key } else { key.rest() }, response);
     }
 
     #[cold]
     fn count_new(&self, key: ResponseKey, response: &Response<'_>) {
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        let has_room = entries.counts.contains_key(&key.number()) || self.lease.extend(entries.new_series(key));
-        let key = if has_room { key } else { key.rest() };
-        if has_room {
-            entries.histograms.insert(key.group_number());
-            entries.histograms.insert(key.server_number());
-        }
-        entries.counts.entry(key.number()).or_default().record(key, response);
-    }
-
-    /// Shows every key with its counts.
-    pub(super) fn for_each(&self, mut each: impl FnMut(ResponseKey, &ResponseCounts)) {
+        let number = key.number();
+        // What has no room counts under a key that is known, mostly.
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        for (number, counts) in &entries.counts {
-            each(ResponseKey::of_number(*number), counts);
+        if let Some(counts) = entries.get(&number) {
+            return counts.record(response);
         }
+        drop(entries);
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        entries.entry(number).or_insert_with(|| ResponseCounts::new(key)).record(response);
     }
-}
 
-impl Entries {
-    /// Number of series that a key's first answer makes.
-    fn new_series(&self, key: ResponseKey) -> u32 {
-        let of = |bounds: usize| u32::try_from(bounds).unwrap_or(u32::MAX).saturating_add(BESIDE_BOUNDS);
-        let (durations, sizes) = (of(DURATION_BOUNDS.len()), of(SIZE_BOUNDS.len()));
-        let mut series = 1_u32;
-        if !self.histograms.contains(&key.group_number()) {
-            series = series.saturating_add(durations).saturating_add(if key.verb.is_read() { sizes } else { 0 });
-        }
-        if key.has_server() && !self.histograms.contains(&key.server_number()) {
-            series = series.saturating_add(durations);
-        }
-        series
+    /// The keys under which something was counted that is not taken yet.
+    pub(super) fn changed(&self) -> Vec<ResponseKey> {
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let changed = entries.iter().filter(|(_, counts)| counts.count.load(Ordering::Relaxed) != 0);
+        changed.map(|(number, _)| ResponseKey::of_number(*number)).collect()
+    }
+
+    /// Takes out what was counted under a key.
+    pub(super) fn take(&self, key: ResponseKey) -> Option<TakenResponses> {
+        let _taker = self.taker.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        entries.get(&key.number()).and_then(|counts| counts.take())
     }
 }
 
@@ -319,7 +210,7 @@ impl Entries {
 mod tests {
     use super::*;
 
-    const REQUEST: CounterKey = CounterKey { policy: 0, verb: 2, resource: 7, scope: 1, outcome: 0 };
+    const REQUEST: CounterKey = CounterKey { policy: 0, verb: 2, resource: 7, scope: 1, outcome: 0, is_known: true };
 
     fn response(code: u16, server: Option<&str>) -> Response<'_> {
         let server = server.map(|name| Server::Named(name.as_bytes()));
@@ -327,54 +218,90 @@ mod tests {
         Response { code, server, duration, server_duration: Some(Duration::from_secs(61)), bytes: Some(1_000) }
     }
 
-    fn table(series: u32) -> ResponseTable {
-        let servers = ServerLabels::of(&["b:1".to_owned(), "a:1".to_owned()]);
-        ResponseTable::new(servers, &Arc::new(SeriesBudget::of(series)))
+    fn table() -> ResponseTable {
+        ResponseTable::new(ServerLabels::of(&["b:1".to_owned(), "a:1".to_owned()]))
     }
 
-    /// Server, code and number of answers of every key.
-    fn taken(table: &ResponseTable) -> Vec<(String, String, u64)> {
-        let mut all = Vec::new();
-        table.for_each(|key, counts| {
-            let server = table.servers.label(key.server).to_owned();
-            all.extend(Some((server, key.code_label(), counts.take_count())).filter(|(.., count)| *count > 0));
-        });
+    /// Server, code, number of answers, and of those with durations, of every key.
+    fn taken(table: &ResponseTable) -> Vec<(String, String, u64, u64)> {
+        let row = |key: ResponseKey| {
+            let taken = table.take(key).unwrap();
+            let durations = taken.durations.map_or(0, |durations| durations.count);
+            (table.servers.label(key.server).to_owned(), status_code::label(key.code), taken.count, durations)
+        };
+        let mut all: Vec<_> = table.changed().into_iter().map(row).collect();
         all.sort();
         all
     }
 
-    #[test]
-    fn key_survives_its_number() {
-        for server in [ServerCode::NONE, ServerCode(3), ServerCode::UNKNOWN, ServerCode::REST] {
-            let (verb, scope) = (ReportedVerb::Connect, Scope::Resource);
-            let key = ResponseKey { server, resource: u16::MAX, verb, scope, code: 599 };
-            assert_eq!(ResponseKey::of_number(key.number()), key);
-        }
+    fn rows<const N: usize>(rows: [(&str, &str, u64, u64); N]) -> Vec<(String, String, u64, u64)> {
+        rows.into_iter().map(|(server, code, all, timed)| (server.to_owned(), code.to_owned(), all, timed)).collect()
     }
 
     #[test]
     fn answers_count_by_server_and_code() {
-        let table = table(1_000);
+        let table = table();
         for (code, server) in
             [(200, Some("a:1")), (200, Some("a:1")), (200, Some("b:1")), (0, Some("gone:1")), (403, None)]
         {
-            table.count(REQUEST, &response(code, server));
+            table.count(REQUEST, &response(code, server), |_| true);
         }
-        let expected = [("-", "403", 1), ("a:1", "200", 2), ("b:1", "200", 1), ("other", "0", 1)];
-        assert_eq!(taken(&table), expected.map(|(server, code, count)| (server.to_owned(), code.to_owned(), count)));
+        for server in [Server::Unnamed, Server::Missing] {
+            table.count(REQUEST, &Response { server: Some(server), ..response(503, None) }, |_| true);
+        }
+        let expected = [
+            ("-", "403", 1, 0),
+            ("-", "503", 1, 1),
+            ("a:1", "200", 2, 2),
+            ("b:1", "200", 1, 1),
+            ("other", "0", 1, 1),
+            ("unknown", "503", 1, 1),
+        ];
+        assert_eq!(taken(&table), rows(expected));
         assert!(taken(&table).is_empty(), "taken once");
     }
 
     #[test]
-    fn answers_without_room_count_together_by_class() {
-        // A list's counter and its three histograms, the size's included.
-        let table = table(1 + 15 + 10 + 15);
-        table.count(REQUEST, &response(200, Some("a:1")));
-        for code in [200, 201, 404, 503] {
-            table.count(CounterKey { resource: 8, ..REQUEST }, &response(code, Some("b:1")));
+    fn answers_without_room_count_together_by_class_and_origin() {
+        let table = table();
+        let has_room = |key: ResponseKey| key.resource == REQUEST.resource;
+        table.count(REQUEST, &response(200, Some("a:1")), has_room);
+        let others = CounterKey { resource: 8, ..REQUEST };
+        for (code, server) in [(200, "b:1"), (201, "a:1"), (404, "b:1"), (503, "b:1"), (599, "c:1")] {
+            table.count(others, &response(code, Some(server)), has_room);
         }
-        table.count(REQUEST, &response(200, Some("a:1")));
-        let expected = [("a:1", "200", 2), ("other", "2xx", 2), ("other", "4xx", 1), ("other", "5xx", 1)];
-        assert_eq!(taken(&table), expected.map(|(server, code, count)| (server.to_owned(), code.to_owned(), count)));
+        table.count(others, &response(500, None), has_room);
+        table.count(others, &Response { server: Some(Server::Missing), ..response(503, None) }, has_room);
+        table.count(REQUEST, &response(200, Some("a:1")), |_| panic!("it is known"));
+        let expected = [
+            ("-", "5xx", 1, 0),
+            ("-", "5xx", 1, 1),
+            ("a:1", "200", 2, 2),
+            ("other", "2xx", 2, 2),
+            ("other", "4xx", 1, 1),
+            ("other", "5xx", 2, 2),
+        ];
+        assert_eq!(taken(&table), rows(expected));
+    }
+
+    /// Several parts of a listener publish the counts of one cluster.
+    #[test]
+    fn answers_are_taken_once_by_threads_that_publish_them() {
+        let (table, micros) = (table(), AtomicU64::new(0));
+        let take_all = || {
+            for key in table.changed() {
+                let sum = table.take(key).map_or(0, |taken| taken.answered(key).microseconds);
+                micros.fetch_add(sum, Ordering::Relaxed);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..20_000).for_each(|_| table.count(REQUEST, &response(200, Some("a:1")), |_| true)));
+            for _ in 0..2 {
+                scope.spawn(|| (0..2_000).for_each(|_| take_all()));
+            }
+        });
+        table.count(REQUEST, &response(200, Some("a:1")), |_| true);
+        take_all();
+        assert_eq!(micros.into_inner(), 20_001 * 150_000);
     }
 }

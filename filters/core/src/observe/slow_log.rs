@@ -5,17 +5,27 @@ use std::time::Duration;
 
 use portcullis_filter_config::ClusterConfig;
 
-/// Lines of one cluster in a second at most: a server that is away fails every request.
+/// Lines of each kind of one cluster in a second at most: a server that is away fails every request.
 const MAX_LINES_PER_SECOND: u32 = 100;
+/// The same for clients that were not authenticated.
+const MAX_LINES_OF_STRANGERS: u32 = 10;
 
 /// The choice of lines for slow and failed requests of one cluster.
 #[derive(Debug, Default)]
 pub(super) struct SlowLog {
     slow: Option<Duration>,
     failed: bool,
-    /// The second of uptime that `lines` counts in.
+    slow_lines: Lines,
+    failed_lines: Lines,
+    strangers_lines: Lines,
+}
+
+/// The lines of one kind.
+#[derive(Debug, Default)]
+struct Lines {
+    /// The second of uptime that `written` counts in.
     second: AtomicU64,
-    lines: AtomicU32,
+    written: AtomicU32,
     suppressed: AtomicU32,
 }
 
@@ -73,20 +83,34 @@ impl SlowLog {
         }
     }
 
-    pub(super) fn conspicuous(&self, code: u16, duration: Duration) -> Option<Conspicuous> {
+    /// `duration` is `None` if the time of the request says nothing about the cluster.
+    pub(super) fn conspicuous(&self, code: u16, duration: Option<Duration>) -> Option<Conspicuous> {
         if self.failed && code >= 500 {
             return Some(Conspicuous::Failed);
         }
-        self.slow.filter(|slow| duration >= *slow).map(|_| Conspicuous::Slow)
+        self.slow.filter(|slow| duration.is_some_and(|duration| duration >= *slow)).map(|_| Conspicuous::Slow)
     }
 
-    /// Whether there is room for a line, and how many there was none for since the last one. Two threads that see a second begin
-    /// may both begin it: a few lines more.
-    pub(super) fn admit(&self, uptime: Duration) -> Option<u32> {
-        if self.second.swap(uptime.as_secs(), Ordering::Relaxed) != uptime.as_secs() {
-            self.lines.store(0, Ordering::Relaxed);
+    /// Whether there is room for a line now, and how many there was none for since the last one. Slow requests take no room of
+    /// failed ones, and clients that were not authenticated none of others.
+    pub(super) fn admit(&self, why: Conspicuous, is_known: bool, uptime: Duration) -> Option<u32> {
+        let (lines, most) = match (is_known, why) {
+            (false, _) => (&self.strangers_lines, MAX_LINES_OF_STRANGERS),
+            (true, Conspicuous::Slow) => (&self.slow_lines, MAX_LINES_PER_SECOND),
+            (true, Conspicuous::Failed) => (&self.failed_lines, MAX_LINES_PER_SECOND),
+        };
+        lines.admit(most, uptime.as_secs())
+    }
+}
+
+impl Lines {
+    /// A second that is over never comes back: threads read the clock before they come here. Two that see a second begin may
+    /// both begin it: a few lines more.
+    fn admit(&self, most: u32, second: u64) -> Option<u32> {
+        if self.second.fetch_max(second, Ordering::Relaxed) < second {
+            self.written.store(0, Ordering::Relaxed);
         }
-        if self.lines.fetch_add(1, Ordering::Relaxed) < MAX_LINES_PER_SECOND {
+        if self.written.fetch_add(1, Ordering::Relaxed) < most {
             return Some(self.suppressed.swap(0, Ordering::Relaxed));
         }
         self.suppressed.fetch_add(1, Ordering::Relaxed);
@@ -110,17 +134,40 @@ mod tests {
             (504, 9_000, Some(Conspicuous::Failed)),
         ];
         for (code, milliseconds, expected) in table {
-            assert_eq!(log.conspicuous(code, Duration::from_millis(milliseconds)), expected, "{code} {milliseconds}");
+            let duration = Some(Duration::from_millis(milliseconds));
+            assert_eq!(log.conspicuous(code, duration), expected, "{code} {milliseconds}");
         }
-        assert_eq!(SlowLog::default().conspicuous(503, Duration::MAX), None);
+        assert_eq!((log.conspicuous(401, None), log.conspicuous(503, None)), (None, Some(Conspicuous::Failed)));
+        assert_eq!(SlowLog::default().conspicuous(503, Some(Duration::MAX)), None);
+    }
+
+    fn admitted(log: &SlowLog, why: Conspicuous, is_known: bool, second: u64) -> Vec<u32> {
+        (0..150).filter_map(|_| log.admit(why, is_known, Duration::from_secs(second))).collect()
     }
 
     #[test]
     fn lines_of_a_second_are_bounded_and_the_rest_is_counted() {
         let log = SlowLog::default();
-        let admitted = |second| (0..150).filter_map(|_| log.admit(Duration::from_secs(second))).collect::<Vec<_>>();
-        assert_eq!(admitted(7), [0; 100]);
-        let next = admitted(8);
+        assert_eq!(admitted(&log, Conspicuous::Slow, true, 7), [0; 100]);
+        let next = admitted(&log, Conspicuous::Slow, true, 8);
         assert_eq!((next.len(), next[0], next[1]), (100, 50, 0));
+    }
+
+    #[test]
+    fn lines_of_one_kind_take_no_room_of_another() {
+        let log = SlowLog::default();
+        let of = |why, is_known| admitted(&log, why, is_known, 7).len();
+        assert_eq!([of(Conspicuous::Failed, false), of(Conspicuous::Slow, false)], [10, 0]);
+        assert_eq!([of(Conspicuous::Slow, true), of(Conspicuous::Failed, true)], [100, 100]);
+    }
+
+    #[test]
+    fn lines_of_an_older_second_open_no_room() {
+        let log = SlowLog::default();
+        assert_eq!(admitted(&log, Conspicuous::Failed, true, 8).len(), 100);
+        for second in [7, 8, 1, 8] {
+            assert!(admitted(&log, Conspicuous::Failed, true, second).is_empty(), "{second}");
+        }
+        assert_eq!(admitted(&log, Conspicuous::Failed, true, 9).len(), 100);
     }
 }

@@ -5,6 +5,8 @@
 //! gateway.
 
 mod load;
+mod random;
+mod resident_memory;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +17,8 @@ use std::time::Duration;
 pub use load::ProcessLoad;
 pub(crate) use load::RunningPlace;
 use portcullis_filter_config as config;
+pub use random::random_number;
+pub use resident_memory::resident_memory;
 
 const MILLION: u64 = 1_000_000;
 
@@ -134,6 +138,11 @@ impl Rebalance {
         if let Some(count) = self.drained.get(trigger as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Whether drains were counted since the last time.
+    pub(crate) fn has_counts(&self) -> bool {
+        self.drained.iter().any(|count| count.load(Ordering::Relaxed) > 0)
     }
 
     /// Takes out the drains that were counted since the last time.

@@ -19,8 +19,18 @@ pub struct ReviewQueue<W, C> {
     /// Questions that the proxy gave up.
     retries: Vec<ReviewKey>,
     callouts: HashMap<C, ReviewKey>,
-    /// Responses that came before their callout was registered.
-    early: HashMap<C, CalloutResult>,
+    early: Early<C>,
+}
+
+/// The response to a callout that the proxy has not returned from yet: some proxies respond within the call.
+#[derive(Debug)]
+enum Early<C> {
+    /// No call is being made, and a response to an unknown callout is to none of ours.
+    NotSending,
+    /// None has come.
+    Sending,
+    /// The last one that came. A callout has one response.
+    Came(C, CalloutResult),
 }
 
 /// The response to a callout.
@@ -67,7 +77,7 @@ impl<W, C> Default for ReviewQueue<W, C> {
             unsent: Vec::new(),
             retries: Vec::new(),
             callouts: HashMap::new(),
-            early: HashMap::new(),
+            early: Early::NotSending,
         }
     }
 }
@@ -119,21 +129,34 @@ impl<W: Clone, C: Copy + Eq + Hash> ReviewQueue<W, C> {
         self.pending.get(key, uptime)
     }
 
-    /// Registers the callout of a question. Returns its response if that came before.
+    /// A call to the proxy begins that may respond before it has returned. [`ReviewQueue::sent`] or [`ReviewQueue::not_sent`]
+    /// follows. Not for a proxy that never does.
+    pub fn sending(&mut self) {
+        self.early = Early::Sending;
+    }
+
+    /// The call has made no callout.
+    pub fn not_sent(&mut self) {
+        self.early = Early::NotSending;
+    }
+
+    /// Registers the callout of a question. Returns its response if that came within the call.
     pub fn sent(&mut self, key: ReviewKey, callout: C) -> Option<CalloutResult> {
-        let early = self.early.remove(&callout);
-        if early.is_none() {
-            self.callouts.insert(callout, key);
+        match std::mem::replace(&mut self.early, Early::NotSending) {
+            Early::Came(one, result) if one == callout => Some(result),
+            _ => {
+                self.callouts.insert(callout, key);
+                None
+            }
         }
-        early
     }
 
     /// The question of a callout that was responded to. `None` if the callout is not registered: [`ReviewQueue::sent`] returns the
-    /// response.
+    /// response if a call is being made, and else it is forgotten.
     pub fn response(&mut self, callout: C, result: &CalloutResult) -> Option<ReviewKey> {
         let key = self.callouts.get(&callout).copied();
-        if key.is_none() {
-            self.early.insert(callout, result.clone());
+        if key.is_none() && !matches!(self.early, Early::NotSending) {
+            self.early = Early::Came(callout, result.clone());
         }
         key
     }
@@ -228,6 +251,7 @@ mod tests {
         let mut queue = ReviewQueue::default();
         ask(&mut queue, b"a", 1);
         let key = queue.take_unsent()[0];
+        queue.sending();
         assert_eq!(queue.response(5, &CalloutResult::from_chunks(201, &[b"early"])), None);
         assert_eq!(queue.sent(key, 5).unwrap().body(), b"early");
         assert!(queue.sent(key, 6).is_none());
@@ -235,6 +259,27 @@ mod tests {
         assert_eq!(queue.response(6, &CalloutResult::unsent()), Some(key), "known until it is forgotten");
         queue.forget(6);
         assert_eq!(queue.response(6, &CalloutResult::unsent()), None);
+    }
+
+    /// An id may come again, and what was said under it before is no answer.
+    #[test]
+    fn response_to_an_unknown_callout_answers_no_later_one() {
+        let mut queue = ReviewQueue::default();
+        ask(&mut queue, b"a", 1);
+        let key = queue.take_unsent()[0];
+        for id in 0..1_000 {
+            assert_eq!(queue.response(id, &CalloutResult::from_chunks(201, &[b"stray"])), None);
+        }
+        assert!(matches!(queue.early, Early::NotSending), "nothing is kept");
+        assert!(queue.sent(key, 7).is_none());
+        queue.sending();
+        assert_eq!(queue.response(8, &CalloutResult::from_chunks(201, &[b"stray"])), None);
+        queue.not_sent();
+        queue.sending();
+        assert!(queue.sent(key, 8).is_none());
+        queue.sending();
+        assert_eq!(queue.response(9, &CalloutResult::from_chunks(201, &[b"stray"])), None);
+        assert!(queue.sent(key, 10).is_none() && queue.sent(key, 9).is_none());
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub use shared::SharedState;
 
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
-use crate::observe::{ClusterTotals, MetricsState, RunningRequests, SeriesBudget};
+use crate::observe::{ClusterTotals, MetricsState, RunningRequests, SeriesLedger};
 use crate::rebalance::ProcessLoad;
 use crate::review::{CredentialCaches, Lifetimes, Reviewer, Store};
 use crate::upstream_user::HeaderNames;
@@ -39,8 +39,8 @@ pub trait StateStore {
         Arc::default()
     }
 
-    /// The series that all clusters may make together. A host that shows no metrics needs none.
-    fn series_budget(&self) -> Arc<SeriesBudget> {
+    /// The series that a cluster has had, by its name over all edits. A host that shows no metrics needs none.
+    fn ledger(&self, _cluster: &str) -> Arc<SeriesLedger> {
         Arc::default()
     }
 
@@ -112,8 +112,8 @@ impl<S: StateStore> MetricsState for S {
         StateStore::running(self, cluster)
     }
 
-    fn series_budget(&self) -> Arc<SeriesBudget> {
-        StateStore::series_budget(self)
+    fn ledger(&self, cluster: &str) -> Arc<SeriesLedger> {
+        StateStore::ledger(self, cluster)
     }
 
     fn totals(&self, cluster: &str) -> Option<Arc<ClusterTotals>> {

@@ -6,7 +6,7 @@ use portcullis_filter_config::activity::ClusterActivity;
 use super::{CacheOwner, StateStore};
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
-use crate::observe::{ClusterTotals, RunningRequests, SeriesBudget, TalkerBudget};
+use crate::observe::{ClusterTotals, RunningRequests, SeriesBudget, SeriesLedger, TalkerBudget};
 use crate::rebalance::ProcessLoad;
 use crate::review::{CredentialCaches, Store};
 use crate::weak_map::WeakMap;
@@ -20,6 +20,7 @@ pub struct ProcessState {
     buckets: WeakMap<(String, String, Rate), TokenBucket>,
     running: WeakMap<String, RunningRequests>,
     series: Arc<SeriesBudget>,
+    ledgers: WeakMap<String, SeriesLedger>,
     totals: WeakMap<String, ClusterTotals>,
     talkers: Arc<TalkerBudget>,
     load: Arc<ProcessLoad>,
@@ -92,8 +93,8 @@ impl StateStore for SeededState<'_> {
         Some(self.state.totals_of(cluster))
     }
 
-    fn series_budget(&self) -> Arc<SeriesBudget> {
-        Arc::clone(&self.state.series)
+    fn ledger(&self, cluster: &str) -> Arc<SeriesLedger> {
+        self.state.ledgers.get_or_insert_with(cluster.to_owned(), || SeriesLedger::new(&self.state.series))
     }
 
     fn load(&self) -> Arc<ProcessLoad> {

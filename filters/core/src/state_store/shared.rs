@@ -9,7 +9,7 @@ use super::counts::{RENEWAL_INTERVAL, SharedBucket, SharedInFlight};
 use super::{CacheOwner, SharedData, StateStore, answers, table};
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::{InFlight, SharedCount};
-use crate::observe::{RunningRequests, SeriesBudget};
+use crate::observe::{RunningRequests, SeriesBudget, SeriesLedger};
 use crate::review::{CredentialCaches, Review, ReviewKey, ReviewResult, Store};
 use crate::weak_map::WeakMap;
 
@@ -30,6 +30,7 @@ pub struct SharedState<H> {
     buckets: WeakMap<(String, String, Rate), TokenBucket>,
     running: WeakMap<String, RunningRequests>,
     series: Arc<SeriesBudget>,
+    ledgers: WeakMap<String, SeriesLedger>,
     permits: RefCell<Vec<Weak<SharedInFlight<H>>>>,
 }
 
@@ -59,6 +60,7 @@ impl<H: SharedData> SharedState<H> {
             buckets: WeakMap::default(),
             running: WeakMap::default(),
             series: Arc::default(),
+            ledgers: WeakMap::default(),
             permits: RefCell::default(),
         })
     }
@@ -138,8 +140,8 @@ impl<H: SharedData> StateStore for SharedState<H> {
         self.running.get_or_insert_with(cluster.to_owned(), RunningRequests::default)
     }
 
-    fn series_budget(&self) -> Arc<SeriesBudget> {
-        Arc::clone(&self.series)
+    fn ledger(&self, cluster: &str) -> Arc<SeriesLedger> {
+        self.ledgers.get_or_insert_with(cluster.to_owned(), || SeriesLedger::new(&self.series))
     }
 
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {

@@ -165,7 +165,30 @@ fn vm_without_a_whole_configuration_lets_no_request_through() {
     changed(names::wasm::DIGEST, None);
     request(&host, None, &[]);
     assert_eq!(judge(&mut vm, 9), Next::Continue, "a digest is no must");
-    assert!(!Vm::new(host.clone()).configure(ROOT, b"{}"));
+}
+
+#[test]
+fn request_of_a_refused_configuration_fails_and_is_logged_so() {
+    let host = Fake::default();
+    let mut vm = Vm::new(host.clone());
+    assert!(!vm.configure(ROOT, b"{}"));
+    request(&host, None, &[]);
+    assert_eq!(judge(&mut vm, 2), Next::Stop);
+    assert_eq!(host.state().replies, [(500, "portcullis_internal".to_owned())]);
+    vm.complete(2);
+    let line = String::from_utf8(host.state().filter_state[names::wasm::LOG_MEMBERS].clone()).unwrap();
+    assert!(line.contains(r#""reason":"internal""#), "{line}");
+}
+
+/// A callout that Envoy cannot send is reported after the call, under an id that was never registered.
+#[test]
+fn failure_of_an_unknown_callout_answers_no_later_one() {
+    let (host, ca) = (Fake::default(), ca());
+    let mut vm = vm(&host, &ca);
+    vm.callout_done(ROOT, 1, true);
+    request(&host, None, &[("authorization", "Bearer the-token-of-the-robot")]);
+    assert_eq!(judge(&mut vm, 11), Next::Pause, "the callout of this id has no response");
+    assert_eq!(host.state().callouts.len(), 1);
 }
 
 #[test]

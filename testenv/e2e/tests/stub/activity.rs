@@ -93,8 +93,10 @@ fn activity_is_what_clients_sent_and_survives_an_edit() {
             // The watch has no answer that has ended.
             cluster.policies.starts_with(&decided) && answers == 3 + 5 + requests && cluster.watches == 1
         });
-        for server in &told.servers {
-            assert_eq!(server.latency.buckets.iter().sum::<u64>(), server.answers.iter().sum::<u64>(), "{server:?}");
+        for one in &told.servers {
+            // What the gateway answers by itself has no duration.
+            let timed = if one.server == "-" { 0 } else { one.answers.iter().sum::<u64>() };
+            assert_eq!(one.latency.buckets.iter().sum::<u64>(), timed, "{one:?}");
         }
         let refusals = told.servers.iter().find(|one| one.server == "-").unwrap();
         assert_eq!(refusals.answers, [0, 0, 0, 0, 2, 0], "{version}");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use portcullis_e2e::{GatewayOptions, allow_all};
+use portcullis_e2e::{GatewayOptions, MetricsPage, allow_all};
 use portcullis_harness::client::{H2Client, Outgoing};
 use portcullis_harness::prometheus::{Prometheus, Sample, Scraped};
 use portcullis_harness::{deps, project_root, wait};
@@ -11,6 +11,7 @@ use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::{Value, json};
 
 use crate::fixture::{NAME, PODS, StubFixture};
+use crate::series::{closed_set, walk};
 
 const SOON: Duration = Duration::from_secs(30);
 const SECRET: &str = "/api/v1/namespaces/default/secrets/s";
@@ -167,18 +168,10 @@ const SHOWN: &[Row] = &[
         &[
             ("verb=LIST resource=pods scope=namespace", Between(1.0, 5.0)),
             ("verb=GET resource=secrets scope=resource", Between(0.0, 1.0)),
-            ("verb=LIST resource=events scope=namespace", Between(0.0, 1.0)),
         ],
     ),
     ("Ten busiest resources", "{{resource}}", &[("resource=pods", Count(82.0)), ("resource=secrets", Count(60.0))]),
-    (
-        "Bytes of lists",
-        "{{resource}} {{scope}}",
-        &[
-            ("resource=pods scope=namespace", Between(1.0, 10_000.0)),
-            ("resource=events scope=namespace", Between(1.0, 10_000.0)),
-        ],
-    ),
+    ("Bytes of lists", "{{resource}} {{scope}}", &[("resource=pods scope=namespace", Between(1.0, 10_000.0))]),
     ("Long-running requests", "{{verb}} {{resource}}", &[("verb=WATCH resource=pods", Number(2.0))]),
     ("By dispatch policy", "{{cluster}} {{policy}}", &[("policy=1", Count(60.0)), ("policy=2", Count(82.0))]),
     (
@@ -322,6 +315,51 @@ fn dashboard_and_alerts_say_what_has_happened() {
         "PortcullisServersFail",
     ];
     until_alerts(&prometheus, &expected, || assert_eq!(alice.get(PODS, &[]).unwrap().status, 503));
+}
+
+/// A user who asks for everything takes all series that the cluster may have.
+#[test]
+fn alerts_hold_for_a_cluster_without_room() {
+    let Some((fixture, prometheus)) = start("alerts-room") else { return };
+    let alice = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
+    let requests =
+        [("GET", false), ("GET", true), ("POST", true), ("PATCH", false), ("DELETE", false), ("DELETE", true)];
+    let all = [walk(&closed_set(), &requests), walk(&closed_set(), &[("PURGE", false)])].concat();
+    let walked = all.len() as u64;
+    for answer in alice.burst(all, 6) {
+        answer.unwrap();
+    }
+    let put = || alice.request("PUT", SECRET, &[], b"{}").unwrap().status;
+    let counted = |number: u64| {
+        let page = || MetricsPage::of(&fixture.gateway);
+        let is_there = || (page().sum("apiserver_request_total", &[("cluster", NAME)]) == number).then(page);
+        wait::until("the requests are counted", SOON, is_there).unwrap()
+    };
+    put();
+    let page = counted(walked + 1);
+    assert_eq!(page.sum("apiserver_request_total", &[("verb", "PUT")]), 0, "there is no room");
+    let without_room = [("cluster", "(other)"), ("verb", "other")];
+    assert!(page.sum("apiserver_request_duration_seconds_count", &without_room) > 0);
+
+    let failing = Action::Respond { status: 500, headers: Vec::new(), body: String::new() };
+    fixture.stub.fault(Fault::new(SECRET, failing).method("PUT"));
+    until_alert(&prometheus, "PortcullisServersFail", || assert_eq!(put(), 500));
+    let unreachable = fixture.manifest().set("/spec/servers", json!([{"endpoint": "https://127.0.0.1:9"}]));
+    fixture.gateway.apply(&unreachable).unwrap();
+    until_alert(&prometheus, "PortcullisGatewayFails", || assert_eq!(put(), 503));
+    let page = MetricsPage::of(&fixture.gateway);
+    let own = [("cluster", NAME), ("server", "-"), ("verb", "other"), ("resource", "other"), ("code", "5xx")];
+    assert!(page.sum("apiserver_request_total", &own) > 0);
+    let detailed = [("cluster", NAME), ("server", "-"), ("verb", "PUT")];
+    assert_eq!(page.sum("apiserver_request_total", &detailed), 0);
+}
+
+fn until_alert(prometheus: &Prometheus, name: &str, meanwhile: impl Fn()) {
+    let holds = || {
+        meanwhile();
+        holding(prometheus).contains(name).then_some(())
+    };
+    wait::until(&format!("{name} holds"), SOON, holds).unwrap();
 }
 
 /// Waits until exactly these alerts hold, and does `meanwhile` before each look.

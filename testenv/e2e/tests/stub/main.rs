@@ -54,6 +54,7 @@ mod review_faults;
 mod review_storm;
 mod reviews;
 mod revoked;
+mod series;
 mod series_memory;
 mod sessions;
 mod slow_log;

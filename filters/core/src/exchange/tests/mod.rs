@@ -1,3 +1,4 @@
+mod counted;
 mod drain;
 mod talkers;
 
@@ -132,7 +133,7 @@ fn request_without_clock_or_configuration_fails_closed() {
     host.moment = None;
     assert_eq!(begin(&fixture, &mut host).1, Next::Stop);
     assert_eq!(host.reply.map(|reply| reply.cause), Some(Cause::Internal));
-    assert_eq!(host.effects, ["count unrouted refused internal"]);
+    assert_eq!(host.effects, ["count cluster refused internal"]);
     let mut host = proxy(&fixture, POD, &[("impersonate-user", "root")]);
     let next = Exchange::default().request_headers(&fixture.gateway, None, &mut host);
     assert_eq!((next, host.reply.as_ref().map(|reply| reply.cause)), (Next::Stop, Some(Cause::NotConfigured)));
@@ -201,6 +202,17 @@ fn request_that_the_proxy_answered_is_counted_once() {
     assert_eq!(host.effects.len(), 2, "{:?}", host.effects);
     assert_eq!(host.effects[0], "count unrouted refused malformed");
     assert!(host.effects[1].contains(r#""reason":"malformed""#), "{:?}", host.effects);
+}
+
+#[test]
+fn request_that_failed_closed_is_not_malformed() {
+    let mut host = proxy(&fixture(), POD, &[]);
+    let mut exchange = Exchange::default();
+    exchange.fail_closed(&mut host);
+    exchange.note_unseen_request(&mut host);
+    exchange.complete(&mut host);
+    assert_eq!((host.effects.len(), &*host.effects[0]), (2, "count unrouted refused internal"), "{:?}", host.effects);
+    assert!(host.effects[1].contains(r#""reason":"internal""#), "{:?}", host.effects);
 }
 
 #[test]
@@ -336,112 +348,4 @@ fn body_and_trailers_of_an_unforwarded_request_never_go_on() {
     let (mut forwarded, _) = begin(&fixture, &mut host);
     let goes_on = (Next::Continue, Next::Continue);
     assert_eq!(body_and_trailers(&mut forwarded, &fixture, &mut host), goes_on, "and of a forwarded one do");
-}
-
-/// Lets the proxy's clocks show that many milliseconds.
-fn at(host: &mut Proxy, milliseconds: u64) {
-    host.moment = Some(Moment { now: now(), uptime: Duration::from_millis(milliseconds) });
-}
-
-#[test]
-fn answer_counts_with_its_server_and_its_times() {
-    let fixture = fixture();
-    let mut host = proxy(&fixture, POD, &[]);
-    at(&mut host, 1_000);
-    let (mut exchange, _) = begin(&fixture, &mut host);
-    let running = || fixture.route.cluster.series().gauges().into_iter().find(|(_, labels, _)| labels[1] == "readOnly");
-    assert_eq!(running().unwrap().2, 1);
-    (host.status, host.server) = (Some("404"), Some("a:6443".to_owned()));
-    at(&mut host, 1_200);
-    assert_eq!(exchange.response_headers(&mut host), Next::Continue);
-    at(&mut host, 1_500);
-    exchange.complete(&mut host);
-    assert_eq!(*host.responses.borrow(), ["404 a:6443 [Some(500), Some(200)]"]);
-    assert_eq!(running().unwrap().2, 0);
-}
-
-#[test]
-fn long_running_request_counts_with_the_time_to_its_headers() {
-    let fixture = fixture();
-    let mut host = proxy(&fixture, WATCH, &[]);
-    let (mut exchange, _) = begin(&fixture, &mut host);
-    let metrics = fixture.route.cluster.series();
-    let watches =
-        || metrics.gauges().into_iter().filter(|(metric, ..)| metric.name == "apiserver_longrunning_requests");
-    let labels = ["prod.example.com", "WATCH", "pods", "", "cluster"];
-    assert_eq!(
-        watches().map(|(_, labels, count)| (labels, count)).collect::<Vec<_>>(),
-        [(labels.map(str::to_owned).to_vec(), 1)]
-    );
-    (host.status, host.server) = (Some("200"), Some("a:6443".to_owned()));
-    at(&mut host, 30);
-    assert_eq!(exchange.response_headers(&mut host), Next::Continue);
-    at(&mut host, 600_000);
-    exchange.complete(&mut host);
-    assert_eq!(*host.responses.borrow(), ["200 a:6443 [Some(30), Some(30)]"]);
-    assert_eq!(watches().count(), 0);
-}
-
-#[test]
-fn request_counts_that_no_server_answered() {
-    let fixture = fixture();
-    let mut host = proxy(&fixture, POD, &[("via", "1.1 lab")]);
-    begin(&fixture, &mut host).0.complete(&mut host);
-    assert_eq!(*host.responses.borrow(), ["508 - [Some(0), None]"], "refused");
-
-    let mut host = proxy(&fixture, POD, &[]);
-    let (mut exchange, _) = begin(&fixture, &mut host);
-    at(&mut host, 70);
-    exchange.complete(&mut host);
-    assert_eq!(*host.responses.borrow(), ["0 - [Some(70), None]"], "the client left");
-
-    let mut host = proxy(&fixture, POD, &[]);
-    host.status = Some("400");
-    let mut exchange = Exchange::<()>::default();
-    assert_eq!(exchange.response_headers(&mut host), Next::Continue);
-    exchange.complete(&mut host);
-    assert_eq!(*host.responses.borrow(), ["400 - [None, None]"], "Envoy answered before the filter");
-}
-
-/// Lines of the access log.
-fn lines(host: &Proxy) -> Vec<serde_json::Value> {
-    let lines = host.effects.iter().filter_map(|effect| effect.strip_prefix("log "));
-    lines.map(|members| serde_json::from_str(&format!("{{{members}}}")).unwrap()).collect()
-}
-
-#[test]
-fn slow_and_failed_requests_have_lines_with_their_phases() {
-    let fixture = fixture_with(|config| {
-        config.log_slow_milliseconds = Some(5_000);
-        config.log_failed = true;
-    });
-    // When the answer begins and when it ends, its status, and the reason for a line with the longest phase.
-    let table = [
-        ("/api/v1/pods", 100, 4_999, "200", None),
-        ("/api/v1/pods", 4_000, 5_000, "200", Some(("slow", "server", 4_000, 1_000))),
-        ("/api/v1/pods", 100, 7_000, "200", Some(("slow", "answer", 100, 6_900))),
-        ("/api/v1/pods", 100, 150, "503", Some(("failed", "server", 100, 50))),
-        (WATCH, 100, 600_000, "200", None),
-        (WATCH, 9_000, 600_000, "200", Some(("slow", "server", 9_000, 0))),
-    ];
-    for (target, answered, ended, status, expected) in table {
-        let mut host = proxy(&fixture, target, &[("user-agent", "kubectl"), ("x-request-id", "7")]);
-        let (mut exchange, _) = begin(&fixture, &mut host);
-        (host.status, host.server) = (Some(status), Some("a:6443".to_owned()));
-        at(&mut host, answered);
-        exchange.response_headers(&mut host);
-        at(&mut host, ended);
-        exchange.complete(&mut host);
-        let lines = lines(&host);
-        assert_eq!(lines.len(), usize::from(expected.is_some()), "{target} {answered} {ended} {status}");
-        for (line, (why, phase, server, answer)) in lines.iter().zip(expected) {
-            assert_eq!((&line["conspicuous"], &line["longestPhase"]), (&why.into(), &phase.into()), "{line}");
-            assert_eq!((&line["serverMs"], &line["answerMs"]), (&server.into(), &answer.into()), "{line}");
-            assert_eq!(
-                (&line["user"], &line["resource"], &line["requestId"]),
-                (&"alice".into(), &"pods".into(), &"7".into())
-            );
-            assert_eq!((&line["userAgent"], &line["decision"]), (&"kubectl".into(), &"forwarded".into()), "{line}");
-        }
-    }
 }

@@ -3,21 +3,36 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+use portcullis_filter_config::RequestHeaders;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::reviews::reviewing_with;
+use super::reviews::{asked, reviewing_with};
 use super::*;
 
 /// Everything that one request meets, by number, so that shrinking leaves the least of it.
 #[derive(Clone, Debug)]
 struct Case {
+    /// [`UpstreamIdentity::RequestHeader`], where the upstream judges tokens and impersonation.
+    passes: bool,
+    target: usize,
     peer: usize,
     headers: Vec<(usize, usize)>,
     answers: Vec<usize>,
     anonymous: bool,
 }
 
+const TARGETS: [(&str, &str); 9] = [
+    ("GET", POD),
+    ("GET", "/api/v1/secrets?watch=1"),
+    ("POST", "/api/v1/namespaces/n/pods/a/exec?command=sh"),
+    ("PATCH", "/api/v1/namespaces/n/pods/a/status"),
+    ("DELETE", "/api/v1/pods"),
+    ("GET", "/api/v1/nodes/n/proxy/x"),
+    ("GET", "/healthz"),
+    ("PURGE", "/apis/x.io/v1/inventions/1"),
+    ("GET", "/api/v1/%zz"),
+];
 const NAMES: [&str; 16] = [
     "authorization",
     "authorization",
@@ -55,8 +70,17 @@ const VALUES: [&str; 14] = [
 
 fn cases() -> impl Strategy<Value = Case> {
     let headers = prop::collection::vec((0..NAMES.len(), 0..VALUES.len()), 0..7);
-    (0_usize..5, headers, prop::collection::vec(0_usize..6, 12), any::<bool>())
-        .prop_map(|(peer, headers, answers, anonymous)| Case { peer, headers, answers, anonymous })
+    let request = (any::<bool>(), 0..TARGETS.len(), 0_usize..5, headers);
+    (request, prop::collection::vec(0_usize..6, 12), any::<bool>()).prop_map(
+        |((passes, target, peer, headers), answers, anonymous)| Case {
+            passes,
+            target,
+            peer,
+            headers,
+            answers,
+            anonymous,
+        },
+    )
 }
 
 /// The upstream's positive answers.
@@ -102,12 +126,36 @@ fn answer(kind: usize, question: &Value) -> (u16, String, bool) {
     }
 }
 
-fn run(case: &Case) -> Result<(), TestCaseError> {
-    let fixture = reviewing_with(|config| config.allow_anonymous = case.anonymous);
+/// The end of a request that kept to the property.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Refused,
+    Anonymous,
+    /// In headers of the gateway's.
+    User,
+    /// By the client's own token.
+    Token,
+}
+
+fn fixture_of(case: &Case) -> Fixture {
+    let mut fixture = reviewing_with(|config| config.allow_anonymous = case.anonymous);
+    if case.passes {
+        fixture = fixture_with(|config| {
+            config.allow_anonymous = case.anonymous;
+            config.upstream_identity = UpstreamIdentity::RequestHeader(RequestHeaders::default());
+            config.reviews = Some(asked(Some("system:portcullis")));
+        });
+    }
+    fixture
+}
+
+fn run(case: &Case) -> Result<End, TestCaseError> {
+    let fixture = fixture_of(case);
     let good = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
     let foreign = testing::encode(&[&issue(testing::alice(), &ca("clients"))]);
     let peer = [Peer::None, Peer::None, Peer::Chain(&good), Peer::Chain(&foreign), Peer::Unreadable][case.peer];
-    let mut headers = vec![(":method", "GET"), (":path", POD), (":authority", "prod.example.com")];
+    let (method, path) = TARGETS[case.target];
+    let mut headers = vec![(":method", method), (":path", path), (":authority", "prod.example.com")];
     headers.extend(case.headers.iter().map(|(name, value)| (NAMES[*name], VALUES[*value])));
 
     let earned = RefCell::new(Earned::default());
@@ -123,10 +171,11 @@ fn run(case: &Case) -> Result<(), TestCaseError> {
         );
         let request = RequestContext { scan: &scan, peer, settled: &settled, now: now(), uptime: UPTIME };
         match fixture.gateway.decide(&fixture.route.cluster, &request) {
-            Decision::Refuse(_) => return Ok(()),
+            Decision::Refuse(_) => return Ok(End::Refused),
             Decision::Forward(forward) => {
-                let user = forward.user.as_deref();
-                return check(&headers, &scan, user, forward.destination, case, &earned.borrow());
+                let sent = Sent { headers: &headers, scan: &scan, forward: &forward, case, earned: &earned.borrow() };
+                sent.check_headers()?;
+                return if case.passes { sent.check_front_proxy() } else { sent.check_impersonate() };
             }
             Decision::Review(reviews) => {
                 for review in reviews {
@@ -141,62 +190,111 @@ fn run(case: &Case) -> Result<(), TestCaseError> {
     Err(TestCaseError::fail("it always needs more"))
 }
 
-fn check(
-    headers: &[(&str, &str)],
-    scan: &HeaderScan<'_>,
-    user: Option<&UpstreamUser>,
-    destination: &str,
-    case: &Case,
-    earned: &Earned,
-) -> Result<(), TestCaseError> {
-    let first = |wanted: &str| headers.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
-    let target = first("impersonate-user").filter(|user| !user.is_empty());
-    let removals = scan.removals(ForwardedHeaders::default());
-    for (name, _) in headers {
-        let reserved =
-            ["impersonate", "x-remote", "x_remote", "x-portcullis"].iter().any(|start| name.starts_with(start));
-        prop_assert!(!reserved || removals.names().any(|taken| taken == name.as_bytes()), "{name} stays");
+/// A request that leaves.
+struct Sent<'a> {
+    headers: &'a [(&'a str, &'a str)],
+    scan: &'a HeaderScan<'a>,
+    forward: &'a Forward<'a>,
+    case: &'a Case,
+    earned: &'a Earned,
+}
+
+impl Sent<'_> {
+    /// The first header of the name, if it says anything.
+    fn first(&self, wanted: &str) -> Option<&str> {
+        let first = self.headers.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
+        first.filter(|value| !value.is_empty())
     }
-    let Some(user) = user else {
-        prop_assert!(target.is_none() && case.anonymous && case.peer < 2);
-        prop_assert!(earned.users.is_empty() && !earned.has_rejected);
-        prop_assert!(destination.contains(".anonymous."), "{destination}");
-        return Ok(());
-    };
-    let told = UpstreamUser::new(user.user().clone()).unwrap();
-    prop_assert_eq!(user.header_lines(), told.header_lines());
-    let Some(target) = target else {
-        prop_assert!(earned.users.contains(&user.user().name), "{} is nobody here", user.user().name);
-        return Ok(());
-    };
-    prop_assert_eq!(&*user.user().name, target);
-    let client = ["alice", "robot"].into_iter().find(|name| earned.users.contains(*name)).unwrap_or("system:anonymous");
-    let may =
-        |parts: [&str; 4]| earned.rights.contains(&[client, parts[0], parts[1], parts[2], parts[3]].map(str::to_owned));
-    let is_account = target == "system:serviceaccount:ns:sa";
-    let named = if is_account { ["serviceaccounts", "", "ns", "sa"] } else { ["users", "", "", target] };
-    prop_assert!(may(named));
-    for (name, value) in headers {
-        let is_earned = match *name {
-            "impersonate-group" => may(["groups", "", "", value]),
-            "impersonate-extra-scopes" => may(["userextras", "scopes", "", value]),
-            _ => true,
+
+    fn check_headers(&self) -> Result<(), TestCaseError> {
+        let Forward { forwarded, .. } = *self.forward;
+        let removals = self.scan.removals(forwarded);
+        let is_taken = |name: &str| removals.names().any(|taken| taken == name.as_bytes());
+        for (name, _) in self.headers {
+            let starts = |words: &[&str]| words.iter().any(|start| name.starts_with(start));
+            let is_judged = self.case.passes && name.starts_with("impersonate-");
+            let reserved = starts(&["impersonate", "x-remote", "x_remote", "x-portcullis"]) && !is_judged;
+            prop_assert!(!reserved || is_taken(name), "{name} stays");
+            prop_assert!(*name != "authorization" || is_taken(name) != forwarded.credential, "{forwarded:?}");
+        }
+        prop_assert!(self.case.passes || forwarded == ForwardedHeaders::default(), "{forwarded:?}");
+        Ok(())
+    }
+
+    /// A request without a user's credential.
+    fn check_anonymous(&self) -> Result<End, TestCaseError> {
+        prop_assert!(self.case.anonymous && self.case.peer < 2);
+        prop_assert!(self.earned.users.is_empty() && !self.earned.has_rejected);
+        prop_assert!(self.forward.destination.contains(".anonymous."), "{}", self.forward.destination);
+        Ok(End::Anonymous)
+    }
+
+    /// The user of a certificate in headers, a token by itself; impersonation is the upstream's to judge.
+    fn check_front_proxy(&self) -> Result<End, TestCaseError> {
+        let Forward { destination, forwarded, user, .. } = self.forward;
+        let Some(user) = user else {
+            if !forwarded.credential {
+                return self.check_anonymous();
+            }
+            prop_assert!(self.earned.users.contains("robot"), "a token that is not the upstream's");
+            prop_assert!(
+                [".passthrough.", ".anonymous."].iter().any(|pool| destination.contains(pool)),
+                "{destination}"
+            );
+            return Ok(End::Token);
         };
-        prop_assert!(is_earned, "{}: {}", name, value);
+        prop_assert!(self.case.peer == 2 && user.user().name == "alice" && !forwarded.credential);
+        prop_assert!([".h2.", ".upgrade."].iter().any(|pool| destination.contains(pool)), "{destination}");
+        let lines = user.header_lines().iter().map(|(name, value)| format!("{name}: {value}"));
+        let expected = ["x-remote-user: alice", "x-remote-group: dev", "x-remote-group: system:authenticated"];
+        prop_assert!(lines.filter(|line| !line.contains("extra")).eq(expected), "{:?}", user.header_lines());
+        Ok(End::User)
     }
-    let uid = first("impersonate-uid").filter(|uid| !uid.is_empty());
-    prop_assert!(uid.is_none_or(|uid| may(["uids", "", "", uid])));
-    let derived =
-        ["system:authenticated", "system:unauthenticated", "system:serviceaccounts", "system:serviceaccounts:ns"];
-    for group in &user.user().groups {
-        let is_asked = headers.iter().any(|(name, value)| *name == "impersonate-group" && value == group);
-        prop_assert!(is_asked || derived.contains(&&**group), "{group}");
+
+    /// The user in headers, also the one of a token or of an impersonation; every part of it was allowed.
+    fn check_impersonate(&self) -> Result<End, TestCaseError> {
+        let Sent { headers, forward, earned, .. } = self;
+        let target = self.first("impersonate-user");
+        let Some(user) = &forward.user else {
+            prop_assert!(target.is_none());
+            return self.check_anonymous();
+        };
+        let told = UpstreamUser::new(user.user().clone()).unwrap();
+        prop_assert_eq!(user.header_lines(), told.header_lines());
+        let Some(target) = target else {
+            prop_assert!(earned.users.contains(&user.user().name), "{} is nobody here", user.user().name);
+            return Ok(End::User);
+        };
+        prop_assert_eq!(&*user.user().name, target);
+        let known = ["alice", "robot"].into_iter().find(|name| earned.users.contains(*name));
+        let client = known.unwrap_or("system:anonymous");
+        let may = |parts: [&str; 4]| {
+            earned.rights.contains(&[client, parts[0], parts[1], parts[2], parts[3]].map(str::to_owned))
+        };
+        let is_account = target == "system:serviceaccount:ns:sa";
+        let named = if is_account { ["serviceaccounts", "", "ns", "sa"] } else { ["users", "", "", target] };
+        prop_assert!(may(named));
+        for (name, value) in *headers {
+            let is_earned = match *name {
+                "impersonate-group" => may(["groups", "", "", value]),
+                "impersonate-extra-scopes" => may(["userextras", "scopes", "", value]),
+                _ => true,
+            };
+            prop_assert!(is_earned, "{}: {}", name, value);
+        }
+        prop_assert!(self.first("impersonate-uid").is_none_or(|uid| may(["uids", "", "", uid])));
+        let derived =
+            ["system:authenticated", "system:unauthenticated", "system:serviceaccounts", "system:serviceaccounts:ns"];
+        for group in &user.user().groups {
+            let is_asked = headers.iter().any(|(name, value)| *name == "impersonate-group" && value == group);
+            prop_assert!(is_asked || derived.contains(&&**group), "{group}");
+        }
+        Ok(End::User)
     }
-    Ok(())
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(800))]
 
     #[test]
     fn no_identity_leaves_that_was_not_earned(case in cases()) {
@@ -208,22 +306,40 @@ proptest! {
 #[ignore = "takes longer than 30 seconds"]
 fn no_identity_leaves_that_was_not_earned_by_any_of_many() {
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(100_000));
-    runner.run(&cases(), |case| run(&case)).unwrap();
+    runner.run(&cases(), |case| run(&case).map(drop)).unwrap();
 }
+
+/// A client's certificate, its headers and the answer about them, and the ends in both modes.
+type Row<'a> = (&'static str, usize, &'a [(usize, usize)], usize, [End; 2]);
 
 #[test]
 fn property_meets_every_end() {
-    let ends = |case: Case| run(&case).is_ok();
-    let of = |peer, headers: &[(usize, usize)], answer| Case {
-        peer,
-        headers: headers.to_vec(),
-        answers: vec![answer],
-        anonymous: true,
+    let end = |passes, peer, headers: &[(usize, usize)], answer| {
+        let case = Case { passes, target: 0, peer, headers: headers.to_vec(), answers: vec![answer], anonymous: true };
+        run(&case).unwrap()
     };
-    assert!(ends(of(0, &[], 5)), "nobody");
-    assert!(ends(of(2, &[], 5)), "a certificate");
-    assert!(ends(of(0, &[(0, 0)], 5)), "a token");
-    assert!(ends(of(0, &[(0, 0)], 0)), "a rejected token");
-    assert!(ends(of(2, &[(2, 4), (4, 5), (5, 13), (6, 13)], 5)), "all parts of an impersonation");
-    assert!(ends(of(0, &[(2, 7)], 5)), "a service account");
+    let every_part = [(2, 4), (4, 5), (5, 13), (6, 13)];
+    let table: [Row<'_>; 6] = [
+        ("no credential", 0, &[], 5, [End::Anonymous; 2]),
+        ("a certificate", 2, &[], 5, [End::User; 2]),
+        ("a token", 0, &[(0, 0)], 5, [End::User, End::Token]),
+        ("a rejected token", 0, &[(0, 0)], 0, [End::Refused; 2]),
+        ("all parts of an impersonation", 2, &every_part, 5, [End::User; 2]),
+        ("a service account", 0, &[(2, 7)], 5, [End::User, End::Anonymous]),
+    ];
+    for (what, peer, headers, answer, expected) in table {
+        assert_eq!([false, true].map(|passes| end(passes, peer, headers, answer)), expected, "{what}");
+    }
+}
+
+/// Both modes, and every method and path.
+#[test]
+fn property_lets_requests_of_every_target_leave() {
+    for passes in [false, true] {
+        for (target, (method, path)) in TARGETS.iter().enumerate() {
+            let case = Case { passes, target, peer: 2, headers: Vec::new(), answers: vec![5], anonymous: false };
+            let expected = if path.contains('%') || *method == "DELETE" { End::Refused } else { End::User };
+            assert_eq!(run(&case).unwrap(), expected, "{passes} {method} {path}");
+        }
+    }
 }

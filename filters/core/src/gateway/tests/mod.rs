@@ -11,6 +11,7 @@ mod proxy;
 pub(crate) mod reviews;
 mod seen;
 mod shown;
+mod strangers;
 
 pub(crate) use std::time::Duration;
 
@@ -300,6 +301,17 @@ fn configurations_for_other_versions_are_refused() {
     for instance in ["", "a b", "a,b", "a\r\n"] {
         let config = FilterConfig::new(instance);
         assert_eq!(Gateway::compile(&config).unwrap_err(), CompileError::Instance, "{instance:?}");
+    }
+}
+
+/// A header that the filter reads goes on; to be silent about the contrary would leave an identity in requests.
+#[test]
+fn reserved_name_of_a_needed_header_is_refused() {
+    for (prefix, is_good) in
+        [("legacy-", true), ("content-", false), ("auth", false), ("via", false), ("Legacy", false)]
+    {
+        let config = FilterConfig { reserved_headers: vec![prefix.to_owned()], ..FilterConfig::new("lab") };
+        assert_eq!(Gateway::compile(&config).is_ok(), is_good, "{prefix:?}");
     }
 }
 

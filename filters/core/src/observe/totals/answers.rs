@@ -1,6 +1,7 @@
 use portcullis_filter_config::activity::{Latency, OTHER, ServerActivity};
 
-use super::super::responses::{AnsweredRequests, NO_SERVER, ServerLabels};
+use super::super::responses::AnsweredRequests;
+use super::super::servers::{NO_SERVER, ServerLabels, UNNAMED};
 
 /// Answers by server.
 #[derive(Debug, Default)]
@@ -66,5 +67,5 @@ impl ServerTotals {
 }
 
 fn is_kept(server: &str, names: &ServerLabels) -> bool {
-    [NO_SERVER, OTHER].contains(&server) || names.find(server.as_bytes()).is_some()
+    [NO_SERVER, UNNAMED, OTHER].contains(&server) || names.find(server.as_bytes()).is_some()
 }

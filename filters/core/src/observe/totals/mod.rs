@@ -17,8 +17,9 @@ use self::limits::LimitTotals;
 pub(super) use self::limits::{Limit, LimitSource};
 use self::policies::PolicyTotals;
 use super::Outcome;
-use super::responses::{AnsweredRequests, ServerLabels};
+use super::responses::AnsweredRequests;
 use super::running::RunningRequests;
+use super::servers::ServerLabels;
 use super::talkers::{TalkerBudget, Talkers};
 use crate::refusal::Cause;
 

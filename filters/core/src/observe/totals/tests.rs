@@ -41,7 +41,7 @@ fn compile(state: &ProcessState, servers: &[&str], policies: usize) -> Arc<Clust
 }
 
 fn of_policy(policy: u32) -> CounterKey {
-    CounterKey { policy, verb: ReportedVerb::List.code(), ..CounterKey::default() }
+    CounterKey { policy, verb: ReportedVerb::List.code(), is_known: true, ..CounterKey::default() }
 }
 
 fn answer(metrics: &ClusterMetrics, server: Option<&str>, code: u16, milliseconds: u64) {
@@ -105,7 +105,7 @@ fn activity_adds_up_what_is_published() {
             policy("1", 0, &[("flow_control", 4)]),
         ],
         servers: vec![
-            server("-", [0, 0, 0, 0, 2, 0], &[(0, 2)], 6_000),
+            server("-", [0, 0, 0, 0, 2, 0], &[], 0),
             server("a:1", [2, 0, 2, 0, 0, 0], &[(0, 2), (7, 2)], 3_006_000),
             server("other", [0, 0, 0, 0, 0, 2], &[(12, 2)], 140_000_000),
         ],

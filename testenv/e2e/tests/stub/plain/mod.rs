@@ -1,6 +1,7 @@
 //! Envoys that run from the files below `envoy/plain`, without a control plane, in both ways of forwarding users.
 
 mod agreement;
+mod counts;
 mod fixture;
 mod forwarded;
 mod names;

@@ -1,0 +1,74 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use super::catalog::{IN_FLIGHT_LIMIT, Metric, REQUESTS_IN_FLIGHT, REQUESTS_PER_SECOND_LIMIT};
+use super::series_ledger::SeriesLedger;
+use crate::limit::InFlight;
+
+/// The limit of one flow control schema, as gauges show it.
+#[derive(Debug)]
+pub(super) struct SchemaLimit {
+    schema: Box<str>,
+    value: LimitedValue,
+    /// Whether its gauges have series, once they were asked for.
+    has_room: OnceLock<bool>,
+}
+
+#[derive(Debug)]
+enum LimitedValue {
+    InFlight { running: Arc<InFlight>, max: u32 },
+    Rate(u32),
+}
+
+impl SchemaLimit {
+    /// A limit of requests in flight.
+    pub(super) fn of_requests_in_flight(schema: &str, running: Arc<InFlight>, max: u32) -> Self {
+        SchemaLimit { schema: schema.into(), value: LimitedValue::InFlight { running, max }, has_room: OnceLock::new() }
+    }
+
+    /// A limit of requests per second.
+    pub(super) fn of_rate(schema: &str, requests_per_second: u32) -> Self {
+        SchemaLimit { schema: schema.into(), value: LimitedValue::Rate(requests_per_second), has_room: OnceLock::new() }
+    }
+
+    fn values(&self) -> impl Iterator<Item = (Metric, u64)> {
+        let [first, second] = match &self.value {
+            LimitedValue::InFlight { running, max } => {
+                [Some((REQUESTS_IN_FLIGHT, u64::from(running.count()))), Some((IN_FLIGHT_LIMIT, u64::from(*max)))]
+            }
+            LimitedValue::Rate(qps) => [Some((REQUESTS_PER_SECOND_LIMIT, u64::from(*qps))), None],
+        };
+        [first, second].into_iter().flatten()
+    }
+
+    fn has_room(&self, ledger: &SeriesLedger) -> bool {
+        *self.has_room.get_or_init(|| {
+            let labels = [&*self.schema];
+            let made: Vec<_> = self.values().map(|(metric, _)| ledger.combination(metric.name, &labels, 1)).collect();
+            ledger.admit(&made, true)
+        })
+    }
+}
+
+/// The gauges of all limits of a cluster. `each` gets the metric, the schema's label and the value; schemas that have no room are one,
+/// with their sums, under the label `rest`.
+pub(super) fn gauges(
+    limits: &[SchemaLimit],
+    ledger: &SeriesLedger,
+    rest: &str,
+    mut each: impl FnMut(Metric, &str, u64),
+) {
+    let mut sums: BTreeMap<&str, (Metric, u64)> = BTreeMap::new();
+    for limit in limits {
+        let has_room = limit.has_room(ledger);
+        for (metric, value) in limit.values() {
+            if has_room {
+                each(metric, &limit.schema, value);
+            } else {
+                let (_, sum) = sums.entry(metric.name).or_insert((metric, 0));
+                *sum = sum.saturating_add(value);
+            }
+        }
+    }
+    sums.into_values().for_each(|(metric, sum)| each(metric, rest, sum));
+}
