@@ -45,7 +45,7 @@ struct CachedTranslation {
 }
 
 /// The result of a document, without the other documents.
-pub(crate) struct CheckedCluster {
+struct CheckedCluster {
     claims: Claims,
     diagnosis: Diagnosis,
     /// `None` if it is refused.

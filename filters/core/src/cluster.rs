@@ -106,7 +106,7 @@ impl Identity {
             UpstreamIdentity::RequestHeader(names) => (names, true),
             UpstreamIdentity::ClientCredential => (&RequestHeaders::default(), false),
         };
-        let names = HeaderNames::of(raw);
+        let names = HeaderNames::from_config(raw);
         for (is_set, field) in
             [(config.client_ca.is_some(), "clientCa"), (config.audit_attribution, "auditAttribution")]
         {
@@ -141,7 +141,7 @@ pub(crate) fn check_header_names<'a>(mut names: impl Iterator<Item = &'a str>) -
 fn reserved(raw: &RequestHeaders, names: &HeaderNames) -> Box<[Box<[u8]>]> {
     let mut reserved: Vec<Box<[u8]>> = raw.reserved.iter().map(|prefix| prefix.as_bytes().into()).collect();
     for name in names.all().map(str::as_bytes) {
-        if !Reserved::of(&reserved, &[]).names(name) {
+        if !Reserved::new(&reserved, &[]).names(name) {
             reserved.push(name.into());
         }
     }
@@ -176,11 +176,11 @@ impl Cluster {
             names: identity.names.clone(),
             reviewer: reviewer.clone(),
             client_ca: client_ca.as_ref().map_or_else(Vec::new, |ca| ca.digest().to_vec()),
-            lifetimes: config.reviews.as_ref().map_or_else(Lifetimes::default, Lifetimes::of),
+            lifetimes: config.reviews.as_ref().map_or_else(Lifetimes::default, Lifetimes::from_config),
         });
         let policies = Policies::new(&written);
         let pools = Pool::of(&config.upstream_identity);
-        let destinations = policies.groups().map(|group| Destinations::of(group, pools)).collect();
+        let destinations = policies.groups().map(|group| Destinations::for_group(group, pools)).collect();
         let schemas = schemas(config, memory);
         let limits = written.iter().map(|policy| schema_of(policy, config)).collect();
         let rebalance = rebalance(config, memory)?;
@@ -273,7 +273,7 @@ fn schema_of(policy: &config::Policy, config: &config::ClusterConfig) -> Option<
 impl Destinations {
     /// Pools that the identity mode does not use have no destination, so that a bug cannot route a request to a pool with the
     /// gateway's credential.
-    fn of(group: &str, pools: &[Pool]) -> Self {
+    fn for_group(group: &str, pools: &[Pool]) -> Self {
         let word = |pool, class| pools.contains(&pool).then(|| destination(group, pool, class).into_boxed_str());
         Destinations(Pool::ALL.map(|pool| RequestClass::ALL.map(|class| word(pool, class))))
     }

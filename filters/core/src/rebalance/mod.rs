@@ -99,7 +99,7 @@ impl Rebalance {
         if when.requests_per_second.is_some() {
             self.load.arrives(uptime);
         }
-        (when.in_flight.is_some() && !is_long).then(|| ProcessLoad::enter(&self.load))
+        (when.in_flight.is_some() && !is_long).then(|| ProcessLoad::start(&self.load))
     }
 
     /// The condition by which a request drains its connection, if it does: the numbers are drawn first, because most requests are
