@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use credential_mode::CredentialMode;
 pub use edits::{Edit, subprotocols_without_tokens};
-use portcullis_filter_config::{CONFIG_VERSION, FilterConfig, PeerSource, Pool, RequestClass};
+use portcullis_filter_config::{ActivityReports, CONFIG_VERSION, FilterConfig, PeerSource, Pool, RequestClass};
 use validate::{check_message, check_target, presents_two_tokens};
 
 use crate::attribution;
@@ -32,6 +32,7 @@ pub struct Gateway {
     anonymous: UserInfo,
     peer_source: PeerSource,
     reserved: Vec<Box<[u8]>>,
+    activity: Option<ActivityReports>,
 }
 
 /// The decision about a request.
@@ -88,6 +89,9 @@ impl Gateway {
         if config.instance.is_empty() || !config.instance.bytes().all(is_word) {
             return Err(CompileError::Instance);
         }
+        if !config.activity.as_ref().is_none_or(is_within_bounds) {
+            return Err(CompileError::Activity);
+        }
         check_header_names(config.reserved_headers.iter().map(String::as_str))?;
         Ok(Gateway {
             instance: config.instance.as_bytes().into(),
@@ -95,7 +99,13 @@ impl Gateway {
             anonymous: UserInfo::anonymous(),
             peer_source: config.peer_source,
             reserved: config.reserved_headers.iter().map(|prefix| prefix.as_bytes().into()).collect(),
+            activity: config.activity.clone(),
         })
+    }
+
+    /// Reports of the activity, if the filter sends them itself.
+    pub fn activity(&self) -> Option<&ActivityReports> {
+        self.activity.as_ref()
     }
 
     /// How the client's certificate reaches the filter.
@@ -124,7 +134,7 @@ impl Gateway {
 
     /// The cluster's names are its own edition's, while the listener may be of the one before or after.
     fn reserved<'a>(&'a self, cluster: Option<&'a Cluster>) -> Reserved<'a> {
-        Reserved::of(&self.reserved, cluster.map_or(&[], |cluster| &cluster.identity.reserved))
+        Reserved::new(&self.reserved, cluster.map_or(&[], |cluster| &cluster.identity.reserved))
     }
 
     /// The answer to a request for which the host has no cluster's configuration.
@@ -145,11 +155,11 @@ impl Gateway {
         request: &RequestContext<'_>,
         seen: &mut RequestRecord,
     ) -> Decision<'c> {
-        let judged = self.judge(cluster, request, seen);
-        if !matches!(judged, Err(Interrupt::Review(_))) {
+        let decided = self.try_forward(cluster, request, seen);
+        if !matches!(decided, Err(Interrupt::Review(_))) {
             seen.add_message(cluster.series(), request.scan);
         }
-        match judged {
+        match decided {
             Ok(forward) => Decision::Forward(forward),
             Err(Interrupt::Review(reviews)) => Decision::Review(reviews),
             Err(Interrupt::Refuse(refusal)) => Decision::Refuse(refusal),
@@ -188,7 +198,7 @@ impl Gateway {
         Ok(actor)
     }
 
-    fn judge<'c>(
+    fn try_forward<'c>(
         &'c self,
         cluster: &'c Cluster,
         request: &RequestContext<'_>,
@@ -201,14 +211,14 @@ impl Gateway {
         let info = target.resolve(scan.method).map_err(bad_request)?;
         target.check(&info).map_err(bad_request)?;
         seen.request(cluster.series(), &info, scan);
-        let judged = self.judge_info(cluster, request, &info, seen);
-        if !matches!(judged, Err(Interrupt::Review(_))) {
+        let decided = self.identify_and_dispatch(cluster, request, &info, seen);
+        if !matches!(decided, Err(Interrupt::Review(_))) {
             seen.add_request(cluster.series(), &info, scan);
         }
-        judged
+        decided
     }
 
-    fn judge_info<'c>(
+    fn identify_and_dispatch<'c>(
         &'c self,
         cluster: &'c Cluster,
         request: &RequestContext<'_>,
@@ -220,7 +230,7 @@ impl Gateway {
         let policy = self.dispatch(cluster, &client, info).ok_or_else(|| Refusal::no_policy(info))?;
         seen.policy(policy);
         let passes = cluster.identity.passes();
-        let mode = CredentialMode::of(client, passes);
+        let mode = CredentialMode::for_client(client, passes);
         let pool = mode.pool(scan.is_upgrade);
         let class = class_of(info, scan);
         let destination = cluster.destination(policy, pool, class).ok_or_else(Refusal::internal)?;
@@ -271,3 +281,11 @@ impl Gateway {
 
 #[cfg(test)]
 pub(crate) mod tests;
+
+fn is_within_bounds(activity: &ActivityReports) -> bool {
+    let ActivityReports { clusters, node, interval_seconds } = activity;
+    (1..=8).contains(&clusters.len())
+        && clusters.iter().all(|cluster| !cluster.is_empty())
+        && (1..=256).contains(&node.len())
+        && (5..=15).contains(interval_seconds)
+}

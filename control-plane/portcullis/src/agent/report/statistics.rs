@@ -2,7 +2,6 @@
 //! the statistics show an unhealthy server: a fleet without trouble pays nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
 
 use envoy_types::pb::envoy::config::core::v3::HealthStatus;
 use envoy_types::pb::envoy::service::health::v3::{
@@ -10,7 +9,8 @@ use envoy_types::pb::envoy::service::health::v3::{
 };
 use portcullis_filter_config::without_generation;
 use portcullis_xds::{MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer};
-use serde::Deserialize;
+
+use super::clusters_page::{ClustersPage, escaped};
 
 /// The report of these counts. Unhealthy servers are named as far as Envoy names them; all others are endpoints without an
 /// address.
@@ -44,7 +44,7 @@ pub(super) const PAGE: &str = "/stats?usedonly&type=Gauges&filter=_h2%5C.members
 const MAX_ENDPOINTS: u32 = 1_000;
 
 /// Healthy endpoints and all of them, by pool.
-pub(super) type Counts = BTreeMap<String, (u32, u32)>;
+type Counts = BTreeMap<String, (u32, u32)>;
 
 /// The counts in a page.
 pub(super) fn counts(page: &str) -> Counts {
@@ -136,87 +136,10 @@ fn recovered(pool: &str, server: &UnhealthyServer) {
     tracing::info!(pool, server = server.server, "a server is healthy again, or gone");
 }
 
-/// A name in a regular expression in a query. Names of ours hold letters, digits, `-`, `.` and `/`.
-fn escaped(name: &str) -> String {
-    let known = name.chars().filter(|one| one.is_ascii_alphanumeric() || "-./".contains(*one));
-    known.map(|one| if one == '.' { "%5C.".to_owned() } else { one.to_string() }).collect()
-}
-
-/// The answer to `/clusters?format=json` (`envoy.admin.v3.Clusters`), of which this is a part.
-#[derive(Deserialize)]
-struct Page {
-    #[serde(default)]
-    cluster_statuses: Vec<Pool>,
-}
-
-#[derive(Deserialize)]
-struct Pool {
-    name: String,
-    #[serde(default)]
-    host_statuses: Vec<Host>,
-}
-
-#[derive(Deserialize)]
-struct Host {
-    #[serde(default)]
-    address: Address,
-    /// The host name of the server, if it has one.
-    #[serde(default)]
-    hostname: String,
-    #[serde(default)]
-    health_status: Flags,
-}
-
-#[derive(Default, Deserialize)]
-struct Address {
-    socket_address: Option<Socket>,
-}
-
-#[derive(Deserialize)]
-struct Socket {
-    address: String,
-    port_value: u16,
-}
-
-/// `envoy.admin.v3.HostHealthStatus`.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Flags {
-    failed_active_health_check: bool,
-    failed_outlier_check: bool,
-    pending_active_hc: bool,
-    active_hc_timeout: bool,
-}
-
-impl Flags {
-    /// `None` for a server that is healthy, or that the control plane itself has taken out.
-    fn reason(&self) -> Option<UnhealthyReason> {
-        match self {
-            Self { pending_active_hc: true, .. } => Some(UnhealthyReason::NotChecked),
-            Self { active_hc_timeout: true, .. } => Some(UnhealthyReason::HealthCheckTimedOut),
-            Self { failed_active_health_check: true, .. } => Some(UnhealthyReason::HealthCheckFailed),
-            Self { failed_outlier_check: true, .. } => Some(UnhealthyReason::Ejected),
-            _ => None,
-        }
-    }
-}
-
-impl Host {
-    /// As `UpstreamCluster` writes it.
-    fn server(&self) -> Option<String> {
-        let Socket { address, port_value } = self.address.socket_address.as_ref()?;
-        Some(match address.parse::<IpAddr>() {
-            Ok(ip) if self.hostname.is_empty() => SocketAddr::new(ip, *port_value).to_string(),
-            _ if self.hostname.is_empty() => format!("{address}:{port_value}"),
-            _ => format!("{}:{port_value}", self.hostname),
-        })
-    }
-}
-
 /// Servers that are not healthy, by pool without its generation.
 fn read(page: &[u8]) -> Result<BTreeMap<String, BTreeMap<String, UnhealthyReason>>, serde_json::Error> {
     let mut found: BTreeMap<String, BTreeMap<String, UnhealthyReason>> = BTreeMap::new();
-    for pool in serde_json::from_slice::<Page>(page)?.cluster_statuses {
+    for pool in serde_json::from_slice::<ClustersPage>(page)?.cluster_statuses {
         let named = pool.host_statuses.iter().filter_map(|host| Some((host.server()?, host.health_status.reason()?)));
         found.entry(without_generation(&pool.name).to_owned()).or_default().extend(named);
     }
@@ -236,7 +159,7 @@ mod tests {
         let page = br#"{"cluster_statuses": [{"name": "a/all.h2@0", "host_statuses": [{"address": {"socket_address":
             {"address": "10.0.0.1", "port_value": 1}}, "health_status": {"failed_outlier_check": true}}]}]}"#;
         servers.take(pools, page, 7).unwrap();
-        let told: Vec<_> = report(&counts, &servers)
+        let reported: Vec<_> = report(&counts, &servers)
             .cluster_endpoints_health
             .iter()
             .map(|cluster| {
@@ -246,7 +169,7 @@ mod tests {
                 (cluster.cluster_name.clone(), named, healthy, all.len())
             })
             .collect();
-        assert_eq!(told, [("a/all.h2".to_owned(), 1, 2, 5), ("b/all.h2".to_owned(), 0, 0, 0)]);
+        assert_eq!(reported, [("a/all.h2".to_owned(), 1, 2, 5), ("b/all.h2".to_owned(), 0, 0, 0)]);
     }
 
     #[test]
@@ -258,12 +181,12 @@ mod tests {
                     cluster.lab/-/dev/s-0123456789_h2.membership_total: 1\n\
                     garbage\n\
                     cluster.lab/-/dev/all_h2.membership_healthy: many\n";
-        let told = [
+        let reported = [
             ("lab/-/dev/all.h2".to_owned(), (0, 0)),
             ("lab/-/dev/s-0123456789.h2".to_owned(), (0, 1)),
             ("lab/-/prod.example.com/all.h2".to_owned(), (2, 3)),
         ];
-        assert_eq!(counts(page), BTreeMap::from(told));
+        assert_eq!(counts(page), BTreeMap::from(reported));
     }
 
     fn page(pool: &str, hosts: &[(&str, &str, serde_json::Value)]) -> Vec<u8> {
@@ -295,12 +218,12 @@ mod tests {
             ("10.0.0.6", "", json!({"eds_health_status": "HEALTHY"})),
         ];
         servers.take(pools, &page("lab/-/a.b/all.h2@0123", &hosts), 100).unwrap();
-        let told = |servers: &Servers| {
+        let reported = |servers: &Servers| {
             let one = |one: &UnhealthyServer| format!("{} {} {}", one.server, one.reason.as_str(), one.since);
             servers.of("lab/-/a.b/all.h2").iter().map(one).collect::<Vec<_>>()
         };
         assert_eq!(
-            told(&servers),
+            reported(&servers),
             [
                 "10.0.0.1:6443 HealthCheckTimedOut 100",
                 "10.0.0.2:6443 HealthCheckFailed 100",
@@ -314,9 +237,12 @@ mod tests {
             ("10.0.0.6", "", json!({"failed_active_health_check": true})),
         ];
         servers.take(pools, &page("lab/-/a.b/all.h2@4567", &hosts), 200).unwrap();
-        assert_eq!(told(&servers), ["10.0.0.2:6443 HealthCheckTimedOut 100", "10.0.0.6:6443 HealthCheckFailed 200"]);
+        assert_eq!(
+            reported(&servers),
+            ["10.0.0.2:6443 HealthCheckTimedOut 100", "10.0.0.6:6443 HealthCheckFailed 200"]
+        );
         assert_eq!(servers.ask(&some_counts(&[("lab/-/a.b/all.h2", 6, 6)])), None);
-        assert_eq!(told(&servers), [""; 0]);
+        assert_eq!(reported(&servers), [""; 0]);
     }
 
     #[test]

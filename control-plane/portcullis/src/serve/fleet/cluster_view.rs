@@ -13,7 +13,7 @@ use super::severity::days_left;
 use super::transitions::Transitions;
 use super::view::{CertificateView, ClusterView, LimitAt, LimitView, PolicyView, ServerView, UnhealthyAt};
 use crate::activity_report::{MAX_TALKERS, OTHER, talkers};
-use crate::plain::line;
+use crate::display_text::one_line;
 
 /// The single counts of one cluster, over all gateways.
 #[derive(Debug, Default)]
@@ -71,6 +71,10 @@ impl<'a> Details<'a> {
                 let (schema, node) = (activity.names.schema_name(one.schema).to_owned(), node.to_owned());
                 let at = LimitAt { node, used: one.used, limit: one.limit, rate: one.rate };
                 details.limits.entry(schema).or_default().push(at);
+            }
+            for (server, requests) in &activity.in_flight {
+                let rates = details.servers.entry(activity.names.server_name(*server).to_owned()).or_default();
+                rates.running = rates.running.saturating_add(*requests);
             }
             if let Some(top) = activity.top.as_deref().and_then(talkers) {
                 let sum = details.top.get_or_insert_default();
@@ -184,7 +188,7 @@ fn certificates(inputs: &Inputs<'_>, name: &str) -> Vec<CertificateView> {
     let all = inputs.served(name).into_iter().flat_map(|served| &served.certificates);
     let view = all.map(|one| CertificateView {
         usage: one.usage.to_owned(),
-        subject: line(&one.subject),
+        subject: one_line(&one.subject),
         not_after: one.not_after,
         days_left: days_left(one.not_after, inputs.now),
     });

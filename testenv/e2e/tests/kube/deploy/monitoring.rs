@@ -7,7 +7,7 @@ use portcullis_harness::rundir::RunDir;
 use serde_json::Value;
 
 use super::rendered::Rendered;
-use crate::declared::{is_noticed, judged};
+use crate::declared::{is_noticed, parsed};
 
 /// Labels that Prometheus adds, or that belong to a histogram's buckets.
 const COMMON: [&str; 4] = ["namespace", "pod", "job", "le"];
@@ -79,6 +79,14 @@ fn reference(page: &str) -> (BTreeMap<String, BTreeSet<String>>, String) {
     (metrics, text)
 }
 
+/// The same of the agent's gauges of top talkers.
+fn talkers() -> (BTreeMap<String, BTreeSet<String>>, String) {
+    let text = std::fs::read_to_string(project_root().join("docs/operations.md")).unwrap();
+    let labels: BTreeSet<String> = ["cluster", "kind", "name"].map(str::to_owned).into();
+    let gauges = text.lines().filter_map(|line| line.strip_prefix("| `portcullis_top_")?.split('`').next());
+    (gauges.map(|name| (format!("portcullis_top_{name}"), labels.clone())).collect(), text)
+}
+
 fn stem(metric: &str) -> &str {
     ["_bucket", "_count", "_sum"].iter().find_map(|suffix| metric.strip_suffix(suffix)).unwrap_or(metric)
 }
@@ -86,7 +94,7 @@ fn stem(metric: &str) -> &str {
 #[test]
 fn every_metric_of_ours_that_is_asked_for_is_told() {
     let Some(rendered) = Rendered::of("overlays/complete") else { return };
-    let pages = [reference("metrics.md"), reference("control-plane-metrics.md")];
+    let pages = [reference("metrics.md"), reference("control-plane-metrics.md"), talkers()];
     let mut wrong = Vec::new();
     let mut seen = 0;
     for expression in expressions(&rendered) {
@@ -166,7 +174,7 @@ fn prometheus_understands_every_expression() {
     let all: Vec<String> = expressions(&rendered).into_iter().filter(is_query).collect();
     let text = Value::from(all).to_string().replace("$__rate_interval", "5m");
     let run = RunDir::new("expressions").unwrap();
-    let Some(found) = judged("expressions", &run.write("all.json", &text).unwrap()) else { return };
+    let Some(found) = parsed("expressions", &run.write("all.json", &text).unwrap()) else { return };
     assert_eq!(found, [""; 0]);
     is_noticed("expressions", &text, "histogram_quantile(0.99, ", "histogram_quantile(0.99 ");
 }

@@ -2,7 +2,9 @@
 
 mod conditions;
 mod exit;
+mod fixture;
 mod fleet;
+mod in_flight;
 mod metrics;
 mod rebalance;
 mod release;
@@ -10,7 +12,7 @@ mod renewal;
 mod replicas;
 mod reports;
 mod rolling;
-mod site;
+mod slow_list;
 mod strangers;
 mod supervision;
 mod unhealthy;

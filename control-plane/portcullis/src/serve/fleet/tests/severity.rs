@@ -47,10 +47,13 @@ fn errors_are_judged_by_their_ratio_if_they_are_not_few() {
     }
 }
 
-/// The rates of a cluster that had these answers in half a minute: by server, none and 1xx to 5xx.
-fn rates_of(servers: &[(&str, [u64; 6])]) -> Rates {
+/// A server with its answers: none, and 1xx to 5xx.
+type ServerAnswers = (&'static str, [u64; 6]);
+
+/// The rates of a cluster that had these answers in half a minute.
+fn rates_of(servers: &[ServerAnswers]) -> Rates {
     let counted = |turn: u64| {
-        let server = |(server, answers): &(&str, [u64; 6])| ServerActivity {
+        let server = |(server, answers): &ServerAnswers| ServerActivity {
             server: (*server).to_owned(),
             answers: answers.map(|count| count * turn),
             ..ServerActivity::default()
@@ -68,7 +71,7 @@ fn rates_of(servers: &[(&str, [u64; 6])]) -> Rates {
 /// Clients that no gateway and no server has let in make neither an error nor the impression that all is well.
 #[test]
 fn refused_clients_have_no_part_in_severity() {
-    let cases: &[(&str, &[(&str, [u64; 6])], Severity)] = &[
+    let cases: &[(&str, &[ServerAnswers], Severity)] = &[
         ("loops of strangers", &[("-", [0, 0, 0, 0, 0, 5_000]), ("s:1", [0, 0, 100, 0, 0, 0])], Severity::Good),
         ("only loops of strangers", &[("-", [0, 0, 0, 0, 0, 5_000])], Severity::Good),
         ("refusals beside errors", &[("-", [0, 0, 0, 0, 5_000, 0]), ("s:1", [0, 0, 0, 0, 0, 10])], Severity::Critical),
