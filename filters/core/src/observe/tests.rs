@@ -262,6 +262,7 @@ fn failures_of_the_gateway_show_without_room() {
     publish(&publisher, &mut series);
     for expected in [
         "apiserver_request_total prod,-,other,other,,,5xx",
+        "apiserver_request_total prod,none,other,other,,,5xx",
         "apiserver_request_total prod,other,other,other,,,5xx",
         "apiserver_request_duration_seconds_count (other),other,other,,",
         "server_duration_seconds_count (other),other,other",

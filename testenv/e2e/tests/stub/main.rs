@@ -5,6 +5,7 @@ mod acceptable;
 mod access_log;
 mod activity;
 mod agent;
+mod alerts;
 mod attack;
 mod attribution;
 mod bad_control_plane;
