@@ -44,6 +44,9 @@ pub enum CompileError {
     /// Without an instance id the gateway would not recognise its own requests.
     #[error("the instance id is not a word")]
     Instance,
+    /// Reports of the activity.
+    #[error("activity needs 1 to 8 clusters, a node of 1 to 256 bytes and an interval of 5 to 15 seconds")]
+    Activity,
 }
 
 /// Everything that judging a request for one cluster needs.

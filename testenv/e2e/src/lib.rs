@@ -14,6 +14,7 @@ mod metrics_page;
 mod plain;
 mod plain_wasm;
 mod render;
+mod report_console;
 mod secrets;
 
 pub use agent_site::{AgentSite, AgentSiteSetup, xds_client_flags, xds_server_flags};
@@ -23,4 +24,5 @@ pub use istio::{Mesh, MeshSetup, render_istio};
 pub use manifest::{Manifest, allow_all, default_certificate, settings};
 pub use metrics_page::{Labels, MetricsPage};
 pub use plain::{PlainFiles, PlainGateway, PlainSetup};
+pub use report_console::ReportConsole;
 pub use secrets::Secrets;

@@ -145,7 +145,7 @@ fn hostile_cluster() -> impl Strategy<Value = ClusterMessage> {
     let count = || prop_oneof![Just(0), Just(1), Just(u64::from(u32::MAX)), Just(u64::MAX), any::<u64>()];
     let counts = move || prop::collection::vec(count(), 0..20);
     let server = ("[a-c]", counts(), counts());
-    let server = server.prop_map(|(server, answers, latency)| ServerMessage { server, answers, latency });
+    let server = server.prop_map(|(server, answers, latency)| ServerMessage { server, answers, latency, in_flight: 0 });
     let policy = (prop_oneof![0..4_u32, any::<u32>()], count(), prop::collection::vec(0..70_u32, 0..8), counts());
     let policy =
         policy.prop_map(|(policy, forwarded, reasons, refused)| PolicyMessage { policy, forwarded, reasons, refused });
