@@ -11,7 +11,7 @@ use portcullis_core::long_streams::StreamRegistry;
 use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord, Response};
 use portcullis_core::review::{Review, ReviewAnswers};
 use portcullis_core::x509::KnownChains;
-use portcullis_core::{Moment, Refusal};
+use portcullis_core::{Moment, Refusal, rebalance};
 use portcullis_filter_config::names;
 use portcullis_filter_config::names::request::Field;
 use portcullis_filter_config::names::span::Attribute;
@@ -21,7 +21,6 @@ use crate::long_streams::{LongStream, Waker, call_at};
 use crate::memory::uptime;
 use crate::metrics::Metrics;
 use crate::reviews::{Pending, ReviewCallouts};
-use crate::{random, resident};
 
 thread_local! {
     /// The chains that this worker has parsed.
@@ -182,11 +181,11 @@ impl Host for StreamHost<'_> {
     }
 
     fn random(&mut self) -> u64 {
-        random::number()
+        rebalance::random_number()
     }
 
     fn resident_memory(&self) -> Option<u64> {
-        resident::bytes()
+        rebalance::resident_memory(uptime(Instant::now()))
     }
 
     fn ask(&mut self, reviews: Vec<Review>) -> Result<Asked, Refusal> {

@@ -11,8 +11,6 @@ mod host;
 mod long_streams;
 mod memory;
 mod metrics;
-mod random;
-mod resident;
 mod reviews;
 mod shutdown;
 mod timer;

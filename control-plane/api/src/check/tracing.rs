@@ -5,7 +5,7 @@ use super::certificates::read_bundle;
 use super::client::PeerName;
 use super::endpoint::{Endpoint, ServerHost};
 use crate::dns_name::is_dns_name;
-use crate::problem::{Code, Problem};
+use crate::problem::{Problem, ProblemCode};
 use crate::references::unresolved_authority;
 use crate::secret::PublicBytes;
 use crate::types::{TracingParents, TracingProtocol, TracingSettings, TracingUsers};
@@ -68,8 +68,11 @@ fn check_rate(raw: &TracingSettings, findings: &mut Findings) -> u32 {
     } else if !rate.is_multiple_of(STEP) {
         findings.problem(path, "must be a multiple of 100: Envoy samples by ten-thousandths");
     } else if rate == 0 && raw.parents == TracingParents::Ignored {
-        let none =
-            Problem::coded(Code::NoEffect, path, "is 0 or not set, and parents are ignored: no request is traced");
+        let none = Problem::coded(
+            ProblemCode::NoEffect,
+            path,
+            "is 0 or not set, and parents are ignored: no request is traced",
+        );
         findings.warn(none.hint("10000 traces one request in a hundred"));
     }
     rate / STEP

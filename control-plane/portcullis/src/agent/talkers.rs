@@ -4,17 +4,22 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use portcullis_filter_config::activity::{Activity, Talker};
+use portcullis_filter_config::activity::{Activity, OTHER, Talker};
+
+/// The share of a list's requests that a name must have had for certain to have series: one in so many. A client that invents a
+/// name for each request gives none of them that many, so that Prometheus gets no names from it.
+const SHARE: u64 = 1_000;
 
 /// A gauge: name, help, and the number that it shows.
 type Gauge = (&'static str, &'static str, fn(&Talker) -> u64);
 
 /// All of them; none has a series for 0.
-pub(super) const GAUGES: [Gauge; 5] = [
+const GAUGES: [Gauge; 5] = [
     (
         "portcullis_top_requests",
         "Requests of the clients with the most requests, since Envoy's start: never too low, too high by at most \
-         portcullis_top_requests_error. All others together are other.",
+         portcullis_top_requests_error. All others together are other, those with less than a thousandth of the requests \
+         among them.",
         |talker| talker.requests,
     ),
     ("portcullis_top_requests_error", "The most by which portcullis_top_requests is too high.", |talker| talker.error),
@@ -52,8 +57,10 @@ fn by_labels(activity: &Activity) -> BTreeMap<Labels<'_>, Talker> {
     for cluster in &activity.clusters {
         let Some(top) = &cluster.top else { continue };
         for (kind, talkers) in [("user", &top.users), ("group", &top.groups), ("userAgent", &top.user_agents)] {
+            let total = talkers.iter().fold(0, |sum: u64, talker| sum.saturating_add(talker.requests));
             for talker in talkers {
-                let sum = all.entry((&cluster.cluster, kind, &talker.name)).or_default();
+                let name = if has_series(talker, total) { &talker.name } else { OTHER };
+                let sum = all.entry((&cluster.cluster, kind, name)).or_default();
                 sum.requests = sum.requests.saturating_add(talker.requests);
                 sum.error = sum.error.saturating_add(talker.error);
                 sum.lists = sum.lists.saturating_add(talker.lists);
@@ -63,6 +70,10 @@ fn by_labels(activity: &Activity) -> BTreeMap<Labels<'_>, Talker> {
         }
     }
     all
+}
+
+fn has_series(talker: &Talker, total: u64) -> bool {
+    talker.requests.saturating_sub(talker.error) > total / SHARE
 }
 
 /// A label's value: clients choose these texts.
@@ -81,6 +92,8 @@ fn escaped(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use portcullis_filter_config::activity::{ClusterActivity, TopTalkers};
 
     use super::*;
@@ -107,5 +120,49 @@ mod tests {
             ]
         );
         assert_eq!(super::text(&Activity::default()), "");
+    }
+
+    /// The names of a page's series.
+    fn names(list: Vec<Talker>) -> BTreeSet<String> {
+        let top = TopTalkers { user_agents: list, ..TopTalkers::default() };
+        let cluster = ClusterActivity { cluster: "c".to_owned(), top: Some(top), ..ClusterActivity::default() };
+        let text = text(&Activity { clusters: vec![cluster], ..Activity::default() });
+        let names = text.lines().filter_map(|line| line.split_once("name=\"")?.1.split_once('"'));
+        names.map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// Each scrape would otherwise bring Prometheus names that it has never had.
+    #[test]
+    fn invented_names_are_no_series() {
+        let displaced = |turn: u64| {
+            let invented = (0..98).map(|number| Talker {
+                error: turn * 1_000,
+                ..talker(&format!("invented-{turn}-{number}/1"), turn * 1_000 + 1)
+            });
+            let known = [talker("heavy/1", turn * 10_000), talker("light/1", turn * 1_000 + 999)];
+            let mut list: Vec<_> = known.into_iter().chain(invented).collect();
+            list.push(talker(OTHER, turn * 800_000));
+            list
+        };
+        let expected = ["heavy/1", "light/1", OTHER].map(str::to_owned).into();
+        assert_eq!([names(displaced(1)), names(displaced(2))], [expected, names(displaced(1))]);
+    }
+
+    #[test]
+    fn names_without_a_series_count_with_the_rest() {
+        let list =
+            || vec![talker("heavy/1", 5_000), Talker { lists: 2, error: 3, ..talker("small/1", 4) }, talker(OTHER, 7)];
+        let page = |list| {
+            let top = TopTalkers { users: list, ..TopTalkers::default() };
+            let cluster = ClusterActivity { cluster: "c".to_owned(), top: Some(top), ..ClusterActivity::default() };
+            text(&Activity { clusters: vec![cluster], ..Activity::default() })
+        };
+        let text = page(list());
+        for line in [
+            "requests{cluster=\"c\",kind=\"user\",name=\"other\"} 11",
+            "lists{cluster=\"c\",kind=\"user\",name=\"other\"} 2",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
     }
 }

@@ -15,7 +15,7 @@ use super::edit_traces::{EditTraces, PublishedEdit};
 use super::fleet::ServedObjects;
 use super::metrics::{ControlPlaneMetrics, Origin};
 use super::reconciler::{ReconcileError, Reconciled, Reconciler, diagnosis_of_file};
-use super::state::{LastGood, StateKeeper};
+use super::state::{LastGood, StateSender};
 use super::watchdog::Watchdog;
 
 /// Receivers of the results.
@@ -26,7 +26,7 @@ pub(super) struct Outputs {
     pub(super) metrics: Arc<ControlPlaneMetrics>,
     pub(super) watchdog: Arc<Watchdog>,
     /// Saves the snapshot for the next start; none without --state-dir.
-    pub(super) state: Option<StateKeeper>,
+    pub(super) state: Option<StateSender>,
     /// Traces of edits, and the gateways that acknowledge them.
     pub(super) traces: Option<(Arc<EditTraces>, Arc<Registry>)>,
 }

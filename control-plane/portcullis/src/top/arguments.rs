@@ -8,7 +8,7 @@ use crate::control_plane_client::ControlPlaneAddress;
 /// Print the traffic of all clusters, or everything about one, and draw it again and again.
 ///
 /// It asks a running `portcullis serve`. Gateways report through `portcullis agent`, every 5 seconds or more seldom; rates
-/// are averages over the last half a minute. ERRORS/S are answers of 5xx, and requests that ended without an answer;
+/// are averages over the last half a minute. ERRORS/S are answers of 5xx, of servers and for want of one;
 /// REFUSED/S are requests that the gateway refused. Watches, sessions and other long-running requests have no part in P50
 /// and P99 but the time to their headers.
 ///

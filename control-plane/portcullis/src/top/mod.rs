@@ -74,7 +74,7 @@ pub(crate) fn failure(error: &dyn std::error::Error) -> String {
         text.push_str(&format!(": {error}"));
         cause = error.source();
     }
-    crate::plain::line(&text)
+    crate::display_text::one_line(&text)
 }
 
 async fn text(arguments: &Top, order: Order) -> Result<String, TopError> {

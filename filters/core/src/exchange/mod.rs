@@ -270,8 +270,8 @@ impl<T: Clone> Exchange<T> {
         self.is_forwarded = self.metrics.is_some();
         self.timeline.forwarded = Some(end);
         self.running = self.metrics.as_ref().map(|metrics| metrics.start(self.record.key, self.is_long));
-        if self.is_long {
-            self.count_talker(0, host);
+        if self.is_long && self.record.is_authenticated() {
+            self.count_talker(0, true, host);
         }
         self.rebalance_forwarded(host);
         self.fault.strike("decided");

@@ -78,6 +78,9 @@ impl<T: Clone> Exchange<T> {
         if matches!(self.tracking, Tracking::Pending { .. }) {
             self.track(is_session, host);
         }
+        if self.is_long && !self.is_counted {
+            self.count_long_talker(host);
+        }
         Next::Continue
     }
 
@@ -157,7 +160,7 @@ impl<T: Clone> Exchange<T> {
             server_duration: between(forwarded, answered).filter(|_| server != Some(Server::Missing)),
             bytes: host.response_bytes(),
         };
-        self.count_talker(response.bytes.unwrap_or(0), host);
+        self.count_talker(response.bytes.unwrap_or(0), self.record.is_known(&response), host);
         // The host shows gauges with it.
         (self.running, self.place) = (None, None);
         host.count_response(self.metrics.as_ref(), &self.record, &response);
@@ -167,14 +170,25 @@ impl<T: Clone> Exchange<T> {
     }
 
     /// Counts the request among its client's, if the settings ask for it: when it ends, or already when it begins to run for
-    /// long; bytes follow then.
-    pub(super) fn count_talker(&mut self, bytes: u64, host: &impl Host<Stream = T>) {
+    /// long; bytes follow then. The user agent of a client that is not `is_known` has no name: it can be any.
+    pub(super) fn count_talker(&mut self, bytes: u64, is_known: bool, host: &impl Host<Stream = T>) {
         let Some(talkers) = self.metrics.as_ref().and_then(|metrics| metrics.talkers()) else { return };
         let is_new = !std::mem::replace(&mut self.is_counted, true);
         let is_refused = matches!(self.outcome, Some(Outcome::Refused(_)));
-        let agent = host.request_header("user-agent");
-        let amounts = self.record.amounts(is_new, bytes, is_refused);
-        talkers.count(self.record.requester(), agent.as_deref().unwrap_or_default(), amounts);
+        let agent = if is_known { host.request_header("user-agent") } else { None };
+        let agent = is_known.then(|| agent.as_deref().unwrap_or_default());
+        talkers.count(self.record.requester(), agent, self.record.amounts(is_new, bytes, is_refused));
+    }
+
+    /// Counts a long-running request whose credential the server has judged.
+    fn count_long_talker(&mut self, host: &impl Host<Stream = T>) {
+        if self.metrics.as_ref().is_some_and(|metrics| metrics.talkers().is_some()) {
+            let status = host.response_status();
+            let code = status.as_deref().and_then(|status| std::str::from_utf8(status).ok()?.parse().ok());
+            let is_known = self.record.is_authenticated() || self.record.is_let_in(code.unwrap_or(0));
+            drop(status);
+            self.count_talker(0, is_known, host);
+        }
     }
 
     /// Writes the log entry of a request that was slow or failed, or adds to the one that it has. Its own time ended at `end`; it

@@ -42,7 +42,8 @@ pub const LABELS: [Label; 15] = [
     Label {
         name: "server",
         values: "The server that the request went to last, as the object's `spec.servers` names it; `-` for an answer of the \
-                 gateway's own; `other` for a server that is not in the object any more, and for any server in what has no \
+                 gateway's own to a request that was not forwarded, `none` for a forwarded request that came to no server; \
+                 `other` for a server that is not in the object any more, and for any server in what has no \
                  room; `unknown` for one without a name (an Envoy without the control plane).",
     },
     Label {

@@ -82,8 +82,17 @@ impl RequestRecord {
 
     /// Whether the client is authenticated: by the gateway, or by a server that has judged its credential and let it in.
     pub(crate) fn is_known(&self, response: &Response<'_>) -> bool {
-        let is_let_in = || response.server.is_some() && (100..400).contains(&response.code);
-        self.key.is_known || self.is_judged_upstream && is_let_in()
+        self.is_authenticated() || response.server.is_some() && self.is_let_in(response.code)
+    }
+
+    /// Whether the gateway has authenticated the client.
+    pub(crate) fn is_authenticated(&self) -> bool {
+        self.key.is_known
+    }
+
+    /// Whether this answer of a server says that it has let the client in by a credential that it judges.
+    pub(crate) fn is_let_in(&self, code: u16) -> bool {
+        self.is_judged_upstream && (100..400).contains(&code)
     }
 
     /// The labels that the answer counts under.

@@ -46,8 +46,8 @@ impl ResponseKey {
         }
     }
 
-    /// The key of everything that has no room of its own. Kept are the class of the status, and whether a server has a part in
-    /// it: two alerts depend on them.
+    /// The key of everything that has no room of its own. Kept are the class of the status, and whether it was
+    /// refused, had no server, or had one: two alerts depend on them.
     pub(super) fn rest(self) -> Self {
         ResponseKey {
             server: if self.server.is_server() { ServerCode::ANY } else { self.server },

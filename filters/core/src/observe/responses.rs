@@ -181,7 +181,7 @@ impl ResponseTable {
     #[cold]
     fn count_new(&self, key: ResponseKey, response: &Response<'_>) {
         let number = key.number();
-        // What has no room counts under a key that is known, mostly.
+        // Counts that have no room go under a key that is known, mostly.
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(counts) = entries.get(&number) {
             return counts.record(response);
@@ -251,9 +251,9 @@ mod tests {
         }
         let expected = [
             ("-", "403", 1, 0),
-            ("-", "503", 1, 1),
             ("a:1", "200", 2, 2),
             ("b:1", "200", 1, 1),
+            ("none", "503", 1, 1),
             ("other", "0", 1, 1),
             ("unknown", "503", 1, 1),
         ];
@@ -275,8 +275,8 @@ mod tests {
         table.count(REQUEST, &response(200, Some("a:1")), |_| panic!("it is known"));
         let expected = [
             ("-", "5xx", 1, 0),
-            ("-", "5xx", 1, 1),
             ("a:1", "200", 2, 2),
+            ("none", "5xx", 1, 1),
             ("other", "2xx", 2, 2),
             ("other", "4xx", 1, 1),
             ("other", "5xx", 2, 2),

@@ -42,8 +42,11 @@ impl ServerCode {
     }
 }
 
-/// The label `server` of answers of the gateway's own.
+/// The label `server` of answers of the gateway's own to requests that were not forwarded.
 pub(super) const NO_SERVER: &str = "-";
+/// The label `server` of requests that were forwarded and came to no server. Any client can be refused, but only a gateway
+/// without servers brings this about: alerts depend on the difference.
+pub(super) const MISSING_SERVER: &str = "none";
 /// The label `server` of a server without a name.
 pub(super) const UNNAMED: &str = "unknown";
 
@@ -79,7 +82,8 @@ impl ServerLabels {
     /// The label `server`.
     pub(super) fn label(&self, code: ServerCode) -> &str {
         match code {
-            ServerCode::NONE | ServerCode::MISSING => NO_SERVER,
+            ServerCode::NONE => NO_SERVER,
+            ServerCode::MISSING => MISSING_SERVER,
             ServerCode::UNNAMED => UNNAMED,
             ServerCode(place) => self.0.get(usize::from(place).saturating_sub(1)).map_or("other", |name| name),
         }

@@ -28,10 +28,6 @@ mod long_streams;
 mod memory;
 #[path = "../../../dynamic-module/src/metrics.rs"]
 mod metrics;
-#[path = "../../../dynamic-module/src/random.rs"]
-mod random;
-#[path = "../../../dynamic-module/src/resident.rs"]
-mod resident;
 #[path = "../../../dynamic-module/src/reviews.rs"]
 mod reviews;
 #[path = "../../../dynamic-module/src/shutdown.rs"]

@@ -36,7 +36,7 @@ fn traced(test: &str, identities: Identities) -> Option<Traced> {
     let options = KubeOptions { traces: Some(collector.grpc()), ..KubeOptions::default() };
     let plane_flags = vec!["--tracing-endpoint".to_owned(), format!("http://{}", collector.grpc())];
     let gateway = GatewayOptions { plane_flags, ..GatewayOptions::default() };
-    let fixture = KubeFixture::telling(identities, test, &options, &gateway)?;
+    let fixture = KubeFixture::forwarding(identities, test, &options, &gateway)?;
     let tracing = json!({"endpoint": collector.grpc().to_string(), "parents": "Trusted"});
     fixture.gateway.change_settings(|spec| spec["tracing"] = tracing).unwrap();
     Some(Traced { fixture, collector, _run: run })

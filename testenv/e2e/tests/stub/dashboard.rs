@@ -1,21 +1,20 @@
 //! The dashboard and the alerts, evaluated by Prometheus over the pages of a gateway and a control plane that run.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use portcullis_e2e::{GatewayOptions, MetricsPage, allow_all};
+use portcullis_e2e::{GatewayOptions, allow_all};
 use portcullis_harness::client::{H2Client, Outgoing};
 use portcullis_harness::prometheus::{Prometheus, Sample, Scraped};
 use portcullis_harness::{deps, project_root, wait};
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::{Value, json};
 
+use crate::alerts::until_alerts;
 use crate::fixture::{NAME, PODS, StubFixture};
-use crate::series::{closed_set, walk};
 
-const SOON: Duration = Duration::from_secs(30);
-const SECRET: &str = "/api/v1/namespaces/default/secrets/s";
-const FAILING: &str = "/api/v1/namespaces/default/secrets/failing";
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SECRET: &str = "/api/v1/namespaces/default/secrets/s";
+pub(crate) const FAILING: &str = "/api/v1/namespaces/default/secrets/failing";
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 const WATCH: &str = "/api/v1/namespaces/default/pods?watch=true";
 /// Seconds of the window of rates. The whole test fits into it.
@@ -47,7 +46,7 @@ impl Is {
     }
 }
 
-fn start(test: &str) -> Option<(StubFixture, Prometheus)> {
+pub(crate) fn start(test: &str) -> Option<(StubFixture, Prometheus)> {
     deps::or_skip(test, deps::prometheus()).unwrap()?;
     let fixture = StubFixture::start(test, &GatewayOptions::default());
     let schema = |name: &str, max: u32| json!({"name": name, "maxRequestsInflight": {"max": max}});
@@ -86,7 +85,7 @@ fn mix(rounds: usize) -> [Vec<Outgoing>; 2] {
 }
 
 /// The sum of a metric of the filter's, as Prometheus has it.
-fn sum(prometheus: &Prometheus, metric: &str) -> f64 {
+pub(crate) fn sum(prometheus: &Prometheus, metric: &str) -> f64 {
     let found = prometheus.query(&format!("sum(envoy_portcullis_{metric})")).unwrap();
     found.first().map_or(0.0, |(_, value)| *value)
 }
@@ -109,23 +108,6 @@ pub(crate) fn queries() -> Vec<(String, String, String)> {
         }
     }
     all
-}
-
-/// The names of the alerts, with their expressions.
-fn alerts() -> BTreeMap<String, String> {
-    let path = project_root().join("deploy/kubernetes/components/monitoring/rules.yaml");
-    let rules: Value = serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let groups = rules["spec"]["groups"].as_array().unwrap();
-    let rules = groups.iter().flat_map(|group| group["rules"].as_array().unwrap());
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
-    rules.map(|rule| (text(&rule["alert"]), text(&rule["expr"]))).collect()
-}
-
-/// The alerts whose condition holds, whatever time it must hold for.
-fn holding(prometheus: &Prometheus) -> BTreeSet<String> {
-    let holds =
-        |(name, expression): (String, String)| (!prometheus.query(&expression).unwrap().is_empty()).then_some(name);
-    alerts().into_iter().filter_map(holds).collect()
 }
 
 /// A panel's title with a query's legend, and the series that it shows, by their labels.
@@ -319,60 +301,4 @@ fn dashboard_and_alerts_say_what_has_happened() {
         "PortcullisServersFail",
     ];
     until_alerts(&prometheus, &expected, || assert_eq!(alice.get(PODS, &[]).unwrap().status, 503));
-}
-
-/// A user who asks for everything takes all series that the cluster may have.
-#[test]
-fn alerts_hold_for_a_cluster_without_room() {
-    let Some((fixture, prometheus)) = start("alerts-room") else { return };
-    let alice = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
-    let requests =
-        [("GET", false), ("GET", true), ("POST", true), ("PATCH", false), ("DELETE", false), ("DELETE", true)];
-    let all = [walk(&closed_set(), &requests), walk(&closed_set(), &[("PURGE", false)])].concat();
-    let walked = all.len() as u64;
-    for answer in alice.burst(all, 6) {
-        answer.unwrap();
-    }
-    let put = || alice.request("PUT", SECRET, &[], b"{}").unwrap().status;
-    let counted = |number: u64| {
-        let page = || MetricsPage::of(&fixture.gateway);
-        let is_there = || (page().sum("apiserver_request_total", &[("cluster", NAME)]) == number).then(page);
-        wait::until("the requests are counted", SOON, is_there).unwrap()
-    };
-    put();
-    let page = counted(walked + 1);
-    assert_eq!(page.sum("apiserver_request_total", &[("verb", "PUT")]), 0, "there is no room");
-    let without_room = [("cluster", "(other)"), ("verb", "other")];
-    assert!(page.sum("apiserver_request_duration_seconds_count", &without_room) > 0);
-
-    let failing = Action::Respond { status: 500, headers: Vec::new(), body: String::new() };
-    fixture.stub.fault(Fault::new(SECRET, failing).method("PUT"));
-    until_alert(&prometheus, "PortcullisServersFail", || assert_eq!(put(), 500));
-    let unreachable = fixture.manifest().set("/spec/servers", json!([{"endpoint": "https://127.0.0.1:9"}]));
-    fixture.gateway.apply(&unreachable).unwrap();
-    until_alert(&prometheus, "PortcullisGatewayFails", || assert_eq!(put(), 503));
-    let page = MetricsPage::of(&fixture.gateway);
-    let own = [("cluster", NAME), ("server", "-"), ("verb", "other"), ("resource", "other"), ("code", "5xx")];
-    assert!(page.sum("apiserver_request_total", &own) > 0);
-    let detailed = [("cluster", NAME), ("server", "-"), ("verb", "PUT")];
-    assert_eq!(page.sum("apiserver_request_total", &detailed), 0);
-}
-
-fn until_alert(prometheus: &Prometheus, name: &str, meanwhile: impl Fn()) {
-    let holds = || {
-        meanwhile();
-        holding(prometheus).contains(name).then_some(())
-    };
-    wait::until(&format!("{name} holds"), SOON, holds).unwrap();
-}
-
-/// Waits until exactly these alerts hold, and does `meanwhile` before each look.
-fn until_alerts(prometheus: &Prometheus, expected: &[&str], meanwhile: impl Fn()) {
-    let expected: BTreeSet<String> = expected.iter().map(|name| (*name).to_owned()).collect();
-    let equal = || {
-        meanwhile();
-        let found = holding(prometheus);
-        if found == expected { Ok(()) } else { Err(format!("{found:?}")) }
-    };
-    wait::until_ok("the alerts hold", SOON, equal).unwrap();
 }

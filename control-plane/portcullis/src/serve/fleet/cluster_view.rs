@@ -6,17 +6,14 @@ use super::counts::BUCKETS;
 use super::fleet_view::{SummedActivity, cluster_summary, without_object};
 use super::history::Histories;
 use super::inputs::Inputs;
-use super::keys::{Key, REST, is_error};
+use super::keys::{Key, MISSING_SERVER, NO_SERVER, Names, REST, is_conclusive, is_error};
 use super::process::NO_CLUSTER;
 use super::rates::Rates;
 use super::severity::days_left;
 use super::transitions::Transitions;
 use super::view::{CertificateView, ClusterView, LimitAt, LimitView, PolicyView, ServerView, UnhealthyAt};
 use crate::activity_report::{MAX_TALKERS, OTHER, talkers};
-use crate::plain::line;
-
-/// The server of answers that the gateway gives itself.
-const NO_SERVER: &str = "-";
+use crate::display_text::one_line;
 
 /// The single counts of one cluster, over all gateways.
 #[derive(Debug, Default)]
@@ -67,25 +64,16 @@ impl<'a> Details<'a> {
         for (node, gateway, reported) in inputs.activity.reporting(inputs.now) {
             let Some(activity) = gateway.cluster(name) else { continue };
             details.activity.add(node, &activity.rates(reported));
-            let text = |names: &[Box<str>], position: u8| {
-                names.get(usize::from(position)).map_or(OTHER, |name| name).to_owned()
-            };
             for (key, rate) in activity.each(reported) {
-                details.add(
-                    key,
-                    rate,
-                    |one| text(&activity.names.servers, one),
-                    |one| text(&activity.names.schemas, one),
-                    inputs,
-                );
+                details.add(key, rate, &activity.names, inputs);
             }
             for one in &activity.limits {
-                let (schema, node) = (text(&activity.names.schemas, one.schema), node.to_owned());
+                let (schema, node) = (activity.names.schema_name(one.schema).to_owned(), node.to_owned());
                 let at = LimitAt { node, used: one.used, limit: one.limit, rate: one.rate };
                 details.limits.entry(schema).or_default().push(at);
             }
             for (server, requests) in &activity.in_flight {
-                let rates = details.servers.entry(text(&activity.names.servers, *server)).or_default();
+                let rates = details.servers.entry(activity.names.server_name(*server).to_owned()).or_default();
                 rates.running = rates.running.saturating_add(*requests);
             }
             if let Some(top) = activity.top.as_deref().and_then(talkers) {
@@ -101,14 +89,8 @@ impl<'a> Details<'a> {
         details
     }
 
-    fn add(
-        &mut self,
-        key: Key,
-        rate: f64,
-        server: impl Fn(u8) -> String,
-        schema: impl Fn(u8) -> String,
-        inputs: &Inputs<'_>,
-    ) {
+    fn add(&mut self, key: Key, rate: f64, names: &Names, inputs: &Inputs<'_>) {
+        let server = |position| names.server_name(position).to_owned();
         match key {
             Key::Forwarded(policy) => *self.forwarded.entry(policy).or_default() += rate,
             Key::Refused(policy, reason) => {
@@ -118,13 +100,14 @@ impl<'a> Details<'a> {
             Key::Answers(position, kind) => {
                 let rates = self.servers.entry(server(position)).or_default();
                 rates.answers += rate;
-                rates.errors += if is_error(kind) { rate } else { 0.0 };
+                rates.errors += if is_error(position, kind) { rate } else { 0.0 };
+                rates.conclusive += if is_conclusive(position, kind) { rate } else { 0.0 };
             }
             Key::Latency(position, bucket) => {
                 let rates = self.servers.entry(server(position)).or_default();
                 rates.latency.get_mut(usize::from(bucket)).into_iter().for_each(|sum| *sum += rate);
             }
-            Key::Limited(position) => *self.limited.entry(schema(position)).or_default() += rate,
+            Key::Limited(position) => *self.limited.entry(names.schema_name(position).to_owned()).or_default() += rate,
         }
     }
 
@@ -146,12 +129,13 @@ impl<'a> Details<'a> {
                 servers.entry(&one.server).or_default().unhealthy.push(at);
             }
         }
-        let upstream = self.servers.iter().filter(|(server, _)| *server != NO_SERVER);
+        let is_server = |server: &str| server != NO_SERVER && server != MISSING_SERVER;
+        let upstream = self.servers.iter().filter(|(server, _)| is_server(server));
         let total: f64 = upstream.map(|(_, rates)| rates.answers).sum();
         for (server, rates) in self.servers.iter().filter(|(_, rates)| **rates != Rates::default()) {
             let view = servers.entry(server).or_default();
             view.numbers = rates.numbers();
-            view.share = if total > 0.0 && server != NO_SERVER { rates.answers / total } else { 0.0 };
+            view.share = if total > 0.0 && is_server(server) { rates.answers / total } else { 0.0 };
         }
         servers.into_iter().map(|(server, view)| ServerView { server: server.to_owned(), ..view }).collect()
     }
@@ -204,7 +188,7 @@ fn certificates(inputs: &Inputs<'_>, name: &str) -> Vec<CertificateView> {
     let all = inputs.served(name).into_iter().flat_map(|served| &served.certificates);
     let view = all.map(|one| CertificateView {
         usage: one.usage.to_owned(),
-        subject: line(&one.subject),
+        subject: one_line(&one.subject),
         not_after: one.not_after,
         days_left: days_left(one.not_after, inputs.now),
     });

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::keys::{CountValues, Key, Names, is_error, policy};
+use super::keys::{CountValues, GATEWAY, Key, NO_SERVER, Names, is_conclusive, is_error, policy};
 use crate::activity_report::{ClusterMessage, ServerMessage};
 
 /// Buckets of a histogram of durations.
@@ -17,6 +17,8 @@ const MAX_COUNTS: usize = 4_096;
 pub(super) struct Sums<T> {
     pub(super) answers: T,
     pub(super) errors: T,
+    /// Answers that errors are compared with: [`is_conclusive`].
+    pub(super) conclusive: T,
     pub(super) refusals: T,
     pub(super) latency: [T; BUCKETS],
 }
@@ -89,10 +91,15 @@ impl Builder {
     }
 
     fn add_server(&mut self, one: &ServerMessage, server: Option<u8>) {
+        // The position of a server whose name has no room matters only for whether it is one.
+        let origin = if one.server == NO_SERVER { GATEWAY } else { 0 };
         for (kind, count) in (0u8..).zip(one.answers.iter().take(ANSWERS)) {
             self.sums.answers = self.sums.answers.saturating_add(*count);
-            if is_error(kind) {
+            if is_error(origin, kind) {
                 self.sums.errors = self.sums.errors.saturating_add(*count);
+            }
+            if is_conclusive(origin, kind) {
+                self.sums.conclusive = self.sums.conclusive.saturating_add(*count);
             }
             server.into_iter().for_each(|server| self.add(Key::Answers(server, kind), *count));
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::counts::{BUCKETS, ReportedCounts, Sums};
-use super::keys::{Cursor, Key, is_error};
+use super::keys::{Cursor, Key, is_conclusive, is_error};
 use super::rates::Rates;
 
 /// The growth of all counts of a cluster between two times.
@@ -132,6 +132,7 @@ impl Growth {
         Rates {
             answers: rate(sums.answers),
             errors: rate(sums.errors),
+            conclusive: rate(sums.conclusive),
             refusals: rate(sums.refusals),
             latency: sums.latency.map(rate),
             ..Rates::default()
@@ -170,6 +171,7 @@ impl Sums<u32> {
         Self {
             answers: grown(before.answers, now.answers),
             errors: grown(before.errors, now.errors),
+            conclusive: grown(before.conclusive, now.conclusive),
             refusals: grown(before.refusals, now.refusals),
             latency,
         }
@@ -179,6 +181,7 @@ impl Sums<u32> {
         let add = |sum: &mut u32, more: u32| *sum = sum.saturating_add(more);
         add(&mut self.answers, other.answers);
         add(&mut self.errors, other.errors);
+        add(&mut self.conclusive, other.conclusive);
         add(&mut self.refusals, other.refusals);
         self.latency.iter_mut().zip(other.latency).for_each(|(sum, more)| add(sum, more));
     }
@@ -187,10 +190,13 @@ impl Sums<u32> {
     fn count(&mut self, key: Key, growth: u32) {
         let add = |sum: &mut u32| *sum = sum.saturating_add(growth);
         match key {
-            Key::Answers(_, kind) => {
+            Key::Answers(server, kind) => {
                 add(&mut self.answers);
-                if is_error(kind) {
+                if is_error(server, kind) {
                     add(&mut self.errors);
+                }
+                if is_conclusive(server, kind) {
+                    add(&mut self.conclusive);
                 }
             }
             Key::Latency(_, bucket) => self.latency.get_mut(usize::from(bucket)).into_iter().for_each(add),

@@ -2,8 +2,15 @@
 
 use crate::activity_report::OTHER;
 
-/// The position of 5xx among answers.
+/// The positions of 4xx and 5xx among answers.
+const CLIENT_ERRORS: u8 = 4;
 const SERVER_ERRORS: u8 = 5;
+/// The server of answers that the gateway gives itself to requests that were not forwarded.
+pub(super) const NO_SERVER: &str = "-";
+/// The server of forwarded requests that came to none.
+pub(super) const MISSING_SERVER: &str = "none";
+/// The position of [`NO_SERVER`], which is none of [`Names::servers`].
+pub(super) const GATEWAY: u8 = u8::MAX;
 /// Most names of servers, and of schemas, that a process may have used for one cluster.
 const MAX_NAMES: usize = 127;
 
@@ -30,9 +37,16 @@ pub(super) fn policy(number: u32) -> u16 {
     u16::try_from(number).unwrap_or(REST)
 }
 
-/// Whether an answer of this kind is an error: 5xx, and none at all.
-pub(super) fn is_error(kind: u8) -> bool {
-    kind == 0 || kind == SERVER_ERRORS
+/// Whether this answer of a server is an error: 5xx, of a server or for want of one. The gateway's own refusals are none, because
+/// any client can be refused, and requests that ended without an answer are none, because their clients have left.
+pub(super) fn is_error(server: u8, kind: u8) -> bool {
+    server != GATEWAY && kind == SERVER_ERRORS
+}
+
+/// Whether this answer of a server is one that errors are compared with. 4xx and refusals are none: clients that are not let in
+/// would make errors as small a part of them as they like.
+pub(super) fn is_conclusive(server: u8, kind: u8) -> bool {
+    server != GATEWAY && kind != 0 && kind != CLIENT_ERRORS
 }
 
 impl Key {
@@ -74,7 +88,17 @@ impl Names {
     }
 
     pub(super) fn server(&mut self, name: &str) -> Option<u8> {
-        position(&mut self.servers, name)
+        if name == NO_SERVER { Some(GATEWAY) } else { position(&mut self.servers, name) }
+    }
+
+    /// The name of the server at a position.
+    pub(super) fn server_name(&self, position: u8) -> &str {
+        if position == GATEWAY { NO_SERVER } else { self.servers.get(usize::from(position)).map_or(OTHER, |name| name) }
+    }
+
+    /// The name of the schema at a position.
+    pub(super) fn schema_name(&self, position: u8) -> &str {
+        self.schemas.get(usize::from(position)).map_or(OTHER, |name| name)
     }
 
     pub(super) fn schema(&mut self, name: &str) -> Option<u8> {
@@ -169,6 +193,7 @@ mod tests {
             Key::Forwarded(REST),
             Key::Refused(258, 127),
             Key::Answers(126, 5),
+            Key::Answers(GATEWAY, 4),
             Key::Latency(0, 12),
             Key::Limited(126),
         ];
@@ -182,6 +207,7 @@ mod tests {
         let positions: Vec<_> = (0..300).map(|number| names.server(&format!("s{number}")).unwrap()).collect();
         assert!(names.is_full() && names.servers.len() == MAX_NAMES);
         assert_eq!(names.server("s0"), Some(0));
+        assert_eq!(names.server(NO_SERVER).map(|gateway| names.server_name(gateway)), Some(NO_SERVER));
         assert!(positions[126..].iter().all(|position| *names.servers[usize::from(*position)] == *OTHER));
     }
 }

@@ -8,6 +8,8 @@ use super::view::Numbers;
 pub(super) struct Rates {
     pub(super) answers: f64,
     pub(super) errors: f64,
+    /// Answers that errors are compared with.
+    pub(super) conclusive: f64,
     pub(super) refusals: f64,
     /// Answers by duration.
     pub(super) latency: [f64; BUCKETS],
@@ -20,6 +22,7 @@ impl Rates {
     pub(super) fn add(&mut self, other: &Self) {
         self.answers += other.answers;
         self.errors += other.errors;
+        self.conclusive += other.conclusive;
         self.refusals += other.refusals;
         self.latency.iter_mut().zip(other.latency).for_each(|(sum, one)| *sum += one);
         self.running = self.running.saturating_add(other.running);

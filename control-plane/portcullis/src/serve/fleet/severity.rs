@@ -10,7 +10,7 @@ use crate::serve::status::ObjectStatus;
 
 /// Errors in a second below which their ratio says nothing: three in the window of rates.
 const FEW_ERRORS: f64 = 0.1;
-/// The ratios of errors to answers that are a warning, and critical.
+/// The ratios of errors to [`Rates::conclusive`] answers that are a warning, and critical.
 const WARNING_RATIO: f64 = 0.01;
 const CRITICAL_RATIO: f64 = 0.25;
 /// The time before the end of a certificate that is a warning, in days. `portcullis check` warns earlier, of an object that is
@@ -69,7 +69,7 @@ fn of_conditions(object: &ObjectStatus) -> Assessment {
 
 /// The severity of errors among answers.
 pub(super) fn of_error_ratio(rates: &Rates) -> Severity {
-    let ratio = rates.errors / rates.answers;
+    let ratio = rates.errors / rates.conclusive;
     if rates.errors < FEW_ERRORS || ratio < WARNING_RATIO {
         Severity::Good
     } else if ratio < CRITICAL_RATIO {
@@ -84,10 +84,10 @@ fn of_errors(rates: &Rates) -> Assessment {
     if severity == Severity::Good {
         return Assessment::default();
     }
-    let percent = 100.0 * rates.errors / rates.answers;
+    let percent = 100.0 * rates.errors / rates.conclusive;
     Assessment {
         severity,
-        message: format!("{percent:.0}% of the answers are 5xx, or requests ended without an answer"),
+        message: format!("{percent:.0}% of the answers are 5xx, not counting 4xx and the gateway's refusals"),
     }
 }
 
@@ -105,7 +105,7 @@ fn of_certificates(served: Option<&ServedObject>, now: FleetTime) -> Assessment 
     };
     Assessment {
         severity,
-        message: format!("the certificate {} ({}) {end}", first.usage, crate::plain::line(&first.subject)),
+        message: format!("the certificate {} ({}) {end}", first.usage, crate::display_text::one_line(&first.subject)),
     }
 }
 

@@ -64,7 +64,7 @@ pub(crate) enum Severity {
 pub(crate) struct Numbers {
     /// Answers in a second.
     pub(crate) requests_per_second: f64,
-    /// Answers of 5xx, and requests that ended without an answer, in a second.
+    /// Answers of 5xx in a second, of servers and for want of one.
     pub(crate) errors_per_second: f64,
     /// Requests that the gateway refused, in a second.
     pub(crate) refusals_per_second: f64,

@@ -65,8 +65,51 @@ fn refusal_counts_for_the_client_that_was_authenticated() {
     refused("GET", &[("authorization", "Bearer a"), ("user-agent", "curl/8")], false);
     refused("DELETE", &[], false);
     let users = vec![counted("alice", 1, 0, 1), counted("system:anonymous", 1, 0, 1)];
-    let agents = vec![counted("-", 1, 0, 1), counted("curl/8", 1, 1, 1), counted("kubectl/v1", 1, 0, 1)];
+    let agents = vec![counted("(not authenticated)", 2, 1, 2), counted("kubectl/v1", 1, 0, 1)];
     assert_eq!(talkers(&fixture), [users, agents], "whoever sent the token is nobody");
+}
+
+/// Strangers would otherwise make names of Prometheus's series as they like.
+#[test]
+fn agents_of_strangers_have_one_name() {
+    let state = ProcessState::default();
+    let fixture = fixture_in(&state.with_secret([7; 32]), |config| config.top_talkers = Some(10));
+    let mut alice = proxy(&fixture, "/api/v1/pods", &[AGENT]);
+    begin(&fixture, &mut alice).0.complete(&mut alice);
+    for number in 0..2_000 {
+        let agent = format!("invented-{number}/1");
+        let mut host = proxy(&fixture, "/api/v1/pods", &[("authorization", "Bearer a"), ("user-agent", &agent)]);
+        host.chain = None;
+        begin(&fixture, &mut host).0.complete(&mut host);
+    }
+    let agents = vec![counted("(not authenticated)", 2_000, 2_000, 2_000), counted("kubectl/v1", 1, 1, 0)];
+    assert_eq!(talkers(&fixture)[1], agents);
+}
+
+/// A server judges the credential; its answer says whether the client's word counts.
+#[test]
+fn agent_counts_by_name_once_a_server_has_let_its_client_in() {
+    let state = ProcessState::default();
+    let fixture = fixture_in(&state.with_secret([7; 32]), |config| {
+        config.top_talkers = Some(10);
+        config.upstream_identity = UpstreamIdentity::ClientCredential;
+        config.client_ca = None;
+    });
+    for (status, target) in [("401", "/api/v1/pods"), ("200", "/api/v1/pods"), ("200", WATCH), ("403", WATCH)] {
+        let mut host = proxy(&fixture, target, &[("authorization", "Bearer a"), AGENT]);
+        host.chain = None;
+        let (mut exchange, next) = begin(&fixture, &mut host);
+        assert_eq!(next, Next::Continue);
+        (host.status, host.server) = (Some(status), Some("a:6443".to_owned()));
+        exchange.response_headers(&mut host);
+        if (target, status) == (WATCH, "200") {
+            let agents = vec![counted("(not authenticated)", 1, 1, 0), counted("kubectl/v1", 2, 2, 0)];
+            assert_eq!(talkers(&fixture)[1], agents, "a watch may not end for days");
+        }
+        exchange.complete(&mut host);
+    }
+    let agents = vec![counted("(not authenticated)", 2, 2, 0), counted("kubectl/v1", 2, 2, 0)];
+    assert_eq!(talkers(&fixture)[1], agents);
 }
 
 #[test]

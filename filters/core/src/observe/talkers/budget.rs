@@ -34,21 +34,34 @@ impl TalkerLease {
         TalkerLease { budget: Arc::clone(budget), taken: AtomicU32::new(0) }
     }
 
-    /// Whether one more name may be kept beside that many of its kind: at most `capacity`, and at most a fair share of what the
-    /// process has, so that the busiest clusters leave room for the others.
+    /// The names of each kind that the cluster may keep: at most `capacity`, and at most a fair share of what the process has, so
+    /// that the busiest clusters leave room for the others.
+    pub(super) fn share(&self, capacity: u32) -> usize {
+        let clusters = self.budget.clusters.load(Ordering::Relaxed);
+        let share = MAX_NAMES.checked_div(clusters.saturating_mul(KINDS)).unwrap_or(MAX_NAMES);
+        usize::try_from(capacity.min(share)).unwrap_or(usize::MAX).max(ALWAYS)
+    }
+
+    /// Whether one more name may be kept beside that many of its kind.
     pub(super) fn has_room(&self, names: usize, capacity: u32) -> bool {
         if names < ALWAYS {
             return true;
         }
-        let clusters = self.budget.clusters.load(Ordering::Relaxed);
-        let share = MAX_NAMES.checked_div(clusters.saturating_mul(KINDS)).unwrap_or(MAX_NAMES);
-        if names >= usize::try_from(capacity.min(share)).unwrap_or(usize::MAX) {
+        if names >= self.share(capacity) {
             return false;
         }
         let has_left = |left: u32| left.checked_sub(1);
         let is_taken = self.budget.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, has_left).is_ok();
         self.taken.fetch_add(u32::from(is_taken), Ordering::Relaxed);
         is_taken
+    }
+
+    /// Gives back the room of names beyond [`ALWAYS`].
+    pub(super) fn give_back(&self, names: usize) {
+        let names = u32::try_from(names).unwrap_or(u32::MAX);
+        let without = |taken: u32| Some(taken.saturating_sub(names));
+        let taken = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, without).unwrap_or(0);
+        self.budget.left.fetch_add(names.min(taken), Ordering::Relaxed);
     }
 }
 

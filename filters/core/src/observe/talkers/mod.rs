@@ -30,6 +30,8 @@ use crate::upstream_user::UpstreamUser;
 const TABLES: usize = 8;
 /// Groups of a user that are counted.
 const MAX_GROUPS: usize = 32;
+/// The user agent of all clients that are not authenticated. No other one has blanks.
+const NOT_AUTHENTICATED: &[u8] = b"(not authenticated)";
 /// Most names that are shown of each kind.
 const MAX_SHOWN: u32 = 1_000;
 
@@ -67,13 +69,13 @@ impl Talkers {
         self.shown.store(number.clamp(1, MAX_SHOWN), Ordering::Relaxed);
     }
 
-    /// Counts amounts of a request, with the value of its header `User-Agent`. Allocates only what was not counted since the
-    /// last [`Talkers::merge`].
-    pub(crate) fn count(&self, requester: Requester<'_>, user_agent: &[u8], amounts: Amounts) {
+    /// Counts amounts of a request, with the value of its header `User-Agent`, `None` of a client that is not authenticated.
+    /// Allocates only what was not counted since the last [`Talkers::merge`].
+    pub(crate) fn count(&self, requester: Requester<'_>, user_agent: Option<&[u8]>, amounts: Amounts) {
         let Some(table) = self.tables.get(worker() % TABLES) else { return };
         let table = table.get_or_init(Box::default);
         let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.count(requester, first_word(user_agent), amounts);
+        table.count(requester, user_agent.map_or(NOT_AUTHENTICATED, first_word), amounts);
         if table.is_full() {
             let full = table.take();
             drop(table);
@@ -81,12 +83,28 @@ impl Talkers {
         }
     }
 
-    /// Adds what workers have counted since the last time.
+    /// Adds what workers have counted since the last time, and gives back the room that is beyond the cluster's share since
+    /// there are more clusters.
     pub(crate) fn merge(&self) {
         for table in self.tables.iter().filter_map(OnceLock::get) {
             let counted = table.lock().unwrap_or_else(PoisonError::into_inner).take();
             self.add(counted);
         }
+        self.shrink();
+    }
+
+    fn shrink(&self) {
+        let share = self.lease.share(self.capacity());
+        let mut counted = self.lock();
+        let Sketches { users, groups, user_agents } = &mut *counted;
+        for sketch in [users, groups, user_agents] {
+            self.lease.give_back(sketch.shrink(share));
+        }
+    }
+
+    /// Names of each kind that are followed, so that those which are shown are right.
+    fn capacity(&self) -> u32 {
+        self.shown.load(Ordering::Relaxed).saturating_mul(2)
     }
 
     #[cold]
@@ -96,7 +114,7 @@ impl Talkers {
         }
         let mut counted = self.lock();
         let Sketches { users, groups, user_agents } = &mut *counted;
-        let capacity = self.shown.load(Ordering::Relaxed).saturating_mul(2);
+        let capacity = self.capacity();
         let has_room = |names: usize| self.lease.has_room(names, capacity);
         let anonymous = UserInfo::anonymous();
         for (user, amounts) in table.users() {

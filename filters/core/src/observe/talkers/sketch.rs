@@ -49,6 +49,8 @@ pub(super) struct Sketch {
     order: BTreeSet<(u64, usize)>,
     /// Everything that was counted. The requests of all places are as many, as long as no name is [`OTHER`].
     total: Amounts,
+    /// The most requests of a name that was given up for want of room: a name that comes can have had that many before.
+    floor: u64,
 }
 
 #[derive(Debug)]
@@ -78,10 +80,11 @@ impl Sketch {
     }
 
     fn insert(&mut self, name: &str, amounts: Amounts) {
-        let (name, place) = (Arc::from(name), self.places.len());
+        let (name, place, error) = (Arc::from(name), self.places.len(), self.floor);
+        let amounts = Amounts { requests: error.saturating_add(amounts.requests), ..amounts };
         self.by_name.insert(Arc::clone(&name), place);
         self.order.insert((amounts.requests, place));
-        self.places.push(SketchEntry { name, amounts, error: 0 });
+        self.places.push(SketchEntry { name, amounts, error });
     }
 
     /// Gives a place to another name, with the requests of the one that had it. The rest of its amounts is forgotten: for the new
@@ -96,6 +99,24 @@ impl Sketch {
             place.error = fewest;
             place.amounts = Amounts { requests: fewest.saturating_add(amounts.requests), ..amounts };
         });
+    }
+
+    /// Gives up the names with the fewest requests until only so many are left, and returns how many it gave up. Their requests
+    /// stay in the rest.
+    pub(super) fn shrink(&mut self, places: usize) -> usize {
+        let surplus = self.places.len().saturating_sub(places);
+        if surplus == 0 {
+            return 0;
+        }
+        let given_up: BTreeSet<usize> = self.order.iter().take(surplus).map(|(_, number)| *number).collect();
+        let most = self.order.iter().take(surplus).next_back().map_or(0, |(requests, _)| *requests);
+        self.floor = self.floor.max(most);
+        let all = std::mem::take(&mut self.places).into_iter().enumerate();
+        self.places = all.filter(|(number, _)| !given_up.contains(number)).map(|(_, place)| place).collect();
+        let numbered = || self.places.iter().enumerate();
+        self.by_name = numbered().map(|(number, place)| (Arc::clone(&place.name), number)).collect();
+        self.order = numbered().map(|(number, place)| (place.amounts.requests, number)).collect();
+        surplus
     }
 
     fn change(&mut self, number: usize, change: impl FnOnce(&mut SketchEntry)) {

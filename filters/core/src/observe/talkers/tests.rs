@@ -68,6 +68,20 @@ proptest! {
 }
 
 #[test]
+fn name_that_comes_back_after_it_was_given_up_is_never_too_low() {
+    let mut sketch = Sketch::default();
+    for (name, number) in [("a", 9), ("b", 7), ("c", 5), ("d", 3)] {
+        sketch.count(name, requests(number), |_| true);
+    }
+    assert_eq!((sketch.shrink(4), sketch.shrink(2), sketch.shrink(2)), (0, 2, 0));
+    assert_eq!(pairs(&sketch.top(10)), [("a", 9), ("b", 7), (OTHER, 8)]);
+    sketch.count("d", requests(1), |_| true);
+    let top = sketch.top(10);
+    assert_eq!((pairs(&top), top[1].error), (vec![("a", 9), ("b", 7), ("d", 6), (OTHER, 3)], 0));
+    assert_eq!(top[2].error, 5, "in truth 4");
+}
+
+#[test]
 fn name_of_the_rest_counts_in_it() {
     let mut sketch = Sketch::default();
     sketch.count(OTHER, requests(3), |_| true);
@@ -91,16 +105,16 @@ fn request_counts_by_user_under_every_group_and_by_agent() {
     talkers.show(10);
     let (alice, again, bob) = (user("alice", &["dev"]), user("alice", &["dev"]), user("bob", &["dev", "ops"]));
     for (requester, agent, amounts) in [
-        (Some(Some(&alice)), "kubectl/v1 (linux)", Amounts { lists: 1, bytes: 7, ..requests(1) }),
-        (Some(Some(&again)), "kubectl/v1 (darwin)", requests(1)),
-        (Some(Some(&bob)), "", Amounts { refusals: 1, ..requests(1) }),
-        (Some(None), "curl/8", requests(1)),
+        (Some(Some(&alice)), Some("kubectl/v1 (linux)"), Amounts { lists: 1, bytes: 7, ..requests(1) }),
+        (Some(Some(&again)), Some("kubectl/v1 (darwin)"), requests(1)),
+        (Some(Some(&bob)), Some(""), Amounts { refusals: 1, ..requests(1) }),
+        (Some(None), None, requests(1)),
         // A credential that failed.
-        (None, "curl/8", Amounts { refusals: 1, ..requests(1) }),
+        (None, None, Amounts { refusals: 1, ..requests(1) }),
         // The end of a long-running request.
-        (Some(Some(&bob)), "", Amounts { bytes: 100, ..Amounts::default() }),
+        (Some(Some(&bob)), Some(""), Amounts { bytes: 100, ..Amounts::default() }),
     ] {
-        talkers.count(requester, agent.as_bytes(), amounts);
+        talkers.count(requester, agent.map(str::as_bytes), amounts);
     }
     talkers.merge();
     let top = talkers.top();
@@ -115,7 +129,7 @@ fn request_counts_by_user_under_every_group_and_by_agent() {
     assert_eq!(groups, expected);
     let mut agents = pairs(&top.user_agents);
     agents.sort_unstable();
-    assert_eq!(agents, [("-", 1), ("curl/8", 2), ("kubectl/v1", 2)]);
+    assert_eq!(agents, [("(not authenticated)", 2), ("-", 1), ("kubectl/v1", 2)]);
 }
 
 #[test]
@@ -125,9 +139,9 @@ fn invented_names_stay_bounded_and_hide_nobody() {
     let heavy = user("heavy", &["heavies"]);
     for number in 0..100_000_u32 {
         let (name, agent) = (format!("user-{number}"), format!("agent-{number}/1"));
-        talkers.count(Some(Some(&user(&name, &[&name]))), agent.as_bytes(), requests(1));
+        talkers.count(Some(Some(&user(&name, &[&name]))), Some(agent.as_bytes()), requests(1));
         if number % 50 == 0 {
-            talkers.count(Some(Some(&heavy)), b"heavy/1", requests(1));
+            talkers.count(Some(Some(&heavy)), Some(b"heavy/1"), requests(1));
         }
     }
     talkers.merge();
@@ -154,7 +168,7 @@ fn talkers_that_many_threads_count_add_up() {
             scope.spawn(move || {
                 for turn in 0..3_000 {
                     let user = &users[(turn * 7 + thread) % users.len()];
-                    talkers.count(Some(Some(user)), format!("a{}", turn % 400).as_bytes(), requests(1));
+                    talkers.count(Some(Some(user)), Some(format!("a{}", turn % 400).as_bytes()), requests(1));
                 }
             });
         }
@@ -168,4 +182,52 @@ fn talkers_that_many_threads_count_add_up() {
         assert!(list.iter().all(|talker| talker.error == 0));
     }
     assert!(top.users.iter().all(|talker| talker.requests == 80));
+}
+
+/// The names of user agents that a cluster keeps, at most.
+fn kept(talkers: &Talkers) -> usize {
+    talkers.top().user_agents.iter().filter(|talker| talker.name != OTHER).count()
+}
+
+fn invent(talkers: &Talkers) {
+    talkers.show(1_000);
+    for number in 0..2_500_u32 {
+        let name = format!("n{number}");
+        let user = user(&name, &[&name]);
+        talkers.count(Some(Some(&user)), Some(name.as_bytes()), requests(u64::from(number) + 1));
+    }
+    talkers.merge();
+}
+
+/// Clusters that came first would otherwise keep the names of a process that has few clusters.
+#[test]
+fn clusters_that_come_later_reach_their_share() {
+    let budget = Arc::default();
+    let first: Vec<_> = (0..5).map(|_| Talkers::new(&budget)).collect();
+    first.iter().for_each(invent);
+    assert!(first.iter().all(|talkers| kept(talkers) == 1_000));
+    let most = first[0].top().user_agents.remove(0).name;
+    let later: Vec<_> = (0..100).map(|_| Talkers::new(&budget)).collect();
+    first.iter().for_each(Talkers::merge);
+    later.iter().for_each(invent);
+    let shares: Vec<_> = first.iter().chain(&later).map(kept).collect();
+    assert_eq!(shares, [104; 105], "32,768 / 3 / 105");
+    let top = first[0].top().user_agents;
+    assert_eq!(top[0].name, most, "the smallest go");
+    assert_eq!(sum(&top, |talker| talker.requests), (1..=2_500).sum::<u64>());
+}
+
+/// Users that no cache keeps any more are not kept for being counted.
+#[test]
+fn large_users_are_not_kept_until_the_next_merge() {
+    let talkers = Talkers::new(&Arc::default());
+    talkers.show(10);
+    let users: Vec<_> = (0..200).map(|number| user(&format!("u{number}-{}", "x".repeat(60_000)), &[])).collect();
+    for user in &users {
+        talkers.count(Some(Some(user)), Some(b"curl/8"), requests(1));
+    }
+    let held = users.iter().filter(|user| Arc::strong_count(user) > 1).count();
+    assert!(held < 10, "{held} users of 60,000 bytes");
+    talkers.merge();
+    assert_eq!(sum(&talkers.top().users, |talker| talker.requests), 200);
 }

@@ -11,6 +11,8 @@ use crate::upstream_user::UpstreamUser;
 
 /// Users and user agents of a table at most.
 const MAX_ENTRIES: usize = 256;
+/// Bytes of the users of a table at most, but for the last one: no cache that bounds them may have them any more.
+const MAX_BYTES: u64 = 512 * 1024;
 /// The key of anonymous clients: no user has it as its address.
 const ANONYMOUS: usize = 0;
 
@@ -20,13 +22,18 @@ pub(super) struct WorkerTable {
     /// By the user's address, which is its own as long as it is kept here. No client chooses addresses so that they collide.
     users: HashMap<usize, (Option<Arc<UpstreamUser>>, Amounts), BuildHasherDefault<KeyHasher>>,
     user_agents: HashMap<Box<[u8]>, Amounts>,
+    /// The memory of the users.
+    bytes: u64,
 }
 
 impl WorkerTable {
     pub(super) fn count(&mut self, requester: Requester<'_>, user_agent: &[u8], amounts: Amounts) {
         if let Some(user) = requester {
             let key = user.map_or(ANONYMOUS, |user| Arc::as_ptr(user).addr());
-            let (_, counted) = self.users.entry(key).or_insert_with(|| (user.cloned(), Amounts::default()));
+            let (_, counted) = self.users.entry(key).or_insert_with(|| {
+                self.bytes = self.bytes.saturating_add(user.map_or(0, |user| user.bytes()));
+                (user.cloned(), Amounts::default())
+            });
             counted.add(amounts);
         }
         match self.user_agents.get_mut(user_agent) {
@@ -36,7 +43,7 @@ impl WorkerTable {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.users.len() >= MAX_ENTRIES || self.user_agents.len() >= MAX_ENTRIES
+        self.users.len() >= MAX_ENTRIES || self.user_agents.len() >= MAX_ENTRIES || self.bytes >= MAX_BYTES
     }
 
     pub(super) fn is_empty(&self) -> bool {

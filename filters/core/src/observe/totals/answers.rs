@@ -1,7 +1,7 @@
 use portcullis_filter_config::activity::{Latency, OTHER, ServerActivity};
 
 use super::super::responses::AnsweredRequests;
-use super::super::servers::{NO_SERVER, ServerLabels, UNNAMED};
+use super::super::servers::{MISSING_SERVER, NO_SERVER, ServerLabels, UNNAMED};
 
 /// Answers by server.
 #[derive(Debug, Default)]
@@ -68,5 +68,5 @@ impl ServerTotals {
 }
 
 fn is_kept(server: &str, names: &ServerLabels) -> bool {
-    [NO_SERVER, UNNAMED, OTHER].contains(&server) || names.find(server.as_bytes()).is_some()
+    [NO_SERVER, MISSING_SERVER, UNNAMED, OTHER].contains(&server) || names.find(server.as_bytes()).is_some()
 }

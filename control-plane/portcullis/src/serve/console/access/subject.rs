@@ -10,7 +10,7 @@ use super::reviewer::{ReviewFailed, Reviewer, Right};
 /// The age to which a denied right is not reviewed again: most objects are not the reader's.
 const DENIED_AGE: Duration = Duration::from_secs(300);
 /// The number of objects whose rights are reviewed for one reader; others are not seen.
-pub(super) const MAX_OBJECTS: usize = 2_048;
+const MAX_OBJECTS: usize = 2_048;
 /// The number of reviews of one reader at a time.
 const AT_ONCE: usize = 8;
 

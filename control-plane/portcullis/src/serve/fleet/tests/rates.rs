@@ -10,7 +10,7 @@ use super::super::view::RATE_WINDOW;
 use super::{Agent, Clock, activity, cluster, take};
 
 /// The rates of a cluster at one gateway.
-fn rates(memory: &GatewayActivity, clock: Clock, seconds: u64, node: &str, name: &str) -> Rates {
+pub(super) fn rates(memory: &GatewayActivity, clock: Clock, seconds: u64, node: &str, name: &str) -> Rates {
     let moment = clock.moment(seconds);
     let (_, gateway, _) = memory.reporting(moment).find(|(one, _, _)| *one == node).unwrap();
     gateway.rates().find(|(one, _)| *one == name).map(|(_, rates)| rates).unwrap_or_default()
@@ -175,9 +175,9 @@ fn sums(memory: &GatewayActivity, clock: Clock, seconds: u64, name: &str) -> (f6
         for (key, rate) in gateway.cluster(name).into_iter().flat_map(|one| one.each(reported)) {
             assert!(rate >= 0.0, "{key:?}");
             match key {
-                Key::Answers(_, kind) => {
+                Key::Answers(server, kind) => {
                     sums.0 += rate;
-                    sums.1 += if is_error(kind) { rate } else { 0.0 };
+                    sums.1 += if is_error(server, kind) { rate } else { 0.0 };
                 }
                 Key::Forwarded(_) => sums.2 += rate,
                 _ => {}

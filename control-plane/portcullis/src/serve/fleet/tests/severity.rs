@@ -1,11 +1,13 @@
 use portcullis_api::CertificateDates;
 use portcullis_api::status::{ConditionType, Health, State};
+use portcullis_filter_config::activity::{ClusterActivity, ServerActivity};
 
+use super::super::activity::GatewayActivity;
 use super::super::rates::Rates;
 use super::super::served_objects::ServedObject;
-use super::super::severity::{assess, of_health};
+use super::super::severity::{assess, of_error_ratio, of_health};
 use super::super::view::Severity;
-use super::{Clock, START, object};
+use super::{Agent, Clock, START, activity, object, take};
 
 #[test]
 fn conditions_lead_to_a_severity_and_the_first_message() {
@@ -40,8 +42,49 @@ fn errors_are_judged_by_their_ratio_if_they_are_not_few() {
         (100.0, 2.0, Severity::Warning),
         (100.0, 25.0, Severity::Critical),
     ] {
-        let rates = Rates { answers, errors, ..Rates::default() };
+        let rates = Rates { answers, errors, conclusive: answers, ..Rates::default() };
         assert_eq!(assess(&object("a", &[]), None, &rates, now).severity, severity, "{errors} of {answers}");
+    }
+}
+
+/// A server with its answers: none, and 1xx to 5xx.
+type ServerAnswers = (&'static str, [u64; 6]);
+
+/// The rates of a cluster that had these answers in half a minute.
+fn rates_of(servers: &[ServerAnswers]) -> Rates {
+    let counted = |turn: u64| {
+        let server = |(server, answers): &ServerAnswers| ServerActivity {
+            server: (*server).to_owned(),
+            answers: answers.map(|count| count * turn),
+            ..ServerActivity::default()
+        };
+        let servers = servers.iter().map(server).collect();
+        ClusterActivity { cluster: "a".to_owned(), servers, ..ClusterActivity::default() }
+    };
+    let (clock, mut agent) = (Clock::new(), Agent::default());
+    let mut memory = GatewayActivity::default();
+    take(&mut memory, "n", agent.parts(&activity(1, vec![counted(1)])), clock.at(0));
+    take(&mut memory, "n", agent.parts(&activity(1, vec![counted(2)])), clock.at(30));
+    super::rates::rates(&memory, clock, 30, "n", "a")
+}
+
+/// Clients that no gateway and no server has let in make neither an error nor the impression that all is well.
+#[test]
+fn refused_clients_have_no_part_in_severity() {
+    let cases: &[(&str, &[ServerAnswers], Severity)] = &[
+        ("loops of strangers", &[("-", [0, 0, 0, 0, 0, 5_000]), ("s:1", [0, 0, 100, 0, 0, 0])], Severity::Good),
+        ("only loops of strangers", &[("-", [0, 0, 0, 0, 0, 5_000])], Severity::Good),
+        ("refusals beside errors", &[("-", [0, 0, 0, 0, 5_000, 0]), ("s:1", [0, 0, 0, 0, 0, 10])], Severity::Critical),
+        ("answers of 401 beside errors", &[("s:1", [0, 0, 0, 0, 5_000, 10])], Severity::Critical),
+        ("requests taken back amid a review", &[("-", [300, 0, 0, 0, 0, 0])], Severity::Good),
+        ("requests taken back from a server", &[("s:1", [300, 0, 10, 0, 0, 0])], Severity::Good),
+        ("requests taken back beside errors", &[("s:1", [5_000, 0, 0, 0, 0, 10])], Severity::Critical),
+        ("no server", &[("-", [0, 0, 0, 0, 5_000, 0]), ("none", [0, 0, 0, 0, 0, 10])], Severity::Critical),
+        ("few errors of many", &[("s:1", [0, 0, 1_000, 0, 0, 20])], Severity::Warning),
+    ];
+    for (name, servers, severity) in cases {
+        let rates = rates_of(servers);
+        assert_eq!(of_error_ratio(&rates), *severity, "{name}: {rates:?}");
     }
 }
 

@@ -1,7 +1,5 @@
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-use crate::memory::uptime;
+use std::time::Duration;
 
 /// The age at which what is known is read again.
 const MAX_AGE: Duration = Duration::from_secs(1);
@@ -12,8 +10,8 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 static STALE_AT: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes of resident memory of this process, at most a second old. `None` where the system does not name them.
-pub(crate) fn bytes() -> Option<u64> {
-    let now = u64::try_from(uptime(Instant::now()).as_nanos()).unwrap_or(u64::MAX);
+pub fn resident_memory(uptime: Duration) -> Option<u64> {
+    let now = u64::try_from(uptime.as_nanos()).unwrap_or(u64::MAX);
     let after = u64::try_from(MAX_AGE.as_nanos()).unwrap_or(u64::MAX);
     let is_stale = |at: u64| (now >= at).then(|| now.saturating_add(after));
     if STALE_AT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_stale).is_ok() {
@@ -37,6 +35,7 @@ mod tests {
     fn resident_memory_is_read_from_the_status() {
         assert_eq!(resident("Name:\tenvoy\nVmHWM:\t  900 kB\nVmRSS:\t  814 kB\nVmData:\t 1 kB\n"), Some(814 * 1_024));
         assert_eq!(resident("Name:\tenvoy\n"), None);
-        assert!(bytes().is_some_and(|bytes| bytes > 100_000), "{:?}", bytes());
+        let bytes = resident_memory(MAX_AGE);
+        assert!(bytes.is_some_and(|bytes| bytes > 100_000), "{bytes:?}");
     }
 }

@@ -3,13 +3,13 @@ use std::cell::Cell;
 use ring::rand::{SecureRandom, SystemRandom};
 
 thread_local! {
-    /// The state of this worker's numbers; 0 before the first.
+    /// The state of this thread's numbers; 0 before the first.
     static STATE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A random number that may be guessed (SplitMix64): to draw lots, and not for secrets. The largest one where the system has no
-/// randomness to begin with.
-pub(crate) fn number() -> u64 {
+/// A random number of this thread that may be guessed (SplitMix64): to draw lots, and not for secrets. The largest one where the
+/// system has no randomness to begin with.
+pub fn random_number() -> u64 {
     let state = match STATE.get() {
         0 => match seed() {
             Some(seed) => seed,
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn numbers_of_every_part_are_drawn_on_each_thread() {
-        let drawn = || -> Vec<u64> { (0..4_000).map(|_| number()).collect() };
+        let drawn = || -> Vec<u64> { (0..4_000).map(|_| random_number()).collect() };
         let (here, there) = (drawn(), std::thread::spawn(drawn).join().unwrap());
         assert_ne!(here, there, "workers do not draw the same");
         for numbers in [here, there] {
