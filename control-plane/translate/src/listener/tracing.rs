@@ -59,7 +59,7 @@ pub(super) fn tracer(tracing: &Tracing, settings: &Settings, filter: FilterBuild
             name: "envoy.tracers.opentelemetry".to_owned(),
             config_type: Some(ConfigType::TypedConfig(pack_any(config))),
         }),
-        // What a server says is below the attempt that it belongs to.
+        // Spans of a server are below the attempt that they belong to.
         spawn_upstream_span: Some(boolean(true)),
         custom_tags: custom_tags(filter),
         ..Default::default()

@@ -258,8 +258,8 @@ impl<T: Clone> Exchange<T> {
         };
         host.record_processing(u64::try_from(self.processing_time.as_micros()).unwrap_or(u64::MAX));
         host.count(self.metrics.as_ref(), &seen, outcome);
-        if let Some(span) = seen.span.take() {
-            self.describe_span(span, outcome, host);
+        if let Some(mut span) = seen.span.take() {
+            self.describe_span(&mut span, outcome, host);
         }
         (self.log_entry, self.outcome) = (seen.entry.take(), Some(outcome));
         self.record = seen;

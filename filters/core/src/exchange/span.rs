@@ -6,12 +6,7 @@ use crate::observe::{Outcome, SpanRecord, decision};
 impl<T: Clone> Exchange<T> {
     /// Writes the findings about a request into its span. Envoy finishes the span before [`Exchange::complete`].
     #[cold]
-    pub(super) fn describe_span(
-        &self,
-        mut record: Box<SpanRecord>,
-        outcome: Outcome,
-        host: &mut impl Host<Stream = T>,
-    ) {
+    pub(super) fn describe_span(&self, record: &mut SpanRecord, outcome: Outcome, host: &mut impl Host<Stream = T>) {
         record.decided(outcome, self.timeline.waited);
         host.describe_span(record.name(), record.attributes());
     }
@@ -19,8 +14,8 @@ impl<T: Clone> Exchange<T> {
     /// Writes that a request failed within the filter, perhaps before anything was known of it.
     pub(super) fn describe_failure(&self, outcome: Outcome, host: &mut impl Host<Stream = T>) {
         let begun = self.tracing.and_then(|settings| SpanRecord::begin(settings, host.request_headers()?.lines()));
-        if let Some(record) = begun {
-            self.describe_span(record, outcome, host);
+        if let Some(mut record) = begun {
+            self.describe_span(&mut record, outcome, host);
         }
     }
 
