@@ -6,6 +6,7 @@
 //! report besides, such as their part of limits that several gateways share.
 
 pub mod bounds;
+pub mod channel;
 mod envelope;
 mod failure;
 pub mod message;
