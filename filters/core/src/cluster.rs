@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use portcullis_filter_config as config;
 use portcullis_filter_config::{
-    CONFIG_VERSION, FlowControlLimit, Pool, RequestClass, RequestHeaders, UpstreamIdentity, destination,
+    CONFIG_VERSION, FlowControlLimit, GENERATION_MARK, Pool, RequestClass, RequestHeaders, UpstreamIdentity,
+    destination,
 };
 
 use crate::bucket::{Rate, TokenBucket};
@@ -178,7 +179,7 @@ impl Cluster {
         let policies = Policies::new(&written);
         let pools = Pool::of(&config.upstream_identity);
         let destinations = policies.groups().map(|group| Destinations::of(group, pools)).collect();
-        let schemas = schemas(config, memory);
+        let schemas = schemas(config, &counted_name(config), memory);
         let limits = written.iter().map(|policy| schema_of(policy, config)).collect();
         let rebalance = rebalance(config, memory)?;
         let series = Arc::new(ClusterMetrics::new(config, &written, memory, &caches, rebalance));
@@ -246,17 +247,26 @@ fn cache_identity(config: &config::ClusterConfig) -> &str {
     if config.identity.is_empty() { &config.name } else { &config.identity }
 }
 
+/// The name by which counts and limits are kept: another object of a cluster's name has another.
+pub(crate) fn counted_name(config: &config::ClusterConfig) -> String {
+    if config.object.is_empty() {
+        config.name.clone()
+    } else {
+        format!("{}{GENERATION_MARK}{}", config.name, config.object)
+    }
+}
+
 /// The schema's limit is reached.
 #[derive(Debug)]
 pub(crate) struct LimitReached;
 
-fn schemas(config: &config::ClusterConfig, memory: &impl StateStore) -> Vec<Limit> {
+fn schemas(config: &config::ClusterConfig, counted: &str, memory: &impl StateStore) -> Vec<Limit> {
     let limit = |schema: &config::FlowControlSchema| match schema.limit {
         FlowControlLimit::MaxRequestsInflight(max) => {
-            Limit::InFlight { running: memory.in_flight(&config.name, &schema.name), max }
+            Limit::InFlight { running: memory.in_flight(counted, &schema.name), max }
         }
         FlowControlLimit::TokenBucket { qps, burst } => {
-            Limit::Bucket(memory.token_bucket(&config.name, &schema.name, Rate { qps, burst }))
+            Limit::Bucket(memory.token_bucket(counted, &schema.name, Rate { qps, burst }))
         }
     };
     config.flow_control_schemas.iter().map(limit).collect()
