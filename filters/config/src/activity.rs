@@ -92,6 +92,10 @@ pub struct ServerActivity {
     /// The time to the end of the answer, or to its headers for long-running requests.
     #[serde(skip_serializing_if = "is_default")]
     pub latency: Latency,
+    /// Requests in flight, watches and sessions among them. The filter leaves it out, which does not know the server of a request
+    /// without an answer; the agent adds it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub in_flight: u32,
 }
 
 /// A histogram of durations.

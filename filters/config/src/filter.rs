@@ -17,6 +17,10 @@ pub struct FilterConfig {
     /// `content-type`, is refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reserved_headers: Vec<String>,
+    /// Reports of the activity to control planes, for the console and `portcullis top`, of an Envoy that runs without
+    /// `portcullis agent`. None without it. For the dynamic module only: portcullis.wasm refuses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<ActivityReports>,
 }
 
 impl FilterConfig {
@@ -27,7 +31,33 @@ impl FilterConfig {
             instance: instance.into(),
             peer_source: PeerSource::default(),
             reserved_headers: Vec::new(),
+            activity: None,
         }
+    }
+}
+
+/// Reports of an Envoy's activity.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ActivityReports {
+    /// Envoy clusters of control planes, 1 to 8: each replica of `portcullis serve` in a cluster of its own, because each has to
+    /// get every report. They speak HTTP/2 and present a client certificate.
+    pub clusters: Vec<String>,
+    /// The gateway's name: the common name or a DNS name of that certificate. The first label of `*.example.com` is replaced by
+    /// the name of the host, in Kubernetes that of the pod, so that pods can share a certificate with that name.
+    pub node: String,
+    /// Seconds between two reports, 5 to 15. A certificate is good for one report a second, of all its gateways together.
+    #[serde(default = "ActivityReports::default_interval")]
+    pub interval_seconds: u32,
+}
+
+impl ActivityReports {
+    /// The default of [`ActivityReports::interval_seconds`].
+    const INTERVAL_SECONDS: u32 = 10;
+
+    fn default_interval() -> u32 {
+        Self::INTERVAL_SECONDS
     }
 }
 

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use portcullis_filter_config as config;
 use portcullis_filter_config::{
-    CONFIG_VERSION, FlowControlLimit, GENERATION_MARK, Pool, RequestClass, RequestHeaders, UpstreamIdentity,
-    destination,
+    CONFIG_VERSION, FlowControlLimit, Pool, RequestClass, RequestHeaders, UpstreamIdentity, destination,
 };
 
 use crate::bucket::{Rate, TokenBucket};
@@ -45,6 +44,9 @@ pub enum CompileError {
     /// Without an instance id the gateway would not recognise its own requests.
     #[error("the instance id is not a word")]
     Instance,
+    /// Reports of the activity.
+    #[error("activity needs 1 to 8 clusters, a node of 1 to 256 bytes and an interval of 5 to 15 seconds")]
+    Activity,
 }
 
 /// Everything that judging a request for one cluster needs.
@@ -179,7 +181,7 @@ impl Cluster {
         let policies = Policies::new(&written);
         let pools = Pool::of(&config.upstream_identity);
         let destinations = policies.groups().map(|group| Destinations::of(group, pools)).collect();
-        let schemas = schemas(config, &counted_name(config), memory);
+        let schemas = schemas(config, &config.counted_name(), memory);
         let limits = written.iter().map(|policy| schema_of(policy, config)).collect();
         let rebalance = rebalance(config, memory)?;
         let series = Arc::new(ClusterMetrics::new(config, &written, memory, &caches, rebalance));
@@ -245,15 +247,6 @@ fn rebalance(config: &config::ClusterConfig, memory: &impl StateStore) -> Result
 /// Two clusters of one Envoy never share caches of credentials, also if their configuration has no identity.
 fn cache_identity(config: &config::ClusterConfig) -> &str {
     if config.identity.is_empty() { &config.name } else { &config.identity }
-}
-
-/// The name by which counts and limits are kept: another object of a cluster's name has another.
-pub(crate) fn counted_name(config: &config::ClusterConfig) -> String {
-    if config.object.is_empty() {
-        config.name.clone()
-    } else {
-        format!("{}{GENERATION_MARK}{}", config.name, config.object)
-    }
 }
 
 /// The schema's limit is reached.

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use envoy_abi::log;
 use portcullis_filter_config::names;
-use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::{memory, shutdown};
 
@@ -68,7 +67,6 @@ impl Command {
 /// The way back to the agent.
 struct Answers {
     socket: UnixStream,
-    /// Random, so that the agent's readers notice a restart.
     process: u64,
 }
 
@@ -77,9 +75,7 @@ impl Answers {
     fn open() -> Option<Self> {
         let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
         socket.set_write_timeout(Some(WRITE_TIMEOUT)).ok()?;
-        let mut process = [0; 8];
-        SystemRandom::new().fill(&mut process).ok()?;
-        let mut answers = Answers { socket, process: u64::from_le_bytes(process) };
+        let mut answers = Answers { socket, process: memory::process()? };
         answers.socket.write_all(format!("{}\n", names::AGENT_ACTIVITY).as_bytes()).ok()?;
         Some(answers)
     }

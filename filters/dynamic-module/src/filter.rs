@@ -8,6 +8,7 @@ use portcullis_core::exchange::{Exchange, Next, RouteConfig};
 use portcullis_core::{Gateway, fault};
 use portcullis_filter_config::{PeerSource, names};
 
+use crate::activity_reports::ActivityReports;
 use crate::agent;
 use crate::host::{LocalState, StreamHost};
 use crate::long_streams::{self, LongStream};
@@ -20,6 +21,7 @@ pub(crate) struct Filter {
     gateway: Gateway,
     metrics: Metrics,
     reviews: ReviewCallouts,
+    reports: ActivityReports,
 }
 
 /// The state of a stream between its hooks.
@@ -43,8 +45,9 @@ impl FilterConfig for Filter {
         let gateway = Gateway::load(body, &sources).map_err(|error| log::error(&error.to_string())).ok()?;
         let metrics = Metrics::new(handle)?;
         let reviews = ReviewCallouts::new(handle.scheduler(), gateway.via().to_owned());
+        let reports = ActivityReports::new(gateway.activity(), || handle.scheduler());
         agent::listen();
-        Some(Filter { gateway, metrics, reviews })
+        Some(Filter { gateway, metrics, reviews, reports })
     }
 
     // Envoy up to 1.39 and from 1.40 on carry the name in different fields; one filter needs none.
@@ -76,11 +79,15 @@ impl FilterConfig for Filter {
 
     fn on_main_thread(&self, main: &mut MainThread) {
         self.reviews.send(main);
+        self.reports.send(main);
         fault::strike_once("metrics");
         self.metrics.on_main_thread(main);
     }
 
     fn callout_done(&self, id: CalloutId, response: &CalloutResponse<'_>) {
+        if self.reports.done(id, response) {
+            return;
+        }
         self.reviews.done(id, response);
         self.metrics.changed();
     }

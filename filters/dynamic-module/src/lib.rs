@@ -3,6 +3,7 @@
 //! One HTTP filter, which judges every request, and one certificate validator, which accepts any chain and keeps it for
 //! the filter to judge. Both go by the name `portcullis`.
 
+mod activity_reports;
 mod agent;
 mod filter;
 mod flush_timer;

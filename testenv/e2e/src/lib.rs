@@ -12,6 +12,7 @@ mod metrics_page;
 mod plain;
 mod plain_wasm;
 mod render;
+mod report_console;
 mod secrets;
 
 pub use gateway::{Gateway, GatewayOptions};
@@ -20,4 +21,5 @@ pub use istio::{Mesh, MeshSetup, render_istio};
 pub use manifest::{Manifest, allow_all, default_certificate, settings};
 pub use metrics_page::{Labels, MetricsPage};
 pub use plain::{PlainFiles, PlainGateway, PlainSetup};
+pub use report_console::ReportConsole;
 pub use secrets::Secrets;

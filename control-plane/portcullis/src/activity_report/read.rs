@@ -1,12 +1,12 @@
 use bytes::Bytes;
 use portcullis_filter_config::activity::{Talker, TopTalkers};
-use prost::Message;
-
-use super::bounds::{
+use portcullis_report::bounds::{
     MAX_CLUSTER_BYTES, MAX_CLUSTERS, MAX_LIMITS, MAX_NAME, MAX_POLICIES, MAX_REASON, MAX_REASONS, MAX_SERVERS,
     MAX_TALKER_NAME, MAX_TALKERS, shortened,
 };
-use super::message::{ClusterMessage, PartMessage, PolicyMessage, TalkerMessage, TalkersMessage};
+use portcullis_report::message::{ClusterMessage, PartMessage, PolicyMessage, TalkerMessage, TalkersMessage};
+use prost::Message;
+
 use crate::plain::line;
 
 /// The reason that a report cannot be read.

@@ -2,10 +2,12 @@ use bytes::Bytes;
 use portcullis_filter_config::activity::{
     Activity, ClusterActivity, Latency, LimitUse, PolicyActivity, ServerActivity, Talker, TopTalkers,
 };
+use portcullis_report::bounds::{MAX_CLUSTER_BYTES, MAX_PART_BYTES, MAX_SERVERS};
+use portcullis_report::message::{
+    ClusterMessage, PartMessage, PolicyMessage, ServerMessage, TalkerMessage, TalkersMessage,
+};
 use prost::Message;
 
-use super::bounds::{MAX_CLUSTER_BYTES, MAX_PART_BYTES, MAX_SERVERS};
-use super::message::{ClusterMessage, PartMessage, PolicyMessage, ServerMessage, TalkerMessage, TalkersMessage};
 use super::{ActivityPage, MAX_TALKERS, OTHER, ReportPart, talkers};
 
 fn cluster(name: &str, forwarded: u64) -> ClusterActivity {
@@ -15,7 +17,12 @@ fn cluster(name: &str, forwarded: u64) -> ClusterActivity {
         refused: vec![("too_many_requests".to_owned(), 2), ("no_policy".to_owned(), 1)],
     };
     let latency = Latency { buckets: [0, 0, forwarded, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], sum: 1 };
-    let server = ServerActivity { server: "10.0.0.1:6443".to_owned(), answers: [1, 0, forwarded, 0, 3, 4], latency };
+    let server = ServerActivity {
+        server: "10.0.0.1:6443".to_owned(),
+        answers: [1, 0, forwarded, 0, 3, 4],
+        latency,
+        in_flight: 6,
+    };
     let limit = LimitUse { schema: "reads".to_owned(), used: 3, limit: 10, rate: 5, refused: 7 };
     ClusterActivity {
         cluster: name.to_owned(),
@@ -93,6 +100,7 @@ fn large_report_comes_in_parts_that_are_bounded() {
         server: format!("10.0.0.{number}:6443"),
         answers: [u64::MAX; 6],
         latency: Latency { buckets: [u64::MAX; 13], sum: 0 },
+        in_flight: u32::MAX,
     };
     let one = |number: usize| ClusterActivity {
         servers: (0..60).map(server).collect(),

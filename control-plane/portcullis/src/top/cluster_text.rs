@@ -16,7 +16,7 @@ const MAX_TRANSITIONS: usize = 5;
 
 pub(super) fn detail(view: &ClusterView) -> String {
     let mut text = head(view);
-    section(&mut text, servers(&view.servers), &[2, 3, 4, 5, 6]);
+    section(&mut text, servers(&view.servers), &[2, 3, 4, 5, 6, 7]);
     section(&mut text, policies(&view.policies), &[1]);
     section(&mut text, limits(&view.limits), &[2, 3, 4]);
     if let Some(top) = &view.top {
@@ -67,7 +67,9 @@ fn titles<const N: usize>(titles: [&str; N]) -> Vec<Vec<String>> {
 }
 
 fn servers(servers: &[ServerView]) -> Vec<Vec<String>> {
-    let mut rows = titles(["SERVER", "ZONE", "SHARE", "REQUESTS/S", "ERRORS/S", "P50", "P99", "HEALTH"]);
+    let mut rows = titles(["SERVER", "ZONE", "SHARE", "REQUESTS/S", "ERRORS/S", "P50", "P99", "IN FLIGHT", "HEALTH"]);
+    // No gateway without an agent reports them.
+    let is_known = servers.iter().any(|one| one.numbers.running > 0);
     rows.extend(servers.iter().map(|one| {
         let numbers = &one.numbers;
         vec![
@@ -78,6 +80,7 @@ fn servers(servers: &[ServerView]) -> Vec<Vec<String>> {
             rate(numbers.errors_per_second),
             duration(numbers.p50),
             duration(numbers.p99),
+            if is_known { numbers.running.to_string() } else { "-".to_owned() },
             health(one),
         ]
     }));

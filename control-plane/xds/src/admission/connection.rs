@@ -1,7 +1,7 @@
 //! The open connections and streams of each peer, and their bounds.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -69,6 +69,9 @@ impl Bucket {
     }
 }
 
+/// Looks after which a connection is idle that had a stream of a node.
+const IDLE_LOOKS_BETWEEN_STREAMS: u32 = 4;
+
 /// The number of bytes of one permit.
 const UNIT: usize = 1_024;
 
@@ -87,6 +90,8 @@ impl Peers {
             peers: Arc::clone(self),
             quota,
             streams: AtomicUsize::new(0),
+            idle_looks: AtomicU32::new(0),
+            named: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         });
         let of_peer = connection.quota.connections.fetch_add(1, Ordering::Relaxed);
@@ -131,6 +136,10 @@ pub(crate) struct Connection {
     quota: Arc<PeerQuota>,
     /// Streams whose node is known.
     streams: AtomicUsize,
+    /// Looks that found no such stream, since there was one.
+    idle_looks: AtomicU32,
+    /// Whether there was one.
+    named: AtomicBool,
     closed: AtomicBool,
 }
 
@@ -174,9 +183,14 @@ impl Connection {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Whether no stream names its node.
+    /// Whether no stream names its node, or none has for a while: a gateway whose filter reports opens a stream for each report.
+    /// Called once in the time that a connection may be idle.
     pub(crate) fn is_idle(&self) -> bool {
-        self.streams.load(Ordering::Relaxed) == 0
+        if self.streams.load(Ordering::Relaxed) > 0 {
+            return false;
+        }
+        let looks = self.idle_looks.fetch_add(1, Ordering::Relaxed) + 1;
+        !self.named.load(Ordering::Relaxed) || looks >= IDLE_LOOKS_BETWEEN_STREAMS
     }
 }
 
@@ -200,6 +214,8 @@ impl Admission {
     pub(crate) fn admit(&self) {
         if !self.is_admitted.swap(true, Ordering::Relaxed) {
             self.connection.streams.fetch_add(1, Ordering::Relaxed);
+            self.connection.named.store(true, Ordering::Relaxed);
+            self.connection.idle_looks.store(0, Ordering::Relaxed);
         }
     }
 

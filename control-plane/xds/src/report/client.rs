@@ -1,4 +1,5 @@
 use bytes::Bytes;
+use portcullis_report::{ReportRequest, ReportResponse, STREAM_REPORTS};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::client::Grpc;
@@ -6,9 +7,6 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
 use tonic_prost::ProstCodec;
-
-use super::STREAM_REPORTS;
-use super::message::{ReportRequest, ReportResponse};
 
 /// Opens streams of reports to one control plane.
 #[derive(Clone, Debug)]

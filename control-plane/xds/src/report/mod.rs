@@ -5,7 +5,6 @@
 //! or a receiver that does not, ignores it.
 
 mod client;
-mod message;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -14,11 +13,6 @@ use bytes::Bytes;
 
 pub use client::{ReportClient, ReportStream};
 pub(crate) use service::service;
-
-/// The full name of the service.
-const SERVICE: &str = "portcullis.report.v1.ReportService";
-/// The path of its one method.
-const STREAM_REPORTS: &str = "/portcullis.report.v1.ReportService/StreamReports";
 
 /// A report of a gateway. The peer may be that node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::{Stream, StreamExt};
+use portcullis_report::{ReportRequest, ReportResponse, SERVICE, STREAM_REPORTS};
 use tokio::sync::{mpsc, watch};
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service, http};
@@ -12,8 +13,7 @@ use tonic::server::{Grpc, NamedService, StreamingService};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::message::{ReportRequest, ReportResponse};
-use super::{GatewayReport, ReportSink, SERVICE, STREAM_REPORTS};
+use super::{GatewayReport, ReportSink};
 use crate::admission::{Admission, QueuedResponse, ResponseStream, admission};
 use crate::limits::Rejection;
 use crate::snapshot::Snapshot;

@@ -3,10 +3,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
+use portcullis_report::ReportRequest;
 use tokio::sync::mpsc;
 use tonic::Code;
 
-use super::message::ReportRequest;
 use super::service::GatewayStream;
 use super::{GatewayReport, ReportSink, UnreadableReport};
 use crate::admission::Admission;

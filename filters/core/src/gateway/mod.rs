@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use credential_mode::CredentialMode;
 pub use edits::{Edit, subprotocols_without_tokens};
-use portcullis_filter_config::{CONFIG_VERSION, FilterConfig, PeerSource, Pool, RequestClass};
+use portcullis_filter_config::{ActivityReports, CONFIG_VERSION, FilterConfig, PeerSource, Pool, RequestClass};
 use validate::{check_message, check_target, presents_two_tokens};
 
 use crate::attribution;
@@ -32,6 +32,7 @@ pub struct Gateway {
     anonymous: UserInfo,
     peer_source: PeerSource,
     reserved: Vec<Box<[u8]>>,
+    activity: Option<ActivityReports>,
 }
 
 /// The decision about a request.
@@ -88,6 +89,9 @@ impl Gateway {
         if config.instance.is_empty() || !config.instance.bytes().all(is_word) {
             return Err(CompileError::Instance);
         }
+        if !config.activity.as_ref().is_none_or(is_within_bounds) {
+            return Err(CompileError::Activity);
+        }
         check_header_names(config.reserved_headers.iter().map(String::as_str))?;
         Ok(Gateway {
             instance: config.instance.as_bytes().into(),
@@ -95,7 +99,13 @@ impl Gateway {
             anonymous: UserInfo::anonymous(),
             peer_source: config.peer_source,
             reserved: config.reserved_headers.iter().map(|prefix| prefix.as_bytes().into()).collect(),
+            activity: config.activity.clone(),
         })
+    }
+
+    /// Reports of the activity, if the filter sends them itself.
+    pub fn activity(&self) -> Option<&ActivityReports> {
+        self.activity.as_ref()
     }
 
     /// How the client's certificate reaches the filter.
@@ -271,3 +281,11 @@ impl Gateway {
 
 #[cfg(test)]
 pub(crate) mod tests;
+
+fn is_within_bounds(activity: &ActivityReports) -> bool {
+    let ActivityReports { clusters, node, interval_seconds } = activity;
+    (1..=8).contains(&clusters.len())
+        && clusters.iter().all(|cluster| !cluster.is_empty())
+        && (1..=256).contains(&node.len())
+        && (5..=15).contains(interval_seconds)
+}

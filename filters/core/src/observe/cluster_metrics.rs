@@ -10,7 +10,6 @@ use super::talkers::Talkers;
 use super::totals::{ClusterTotals, Limit, LimitSource};
 use super::{Outcome, SeriesLedger};
 use crate::bucket::{Rate, TokenBucket};
-use crate::cluster::counted_name;
 use crate::limit::InFlight;
 use crate::rebalance::Rebalance;
 use crate::review::CredentialCaches;
@@ -65,7 +64,7 @@ impl ClusterMetrics {
         let servers =
             config.servers.as_ref().map_or_else(ServerLabels::default, |servers| ServerLabels::of(&servers.names));
         let shows_users = config.request_info.as_ref().is_some_and(|shown| shown.user);
-        let counted = counted_name(config);
+        let counted = config.counted_name();
         let totals = memory.totals(&counted);
         let limits = limits(config, &counted, memory);
         let talkers = totals.as_ref().and_then(|totals| totals.configure(&servers, limits, config.top_talkers));

@@ -206,10 +206,13 @@ unsafe fn callout_response<'a>(
     );
     // SAFETY: as the caller says.
     let field = |buffer: &Buffer| unsafe { buffer.bytes() };
-    let status = headers.iter().find(|pair| field(&pair.key) == b":status").map(|pair| field(&pair.value));
-    let status = status.and_then(|status| std::str::from_utf8(status).ok()).and_then(|status| status.parse().ok());
+    let number = |name: &[u8]| -> Option<u16> {
+        let value = headers.iter().find(|pair| field(&pair.key) == name).map(|pair| field(&pair.value))?;
+        std::str::from_utf8(value).ok()?.parse().ok()
+    };
     CalloutResponse {
-        status: status.unwrap_or_default(),
+        status: number(b":status").unwrap_or_default(),
+        grpc_status: number(b"grpc-status"),
         chunks: chunks.iter().map(field).collect(),
         is_given_up: false,
     }

@@ -54,6 +54,9 @@ impl MainThread {
 pub struct CalloutResponse<'a> {
     /// HTTP status; 0 where there is no answer.
     pub status: u16,
+    /// The header `grpc-status`: the outcome of a gRPC call that failed before a message was sent, if Envoy or a server says so
+    /// there and not in trailers, which do not come here.
+    pub grpc_status: Option<u16>,
     /// The body, in pieces.
     pub chunks: Vec<&'a [u8]>,
     /// Whether Envoy gave the callout up, as it does when the Envoy cluster is replaced.
@@ -62,5 +65,6 @@ pub struct CalloutResponse<'a> {
 
 impl CalloutResponse<'_> {
     /// No answer.
-    pub const NONE: CalloutResponse<'static> = CalloutResponse { status: 0, chunks: Vec::new(), is_given_up: false };
+    pub const NONE: CalloutResponse<'static> =
+        CalloutResponse { status: 0, grpc_status: None, chunks: Vec::new(), is_given_up: false };
 }

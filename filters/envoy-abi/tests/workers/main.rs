@@ -8,6 +8,8 @@
     reason = "the module's sources, and the stand-in, are not used whole"
 )]
 
+#[path = "../../../dynamic-module/src/activity_reports.rs"]
+mod activity_reports;
 #[path = "../../../dynamic-module/src/agent.rs"]
 mod agent;
 #[path = "../stand_in/callbacks.rs"]

@@ -53,6 +53,16 @@ fn cluster(ca: &Ca) -> String {
     .to_string()
 }
 
+#[test]
+fn configuration_that_wants_reports_of_activity_is_refused() {
+    let mut vm = Vm::new(Fake::default());
+    let config = json!({
+        "version": CONFIG_VERSION, "instance": "i", "peerSource": "ForwardedClientCert",
+        "activity": {"clusters": ["control-plane-0"], "node": "n"},
+    });
+    assert!(!vm.configure(ROOT, config.to_string().as_bytes()));
+}
+
 pub(super) fn vm(host: &Fake, ca: &Ca) -> Vm<Fake> {
     let mut vm = Vm::new(host.clone());
     let config = json!({"version": CONFIG_VERSION, "instance": "i", "peerSource": "ForwardedClientCert"}).to_string();

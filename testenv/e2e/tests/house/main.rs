@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod docs;
+mod faults;
 mod file_lengths;
 mod images;
 mod modules;

@@ -94,10 +94,12 @@ fn operators_pass_a_freeze_with_protected_identities() {
     // Settings are the listener's matter: connections from before drain.
     let is_protected = || (status(&client("root", "system:masters")) == 403).then_some(());
     wait::until("system:masters is refused", SOON, is_protected).unwrap();
-    for (file, of_others) in [("2-heartbeats.yaml", 429), ("3-trickle.yaml", 200)] {
+    let steps =
+        [("1-freeze.yaml", [429; 3]), ("2-heartbeats.yaml", [200, 403, 429]), ("3-trickle.yaml", [200, 403, 200])];
+    for (file, [of_operators, of_masters, of_others]) in steps {
         step(&fixture, file);
-        assert_eq!(status(&client("operator", "kubeadm:cluster-admins")), 200, "{file}");
-        assert_eq!(status(&client("root", "system:masters")), 403, "{file}");
+        assert_eq!(status(&client("operator", "kubeadm:cluster-admins")), of_operators, "{file}");
+        assert_eq!(status(&client("root", "system:masters")), of_masters, "{file}");
         assert_eq!(alice.get(PODS, &[]).unwrap().status, of_others, "{file}");
     }
 }

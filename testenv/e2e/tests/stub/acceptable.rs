@@ -14,6 +14,7 @@ use portcullis_harness::{deps, project_root};
 use serde_json::{Value, json};
 
 use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
+use crate::sessions::tells;
 
 fn status(target: &TlsTarget, token: Option<&str>) -> Option<u16> {
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
@@ -106,6 +107,7 @@ fn client_ca_edits_are_named_and_end_no_connection() {
     let (old, new) = (&fixture.pki.client_ca, Ca::new("new").unwrap());
     let open = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
     assert_eq!(open.get(PODS, &[]).unwrap().status, 200);
+    let mut watch = open.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
 
     fixture.gateway.apply(&trusting(fixture.manifest(), &[old, &new])).unwrap();
     let keystore = KeyStore::new([&fixture.pki.alice]).unwrap();
@@ -121,6 +123,10 @@ fn client_ca_edits_are_named_and_end_no_connection() {
         401,
         "the connection lives, and its certificate is believed no more"
     );
+    // As at kube-apiserver itself, what was let in goes on.
+    let dora = new.issue(&CertSpec::client("dora", ["dev"])).unwrap();
+    let other = H2Client::connect(&fixture.gateway.target(NAME).identity(&dora)).unwrap();
+    tells(&mut watch, &other, "after-the-ca");
 }
 
 /// More names than 64 KiB cannot be written, and then no handshake succeeds; `portcullis check` stops at 30 KiB.

@@ -7,6 +7,7 @@ use portcullis_harness::client::H2Client;
 use serde_json::json;
 
 use crate::fixture::{NAME, PODS, StubFixture};
+use crate::protected::{Mode, Site};
 
 #[test]
 fn upstream_is_told_address_and_request_by_the_gateway_alone() {
@@ -35,4 +36,19 @@ fn upstream_is_told_address_and_request_by_the_gateway_alone() {
         assert_eq!(ask(&[("impersonate-user", "bob"), (name, "1.2.3.4")]).status, 403, "{name}");
     }
     assert!(fixture.client_records().is_empty());
+}
+
+#[test]
+fn attribution_of_a_client_reaches_no_server_as_front_proxy() {
+    let site = Site::start("attribution-front-proxy", Mode::RequestHeader);
+    let client = H2Client::connect(&site.target().identity(&site.fixture.pki.alice)).unwrap();
+    let ask = |headers: &[(&str, &str)]| client.get(PODS, headers).unwrap().status;
+    for name in ["impersonate-extra-portcullis.dev%2fclient-address", "impersonate-extra-%70ortcullis.dev%2Fx"] {
+        assert_eq!(ask(&[("impersonate-user", "bob"), (name, "1.2.3.4")]), 403, "{name}");
+        assert_eq!(ask(&[(name, "1.2.3.4")]), 403, "{name}");
+    }
+    let records = || site.server.records_for(PODS).len();
+    assert_eq!(records(), 0);
+    ask(&[]);
+    assert_eq!(records(), 1);
 }

@@ -92,13 +92,13 @@ fn sum(prometheus: &Prometheus, metric: &str) -> f64 {
 }
 
 /// The expression with the dashboard's variables replaced.
-fn filled_in(expression: &str) -> String {
+pub(crate) fn filled_in(expression: &str) -> String {
     let window = format!("{WINDOW}s");
     expression.replace("$__rate_interval", &window).replace("$namespace", "portcullis").replace("$cluster", ".*")
 }
 
 /// The dashboard's queries: the panel's title, the legend, the expression.
-fn queries() -> Vec<(String, String, String)> {
+pub(crate) fn queries() -> Vec<(String, String, String)> {
     let path = project_root().join("deploy/kubernetes/components/monitoring/dashboard.json");
     let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -185,6 +185,10 @@ const SHOWN: &[Row] = &[
     // Of one a second.
     ("Use of limits", "{{cluster}} {{schema}} rate", &[("schema=slow", Count(60.0))]),
     ("Ended by the gateway", "{{cluster}} {{reason}}", &[]),
+    // The agent has these: `agent::metrics::talkers_are_gauges_that_prometheus_reads`.
+    ("Ten busiest users", "{{cluster}} {{name}}", &[]),
+    ("Ten busiest user agents", "{{cluster}} {{name}}", &[]),
+    ("Ten users with the most bytes", "{{cluster}} {{name}}", &[]),
     ("Objects not accepted", "objects", &[("", Number(0.0))]),
     ("Source stale", "stale", &[("", Number(0.0))]),
     ("Edits refused", "{{kind}}", &[("kind=UpstreamCluster", Number(0.0))]),

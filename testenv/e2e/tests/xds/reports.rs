@@ -86,6 +86,23 @@ async fn reports_are_read_one_after_the_other() {
     assert_eq!(witness.taken().len(), 1);
 }
 
+/// As the filter of a gateway without an agent reports: a stream for each report, with pauses.
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_is_kept_between_streams_of_its_node() {
+    let witness = Arc::new(Witness::default());
+    let limits = Limits { idle: Duration::from_secs(1), ..limits() };
+    let site = Site::with_reports("reports-idle", limits, snapshot(1, 1), Some(witness.clone())).await;
+    let calls = client(&site, "calls").await;
+    calls.open("calls").await.unwrap().send("", Bytes::from_static(b"a")).await.unwrap();
+    // Its stream has ended before this connection begins, so it is looked at first.
+    let mute = site.caller(&site.identity("mute")).connect().await.unwrap();
+    site.until("the connection that names no node is closed", |site| site.rejected("idle") > 0).await;
+    assert_eq!(site.rejected("idle"), 1, "the other one is kept");
+    site.until("it is closed without another report", |site| site.rejected("idle") > 1).await;
+    assert_eq!(witness.taken().len(), 1);
+    drop(mute);
+}
+
 /// As an agent meets a control plane of an older release.
 #[tokio::test(flavor = "multi_thread")]
 async fn control_plane_without_the_service_says_so() {

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use portcullis_filter_config::activity::Activity;
 use portcullis_xds::ReportClient;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -11,8 +12,10 @@ use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 use super::SHARE;
+use super::in_flight::RequestsByServer;
 use crate::activity_report::ActivityPage;
 use crate::agent::activity::ActivitySource;
+use crate::agent::admin::Admin;
 
 /// The time between two pages, at least and at most. Control planes forget a report after 30 seconds.
 const INTERVAL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(10));
@@ -25,12 +28,14 @@ const OLD_PEER_PAUSE: Duration = Duration::from_secs(60);
 pub(super) type Page = Option<Arc<ActivityPage>>;
 
 /// Reads pages until the runtime ends.
-pub(super) async fn read(source: ActivitySource, pages: watch::Sender<Page>) {
-    let mut page = ActivityPage::default();
+pub(super) async fn read(source: ActivitySource, admin: Admin, pages: watch::Sender<Page>) {
+    let (mut page, mut in_flight) = (ActivityPage::default(), RequestsByServer::default());
     loop {
         let begin = Instant::now();
         match source.fetch().await {
             Ok(activity) => {
+                let mut activity = Arc::unwrap_or_clone(activity);
+                add_in_flight(admin, &mut in_flight, &mut activity).await;
                 page = page.succeeded_by(&activity);
                 pages.send_replace(Some(Arc::new(page.clone())));
             }
@@ -40,6 +45,20 @@ pub(super) async fn read(source: ActivitySource, pages: watch::Sender<Page>) {
         let (least, most) = INTERVAL;
         sleep(begin.elapsed().saturating_mul(SHARE).clamp(least, most)).await;
     }
+}
+
+/// Adds the requests in flight at each server. A page that Envoy does not give leaves them as they were.
+async fn add_in_flight(admin: Admin, in_flight: &mut RequestsByServer, activity: &mut Activity) {
+    if let Some((clusters, path)) = in_flight.ask(activity) {
+        let read = match admin.get(&path).await {
+            Ok(page) => in_flight.take(clusters, &page).map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = read {
+            tracing::debug!(error, "the requests in flight cannot be read from Envoy");
+        }
+    }
+    in_flight.add_to(activity);
 }
 
 /// Sends every page on a connection for as long as it is polled. A failure concerns these reports alone.

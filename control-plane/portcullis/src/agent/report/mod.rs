@@ -1,7 +1,9 @@
 //! Reports to the control planes: of endpoint health, from Envoy's statistics (how many endpoints are healthy, and which are not),
-//! and of the filter's activity.
+//! and of the filter's activity, with the requests in flight at each server.
 
 mod activity;
+mod clusters_page;
+mod in_flight;
 mod network;
 mod send;
 mod statistics;
@@ -52,7 +54,7 @@ pub(super) fn start(admin: Admin, source: ActivitySource, arguments: &Bootstrap)
     let (page_sender, pages) = watch::channel(None);
     let reports = Reports { found, heard, news, pages };
     tokio::spawn(ask(admin, sender));
-    tokio::spawn(activity::read(source, page_sender));
+    tokio::spawn(activity::read(source, admin, page_sender));
     let node = Node { id: arguments.node_id.clone(), ..Node::default() };
     for socket in &arguments.xds_socket {
         tokio::spawn(send::report_to(ControlPlane::Local(socket.clone()), node.clone(), reports.clone()));

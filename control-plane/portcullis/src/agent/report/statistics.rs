@@ -2,7 +2,6 @@
 //! the statistics show an unhealthy server: a fleet without trouble pays nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
 
 use envoy_types::pb::envoy::config::core::v3::HealthStatus;
 use envoy_types::pb::envoy::service::health::v3::{
@@ -10,7 +9,8 @@ use envoy_types::pb::envoy::service::health::v3::{
 };
 use portcullis_filter_config::without_generation;
 use portcullis_xds::{MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer};
-use serde::Deserialize;
+
+use super::clusters_page::{ClustersPage, escaped};
 
 /// The report of these counts. Unhealthy servers are named as far as Envoy names them; all others are endpoints without an
 /// address.
@@ -136,87 +136,10 @@ fn recovered(pool: &str, server: &UnhealthyServer) {
     tracing::info!(pool, server = server.server, "a server is healthy again, or gone");
 }
 
-/// A name in a regular expression in a query. Names of ours hold letters, digits, `-`, `.` and `/`.
-fn escaped(name: &str) -> String {
-    let known = name.chars().filter(|one| one.is_ascii_alphanumeric() || "-./".contains(*one));
-    known.map(|one| if one == '.' { "%5C.".to_owned() } else { one.to_string() }).collect()
-}
-
-/// The answer to `/clusters?format=json` (`envoy.admin.v3.Clusters`), of which this is a part.
-#[derive(Deserialize)]
-struct Page {
-    #[serde(default)]
-    cluster_statuses: Vec<Pool>,
-}
-
-#[derive(Deserialize)]
-struct Pool {
-    name: String,
-    #[serde(default)]
-    host_statuses: Vec<Host>,
-}
-
-#[derive(Deserialize)]
-struct Host {
-    #[serde(default)]
-    address: Address,
-    /// The host name of the server, if it has one.
-    #[serde(default)]
-    hostname: String,
-    #[serde(default)]
-    health_status: Flags,
-}
-
-#[derive(Default, Deserialize)]
-struct Address {
-    socket_address: Option<Socket>,
-}
-
-#[derive(Deserialize)]
-struct Socket {
-    address: String,
-    port_value: u16,
-}
-
-/// `envoy.admin.v3.HostHealthStatus`.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Flags {
-    failed_active_health_check: bool,
-    failed_outlier_check: bool,
-    pending_active_hc: bool,
-    active_hc_timeout: bool,
-}
-
-impl Flags {
-    /// `None` for a server that is healthy, or that the control plane itself has taken out.
-    fn reason(&self) -> Option<UnhealthyReason> {
-        match self {
-            Self { pending_active_hc: true, .. } => Some(UnhealthyReason::NotChecked),
-            Self { active_hc_timeout: true, .. } => Some(UnhealthyReason::HealthCheckTimedOut),
-            Self { failed_active_health_check: true, .. } => Some(UnhealthyReason::HealthCheckFailed),
-            Self { failed_outlier_check: true, .. } => Some(UnhealthyReason::Ejected),
-            _ => None,
-        }
-    }
-}
-
-impl Host {
-    /// As `UpstreamCluster` writes it.
-    fn server(&self) -> Option<String> {
-        let Socket { address, port_value } = self.address.socket_address.as_ref()?;
-        Some(match address.parse::<IpAddr>() {
-            Ok(ip) if self.hostname.is_empty() => SocketAddr::new(ip, *port_value).to_string(),
-            _ if self.hostname.is_empty() => format!("{address}:{port_value}"),
-            _ => format!("{}:{port_value}", self.hostname),
-        })
-    }
-}
-
 /// Servers that are not healthy, by pool without its generation.
 fn read(page: &[u8]) -> Result<BTreeMap<String, BTreeMap<String, UnhealthyReason>>, serde_json::Error> {
     let mut found: BTreeMap<String, BTreeMap<String, UnhealthyReason>> = BTreeMap::new();
-    for pool in serde_json::from_slice::<Page>(page)?.cluster_statuses {
+    for pool in serde_json::from_slice::<ClustersPage>(page)?.cluster_statuses {
         let named = pool.host_statuses.iter().filter_map(|host| Some((host.server()?, host.health_status.reason()?)));
         found.entry(without_generation(&pool.name).to_owned()).or_default().extend(named);
     }

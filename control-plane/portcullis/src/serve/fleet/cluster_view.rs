@@ -84,6 +84,10 @@ impl<'a> Details<'a> {
                 let at = LimitAt { node, used: one.used, limit: one.limit, rate: one.rate };
                 details.limits.entry(schema).or_default().push(at);
             }
+            for (server, requests) in &activity.in_flight {
+                let rates = details.servers.entry(text(&activity.names.servers, *server)).or_default();
+                rates.running = rates.running.saturating_add(*requests);
+            }
             if let Some(top) = activity.top.as_deref().and_then(talkers) {
                 let sum = details.top.get_or_insert_default();
                 add_talkers(&mut sum.users, top.users);

@@ -40,6 +40,8 @@ pub(super) struct ClusterActivity {
     watches: u32,
     sessions: u32,
     pub(super) limits: Box<[LimitGauge]>,
+    /// Requests in flight, by the position of the server in [`Names::servers`]; none for 0.
+    pub(super) in_flight: Box<[(u8, u32)]>,
     /// The encoded clients with the most requests.
     pub(super) top: Option<Box<[u8]>>,
 }
@@ -81,6 +83,8 @@ impl ClusterActivity {
             Some(LimitGauge { schema, used: one.used, limit: one.limit, rate: one.rate })
         };
         self.limits = message.limits.iter().filter(|_| detail).filter_map(gauge).collect();
+        let busy = message.servers.iter().filter(|one| detail && one.in_flight > 0);
+        self.in_flight = busy.filter_map(|one| Some((names.server(&one.server)?, one.in_flight))).collect();
         self.top = message.top.as_ref().filter(|_| detail).map(|top| top.as_ref().into());
     }
 
@@ -140,6 +144,7 @@ impl ClusterActivity {
             + keys
             + self.names.bytes()
             + size_of_val(&*self.limits)
+            + size_of_val(&*self.in_flight)
             + top
     }
 }

@@ -1,4 +1,4 @@
-use portcullis_filter_config::CONFIG_VERSION;
+use portcullis_filter_config::{ActivityReports, CONFIG_VERSION};
 use portcullis_filter_config::{ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, Rule, UpstreamIdentity};
 use rcgen::DnType;
 
@@ -313,6 +313,27 @@ fn reserved_name_of_a_needed_header_is_refused() {
     {
         let config = FilterConfig { reserved_headers: vec![prefix.to_owned()], ..FilterConfig::new("lab") };
         assert_eq!(Gateway::compile(&config).is_ok(), is_good, "{prefix:?}");
+    }
+}
+
+#[test]
+fn reports_of_activity_are_bounded() {
+    let compiled = |clusters: &[&str], node: &str, interval_seconds| {
+        let clusters = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
+        let activity = Some(ActivityReports { clusters, node: node.to_owned(), interval_seconds });
+        Gateway::compile(&FilterConfig { activity, ..FilterConfig::new("lab") })
+            .map(|gateway| gateway.activity().is_some())
+    };
+    assert_eq!(compiled(&["a", "b"], "*.example.com", 10), Ok(true));
+    for (clusters, node, interval) in [
+        (&[][..], "n", 10),
+        (&["a"; 9], "n", 10),
+        (&[""], "n", 10),
+        (&["a"], "", 10),
+        (&["a"], "n", 4),
+        (&["a"], "n", 16),
+    ] {
+        assert_eq!(compiled(clusters, node, interval), Err(CompileError::Activity), "{clusters:?} {node} {interval}");
     }
 }
 

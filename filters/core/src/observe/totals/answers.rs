@@ -44,6 +44,7 @@ impl AnswerTotals {
             server: totals.server.to_string(),
             answers: totals.answers,
             latency: totals.latency.clone(),
+            in_flight: 0,
         };
         self.servers.iter().map(activity).collect()
     }

@@ -62,7 +62,7 @@ fn server(name: &str, answers: [u64; 6], buckets: &[(usize, u64)], sum: u64) -> 
     for (bucket, count) in buckets {
         latency.buckets[*bucket] = *count;
     }
-    ServerActivity { server: name.to_owned(), answers, latency }
+    ServerActivity { server: name.to_owned(), answers, latency, in_flight: 0 }
 }
 
 #[test]

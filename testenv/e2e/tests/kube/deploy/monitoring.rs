@@ -79,6 +79,14 @@ fn reference(page: &str) -> (BTreeMap<String, BTreeSet<String>>, String) {
     (metrics, text)
 }
 
+/// The same of the agent's gauges of top talkers.
+fn talkers() -> (BTreeMap<String, BTreeSet<String>>, String) {
+    let text = std::fs::read_to_string(project_root().join("docs/operations.md")).unwrap();
+    let labels: BTreeSet<String> = ["cluster", "kind", "name"].map(str::to_owned).into();
+    let gauges = text.lines().filter_map(|line| line.strip_prefix("| `portcullis_top_")?.split('`').next());
+    (gauges.map(|name| (format!("portcullis_top_{name}"), labels.clone())).collect(), text)
+}
+
 fn stem(metric: &str) -> &str {
     ["_bucket", "_count", "_sum"].iter().find_map(|suffix| metric.strip_suffix(suffix)).unwrap_or(metric)
 }
@@ -86,7 +94,7 @@ fn stem(metric: &str) -> &str {
 #[test]
 fn every_metric_of_ours_that_is_asked_for_is_told() {
     let Some(rendered) = Rendered::of("overlays/complete") else { return };
-    let pages = [reference("metrics.md"), reference("control-plane-metrics.md")];
+    let pages = [reference("metrics.md"), reference("control-plane-metrics.md"), talkers()];
     let mut wrong = Vec::new();
     let mut seen = 0;
     for expression in expressions(&rendered) {

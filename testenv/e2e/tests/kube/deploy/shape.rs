@@ -38,6 +38,25 @@ fn workloads_survive_what_a_cluster_does_to_them() {
     }
 }
 
+/// A session of the console belongs to one replica.
+#[test]
+fn console_keeps_its_readers_at_one_replica() {
+    let Some(rendered) = Rendered::of("overlays/complete") else { return };
+    let console = rendered.get("Service", "portcullis-console");
+    let spec = &console["spec"];
+    assert_eq!((&spec["sessionAffinity"], &spec["type"]), (&json!("ClientIP"), &json!("ClusterIP")));
+    // The longest life of a session.
+    assert_eq!(spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"], 8 * 3_600);
+    let pods = &rendered.get("Deployment", CONTROL_PLANE)["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(spec["selector"], *pods);
+    assert_eq!(spec["ports"], json!([{"name": "https", "port": 443, "targetPort": "http"}]));
+    assert_eq!(flag(rendered.container(CONTROL_PLANE), "http-host"), "portcullis-console.portcullis.svc");
+    // Otherwise Prometheus would count every replica twice.
+    let monitor = rendered.get("ServiceMonitor", CONTROL_PLANE);
+    let wanted = monitor["spec"]["selector"]["matchLabels"].as_object().unwrap();
+    assert!(wanted.iter().any(|(label, value)| console["metadata"]["labels"][label] != *value));
+}
+
 #[test]
 fn gateway_has_time_to_let_its_clients_go() {
     let Some(rendered) = Rendered::of("overlays/complete") else { return };
@@ -78,7 +97,7 @@ fn ports_and_probes_are_those_of_the_flags() {
         }
     }
     let services: Vec<&Value> = rendered.all("Service").collect();
-    assert_eq!(services.len(), 3);
+    assert_eq!(services.len(), 4);
     for service in services {
         let selector = &service["spec"]["selector"];
         let mut chosen = rendered.all("Deployment").filter(|one| one["spec"]["selector"]["matchLabels"] == *selector);

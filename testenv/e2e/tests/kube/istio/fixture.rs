@@ -71,7 +71,7 @@ pub(super) struct MeshFixture {
 impl MeshFixture {
     /// `None`, said loudly, where Kubernetes or istiod is not built.
     pub(super) fn start(test: &str, setup: &Setup) -> Option<Self> {
-        MeshFixture::with(test, setup, |servers, pki| objects(setup, servers, pki))
+        MeshFixture::with(test, setup, |servers, pki| rendered(setup, servers, pki))
     }
 
     /// With objects that `render` made of the kube-apiservers' addresses and a folder of certificates.
@@ -163,7 +163,8 @@ pub(super) fn admin(kube: &RealKube, args: &[&str]) -> String {
     kube.admin_kubectl().unwrap().args(args).run_ok().unwrap()
 }
 
-fn objects(setup: &Setup, servers: &[SocketAddr], pki: &Path) -> String {
+/// The objects that `render` makes.
+pub(super) fn rendered(setup: &Setup, servers: &[SocketAddr], pki: &Path) -> String {
     let wasm = match setup.build {
         Build::Module => Vec::new(),
         Build::Wasm => vec![format!("wasm=file://{}", deps::wasm().unwrap().display())],

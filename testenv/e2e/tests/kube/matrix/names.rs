@@ -5,7 +5,7 @@ use std::time::Duration;
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::kube::KubeOptions;
 use portcullis_harness::wait;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::cases::{Case, FORGERIES, FORMS, Form};
 use super::client::Client;
@@ -45,12 +45,22 @@ fn identity_headers_of_other_names_count_only_from_the_gateway() {
     let senders = senders(&fixture);
     let first = |sender: &Sender| Client::new(fixture.target(), &sender.credential).send(&[], Form::H2Once);
     assert_eq!(first(&senders[0]).0, 503, "nobody is told by the usual names");
-    let headers = json!({
-        "user": "X-Auth-User", "group": "X-Auth-Group", "uid": "X-Auth-Uid", "extraPrefix": "X-Auth-Extra-",
-        "reserved": ["Legacy-User", "Legacy-Group", "Legacy-Uid", "Legacy-Extra-"],
-    });
-    fixture.gateway.change_settings(|spec| spec["requestHeaderNames"] = headers).unwrap();
+    let mut headers =
+        json!({"user": "X-Auth-User", "group": "X-Auth-Group", "uid": "X-Auth-Uid", "extraPrefix": "X-Auth-Extra-"});
+    let set = |headers: &Value| {
+        fixture.gateway.change_settings(|spec| spec["requestHeaderNames"] = headers.clone()).unwrap();
+    };
+    set(&headers);
     wait::until("users are told", SOON, || (first(&senders[0]).0 == 201).then_some(())).unwrap();
+    let forged = || {
+        let mut client = Client::new(fixture.target(), &senders[0].credential);
+        client.send(&[("Legacy-Group", "system:masters")], Form::H2Once)
+    };
+    let clean = first(&senders[0]);
+    assert_ne!(forged(), clean, "kube-apiserver believes a name that is not reserved");
+    headers["reserved"] = json!(["Legacy-User", "Legacy-Group", "Legacy-Uid", "Legacy-Extra-"]);
+    set(&headers);
+    wait::until("the names are reserved", SOON, || (forged() == clean).then_some(())).unwrap();
     std::thread::scope(|scope| {
         let asking: Vec<_> = senders.iter().map(|sender| scope.spawn(|| compare(&fixture, sender))).collect();
         asking.into_iter().for_each(|thread| thread.join().unwrap());

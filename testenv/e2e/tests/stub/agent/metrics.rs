@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use portcullis_harness::client::plain;
-use portcullis_harness::prometheus::{Prometheus, Scraped};
+use portcullis_harness::prometheus::{Prometheus, Sample, Scraped};
 use portcullis_harness::{deps, wait, write_private};
 use serde_json::{Value, json};
 
 use super::site::{Grounds, SOON, Site};
 use super::supervision::signal_envoy;
+use crate::dashboard::{filled_in, queries};
 use crate::fixture::{NAME, PODS};
 use crate::observe::with_another_request;
 
@@ -94,4 +95,16 @@ fn talkers_are_gauges_that_prometheus_reads() {
     let names = wait::until("Prometheus has the talkers", SOON, names).unwrap();
     let expected = [("group", "dev"), ("group", "system:authenticated"), ("user", "alice"), ("userAgent", EVIL)];
     assert_eq!(names, expected.map(|(kind, name)| [kind, name].map(str::to_owned)));
+    for (title, name) in
+        [("Ten busiest users", "alice"), ("Ten busiest user agents", EVIL), ("Ten users with the most bytes", "alice")]
+    {
+        let (_, _, expression) = queries().into_iter().find(|(one, _, _)| one == title).unwrap();
+        wait::until_ok(title, SOON, || {
+            assert_eq!(grounds.target(site.address).raw_request(request.as_bytes()).unwrap().status, 200);
+            let found = prometheus.query(&filled_in(&expression)).unwrap();
+            let named = |(labels, rate): &Sample| labels["cluster"] == NAME && labels["name"] == name && *rate > 0.0;
+            if matches!(&found[..], [one] if named(one)) { Ok(()) } else { Err(format!("{found:?}")) }
+        })
+        .unwrap();
+    }
 }

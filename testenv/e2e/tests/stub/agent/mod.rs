@@ -3,6 +3,7 @@
 mod conditions;
 mod exit;
 mod fleet;
+mod in_flight;
 mod metrics;
 mod rebalance;
 mod release;
@@ -11,6 +12,7 @@ mod replicas;
 mod reports;
 mod rolling;
 mod site;
+mod slow_list;
 mod strangers;
 mod supervision;
 mod unhealthy;

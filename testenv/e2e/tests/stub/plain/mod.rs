@@ -6,6 +6,7 @@ mod fixture;
 mod forwarded;
 mod names;
 mod render;
+mod reports;
 
 use std::process::Command;
 use std::time::Duration;

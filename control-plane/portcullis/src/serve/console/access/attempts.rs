@@ -29,7 +29,7 @@ pub(super) struct Attempts {
 #[derive(Debug, Default)]
 struct AttemptState {
     at_once: u32,
-    sources: BTreeMap<Source, SourceAttempts>,
+    sources: BTreeMap<AttemptSource, SourceAttempts>,
 }
 
 /// The number of attempts of one source.
@@ -43,28 +43,28 @@ struct AttemptRate {
 
 /// A source of attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Source {
+enum AttemptSource {
     Client(SourceNetwork),
     Proxy(SourceNetwork),
 }
 
-impl Source {
+impl AttemptSource {
     const fn rate(self) -> AttemptRate {
         match self {
-            Source::Client(_) => OF_CLIENT,
-            Source::Proxy(_) => OF_PROXY,
+            AttemptSource::Client(_) => OF_CLIENT,
+            AttemptSource::Proxy(_) => OF_PROXY,
         }
     }
 }
 
 /// The sender of a token: a client, and the proxy that it came by.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Client {
+pub(super) struct TokenSender {
     address: IpAddr,
     proxy: Option<IpAddr>,
 }
 
-impl Client {
+impl TokenSender {
     /// That of a request. Only a declared proxy is believed, and of its header only the hop that it wrote itself.
     pub(super) fn of(headers: &HeaderMap, connection: &Connection, behind_tls_proxy: bool) -> Self {
         let peer = connection.peer.ip();
@@ -74,9 +74,9 @@ impl Client {
         }
     }
 
-    fn sources(self) -> Vec<Source> {
-        let proxy = self.proxy.map(|proxy| Source::Proxy(SourceNetwork::from_address(proxy)));
-        [Some(Source::Client(SourceNetwork::from_address(self.address))), proxy].into_iter().flatten().collect()
+    fn sources(self) -> Vec<AttemptSource> {
+        let proxy = self.proxy.map(|proxy| AttemptSource::Proxy(SourceNetwork::from_address(proxy)));
+        [Some(AttemptSource::Client(SourceNetwork::from_address(self.address))), proxy].into_iter().flatten().collect()
     }
 }
 
@@ -98,12 +98,12 @@ struct SourceAttempts {
 #[derive(Debug)]
 pub(super) struct Attempt {
     state: Arc<Mutex<AttemptState>>,
-    sources: Vec<Source>,
+    sources: Vec<AttemptSource>,
 }
 
 impl Attempts {
     /// Begins an attempt; `None` where there are too many.
-    pub(super) fn begin(&self, client: Client, now: Instant) -> Option<Attempt> {
+    pub(super) fn begin(&self, client: TokenSender, now: Instant) -> Option<Attempt> {
         let sources = client.sources();
         let mut state = lock(&self.state);
         if state.at_once >= MAX_AT_ONCE || !sources.iter().all(|source| state.admits(*source, now)) {
@@ -121,7 +121,7 @@ impl Attempts {
 
 impl AttemptState {
     /// Whether a source has an attempt left, and there is room to remember it.
-    fn admits(&mut self, source: Source, now: Instant) -> bool {
+    fn admits(&mut self, source: AttemptSource, now: Instant) -> bool {
         if self.sources.len() >= MAX_SOURCES {
             // A source that could begin a whole burst is one without a past.
             self.sources.retain(|_, one| one.at_once > 0 || one.full_at > now);
@@ -153,8 +153,8 @@ fn lock(state: &Mutex<AttemptState>) -> MutexGuard<'_, AttemptState> {
 mod tests {
     use super::*;
 
-    fn address(last: u8) -> Client {
-        Client { address: IpAddr::from([192, 0, 2, last]), proxy: None }
+    fn address(last: u8) -> TokenSender {
+        TokenSender { address: IpAddr::from([192, 0, 2, last]), proxy: None }
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn flood_of_sources_is_forgotten() {
         let (attempts, now) = (Attempts::default(), Instant::now());
-        let source = |number: u32| Client { address: IpAddr::from(number.to_be_bytes()), proxy: None };
+        let source = |number: u32| TokenSender { address: IpAddr::from(number.to_be_bytes()), proxy: None };
         let begun = (0..5_000).filter(|number| attempts.begin(source(*number), now).is_some()).count();
         assert_eq!((begun, lock(&attempts.state).sources.len()), (MAX_SOURCES, MAX_SOURCES));
         assert!(attempts.begin(source(9_999), now + OF_CLIENT.refill).is_some());

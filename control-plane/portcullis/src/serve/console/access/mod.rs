@@ -25,7 +25,7 @@ use tokio::sync::watch;
 
 use crate::listen::Connection;
 use crate::serve::turns::without_turn;
-use attempts::{Attempts, Client};
+use attempts::{Attempts, TokenSender};
 use bearers::{BearerCache, Remembered};
 pub(super) use cookie::{remove as remove_cookie, set as set_cookie};
 pub(super) use origin::{Origin, origin};
@@ -163,7 +163,7 @@ impl Access {
                 return Err(Denied::Plaintext);
             }
             let token = header.to_str().ok().and_then(bearer).ok_or(Denied::BadCredential)?;
-            let client = Client::of(headers, connection, self.behind_tls_proxy);
+            let client = TokenSender::of(headers, connection, self.behind_tls_proxy);
             return Ok(Reader::Subject(self.bearer(reviewer, token, client, now).await?, None));
         }
         let max_age = self.review_interval * 2 + REVIEW_GRACE;
@@ -182,7 +182,7 @@ impl Access {
         &self,
         reviewer: &dyn Reviewer,
         token: &str,
-        client: Client,
+        client: TokenSender,
         now: Instant,
     ) -> Result<Arc<Subject>, Denied> {
         match self.bearers.find(token, now) {
@@ -211,7 +211,7 @@ impl Access {
         &self,
         reviewer: &dyn Reviewer,
         token: &str,
-        client: Client,
+        client: TokenSender,
         now: Instant,
     ) -> Result<(Arc<Subject>, Duration), Denied> {
         let lifetime = lifetime(token).filter(|lifetime| !lifetime.is_zero()).ok_or(Denied::BadCredential)?;
@@ -241,7 +241,7 @@ impl Access {
         if matches!(self.bearers.find(token, now), Some(Remembered::Rejected)) {
             return Err(Denied::BadCredential);
         }
-        let client = Client::of(headers, connection, self.behind_tls_proxy);
+        let client = TokenSender::of(headers, connection, self.behind_tls_proxy);
         let (subject, lifetime) = self.review(reviewer.as_ref(), token, client, now).await?;
         let may_list = subject.may_list(reviewer.as_ref(), now).await?;
         // Of more objects than are reviewed, it may read one that was not.

@@ -13,7 +13,7 @@ pub(super) fn servers(html: &mut Html, servers: &[ServerView]) {
         html.raw("<p class=\"none\">The object lists no server.</p>\n");
         return;
     }
-    // Gateways of today count requests in flight by cluster only.
+    // No gateway without an agent reports them.
     let shows_running = servers.iter().any(|server| server.numbers.running > 0);
     let mut columns = vec![("State", false), ("Server", false), ("Zone", false), ("Share", true), ("Requests/s", true)];
     columns.extend([("Errors/s", true), ("p50", true), ("p99", true)]);

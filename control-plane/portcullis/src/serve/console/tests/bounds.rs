@@ -43,7 +43,7 @@ impl Reviewer for SlowApi {
 
 /// A reader whose rights take long to review.
 #[tokio::test]
-async fn slow_reviews_of_one_reader_are_shared_and_keep_no_other_waiting() {
+async fn slow_reviews_of_a_reader_are_shared_and_delay_no_other() {
     let api = Arc::new(SlowApi { asked: Mutex::default(), is_open: watch::Sender::new(false) });
     let site = Site::new(data(&CLUSTERS, "words"), LoginPolicy::Reviewed(Arc::clone(&api) as Arc<dyn Reviewer>));
     let ask = async |token: &str| {

@@ -77,7 +77,7 @@ fn sums_go_on_without_single_counts() {
 
 /// A gateway that was taken over reports names that no object has, under ever new nodes.
 #[test]
-fn all_gateways_take_no_more_than_the_room_of_all() {
+fn gateways_together_take_no_more_than_the_room_of_all() {
     let (clock, mut memory) = (Clock::new(), GatewayActivity::default());
     let part = |more| {
         let mut part = ReportPart::read(Bytes::new()).unwrap();
@@ -197,7 +197,7 @@ fn hostile_cluster() -> impl Strategy<Value = ClusterMessage> {
     let count = || prop_oneof![Just(0), Just(1), Just(u64::from(u32::MAX)), Just(u64::MAX), any::<u64>()];
     let counts = move || prop::collection::vec(count(), 0..20);
     let server = ("[a-c]", counts(), counts());
-    let server = server.prop_map(|(server, answers, latency)| ServerMessage { server, answers, latency });
+    let server = server.prop_map(|(server, answers, latency)| ServerMessage { server, answers, latency, in_flight: 0 });
     let policy = (prop_oneof![0..4_u32, any::<u32>()], count(), prop::collection::vec(0..70_u32, 0..8), counts());
     let policy =
         policy.prop_map(|(policy, forwarded, reasons, refused)| PolicyMessage { policy, forwarded, reasons, refused });

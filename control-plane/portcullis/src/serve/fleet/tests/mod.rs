@@ -74,7 +74,7 @@ fn cluster(name: &str, servers: &[(&str, u64, u64)]) -> ClusterActivity {
     let server = |(server, good, bad): &(&str, u64, u64)| {
         let mut latency = Latency::default();
         latency.buckets[1] = good + bad;
-        ServerActivity { server: (*server).to_owned(), answers: [0, 0, *good, 0, 0, *bad], latency }
+        ServerActivity { server: (*server).to_owned(), answers: [0, 0, *good, 0, 0, *bad], latency, in_flight: 0 }
     };
     let forwarded = servers.iter().map(|(_, good, bad)| good + bad).sum();
     let policy = PolicyActivity { policy: "0".to_owned(), forwarded, refused: Vec::new() };

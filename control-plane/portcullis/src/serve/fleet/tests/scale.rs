@@ -30,6 +30,7 @@ fn busy(count: usize, turn: u64) -> Activity {
             buckets: [turn * 200 + 1, turn * 100 + 1, turn * 30, turn, 0, 0, 0, 0, 0, 0, 0, 0, 0],
             sum: 1,
         },
+        in_flight: 0,
     };
     let one = |number: usize| ClusterActivity {
         cluster: format!("cluster-{number:04}.example.com"),
@@ -88,7 +89,8 @@ fn fleet_of(clusters: usize, gateways: usize, most_mib: usize) {
          {:?}; {mib} MiB are kept, the process has grown by {} MiB; the fleet is made in {fleet_took:?}, its {} KiB of JSON in {json_took:?}; a cluster in {cluster_took:?}",
         bytes >> 10,
         took / reports,
-        resident_mib() - before,
+        // Other tests of this process give memory back meanwhile.
+        resident_mib().saturating_sub(before),
         json >> 10,
     );
     assert!(mib <= most_mib, "{mib} MiB");

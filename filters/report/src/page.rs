@@ -6,17 +6,17 @@ use portcullis_filter_config::activity::{
 };
 use prost::Message;
 
-use super::bounds::{
+use crate::bounds::{
     MAX_CLUSTER_BYTES, MAX_CLUSTERS, MAX_LIMITS, MAX_PART_BYTES, MAX_POLICIES, MAX_REASONS, MAX_SERVERS,
     MAX_TALKER_NAME, MAX_TALKERS, OTHER, shortened,
 };
-use super::message::{
+use crate::message::{
     ClusterMessage, LimitMessage, PartMessage, PolicyMessage, ServerMessage, TalkerMessage, TalkersMessage,
 };
 
 /// The newest page of an Envoy process, encoded by cluster, with the number of the page in which each cluster changed last.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ActivityPage {
+pub struct ActivityPage {
     process: u64,
     uptime_seconds: u64,
     reasons: Vec<String>,
@@ -26,14 +26,14 @@ pub(crate) struct ActivityPage {
 
 /// The page that a receiver has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Since {
+pub struct Since {
     process: u64,
     number: u64,
 }
 
 impl ActivityPage {
     /// The page after this one. It replaces it altogether if the process is another one.
-    pub(crate) fn succeeded_by(mut self, activity: &Activity) -> Self {
+    pub fn succeeded_by(mut self, activity: &Activity) -> Self {
         if self.process != activity.process {
             self = Self { process: activity.process, number: self.number, ..Self::default() };
         }
@@ -52,12 +52,12 @@ impl ActivityPage {
     }
 
     /// The page, as [`ActivityPage::parts`] of a later one refers to it.
-    pub(crate) fn since(&self) -> Since {
+    pub fn since(&self) -> Since {
         Since { process: self.process, number: self.number }
     }
 
     /// The parts of a report to a receiver that has an earlier page, or none. Without a change it is one part without clusters.
-    pub(crate) fn parts(&self, since: Option<Since>) -> Vec<Bytes> {
+    pub fn parts(&self, since: Option<Since>) -> Vec<Bytes> {
         let since = since.filter(|since| since.process == self.process).map(|since| since.number);
         let changed = self.clusters.values().filter(|(number, _)| since.is_none_or(|since| *number > since));
         let mut parts: Vec<Vec<Bytes>> = vec![Vec::new()];
@@ -130,6 +130,7 @@ fn servers(all: &[ServerActivity]) -> Vec<ServerMessage> {
         server: server.to_owned(),
         answers: one.answers.to_vec(),
         latency: one.latency.buckets.to_vec(),
+        in_flight: one.in_flight,
     };
     let split = if all.len() > MAX_SERVERS { MAX_SERVERS - 1 } else { all.len() };
     let (named, rest) = all.split_at_checked(split).unwrap_or((all, &[]));
@@ -138,6 +139,7 @@ fn servers(all: &[ServerActivity]) -> Vec<ServerMessage> {
         let mut sum = ServerActivity::default();
         // The filter's own rest may be among those that are named.
         let known = messages.iter().position(|one| one.server == OTHER).map(|position| messages.swap_remove(position));
+        sum.in_flight = known.as_ref().map_or(0, |known| known.in_flight);
         let before = known.map(|known| (known.answers, known.latency)).unwrap_or_default();
         sum.answers.iter_mut().zip(before.0).for_each(|(sum, count)| *sum = count);
         sum.latency.buckets.iter_mut().zip(before.1).for_each(|(sum, count)| *sum = count);
@@ -145,6 +147,7 @@ fn servers(all: &[ServerActivity]) -> Vec<ServerMessage> {
             sum.answers.iter_mut().zip(one.answers).for_each(|(sum, count)| *sum = sum.saturating_add(count));
             let counts = sum.latency.buckets.iter_mut().zip(one.latency.buckets);
             counts.for_each(|(sum, count)| *sum = sum.saturating_add(count));
+            sum.in_flight = sum.in_flight.saturating_add(one.in_flight);
         }
         messages.push(message(OTHER, &sum));
     }

@@ -1,120 +1,147 @@
+//! Messages of a report. The reader takes [`PartMessage::clusters`] one by one.
+
 use bytes::Bytes;
 
 /// A part of a report.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct PartMessage {
+pub struct PartMessage {
     /// A number of the process, another one after each restart.
     #[prost(fixed64, tag = "1")]
-    pub(super) process: u64,
+    pub process: u64,
     /// Seconds since its filter was loaded.
     #[prost(uint64, tag = "2")]
-    pub(super) uptime_seconds: u64,
+    pub uptime_seconds: u64,
     /// Reasons of refusals, to which [`PolicyMessage::reasons`] refers.
     #[prost(string, repeated, tag = "3")]
-    pub(super) reasons: Vec<String>,
+    pub reasons: Vec<String>,
     /// Encoded [`ClusterMessage`]s, each read on its own: a message of a few bytes must not become a large one in memory.
     #[prost(bytes = "bytes", repeated, tag = "4")]
-    pub(super) clusters: Vec<Bytes>,
+    pub clusters: Vec<Bytes>,
     /// Whether all parts of this report together name every cluster with a count, and not only those that have changed since the
     /// last report of the stream.
     #[prost(bool, tag = "5")]
-    pub(super) complete: bool,
+    pub complete: bool,
     /// Whether other parts of this report follow.
     #[prost(bool, tag = "6")]
-    pub(super) more: bool,
+    pub more: bool,
 }
 
 /// The activity of a cluster.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct ClusterMessage {
+pub struct ClusterMessage {
     /// The name of the `UpstreamCluster`; `-` for requests that reached none.
     #[prost(string, tag = "1")]
-    pub(crate) cluster: String,
+    pub cluster: String,
+    /// Decisions by policy.
     #[prost(message, repeated, tag = "2")]
-    pub(crate) policies: Vec<PolicyMessage>,
+    pub policies: Vec<PolicyMessage>,
+    /// Answers by server.
     #[prost(message, repeated, tag = "3")]
-    pub(crate) servers: Vec<ServerMessage>,
+    pub servers: Vec<ServerMessage>,
+    /// The use of the flow control schemas.
     #[prost(message, repeated, tag = "4")]
-    pub(crate) limits: Vec<LimitMessage>,
+    pub limits: Vec<LimitMessage>,
+    /// Requests in flight that end by themselves.
     #[prost(uint32, tag = "5")]
-    pub(crate) running: u32,
+    pub running: u32,
+    /// Open watches.
     #[prost(uint32, tag = "6")]
-    pub(crate) watches: u32,
+    pub watches: u32,
+    /// Other long-running requests.
     #[prost(uint32, tag = "7")]
-    pub(crate) sessions: u32,
+    pub sessions: u32,
     /// An encoded [`TalkersMessage`], if the object asks for one.
     #[prost(bytes = "bytes", optional, tag = "8")]
-    pub(crate) top: Option<Bytes>,
+    pub top: Option<Bytes>,
 }
 
 /// Decisions of a dispatch policy.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct PolicyMessage {
+pub struct PolicyMessage {
     /// The number of the policy plus one; 0 where none decided, `u32::MAX` for the rest of a list.
     #[prost(uint32, tag = "1")]
-    pub(crate) policy: u32,
+    pub policy: u32,
+    /// Requests that were forwarded.
     #[prost(uint64, tag = "2")]
-    pub(crate) forwarded: u64,
+    pub forwarded: u64,
     /// Positions in [`PartMessage::reasons`].
     #[prost(uint32, repeated, tag = "3")]
-    pub(crate) reasons: Vec<u32>,
+    pub reasons: Vec<u32>,
     /// Refusals, in the order of `reasons`.
     #[prost(uint64, repeated, tag = "4")]
-    pub(crate) refused: Vec<u64>,
+    pub refused: Vec<u64>,
 }
 
 /// Answers of a server.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct ServerMessage {
+pub struct ServerMessage {
+    /// The server, as the object writes it.
     #[prost(string, tag = "1")]
-    pub(crate) server: String,
+    pub server: String,
     /// Requests without an answer, then answers from 1xx to 5xx.
     #[prost(uint64, repeated, tag = "2")]
-    pub(crate) answers: Vec<u64>,
+    pub answers: Vec<u64>,
     /// The histogram's buckets, each without those before it.
     #[prost(uint64, repeated, tag = "3")]
-    pub(crate) latency: Vec<u64>,
+    pub latency: Vec<u64>,
+    /// Requests in flight, watches and sessions among them.
+    #[prost(uint32, tag = "4")]
+    pub in_flight: u32,
 }
 
 /// The use of a flow control schema.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct LimitMessage {
+pub struct LimitMessage {
+    /// The name of the schema.
     #[prost(string, tag = "1")]
-    pub(crate) schema: String,
+    pub schema: String,
+    /// Requests in flight, or used tokens.
     #[prost(uint32, tag = "2")]
-    pub(crate) used: u32,
+    pub used: u32,
+    /// The most requests in flight, or the size of the bucket.
     #[prost(uint32, tag = "3")]
-    pub(crate) limit: u32,
+    pub limit: u32,
+    /// Tokens a second; 0 for requests in flight.
     #[prost(uint32, tag = "4")]
-    pub(crate) rate: u32,
+    pub rate: u32,
+    /// Requests beyond the limit since the start of the process.
     #[prost(uint64, tag = "5")]
-    pub(crate) refused: u64,
+    pub refused: u64,
 }
 
 /// The clients with the most requests.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct TalkersMessage {
+pub struct TalkersMessage {
+    /// By user name.
     #[prost(message, repeated, tag = "1")]
-    pub(crate) users: Vec<TalkerMessage>,
+    pub users: Vec<TalkerMessage>,
+    /// By group.
     #[prost(message, repeated, tag = "2")]
-    pub(crate) groups: Vec<TalkerMessage>,
+    pub groups: Vec<TalkerMessage>,
+    /// By user agent.
     #[prost(message, repeated, tag = "3")]
-    pub(crate) user_agents: Vec<TalkerMessage>,
+    pub user_agents: Vec<TalkerMessage>,
 }
 
 /// The requests of one user, group or user agent.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct TalkerMessage {
+pub struct TalkerMessage {
+    /// The name: hostile text.
     #[prost(string, tag = "1")]
-    pub(crate) name: String,
+    pub name: String,
+    /// All requests, too high by at most `error`.
     #[prost(uint64, tag = "2")]
-    pub(crate) requests: u64,
+    pub requests: u64,
+    /// The most by which `requests` is too high.
     #[prost(uint64, tag = "3")]
-    pub(crate) error: u64,
+    pub error: u64,
+    /// Lists and watches.
     #[prost(uint64, tag = "4")]
-    pub(crate) lists: u64,
+    pub lists: u64,
+    /// Bytes of answers.
     #[prost(uint64, tag = "5")]
-    pub(crate) bytes: u64,
+    pub bytes: u64,
+    /// Requests that the gateway refused.
     #[prost(uint64, tag = "6")]
-    pub(crate) refusals: u64,
+    pub refusals: u64,
 }

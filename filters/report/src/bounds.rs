@@ -1,31 +1,31 @@
 //! Bounds of a report. The writer stays within them, and the reader takes no more.
 
-pub(crate) use portcullis_filter_config::activity::OTHER;
+pub use portcullis_filter_config::activity::OTHER;
 
 /// Most bytes of the clusters of one part of a report. A single cluster is smaller, see [`MAX_CLUSTER_BYTES`].
-pub(super) const MAX_PART_BYTES: usize = 512 << 10;
+pub const MAX_PART_BYTES: usize = 512 << 10;
 /// Most bytes about one cluster; a larger one is left out.
-pub(super) const MAX_CLUSTER_BYTES: usize = 128 << 10;
+pub const MAX_CLUSTER_BYTES: usize = 128 << 10;
 /// Most clusters of one part.
-pub(super) const MAX_CLUSTERS: usize = 20_000;
+pub const MAX_CLUSTERS: usize = 20_000;
 /// Most policies of a cluster, with `-` and `other`: the filter's page has no more.
-pub(super) const MAX_POLICIES: usize = portcullis_filter_config::activity::MAX_POLICIES + 2;
+pub const MAX_POLICIES: usize = portcullis_filter_config::activity::MAX_POLICIES + 2;
 /// Most reasons of refusals in all.
-pub(super) const MAX_REASONS: usize = 64;
+pub const MAX_REASONS: usize = 64;
 /// Most servers of a cluster; those behind are counted together, as [`OTHER`].
-pub(super) const MAX_SERVERS: usize = 64;
+pub const MAX_SERVERS: usize = 64;
 /// Most flow control schemas of a cluster.
-pub(super) const MAX_LIMITS: usize = 64;
+pub const MAX_LIMITS: usize = 64;
 /// Most users, groups and user agents, of each; those behind are counted together, as [`OTHER`].
-pub(crate) const MAX_TALKERS: usize = 20;
+pub const MAX_TALKERS: usize = 20;
 /// Most bytes of the name of a cluster, a server or a schema.
-pub(super) const MAX_NAME: usize = 260;
+pub const MAX_NAME: usize = 260;
 /// Most bytes of a reason.
-pub(super) const MAX_REASON: usize = 64;
+pub const MAX_REASON: usize = 64;
 /// Most bytes of the name of a user, a group or a user agent.
-pub(super) const MAX_TALKER_NAME: usize = 128;
+pub const MAX_TALKER_NAME: usize = 128;
 
 /// A name that is not longer than `most` bytes.
-pub(super) fn shortened(name: &str, most: usize) -> &str {
+pub fn shortened(name: &str, most: usize) -> &str {
     name.get(..name.floor_char_boundary(most)).unwrap_or_default()
 }

@@ -1,0 +1,55 @@
+use bytes::Bytes;
+use prost::Message;
+
+/// The full name of the service.
+pub const SERVICE: &str = "portcullis.report.v1.ReportService";
+/// The path of its one method.
+pub const STREAM_REPORTS: &str = "/portcullis.report.v1.ReportService/StreamReports";
+
+/// Bytes before each message of gRPC: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+/// Bytes of an acknowledgement in the body of a response: it has no fields.
+pub const ACKNOWLEDGEMENT_BYTES: usize = PREFIX_BYTES;
+
+/// A message of a gateway.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ReportRequest {
+    /// The node's id, in the first message; empty or the same in later ones.
+    #[prost(string, tag = "1")]
+    pub node: String,
+    /// The instance that the report is about; empty where there is one.
+    #[prost(string, tag = "2")]
+    pub instance: String,
+    /// The report; the first message may come without one.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub content: Bytes,
+}
+
+/// The acknowledgement of a message.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct ReportResponse {}
+
+/// The body of a request that is a whole stream: the parts of one report of a node, one message each.
+pub fn request_body(node: &str, parts: &[Bytes]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for part in parts {
+        let message = ReportRequest { node: node.to_owned(), content: part.clone(), ..ReportRequest::default() };
+        let length = u32::try_from(message.encoded_len()).unwrap_or(u32::MAX);
+        body.push(0);
+        body.extend_from_slice(&length.to_be_bytes());
+        body.extend_from_slice(&message.encode_to_vec());
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn body_has_a_message_for_each_part() {
+        let body = request_body("n", &[Bytes::from_static(b"ab"), Bytes::new()]);
+        // Field 1 and field 3, each with its length.
+        assert_eq!(body, b"\0\0\0\0\x07\x0a\x01n\x1a\x02ab\0\0\0\0\x03\x0a\x01n");
+    }
+}

@@ -1,0 +1,15 @@
+//! A gateway's report of its activity, as it travels to the control plane from the gateway's agent or from its filter: the
+//! filter's page ([`portcullis_filter_config::activity`]) by cluster, in parts of bounded size, without the clusters that have not
+//! changed. Messages of the gRPC service that takes it.
+//!
+//! Fields have numbers, unknown ones are ignored. Numbers from 16 on of the messages of a part are free for what gateways will
+//! report besides, such as their part of limits that several gateways share.
+
+pub mod bounds;
+mod envelope;
+pub mod message;
+mod page;
+
+pub use bounds::OTHER;
+pub use envelope::{ACKNOWLEDGEMENT_BYTES, ReportRequest, ReportResponse, SERVICE, STREAM_REPORTS, request_body};
+pub use page::{ActivityPage, Since};
