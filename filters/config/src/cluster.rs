@@ -1,6 +1,5 @@
 use serde::{Deserialize, Serialize};
 
-use crate::destination::GENERATION_MARK;
 use crate::dispatch::Dispatch;
 use crate::rebalance::Rebalance;
 
@@ -86,14 +85,6 @@ pub struct ClusterConfig {
     /// Dispatch of requests: by the first policy that matches, and no match is 403; or [`Dispatch::All`] to the group
     /// `all`.
     pub policies: Dispatch,
-}
-
-impl ClusterConfig {
-    /// The name under which counts and limits are kept: another object of the name has another.
-    pub fn counted_name(&self) -> String {
-        let Self { name, object, .. } = self;
-        if object.is_empty() { name.clone() } else { format!("{name}{GENERATION_MARK}{object}") }
-    }
 }
 
 /// Export of a request's attributes, as filter state and metadata ([`crate::names::request`]), also of requests that are
