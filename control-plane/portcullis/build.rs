@@ -13,10 +13,10 @@ fn main() {
     {
         println!("cargo:rerun-if-changed={log}");
     }
-    let told = std::env::var("PORTCULLIS_COMMIT").ok().filter(|commit| is_word(commit));
+    let given = std::env::var("PORTCULLIS_COMMIT").ok().filter(|commit| is_word(commit));
     let of_git = || git(&["rev-parse", "--short=12", "HEAD"]).filter(|_| is_repository);
     // Always set: without it the compiler would read the variable of its own environment, whatever its value.
-    let commit = told.or_else(of_git).unwrap_or_else(|| "unknown".to_owned());
+    let commit = given.or_else(of_git).unwrap_or_else(|| "unknown".to_owned());
     println!("cargo:rustc-env=PORTCULLIS_COMMIT={commit}");
 }
 

@@ -24,7 +24,7 @@ pub struct Claims {
     pub creation_timestamp: Option<String>,
     /// Names that the object owned when its status was written (`status.names`). Only the control plane writes that field; a
     /// source that cannot verify its author removes it.
-    pub held: Vec<String>,
+    pub previously_owned: Vec<String>,
     /// Every name that could be served, with how it is claimed.
     pub names: Vec<(String, ClaimKind)>,
 }
@@ -52,7 +52,8 @@ pub fn claims_of(document: &Value) -> Claims {
             names.push((ip, ClaimKind::VirtualIp));
         }
     }
-    let held = document.pointer("/status/names").and_then(Value::as_array);
-    let held = held.into_iter().flatten().filter_map(Value::as_str).map(str::to_ascii_lowercase).collect();
-    Claims { name, held, creation_timestamp: text("/metadata/creationTimestamp").map(str::to_owned), names }
+    let previously_owned = document.pointer("/status/names").and_then(Value::as_array);
+    let previously_owned =
+        previously_owned.into_iter().flatten().filter_map(Value::as_str).map(str::to_ascii_lowercase).collect();
+    Claims { name, previously_owned, creation_timestamp: text("/metadata/creationTimestamp").map(str::to_owned), names }
 }

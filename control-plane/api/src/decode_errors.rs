@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::problem::Code;
 use crate::problem::Problem;
+use crate::problem::ProblemCode;
 
 /// One step down in a document.
 #[derive(Clone)]
@@ -101,7 +101,7 @@ fn problem(path: &[Step], message: &str) -> Problem {
             Step::Field(name) => text.push_str(&format!(".{name}")),
         }
     }
-    let problem = Problem::coded(Code::Invalid, text, message);
+    let problem = Problem::coded(ProblemCode::Invalid, text, message);
     match suggestion(path, message) {
         Some(hint) => problem.hint(hint),
         None => problem,

@@ -34,17 +34,17 @@ mod types;
 pub use account::token_account;
 pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
-    AccessLog, Checked, Cidr, ClientVerification, Cluster, CredentialCache, Endpoint, Gates, HealthCheck, KeyPair,
-    Limits, LogMode, PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, Strategy, Trust, UpstreamIdentity,
-    check_cluster, check_settings, cluster_as_written,
+    AccessLog, Checked, Cidr, ClientVerification, Cluster, CredentialCache, Endpoint, FeatureGates, HealthCheck,
+    KeyPair, Limits, LogMode, PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, Strategy, Trust,
+    UpstreamIdentity, check_cluster, check_settings, unchecked_cluster,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use duration::{DurationError, parse_duration};
 pub use kind::{CLUSTER_API_VERSION, CLUSTER_KIND, ObjectKind, SETTINGS_API_VERSION, SETTINGS_KIND, kind_of};
 pub use lint::{lint_cluster, lint_settings};
 pub use parse::{cluster_mistakes, parse_cluster, parse_settings, settings_mistakes};
-pub use problem::Code;
 pub use problem::Problem;
+pub use problem::ProblemCode;
 pub use referenced_data::{ReferencedData, SECRET_LABEL, SHARED_ANNOTATION, SecretData};
 pub use references::{Resolution, reference_of_path, referenced_files, resolve, resolve_settings, without_references};
 pub use schema::cluster_definition;

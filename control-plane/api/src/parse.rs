@@ -291,15 +291,15 @@ mod tests {
             settings_mistakes(&json!({"apiVersion": kind.0, "kind": kind.1, "metadata": {}, "spec": spec}))
         };
         for port in [json!(70_000), json!(-1), json!("443"), json!(1.5)] {
-            let mut told: Vec<_> = settings(port).iter().map(ToString::to_string).collect();
-            told.sort();
+            let mut messages: Vec<_> = settings(port).iter().map(ToString::to_string).collect();
+            messages.sort();
             let wanted = [
                 "spec.limits.maxConnections: must be a whole number from 0 to 4294967295",
                 "spec.listener.port: must be a whole number from 0 to 65535",
             ];
-            assert_eq!(told, wanted);
+            assert_eq!(messages, wanted);
         }
-        let told = cluster_mistakes(&with_spec(json!({"clientConfig": {"qps": 3_000_000_000_u64}})));
-        assert_eq!(told[0].message, "must be a whole number from 0 to 2147483647");
+        let mistakes = cluster_mistakes(&with_spec(json!({"clientConfig": {"qps": 3_000_000_000_u64}})));
+        assert_eq!(mistakes[0].message, "must be a whole number from 0 to 2147483647");
     }
 }

@@ -7,7 +7,7 @@ pub struct Problem {
     /// The field, as `spec.servers[0].endpoint`; empty when the whole object is meant.
     pub path: String,
     /// The subject, for programs.
-    pub code: Code,
+    pub code: ProblemCode,
     /// The problem. It never holds the value of a secret field.
     pub message: String,
     /// A correct value, if one is known.
@@ -17,11 +17,11 @@ pub struct Problem {
 impl Problem {
     /// Why the field at `path` is refused.
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::coded(Code::Invalid, path, message)
+        Self::coded(ProblemCode::Invalid, path, message)
     }
 
     /// A problem of the field at `path`.
-    pub fn coded(code: Code, path: impl Into<String>, message: impl Into<String>) -> Self {
+    pub fn coded(code: ProblemCode, path: impl Into<String>, message: impl Into<String>) -> Self {
         Self { path: path.into(), code, message: message.into(), hint: None }
     }
 
@@ -45,7 +45,7 @@ impl fmt::Display for Problem {
 
 /// The subject of a [`crate::Problem`], in one word that programs may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Code {
+pub enum ProblemCode {
     /// The object is refused.
     Invalid,
     /// A reference that is not resolved: the object is refused, unless the caller cannot resolve any.
@@ -88,35 +88,35 @@ pub enum Code {
     VirtualIpNotAllowed,
 }
 
-impl Code {
+impl ProblemCode {
     /// The word.
     pub fn as_str(self) -> &'static str {
         match self {
-            Code::Invalid => "invalid",
-            Code::Unresolved => "unresolved",
-            Code::NoEffect => "no-effect",
-            Code::Caution => "caution",
-            Code::UnknownGate => "unknown-gate",
-            Code::UnreachablePolicy => "unreachable-policy",
-            Code::UnreachableRule => "unreachable-rule",
-            Code::NeverMatches => "never-matches",
-            Code::MixedEntries => "mixed-entries",
-            Code::BesideWildcard => "beside-wildcard",
-            Code::NoPattern => "no-pattern",
-            Code::DiffersFromKubegateway => "differs-from-kubegateway",
-            Code::MissingDefault => "missing-default",
-            Code::UnusedSchema => "unused-schema",
-            Code::RefusesEverything => "refuses-everything",
-            Code::Expiry => "expiry",
-            Code::NoServingCertificate => "no-serving-certificate",
-            Code::NoClientCa => "no-client-ca",
-            Code::Yaml11Boolean => "yaml11-boolean",
-            Code::VirtualIpNotAllowed => "virtual-ip-not-allowed",
+            ProblemCode::Invalid => "invalid",
+            ProblemCode::Unresolved => "unresolved",
+            ProblemCode::NoEffect => "no-effect",
+            ProblemCode::Caution => "caution",
+            ProblemCode::UnknownGate => "unknown-gate",
+            ProblemCode::UnreachablePolicy => "unreachable-policy",
+            ProblemCode::UnreachableRule => "unreachable-rule",
+            ProblemCode::NeverMatches => "never-matches",
+            ProblemCode::MixedEntries => "mixed-entries",
+            ProblemCode::BesideWildcard => "beside-wildcard",
+            ProblemCode::NoPattern => "no-pattern",
+            ProblemCode::DiffersFromKubegateway => "differs-from-kubegateway",
+            ProblemCode::MissingDefault => "missing-default",
+            ProblemCode::UnusedSchema => "unused-schema",
+            ProblemCode::RefusesEverything => "refuses-everything",
+            ProblemCode::Expiry => "expiry",
+            ProblemCode::NoServingCertificate => "no-serving-certificate",
+            ProblemCode::NoClientCa => "no-client-ca",
+            ProblemCode::Yaml11Boolean => "yaml11-boolean",
+            ProblemCode::VirtualIpNotAllowed => "virtual-ip-not-allowed",
         }
     }
 }
 
-impl fmt::Display for Code {
+impl fmt::Display for ProblemCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

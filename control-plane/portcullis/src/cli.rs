@@ -1,6 +1,6 @@
 use clap::{Parser, Subcommand};
 
-use crate::agent::{Agent, BecomeEnvoy};
+use crate::agent::{Agent, ExecEnvoy};
 use crate::arguments::{Check, Completion, Crd, Man, Rbac};
 use crate::bootstrap::Bootstrap;
 use crate::explain::Explain;
@@ -36,7 +36,7 @@ pub(crate) enum Command {
     Crd(Crd),
     Completion(Completion),
     Man(Man),
-    BecomeEnvoy(BecomeEnvoy),
+    ExecEnvoy(ExecEnvoy),
     Status(Status),
     Top(Top),
 }

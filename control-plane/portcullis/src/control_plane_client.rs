@@ -23,22 +23,22 @@ pub(crate) struct ControlPlaneAddress {
     /// Address of the control plane's pages (--http-address of `portcullis serve`): an IP address or host name, and the port.
     #[arg(long, env = "PORTCULLIS_HTTP_ADDRESS", value_name = "HOST:PORT", default_value = "127.0.0.1:9080",
         value_parser = address)]
-    pub(crate) address: String,
+    address: String,
     /// The CAs that sign the control plane's certificate, PEM: asks over TLS.
     #[arg(long, value_name = "FILE")]
-    pub(crate) certificate_authority: Option<PathBuf>,
+    certificate_authority: Option<PathBuf>,
     /// The name that its certificate must carry; the host of --address if unset.
     #[arg(long, value_name = "NAME", requires = "certificate_authority")]
-    pub(crate) tls_server_name: Option<String>,
+    tls_server_name: Option<String>,
     /// A client certificate to log in with, PEM.
     #[arg(long, value_name = "FILE", requires_all = ["certificate_authority", "client_key"])]
-    pub(crate) client_certificate: Option<PathBuf>,
+    client_certificate: Option<PathBuf>,
     /// Its key, PEM.
     #[arg(long, value_name = "FILE", requires = "client_certificate")]
-    pub(crate) client_key: Option<PathBuf>,
+    client_key: Option<PathBuf>,
     /// File with a token to log in with. It is read for each request, and sent over TLS or to this machine only.
     #[arg(long, value_name = "FILE")]
-    pub(crate) token_file: Option<PathBuf>,
+    token_file: Option<PathBuf>,
 }
 
 /// A host and a port; the host is looked up when it is asked.

@@ -10,16 +10,16 @@ mod client_ca;
 mod completion;
 mod control_plane_client;
 mod crd;
+mod display_text;
 mod explain;
 mod http_client;
 mod leader;
 mod listen;
 mod live;
-mod objects;
 mod output;
 mod page_tls;
-mod plain;
 mod rbac;
+mod read_manifests;
 mod runtime;
 mod serve;
 mod status;
@@ -28,7 +28,6 @@ mod table;
 mod tls_client;
 mod top;
 mod version;
-mod zone;
 
 use std::process::ExitCode;
 use std::sync::OnceLock;
@@ -65,7 +64,7 @@ fn main() -> ExitCode {
     match cli.command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Agent(arguments) => agent::run(&arguments),
-        Command::BecomeEnvoy(arguments) => agent::become_envoy(&arguments),
+        Command::ExecEnvoy(arguments) => agent::exec_envoy(&arguments),
         Command::Bootstrap(arguments) => bootstrap::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),

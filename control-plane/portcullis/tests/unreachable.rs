@@ -3,7 +3,7 @@
 
 #![cfg(test)]
 
-use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND, Code, DispatchPolicy, lint_cluster, parse_cluster};
+use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND, DispatchPolicy, ProblemCode, lint_cluster, parse_cluster};
 use portcullis_core::identity::UserInfo;
 use portcullis_core::policy::Policies;
 use portcullis_core::request_info::RequestInfo;
@@ -128,16 +128,16 @@ fn without_unreachable(policies: &[Vec<Rule>]) -> (Rules, usize) {
     let mut raw = parse_cluster(&document).unwrap();
     let policy = |rules: &Vec<Rule>| DispatchPolicy { rules: rules.clone(), ..DispatchPolicy::default() };
     raw.spec.dispatch_policies = policies.iter().map(policy).collect();
-    let mut told = lint_cluster(&raw, 0);
-    told.retain(|told| matches!(told.code, Code::UnreachablePolicy | Code::UnreachableRule));
-    let is_told = |path: String| told.iter().any(|told| told.path == path);
+    let mut found = lint_cluster(&raw, 0);
+    found.retain(|one| matches!(one.code, ProblemCode::UnreachablePolicy | ProblemCode::UnreachableRule));
+    let is_found = |path: String| found.iter().any(|one| one.path == path);
     let left = policies.iter().enumerate().map(|(index, rules)| {
         let path = format!("spec.dispatchPolicies[{index}]");
-        let stays = |number: &usize| !is_told(path.clone()) && !is_told(format!("{path}.rules[{number}]"));
+        let stays = |number: &usize| !is_found(path.clone()) && !is_found(format!("{path}.rules[{number}]"));
         let rules = rules.iter().enumerate().filter(|(number, _)| stays(number));
         rules.map(|(_, rule)| rule.clone()).collect()
     });
-    (left.collect(), told.len())
+    (left.collect(), found.len())
 }
 
 proptest! {

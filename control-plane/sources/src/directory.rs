@@ -141,8 +141,8 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
 
 /// Without notifications the poll still finds every change.
 fn watcher(watched: &Watched, events: ChangeEvents) -> Option<RecommendedWatcher> {
-    let told = move |event: notify::Result<notify::Event>| events.tell(event, Instant::now());
-    let started = notify::recommended_watcher(told).and_then(|mut watcher| {
+    let handler = move |event: notify::Result<notify::Event>| events.record(event, Instant::now());
+    let started = notify::recommended_watcher(handler).and_then(|mut watcher| {
         watcher.watch(&watched.directory, RecursiveMode::NonRecursive)?;
         Ok(watcher)
     });
@@ -293,8 +293,9 @@ mod tests {
         fs::write(&file, A.replace("a.test", "c.test")).unwrap();
         until(&mut sets, &["c.test"]).await;
         fs::remove_file(&file).unwrap();
-        let told = |set: &Arc<ObjectSet>| !set.diagnoses.is_empty();
-        let set = tokio::time::timeout(Duration::from_secs(20), sets.wait_for(told)).await.unwrap().unwrap().clone();
+        let has_diagnoses = |set: &Arc<ObjectSet>| !set.diagnoses.is_empty();
+        let set =
+            tokio::time::timeout(Duration::from_secs(20), sets.wait_for(has_diagnoses)).await.unwrap().unwrap().clone();
         assert_eq!(set.clusters.len(), 1, "its last good content stays in use");
     }
 }

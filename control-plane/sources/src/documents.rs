@@ -205,8 +205,8 @@ spec:
             ("a: b: c\n", "mapping values are not allowed in this context"),
             ("a: .nan\n", "a number is not finite"),
         ] {
-            let told = parse(text.as_bytes()).unwrap_err().to_string();
-            assert_eq!(told, format!("is not well-formed YAML or JSON: {reason}"), "{text:?}");
+            let message = parse(text.as_bytes()).unwrap_err().to_string();
+            assert_eq!(message, format!("is not well-formed YAML or JSON: {reason}"), "{text:?}");
         }
     }
 

@@ -24,7 +24,7 @@ const SLOW: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChangeEvents {
     state: Arc<Mutex<PendingChanges>>,
-    told: Arc<Notify>,
+    notify: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -49,7 +49,7 @@ impl Writing {
 
 impl ChangeEvents {
     /// Takes a notification. Reading a file makes some, too, which say nothing.
-    pub(crate) fn tell(&self, event: notify::Result<Event>, now: Instant) {
+    pub(crate) fn record(&self, event: notify::Result<Event>, now: Instant) {
         let mut state = self.lock();
         if let Ok(event) = event {
             match event.kind {
@@ -64,7 +64,7 @@ impl ChangeEvents {
         }
         state.changed = Some(now);
         drop(state);
-        self.told.notify_one();
+        self.notify.notify_one();
     }
 
     /// Waits for a change, and for the end of the burst that it may be the start of.
@@ -79,7 +79,7 @@ impl ChangeEvents {
             }
             let closing = first_closing.map(tokio::time::Instant::from_std);
             tokio::select! {
-                () = self.told.notified() => {}
+                () = self.notify.notified() => {}
                 () = tokio::time::sleep_until(closing.unwrap_or_else(tokio::time::Instant::now)), if closing.is_some() => break,
             }
         }
@@ -172,26 +172,26 @@ mod tests {
         let start = Instant::now();
         let after = |milliseconds| start + Duration::from_millis(milliseconds);
         let events = ChangeEvents::default();
-        let tell = |kind: EventKind, at| {
-            events.tell(Ok(Event::new(kind).add_path("a".into())), at);
+        let record = |kind: EventKind, at| {
+            events.record(Ok(Event::new(kind).add_path("a".into())), at);
         };
         let written = EventKind::Modify(ModifyKind::Data(DataChange::Any));
         let is_left = |at| events.take(at).contains(std::path::Path::new("a"));
-        tell(EventKind::Create(CreateKind::File), start);
+        record(EventKind::Create(CreateKind::File), start);
         assert!(!is_left(start), "a link is whole");
-        tell(written, start);
+        record(written, start);
         assert!(is_left(start));
-        tell(EventKind::Access(AccessKind::Open(AccessMode::Any)), start);
+        record(EventKind::Access(AccessKind::Open(AccessMode::Any)), start);
         assert!(is_left(start) && events.lock().changed.is_none(), "reading is no change");
-        tell(EventKind::Access(AccessKind::Close(AccessMode::Write)), start);
+        record(EventKind::Access(AccessKind::Close(AccessMode::Write)), start);
         assert!(!is_left(start));
-        tell(written, start);
-        tell(EventKind::Modify(ModifyKind::Name(RenameMode::To)), start);
+        record(written, start);
+        record(EventKind::Modify(ModifyKind::Name(RenameMode::To)), start);
         assert!(!is_left(start), "another file is in its place");
-        tell(written, start);
+        record(written, start);
         assert!(is_left(after(1_999)) && !is_left(after(2_000)), "forgotten");
         for second in 0..10 {
-            tell(written, after(second * 1_000));
+            record(written, after(second * 1_000));
             assert!(is_left(after(second * 1_000)));
         }
         assert!(!is_left(after(10_000)), "slow");

@@ -242,8 +242,8 @@ mod tests {
         }
         fs::create_dir(dir.path().join("dir.yaml")).unwrap();
         let set = Files::default().reread(dir.path()).objects();
-        let told: Vec<_> = set.diagnoses.iter().map(|told| (told.file.as_str(), told.refused)).collect();
-        assert_eq!(told, [("b.json", false), ("d.yaml", true)]);
+        let found: Vec<_> = set.diagnoses.iter().map(|one| (one.file.as_str(), one.refused)).collect();
+        assert_eq!(found, [("b.json", false), ("d.yaml", true)]);
         assert_eq!(names(&set), ["a.test", "a.test"], "another version of a kind of ours is refused by its check");
     }
 

@@ -52,7 +52,7 @@ pub(crate) const DIRECTORY_ITSELF: &str = ".";
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Document {
     pub(crate) value: Arc<Value>,
-    pub(crate) spans: Arc<Spans>,
+    spans: Arc<Spans>,
 }
 
 impl From<SpannedValue> for Document {

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use portcullis_api::status::{Served, Verdict};
+use portcullis_api::status::{Acceptance, Served};
 use portcullis_api::{CLUSTER_KIND, Problem};
 use serde::Serialize;
 
@@ -72,8 +72,8 @@ impl fmt::Display for Reason {
 
 impl Diagnosis {
     /// The diagnosis, as the conditions of the object have it.
-    pub fn verdict<'a>(&'a self, reason: &'a str) -> Verdict<'a> {
-        Verdict {
+    pub fn acceptance<'a>(&'a self, reason: &'a str) -> Acceptance<'a> {
+        Acceptance {
             accepted: self.accepted,
             reason,
             message: &self.message,

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use portcullis_api::{
-    Claims, Code, Problem, Settings, check_cluster, claims_of, cluster_as_written, cluster_mistakes, parse_cluster,
+    Claims, Problem, ProblemCode, Settings, check_cluster, claims_of, cluster_mistakes, parse_cluster,
+    unchecked_cluster,
 };
 use portcullis_filter_config::{ClusterConfig, FilterConfig};
 use serde_json::Value;
@@ -46,10 +47,10 @@ pub fn explain_input(document: &Value, settings: &Settings) -> Result<ExplainInp
         parse_cluster(document).map_err(|first| cluster_mistakes(document).into_iter().next().unwrap_or(first))?;
     let (cluster, problems) = match check_cluster(&raw, true).outcome {
         Ok(cluster) => (cluster, Vec::new()),
-        Err(mut problems) => match cluster_as_written(&raw) {
+        Err(mut problems) => match unchecked_cluster(&raw) {
             Some(cluster) => {
                 // References are not resolved here, and no policy depends on them.
-                problems.retain(|problem| problem.code != Code::Unresolved);
+                problems.retain(|problem| problem.code != ProblemCode::Unresolved);
                 (cluster, problems)
             }
             None => return Err(Problem::new("", "cannot be read")),

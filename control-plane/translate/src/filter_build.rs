@@ -32,7 +32,7 @@ impl FilterBuild {
     }
 
     /// The way of a client's certificate to the filter. A VM reads the header that every listener can be made to write.
-    pub(crate) fn peer_source(self) -> PeerSource {
+    fn peer_source(self) -> PeerSource {
         match self {
             Self::Module => PeerSource::Connection,
             Self::Wasm => PeerSource::ForwardedClientCert,

@@ -28,7 +28,8 @@ mod tests;
 use std::sync::Arc;
 
 use portcullis_api::{
-    CLUSTER_KIND, ClientVerification, Cluster, Code, Problem, Settings, check_cluster, cluster_mistakes, parse_cluster,
+    CLUSTER_KIND, ClientVerification, Cluster, Problem, ProblemCode, Settings, check_cluster, cluster_mistakes,
+    parse_cluster,
 };
 use serde_json::Value;
 
@@ -103,7 +104,7 @@ fn forbidden(cluster: &Cluster, settings: &Settings, client_ca: Option<ClientCaC
     let mut problems = Vec::new();
     if cluster.serving.is_none() && settings.default_certificate.is_none() {
         let message = "is required, because the GatewaySettings have no defaultCertificate";
-        problems.push(Problem::coded(Code::NoServingCertificate, "spec.secureServing.certData", message));
+        problems.push(Problem::coded(ProblemCode::NoServingCertificate, "spec.secureServing.certData", message));
     }
     if let (Some(check), Some(pem)) = (client_ca, &cluster.client_ca)
         && let Err(message) = check(&policy::text(pem))
@@ -115,12 +116,12 @@ fn forbidden(cluster: &Cluster, settings: &Settings, client_ca: Option<ClientCaC
         let message = "needs spec.secureServing.clientCAData, or defaultClientCA in the GatewaySettings: without them no \
                        certificate verifies";
         let path = "spec.portcullis.clientCertificateVerification";
-        problems.push(Problem::coded(Code::NoClientCa, path, message));
+        problems.push(Problem::coded(ProblemCode::NoClientCa, path, message));
     }
     for ip in &cluster.virtual_ips {
         if !settings.virtual_ips.iter().any(|range| range.contains(*ip)) {
             let message = format!("{ip} is not in listener.virtualIPs of the GatewaySettings");
-            problems.push(Problem::coded(Code::VirtualIpNotAllowed, "spec.portcullis.virtualIPs", message));
+            problems.push(Problem::coded(ProblemCode::VirtualIpNotAllowed, "spec.portcullis.virtualIPs", message));
         }
     }
     problems
@@ -128,7 +129,7 @@ fn forbidden(cluster: &Cluster, settings: &Settings, client_ca: Option<ClientCaC
 
 /// The cluster with the gateway's client CA if it has none of its own. The filter's configuration, the handshake and the keys
 /// of caches are all made of what this returns.
-pub(crate) fn with_default_client_ca(mut cluster: Cluster, settings: &Settings) -> Cluster {
+fn with_default_client_ca(mut cluster: Cluster, settings: &Settings) -> Cluster {
     if cluster.client_ca.is_none() {
         cluster.client_ca.clone_from(&settings.default_client_ca);
     }
@@ -142,7 +143,7 @@ fn unverified(cluster: &Cluster) -> Option<Problem> {
     (cluster.client_ca.is_none() && hides_it).then(|| {
         let message = "is not set, and the GatewaySettings have no defaultClientCA: clients with a certificate and no token \
                        are anonymous; KubeGateway verifies them by its --client-ca-file";
-        let problem = Problem::coded(Code::DiffersFromKubegateway, "spec.secureServing.clientCAData", message);
+        let problem = Problem::coded(ProblemCode::DiffersFromKubegateway, "spec.secureServing.clientCAData", message);
         problem.hint("set one of the two; or portcullis.allowAnonymous: false, if clients have tokens only")
     })
 }
@@ -151,7 +152,7 @@ fn unverified(cluster: &Cluster) -> Option<Problem> {
 fn ineffective_fields(cluster: &Cluster, settings: &Settings) -> Option<Problem> {
     policy::review_is_forced(cluster, settings).then(|| {
         let message = "has no effect: the GatewaySettings have protectedIdentities, so every token is reviewed";
-        Problem::coded(Code::NoEffect, "spec.portcullis.requestHeader.tokenReview", message).hint(
+        Problem::coded(ProblemCode::NoEffect, "spec.portcullis.requestHeader.tokenReview", message).hint(
             "remove it, and let requestHeader.user create TokenReviews (portcullis rbac); without that tokens get 503",
         )
     })

@@ -1,4 +1,4 @@
-use portcullis_api::{Cluster, Settings, cluster_as_written, parse_cluster};
+use portcullis_api::{Cluster, Settings, parse_cluster, unchecked_cluster};
 use portcullis_filter_config::Servers;
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use crate::route;
 pub fn tombstone_routes(document: &Value, settings: &Settings, filter: FilterBuild) -> Option<Resource> {
     let raw = parse_cluster(document).ok()?;
     // As written, because whatever is wrong with it by now does not matter.
-    let cluster: Cluster = cluster_as_written(&raw)?;
+    let cluster: Cluster = unchecked_cluster(&raw)?;
     let names = ResourceNames::of(&cluster, settings);
     let mut config = cluster_config(&cluster, &names, settings);
     if let Some(Servers { names, .. }) = &mut config.servers {

@@ -36,7 +36,7 @@ pub struct Part {
     pub end: usize,
     /// The bytes in its place if Envoy refuses it: a chain that closes every connection, so that the names do not fall to
     /// another object's wildcard.
-    pub instead: Vec<u8>,
+    pub fallback: Vec<u8>,
 }
 
 impl Resource {

@@ -1,4 +1,6 @@
-use portcullis_api::{Code, Problem, SETTINGS_KIND, Settings, check_settings, parse_settings, settings_mistakes};
+use portcullis_api::{
+    Problem, ProblemCode, SETTINGS_KIND, Settings, check_settings, parse_settings, settings_mistakes,
+};
 use serde_json::Value;
 
 use crate::diagnosis::{Diagnosis, Reason};
@@ -35,7 +37,8 @@ pub fn choose_settings(documents: &[Value], client_ca: Option<ClientCaCheck>) ->
         match outcome {
             Ok(_) if documents.len() > 1 => {
                 let message = "there is more than one GatewaySettings, and none of them is used";
-                diagnosis.refuse(Reason::Conflicted, vec![Problem::coded(Code::Invalid, "metadata.name", message)]);
+                diagnosis
+                    .refuse(Reason::Conflicted, vec![Problem::coded(ProblemCode::Invalid, "metadata.name", message)]);
             }
             Ok(settings) => choice.settings = Some(settings),
             Err(problems) => diagnosis.refuse(Reason::Invalid, problems),

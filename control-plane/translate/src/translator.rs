@@ -20,7 +20,7 @@ use crate::{Input, Translation, check, emit, ownership, secrets};
 #[derive(Default)]
 pub struct Translator {
     /// The settings and the build of every cached translation.
-    under: Option<(Settings, FilterBuild)>,
+    basis: Option<(Settings, FilterBuild)>,
     /// By `metadata.name`: several if objects have equal names, and the previous version of one.
     known: HashMap<String, Vec<CachedTranslation>>,
     listeners: Vec<Arc<Resource>>,
@@ -45,7 +45,7 @@ struct CachedTranslation {
 }
 
 /// The result of a document, without the other documents.
-pub(crate) struct CheckedCluster {
+struct CheckedCluster {
     claims: Claims,
     diagnosis: Diagnosis,
     /// `None` if it is refused.
@@ -99,11 +99,11 @@ impl Translator {
     fn begin(&mut self, input: &Input<'_>) {
         let is_same =
             |(settings, filter): &(Settings, FilterBuild)| settings == input.settings && *filter == input.filter;
-        if !self.under.as_ref().is_some_and(is_same) {
+        if !self.basis.as_ref().is_some_and(is_same) {
             let default_certificate = secrets::default_certificate(input.settings).map(Arc::new);
-            let under = Some((input.settings.clone(), input.filter));
+            let basis = Some((input.settings.clone(), input.filter));
             let client_ca_check = self.client_ca_check;
-            *self = Self { under, default_certificate, client_ca_check, ..Self::default() };
+            *self = Self { basis, default_certificate, client_ca_check, ..Self::default() };
         }
         self.sequence += 1;
     }

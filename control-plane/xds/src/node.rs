@@ -5,7 +5,7 @@ use std::time::Instant;
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::config::core::v3::node::UserAgentVersionType;
 use envoy_types::pb::google::protobuf::value::Kind;
-use portcullis_api::status::Standing;
+use portcullis_api::status::GatewayProgress;
 
 /// A node's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,12 +79,12 @@ pub struct Refused {
     pub owner: Option<String>,
 }
 
-/// The standing of two together: a refusal counts before a pending resource.
-pub(crate) fn combined(one: Standing, other: Standing) -> Standing {
+/// The progress of two together: a refusal counts before a pending resource.
+pub(crate) fn combined(one: GatewayProgress, other: GatewayProgress) -> GatewayProgress {
     match (one, other) {
-        (refused @ Standing::Refused { .. }, _) | (_, refused @ Standing::Refused { .. }) => refused,
-        (Standing::Acknowledged, Standing::Acknowledged) => Standing::Acknowledged,
-        _ => Standing::Pending,
+        (refused @ GatewayProgress::Refused { .. }, _) | (_, refused @ GatewayProgress::Refused { .. }) => refused,
+        (GatewayProgress::Acknowledged, GatewayProgress::Acknowledged) => GatewayProgress::Acknowledged,
+        _ => GatewayProgress::Pending,
     }
 }
 

@@ -7,7 +7,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
 /// The length limit of a peer's names in messages.
-const MAX_TOLD: usize = 256;
+const MAX_NAMES_LENGTH: usize = 256;
 
 /// The peer of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,7 +40,7 @@ impl Peer {
     pub(crate) fn may_be(&self, node: &str) -> Result<(), Status> {
         let is_own = match self {
             Self::Local => true,
-            Self::Certificate(names) => names.iter().any(|name| stands_for(name, node)),
+            Self::Certificate(names) => names.iter().any(|name| speaks_for(name, node)),
         };
         if is_own { Ok(()) } else { Err(Status::permission_denied("the node id is no name of the client certificate")) }
     }
@@ -52,7 +52,10 @@ impl Peer {
             Self::Certificate(names) => {
                 let names = names.join(", ");
                 // A certificate holds as many names as a handshake lets in.
-                format!("the certificate of {}", names.get(..names.floor_char_boundary(MAX_TOLD)).unwrap_or_default())
+                format!(
+                    "the certificate of {}",
+                    names.get(..names.floor_char_boundary(MAX_NAMES_LENGTH)).unwrap_or_default()
+                )
             }
         }
     }
@@ -60,7 +63,7 @@ impl Peer {
 
 /// Whether a name of a certificate covers a node id. As in TLS a leading `*` covers one label: the pods of a Deployment, whose
 /// names are not known before, can share a certificate.
-fn stands_for(name: &str, node: &str) -> bool {
+fn speaks_for(name: &str, node: &str) -> bool {
     let Some(domain) = name.strip_prefix("*.") else { return name == node };
     node.split_once('.').is_some_and(|(label, rest)| !label.is_empty() && !rest.is_empty() && rest == domain)
 }

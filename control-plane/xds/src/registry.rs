@@ -7,7 +7,7 @@ use crate::delta::TypeStatus;
 use crate::metrics::{OptionalMetrics, XdsMetrics};
 use crate::node::{Refused, RejectedNode, View, combined};
 use crate::snapshot::Snapshot;
-use portcullis_api::status::Standing;
+use portcullis_api::status::GatewayProgress;
 
 /// The state of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,37 +92,37 @@ impl Registry {
     }
 
     /// The progress of every connected node with one owner's resources in `snapshot`. Empty if the snapshot holds none of them.
-    pub fn standing(&self, snapshot: &Snapshot, owner: &str) -> BTreeMap<String, Standing> {
+    pub fn progress(&self, snapshot: &Snapshot, owner: &str) -> BTreeMap<String, GatewayProgress> {
         let open = self.open_streams(&lock(&self.streams));
-        let mut standings: BTreeMap<String, Standing> = BTreeMap::new();
+        let mut progresses: BTreeMap<String, GatewayProgress> = BTreeMap::new();
         for OpenStream { stream, view } in open {
             let stream = lock(&stream);
             let Some(snapshot) = snapshot.view(&view) else { continue };
-            let Some(standing) = stream.standing(snapshot, owner).filter(|_| !stream.node().is_empty()) else {
+            let Some(progress) = stream.progress(snapshot, owner).filter(|_| !stream.node().is_empty()) else {
                 continue;
             };
-            let known = standings.remove(stream.node());
-            let standing = known.map_or(standing.clone(), |known| combined(known, standing));
-            standings.insert(stream.node().to_owned(), standing);
+            let known = progresses.remove(stream.node());
+            let progress = known.map_or(progress.clone(), |known| combined(known, progress));
+            progresses.insert(stream.node().to_owned(), progress);
         }
-        standings
+        progresses
     }
 
     /// The progress of one connected node with every owner's resources. Empty if it is not connected.
-    pub(crate) fn standings_of(&self, snapshot: &Snapshot, node: &str) -> BTreeMap<String, Standing> {
-        let mut standings = BTreeMap::new();
+    pub(crate) fn standings_of(&self, snapshot: &Snapshot, node: &str) -> BTreeMap<String, GatewayProgress> {
+        let mut progresses = BTreeMap::new();
         let open = self.open_streams(&lock(&self.streams));
         for OpenStream { stream, view } in open.into_iter().filter(|one| lock(&one.stream).node() == node) {
             let Some(snapshot) = snapshot.view(&view) else { continue };
             for owner in snapshot.owners() {
                 // Locked for each, so that the stream goes on in between.
-                let Some(standing) = lock(&stream).standing(snapshot, owner) else { continue };
-                let known: Option<Standing> = standings.remove(owner);
-                let standing = known.map_or(standing.clone(), |known| combined(known, standing));
-                standings.insert(owner.to_owned(), standing);
+                let Some(progress) = lock(&stream).progress(snapshot, owner) else { continue };
+                let known: Option<GatewayProgress> = progresses.remove(owner);
+                let progress = known.map_or(progress.clone(), |known| combined(known, progress));
+                progresses.insert(owner.to_owned(), progress);
             }
         }
-        standings
+        progresses
     }
 
     fn open_streams(&self, streams: &Streams) -> Vec<OpenStream> {

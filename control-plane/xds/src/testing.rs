@@ -49,7 +49,7 @@ pub fn exercise(bytes: &[u8]) {
         served: BTreeSet::new(),
         open: BTreeMap::new(),
         asked: BTreeSet::new(),
-        told: Vec::new(),
+        held_versions: Vec::new(),
     };
     client.serve();
     while let Some(what) = input.next() {
@@ -163,7 +163,7 @@ struct Client {
     /// Names of secrets that were asked for.
     asked: BTreeSet<String>,
     /// Names and versions that were received, to be claimed later.
-    told: Vec<(String, String)>,
+    held_versions: Vec<(String, String)>,
 }
 
 impl Client {
@@ -207,7 +207,7 @@ impl Client {
         let which = input.byte();
         let type_url = TYPES.into_iter().nth(which % 6).unwrap_or("type.googleapis.com/other").to_owned();
         let (names, others) = (input.names(), input.names());
-        let versions = if which & 64 != 0 { self.told.clone() } else { Vec::new() };
+        let versions = if which & 64 != 0 { self.held_versions.clone() } else { Vec::new() };
         self.say(ClientMessage { type_url, names, others, versions, nonce: String::new(), refuses: false });
     }
 
@@ -229,8 +229,8 @@ impl Client {
                 assert!(response.type_url == LDS || self.served.contains(body), "only served resources are sent");
                 assert!(response.type_url != SDS || self.asked.contains("s"), "secrets are sent on request only");
             }
-            self.told.extend(response.resources.into_iter().map(|one| (one.name, one.version)));
-            self.told.drain(..self.told.len().saturating_sub(8));
+            self.held_versions.extend(response.resources.into_iter().map(|one| (one.name, one.version)));
+            self.held_versions.drain(..self.held_versions.len().saturating_sub(8));
             self.open.insert(response.type_url, response.nonce);
         }
     }
@@ -242,7 +242,7 @@ impl Client {
             assert!(!refused.message.is_empty());
         }
         for owner in ["c0", "c5", "nobody"] {
-            let _ = self.stream.standing(&self.snapshot, owner);
+            let _ = self.stream.progress(&self.snapshot, owner);
         }
         assert!(self.stream.subscription_count() < 10_000, "its memory is bounded");
     }

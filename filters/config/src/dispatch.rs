@@ -62,14 +62,14 @@ impl Serialize for Dispatch {
 
 impl<'de> Deserialize<'de> for Dispatch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Words)
+        deserializer.deserialize_any(DispatchVisitor)
     }
 }
 
 /// By hand, so that an error in a policy has its place.
-struct Words;
+struct DispatchVisitor;
 
-impl<'de> Visitor<'de> for Words {
+impl<'de> Visitor<'de> for DispatchVisitor {
     type Value = Dispatch;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

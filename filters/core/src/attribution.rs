@@ -19,11 +19,11 @@ pub(crate) fn lines(names: &HeaderNames, scan: &HeaderScan<'_>, original: Option
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).unwrap_or_default().to_owned();
     // Envoy writes it: the address of the connection's peer, or the one that trusted proxies name.
     let address = scan.forwarded_for.rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
-    let told = [
+    let lines = [
         (CLIENT_ADDRESS, text(address)),
         (ORIGINAL_USER, original.map_or_else(String::new, |user| user.name.clone())),
         (REQUEST_ID, text(scan.request_id)),
     ];
     let line = |(key, value): (&str, String)| Some((names.extra(key), header_value("attribution", &value).ok()?));
-    told.into_iter().filter_map(line).collect()
+    lines.into_iter().filter_map(line).collect()
 }

@@ -50,8 +50,8 @@ pub(crate) fn authenticate(cluster: &Cluster, request: &RequestContext<'_>) -> R
         return Err(Refusal::unauthorized().into());
     }
     // An Authorization that Kubernetes does not know may be a credential for the upstream.
-    let is_somebody = cluster.identity.is_unchanged() && (scan.authorization.is_some() || scan.token_subprotocol);
-    Ok(if is_somebody { Client::Opaque } else { Client::Anonymous })
+    let may_be_credential = cluster.identity.is_unchanged() && (scan.authorization.is_some() || scan.token_subprotocol);
+    Ok(if may_be_credential { Client::Opaque } else { Client::Anonymous })
 }
 
 fn certificate(cluster: &Cluster, request: &RequestContext<'_>) -> Result<AuthResult, Refusal> {

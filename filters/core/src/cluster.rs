@@ -106,7 +106,7 @@ impl Identity {
             UpstreamIdentity::RequestHeader(names) => (names, true),
             UpstreamIdentity::ClientCredential => (&RequestHeaders::default(), false),
         };
-        let names = HeaderNames::of(raw);
+        let names = HeaderNames::from_config(raw);
         for (is_set, field) in
             [(config.client_ca.is_some(), "clientCa"), (config.audit_attribution, "auditAttribution")]
         {
@@ -141,7 +141,7 @@ pub(crate) fn check_header_names<'a>(mut names: impl Iterator<Item = &'a str>) -
 fn reserved(raw: &RequestHeaders, names: &HeaderNames) -> Box<[Box<[u8]>]> {
     let mut reserved: Vec<Box<[u8]>> = raw.reserved.iter().map(|prefix| prefix.as_bytes().into()).collect();
     for name in names.all().map(str::as_bytes) {
-        if !Reserved::of(&reserved, &[]).names(name) {
+        if !Reserved::new(&reserved, &[]).names(name) {
             reserved.push(name.into());
         }
     }
@@ -163,28 +163,28 @@ impl Cluster {
     ///
     /// # Errors
     /// [`CompileError`], the control plane's fault.
-    pub fn compile(config: &config::ClusterConfig, memory: &impl StateStore) -> Result<Self, CompileError> {
+    pub fn compile(config: &config::ClusterConfig, store: &impl StateStore) -> Result<Self, CompileError> {
         if config.version != CONFIG_VERSION {
             return Err(CompileError::Version(config.version));
         }
         let written = config.policies.policies();
         let identity = Identity::compile(config, &written)?;
         let client_ca = config.client_ca.as_deref().map(ClientCa::from_pem).transpose()?;
-        let reviewer = config.reviews.as_ref().map(|reviews| Reviewer::of(reviews, &identity.names));
-        let caches = memory.caches(CacheOwner {
+        let reviewer = config.reviews.as_ref().map(|reviews| Reviewer::from_config(reviews, &identity.names));
+        let caches = store.caches(CacheOwner {
             identity: cache_identity(config).to_owned(),
             names: identity.names.clone(),
             reviewer: reviewer.clone(),
             client_ca: client_ca.as_ref().map_or_else(Vec::new, |ca| ca.digest().to_vec()),
-            lifetimes: config.reviews.as_ref().map_or_else(Lifetimes::default, Lifetimes::of),
+            lifetimes: config.reviews.as_ref().map_or_else(Lifetimes::default, Lifetimes::from_config),
         });
         let policies = Policies::new(&written);
         let pools = Pool::of(&config.upstream_identity);
-        let destinations = policies.groups().map(|group| Destinations::of(group, pools)).collect();
-        let schemas = schemas(config, &config.counted_name(), memory);
+        let destinations = policies.groups().map(|group| Destinations::for_group(group, pools)).collect();
+        let schemas = schemas(config, &config.counted_name(), store);
         let limits = written.iter().map(|policy| schema_of(policy, config)).collect();
-        let rebalance = rebalance(config, memory)?;
-        let series = Arc::new(ClusterMetrics::new(config, &written, memory, &caches, rebalance));
+        let rebalance = rebalance(config, store)?;
+        let series = Arc::new(ClusterMetrics::new(config, &written, store, &caches, rebalance));
         let authorities = AllowedHosts::new(config.authorities.iter().map(String::as_str));
         Ok(Cluster {
             authorities,
@@ -239,9 +239,9 @@ impl Cluster {
     }
 }
 
-fn rebalance(config: &config::ClusterConfig, memory: &impl StateStore) -> Result<Option<Rebalance>, CompileError> {
+fn rebalance(config: &config::ClusterConfig, store: &impl StateStore) -> Result<Option<Rebalance>, CompileError> {
     let Some(rebalance) = &config.rebalance else { return Ok(None) };
-    Rebalance::compile(rebalance, memory.load()).map(Some).ok_or(CompileError::Rebalance)
+    Rebalance::compile(rebalance, store.load()).map(Some).ok_or(CompileError::Rebalance)
 }
 
 /// Two clusters of one Envoy never share caches of credentials, also if their configuration has no identity.
@@ -253,13 +253,13 @@ fn cache_identity(config: &config::ClusterConfig) -> &str {
 #[derive(Debug)]
 pub(crate) struct LimitReached;
 
-fn schemas(config: &config::ClusterConfig, counted: &str, memory: &impl StateStore) -> Vec<Limit> {
+fn schemas(config: &config::ClusterConfig, counted: &str, store: &impl StateStore) -> Vec<Limit> {
     let limit = |schema: &config::FlowControlSchema| match schema.limit {
         FlowControlLimit::MaxRequestsInflight(max) => {
-            Limit::InFlight { running: memory.in_flight(counted, &schema.name), max }
+            Limit::InFlight { running: store.in_flight(counted, &schema.name), max }
         }
         FlowControlLimit::TokenBucket { qps, burst } => {
-            Limit::Bucket(memory.token_bucket(counted, &schema.name, Rate { qps, burst }))
+            Limit::Bucket(store.token_bucket(counted, &schema.name, Rate { qps, burst }))
         }
     };
     config.flow_control_schemas.iter().map(limit).collect()
@@ -273,7 +273,7 @@ fn schema_of(policy: &config::Policy, config: &config::ClusterConfig) -> Option<
 impl Destinations {
     /// Pools that the identity mode does not use have no destination, so that a bug cannot route a request to a pool with the
     /// gateway's credential.
-    fn of(group: &str, pools: &[Pool]) -> Self {
+    fn for_group(group: &str, pools: &[Pool]) -> Self {
         let word = |pool, class| pools.contains(&pool).then(|| destination(group, pool, class).into_boxed_str());
         Destinations(Pool::ALL.map(|pool| RequestClass::ALL.map(|class| word(pool, class))))
     }
@@ -322,7 +322,7 @@ mod tests {
 
     /// An upstream's answer to one requester says nothing about its answers to another.
     #[test]
-    fn caches_of_other_reviewers_are_told_apart() {
+    fn caches_of_other_reviewers_are_separate() {
         let asked = Asked::default();
         let reviews = [
             serde_json::json!({"cluster": "one"}),

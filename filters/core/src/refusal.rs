@@ -353,17 +353,17 @@ mod tests {
             namespace: String::new(),
             name: "view".into(),
         };
-        let told = Refusal::may_not_impersonate("alice", &part);
+        let refusal = Refusal::may_not_impersonate("alice", &part);
         assert!(
-            told.message.starts_with(
+            refusal.message.starts_with(
                 "userextras.authentication.k8s.io \"view\" is forbidden: User \"alice\" cannot impersonate resource \
                  \"userextras/scopes\" in API group \"authentication.k8s.io\" at the cluster scope"
             ),
             "{}",
-            told.message
+            refusal.message
         );
         assert!(
-            told.body().contains(r#""details":{"name":"view","group":"authentication.k8s.io","kind":"userextras"}"#)
+            refusal.body().contains(r#""details":{"name":"view","group":"authentication.k8s.io","kind":"userextras"}"#)
         );
         let odd = Refusal { retry_after: Some(1), ..Refusal::bad_request("a \"b\" \\ \n") };
         assert!(

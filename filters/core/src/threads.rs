@@ -193,36 +193,36 @@ fn live_value_is_one_for_all_threads() {
 
 #[test]
 fn streams_are_ended_once_and_never_after_they_left() {
-    struct Guest {
+    struct LongStream {
         has_left: AtomicBool,
         ends: AtomicU64,
     }
-    let streams = Arc::new(StreamRegistry::<Arc<Guest>>::default());
+    let streams = Arc::new(StreamRegistry::<Arc<LongStream>>::default());
     let ended = AtomicUsize::new(0);
     on_threads(|thread| {
-        let mut staying = Vec::new();
+        let mut registered = Vec::new();
         for turn in 0..TURNS {
             let time = secs(turn);
             let server = ["a", "b", "c"][number(thread, turn, 3)];
-            let guest = Arc::new(Guest { has_left: AtomicBool::new(false), ends: AtomicU64::new(0) });
+            let stream = Arc::new(LongStream { has_left: AtomicBool::new(false), ends: AtomicU64::new(0) });
             let arrival = StreamStart { server: Some(server), is_session: turn % 2 == 0 };
-            staying.push((streams.register(arrival, Arc::clone(&guest), time).0, guest));
+            registered.push((streams.register(arrival, Arc::clone(&stream), time).0, stream));
             match turn % 13 {
                 0 => drop(streams.set_servers(["a", "b"].into_iter(), secs(5), time)),
                 4 => drop(streams.set_servers(["b", "c"].into_iter(), secs(5), time)),
                 7 => drop(streams.limit_sessions((turn % 3 != 0).then(|| secs(9)))),
                 _ => {}
             }
-            streams.expire(time, |guest, _| {
-                assert!(!guest.has_left.load(Ordering::Acquire));
-                assert_eq!(guest.ends.fetch_add(1, Ordering::AcqRel), 0);
+            streams.expire(time, |stream, _| {
+                assert!(!stream.has_left.load(Ordering::Acquire));
+                assert_eq!(stream.ends.fetch_add(1, Ordering::AcqRel), 0);
                 ended.fetch_add(1, Ordering::AcqRel);
             });
-            streams.for_each(|guest| assert!(!guest.has_left.load(Ordering::Acquire)));
-            if staying.len() > 20 {
-                for (stay, guest) in staying.drain(..10) {
+            streams.for_each(|stream| assert!(!stream.has_left.load(Ordering::Acquire)));
+            if registered.len() > 20 {
+                for (stay, stream) in registered.drain(..10) {
                     drop(stay);
-                    guest.has_left.store(true, Ordering::Release);
+                    stream.has_left.store(true, Ordering::Release);
                 }
             }
         }

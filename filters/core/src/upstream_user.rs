@@ -62,7 +62,7 @@ impl HeaderNames {
     }
 
     /// Those of an authenticating proxy.
-    pub fn of(names: &RequestHeaders) -> Self {
+    pub fn from_config(names: &RequestHeaders) -> Self {
         HeaderNames {
             user: (*names.user).into(),
             group: (*names.group).into(),
@@ -213,12 +213,12 @@ mod tests {
 
     #[test]
     fn user_becomes_one_line_for_each_part() {
-        let told = UpstreamUser::new(UserInfo {
+        let user = UpstreamUser::new(UserInfo {
             uid: "42".into(),
             ..user("alice", &["dev", "a,b"], &[("example.com/Zone", "x"), ("100%", "y")])
         })
         .unwrap();
-        let lines: Vec<_> = told.header_lines().iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        let lines: Vec<_> = user.header_lines().iter().map(|(name, value)| format!("{name}: {value}")).collect();
         assert_eq!(
             lines,
             [
@@ -237,15 +237,15 @@ mod tests {
     fn authenticating_proxy_tells_by_its_own_names() {
         let names = RequestHeaders { uid: String::new(), user: "x-auth-user".into(), ..RequestHeaders::default() };
         let alice = UserInfo { uid: "42".into(), ..user("alice", &["dev"], &[("example.com/Zone", "x")]) };
-        let told = |names: &RequestHeaders| -> Vec<String> {
-            let user = UpstreamUser::with_header_names(&HeaderNames::of(names), alice.clone()).unwrap();
+        let lines = |names: &RequestHeaders| -> Vec<String> {
+            let user = UpstreamUser::with_header_names(&HeaderNames::from_config(names), alice.clone()).unwrap();
             user.header_lines().iter().map(|(name, value)| format!("{name}: {value}")).collect()
         };
         let groups = ["x-remote-group: dev", "x-remote-group: system:authenticated"];
         let extra = "x-remote-extra-example.com%2f%5aone: x";
-        assert_eq!(told(&names), ["x-auth-user: alice", groups[0], groups[1], extra]);
+        assert_eq!(lines(&names), ["x-auth-user: alice", groups[0], groups[1], extra]);
         let usual = RequestHeaders::default();
-        assert_eq!(told(&usual), ["x-remote-user: alice", "x-remote-uid: 42", groups[0], groups[1], extra]);
+        assert_eq!(lines(&usual), ["x-remote-user: alice", "x-remote-uid: 42", groups[0], groups[1], extra]);
     }
 
     #[test]

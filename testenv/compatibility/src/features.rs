@@ -15,7 +15,7 @@ pub struct Features {
     /// The features.
     pub features: Vec<Feature>,
     /// Remarks where a yes or a no is not enough.
-    pub remarks: Vec<Remark>,
+    pub remarks: Vec<Note>,
 }
 
 /// A feature for users. A test is `<suite>::<path>`, where the suite is a test of the package `portcullis-e2e`.
@@ -38,7 +38,7 @@ pub struct Feature {
 /// A remark below the table about cells of a feature.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Remark {
+pub struct Note {
     /// The feature, as it is called in the list.
     pub feature: String,
     /// Versions of Envoy without the patch.
@@ -105,7 +105,7 @@ impl Feature {
     }
 }
 
-impl Remark {
+impl Note {
     /// Whether it is about a cell.
     pub fn is_about(&self, feature: &str, combination: &Combination) -> bool {
         self.feature == feature

@@ -14,7 +14,7 @@ pub mod table;
 pub use combination::{Combination, Filter};
 pub use differences::Differences;
 pub use error::Error;
-pub use features::{Feature, Features, Remark};
+pub use features::{Feature, Features, Note};
 pub use results::{Outcome, Results, Run};
 
 /// The features and the tests that prove them, below the project's root.

@@ -64,7 +64,7 @@ fn run(options: &Options) -> Result<Vec<String>, Error> {
         for combination in Combination::all().into_iter().filter(|one| options.includes(one)) {
             let run = match results.of(&combination) {
                 Ok(run) if options.again && run.refusal.is_none() => again(&suites, &features, run.clone())?,
-                _ => judge(&suites, &features, &combination)?,
+                _ => run_combination(&suites, &features, &combination)?,
             };
             // Another run, about another combination, may have written meanwhile.
             results = Results::read(&root).unwrap_or_default();
@@ -86,7 +86,7 @@ impl Options {
 }
 
 /// Runs every test with a combination, or only the probe, if that says that the combination serves nothing.
-fn judge(suites: &Suites, features: &Features, combination: &Combination) -> Result<Run, Error> {
+fn run_combination(suites: &Suites, features: &Features, combination: &Combination) -> Result<Run, Error> {
     let started = Instant::now();
     eprintln!("== {combination}");
     let (outcome, refusal) = probe(suites, features, combination)?;

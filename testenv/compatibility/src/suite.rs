@@ -98,7 +98,7 @@ fn wait_for_end(mut command: Command, program: &Path, log: &Path, patience: Dura
         let has_ended = child.try_wait().map_err(failed)?.is_some();
         let text = std::fs::read(log).map_err(file("reading", log))?;
         let text = String::from_utf8_lossy(&text).into_owned();
-        for line in text.lines().filter(|line| is_told(line)).skip(told) {
+        for line in text.lines().filter(|line| is_result(line)).skip(told) {
             eprintln!("{:>4}s {line}", started.elapsed().as_secs());
             told += 1;
         }
@@ -115,7 +115,7 @@ fn wait_for_end(mut command: Command, program: &Path, log: &Path, patience: Dura
     }
 }
 
-fn is_told(line: &str) -> bool {
+fn is_result(line: &str) -> bool {
     !libtest::ended(line).is_empty()
 }
 

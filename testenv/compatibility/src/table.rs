@@ -7,7 +7,7 @@ use crate::PAGE;
 use crate::combination::{Combination, Filter};
 use crate::differences::Differences;
 use crate::error::Error;
-use crate::features::{Feature, Features, Remark};
+use crate::features::{Feature, Features, Note};
 use crate::results::{Outcome, Results, Run};
 
 const BEGIN: &str = "<!-- features: made from docs/reference/compatibility.json by `make compatibility` -->\n";
@@ -70,8 +70,8 @@ impl Maker<'_> {
             let note = format!("Envoy {} refuses portcullis.{}: `{refusal}`", run.envoy, ending(&combination));
             return format!("no ({})", self.note(note));
         }
-        let about = |one: &&Remark| one.is_about(&feature.feature, &combination);
-        let remarks: Vec<&Remark> = self.features.remarks.iter().filter(about).collect();
+        let about = |one: &&Note| one.is_about(&feature.feature, &combination);
+        let remarks: Vec<&Note> = self.features.remarks.iter().filter(about).collect();
         let mut notes: Vec<String> = remarks.iter().map(|one| one.text.clone()).collect();
         let mut word = "yes";
         for test in feature.proofs(run.filter) {

@@ -51,7 +51,7 @@ pub struct GatewayOptions {
     pub bootstrap_flags: Vec<String>,
     /// A file with the fill level of Envoy's heap, from 0 to 1, in the place of the heap. Takes effect when a file is renamed
     /// to it. Needs `--max-heap-mib`.
-    pub pressure: Option<PathBuf>,
+    pub heap_level: Option<PathBuf>,
     /// More flags of Envoy.
     pub envoy_flags: Vec<String>,
     /// More flags of `portcullis serve`.
@@ -99,7 +99,8 @@ impl Gateway {
             flags.extend(["--filter", "wasm"]);
         }
         let bootstrap = plane.bootstrap_with("envoy-0", &flags)?;
-        let bootstrap = options.pressure.as_deref().map_or(Ok(bootstrap.clone()), |file| pressed(&bootstrap, file))?;
+        let bootstrap =
+            options.heap_level.as_deref().map_or(Ok(bootstrap.clone()), |file| with_heap_level(&bootstrap, file))?;
         let mut envoy_options = EnvoyOptions::new(bootstrap);
         envoy_options.version.clone_from(&options.envoy_version);
         envoy_options.module_dir.clone_from(&options.module_dir);
@@ -343,15 +344,16 @@ fn with_more(settings: &str, options: &GatewayOptions) -> Result<String> {
 }
 
 /// The bootstrap with a file for the heap.
-fn pressed(bootstrap: &Value, file: &Path) -> Result<Value> {
+fn with_heap_level(bootstrap: &Value, file: &Path) -> Result<Value> {
     let what = || "the bootstrap".to_owned();
     let text = bootstrap.to_string().replace("resource_monitors.fixed_heap", "resource_monitors.injected_resource");
-    let mut pressed: Value = serde_json::from_str(&text).map_err(|source| Error::Json { what: what(), source })?;
-    let monitor = pressed.pointer_mut("/overload_manager/resource_monitors/1/typed_config");
+    let mut with_heap_level: Value =
+        serde_json::from_str(&text).map_err(|source| Error::Json { what: what(), source })?;
+    let monitor = with_heap_level.pointer_mut("/overload_manager/resource_monitors/1/typed_config");
     let monitor = monitor.ok_or_else(|| Error::Lacks { what: what(), field: "a monitor of the heap".to_owned() })?;
     *monitor = serde_json::json!({
         "@type": "type.googleapis.com/envoy.extensions.resource_monitors.injected_resource.v3.InjectedResourceConfig",
         "filename": file,
     });
-    Ok(pressed)
+    Ok(with_heap_level)
 }

@@ -1,9 +1,11 @@
 //! The whole gateway under test: the control plane over a directory of manifests, and Envoy with the module.
 //!
-//! [`Manifest`] writes the objects of a test, [`Gateway`] runs them. [`PlainGateway`] is an Envoy without a control plane,
+//! [`Manifest`] writes the objects of a test, [`Gateway`] runs them; [`AgentSite`] runs Envoy by `portcullis agent`, below one
+//! or more control planes. [`PlainGateway`] is an Envoy without a control plane,
 //! [`Ingress`] one like the Istio ingress gateway of a Gardener seed, [`Mesh`] a gateway that a real istiod configures. The
 //! tests themselves are in `tests/`.
 
+mod agent_site;
 mod gateway;
 mod ingress;
 mod istio;
@@ -15,6 +17,7 @@ mod render;
 mod report_console;
 mod secrets;
 
+pub use agent_site::{AgentSite, AgentSiteSetup, xds_client_flags, xds_server_flags};
 pub use gateway::{Gateway, GatewayOptions};
 pub use ingress::{Ingress, Shoot, ShootSetup};
 pub use istio::{Mesh, MeshSetup, render_istio};

@@ -208,8 +208,8 @@ mod tests {
         assert!(read(many(60)).is_ok());
         let Err(CertificateError::Names(bytes)) = read(many(64)) else { panic!("64 names of 480 bytes") };
         assert!((MAX_NAMES..64 * 520).contains(&bytes), "{bytes}");
-        let told = CertificateError::Names(bytes).to_string();
-        assert!(told.contains(&format!("take {bytes} bytes")) && told.contains("at most 30720"), "{told}");
+        let message = CertificateError::Names(bytes).to_string();
+        assert!(message.contains(&format!("take {bytes} bytes")) && message.contains("at most 30720"), "{message}");
         let same: String = (0..100).map(|_| authority(470, 1)).collect();
         assert!(read(same).is_ok(), "equal names stand there once");
         assert!(read_bundle(&PublicBytes::new(many(64).into_bytes())).is_ok(), "no handshake names servers' CAs");

@@ -3,8 +3,8 @@ use std::net::IpAddr;
 use super::Findings;
 use super::certificates::{KeyPair, read_bundle, read_pair};
 use crate::dns_name::is_dns_name;
-use crate::problem::Code;
 use crate::problem::Problem;
+use crate::problem::ProblemCode;
 use crate::secret::{PublicBytes, SecretBytes};
 use crate::types::ClientConfig;
 
@@ -123,7 +123,7 @@ fn check_rate(raw: &ClientConfig, findings: &mut Findings) {
             0 => {}
             ..0 => findings.problem(format!("{PATH}.{field}"), "must not be negative"),
             1.. => findings.warn(Problem::coded(
-                Code::NoEffect,
+                ProblemCode::NoEffect,
                 format!("{PATH}.{field}"),
                 "has no effect: the gateway's own requests have other limits",
             )),

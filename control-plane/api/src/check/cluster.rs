@@ -9,8 +9,8 @@ use super::certificates::{KeyPair, read_client_bundle, read_pair};
 use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache, check_extras};
 use super::endpoint::parse_endpoint;
+use super::feature_gates::{FeatureGates, check_gates};
 use super::flow_control::check_flow_control;
-use super::gates::{Gates, check_gates};
 use super::health::{HealthCheck, check_health};
 use super::identity::{UpstreamIdentity, check_identity};
 use super::logging::{LogMode, check_log_mode, check_slow};
@@ -22,8 +22,8 @@ use super::servers::{Server, check_servers};
 use super::{Checked, Findings};
 use crate::dns_name::{is_dns_name, is_served_name};
 use crate::duration::parse_duration;
-use crate::problem::Code;
 use crate::problem::Problem;
+use crate::problem::ProblemCode;
 use crate::references::check_references;
 use crate::secret::{PublicBytes, SecretBytes};
 use crate::types::{ClientConfig, SecureServing, UpstreamCluster, UpstreamClusterSpec};
@@ -86,7 +86,7 @@ pub struct Cluster {
     /// How it is found out whether a server is healthy.
     pub health_check: HealthCheck,
     /// The effects of its feature gates.
-    pub gates: Gates,
+    pub gates: FeatureGates,
     /// Limits that policies may name.
     pub schemas: Vec<FlowControlSchema>,
     /// Whether requests without a credential are let through.
@@ -124,7 +124,7 @@ pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Clu
 
 /// The checked form of an `UpstreamCluster` whatever is wrong with it, and with a credential that is none: for tools that
 /// explain what its policies mean. It must not be served.
-pub fn cluster_as_written(raw: &UpstreamCluster) -> Option<Cluster> {
+pub fn unchecked_cluster(raw: &UpstreamCluster) -> Option<Cluster> {
     let mut raw = raw.clone();
     raw.spec.client_config = ClientConfig {
         insecure: true,
@@ -203,7 +203,7 @@ fn check_name(raw: &UpstreamCluster, findings: &mut Findings) -> String {
     }
     if raw.metadata.namespace.as_deref().is_some_and(|namespace| !namespace.is_empty()) {
         let message = "is ignored: an UpstreamCluster is cluster-scoped";
-        findings.warn(Problem::coded(Code::NoEffect, "metadata.namespace", message));
+        findings.warn(Problem::coded(ProblemCode::NoEffect, "metadata.namespace", message));
     }
     name
 }
@@ -249,7 +249,7 @@ fn check_serving(raw: &SecureServing, findings: &mut Findings) -> Option<KeyPair
             let missing = if cert_missing { "certData" } else { "keyData" };
             let message = format!("{missing} is missing: the gateway's default certificate is served");
             let hint = "set certData and keyData together; KubeGateway kept the pair that it had before";
-            findings.warn(Problem::coded(Code::Caution, "spec.secureServing", message).hint(hint));
+            findings.warn(Problem::coded(ProblemCode::Caution, "spec.secureServing", message).hint(hint));
             None
         }
     }
@@ -269,7 +269,7 @@ fn check_server_names(raw: &[String], own: &str, findings: &mut Findings) -> Vec
     served_names(raw, own, |index| {
         let path = format!("spec.secureServing.serverNames[{index}]");
         let message = "is not served: it is neither a DNS name nor *. before one of two or more labels";
-        findings.warn(Problem::coded(Code::NeverMatches, path, message));
+        findings.warn(Problem::coded(ProblemCode::NeverMatches, path, message));
     })
 }
 
@@ -280,12 +280,12 @@ fn check_authorities(raw: &[String], own: &str, findings: &mut Findings) -> Vec<
     })
 }
 
-fn served_names(raw: &[String], own: &str, mut told: impl FnMut(usize)) -> Vec<String> {
+fn served_names(raw: &[String], own: &str, mut on_invalid: impl FnMut(usize)) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(raw.len());
     for (index, name) in raw.iter().enumerate() {
         let name = name.to_ascii_lowercase();
         if !is_served_name(&name) {
-            told(index);
+            on_invalid(index);
         } else if name != own && !names.contains(&name) {
             names.push(name);
         }

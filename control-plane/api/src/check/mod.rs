@@ -7,8 +7,8 @@ mod client;
 mod cluster;
 mod credentials;
 mod endpoint;
+mod feature_gates;
 mod flow_control;
-mod gates;
 mod health;
 mod identity;
 mod logging;
@@ -23,11 +23,11 @@ pub use certificates::KeyPair;
 pub(crate) use certificates::certificates;
 pub use cidr::Cidr;
 pub use client::{PeerName, Trust};
-pub use cluster::{ClientVerification, Cluster, check_cluster, cluster_as_written};
+pub use cluster::{ClientVerification, Cluster, check_cluster, unchecked_cluster};
 pub use credentials::CredentialCache;
 pub(crate) use endpoint::parse_endpoint;
 pub use endpoint::{Endpoint, ServerHost};
-pub use gates::Gates;
+pub use feature_gates::FeatureGates;
 pub use health::HealthCheck;
 pub use identity::UpstreamIdentity;
 pub use logging::LogMode;
@@ -36,8 +36,8 @@ pub use servers::Server;
 pub(crate) use servers::virtual_ip;
 pub use settings::{AccessLog, Limits, ProxyProtocol, Settings, check_settings};
 
-use crate::problem::Code;
 use crate::problem::Problem;
+use crate::problem::ProblemCode;
 
 /// The outcome of a check: the checked form or every problem, and warnings in either case.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Findings {
     }
 
     fn warning(&mut self, path: impl Into<String>, message: impl Into<String>) {
-        self.warn(Problem::coded(Code::Caution, path, message));
+        self.warn(Problem::coded(ProblemCode::Caution, path, message));
     }
 
     fn warn(&mut self, warning: Problem) {

@@ -6,8 +6,8 @@ use super::endpoint::{Endpoint, parse_endpoint};
 use super::logging::{LogMode, check_log_mode};
 use super::servers::Server;
 use super::{Findings, flow_control};
-use crate::problem::Code;
 use crate::problem::Problem;
+use crate::problem::ProblemCode;
 use crate::request_part::{RequestPart, parts};
 use crate::types::{DispatchPolicy, FlowControl};
 
@@ -105,10 +105,10 @@ fn check_subset(raw: &[String], servers: &[Server], path: &str, findings: &mut F
 
 /// Checks a rule. KubeGateway accepts rules that cannot match, so they lead to a warning and not to a refusal: a request that
 /// no rule matches gets 403.
-pub(super) fn check_rule(rule: &Rule, path: &str, findings: &mut Findings) {
+fn check_rule(rule: &Rule, path: &str, findings: &mut Findings) {
     let mut never = |field: &str, message: &str, hint: &str| {
         let path = if field.is_empty() { path.to_owned() } else { format!("{path}.{field}") };
-        findings.warn(Problem::coded(Code::NeverMatches, path, message).hint(hint));
+        findings.warn(Problem::coded(ProblemCode::NeverMatches, path, message).hint(hint));
     };
     if rule.verbs.is_empty() {
         never("verbs", "the rule matches nothing without verbs", "[\"*\"] is every verb");

@@ -2,7 +2,7 @@ use x509_parser::certificate::X509Certificate;
 
 use super::Warnings;
 use crate::check::certificates;
-use crate::problem::Code;
+use crate::problem::ProblemCode;
 use crate::secret::PublicBytes;
 use crate::types::UpstreamClusterSpec;
 
@@ -26,7 +26,7 @@ pub(super) fn lint(pem: &PublicBytes, path: &str, is_chain: bool, now: i64, warn
         let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else { continue };
         let Some(message) = validity_problem(&certificate, now) else { continue };
         let which = if several { format!("certificate {number} of the bundle") } else { "the certificate".to_owned() };
-        warnings.add(Code::Expiry, path, format!("{which} {message}"), "renew it, and replace the field");
+        warnings.add(ProblemCode::Expiry, path, format!("{which} {message}"), "renew it, and replace the field");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests that no policy matches are answered 403, also those that every client starts with.
 
 use super::Warnings;
-use crate::problem::Code;
+use crate::problem::ProblemCode;
 use crate::request_part::{RequestPart, parts};
 use crate::types::DispatchPolicy;
 
@@ -17,7 +17,7 @@ pub(super) fn lint(policies: &[DispatchPolicy], warnings: &mut Warnings) {
     let is_complete = |kind: usize| all.iter().any(|parts| parts.get(kind).is_some_and(RequestPart::is_everything));
     if !is_complete(0) {
         warnings.add(
-            Code::MissingDefault,
+            ProblemCode::MissingDefault,
             PATH,
             "no policy takes the resource requests that no other one matches: they are answered 403",
             r#"end the list with a policy that has the rule {verbs: ["*"], apiGroups: ["*"], resources: ["*"]}"#,
@@ -25,7 +25,7 @@ pub(super) fn lint(policies: &[DispatchPolicy], warnings: &mut Warnings) {
     }
     if !is_complete(1) {
         warnings.add(
-            Code::MissingDefault,
+            ProblemCode::MissingDefault,
             PATH,
             paths(&all),
             r#"end the list with a policy that has the rule {verbs: ["*"], nonResourceURLs: ["*"]}"#,

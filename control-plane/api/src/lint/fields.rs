@@ -1,7 +1,7 @@
 use portcullis_filter_config::{Rule, ServiceAccount};
 
 use super::Warnings;
-use crate::problem::Code;
+use crate::problem::ProblemCode;
 use crate::request_part::can_be;
 
 /// A list of a rule, under its name.
@@ -10,7 +10,7 @@ pub(super) struct Field<'a> {
     pub(super) name: &'static str,
     pub(super) entries: &'a [String],
     /// Whether a trailing `*` is a prefix.
-    pub(super) knows_prefixes: bool,
+    knows_prefixes: bool,
     /// Whether KubeGateway has the field.
     pub(super) is_ours: bool,
 }
@@ -59,9 +59,9 @@ pub(super) fn lint_entries(field: &Field<'_>, rule: &str, warnings: &mut Warning
         let path = || field.path(rule, index);
         if entry.starts_with('-') && has_positive {
             let hint = "remove it, or keep exclusions only: then everything else matches";
-            warnings.add(Code::MixedEntries, path(), "an exclusion has no effect beside a positive entry", hint);
+            warnings.add(ProblemCode::MixedEntries, path(), "an exclusion has no effect beside a positive entry", hint);
         } else if field.entries.iter().take(index).any(|earlier| earlier == entry) {
-            warnings.add(Code::NoEffect, path(), "is listed twice", "remove it");
+            warnings.add(ProblemCode::NoEffect, path(), "is listed twice", "remove it");
         } else {
             text(field, entry.strip_prefix('-').unwrap_or(entry), path(), warnings);
         }
@@ -77,7 +77,7 @@ fn beside_wildcard(field: &Field<'_>, rule: &str, warnings: &mut Warnings) {
         }
         let hint = "remove it, or remove the \"*\"";
         let message = "has no effect beside \"*\", which matches everything";
-        warnings.add(Code::BesideWildcard, field.path(rule, index), message, hint);
+        warnings.add(ProblemCode::BesideWildcard, field.path(rule, index), message, hint);
     }
 }
 
@@ -97,10 +97,10 @@ fn text(field: &Field<'_>, text: &str, path: String, warnings: &mut Warnings) {
     } else if !field.knows_prefixes && text.contains('*') {
         let hint =
             "only users and nonResourceURLs support a trailing \"*\"; name the entries one by one, or write \"*\"";
-        warnings.add(Code::NoPattern, path, "is compared literally: patterns are not supported here", hint);
+        warnings.add(ProblemCode::NoPattern, path, "is compared literally: patterns are not supported here", hint);
     } else if field.knows_prefixes && text.strip_suffix('*').unwrap_or(text).contains('*') {
         let hint = "a \"*\" matches the rest of a text, and only at its end";
-        warnings.add(Code::NoPattern, path, "a \"*\" that is not at the end is compared literally", hint);
+        warnings.add(ProblemCode::NoPattern, path, "a \"*\" that is not at the end is compared literally", hint);
     }
 }
 

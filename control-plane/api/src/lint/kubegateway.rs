@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use super::Warnings;
 use super::fields::Field;
-use crate::problem::Code;
+use crate::problem::ProblemCode;
 
-const CODE: Code = Code::DiffersFromKubegateway;
+const CODE: ProblemCode = ProblemCode::DiffersFromKubegateway;
 
 pub(super) fn lint(field: &Field<'_>, rule: &str, warnings: &mut Warnings) {
     let list = format!("{rule}.{}", field.name);

@@ -11,8 +11,8 @@ mod servers;
 #[cfg(test)]
 mod tests;
 
-use crate::problem::Code;
 use crate::problem::Problem;
+use crate::problem::ProblemCode;
 use crate::types::{GatewaySettings, UpstreamCluster};
 
 /// Looks through an `UpstreamCluster` for likely mistakes. `now` is in seconds since 1970.
@@ -59,11 +59,11 @@ pub fn lint_settings(raw: &GatewaySettings, now: i64) -> Vec<Problem> {
 struct Warnings(Vec<Problem>);
 
 impl Warnings {
-    fn add(&mut self, code: Code, path: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) {
+    fn add(&mut self, code: ProblemCode, path: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) {
         self.0.push(Problem::coded(code, path, message).hint(hint));
     }
 
     fn never(&mut self, path: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) {
-        self.add(Code::NeverMatches, path, message, hint);
+        self.add(ProblemCode::NeverMatches, path, message, hint);
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Warnings;
-use crate::problem::Code;
+use crate::problem::ProblemCode;
 use crate::request_part::{RequestPart, parts};
 use crate::types::DispatchPolicy;
 
@@ -89,7 +89,7 @@ fn left_to(placed: &Placed, earlier: &[Placed], budget: &mut usize) -> Option<Le
 fn unreachable_rule(policy: usize, rule: usize, by: &[RulePosition], warnings: &mut Warnings) {
     let message = format!("no request reaches this rule: {} all of it before", join(by));
     let hint = "remove it, or move it up if its policy was meant to come first";
-    warnings.add(Code::UnreachableRule, RulePosition { policy, rule }.to_string(), message, hint);
+    warnings.add(ProblemCode::UnreachableRule, RulePosition { policy, rule }.to_string(), message, hint);
 }
 
 fn unreachable_policy(policy: usize, mut by: Vec<RulePosition>, warnings: &mut Warnings) {
@@ -97,7 +97,7 @@ fn unreachable_policy(policy: usize, mut by: Vec<RulePosition>, warnings: &mut W
     by.dedup();
     let message = format!("no request reaches this policy: {} all of it before", join(&by));
     let hint = "the first policy that matches decides: move this one up, or narrow the other";
-    warnings.add(Code::UnreachablePolicy, format!("spec.dispatchPolicies[{policy}]"), message, hint);
+    warnings.add(ProblemCode::UnreachablePolicy, format!("spec.dispatchPolicies[{policy}]"), message, hint);
 }
 
 fn join(places: &[RulePosition]) -> String {
@@ -108,5 +108,5 @@ fn join(places: &[RulePosition]) -> String {
 
 fn too_many(warnings: &mut Warnings) {
     let message = "there are too many rules to look for unreachable ones among all of them";
-    warnings.add(Code::Caution, "spec.dispatchPolicies", message, "check the object in parts");
+    warnings.add(ProblemCode::Caution, "spec.dispatchPolicies", message, "check the object in parts");
 }

@@ -1,6 +1,6 @@
 use super::Warnings;
 use crate::check::parse_endpoint;
-use crate::problem::Code;
+use crate::problem::ProblemCode;
 use crate::types::UpstreamClusterSpec;
 
 pub(super) fn lint_servers(spec: &UpstreamClusterSpec, warnings: &mut Warnings) {
@@ -17,7 +17,7 @@ pub(super) fn lint_servers(spec: &UpstreamClusterSpec, warnings: &mut Warnings) 
         let subset = &policy.upstream_subset;
         if !subset.is_empty() && subset.iter().all(|endpoint| is_disabled(endpoint)) {
             warnings.add(
-                Code::RefusesEverything,
+                ProblemCode::RefusesEverything,
                 format!("spec.dispatchPolicies[{index}].upstreamSubset"),
                 "names disabled servers only: requests of this policy are answered 503",
                 "enable one of them, or name another server; without upstreamSubset all servers are used",
@@ -33,7 +33,7 @@ pub(super) fn lint_limits(spec: &UpstreamClusterSpec, warnings: &mut Warnings) {
         if !is_used {
             let hint = "name it in flowControlSchemaName of a policy, or remove it";
             warnings.add(
-                Code::UnusedSchema,
+                ProblemCode::UnusedSchema,
                 format!("{path}.name"),
                 "no policy names this schema: it limits nothing",
                 hint,
@@ -41,7 +41,7 @@ pub(super) fn lint_limits(spec: &UpstreamClusterSpec, warnings: &mut Warnings) {
         }
         if schema.max_requests_inflight.as_ref().is_some_and(|limit| limit.max == 0) {
             warnings.add(
-                Code::RefusesEverything,
+                ProblemCode::RefusesEverything,
                 format!("{path}.maxRequestsInflight.max"),
                 "0 answers every request with 429",
                 "nothing to do if the policy is closed on purpose",
@@ -66,7 +66,7 @@ pub(super) fn lint_unknown(spec: &UpstreamClusterSpec, warnings: &mut Warnings) 
                 (false, _) => "users",
             };
             warnings.add(
-                Code::Caution,
+                ProblemCode::Caution,
                 format!("spec.dispatchPolicies[{index}].rules[{number}].{field}"),
                 "matches no request with a token: tokens are not reviewed here, so their users are unknown",
                 "set spec.portcullis.requestHeader.tokenReview, or match such requests by a rule without users",

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::field::{Reference, UNKNOWN_AUTHORITY};
 use super::shape::shape_error;
 use super::shape::{NO_FILE, filled};
-use crate::problem::Code;
 use crate::problem::Problem;
+use crate::problem::ProblemCode;
 use crate::referenced_data::ReferencedData;
 use crate::secret::SecretBytes;
 use crate::types::PairInFiles;
@@ -109,7 +109,7 @@ fn unresolved(path: &str, files: &[String], inline: Option<&str>) -> Problem {
     match (inline, shape_error(&reference(files))) {
         (Some(inline), _) => Problem::new(path, format!("excludes {inline}: remove one of the two")),
         (None, Some(shape_error)) => Problem::new(path, shape_error),
-        (None, None) => Problem::coded(Code::Unresolved, path, NO_FILE).hint("serve with --references-root DIR"),
+        (None, None) => Problem::coded(ProblemCode::Unresolved, path, NO_FILE).hint("serve with --references-root DIR"),
     }
 }
 
@@ -132,7 +132,7 @@ mod tests {
         })
     }
 
-    fn told(document: &Value) -> String {
+    fn problems(document: &Value) -> String {
         match check_settings(&parse_settings(document).unwrap()).outcome {
             Ok(_) => String::new(),
             Err(problems) => problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
@@ -160,17 +160,17 @@ mod tests {
             (beside, "spec.defaultCertificate.file: excludes spec.defaultCertificate.certData"),
         ] {
             let mut document = settings(certificate.clone());
-            assert!(wanted.is_empty() || !told(&document).is_empty());
+            assert!(wanted.is_empty() || !problems(&document).is_empty());
             resolve_settings(&mut document, &referenced_data);
-            let told = told(&document);
-            assert!(told.starts_with(wanted) && told.is_empty() == wanted.is_empty(), "{certificate}: {told}");
+            let text = problems(&document);
+            assert!(text.starts_with(wanted) && text.is_empty() == wanted.is_empty(), "{certificate}: {text}");
         }
         let mut document = settings(file("tls.crt", "tls.key"));
         resolve_settings(&mut document, &ReferencedData::Secrets(BTreeMap::new()));
-        assert!(told(&document).contains("--references-root"));
+        assert!(problems(&document).contains("--references-root"));
         assert_eq!(crate::referenced_files(&document), ["tls.crt", "tls.key"].map(str::to_owned).into());
         let (other, had_certificate) = without_references(&document);
-        assert_eq!((told(&other), had_certificate), (String::new(), true));
+        assert_eq!((problems(&other), had_certificate), (String::new(), true));
         let inline = settings(json!({"certData": "eA=="}));
         assert_eq!(without_references(&inline), (inline, false));
     }
@@ -201,13 +201,13 @@ mod tests {
         ] {
             let mut document = with(&authority);
             resolve_settings(&mut document, &referenced_data);
-            let told = told(&document);
-            assert!(told.starts_with(wanted) && told.is_empty() == wanted.is_empty(), "{authority}: {told}");
+            let text = problems(&document);
+            assert!(text.starts_with(wanted) && text.is_empty() == wanted.is_empty(), "{authority}: {text}");
         }
         let document = with(&json!({"file": "ca.crt"}));
         assert_eq!(crate::referenced_files(&document), ["ca.crt"].map(str::to_owned).into());
-        assert!(told(&document).contains("--references-root"));
+        assert!(problems(&document).contains("--references-root"));
         let (other, had_certificate) = without_references(&document);
-        assert_eq!((told(&other), had_certificate), (String::new(), false));
+        assert_eq!((problems(&other), had_certificate), (String::new(), false));
     }
 }

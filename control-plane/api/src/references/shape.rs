@@ -1,8 +1,8 @@
 use std::borrow::Cow;
 
 use super::field::{REFERENCE_FIELDS, Reference};
-use crate::problem::Code;
 use crate::problem::Problem;
+use crate::problem::ProblemCode;
 use crate::secret::SecretBytes;
 use crate::types::UpstreamCluster;
 
@@ -27,7 +27,7 @@ pub(crate) fn check_references<'a>(raw: &'a UpstreamCluster) -> (Vec<Problem>, C
         }
         problems.push(match shape_error(&reference) {
             Some(shape_error) => Problem::new(field.path, shape_error),
-            None => Problem::coded(Code::Unresolved, field.path, "is not resolved"),
+            None => Problem::coded(ProblemCode::Unresolved, field.path, "is not resolved"),
         });
         (field.assume)(&mut assumed.to_mut().spec);
     }

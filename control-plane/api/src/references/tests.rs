@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::{reference_of_path, referenced_files, resolve};
 use crate::check::check_cluster;
 use crate::parse::parse_cluster;
-use crate::problem::Code;
 use crate::problem::Problem;
+use crate::problem::ProblemCode;
 use crate::referenced_data::{ReferencedData, SecretData};
 use crate::secret::SecretBytes;
 
@@ -100,31 +100,31 @@ fn reference_reaches_no_further_than_its_writer_may() {
         ("foreign", secret(&["b.test"], &[("token", "TOPSECRET")])),
         ("nobodys", secret(&[], &[("token", "TOPSECRET")])),
     ]);
-    let told = |reference: Value, referenced_data: &ReferencedData| {
+    let problem = |reference: Value, referenced_data: &ReferencedData| {
         let resolution = resolve(&Arc::new(with_references(json!({"token": reference}))), referenced_data);
         let shown = format!("{:?}", resolution.problems);
         assert!(!shown.contains("TOPSECRET"), "{shown}");
-        assert!(problems(&resolution.document).iter().any(|problem| problem.code == Code::Unresolved));
+        assert!(problems(&resolution.document).iter().any(|problem| problem.code == ProblemCode::Unresolved));
         let [problem] = resolution.problems.as_slice() else { panic!("{reference}: {shown}") };
         assert_eq!(problem.path, "spec.portcullis.references.token");
         problem.message.clone()
     };
     let secret = |name: &str| json!({"secret": {"name": name}});
-    let absent = told(secret("absent"), &referenced_data);
+    let absent = problem(secret("absent"), &referenced_data);
     assert!(absent.contains("labelled for this UpstreamCluster"));
     for name in ["foreign", "nobodys"] {
-        assert_eq!(told(secret(name), &referenced_data), absent, "whether {name} exists is not told");
+        assert_eq!(problem(secret(name), &referenced_data), absent, "whether {name} exists is not said");
     }
-    assert!(told(secret("empty"), &referenced_data).contains("nothing under this key"));
+    assert!(problem(secret("empty"), &referenced_data).contains("nothing under this key"));
     let file = json!({"file": "a/b"});
-    assert!(told(file.clone(), &referenced_data).contains("directory source"));
-    assert!(told(file.clone(), &ReferencedData::None).contains("directory source"));
-    assert!(told(secret("x"), &ReferencedData::None).contains("Kubernetes source"));
+    assert!(problem(file.clone(), &referenced_data).contains("directory source"));
+    assert!(problem(file.clone(), &ReferencedData::None).contains("directory source"));
+    assert!(problem(secret("x"), &ReferencedData::None).contains("Kubernetes source"));
     let mut files = BTreeMap::from([("a/b".to_owned(), None)]);
-    let missing = told(file.clone(), &ReferencedData::Files(files.clone()));
-    assert_eq!(told(file.clone(), &ReferencedData::Files(BTreeMap::new())), missing);
+    let missing = problem(file.clone(), &ReferencedData::Files(files.clone()));
+    assert_eq!(problem(file.clone(), &ReferencedData::Files(BTreeMap::new())), missing);
     files.insert("a/b".to_owned(), Some(SecretBytes::new(b"\n".to_vec())));
-    assert_eq!(told(file, &ReferencedData::Files(files)), "the file is empty");
+    assert_eq!(problem(file, &ReferencedData::Files(files)), "the file is empty");
 }
 
 #[test]
@@ -155,8 +155,8 @@ fn reference_that_is_wrong_in_itself_is_refused() {
         let resolution = resolve(&document, &ReferencedData::Files(BTreeMap::new()));
         assert_eq!((&resolution.document, resolution.problems.len()), (&document, 0), "{references}");
         let found = problems(&document);
-        let told = |problem: &Problem| problem.message.contains(message) && problem.code == Code::Invalid;
-        assert!(found.iter().any(told), "{references}: {found:?}");
+        let is_expected = |problem: &Problem| problem.message.contains(message) && problem.code == ProblemCode::Invalid;
+        assert!(found.iter().any(is_expected), "{references}: {found:?}");
     }
 }
 
@@ -182,8 +182,8 @@ fn rest_of_an_object_is_checked_without_what_it_refers_to() {
     let mut document = with_references(json!({
         "client": {"secret": {"name": "x"}}, "upstreamCA": {"file": "x"}, "clientCA": {"file": "x"},
     }));
-    let codes: Vec<Code> = problems(&document).iter().map(|problem| problem.code).collect();
-    assert_eq!(codes, [Code::Unresolved; 3]);
+    let codes: Vec<ProblemCode> = problems(&document).iter().map(|problem| problem.code).collect();
+    assert_eq!(codes, [ProblemCode::Unresolved; 3]);
     document["spec"]["dispatchPolicies"] = json!([]);
     let found = problems(&document);
     assert_eq!(found.len(), 4, "{found:?}");

@@ -22,15 +22,15 @@ use crate::types::GatewaySettingsSpec;
 
 /// The shape of a whole `UpstreamCluster`: which fields are objects, lists or neither.
 pub(crate) fn cluster_shape() -> Value {
-    whole(spec())
+    object_schema(spec())
 }
 
 /// The same of `GatewaySettings`.
 pub(crate) fn settings_shape() -> Value {
-    whole(derive::shape::<GatewaySettingsSpec>())
+    object_schema(derive::shape::<GatewaySettingsSpec>())
 }
 
-fn whole(spec: Value) -> Value {
+fn object_schema(spec: Value) -> Value {
     let metadata = json!({"type": "object", "properties": {"annotations": {"type": "object"}}});
     json!({"type": "object", "properties": {"metadata": metadata, "spec": spec}})
 }

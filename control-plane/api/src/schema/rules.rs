@@ -15,10 +15,10 @@ const ZONE: &str = "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$";
 /// Rules that hold for any settings and other objects: keywords of a schema by the path of the field below `spec`. Every bound
 /// is one of `check`.
 pub(super) fn rules() -> Vec<(&'static str, Value)> {
-    [whole(), client(), serving(), limits(), policies(), ours(), references()].concat()
+    [object_rules(), client(), serving(), limits(), policies(), ours(), references()].concat()
 }
 
-fn whole() -> Vec<(&'static str, Value)> {
+fn object_rules() -> Vec<(&'static str, Value)> {
     let rules = credentials();
     vec![
         ("", json!({"required": ["servers", "dispatchPolicies"], "x-kubernetes-validations": rules})),

@@ -146,7 +146,7 @@ fn every_field_reads_what_its_type_says() {
 #[test]
 fn definition_knows_every_field_of_a_status() {
     use crate::status::{
-        ClusterStatus, Gateway, Health, Observation, Served, Standing, Timestamp, UnhealthyServer, Verdict,
+        Acceptance, ClusterStatus, Gateway, GatewayProgress, Health, Served, StatusInput, Timestamp, UnhealthyServer,
     };
     let unhealthy = vec![UnhealthyServer {
         server: "10.0.0.1:6443".to_owned(),
@@ -157,13 +157,13 @@ fn definition_knows_every_field_of_a_status() {
     let names: Vec<String> = (0..40).map(|n| format!("g{n}")).collect();
     let gateway = |name| Gateway {
         name,
-        standing: Standing::Refused { message: "no".to_owned() },
+        progress: GatewayProgress::Refused { message: "no".to_owned() },
         health: health.clone(),
         lost_subsets: Vec::new(),
     };
     let gateways = names.iter().map(|name| gateway(name)).collect();
-    let verdict = Verdict { accepted: true, reason: "Accepted", names: &names, ..Verdict::default() };
-    let seen = Observation { verdict, generation: Some(1), served: Served::Newest, content_hash: "a", gateways };
+    let acceptance = Acceptance { accepted: true, reason: "Accepted", names: &names, ..Acceptance::default() };
+    let seen = StatusInput { acceptance, generation: Some(1), served: Served::Newest, content_hash: "a", gateways };
     let written = serde_json::to_value(ClusterStatus::of(&seen, &[], &Timestamp::from_seconds(0))).unwrap();
     let schema = super::status::status();
     let known = |schema: &Value, written: &Value| {

@@ -1,8 +1,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Condition, ConditionType, Gateway, Observation, Served, Standing, State, Timestamp, UnhealthyServer, findings,
-    sanitize,
+    Condition, ConditionType, Gateway, GatewayProgress, Served, State, StatusInput, Timestamp, UnhealthyServer,
+    findings, sanitize,
 };
 
 /// Most gateways that a status lists one by one.
@@ -59,14 +59,14 @@ pub struct GatewayEntry {
 
 impl ClusterStatus {
     /// The status of an object at `now`. `before` are the conditions that it had: their times stay where the status does.
-    pub fn of(seen: &Observation<'_>, before: &[Condition], now: &Timestamp) -> Self {
+    pub fn of(seen: &StatusInput<'_>, before: &[Condition], now: &Timestamp) -> Self {
         let findings = [
-            findings::accepted_finding(&seen.verdict),
+            findings::accepted_finding(&seen.acceptance),
             findings::programmed_finding(seen),
             findings::ready_finding(seen),
         ];
         let mut gateways: Vec<&Gateway<'_>> = seen.gateways.iter().collect();
-        gateways.sort_by_key(|one| (rank(&one.standing), one.name));
+        gateways.sort_by_key(|one| (rank(&one.progress), one.name));
         // Of two streams with one id the worse one is listed: the list is a map by name.
         let mut entries: Vec<GatewayEntry> = Vec::new();
         let mut more = 0;
@@ -84,7 +84,7 @@ impl ClusterStatus {
         Self {
             observed_generation: seen.generation,
             content_hash: hash.map(str::to_owned),
-            names: seen.verdict.names.to_vec(),
+            names: seen.acceptance.names.to_vec(),
             conditions: findings.into_iter().map(|one| one.stamp(seen.generation, before, now)).collect(),
             gateways: entries,
             more_gateways: more,
@@ -102,21 +102,21 @@ impl ClusterStatus {
     }
 }
 
-fn rank(standing: &Standing) -> u8 {
-    match standing {
-        Standing::Refused { .. } => 0,
-        Standing::Pending => 1,
-        Standing::Acknowledged => 2,
-        Standing::Elsewhere => 3,
+fn rank(progress: &GatewayProgress) -> u8 {
+    match progress {
+        GatewayProgress::Refused { .. } => 0,
+        GatewayProgress::Pending => 1,
+        GatewayProgress::Acknowledged => 2,
+        GatewayProgress::Elsewhere => 3,
     }
 }
 
 fn entry(gateway: &Gateway<'_>) -> GatewayEntry {
-    let (state, message) = match &gateway.standing {
-        Standing::Acknowledged => ("Acknowledged", None),
-        Standing::Pending => ("Pending", None),
-        Standing::Refused { message } => ("Refused", Some(sanitize(message))),
-        Standing::Elsewhere => ("OtherReplica", None),
+    let (state, message) = match &gateway.progress {
+        GatewayProgress::Acknowledged => ("Acknowledged", None),
+        GatewayProgress::Pending => ("Pending", None),
+        GatewayProgress::Refused { message } => ("Refused", Some(sanitize(message))),
+        GatewayProgress::Elsewhere => ("OtherReplica", None),
     };
     GatewayEntry {
         name: sanitize(gateway.name).chars().take(MAX_NAME).collect(),

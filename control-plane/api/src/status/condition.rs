@@ -52,10 +52,10 @@ pub enum State {
 /// A condition without its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    pub(super) kind: ConditionType,
+    kind: ConditionType,
     pub(super) status: State,
     pub(super) reason: String,
-    pub(super) message: String,
+    message: String,
 }
 
 impl Finding {

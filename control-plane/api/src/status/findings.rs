@@ -1,19 +1,20 @@
-//! The conditions Accepted, Programmed and Ready, each from an [`Observation`]: the diagnosis of the object, and the standing and
+//! The conditions Accepted, Programmed and Ready, each from an [`StatusInput`]: the diagnosis of the object, and the progress and
 //! health of each gateway.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::condition::Finding;
-use super::{ConditionType, Gateway, Health, Observation, Served, Standing, State, UnhealthyServer, Verdict};
+use super::{Acceptance, ConditionType, Gateway, GatewayProgress, Health, Served, State, StatusInput, UnhealthyServer};
 
 /// Whether every gateway that is connected has acknowledged what the object says.
-pub(super) fn programmed_finding(seen: &Observation<'_>) -> Finding {
+pub(super) fn programmed_finding(seen: &StatusInput<'_>) -> Finding {
     let finding = |status, reason, message| Finding::new(ConditionType::Programmed, status, reason, message);
     if seen.served == Served::Nothing {
         return finding(State::False, "NotAccepted", "it is not served, because it is not accepted".to_owned());
     }
     let version = version(seen);
-    let (here, elsewhere): (Vec<_>, Vec<_>) = seen.gateways.iter().partition(|one| one.standing != Standing::Elsewhere);
+    let (here, elsewhere): (Vec<_>, Vec<_>) =
+        seen.gateways.iter().partition(|one| one.progress != GatewayProgress::Elsewhere);
     let others = match elsewhere.len() {
         0 => String::new(),
         count => format!("; not known of {} of other replicas ({})", many(count, "gateway"), names(&elsewhere)),
@@ -32,7 +33,7 @@ pub(super) fn programmed_finding(seen: &Observation<'_>) -> Finding {
             format!("{version}: refused by {count} of {of} ({names}), which keeps what it had: {message}{others}");
         return finding(State::False, "Refused", message);
     }
-    let waiting: Vec<_> = here.iter().filter(|one| one.standing == Standing::Pending).copied().collect();
+    let waiting: Vec<_> = here.iter().filter(|one| one.progress == GatewayProgress::Pending).copied().collect();
     if !waiting.is_empty() {
         let message =
             format!("{version}: waiting for {} ({}){others}", many(waiting.len(), "gateway"), names(&waiting));
@@ -50,7 +51,7 @@ fn names(gateways: &[&Gateway<'_>]) -> String {
 }
 
 /// Which version the gateways are asked about.
-fn version(seen: &Observation<'_>) -> String {
+fn version(seen: &StatusInput<'_>) -> String {
     let hash = seen.content_hash;
     let generation = |number: Option<i64>| number.map(|number| format!(" (generation {number})")).unwrap_or_default();
     match seen.served {
@@ -66,36 +67,36 @@ fn version(seen: &Observation<'_>) -> String {
 }
 
 fn refusal<'a>(gateway: &'a Gateway<'_>) -> Option<(&'a str, &'a str)> {
-    match &gateway.standing {
-        Standing::Refused { message } => Some((gateway.name, message)),
+    match &gateway.progress {
+        GatewayProgress::Refused { message } => Some((gateway.name, message)),
         _ => None,
     }
 }
 
 /// Whether an object is valid and owns its names, with its warnings.
-pub(super) fn accepted_finding(verdict: &Verdict<'_>) -> Finding {
-    let status = if verdict.accepted { State::True } else { State::False };
-    let mut message = verdict.message.to_owned();
-    for warning in verdict.warnings {
+pub(super) fn accepted_finding(acceptance: &Acceptance<'_>) -> Finding {
+    let status = if acceptance.accepted { State::True } else { State::False };
+    let mut message = acceptance.message.to_owned();
+    for warning in acceptance.warnings {
         message.push_str(if message.is_empty() { "warning: " } else { "; warning: " });
         message.push_str(warning);
     }
-    Finding::new(ConditionType::Accepted, status, verdict.reason, message)
+    Finding::new(ConditionType::Accepted, status, acceptance.reason, message)
 }
 
 /// The one condition of an object that is no `UpstreamCluster`: of settings, or of a file.
 pub fn accepted(
-    verdict: &Verdict<'_>,
+    acceptance: &Acceptance<'_>,
     generation: Option<i64>,
     before: &[super::Condition],
     now: &super::Timestamp,
 ) -> super::Condition {
-    accepted_finding(verdict).stamp(generation, before, now)
+    accepted_finding(acceptance).stamp(generation, before, now)
 }
 
 /// Whether every gateway that reports has a healthy endpoint: among all servers ([`Gateway::health`]), and in the subset of each
 /// policy that has one ([`Gateway::lost_subsets`]).
-pub(super) fn ready_finding(seen: &Observation<'_>) -> Finding {
+pub(super) fn ready_finding(seen: &StatusInput<'_>) -> Finding {
     let finding = |status, reason, message: String| Finding::new(ConditionType::Ready, status, reason, message);
     if seen.served == Served::Nothing {
         return finding(State::False, "NotAccepted", "it is not served, because it is not accepted".to_owned());
@@ -175,7 +176,7 @@ fn named(before: &str, gateways: &[Gateway<'_>], reporting: usize) -> String {
 const MAX_NAMES: usize = 4;
 
 /// The first names, and how many there are beside them: `a, b and 3 more`.
-pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
+fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
     let named: Vec<&str> = names.iter().take(MAX_NAMES).copied().collect();
     match names.len().checked_sub(named.len()) {
@@ -185,6 +186,6 @@ pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
 }
 
 /// `1 gateway`, `2 gateways`.
-pub(super) fn many(count: usize, thing: &str) -> String {
+fn many(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }

@@ -1,13 +1,13 @@
 //! The outcome of an `UpstreamCluster`, as conditions in Kubernetes' form.
 //!
-//! Pure: [`ClusterStatus::of`] turns an [`Observation`] (the diagnosis, the acknowledgements of gateways and the endpoints that
+//! Pure: [`ClusterStatus::of`] turns an [`StatusInput`] (the diagnosis, the acknowledgements of gateways and the endpoints that
 //! they find healthy) into the object's `status`. Time is an argument, and matters only where a condition's status flips. No
 //! secret comes out: messages of Envoy pass [`sanitize`], which removes everything that could be one.
 
 mod cluster;
 mod condition;
 mod findings;
-mod observation;
+mod input;
 mod sanitize;
 mod timestamp;
 
@@ -16,7 +16,7 @@ mod tests;
 
 pub use cluster::{ClusterStatus, GatewayEntry, MAX_GATEWAYS, MAX_UNHEALTHY};
 pub use condition::{Condition, ConditionType, State};
-pub use observation::{Gateway, Health, Observation, Served, Standing, UnhealthyServer, Verdict};
+pub use input::{Acceptance, Gateway, GatewayProgress, Health, Served, StatusInput, UnhealthyServer};
 pub use sanitize::{MAX_MESSAGE, sanitize};
 pub use timestamp::Timestamp;
 

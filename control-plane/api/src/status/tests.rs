@@ -10,28 +10,28 @@ fn later() -> Timestamp {
     Timestamp::from_seconds(NOW + 60)
 }
 
-fn good<'a>() -> Verdict<'a> {
-    Verdict { accepted: true, reason: "Accepted", ..Verdict::default() }
+fn good<'a>() -> Acceptance<'a> {
+    Acceptance { accepted: true, reason: "Accepted", ..Acceptance::default() }
 }
 
-fn refused() -> Standing {
-    Standing::Refused { message: "no such cipher".to_owned() }
+fn refused() -> GatewayProgress {
+    GatewayProgress::Refused { message: "no such cipher".to_owned() }
 }
 
-fn gateway(name: &str, standing: Standing, health: Option<(u32, u32)>) -> Gateway<'_> {
+fn gateway(name: &str, progress: GatewayProgress, health: Option<(u32, u32)>) -> Gateway<'_> {
     let health = health.map(|(healthy, total)| Health { healthy, total, unhealthy: Vec::new() });
-    Gateway { name, standing, health, lost_subsets: Vec::new() }
+    Gateway { name, progress, health, lost_subsets: Vec::new() }
 }
 
-fn seen<'a>(served: Served, gateways: Vec<Gateway<'a>>) -> Observation<'a> {
-    let verdict = match served {
+fn seen<'a>(served: Served, gateways: Vec<Gateway<'a>>) -> StatusInput<'a> {
+    let acceptance = match served {
         Served::Newest => good(),
-        _ => Verdict { reason: "Invalid", message: "spec.servers: is empty", ..Verdict::default() },
+        _ => Acceptance { reason: "Invalid", message: "spec.servers: is empty", ..Acceptance::default() },
     };
-    Observation { verdict, generation: Some(4), served, content_hash: "c0ffee", gateways }
+    StatusInput { acceptance, generation: Some(4), served, content_hash: "c0ffee", gateways }
 }
 
-fn told_of(seen: &Observation<'_>, kind: ConditionType) -> (State, String, String) {
+fn told_of(seen: &StatusInput<'_>, kind: ConditionType) -> (State, String, String) {
     let status = ClusterStatus::of(seen, &[], &now());
     let condition = status.condition(kind).unwrap().clone();
     (condition.status, condition.reason, condition.message)
@@ -47,26 +47,26 @@ fn accepted_is_what_translation_says() {
     let conflict = "the name x belongs to the UpstreamCluster y";
     let table = [
         (good(), row(State::True, "Accepted", "")),
-        (Verdict { warnings: &warnings, ..good() }, row(State::True, "Accepted", "warning: a; warning: b")),
+        (Acceptance { warnings: &warnings, ..good() }, row(State::True, "Accepted", "warning: a; warning: b")),
         (
-            Verdict { reason: "Conflicted", message: conflict, ..Verdict::default() },
+            Acceptance { reason: "Conflicted", message: conflict, ..Acceptance::default() },
             row(State::False, "Conflicted", conflict),
         ),
         (
-            Verdict { reason: "Invalid", message: "bad", warnings: &warnings[..1], ..Verdict::default() },
+            Acceptance { reason: "Invalid", message: "bad", warnings: &warnings[..1], ..Acceptance::default() },
             row(State::False, "Invalid", "bad; warning: a"),
         ),
     ];
-    for (verdict, expected) in table {
-        let seen = Observation { verdict, ..Observation::default() };
+    for (acceptance, expected) in table {
+        let seen = StatusInput { acceptance, ..StatusInput::default() };
         assert_eq!(told_of(&seen, ConditionType::Accepted), expected);
     }
 }
 
 #[test]
 fn programmed_is_what_the_gateways_acknowledged() {
-    use Standing::{Acknowledged, Pending};
-    let one = |standing| vec![gateway("a", standing, None)];
+    use GatewayProgress::{Acknowledged, Pending};
+    let one = |progress| vec![gateway("a", progress, None)];
     let both = |first, second| vec![gateway("a", first, None), gateway("b", second, None)];
     let older = "the version that was accepted last (generation 3) is served, content c0ffee";
     let table = [
@@ -103,7 +103,7 @@ fn programmed_is_what_the_gateways_acknowledged() {
             row(State::False, "Pending", &format!("{older}: waiting for 1 gateway (b)")),
         ),
         (
-            seen(Served::Newest, both(Acknowledged, Standing::Elsewhere)),
+            seen(Served::Newest, both(Acknowledged, GatewayProgress::Elsewhere)),
             row(
                 State::True,
                 "Programmed",
@@ -111,7 +111,7 @@ fn programmed_is_what_the_gateways_acknowledged() {
             ),
         ),
         (
-            seen(Served::Newest, one(Standing::Elsewhere)),
+            seen(Served::Newest, one(GatewayProgress::Elsewhere)),
             row(
                 State::Unknown,
                 "OtherReplicas",
@@ -120,7 +120,7 @@ fn programmed_is_what_the_gateways_acknowledged() {
             ),
         ),
         (
-            Observation { generation: None, ..seen(Served::Newest, both(Acknowledged, Acknowledged)) },
+            StatusInput { generation: None, ..seen(Served::Newest, both(Acknowledged, Acknowledged)) },
             row(State::True, "Programmed", "content c0ffee: acknowledged by 2 gateways (a, b)"),
         ),
     ];
@@ -133,7 +133,7 @@ fn programmed_is_what_the_gateways_acknowledged() {
 fn ready_is_what_the_gateways_find_healthy() {
     let of = |reports: &[Option<(u32, u32)>]| {
         let names = ["a", "b", "c"];
-        let gateways = names.iter().zip(reports).map(|(name, health)| gateway(name, Standing::Pending, *health));
+        let gateways = names.iter().zip(reports).map(|(name, health)| gateway(name, GatewayProgress::Pending, *health));
         seen(Served::Newest, gateways.collect())
     };
     let unknown = row(State::Unknown, "NoReport", "no gateway reports the health of its endpoints");
@@ -151,7 +151,7 @@ fn ready_is_what_the_gateways_find_healthy() {
         ),
         (of(&[Some((0, 0))]), row(State::False, "NoHealthyEndpoints", "no server is enabled")),
         (
-            seen(Served::Nothing, vec![gateway("a", Standing::Acknowledged, Some((1, 1)))]),
+            seen(Served::Nothing, vec![gateway("a", GatewayProgress::Acknowledged, Some((1, 1)))]),
             row(State::False, "NotAccepted", "it is not served, because it is not accepted"),
         ),
     ];
@@ -174,9 +174,12 @@ fn unhealthy_servers_are_named_and_a_lost_subset_is_not_ready() {
         unhealthy: unhealthy.iter().map(|one| (*one).clone()).collect(),
     };
     let of = |all: Health, lost: &[Health]| {
-        let healthy = gateway("a", Standing::Acknowledged, Some((3, 3)));
-        let lame =
-            Gateway { health: Some(all), lost_subsets: lost.to_vec(), ..gateway("b", Standing::Acknowledged, None) };
+        let healthy = gateway("a", GatewayProgress::Acknowledged, Some((3, 3)));
+        let lame = Gateway {
+            health: Some(all),
+            lost_subsets: lost.to_vec(),
+            ..gateway("b", GatewayProgress::Acknowledged, None)
+        };
         seen(Served::Newest, vec![healthy, lame])
     };
     let timed_out = "10.0.0.1:1 (HealthCheckTimedOut since 1970-01-01T00:01:00Z, at 1 of 2 gateways)";
@@ -207,7 +210,7 @@ fn unhealthy_servers_of_all_gateways_are_merged_by_name() {
     };
     let finds = |name, healthy, unhealthy| Gateway {
         health: Some(Health { healthy, total: 3, unhealthy }),
-        ..gateway(name, Standing::Acknowledged, None)
+        ..gateway(name, GatewayProgress::Acknowledged, None)
     };
     let (early, late) = (server("10.0.0.1:1", "Ejected", 60), server("10.0.0.1:1", "HealthCheckFailed", 90));
     let other = server("10.0.0.2:1", "NotChecked", 70);
@@ -223,7 +226,7 @@ fn unhealthy_servers_of_all_gateways_are_merged_by_name() {
 
 #[test]
 fn subset_without_an_enabled_server_is_not_ready() {
-    let all = gateway("a", Standing::Acknowledged, Some((3, 3)));
+    let all = gateway("a", GatewayProgress::Acknowledged, Some((3, 3)));
     let seen = seen(Served::Newest, vec![Gateway { lost_subsets: vec![Health::default()], ..all }]);
     let message = "no server of a policy's upstreamSubset is enabled";
     assert_eq!(told_of(&seen, ConditionType::Ready), row(State::False, "SubsetUnhealthy", message));
@@ -231,11 +234,11 @@ fn subset_without_an_enabled_server_is_not_ready() {
 
 #[test]
 fn time_moves_only_when_the_status_flips() {
-    let ready = |health| seen(Served::Newest, vec![gateway("a", Standing::Acknowledged, Some(health))]);
+    let ready = |health| seen(Served::Newest, vec![gateway("a", GatewayProgress::Acknowledged, Some(health))]);
     let first = ClusterStatus::of(&ready((3, 3)), &[], &now());
     let same = ClusterStatus::of(&ready((3, 3)), &first.conditions, &later());
     assert_eq!(first, same, "nothing but time has changed");
-    let newer = Observation { generation: Some(5), ..ready((2, 3)) };
+    let newer = StatusInput { generation: Some(5), ..ready((2, 3)) };
     let other = ClusterStatus::of(&newer, &first.conditions, &later());
     assert_eq!(other.observed_generation, Some(5));
     for (before, after) in first.conditions.iter().zip(&other.conditions) {
@@ -250,16 +253,16 @@ fn time_moves_only_when_the_status_flips() {
 #[test]
 fn gateways_are_listed_up_to_a_bound_the_worst_first() {
     let names: Vec<String> = (0..40).map(|n| format!("envoy-{n:02}")).collect();
-    let mut gateways: Vec<_> = names.iter().map(|name| gateway(name, Standing::Acknowledged, None)).collect();
-    gateways[30].standing = refused();
-    gateways[20].standing = Standing::Pending;
+    let mut gateways: Vec<_> = names.iter().map(|name| gateway(name, GatewayProgress::Acknowledged, None)).collect();
+    gateways[30].progress = refused();
+    gateways[20].progress = GatewayProgress::Pending;
     // A node that reconnects has two streams for a moment.
-    gateways.push(gateway("envoy-20", Standing::Acknowledged, None));
+    gateways.push(gateway("envoy-20", GatewayProgress::Acknowledged, None));
     let status = ClusterStatus::of(&seen(Served::Newest, gateways), &[], &now());
     let listed: Vec<&str> = status.gateways.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(listed[..3], ["envoy-30", "envoy-20", "envoy-00"]);
     assert_eq!((listed.len(), status.more_gateways), (MAX_GATEWAYS, 40 - 16));
-    let all = Standing::Acknowledged;
+    let all = GatewayProgress::Acknowledged;
     let gateways = names.iter().map(|name| gateway(name, all.clone(), None)).collect();
     let (_, _, message) = told_of(&seen(Served::Newest, gateways), ConditionType::Programmed);
     assert!(message.ends_with("40 gateways (envoy-00, envoy-01, envoy-02, envoy-03 and 36 more)"), "{message}");
@@ -269,8 +272,8 @@ fn gateways_are_listed_up_to_a_bound_the_worst_first() {
 fn envoys_message_is_bounded_and_holds_no_key() {
     let key = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----", "canary".repeat(20));
     let message = format!("{key} {}", "no ".repeat(2_000));
-    let standing = Standing::Refused { message };
-    let status = ClusterStatus::of(&seen(Served::Newest, vec![gateway("a", standing, None)]), &[], &now());
+    let progress = GatewayProgress::Refused { message };
+    let status = ClusterStatus::of(&seen(Served::Newest, vec![gateway("a", progress, None)]), &[], &now());
     let written = serde_json::to_string(&status).unwrap();
     assert!(!written.contains("canary"), "{written}");
     assert!(status.conditions.iter().all(|one| one.message.chars().count() <= MAX_MESSAGE));

@@ -7,7 +7,7 @@ use portcullis_report::bounds::{
 use portcullis_report::message::{ClusterMessage, PartMessage, PolicyMessage, TalkerMessage, TalkersMessage};
 use prost::Message;
 
-use crate::plain::line;
+use crate::display_text::one_line;
 
 /// The reason that a report cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +35,7 @@ impl ReportPart {
         let PartMessage { process, uptime_seconds, mut reasons, mut clusters, complete, more } =
             PartMessage::decode(content).map_err(ReadError::Part)?;
         reasons.truncate(MAX_REASONS);
-        reasons.iter_mut().for_each(|reason| *reason = line(shortened(reason, MAX_REASON)));
+        reasons.iter_mut().for_each(|reason| *reason = one_line(shortened(reason, MAX_REASON)));
         clusters.truncate(MAX_CLUSTERS);
         clusters.retain(|cluster| cluster.len() <= MAX_CLUSTER_BYTES);
         Ok(Self { process, uptime_seconds, reasons, complete, more, clusters })
@@ -87,7 +87,7 @@ pub(crate) fn talkers(encoded: &[u8]) -> Option<TopTalkers> {
 
 fn talker(one: TalkerMessage) -> Talker {
     Talker {
-        name: line(shortened(&one.name, MAX_TALKER_NAME)),
+        name: one_line(shortened(&one.name, MAX_TALKER_NAME)),
         requests: one.requests,
         error: one.error,
         lists: one.lists,

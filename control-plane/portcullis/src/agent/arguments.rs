@@ -73,10 +73,10 @@ pub(crate) struct Agent {
     pub(crate) envoy_flags: Vec<String>,
 }
 
-/// Become Envoy, and end when the program that started this ends. Not for people.
+/// Replace this process by Envoy, and end when the program that started this ends. Not for people.
 #[derive(Debug, Args)]
 #[command(hide = true)]
-pub(crate) struct BecomeEnvoy {
+pub(crate) struct ExecEnvoy {
     /// The process that this one must not outlive.
     #[arg(long)]
     pub(crate) parent: i32,

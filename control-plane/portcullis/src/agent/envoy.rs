@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::activity::ActivitySource;
 use super::filter::Filter;
-use super::{Agent, BecomeEnvoy};
+use super::{Agent, ExecEnvoy};
 
 /// The time for Envoy to end after SIGTERM. With 1,000 clusters on a busy machine it took 4 s.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ impl EnvoyProcess {
         let (channel, input) = StdUnixStream::pair()?;
         let mut command = Command::new(std::env::current_exe()?);
         command
-            .arg("become-envoy")
+            .arg("exec-envoy")
             .arg(format!("--parent={}", process::id()))
             .arg("--")
             .arg(&arguments.envoy)
@@ -113,7 +113,7 @@ pub(super) fn exit_code(status: ExitStatus) -> u8 {
 
 /// Why Envoy does not run. The operator has to act.
 #[derive(Debug, thiserror::Error)]
-enum BecomeError {
+enum ExecError {
     #[error("cannot ask for a signal at the parent's death")]
     Prctl(#[source] io::Error),
     #[error("the agent that started Envoy has ended")]
@@ -125,29 +125,29 @@ enum BecomeError {
 /// Replaces this process by Envoy. The kernel ends it with its parent: an Envoy without its agent would go on without
 /// readiness, drain and health reports. Only the process itself can ask for that, between fork and exec, which std offers to
 /// unsafe code alone; hence this step.
-pub(crate) fn become_envoy(arguments: &BecomeEnvoy) -> ExitCode {
+pub(crate) fn exec_envoy(arguments: &ExecEnvoy) -> ExitCode {
     match exec(arguments) {
         Ok(never) => match never {},
         Err(error) => crate::fail(&error),
     }
 }
 
-fn exec(arguments: &BecomeEnvoy) -> Result<std::convert::Infallible, BecomeError> {
-    set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| BecomeError::Prctl(error.into()))?;
+fn exec(arguments: &ExecEnvoy) -> Result<std::convert::Infallible, ExecError> {
+    set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| ExecError::Prctl(error.into()))?;
     // It may have died before the kernel was asked.
     if getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(arguments.parent) {
-        return Err(BecomeError::Orphan);
+        return Err(ExecError::Orphan);
     }
-    let Some((program, rest)) = arguments.command.split_first() else { return Err(BecomeError::Orphan) };
+    let Some((program, rest)) = arguments.command.split_first() else { return Err(ExecError::Orphan) };
     let error = process::Command::new(program).args(rest).exec();
-    Err(BecomeError::Exec(program.to_string_lossy().into_owned(), error))
+    Err(ExecError::Exec(program.to_string_lossy().into_owned(), error))
 }
 
 /// Larger values are how version 1 says that there is no limit.
 const UNLIMITED: u64 = 1 << 60;
 
 /// Envoy's part of the limit: the rest is for this program, Envoy's code and stacks, and the kernel's buffers of sockets.
-pub(super) fn heap_limit() -> Option<u64> {
+fn heap_limit() -> Option<u64> {
     limit(|path| std::fs::read_to_string(path).ok()).map(|bytes| bytes / 10 * 9)
 }
 

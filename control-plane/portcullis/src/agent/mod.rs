@@ -11,6 +11,6 @@ mod report;
 mod run;
 mod talkers;
 
-pub(crate) use arguments::{Agent, BecomeEnvoy};
-pub(crate) use envoy::become_envoy;
+pub(crate) use arguments::{Agent, ExecEnvoy};
+pub(crate) use envoy::exec_envoy;
 pub(crate) use run::run;

@@ -10,7 +10,7 @@ use portcullis_filter_config::activity::{Activity, Talker};
 type Gauge = (&'static str, &'static str, fn(&Talker) -> u64);
 
 /// All of them; none has a series for 0.
-pub(super) const GAUGES: [Gauge; 5] = [
+const GAUGES: [Gauge; 5] = [
     (
         "portcullis_top_requests",
         "Requests of the clients with the most requests, since Envoy's start: never too low, too high by at most \

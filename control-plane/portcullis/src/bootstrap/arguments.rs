@@ -30,7 +30,7 @@ pub(crate) struct Bootstrap {
     /// with 503, then takes no connections. Without it `portcullis agent` takes nine tenths of its cgroup's limit, if there
     /// is one, and `portcullis bootstrap` sets no bound.
     #[arg(long, env = "PORTCULLIS_MAX_HEAP_MIB", value_name = "N", value_parser = clap::value_parser!(u64).range(64..))]
-    pub(crate) max_heap_mib: Option<u64>,
+    max_heap_mib: Option<u64>,
     /// The configuration version that this Envoy's filter reads: that of this release, if the filter is of this release.
     #[arg(long, value_name = "VERSION", default_value_t = portcullis_filter_config::CONFIG_VERSION)]
     pub(crate) config_version: u32,

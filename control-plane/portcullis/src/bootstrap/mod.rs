@@ -2,6 +2,7 @@ mod arguments;
 mod network;
 mod overload;
 mod secrets;
+mod zone;
 
 use std::io;
 use std::path::PathBuf;
@@ -41,7 +42,7 @@ pub(crate) fn bootstrap(arguments: &Bootstrap, max_heap: Option<u64>, secrets: O
         overload::add(&mut bootstrap);
     }
     if let Some(zone) = &arguments.zone {
-        crate::zone::add(&mut bootstrap, zone, &arguments.admin_address);
+        zone::add(&mut bootstrap, zone, &arguments.admin_address);
     }
     bootstrap
 }

@@ -15,7 +15,7 @@ use crate::arguments::{Check, CheckOutput};
 /// A check of nothing is an error: its caller relies on something being checked.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no UpstreamCluster and no GatewaySettings to check{}", if *deeper { "" } else { " (hint: -R reads directories below, too)" })]
-struct NothingToCheck {
+struct NoObjects {
     deeper: bool,
 }
 
@@ -24,14 +24,14 @@ pub(crate) fn run(arguments: &Check) -> ExitCode {
         Ok(objects) => objects,
         Err(error) => return crate::fail(&error),
     };
-    let nothing = objects.clusters.is_empty() && objects.settings.is_empty();
+    let is_empty = objects.clusters.is_empty() && objects.settings.is_empty();
     let report = report::check_objects(&objects, now());
     let printed = crate::print(&match arguments.output {
         CheckOutput::Text => output::text(&report),
         CheckOutput::Json => output::json(&report),
     });
-    if nothing && report.errors() == 0 {
-        return crate::fail(&NothingToCheck { deeper: arguments.recursive });
+    if is_empty && report.errors() == 0 {
+        return crate::fail(&NoObjects { deeper: arguments.recursive });
     }
     let is_good = report.errors() == 0 && !(arguments.strict && report.warnings() > 0);
     if is_good { printed } else { ExitCode::FAILURE }

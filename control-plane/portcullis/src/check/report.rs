@@ -1,5 +1,5 @@
 use portcullis_api::{
-    Code, Problem, ReferencedData, Settings, lint_cluster, lint_settings, parse_settings, without_references,
+    Problem, ProblemCode, ReferencedData, Settings, lint_cluster, lint_settings, parse_settings, without_references,
 };
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place, Position};
 use portcullis_translate::{Diagnosis, FilterBuild, Input, Reason, choose_settings};
@@ -97,7 +97,7 @@ fn believed(objects: &ObjectSet) -> (Vec<Value>, bool) {
 
 /// There is a default certificate.
 fn believe(mut diagnosis: Diagnosis) -> Diagnosis {
-    diagnosis.problems.retain(|problem| problem.code != Code::NoServingCertificate);
+    diagnosis.problems.retain(|problem| problem.code != ProblemCode::NoServingCertificate);
     if diagnosis.problems.is_empty() {
         diagnosis.reason = Reason::Accepted;
     }
@@ -106,7 +106,7 @@ fn believe(mut diagnosis: Diagnosis) -> Diagnosis {
 
 /// The diagnosis without problems that depend on the contents of Secrets and files, which are unknown here.
 fn unknown(mut diagnosis: Diagnosis) -> Diagnosis {
-    diagnosis.problems.retain(|problem| problem.code != Code::Unresolved);
+    diagnosis.problems.retain(|problem| problem.code != ProblemCode::Unresolved);
     if diagnosis.problems.is_empty() {
         diagnosis.reason = Reason::Accepted;
     }
@@ -116,16 +116,16 @@ fn unknown(mut diagnosis: Diagnosis) -> Diagnosis {
 /// Settings that are not here may have the default certificate and client CA, and allow virtual IPs.
 fn forgive(mut diagnosis: Diagnosis) -> Diagnosis {
     let of_settings = |problem: &Problem| match problem.code {
-        Code::NoServingCertificate => Some("a defaultCertificate"),
-        Code::NoClientCa => Some("a defaultClientCA"),
-        Code::VirtualIpNotAllowed => Some("listener.virtualIPs that allow it"),
+        ProblemCode::NoServingCertificate => Some("a defaultCertificate"),
+        ProblemCode::NoClientCa => Some("a defaultClientCA"),
+        ProblemCode::VirtualIpNotAllowed => Some("listener.virtualIPs that allow it"),
         _ => None,
     };
     let (missing, problems): (Vec<_>, Vec<_>) =
         diagnosis.problems.into_iter().partition(|problem| of_settings(problem).is_some());
     diagnosis.problems = problems;
     for caution in &mut diagnosis.cautions {
-        if caution.code == Code::DiffersFromKubegateway && caution.path == "spec.secureServing.clientCAData" {
+        if caution.code == ProblemCode::DiffersFromKubegateway && caution.path == "spec.secureServing.clientCAData" {
             caution.message = "is not set: unless the GatewaySettings, which are not among the objects, have a \
                                defaultClientCA, clients with a certificate and no token are anonymous"
                 .to_owned();
@@ -161,17 +161,17 @@ fn object(diagnosis: Diagnosis, place: &Place, lints: Vec<Problem>) -> CheckedOb
 /// A text that other readers of the same file take for something else.
 fn boolean(path: String) -> Problem {
     let message = "is a boolean to kubectl and others that read YAML 1.1";
-    Problem::coded(Code::Yaml11Boolean, path, message).hint("write it in quotes")
+    Problem::coded(ProblemCode::Yaml11Boolean, path, message).hint("write it in quotes")
 }
 
-fn file(told: &FileDiagnosis) -> CheckedObject {
-    let code = if told.refused { Code::Invalid } else { Code::NoEffect };
-    let problem = Problem::coded(code, "", told.message.clone());
-    let finding = Finding { file: told.file.clone(), at: told.at, is_error: told.refused, problem };
+fn file(diagnosis: &FileDiagnosis) -> CheckedObject {
+    let code = if diagnosis.refused { ProblemCode::Invalid } else { ProblemCode::NoEffect };
+    let problem = Problem::coded(code, "", diagnosis.message.clone());
+    let finding = Finding { file: diagnosis.file.clone(), at: diagnosis.at, is_error: diagnosis.refused, problem };
     CheckedObject {
         kind: "File".to_owned(),
-        name: told.file.clone(),
-        reason: if told.refused { Reason::Invalid } else { Reason::Accepted },
+        name: diagnosis.file.clone(),
+        reason: if diagnosis.refused { Reason::Invalid } else { Reason::Accepted },
         findings: vec![finding],
     }
 }

@@ -36,8 +36,8 @@ pub(crate) struct RequestInfoAnswer {
     pub(crate) name: String,
     parts: Option<Vec<String>>,
     pub(crate) path: String,
-    pub(crate) field_selector: String,
-    pub(crate) label_selector: String,
+    field_selector: String,
+    label_selector: String,
     pub(crate) long_running: bool,
 }
 
@@ -137,12 +137,12 @@ fn compare(path: &str, expected: &Value, got: &Value, found: &mut Vec<String>) {
                 compare(&path, expected, got.get(key).unwrap_or(&Value::Null), found);
             }
         }
-        _ if expected == got || (is_nothing(expected) && is_nothing(got)) => {}
+        _ if expected == got || (is_empty_value(expected) && is_empty_value(got)) => {}
         _ => found.push(format!("{path}: expected {expected}, got {got}")),
     }
 }
 
-fn is_nothing(value: &Value) -> bool {
+fn is_empty_value(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::String(text) => text.is_empty(),

@@ -77,12 +77,12 @@ fn explain(arguments: &ExplainCertificate) -> Result<CertificateAnswer, CallErro
         Err(error) => return Ok(failed(&error)),
     };
     Ok(match verify(&chain, &ca, now) {
-        Ok(verified) => verified.user.map_or_else(nobody, told),
+        Ok(verified) => verified.user.map_or_else(no_user, user_answer),
         Err(error) => failed(&error),
     })
 }
 
-fn told(user: UserInfo) -> CertificateAnswer {
+fn user_answer(user: UserInfo) -> CertificateAnswer {
     // Verified, and yet without a user that the filter can forward.
     if let Err(error) = UpstreamUser::new(user.clone()) {
         return failed(&error);
@@ -97,7 +97,7 @@ fn told(user: UserInfo) -> CertificateAnswer {
     }
 }
 
-fn nobody() -> CertificateAnswer {
+fn no_user() -> CertificateAnswer {
     CertificateAnswer {
         outcome: "none",
         reason: Some("the subject has no common name".to_owned()),

@@ -3,10 +3,10 @@
 mod answer;
 mod arguments;
 mod certificate;
-mod judge;
+mod environment;
+mod evaluate;
 pub(crate) mod paste;
 mod request;
-mod world;
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
@@ -17,10 +17,10 @@ use portcullis_sources::ObjectSet;
 pub(crate) use answer::{DispatchAnswer, Explanation, RequestInfoAnswer};
 pub(crate) use arguments::Explain;
 use arguments::ExplainCommand;
+use environment::Environment;
+pub(crate) use environment::EnvironmentError;
 use paste::PastedRequest;
 use request::{Named, Request};
-use world::World;
-pub(crate) use world::WorldError;
 
 /// Explains a request to one of the clusters. The second part is why the objects would not be served as they are.
 pub(crate) fn explain(
@@ -28,25 +28,25 @@ pub(crate) fn explain(
     cluster: &str,
     request: &PastedRequest,
     user: Option<UserInfo>,
-) -> Result<(Explanation, Vec<String>), WorldError> {
-    let world = World::of_cluster(objects, cluster)?;
-    let answer = world.explain(&Request::of_user(request, user));
-    Ok((answer, world.problems().to_vec()))
+) -> Result<(Explanation, Vec<String>), EnvironmentError> {
+    let environment = Environment::of_cluster(objects, cluster)?;
+    let answer = environment.explain(&Request::of_user(request, user));
+    Ok((answer, environment.problems().to_vec()))
 }
 
 pub(crate) fn run(arguments: &Explain) -> ExitCode {
     if let Some(ExplainCommand::Certificate(arguments)) = &arguments.command {
         return certificate::run(arguments);
     }
-    let world = match World::read(&arguments.files) {
-        Ok(world) => world,
+    let environment = match Environment::read(&arguments.files) {
+        Ok(environment) => environment,
         Err(error) => return crate::fail(&error),
     };
-    for problem in world.problems() {
+    for problem in environment.problems() {
         crate::complain("warning", problem);
     }
     if arguments.batch {
-        return batch(&world).unwrap_or_else(|error| crate::fail(&error));
+        return batch(&environment).unwrap_or_else(|error| crate::fail(&error));
     }
     let request = match Request::from_arguments(arguments) {
         Ok(request) => request,
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Explain) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let answer = world.explain(&request);
+    let answer = environment.explain(&request);
     let failed = answer.error.is_some();
     let printed = match arguments.output.text(&answer) {
         Ok(text) => crate::print(&text),
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &Explain) -> ExitCode {
 }
 
 /// Answers each line of standard input by one line, in order.
-fn batch(world: &World) -> io::Result<ExitCode> {
+fn batch(environment: &Environment) -> io::Result<ExitCode> {
     let mut output = io::BufWriter::new(io::stdout().lock());
     let mut exit = ExitCode::SUCCESS;
     for (number, line) in (1..).zip(io::stdin().lock().split(b'\n')) {
@@ -73,7 +73,7 @@ fn batch(world: &World) -> io::Result<ExitCode> {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let answer = answer_line(world, &line, number);
+        let answer = answer_line(environment, &line, number);
         if answer.error.is_some() || answer.differences.as_ref().is_some_and(|found| !found.is_empty()) {
             exit = ExitCode::FAILURE;
         }
@@ -88,7 +88,7 @@ fn batch(world: &World) -> io::Result<ExitCode> {
     Ok(exit)
 }
 
-fn answer_line(world: &World, line: &[u8], number: usize) -> Explanation {
+fn answer_line(environment: &Environment, line: &[u8], number: usize) -> Explanation {
     let request: Request = match serde_json::from_slice(line) {
         Ok(request) => request,
         Err(error) => {
@@ -100,7 +100,7 @@ fn answer_line(world: &World, line: &[u8], number: usize) -> Explanation {
     for name in request.unknown.keys() {
         crate::complain("warning", &format!("line {number}: {name} is not known and ignored"));
     }
-    let mut answer = world.explain(&request);
+    let mut answer = environment.explain(&request);
     if let Some(expected) = &request.expect {
         let found = answer::differences(expected, &answer);
         for difference in &found {

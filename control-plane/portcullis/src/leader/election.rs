@@ -9,7 +9,7 @@ pub(super) struct Timing {
     /// How long a leader's silence is waited out.
     pub(super) lease: Duration,
     /// How long a leader goes on after the last renewal that succeeded.
-    pub(super) renew_within: Duration,
+    renew_within: Duration,
     /// How often it is asked and renewed.
     pub(super) retry: Duration,
 }

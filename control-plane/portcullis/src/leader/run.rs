@@ -195,14 +195,7 @@ pub(super) fn record(lease: &Lease) -> Record {
 
 /// The Lease object to write: `before` is the object that was read, whose version goes along, so that the server refuses the
 /// write if another replica was faster. `at` is for people to read.
-pub(super) fn claimed(
-    before: Option<Lease>,
-    name: &str,
-    identity: &str,
-    claim: &Claim,
-    lease: Duration,
-    at: Timestamp,
-) -> Lease {
+fn claimed(before: Option<Lease>, name: &str, identity: &str, claim: &Claim, lease: Duration, at: Timestamp) -> Lease {
     let fresh =
         || Lease { metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }, ..Lease::default() };
     let mut made = before.unwrap_or_else(fresh);
@@ -218,7 +211,7 @@ pub(super) fn claimed(
 }
 
 /// The Lease without a holder, if `identity` has it.
-pub(super) fn released(mut lease: Lease, identity: &str) -> Option<Lease> {
+fn released(mut lease: Lease, identity: &str) -> Option<Lease> {
     let spec = lease.spec.as_mut().filter(|spec| spec.holder_identity.as_deref() == Some(identity))?;
     spec.holder_identity = Some(String::new());
     spec.lease_duration_seconds = Some(1);

@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use portcullis_api::{Cluster, UpstreamIdentity, cluster_as_written, parse_cluster};
+use portcullis_api::{Cluster, UpstreamIdentity, parse_cluster, unchecked_cluster};
 use portcullis_core::attribution;
 use portcullis_core::request_info::unescape_path;
 use portcullis_filter_config::DEFAULT_EXTRAS;
 use serde_json::{Value, json};
 
 use crate::arguments::Rbac;
-use crate::objects::{ObjectsError, read_objects};
+use crate::read_manifests::{ManifestError, read_manifests};
 
 /// The reason for which the manifests do not show the permissions.
 #[derive(Debug, thiserror::Error)]
 enum RbacError {
     #[error(transparent)]
-    Objects(#[from] ObjectsError),
+    Manifests(#[from] ManifestError),
     #[error("UpstreamCluster {0}: {1}")]
     Cluster(String, portcullis_api::Problem),
     #[error("no UpstreamCluster {0} is among the files")]
@@ -72,12 +72,16 @@ const NAME: &str = "portcullis";
 
 fn clusters(files: &[PathBuf], wanted: Option<&str>) -> Result<Vec<Cluster>, RbacError> {
     let mut clusters = Vec::new();
-    for document in
-        files.iter().map(|path| read_objects(path)).collect::<Result<Vec<_>, _>>()?.iter().flat_map(|set| &set.clusters)
+    for document in files
+        .iter()
+        .map(|path| read_manifests(path))
+        .collect::<Result<Vec<_>, _>>()?
+        .iter()
+        .flat_map(|set| &set.clusters)
     {
         let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let raw = parse_cluster(document).map_err(|problem| RbacError::Cluster(name.to_owned(), problem))?;
-        clusters.extend(cluster_as_written(&raw).filter(|cluster| wanted.is_none_or(|wanted| cluster.name == wanted)));
+        clusters.extend(unchecked_cluster(&raw).filter(|cluster| wanted.is_none_or(|wanted| cluster.name == wanted)));
     }
     match wanted {
         Some(wanted) if clusters.is_empty() => Err(RbacError::NoCluster(wanted.to_owned())),
@@ -94,12 +98,12 @@ fn role(clusters: &[Cluster], health_paths: &BTreeSet<String>) -> Value {
         extras.extend(attribution::KEYS.iter().filter(|_| cluster.audit_attribution));
     }
     let extras = extras.into_iter().map(|key| format!("userextras/{key}"));
-    let told: Vec<String> = std::iter::once("uids".to_owned()).chain(extras).collect();
+    let attributes: Vec<String> = std::iter::once("uids".to_owned()).chain(extras).collect();
     let proxies = |cluster: &Cluster| matches!(cluster.upstream_identity, UpstreamIdentity::RequestHeader { .. });
     let impersonates = clusters.is_empty() || !clusters.iter().all(proxies);
     let impersonation = [
         json!({"apiGroups": [""], "resources": ["users", "groups", "serviceaccounts"], "verbs": ["impersonate"]}),
-        json!({"apiGroups": ["authentication.k8s.io"], "resources": told, "verbs": ["impersonate"]}),
+        json!({"apiGroups": ["authentication.k8s.io"], "resources": attributes, "verbs": ["impersonate"]}),
         json!({"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]}),
     ];
     let always = [

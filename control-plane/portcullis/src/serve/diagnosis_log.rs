@@ -84,16 +84,16 @@ fn records_of(diagnosis: &Diagnosis, place: Option<&Place>) -> Vec<LogRecord> {
     let mut lines: Vec<LogRecord> = diagnosis.problems.iter().map(line(true)).collect();
     lines.extend(diagnosis.cautions.iter().map(line(false)));
     // Files have no problems with fields, only a message.
-    let whole = |is_refused: bool, message: &String| {
+    let of_object = |is_refused: bool, message: &String| {
         let mut line = line(is_refused)(&Problem::new("", message));
         line.file = diagnosis.at.clone();
         line
     };
     if diagnosis.problems.is_empty() && !diagnosis.message.is_empty() {
-        lines.push(whole(!diagnosis.accepted, &diagnosis.message));
+        lines.push(of_object(!diagnosis.accepted, &diagnosis.message));
     }
     if diagnosis.cautions.is_empty() {
-        lines.extend(diagnosis.warnings.iter().map(|warning| whole(false, warning)));
+        lines.extend(diagnosis.warnings.iter().map(|warning| of_object(false, warning)));
     }
     lines
 }

@@ -55,8 +55,8 @@ async fn guard(State(hosts): State<Arc<AllowedHosts>>, request: Request, next: N
     if hosts.allow(asked) {
         return next.run(request).await;
     }
-    let told = "this host name is not served here: ask by IP address or as localhost, or start with --http-host\n";
-    (StatusCode::MISDIRECTED_REQUEST, told).into_response()
+    let message = "this host name is not served here: ask by IP address or as localhost, or start with --http-host\n";
+    (StatusCode::MISDIRECTED_REQUEST, message).into_response()
 }
 
 /// Reads a body before the request takes a turn, so that slow senders take none.
@@ -138,7 +138,7 @@ impl AllowedHosts {
     }
 
     /// Whether a request for this host, `name`, `name:port` or `[v6]:port`, is answered. One without a host is not.
-    pub(super) fn allow(&self, host: Option<&str>) -> bool {
+    fn allow(&self, host: Option<&str>) -> bool {
         let Some(name) = host.and_then(without_port) else { return false };
         let name = name.trim_end_matches('.').to_ascii_lowercase();
         name.parse::<IpAddr>().is_ok() || name == "localhost" || self.names.contains(&name)

@@ -27,18 +27,18 @@ pub(crate) struct HttpArguments {
     /// Certificate of the HTTP address, PEM, with its chain: TLS and plain text at the same port, for probes and /metrics need
     /// no TLS. Read anew when it changes, as the two below.
     #[arg(long, env = "PORTCULLIS_HTTP_TLS_CERT", value_name = "FILE", requires = "http_tls_key")]
-    pub(crate) http_tls_cert: Option<PathBuf>,
+    http_tls_cert: Option<PathBuf>,
     /// Its key, PEM.
     #[arg(long, env = "PORTCULLIS_HTTP_TLS_KEY", value_name = "FILE", requires = "http_tls_cert")]
-    pub(crate) http_tls_key: Option<PathBuf>,
+    http_tls_key: Option<PathBuf>,
     /// The CAs of readers' client certificates, PEM. With the Kubernetes source the names in them are users whose rights the
     /// API reviews; with the directory source each certificate may read everything.
     #[arg(long, env = "PORTCULLIS_HTTP_CLIENT_CA", value_name = "FILE", requires = "http_tls_cert")]
-    pub(crate) http_client_ca: Option<PathBuf>,
+    http_client_ca: Option<PathBuf>,
     /// A proxy in front of the HTTP address ends TLS, and only it reaches the address: tokens are taken in plain text from it. The
     /// last address in its X-Forwarded-For, which it has to append, is the client whose attempts are counted.
     #[arg(long, env = "PORTCULLIS_HTTP_BEHIND_TLS_PROXY")]
-    pub(crate) http_behind_tls_proxy: bool,
+    http_behind_tls_proxy: bool,
     /// How often a login's token and rights are reviewed again; one that fails ends the login.
     #[arg(
         long,
@@ -47,7 +47,7 @@ pub(crate) struct HttpArguments {
         value_parser = review_interval,
         default_value = "1m",
     )]
-    pub(crate) http_review_interval: Duration,
+    http_review_interval: Duration,
 }
 
 /// An interval that is no flood of reviews, and after which a revoked token does not open much more.

@@ -14,7 +14,7 @@ use super::diagnosis_log::DiagnosisLog;
 use super::fleet::ServedObjects;
 use super::metrics::{ControlPlaneMetrics, Origin};
 use super::reconciler::{ReconcileError, Reconciled, Reconciler, diagnosis_of_file};
-use super::state::{LastGood, StateKeeper};
+use super::state::{LastGood, StateSender};
 use super::watchdog::Watchdog;
 
 /// Receivers of the results.
@@ -25,7 +25,7 @@ pub(super) struct Outputs {
     pub(super) metrics: Arc<ControlPlaneMetrics>,
     pub(super) watchdog: Arc<Watchdog>,
     /// Saves the snapshot for the next start; none without --state-dir.
-    pub(super) state: Option<StateKeeper>,
+    pub(super) state: Option<StateSender>,
 }
 
 /// Reconciles every newer set of objects and publishes the result.

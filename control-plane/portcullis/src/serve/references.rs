@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use portcullis_api::{Code, Problem, Resolution, UpstreamCluster, parse_cluster, reference_of_path, resolve};
+use portcullis_api::{Problem, ProblemCode, Resolution, UpstreamCluster, parse_cluster, reference_of_path, resolve};
 use portcullis_sources::ObjectSet;
 use portcullis_translate::Diagnosis;
 use serde_json::Value;
@@ -43,7 +43,7 @@ impl Resolved {
 }
 
 fn mapped(problem: &Problem, unresolved: &[Problem], written: &Value) -> Option<Problem> {
-    if problem.code == Code::Unresolved {
+    if problem.code == ProblemCode::Unresolved {
         let why = unresolved.iter().find(|why| why.path == problem.path)?;
         return Some(Problem { message: why.message.clone(), ..problem.clone() });
     }

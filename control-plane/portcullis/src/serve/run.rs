@@ -19,7 +19,7 @@ use super::metrics::ControlPlaneMetrics;
 use super::reconcile_loop::{Outputs, ReconcileLoop};
 use super::source::SourceState;
 use super::source::{Source, SourceError, SourceKind};
-use super::state::{LastGood, StateArguments, StateKeeper, StateWriter};
+use super::state::{LastGood, StateArguments, StateSender, StateWriter};
 use super::status_observer::{ObserverInputs, StatusObserver};
 use super::watchdog::Watchdog;
 use super::writer::Writer;
@@ -175,11 +175,11 @@ fn raise_descriptors() {
 }
 
 /// Starts to save snapshots, if --state-dir is set.
-fn save_state(arguments: &StateArguments, metrics: &Arc<ControlPlaneMetrics>) -> (Option<StateKeeper>, JoinHandle<()>) {
+fn save_state(arguments: &StateArguments, metrics: &Arc<ControlPlaneMetrics>) -> (Option<StateSender>, JoinHandle<()>) {
     match &arguments.state_dir {
         Some(directory) => {
-            let (keeper, writer) = StateWriter::new(directory.clone(), arguments.state_secrets, Arc::clone(metrics));
-            (Some(keeper), tokio::spawn(writer.run()))
+            let (sender, writer) = StateWriter::new(directory.clone(), arguments.state_secrets, Arc::clone(metrics));
+            (Some(sender), tokio::spawn(writer.run()))
         }
         None => (None, tokio::spawn(async {})),
     }

@@ -40,21 +40,21 @@ pub(crate) struct SourceArguments {
     /// The directory below which UpstreamClusters of the directory source, and GatewaySettings, may refer to files; without it
     /// they may not.
     #[arg(long, env = "PORTCULLIS_REFERENCES_ROOT", value_name = "DIR")]
-    pub(crate) references_root: Option<PathBuf>,
+    references_root: Option<PathBuf>,
     /// Kubernetes source: how the API is reached; what KUBECONFIG names if unset, and without that the pod's service
     /// account.
     #[arg(long, env = "PORTCULLIS_KUBECONFIG", value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    kubeconfig: Option<PathBuf>,
     /// Kubernetes source: the context of the kubeconfig; its current one if unset.
     #[arg(long, env = "PORTCULLIS_CONTEXT", value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// Kubernetes source: the control plane's own namespace, where its Lease stands and the Secrets to which
     /// UpstreamClusters refer; the pod's if unset.
     #[arg(long, env = "PORTCULLIS_NAMESPACE", value_name = "NAMESPACE")]
-    pub(crate) namespace: Option<String>,
+    namespace: Option<String>,
     /// Kubernetes source: file or directory with GatewaySettings; their defaults hold if unset.
     #[arg(long, env = "PORTCULLIS_SETTINGS", value_name = "FILE_OR_DIR")]
-    pub(crate) settings: Option<PathBuf>,
+    settings: Option<PathBuf>,
     /// Kubernetes source: the name of the Lease by which replicas agree who writes; one for each gateway.
     #[arg(long, env = "PORTCULLIS_LEASE_NAME", value_name = "NAME", default_value = LEASE_NAME)]
     pub(crate) lease_name: String,

@@ -77,12 +77,12 @@ pub(crate) struct NodeReport {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RefusedResource {
-    pub(crate) r#type: String,
-    pub(crate) name: String,
+    r#type: String,
+    name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) owner: Option<String>,
     pub(crate) version: String,
-    pub(crate) message: String,
+    message: String,
 }
 
 /// The state of one resource type at a node.

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use portcullis_api::status::{ClusterStatus, Condition, Observation, Timestamp, accepted};
-use portcullis_api::{CLUSTER_KIND, Code, Problem};
+use portcullis_api::status::{ClusterStatus, Condition, StatusInput, Timestamp, accepted};
+use portcullis_api::{CLUSTER_KIND, Problem, ProblemCode};
 use portcullis_translate::{Diagnosis, Reason};
 use portcullis_xds::{HealthRegistry, Registry, Snapshot};
 use tokio::sync::watch;
@@ -153,21 +153,21 @@ fn status_of(
     now: &Timestamp,
 ) -> ClusterStatus {
     let reason = reason(diagnosis);
-    let verdict = diagnosis.verdict(&reason);
+    let acceptance = diagnosis.acceptance(&reason);
     let generation = diagnosis.version.generation;
     if diagnosis.kind != CLUSTER_KIND {
-        let conditions = vec![accepted(&verdict, generation, before, now)];
+        let conditions = vec![accepted(&acceptance, generation, before, now)];
         return ClusterStatus { observed_generation: generation, conditions, ..ClusterStatus::default() };
     }
     let gateways = gateways.gateways(&diagnosis.name, content_hash);
     let served = diagnosis.version.served;
-    let seen = Observation { verdict, generation, served, content_hash, gateways };
+    let seen = StatusInput { acceptance, generation, served, content_hash, gateways };
     ClusterStatus::of(&seen, before, now)
 }
 
 /// The reason of `Accepted`. Unresolved references have one of their own: another person may have to act.
 fn reason(diagnosis: &Diagnosis) -> String {
-    let is_unresolved = |problem: &Problem| problem.code == Code::Unresolved;
+    let is_unresolved = |problem: &Problem| problem.code == ProblemCode::Unresolved;
     let problems = &diagnosis.problems;
     if diagnosis.reason == Reason::Invalid && !problems.is_empty() && problems.iter().all(is_unresolved) {
         return "ReferenceNotResolved".to_owned();

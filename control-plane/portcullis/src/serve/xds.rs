@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 pub(crate) struct XdsArguments {
     /// Unix socket for Envoy; only this process's user may connect, because keys travel there.
     #[arg(long, env = "PORTCULLIS_XDS_SOCKET", value_name = "PATH", required_unless_present = "xds_address")]
-    pub(crate) xds_socket: Option<PathBuf>,
+    xds_socket: Option<PathBuf>,
     /// Address for Envoys on other machines: mutual TLS only. An Envoy's node id must be the common name or a DNS name of
     /// its client certificate.
     #[arg(
@@ -21,16 +21,16 @@ pub(crate) struct XdsArguments {
         value_name = "ADDR",
         requires_all = ["xds_cert", "xds_key", "xds_client_ca"],
     )]
-    pub(crate) xds_address: Option<SocketAddr>,
+    xds_address: Option<SocketAddr>,
     /// Certificate of the control plane, PEM, with its chain. Read anew when it changes, as the two below.
     #[arg(long, value_name = "FILE", requires = "xds_address")]
-    pub(crate) xds_cert: Option<PathBuf>,
+    xds_cert: Option<PathBuf>,
     /// Its key, PEM.
     #[arg(long, value_name = "FILE", requires = "xds_address")]
-    pub(crate) xds_key: Option<PathBuf>,
+    xds_key: Option<PathBuf>,
     /// The CAs of Envoys' client certificates, PEM. They should sign nothing else.
     #[arg(long, value_name = "FILE", requires = "xds_address")]
-    pub(crate) xds_client_ca: Option<PathBuf>,
+    xds_client_ca: Option<PathBuf>,
 }
 
 /// Why Envoys cannot come in. The operator has to act.

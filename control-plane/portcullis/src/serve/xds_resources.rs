@@ -39,7 +39,7 @@ fn xds_resource(one: &Arc<Translated>) -> Resource {
     let part = |part: &translated::Part| Part {
         owner: part.owner.clone(),
         range: part.start..part.end,
-        fallback: Some(part.instead.clone().into()),
+        fallback: Some(part.fallback.clone().into()),
     };
     let mut resource = Resource::new(Bytes::from_owner(SharedBody(Arc::clone(one))));
     if one.type_url == type_urls::listener() {

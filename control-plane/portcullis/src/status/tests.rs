@@ -58,8 +58,8 @@ The source is stale since 2026-01-02T03:04:06Z: no answer
 ";
     assert_eq!(text::table(&report(), false), expected);
     let wide = text::table(&report(), true);
-    for told in ["Accepted,Programmed,NoReport", "0123456789ab ", "good.yaml:1", "GatewaySettings", "envoy-1 gone"] {
-        assert!(wide.contains(told), "{told}: {wide}");
+    for found in ["Accepted,Programmed,NoReport", "0123456789ab ", "good.yaml:1", "GatewaySettings", "envoy-1 gone"] {
+        assert!(wide.contains(found), "{found}: {wide}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use portcullis_api::status::ConditionType;
 
 use super::report::{Object, StatusReport};
-use crate::plain::line;
+use crate::display_text::one_line;
 use crate::table::aligned;
 
 /// Most characters of a message in a table.
@@ -27,7 +27,7 @@ pub(super) fn table(report: &StatusReport, wide: bool) -> String {
         let mut rows = vec![["KIND", "NAME", "ACCEPTED", "MESSAGE"].map(str::to_owned).to_vec()];
         rows.extend(others.into_iter().map(|object| {
             let place = object.at.as_deref().unwrap_or(&object.name);
-            vec![object.kind.clone(), line(place), accepted(object), short(object.headline())]
+            vec![object.kind.clone(), one_line(place), accepted(object), short(object.headline())]
         }));
         text.push('\n');
         text.push_str(&aligned(&rows, &[]));
@@ -38,12 +38,12 @@ pub(super) fn table(report: &StatusReport, wide: bool) -> String {
     let _ = writeln!(text, "\nGateways: {all} connected, {synced} with everything acknowledged");
     if let Some(since) = &report.source.stale_since {
         let why = report.source.reason.as_deref().unwrap_or("unknown");
-        let _ = writeln!(text, "The source is stale since {}: {}", line(since), line(why));
+        let _ = writeln!(text, "The source is stale since {}: {}", one_line(since), one_line(why));
     }
     if wide {
         for node in &report.nodes {
             let state = if node.connected { "connected" } else { "gone" };
-            let _ = writeln!(text, "  {} {state}", line(&node.id));
+            let _ = writeln!(text, "  {} {state}", one_line(&node.id));
         }
     }
     text
@@ -60,15 +60,15 @@ fn row(object: &Object, wide: bool) -> Vec<String> {
     let kinds = [ConditionType::Accepted, ConditionType::Programmed, ConditionType::Ready];
     let condition = |kind| object.status.condition(kind);
     let state = |kind| condition(kind).map_or_else(|| "-".to_owned(), |one| one.status.to_string());
-    let mut row = vec![line(&object.name)];
+    let mut row = vec![one_line(&object.name)];
     row.extend(kinds.map(state));
     if wide {
-        let reasons = kinds.into_iter().filter_map(condition).map(|one| line(&one.reason)).collect::<Vec<_>>();
+        let reasons = kinds.into_iter().filter_map(condition).map(|one| one_line(&one.reason)).collect::<Vec<_>>();
         row.push(reasons.join(","));
         row.push(object.status.observed_generation.map_or_else(|| "-".to_owned(), |number| number.to_string()));
         let hash = object.status.content_hash.as_deref().unwrap_or("-");
-        row.push(line(hash.get(..12).unwrap_or(hash)));
-        row.push(line(object.at.as_deref().unwrap_or("-")));
+        row.push(one_line(hash.get(..12).unwrap_or(hash)));
+        row.push(one_line(object.at.as_deref().unwrap_or("-")));
     }
     row.push(short(object.headline()));
     row
@@ -79,7 +79,7 @@ fn accepted(object: &Object) -> String {
 }
 
 fn short(message: &str) -> String {
-    let message = line(message);
+    let message = one_line(message);
     if message.chars().count() <= MAX_MESSAGE {
         return message;
     }
@@ -91,7 +91,7 @@ pub(super) fn detail(object: &Object) -> String {
     let mut text = String::new();
     let mut field = |name: &str, value: &str| {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{:<13}{}", format!("{name}:"), line(value));
+        let _ = writeln!(text, "{:<13}{}", format!("{name}:"), one_line(value));
     };
     field("Name", &object.name);
     if let Some(at) = &object.at {
@@ -106,20 +106,20 @@ pub(super) fn detail(object: &Object) -> String {
     text.push_str("Conditions:\n");
     for condition in &object.status.conditions {
         let (kind, state) = (condition.kind.to_string(), condition.status.to_string());
-        let (reason, since) = (line(&condition.reason), line(&condition.last_transition_time.to_string()));
+        let (reason, since) = (one_line(&condition.reason), one_line(&condition.last_transition_time.to_string()));
         let _ = writeln!(text, "  {kind:<11} {state:<8} {reason:<18} since {since}");
         // Warnings are listed below.
         let is_accepted = condition.kind == ConditionType::Accepted;
         let message = if is_accepted { &object.message } else { &condition.message };
         if !message.is_empty() {
-            let _ = writeln!(text, "    {}", line(message));
+            let _ = writeln!(text, "    {}", one_line(message));
         }
     }
     gateways(&mut text, object);
     if !object.warnings.is_empty() {
         text.push_str("Warnings:\n");
         for warning in &object.warnings {
-            let _ = writeln!(text, "  {}", line(warning));
+            let _ = writeln!(text, "  {}", one_line(warning));
         }
     }
     text
@@ -135,12 +135,12 @@ fn gateways(text: &mut String, object: &Object) {
             (Some(healthy), Some(total)) => format!(", {healthy} of {total} endpoints healthy"),
             _ => String::new(),
         };
-        let message = gateway.message.as_deref().map(|message| format!(": {}", line(message))).unwrap_or_default();
+        let message = gateway.message.as_deref().map(|message| format!(": {}", one_line(message))).unwrap_or_default();
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "  {}: {}{health}{message}", line(&gateway.name), line(&gateway.state));
+        let _ = writeln!(text, "  {}: {}{health}{message}", one_line(&gateway.name), one_line(&gateway.state));
         for one in &gateway.unhealthy {
-            let (server, reason, since) = (line(&one.server), line(&one.reason), one.since.to_string());
-            let _ = writeln!(text, "    {server}: {reason} since {}", line(&since));
+            let (server, reason, since) = (one_line(&one.server), one_line(&one.reason), one.since.to_string());
+            let _ = writeln!(text, "    {server}: {reason} since {}", one_line(&since));
         }
     }
     if object.status.more_gateways > 0 {

@@ -7,7 +7,7 @@ use portcullis_filter_config::activity::Talker;
 
 use super::fleet_text::word;
 use super::numbers::{bytes, duration, percent, rate};
-use crate::plain::line;
+use crate::display_text::one_line;
 use crate::serve::fleet::view::{CertificateView, ClusterView, LimitView, PolicyView, ServerView};
 use crate::table::aligned;
 
@@ -32,9 +32,9 @@ pub(super) fn detail(view: &ClusterView) -> String {
 fn head(view: &ClusterView) -> String {
     let (summary, numbers) = (&view.summary, &view.summary.numbers);
     let mut text =
-        format!("{} {}: {}\n", line(&summary.name), Timestamp::from_seconds(view.time), word(summary.severity));
+        format!("{} {}: {}\n", one_line(&summary.name), Timestamp::from_seconds(view.time), word(summary.severity));
     if !summary.message.is_empty() {
-        text.push_str(&format!("{}\n", line(&summary.message)));
+        text.push_str(&format!("{}\n", one_line(&summary.message)));
     }
     // Writing to a String cannot fail.
     let _ = writeln!(
@@ -73,8 +73,8 @@ fn servers(servers: &[ServerView]) -> Vec<Vec<String>> {
     rows.extend(servers.iter().map(|one| {
         let numbers = &one.numbers;
         vec![
-            line(&one.server),
-            line(one.zone.as_deref().unwrap_or("-")),
+            one_line(&one.server),
+            one_line(one.zone.as_deref().unwrap_or("-")),
             percent(one.share),
             rate(numbers.requests_per_second),
             rate(numbers.errors_per_second),
@@ -89,9 +89,9 @@ fn servers(servers: &[ServerView]) -> Vec<Vec<String>> {
 
 fn health(server: &ServerView) -> String {
     let Some(first) = server.unhealthy.iter().min_by_key(|one| one.since) else { return "healthy".to_owned() };
-    let (reason, since) = (line(&first.reason), Timestamp::from_seconds(first.since));
+    let (reason, since) = (one_line(&first.reason), Timestamp::from_seconds(first.since));
     match server.unhealthy.len() {
-        1 => format!("{reason} since {since} at {}", line(&first.node)),
+        1 => format!("{reason} since {since} at {}", one_line(&first.node)),
         several => format!("{reason} since {since} at {several} gateways"),
     }
 }
@@ -100,10 +100,10 @@ fn policies(policies: &[PolicyView]) -> Vec<Vec<String>> {
     let mut rows = titles(["POLICY", "FORWARDED/S", "REFUSED/S", "FIRST RULE"]);
     rows.extend(policies.iter().map(|one| {
         let refused =
-            one.refused_per_second.iter().map(|(reason, number)| format!("{} {}", line(reason), rate(*number)));
+            one.refused_per_second.iter().map(|(reason, number)| format!("{} {}", one_line(reason), rate(*number)));
         let refused = refused.collect::<Vec<_>>().join(", ");
         let refused = if refused.is_empty() { "0".to_owned() } else { refused };
-        vec![line(&one.policy), rate(one.forwarded_per_second), refused, line(&one.rule)]
+        vec![one_line(&one.policy), rate(one.forwarded_per_second), refused, one_line(&one.rule)]
     }));
     rows
 }
@@ -117,7 +117,7 @@ fn limits(limits: &[LimitView]) -> Vec<Vec<String>> {
             let kind =
                 if at.rate > 0 { format!("tokens, {} a second", at.rate) } else { "requests in flight".to_owned() };
             let (used, limit) = (at.used.to_string(), at.limit.to_string());
-            rows.push(vec![line(&one.schema), line(&at.node), used, limit, refused, kind]);
+            rows.push(vec![one_line(&one.schema), one_line(&at.node), used, limit, refused, kind]);
         }
     }
     rows
@@ -128,7 +128,7 @@ fn clients(kind: &str, talkers: &[Talker]) -> Vec<Vec<String>> {
     rows.extend(talkers.iter().map(|one| {
         let requests =
             if one.error > 0 { format!("{} (-{})", one.requests, one.error) } else { one.requests.to_string() };
-        vec![line(&one.name), requests, one.lists.to_string(), one.refusals.to_string(), bytes(one.bytes)]
+        vec![one_line(&one.name), requests, one.lists.to_string(), one.refusals.to_string(), bytes(one.bytes)]
     }));
     rows
 }
@@ -137,7 +137,7 @@ fn certificates(certificates: &[CertificateView]) -> Vec<Vec<String>> {
     let mut rows = titles(["CERTIFICATE", "SUBJECT", "DAYS LEFT", "UNTIL"]);
     rows.extend(certificates.iter().map(|one| {
         let (days, until) = (one.days_left.to_string(), Timestamp::from_seconds(one.not_after).to_string());
-        vec![line(&one.usage), line(&one.subject), days, until]
+        vec![one_line(&one.usage), one_line(&one.subject), days, until]
     }));
     rows
 }
@@ -145,14 +145,14 @@ fn certificates(certificates: &[CertificateView]) -> Vec<Vec<String>> {
 fn conditions(text: &mut String, view: &ClusterView) {
     let mut rows = titles(["CONDITION", "STATUS", "REASON", "SINCE"]);
     rows.extend(view.conditions.iter().map(|one| {
-        let since = line(&one.last_transition_time.to_string());
-        vec![one.kind.to_string(), one.status.to_string(), line(&one.reason), since]
+        let since = one_line(&one.last_transition_time.to_string());
+        vec![one.kind.to_string(), one.status.to_string(), one_line(&one.reason), since]
     }));
     section(text, rows, &[]);
     let mut rows = titles(["CHANGED", "CONDITION", "STATUS", "REASON"]);
     rows.extend(view.transitions.iter().take(MAX_TRANSITIONS).map(|one| {
         let time = Timestamp::from_seconds(one.time).to_string();
-        vec![time, line(&one.condition), line(&one.status), line(&one.reason)]
+        vec![time, one_line(&one.condition), one_line(&one.status), one_line(&one.reason)]
     }));
     section(text, rows, &[]);
 }

@@ -4,7 +4,7 @@ use portcullis_api::status::Timestamp;
 
 use super::Order;
 use super::numbers::{age, duration, rate};
-use crate::plain::line;
+use crate::display_text::one_line;
 use crate::serve::fleet::view::{ClusterSummary, FleetView, GatewaySummary, Numbers, Severity};
 use crate::table::aligned;
 
@@ -36,7 +36,7 @@ fn head(view: &FleetView, order: Order) -> String {
     let sum = |number: fn(&Numbers) -> f64| view.clusters.iter().map(|one| number(&one.numbers)).sum::<f64>();
     format!(
         "{} {}: {} clusters, {connected} of {} gateways; {} requests/s, {} errors/s, {} refused/s; by {}\n\n",
-        line(&view.instance),
+        one_line(&view.instance),
         Timestamp::from_seconds(view.time),
         view.clusters.len(),
         view.gateways.len(),
@@ -70,7 +70,7 @@ fn number_cells(numbers: &Numbers) -> [String; 8] {
 }
 
 fn cluster_row(one: &ClusterSummary) -> Vec<String> {
-    let mut row = vec![line(&one.name), word(one.severity).to_owned()];
+    let mut row = vec![one_line(&one.name), word(one.severity).to_owned()];
     row.extend(number_cells(&one.numbers));
     row.push(format!("{}/{}", one.healthy_servers, one.servers));
     row.push(short(&one.message));
@@ -83,7 +83,7 @@ fn gateway_row(one: &GatewaySummary) -> Vec<String> {
         (true, false) => "Pending",
         (true, true) => "InSync",
     };
-    let mut row = vec![line(&one.node), state.to_owned()];
+    let mut row = vec![one_line(&one.node), state.to_owned()];
     row.extend(number_cells(&one.numbers));
     let reported = one.reported_seconds_ago;
     row.push(if reported.is_some() { age(one.uptime_seconds) } else { "-".to_owned() });
@@ -101,7 +101,7 @@ pub(super) fn word(severity: Severity) -> &'static str {
 }
 
 pub(super) fn short(message: &str) -> String {
-    let message = line(message);
+    let message = one_line(message);
     if message.chars().count() <= MAX_MESSAGE {
         return message;
     }

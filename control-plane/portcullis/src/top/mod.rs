@@ -74,7 +74,7 @@ pub(crate) fn failure(error: &dyn std::error::Error) -> String {
         text.push_str(&format!(": {error}"));
         cause = error.source();
     }
-    crate::plain::line(&text)
+    crate::display_text::one_line(&text)
 }
 
 async fn text(arguments: &Top, order: Order) -> Result<String, TopError> {
@@ -85,7 +85,7 @@ async fn text(arguments: &Top, order: Order) -> Result<String, TopError> {
     let body = arguments.control_plane.get(&path, LIMITS).await?;
     if arguments.output == TopOutput::Json {
         let answer: Value = serde_json::from_slice(&body).map_err(TopError::Read)?;
-        return Ok(crate::plain::json(&answer));
+        return Ok(crate::display_text::json(&answer));
     }
     match &arguments.cluster {
         Some(_) => {

@@ -8,7 +8,7 @@ use super::documents::ClusterObject;
 use crate::object_set::ObjectSet;
 
 /// Objects of one kind by name. Until a list is complete, what was known before holds.
-pub(super) struct Known<T> {
+struct Known<T> {
     current: BTreeMap<String, T>,
     coming: BTreeMap<String, T>,
     is_complete: bool,
@@ -98,8 +98,8 @@ impl Store {
     }
 
     fn statuses(&self) -> BTreeMap<String, Value> {
-        let told = self.clusters.current.iter().filter(|(_, one)| !one.status.is_null());
-        told.map(|(name, one)| (name.clone(), one.status.clone())).collect()
+        let with_status = self.clusters.current.iter().filter(|(_, one)| !one.status.is_null());
+        with_status.map(|(name, one)| (name.clone(), one.status.clone())).collect()
     }
 }
 

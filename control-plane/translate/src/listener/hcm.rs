@@ -205,7 +205,7 @@ fn client_address(settings: &Settings) -> Option<HttpFilter> {
     Some(http_filter("envoy.filters.http.header_mutation", pack_any(config)))
 }
 
-/// A second line behind the filter's own hygiene: names that only the gateway writes are gone before the first route
+/// A second line behind the filter's own header scan: names that only the gateway writes are gone before the first route
 /// match, and before Envoy writes its own.
 fn early_mutation(settings: &Settings) -> TypedExtensionConfig {
     let configured = reserved_headers(settings);

@@ -42,7 +42,7 @@ pub(crate) enum Chain {
         /// Its chains, encoded.
         chains: Vec<Vec<u8>>,
         /// The chains in their place if Envoy refuses them: they close connections to the same names.
-        instead: Vec<Vec<u8>>,
+        fallback: Vec<Vec<u8>>,
     },
     /// It is refused. Its names must not fall to another object's wildcard.
     Reserved {
@@ -65,7 +65,7 @@ impl Chain {
             owner: cluster.name.clone(),
             names: served.chain(cluster.virtual_ips.iter().map(ToString::to_string)).collect(),
             chains: encoded(serving),
-            instead: encoded(closed),
+            fallback: encoded(closed),
         }
     }
 
@@ -85,7 +85,7 @@ pub(crate) fn listeners(settings: &Settings, chains: Vec<Chain>) -> Vec<Resource
         reserved.push("portcullis.invalid".to_owned());
     }
     let serving = chains.into_iter().filter_map(|chain| match chain {
-        Chain::Serving { owner, chains, instead, .. } => Some((owner, (chains, instead))),
+        Chain::Serving { owner, chains, fallback, .. } => Some((owner, (chains, fallback))),
         Chain::Reserved { .. } => None,
     });
     let serving: Serving = serving.collect();
@@ -122,11 +122,11 @@ fn listener(settings: &Settings, port: &ListenerPort<'_>, reserved: &[String], s
     let restrict_sources =
         |chains: &[Vec<u8>]| EncodedChains::of(chains.iter().map(|chain| port.restrict_sources(chain.clone())));
     resource.value.extend(restrict_sources(&own));
-    for (owner, (chains, instead)) in serving {
+    for (owner, (chains, fallback)) in serving {
         let start = resource.value.len();
         resource.value.extend(restrict_sources(chains));
-        let (owner, instead) = (owner.clone(), restrict_sources(instead));
-        resource.parts.push(Part { owner, start, end: resource.value.len(), instead });
+        let (owner, fallback) = (owner.clone(), restrict_sources(fallback));
+        resource.parts.push(Part { owner, start, end: resource.value.len(), fallback });
     }
     resource
 }

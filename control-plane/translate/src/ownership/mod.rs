@@ -101,7 +101,7 @@ fn claimants<'a>(claims: &[&'a Claims]) -> Vec<Claimant<'a>> {
         let claim: &'a Claims = claim;
         let age = Age::new(claim, index);
         claim.names.iter().map(move |(name, kind)| {
-            let priority = ClaimPriority { is_new: !claim.held.contains(name), kind: *kind, age };
+            let priority = ClaimPriority { is_new: !claim.previously_owned.contains(name), kind: *kind, age };
             Claimant { name, index, priority }
         })
     };

@@ -5,11 +5,16 @@ use super::*;
 fn claims(name: &str, created: Option<&str>, server_names: &[&str]) -> Claims {
     let mut names = vec![(name.to_owned(), ClaimKind::Name)];
     names.extend(server_names.iter().map(|name| ((*name).to_owned(), ClaimKind::ServerName)));
-    Claims { name: name.to_owned(), creation_timestamp: created.map(str::to_owned), names, held: Vec::new() }
+    Claims {
+        name: name.to_owned(),
+        creation_timestamp: created.map(str::to_owned),
+        names,
+        previously_owned: Vec::new(),
+    }
 }
 
-fn holding(claims: Claims, held: &str) -> Claims {
-    Claims { held: vec![held.to_owned()], ..claims }
+fn holding(claims: Claims, previously_owned: &str) -> Claims {
+    Claims { previously_owned: vec![previously_owned.to_owned()], ..claims }
 }
 
 /// Which objects lose which names.
@@ -44,14 +49,14 @@ fn name_has_one_owner() {
             lost(0, "x"),
             "of two who had it the older one",
         ),
-        ([claims("a", old, &["x"]), holding(claims("b", new, &[]), "x")], vec![], "what is held and not claimed"),
+        ([claims("a", old, &["x"]), holding(claims("b", new, &[]), "x")], vec![], "a name held and not claimed"),
     ];
     for (objects, wanted, why) in rows {
         assert_eq!(losers(&objects), wanted, "{why}");
     }
-    let told = conflicts(&[&claims("a", None, &[]), &claims("b", None, &["a"])], WildcardSubdomains::Reserved);
+    let found = conflicts(&[&claims("a", None, &[]), &claims("b", None, &["a"])], WildcardSubdomains::Reserved);
     let problem = Problem::new("spec.secureServing.serverNames", "the name a belongs to the UpstreamCluster a");
-    assert_eq!(told[1][0].problem, problem);
+    assert_eq!(found[1][0].problem, problem);
 }
 
 #[test]
@@ -94,10 +99,10 @@ fn closest_owned_wildcard_counts() {
     assert_eq!(losers(&[wide.clone(), narrow, claims("z", third, &["y.a.test"])]), lost(2, "y.a.test"));
     // A wildcard that is lost takes nothing.
     let lost_wildcard = claims("narrow", second, &["*.a.test"]);
-    let told = conflicts(&[&wide, &lost_wildcard, &claims("z", third, &["y.a.test"])], WildcardSubdomains::Reserved);
-    let problem = &told[2][0].problem;
+    let found = conflicts(&[&wide, &lost_wildcard, &claims("z", third, &["y.a.test"])], WildcardSubdomains::Reserved);
+    let problem = &found[2][0].problem;
     assert_eq!(problem.message, "the name y.a.test is covered by *.test, which belongs to the UpstreamCluster wide");
-    assert_eq!(told[1][0].name, "*.a.test");
+    assert_eq!(found[1][0].name, "*.a.test");
     // The strongest claimant that may not have the name leaves it to the next one that may.
     let named_so = claims("x.test", third, &[]);
     let older = claims("older", first, &["x.test"]);
@@ -120,7 +125,7 @@ fn objects(drawn: &[(u8, u16, u16)]) -> Vec<Claims> {
         let wanted: Vec<_> = chosen(*wanted).collect();
         let mut claims = claims(&format!("o{index}.z"), created.as_deref(), &wanted);
         // A name was given to one object at most.
-        claims.held =
+        claims.previously_owned =
             chosen(*had).filter(|name| wanted.contains(name) && given.insert(*name)).map(str::to_owned).collect();
         claims
     };
@@ -181,7 +186,7 @@ proptest! {
         names.dedup();
         prop_assert_eq!(names.len(), count, "an owner each");
         for claims in &mut all {
-            claims.held = first[&claims.name].clone();
+            claims.previously_owned = first[&claims.name].clone();
         }
         prop_assert_eq!(&given(&all), &first, "the status changes nothing");
         for (number, (year, wanted)) in newcomers.iter().enumerate() {

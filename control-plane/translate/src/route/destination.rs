@@ -26,7 +26,7 @@ pub(super) struct Common {
     /// Timeout of one try of a read without a credential.
     per_try_timeout: Option<Duration>,
     /// The request timeout.
-    pub(super) timeout: Duration,
+    timeout: Duration,
     retries: u32,
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::certificate_validation_context::TrustChainVerification;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{Secret, secret};
-use portcullis_api::{Code, PublicBytes, Settings};
+use portcullis_api::{ProblemCode, PublicBytes, Settings};
 use prost::Message;
 use serde_json::{Value, json};
 
@@ -70,17 +70,20 @@ fn clusters_without_any_client_ca_are_reported() {
     let diagnosis =
         |cluster: &Value, settings: &Settings| translated(settings, std::slice::from_ref(cluster)).diagnoses.remove(0);
     let (without, with) = (settings(&pki, None), settings(&pki, Some(&pki.client_ca.cert)));
-    let told = diagnosis(&cluster, &without);
-    assert_eq!((told.accepted, told.cautions[0].code), (true, Code::DiffersFromKubegateway));
-    assert_eq!(told.cautions[0].path, "spec.secureServing.clientCAData");
+    let found = diagnosis(&cluster, &without);
+    assert_eq!((found.accepted, found.cautions[0].code), (true, ProblemCode::DiffersFromKubegateway));
+    assert_eq!(found.cautions[0].path, "spec.secureServing.clientCAData");
 
     set(&mut cluster, "/spec/portcullis", json!({"allowAnonymous": false}));
-    let told = diagnosis(&cluster, &without);
-    assert!(told.accepted && told.cautions.is_empty(), "a 401 tells such clients: {:?}", told.cautions);
+    let found = diagnosis(&cluster, &without);
+    assert!(found.accepted && found.cautions.is_empty(), "a 401 tells such clients: {:?}", found.cautions);
 
     set(&mut cluster, "/spec/portcullis", json!({"clientCertificateVerification": "Handshake"}));
-    let told = diagnosis(&cluster, &without);
-    assert_eq!((told.accepted, told.reason, told.problems[0].code), (false, Reason::Invalid, Code::NoClientCa));
+    let found = diagnosis(&cluster, &without);
+    assert_eq!(
+        (found.accepted, found.reason, found.problems[0].code),
+        (false, Reason::Invalid, ProblemCode::NoClientCa)
+    );
     let accepted = translated(&with, &[cluster]);
     assert!(accepted.diagnoses[0].accepted, "{:?}", accepted.diagnoses);
     let validation = accepted.resources.iter().find(|one| one.name.ends_with("/client-validation")).unwrap();

@@ -13,16 +13,16 @@ fn diagnosed(pki: &Pki, (pointer, value, _): &Row) -> crate::Diagnosis {
     translated(&pki.settings(), &[cluster]).diagnoses.remove(0)
 }
 
-fn virtual_ip(ip: &str, told: &'static str) -> Row {
-    ("/spec/portcullis", json!({"virtualIPs": [ip]}), told)
+fn virtual_ip(ip: &str, message: &'static str) -> Row {
+    ("/spec/portcullis", json!({"virtualIPs": [ip]}), message)
 }
 
-fn zone(endpoint: &str, zone: &str, told: &'static str) -> Row {
-    ("/spec/portcullis", json!({"servers": [{"endpoint": endpoint, "zone": zone}]}), told)
+fn zone(endpoint: &str, zone: &str, message: &'static str) -> Row {
+    ("/spec/portcullis", json!({"servers": [{"endpoint": endpoint, "zone": zone}]}), message)
 }
 
-fn health(field: &str, value: Value, told: &'static str) -> Row {
-    ("/spec/portcullis", json!({"healthCheck": {field: value}}), told)
+fn health(field: &str, value: Value, message: &'static str) -> Row {
+    ("/spec/portcullis", json!({"healthCheck": {field: value}}), message)
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn field_without_effect_is_warned_of() {
 }
 
 #[test]
-fn limit_that_is_not_enforced_is_told() {
+fn limit_that_is_not_enforced_is_reported() {
     let pki = Pki::new();
     let bucket = json!({"qps": 5, "burst": 5});
     for (limit, is_enforced) in [
@@ -204,9 +204,9 @@ fn limit_that_is_not_enforced_is_told() {
         set(&mut cluster, "/spec/dispatchPolicies/1/flowControlSchemaName", json!("a"));
         let diagnosis = translated(&pki.settings(), &[cluster]).diagnoses.remove(0);
         assert!(diagnosis.accepted, "{limit}: {}", diagnosis.message);
-        let told = "spec.flowControl.flowControlSchemas[0]: the global limit is not enforced yet";
-        let is_told = diagnosis.warnings.iter().any(|warning| warning.contains(told));
-        assert_eq!(is_told, !is_enforced, "{limit}: {:?}", diagnosis.warnings);
+        let message = "spec.flowControl.flowControlSchemas[0]: the global limit is not enforced yet";
+        let is_found = diagnosis.warnings.iter().any(|warning| warning.contains(message));
+        assert_eq!(is_found, !is_enforced, "{limit}: {:?}", diagnosis.warnings);
     }
 }
 

@@ -72,7 +72,7 @@ fn outcome(case: &str, pki: &Pki) -> Lines {
     // Cases of other names compare, too.
     let first = documents[0]["metadata"]["name"].as_str().unwrap();
     let neutral = |text: &str| pki.hide(text).replace(first, "NAME").replace(&first.replace('.', "_"), "NAME");
-    lines.insert("0 diagnoses".to_owned(), told(&translation).iter().map(|line| neutral(line)).collect());
+    lines.insert("0 diagnoses".to_owned(), diagnosis_lines(&translation).iter().map(|line| neutral(line)).collect());
     for resource in &translation.resources {
         let kind = resource.type_url.rsplit('.').next().unwrap();
         let rendered = if resource.type_url == type_urls::secret() { String::new() } else { render(resource) };
@@ -91,7 +91,7 @@ fn without_identity(line: String) -> String {
     }
 }
 
-fn told(translation: &Translation) -> Vec<String> {
+fn diagnosis_lines(translation: &Translation) -> Vec<String> {
     let mut lines = Vec::new();
     for diagnosis in &translation.diagnoses {
         let state = if diagnosis.accepted { "accepted" } else { "refused" };

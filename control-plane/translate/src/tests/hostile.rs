@@ -56,9 +56,9 @@ fn object_that_asks_for_too_much_is_refused_and_stops_no_other() {
     ];
     for (document, wrong) in table {
         let out = translated(&pki.settings(), &[document, pki.cluster("other.test")]);
-        let [told, other] = &out.diagnoses[..] else { panic!("one diagnosis each") };
-        assert_eq!(told.problems.first().map(|problem| problem.path.as_str()), wrong);
-        assert_eq!(told.reason, if wrong.is_some() { Reason::Invalid } else { Reason::Accepted });
+        let [found, other] = &out.diagnoses[..] else { panic!("one diagnosis each") };
+        assert_eq!(found.problems.first().map(|problem| problem.path.as_str()), wrong);
+        assert_eq!(found.reason, if wrong.is_some() { Reason::Invalid } else { Reason::Accepted });
         assert!(other.accepted);
         assert!(out.resources.len() < 500, "{}", out.resources.len());
     }

@@ -16,7 +16,7 @@ use crate::registry::lock;
 /// All peers with a connection.
 pub(crate) struct Peers {
     pub(crate) limits: Limits,
-    pub(crate) metrics: OptionalMetrics,
+    metrics: OptionalMetrics,
     /// A peer without connections stays until its buckets are full again, so that a reconnect does not refill them.
     open: Mutex<BTreeMap<Peer, Arc<PeerQuota>>>,
     network: AtomicUsize,

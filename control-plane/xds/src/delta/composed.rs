@@ -6,7 +6,7 @@ use crate::quarantine::{ChunkRefusal, Offer, Quarantine};
 use crate::resource::Resource;
 use crate::resource::{ByteChunks, ChunkKey, Chunks, add_chunks, bodies};
 use crate::snapshot::Snapshot;
-use portcullis_api::status::Standing;
+use portcullis_api::status::GatewayProgress;
 
 /// The resources of one type that are made of parts: what of them may be sent.
 #[derive(Debug, Default)]
@@ -111,8 +111,8 @@ impl Composed {
     }
 
     /// The node's progress with a part.
-    pub(super) fn standing(&self, name: &str, owner: &str, version: &str) -> Standing {
+    pub(super) fn progress(&self, name: &str, owner: &str, version: &str) -> GatewayProgress {
         let key = ChunkKey { resource: name.to_owned(), part: Some(owner.to_owned()) };
-        self.by_name.get(name).map_or(Standing::Pending, |one| one.quarantine.standing(&key, version))
+        self.by_name.get(name).map_or(GatewayProgress::Pending, |one| one.quarantine.progress(&key, version))
     }
 }

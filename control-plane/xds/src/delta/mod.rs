@@ -26,7 +26,7 @@ use crate::node::{Refused, combined};
 use crate::resource::length;
 use crate::snapshot::Snapshot;
 use gates::{Blocked, SendGates};
-use portcullis_api::status::Standing;
+use portcullis_api::status::GatewayProgress;
 use subscription::{Change, Subscription};
 
 /// The progress of one type on one stream.
@@ -241,11 +241,14 @@ impl DeltaStream {
     }
 
     /// The node's progress with one owner's resources in a snapshot; `None` if it holds none of them.
-    pub(crate) fn standing(&self, snapshot: &Snapshot, owner: &str) -> Option<Standing> {
+    pub(crate) fn progress(&self, snapshot: &Snapshot, owner: &str) -> Option<GatewayProgress> {
         let one = |(type_url, name): (&str, &str)| {
             let resource = snapshot.get(type_url, name)?;
             let subscription = self.subscriptions.get(&(ResourceKind::of(type_url), type_url.to_owned()));
-            Some(subscription.map_or(Standing::Pending, |subscription| subscription.standing(name, resource, owner)))
+            Some(
+                subscription
+                    .map_or(GatewayProgress::Pending, |subscription| subscription.progress(name, resource, owner)),
+            )
         };
         snapshot.owned_by(owner).filter_map(one).reduce(combined)
     }

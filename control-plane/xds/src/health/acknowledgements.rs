@@ -20,7 +20,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::admission::QueuedResponse;
 use crate::registry::Registry;
 use crate::snapshot::Snapshot;
-use portcullis_api::status::Standing;
+use portcullis_api::status::GatewayProgress;
 
 /// The interval at which an agent is to report.
 pub(super) const REPORT_INTERVAL: protobuf::Duration = protobuf::Duration { seconds: 5, nanos: 0 };
@@ -73,15 +73,15 @@ impl AnswerSender {
 
     fn current(&mut self, node: &str) -> AckStates {
         let Some(snapshot) = self.snapshots.borrow().clone() else { return AckStates::new() };
-        let standings = self.nodes.standings_of(&snapshot, node);
-        if standings.is_empty() {
+        let progresses = self.nodes.standings_of(&snapshot, node);
+        if progresses.is_empty() {
             return AckStates::new();
         }
         if self.hashes.0 != snapshot.version() {
             let hash = |owner: &str| Some((owner.to_owned(), snapshot.version_of(owner)?));
             self.hashes = (snapshot.version().to_owned(), snapshot.owners().into_iter().filter_map(hash).collect());
         }
-        answers(standings, |owner| self.hashes.1.get(owner).cloned())
+        answers(progresses, |owner| self.hashes.1.get(owner).cloned())
     }
 }
 
@@ -106,18 +106,21 @@ pub enum AckState {
 /// The answers of one gateway, by owner and by the hash of the served version, see [`Snapshot::version_of`].
 pub type AckStates = BTreeMap<(String, String), AckState>;
 
-/// The answers in standings, without those that are pending.
-pub(super) fn answers(standings: BTreeMap<String, Standing>, hash: impl Fn(&str) -> Option<String>) -> AckStates {
-    let answered = |(owner, standing): (String, Standing)| {
-        let answer = match standing {
-            Standing::Acknowledged => AckState::Acknowledged,
-            Standing::Refused { .. } => AckState::Refused,
-            Standing::Pending | Standing::Elsewhere => return None,
+/// The answers in progresses, without those that are pending.
+pub(super) fn answers(
+    progresses: BTreeMap<String, GatewayProgress>,
+    hash: impl Fn(&str) -> Option<String>,
+) -> AckStates {
+    let answered = |(owner, progress): (String, GatewayProgress)| {
+        let answer = match progress {
+            GatewayProgress::Acknowledged => AckState::Acknowledged,
+            GatewayProgress::Refused { .. } => AckState::Refused,
+            GatewayProgress::Pending | GatewayProgress::Elsewhere => return None,
         };
         let hash = hash(&owner)?;
         Some(((owner, hash), answer))
     };
-    standings.into_iter().filter_map(answered).take(MAX_ENTRIES).collect()
+    progresses.into_iter().filter_map(answered).take(MAX_ENTRIES).collect()
 }
 
 /// The entries that carry answers from a replica to an agent.
@@ -201,13 +204,13 @@ mod tests {
 
     #[test]
     fn answers_leave_out_what_is_pending() {
-        let standings = [
-            ("a", Standing::Acknowledged),
-            ("b", Standing::Pending),
-            ("c", Standing::Refused { message: "no".to_owned() }),
+        let progresses = [
+            ("a", GatewayProgress::Acknowledged),
+            ("b", GatewayProgress::Pending),
+            ("c", GatewayProgress::Refused { message: "no".to_owned() }),
         ];
-        let standings = standings.map(|(owner, standing)| (owner.to_owned(), standing)).into();
+        let progresses = progresses.map(|(owner, progress)| (owner.to_owned(), progress)).into();
         let expected = [answer("a", "1", AckState::Acknowledged), answer("c", "1", AckState::Refused)];
-        assert_eq!(answers(standings, |_| Some("1".to_owned())), AckStates::from(expected));
+        assert_eq!(answers(progresses, |_| Some("1".to_owned())), AckStates::from(expected));
     }
 }

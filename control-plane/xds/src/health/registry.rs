@@ -191,15 +191,15 @@ impl UnhealthyServer {
     }
 
     /// The server that an endpoint names. `None` for any other endpoint, and for what no server is called.
-    pub(super) fn of(told: &EndpointHealth) -> Option<Self> {
-        let member = |name: &str| match &told.health_metadata.as_ref()?.fields.get(name)?.kind {
+    pub(super) fn from_report(report: &EndpointHealth) -> Option<Self> {
+        let member = |name: &str| match &report.health_metadata.as_ref()?.fields.get(name)?.kind {
             Some(Kind::StringValue(text)) => Some(text.as_str()),
             _ => None,
         };
         let reason = member(REASON)?;
         let reason = UnhealthyReason::ALL.into_iter().find(|one| one.as_str() == reason)?;
         let since = member(SINCE)?.parse().ok()?;
-        let server = &told.endpoint.as_ref()?.hostname;
+        let server = &report.endpoint.as_ref()?.hostname;
         let is_server = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]%_".contains(&byte);
         let is_named = !server.is_empty() && server.len() <= MAX_SERVER && server.bytes().all(is_server);
         is_named.then(|| Self { server: server.clone(), reason, since })

@@ -162,7 +162,7 @@ impl HealthStream {
 /// Counts a cluster's endpoints and takes the names of those that are not healthy, as long as there is room for names.
 fn count(cluster: &ClusterEndpointsHealth, room: &mut usize) -> Endpoints {
     let endpoints = || cluster.locality_endpoints_health.iter().flat_map(|locality| &locality.endpoints_health);
-    let named = endpoints().filter_map(UnhealthyServer::of).take(MAX_UNHEALTHY_SERVERS.min(*room));
+    let named = endpoints().filter_map(UnhealthyServer::from_report).take(MAX_UNHEALTHY_SERVERS.min(*room));
     let unhealthy: Vec<_> = named.collect();
     *room = room.saturating_sub(unhealthy.len());
     endpoints().fold(Endpoints { unhealthy, ..Endpoints::default() }, |count, endpoint| Endpoints {

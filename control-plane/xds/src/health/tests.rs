@@ -35,7 +35,7 @@ fn stream_for(clusters: &[&str]) -> HealthStream {
     }
 }
 
-fn told(healthy: u32, total: u32) -> BTreeMap<String, Endpoints> {
+fn counts(healthy: u32, total: u32) -> BTreeMap<String, Endpoints> {
     BTreeMap::from([("a".to_owned(), Endpoints { healthy, total, unhealthy: Vec::new() })])
 }
 
@@ -44,9 +44,9 @@ fn newest_report_of_each_node_counts_until_it_is_too_old() {
     let registry = HealthRegistry::default();
     let start = Instant::now();
     let after = |seconds| start + Duration::from_secs(seconds);
-    registry.record("one", told(1, 3), start);
-    registry.record("one", told(2, 3), after(5));
-    registry.record("two", told(3, 3), after(20));
+    registry.record("one", counts(1, 3), start);
+    registry.record("one", counts(2, 3), after(5));
+    registry.record("two", counts(3, 3), after(20));
     let both = registry.endpoints("a", after(35));
     assert_eq!(
         both.into_iter().map(|(node, seen)| (node, seen.healthy)).collect::<Vec<_>>(),
@@ -63,7 +63,7 @@ fn unchanged_report_is_no_change() {
     let start = Instant::now();
     let mut changes = registry.changes();
     let mut is_news = |at| {
-        registry.record("one", told(1, 3), start + Duration::from_secs(at));
+        registry.record("one", counts(1, 3), start + Duration::from_secs(at));
         let is_news = changes.has_changed().unwrap();
         changes.mark_unchanged();
         is_news
@@ -78,14 +78,14 @@ fn nodes_are_bounded_and_those_that_report_stay() {
     let registry = HealthRegistry::default();
     let start = Instant::now();
     for node in 0..1_000 {
-        registry.record(&format!("node-{node}"), told(1, 1), start);
+        registry.record(&format!("node-{node}"), counts(1, 1), start);
     }
-    registry.record("late", told(1, 1), start);
+    registry.record("late", counts(1, 1), start);
     assert!(!registry.reporting(start).contains(&"late".to_owned()));
-    registry.record("node-7", told(0, 1), start);
+    registry.record("node-7", counts(0, 1), start);
     assert_eq!(registry.endpoints("a", start)["node-7"].healthy, 0);
     let later = start + HealthRegistry::MAX_AGE + Duration::from_secs(1);
-    registry.record("late", told(1, 1), later);
+    registry.record("late", counts(1, 1), later);
     assert_eq!(registry.reporting(later), ["late"]);
 }
 

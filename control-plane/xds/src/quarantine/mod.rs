@@ -20,7 +20,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::resource::{Chunk, ChunkKey, Chunks};
-use portcullis_api::status::Standing;
+use portcullis_api::status::GatewayProgress;
 
 pub(crate) use offer::Offer;
 use offer::ReportedVersion;
@@ -278,12 +278,12 @@ impl Quarantine {
     }
 
     /// The node's progress with a version of a chunk.
-    pub(crate) fn standing(&self, key: &ChunkKey, version: &str) -> Standing {
+    pub(crate) fn progress(&self, key: &ChunkKey, version: &str) -> GatewayProgress {
         let refusal = self.refused.get(key).and_then(|all| all.iter().find(|refusal| refusal.version == version));
         match refusal {
-            Some(refusal) => Standing::Refused { message: refusal.message.clone() },
-            None if self.accepted(key) == Some(version) => Standing::Acknowledged,
-            None => Standing::Pending,
+            Some(refusal) => GatewayProgress::Refused { message: refusal.message.clone() },
+            None if self.accepted(key) == Some(version) => GatewayProgress::Acknowledged,
+            None => GatewayProgress::Pending,
         }
     }
 
@@ -334,7 +334,7 @@ impl Quarantine {
 
     /// Whether an offer would only replace unknown chunks by fallbacks of chunks that are refused as they are wanted. That can
     /// wait until something else changes.
-    pub(super) fn only_takes_away(&self, offer: &Offer) -> bool {
+    fn only_takes_away(&self, offer: &Offer) -> bool {
         let stands_in = |key: &ChunkKey, chunk: &Chunk| {
             let wanted = self.target.chunks.get(key);
             wanted.is_some_and(|wanted| wanted.version() != chunk.version() && self.is_refused(key, wanted.version()))

@@ -22,7 +22,7 @@ const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The queue of admitted connections.
-pub(super) type ConnectionSender = mpsc::Sender<io::Result<AdmittedConnection>>;
+type ConnectionSender = mpsc::Sender<io::Result<AdmittedConnection>>;
 
 /// Accepts connections on the Unix socket, whose file permissions authenticate them.
 pub(super) async fn accept_unix(listener: UnixListener, peers: Arc<Peers>, connections: ConnectionSender) {

@@ -161,7 +161,7 @@ impl Task {
         node: &str,
         mut request: DeltaDiscoveryRequest,
     ) -> Result<Vec<PendingResponse>, Status> {
-        if request.node.as_ref().is_some_and(|told| told.id != node) {
+        if request.node.as_ref().is_some_and(|sent| sent.id != node) {
             return Err(Status::invalid_argument("the node id changed within a stream"));
         }
         if let Some(error) = &mut request.error_detail {

@@ -93,7 +93,7 @@ fn measure(mode: &str, clusters: usize) {
     // Each cluster has a part of the listener, and with it a publisher, of its own.
     let unrouted = (mode != "metrics").then(|| state.unrouted());
     let publishers: Vec<_> = routes.iter().map(|_| Arc::new(Publisher::new(unrouted.clone()))).collect();
-    // What is remembered of the client's certificate is no metric.
+    // The remembered client certificate is not a metric.
     for (number, route) in routes.iter().enumerate() {
         request(&gateway, route, None, &client, (number, 0));
     }

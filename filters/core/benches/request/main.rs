@@ -2,24 +2,24 @@
 
 #![allow(missing_docs, reason = "criterion's macros write public items")]
 
-mod world;
+mod fixture;
 
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use fixture::{PATH, RequestFixture};
 use portcullis_core::header_scan::ForwardedHeaders;
 use portcullis_core::request_info::{RequestInfo, check_shape, unescape_path};
 use portcullis_core::{Decision, Peer};
-use world::{PATH, World};
 
 fn phases(criterion: &mut Criterion) {
-    let world = World::new();
-    let (plain, with_token) = (world.headers(None), world.headers(Some(&world.token)));
+    let fixture = RequestFixture::new();
+    let (plain, with_token) = (fixture.headers(None), fixture.headers(Some(&fixture.token)));
     criterion.bench_function("scan", |bencher| {
-        bencher.iter(|| world.scan(black_box(&plain)).removals(ForwardedHeaders::default()))
+        bencher.iter(|| fixture.scan(black_box(&plain)).removals(ForwardedHeaders::default()))
     });
     criterion.bench_function("scan with a token", |bencher| {
-        bencher.iter(|| world.scan(black_box(&with_token)).removals(ForwardedHeaders::default()));
+        bencher.iter(|| fixture.scan(black_box(&with_token)).removals(ForwardedHeaders::default()));
     });
     criterion.bench_function("request info", |bencher| {
         bencher.iter(|| {
@@ -28,13 +28,13 @@ fn phases(criterion: &mut Criterion) {
             info.is_ok_and(|info| check_shape(&info, PATH.as_bytes()).is_ok())
         });
     });
-    let certified = |peer: Peer<'_>| matches!(world.decide(&world.scan(&plain), peer), Decision::Forward(_));
-    assert!(certified(Peer::Chain(&world.chain)), "the certificate's user is let through");
+    let certified = |peer: Peer<'_>| matches!(fixture.decide(&fixture.scan(&plain), peer), Decision::Forward(_));
+    assert!(certified(Peer::Chain(&fixture.chain)), "the certificate's user is let through");
     criterion.bench_function("scan and decide, cached certificate", |bencher| {
-        bencher.iter(|| certified(black_box(Peer::Chain(&world.chain))));
+        bencher.iter(|| certified(black_box(Peer::Chain(&fixture.chain))));
     });
-    world.learn_token(&with_token);
-    let known = || matches!(world.decide(&world.scan(black_box(&with_token)), Peer::None), Decision::Forward(_));
+    fixture.learn_token(&with_token);
+    let known = || matches!(fixture.decide(&fixture.scan(black_box(&with_token)), Peer::None), Decision::Forward(_));
     assert!(known(), "the token's user is let through");
     criterion.bench_function("scan and decide, cached token", |bencher| bencher.iter(known));
 }

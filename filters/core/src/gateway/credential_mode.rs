@@ -23,7 +23,7 @@ pub(super) enum CredentialMode {
 
 impl CredentialMode {
     /// `passes`: tokens go on, for the upstream to judge.
-    pub(super) fn of(client: Client, passes: bool) -> Self {
+    pub(super) fn for_client(client: Client, passes: bool) -> Self {
         match client {
             Client::Bearer(_, key) if passes => CredentialMode::ClientCredential { confirmed: Some(key) },
             Client::Certificate(user) | Client::Bearer(user, _) | Client::Impersonated(user) => {

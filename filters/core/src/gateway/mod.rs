@@ -134,7 +134,7 @@ impl Gateway {
 
     /// The cluster's names are its own edition's, while the listener may be of the one before or after.
     fn reserved<'a>(&'a self, cluster: Option<&'a Cluster>) -> Reserved<'a> {
-        Reserved::of(&self.reserved, cluster.map_or(&[], |cluster| &cluster.identity.reserved))
+        Reserved::new(&self.reserved, cluster.map_or(&[], |cluster| &cluster.identity.reserved))
     }
 
     /// The answer to a request for which the host has no cluster's configuration.
@@ -155,11 +155,11 @@ impl Gateway {
         request: &RequestContext<'_>,
         seen: &mut RequestRecord,
     ) -> Decision<'c> {
-        let judged = self.judge(cluster, request, seen);
-        if !matches!(judged, Err(Interrupt::Review(_))) {
+        let decided = self.try_forward(cluster, request, seen);
+        if !matches!(decided, Err(Interrupt::Review(_))) {
             seen.add_message(cluster.series(), request.scan);
         }
-        match judged {
+        match decided {
             Ok(forward) => Decision::Forward(forward),
             Err(Interrupt::Review(reviews)) => Decision::Review(reviews),
             Err(Interrupt::Refuse(refusal)) => Decision::Refuse(refusal),
@@ -198,7 +198,7 @@ impl Gateway {
         Ok(actor)
     }
 
-    fn judge<'c>(
+    fn try_forward<'c>(
         &'c self,
         cluster: &'c Cluster,
         request: &RequestContext<'_>,
@@ -211,14 +211,14 @@ impl Gateway {
         let info = target.resolve(scan.method).map_err(bad_request)?;
         target.check(&info).map_err(bad_request)?;
         seen.request(cluster.series(), &info, scan);
-        let judged = self.judge_info(cluster, request, &info, seen);
-        if !matches!(judged, Err(Interrupt::Review(_))) {
+        let decided = self.identify_and_dispatch(cluster, request, &info, seen);
+        if !matches!(decided, Err(Interrupt::Review(_))) {
             seen.add_request(cluster.series(), &info, scan);
         }
-        judged
+        decided
     }
 
-    fn judge_info<'c>(
+    fn identify_and_dispatch<'c>(
         &'c self,
         cluster: &'c Cluster,
         request: &RequestContext<'_>,
@@ -230,7 +230,7 @@ impl Gateway {
         let policy = self.dispatch(cluster, &client, info).ok_or_else(|| Refusal::no_policy(info))?;
         seen.policy(policy);
         let passes = cluster.identity.passes();
-        let mode = CredentialMode::of(client, passes);
+        let mode = CredentialMode::for_client(client, passes);
         let pool = mode.pool(scan.is_upgrade);
         let class = class_of(info, scan);
         let destination = cluster.destination(policy, pool, class).ok_or_else(Refusal::internal)?;

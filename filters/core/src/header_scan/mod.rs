@@ -178,7 +178,7 @@ impl<'a> HeaderScan<'a> {
             if is_one_of(name, &HOP_WRITTEN) {
                 self.bad_connection = Some(BadConnection::NamesHop);
             } else if !name.starts_with(b":") && !is_one_of(name, &NOT_LISTED) {
-                self.connection_lists_identity |= tells_identity(name);
+                self.connection_lists_identity |= carries_identity(name);
                 self.to_remove.push(name);
                 self.connection_listed = self.connection_listed.saturating_add(1);
             }
@@ -192,7 +192,7 @@ impl<'a> HeaderScan<'a> {
 }
 
 /// Whether a client says by this header who it is or wants to be; in any case, as `Connection` lists names.
-fn tells_identity(name: &[u8]) -> bool {
+fn carries_identity(name: &[u8]) -> bool {
     let starts = |prefix: &[u8]| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
     starts(IMPERSONATE) || is_one_of(name, &[b"authorization", b"sec-websocket-protocol"])
 }

@@ -31,7 +31,7 @@ pub struct Reserved<'a> {
 
 impl<'a> Reserved<'a> {
     /// Those of a listener and those of a cluster. Both lists count: during an edit one of them may be older than the other.
-    pub fn of(of_listener: &'a [Box<[u8]>], of_cluster: &'a [Box<[u8]>]) -> Self {
+    pub fn new(of_listener: &'a [Box<[u8]>], of_cluster: &'a [Box<[u8]>]) -> Self {
         Reserved { of_listener, of_cluster: if of_cluster == of_listener { &[] } else { of_cluster } }
     }
 

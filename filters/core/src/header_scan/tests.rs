@@ -5,7 +5,7 @@ fn scan<'a>(headers: &'a [(&'a str, &'a str)]) -> HeaderScan<'a> {
     HeaderScan::of(
         headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())),
         b"lab",
-        Reserved::of(&["x-auth-".as_bytes().into()], &[]),
+        Reserved::new(&["x-auth-".as_bytes().into()], &[]),
     )
 }
 

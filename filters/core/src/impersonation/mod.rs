@@ -35,7 +35,7 @@ struct Requested<'a> {
 
 /// Reads `Impersonate-*` lines. `None` if they ask for nothing.
 pub(crate) fn read(lines: &[(&[u8], &[u8])]) -> Result<Option<Impersonation>, Refusal> {
-    let requested = Requested::of(lines)?;
+    let requested = Requested::from_lines(lines)?;
     let Some(user) = requested.user.filter(|user| !user.is_empty()) else {
         if requested.uid.is_some_and(|uid| !uid.is_empty()) || requested.has_companions() {
             return Err(Refusal::bad_request("impersonating a group, UID or extra without a user"));
@@ -50,7 +50,7 @@ pub(crate) fn read(lines: &[(&[u8], &[u8])]) -> Result<Option<Impersonation>, Re
 }
 
 impl<'a> Requested<'a> {
-    fn of(lines: &[(&'a [u8], &'a [u8])]) -> Result<Self, Refusal> {
+    fn from_lines(lines: &[(&'a [u8], &'a [u8])]) -> Result<Self, Refusal> {
         let mut requested = Requested::default();
         for (name, value) in lines {
             let value =

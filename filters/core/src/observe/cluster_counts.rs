@@ -229,7 +229,7 @@ impl ClusterCounts {
     pub(super) fn gauges(&self) -> Gauges {
         let cluster = || self.cluster.to_string();
         let mut gauges = Gauges::new();
-        // What reaches no cluster runs nowhere.
+        // A request that reaches no cluster runs nowhere.
         let Some(caches) = &self.caches else { return gauges };
         limit_gauges::gauges(&self.limits, &self.ledger, REST, |metric, schema, value| {
             gauges.push((metric, vec![cluster(), schema.to_owned()], value));

@@ -87,7 +87,7 @@ impl CounterTable {
     #[cold]
     fn count_new(&self, key: CounterKey) {
         let key = key.key();
-        // What has no room counts under a key that is known, mostly.
+        // Counts that have no room go under a key that is known, mostly.
         let counts = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = counts.get(&key) {
             count.fetch_add(1, Ordering::Relaxed);

@@ -181,7 +181,7 @@ impl ResponseTable {
     #[cold]
     fn count_new(&self, key: ResponseKey, response: &Response<'_>) {
         let number = key.number();
-        // What has no room counts under a key that is known, mostly.
+        // Counts that have no room go under a key that is known, mostly.
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(counts) = entries.get(&number) {
             return counts.record(response);

@@ -235,7 +235,7 @@ fn publisher_writes_in_steps() {
     (0..400).for_each(|number| request(&publisher, &metrics, &name(0, number), 0));
     let (mut steps, mut most) = (1, 0);
     while !publisher.publish(&mut series) {
-        // What is counted between steps waits for its turn.
+        // Counts between two steps wait for their turn.
         request(&publisher, &metrics, &name(0, 0), 0);
         (steps, most) = (steps + 1, most.max(series.calls));
         series.calls = 0;

@@ -15,8 +15,8 @@ const MAX_COPIES: u32 = 64;
 
 /// A clause and its progress in the tree.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Item {
-    pub(super) clause: u32,
+struct Item {
+    clause: u32,
     /// Number of its copies in the tree.
     copies: u32,
     /// The dimensions whose wanted values the splits above have matched.
@@ -128,7 +128,7 @@ impl TreeBuilder<'_> {
 
 /// Counts how well each dimension separates clauses.
 #[derive(Debug, Default)]
-pub(super) struct SplitCosts {
+struct SplitCosts {
     by_dimension: [Counts; Dimension::COUNT],
 }
 

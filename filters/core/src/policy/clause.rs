@@ -80,7 +80,7 @@ impl Clauses {
 
     pub(super) fn holds(&self, clause: u32, terms: &RequestTerms) -> bool {
         self.packed(clause).iter().all(|packed| {
-            let present = terms.of(packed.dimension);
+            let present = terms.of_dimension(packed.dimension);
             let is_met = !present.is_empty() && intersect(self.ids(packed), present);
             is_met == (packed.wants == Polarity::AnyOf)
         })

@@ -50,8 +50,8 @@ impl ExclusionIndex {
     pub(super) fn excluded<'s>(&'s self, leaf: LargeLeaf, terms: &RequestTerms) -> Excluded<'s> {
         let mut excluded = Excluded { rest: [&[]; MAX_SETS] };
         let dimensions = Dimension::ALL.into_iter().filter(|dimension| leaf.excludes.contains(*dimension));
-        let present =
-            dimensions.flat_map(|at| terms.of(at).iter().map(move |id| (leaf_dimension(leaf.number, at), *id)));
+        let present = dimensions
+            .flat_map(|at| terms.of_dimension(at).iter().map(move |id| (leaf_dimension(leaf.number, at), *id)));
         let sets = present.filter_map(|(from, id)| self.sets.find(from, id));
         for (rest, set) in excluded.rest.iter_mut().zip(sets) {
             *rest = self.blocks.get(set.start as usize..set.end as usize).unwrap_or_default();

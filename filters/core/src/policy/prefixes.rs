@@ -37,7 +37,7 @@ impl Prefixes {
     }
 
     /// The ids of all entries that the subject begins with, the longest first.
-    pub(super) fn of(&self, subject: &[u8]) -> impl Iterator<Item = u32> {
+    pub(super) fn matching(&self, subject: &[u8]) -> impl Iterator<Item = u32> {
         // Everything between a beginning of the subject and the subject itself begins with it too, so all that are
         // looked for are among the parents of the last entry that does not sort behind the subject.
         let behind = self.entries.partition_point(|entry| self.text(entry) <= subject);
@@ -76,9 +76,9 @@ mod tests {
             ("zzz", &[""]),
         ];
         for (subject, expected) in table {
-            let found: Vec<&str> = prefixes.of(subject.as_bytes()).map(|id| keys[id as usize]).collect();
+            let found: Vec<&str> = prefixes.matching(subject.as_bytes()).map(|id| keys[id as usize]).collect();
             assert_eq!(found, expected, "{subject}");
         }
-        assert_eq!(Prefixes::new([].into_iter()).of(b"x").count(), 0);
+        assert_eq!(Prefixes::new([].into_iter()).matching(b"x").count(), 0);
     }
 }

@@ -69,7 +69,7 @@ impl RequestTerms {
     }
 
     /// The ids of one dimension.
-    pub(super) fn of(&self, dimension: Dimension) -> &[u32] {
+    pub(super) fn of_dimension(&self, dimension: Dimension) -> &[u32] {
         let (start, end) = self.bounds.get(dimension.index()).copied().unwrap_or_default();
         self.all().get(start..end).unwrap_or_default()
     }
@@ -210,8 +210,8 @@ impl TermTable {
         self.names.find(first, second)
     }
 
-    pub(super) fn prefixes(&self, subject: &[u8]) -> impl Iterator<Item = u32> {
-        self.prefixes.of(subject)
+    fn prefixes(&self, subject: &[u8]) -> impl Iterator<Item = u32> {
+        self.prefixes.matching(subject)
     }
 }
 
@@ -247,7 +247,7 @@ impl UserMatchCache {
         }
         drop(known);
         let terms = work_out();
-        let (user, groups) = (terms.of(Dimension::User), terms.of(Dimension::UserGroup));
+        let (user, groups) = (terms.of_dimension(Dimension::User), terms.of_dimension(Dimension::UserGroup));
         let known = CachedTerms { policies, users: user.len(), ids: [user, groups].concat().into() };
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = known;
         terms

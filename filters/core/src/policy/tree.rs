@@ -78,7 +78,7 @@ impl Search<'_> {
     /// The node with the earlier policy comes first: a match there spares more of the rest.
     fn follow_split(&mut self, node: u32, dimension: Dimension, mut others: Option<Branch>) {
         let mut before = None;
-        for id in self.terms.of(dimension) {
+        for id in self.terms.of_dimension(dimension) {
             // A user may list a group twice.
             if before.replace(*id) == Some(*id) {
                 continue;

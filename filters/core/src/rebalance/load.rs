@@ -40,7 +40,7 @@ impl Second {
 }
 
 impl ProcessLoad {
-    pub(super) fn enter(this: &Arc<Self>) -> RunningPlace {
+    pub(super) fn start(this: &Arc<Self>) -> RunningPlace {
         this.in_flight.fetch_add(1, Ordering::Relaxed);
         RunningPlace(Arc::clone(this))
     }

@@ -5,7 +5,9 @@
 //! gateway.
 
 mod load;
+#[cfg(not(target_family = "wasm"))]
 mod random;
+#[cfg(not(target_family = "wasm"))]
 mod resident_memory;
 #[cfg(test)]
 mod tests;
@@ -17,7 +19,9 @@ use std::time::Duration;
 pub use load::ProcessLoad;
 pub(crate) use load::RunningPlace;
 use portcullis_filter_config as config;
+#[cfg(not(target_family = "wasm"))]
 pub use random::random_number;
+#[cfg(not(target_family = "wasm"))]
 pub use resident_memory::resident_memory;
 
 const MILLION: u64 = 1_000_000;
@@ -99,7 +103,7 @@ impl Rebalance {
         if when.requests_per_second.is_some() {
             self.load.arrives(uptime);
         }
-        (when.in_flight.is_some() && !is_long).then(|| ProcessLoad::enter(&self.load))
+        (when.in_flight.is_some() && !is_long).then(|| ProcessLoad::start(&self.load))
     }
 
     /// The condition by which a request drains its connection, if it does: the numbers are drawn first, because most requests are

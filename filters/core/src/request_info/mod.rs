@@ -64,7 +64,7 @@ impl<'a> RequestInfo<'a> {
     /// [`UnresolvablePath`] is the client's fault; the same request fails again.
     pub fn resolve(method: &'a [u8], path: &'a [u8], query: &'a [u8]) -> Result<Self, UnresolvablePath> {
         let mut info = RequestInfo { verb: lower_case(method), path, ..RequestInfo::default() };
-        let mut segments = Segments::of(path);
+        let mut segments = Segments::new(path);
         if segments.len() < 3 {
             return Ok(info);
         }
@@ -181,7 +181,7 @@ struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    fn of(path: &'a [u8]) -> Self {
+    fn new(path: &'a [u8]) -> Self {
         let mut segments = Segments { found: [&[]; FOUND_AT_ONCE], rest: trim_slashes(path), len: 0, taken: 0 };
         if segments.rest.is_empty() {
             return segments;

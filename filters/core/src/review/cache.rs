@@ -46,7 +46,7 @@ pub struct Lifetimes {
 
 impl Lifetimes {
     /// As configured.
-    pub fn of(config: &Reviews) -> Self {
+    pub fn from_config(config: &Reviews) -> Self {
         Lifetimes {
             token: config.token_ttl_seconds,
             rejected_token: config.rejected_token_ttl_seconds,
@@ -83,7 +83,7 @@ struct UnderWay {
 }
 
 impl UnderWay {
-    fn of(&self, requester: Requester) -> &AtomicUsize {
+    fn counter(&self, requester: Requester) -> &AtomicUsize {
         match requester {
             Requester::Unauthenticated => &self.unauthenticated,
             Requester::Token => &self.token,
@@ -115,7 +115,7 @@ pub struct ReviewPermit {
 
 impl Drop for ReviewPermit {
     fn drop(&mut self) {
-        self.under_way.of(self.requester).fetch_sub(1, Ordering::AcqRel);
+        self.under_way.counter(self.requester).fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -177,7 +177,7 @@ impl CredentialCaches {
     /// Reviews that wait for their answer.
     pub fn under_way(&self) -> u64 {
         [Requester::Unauthenticated, Requester::Token, Requester::User]
-            .map(|requester| self.under_way.of(requester).load(Ordering::Acquire) as u64)
+            .map(|requester| self.under_way.counter(requester).load(Ordering::Acquire) as u64)
             .into_iter()
             .fold(0, u64::saturating_add)
     }
@@ -222,7 +222,7 @@ impl CredentialCaches {
             Requester::Token | Requester::User if is_renewal => REVIEWS.saturating_add(RENEWALS),
             Requester::Token | Requester::User => REVIEWS,
         };
-        let slots = self.under_way.of(requester);
+        let slots = self.under_way.counter(requester);
         let taken = slots.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
             (count < most).then_some(count.saturating_add(1))
         });

@@ -57,7 +57,7 @@ pub(crate) struct Reviewer {
 }
 
 impl Reviewer {
-    pub(crate) fn of(reviews: &config::Reviews, names: &HeaderNames) -> Self {
+    pub(crate) fn from_config(reviews: &config::Reviews, names: &HeaderNames) -> Self {
         let user = reviews.user.as_ref().map(|user| Arc::new((names.user().to_owned(), user.clone())));
         Reviewer { cluster: reviews.cluster.as_str().into(), user }
     }

@@ -107,7 +107,7 @@ impl RetryBudget {
     }
 
     /// Milliseconds that are left for an answer.
-    pub(super) fn left(&self, uptime: Duration) -> u64 {
+    fn left(&self, uptime: Duration) -> u64 {
         let spent = uptime.saturating_sub(self.since).as_millis();
         DEADLINE_MS.saturating_sub(u64::try_from(spent).unwrap_or(u64::MAX))
     }

@@ -92,7 +92,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    pub(super) fn step(&mut self, count: usize) {
+    fn step(&mut self, count: usize) {
         self.steps = self.steps.saturating_add(count as u64);
     }
 

@@ -206,7 +206,7 @@ fn look(
     at: Moment,
 ) -> Result<(Validity, CertifiedUser), CertificateRefused> {
     let verified = verify(chain, ca, at.now)?;
-    let told = |user: UserInfo| UpstreamUser::with_header_names(names, user.into_authenticated());
-    let user = verified.user.map(told).transpose()?.map(Arc::new);
+    let upstream_user = |user: UserInfo| UpstreamUser::with_header_names(names, user.into_authenticated());
+    let user = verified.user.map(upstream_user).transpose()?.map(Arc::new);
     Ok((verified.window, user))
 }

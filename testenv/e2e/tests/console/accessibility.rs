@@ -4,7 +4,7 @@ use portcullis_harness::browser::{Browser, ColorScheme};
 use portcullis_harness::{deps, wait};
 use serde_json::{Value, json};
 
-use crate::fixture::{NAME, SOON, Scene, assert_quiet, get, wait_text};
+use crate::fixture::{ConsoleFixture, NAME, SOON, assert_quiet, get, wait_text};
 
 /// The Tab key (WebDriver, section 17.4.2).
 const TAB: char = '\u{e004}';
@@ -24,29 +24,29 @@ fn violations(browser: &Browser, axe: &str) -> Vec<String> {
 #[test]
 #[ignore = "needs a browser: make test-console"]
 fn pages_pass_axe_in_light_and_dark() {
-    let mut scene = Scene::start("console-axe");
+    let mut fixture = ConsoleFixture::start("console-axe");
     let axe = std::fs::read_to_string(deps::axe().unwrap()).unwrap();
-    scene.write(
+    fixture.write(
         "bad.yaml",
         &json!({"apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster",
         "metadata": {"name": "bad.example.com"}, "spec": {"servers": []}})
         .to_string(),
     );
-    assert_eq!(get(&scene.target(NAME, "alice"), NAME, "/api/v1/pods", "axe"), 200);
-    drop(scene.stubs.remove(0));
-    let browser = scene.browser(1400, 1000);
-    scene.open(&browser, &format!("/ui/clusters/{NAME}"));
+    assert_eq!(get(&fixture.target(NAME, "alice"), NAME, "/api/v1/pods", "axe"), 200);
+    drop(fixture.stubs.remove(0));
+    let browser = fixture.browser(1400, 1000);
+    fixture.open(&browser, &format!("/ui/clusters/{NAME}"));
     wait_text(&browser, "Unhealthy");
     wait_text(&browser, "alice");
     let mut pages = 0;
     for colors in [ColorScheme::Light, ColorScheme::Dark] {
         browser.prefer(colors).unwrap();
         for path in ["/ui/", &format!("/ui/clusters/{NAME}"), "/ui/explain", "/ui/clusters/none"] {
-            scene.open(&browser, path);
+            fixture.open(&browser, path);
             check(&browser, &axe, &format!("{path} {colors:?}"));
             pages += 1;
         }
-        scene.open(&browser, "/ui/explain");
+        fixture.open(&browser, "/ui/explain");
         browser.type_into(&browser.find("#text").unwrap(), "DELETE /api/v1/namespaces/default/pods/web").unwrap();
         browser.type_into(&browser.find("#cluster").unwrap(), NAME).unwrap();
         browser.click(&browser.find("button.primary").unwrap()).unwrap();
@@ -65,9 +65,9 @@ fn check(browser: &Browser, axe: &str, page: &str) {
 #[test]
 #[ignore = "needs a browser: make test-console"]
 fn keyboard_alone_reaches_everything() {
-    let scene = Scene::start("console-keys");
-    let browser = scene.browser(1400, 1000);
-    scene.open(&browser, "/ui/");
+    let fixture = ConsoleFixture::start("console-keys");
+    let browser = fixture.browser(1400, 1000);
+    fixture.open(&browser, "/ui/");
     let focused = || {
         browser.run("const one = document.activeElement; return one.getAttribute('href') || one.id || one.getAttribute('aria-label') || one.textContent", &[]).unwrap()
     };
@@ -86,7 +86,7 @@ fn keyboard_alone_reaches_everything() {
         assert!(seen.iter().any(|one| one == part), "{part}: {seen:?}");
     }
     assert_eq!(seen[0], "#main", "first the way past the head of the page");
-    scene.open(&browser, "/ui/");
+    fixture.open(&browser, "/ui/");
     browser.press(TAB).unwrap();
     browser.press(ENTER).unwrap();
     wait::until("the content has the focus", SOON, || (focused() == "main").then_some(())).unwrap();

@@ -1,15 +1,11 @@
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use portcullis_e2e::{Manifest, default_certificate, settings};
-use portcullis_harness::agent::{Agent, AgentOptions};
+use portcullis_e2e::{AgentSite, AgentSiteSetup, Manifest};
 use portcullis_harness::browser::Browser;
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::TlsTarget;
-use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::rundir::RunDir;
-use portcullis_harness::{ports, wait, write_private};
+use portcullis_harness::{wait, write_private};
 use portcullis_stub_apiserver::{StubOptions, StubServer};
 use serde_json::{Value, json};
 
@@ -22,12 +18,9 @@ pub(crate) const SOON: Duration = Duration::from_secs(30);
 const SERVERS: usize = 3;
 
 /// A control plane, a gateway with an agent, and the servers behind it.
-pub(crate) struct Scene {
-    pub(crate) agent: Agent,
-    pub(crate) plane: ControlPlane,
+pub(crate) struct ConsoleFixture {
+    pub(crate) site: AgentSite,
     pub(crate) stubs: Vec<StubServer>,
-    address: SocketAddr,
-    manifests: PathBuf,
     serving_ca: Ca,
     server_ca: Ca,
     client_ca: Ca,
@@ -36,8 +29,8 @@ pub(crate) struct Scene {
     pub(crate) run: RunDir,
 }
 
-impl Scene {
-    /// Starts a scene with the cluster [`NAME`] that is ready. Users are counted.
+impl ConsoleFixture {
+    /// Starts a gateway with the cluster [`NAME`] that is ready. Users are counted.
     pub(crate) fn start(test: &str) -> Self {
         let run = RunDir::new(test).unwrap();
         let [serving_ca, server_ca, client_ca] = ["serving", "servers", "clients"].map(|name| Ca::new(name).unwrap());
@@ -50,19 +43,14 @@ impl Scene {
             StubServer::start(options).unwrap()
         };
         let stubs: Vec<StubServer> = (0..SERVERS).map(stub).collect();
-        let address = ports::free_address().unwrap();
-        let manifests = run.make_dir("manifests").unwrap();
-        let text = settings("e2e", address, &default_certificate(&serving_ca).unwrap());
-        let mut object: Value = serde_json::from_str(&text).unwrap();
-        object["spec"]["metrics"] = json!({"users": {"mode": "TopK"}});
-        write_private(&manifests.join("settings.yaml"), object.to_string().as_bytes()).unwrap();
-        let plane = ControlPlane::start(&run.make_dir("plane").unwrap(), &manifests).unwrap();
-        let agent = Agent::start(run.path(), "gateway-0", &AgentOptions::new([plane.xds_socket()])).unwrap();
-        let scene = Scene { agent, plane, stubs, address, manifests, serving_ca, server_ca, client_ca, gateway, run };
-        scene.apply(&scene.manifest(NAME));
-        scene.agent.wait_ready(SOON).unwrap();
-        scene.plane.wait_status("the cluster is ready", SOON, is_ready).unwrap();
-        scene
+        let site = AgentSiteSetup::new(&run, "gateway-0", &serving_ca)
+            .settings(json!({"metrics": {"users": {"mode": "TopK"}}}))
+            .start()
+            .unwrap();
+        let fixture = ConsoleFixture { site, stubs, serving_ca, server_ca, client_ca, gateway, run };
+        fixture.apply(&fixture.manifest(NAME));
+        fixture.site.plane().wait_status("the cluster is ready", SOON, is_ready).unwrap();
+        fixture
     }
 
     /// A cluster of all servers.
@@ -83,13 +71,13 @@ impl Scene {
     }
 
     pub(crate) fn write(&self, file: &str, text: &str) {
-        write_private(&self.manifests.join(file), text.as_bytes()).unwrap();
+        write_private(&self.site.manifests.join(file), text.as_bytes()).unwrap();
     }
 
     /// A cluster for a user.
     pub(crate) fn target(&self, name: &str, user: &str) -> TlsTarget {
         let identity = self.client_ca.issue(&CertSpec::client(user, ["dev"])).unwrap();
-        TlsTarget::new(self.address).sni(name).trust(&self.serving_ca).identity(&identity)
+        TlsTarget::new(self.site.address).sni(name).trust(&self.serving_ca).identity(&identity)
     }
 
     /// The console in a browser with a window of this size.
@@ -98,7 +86,7 @@ impl Scene {
     }
 
     pub(crate) fn open(&self, browser: &Browser, path: &str) {
-        browser.open(self.plane.http_address(), path).unwrap();
+        browser.open(self.site.plane().http_address(), path).unwrap();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::fixture::{NAME, SOON, Scene, assert_quiet, get, wait_for, wait_text};
+use crate::fixture::{ConsoleFixture, NAME, SOON, assert_quiet, get, wait_for, wait_text};
 
 /// Each sets `window.pwned` if a browser takes it for more than text.
 const HOSTILE: [&str; 7] = [
@@ -25,26 +25,26 @@ fn assert_harmless(browser: &portcullis_harness::browser::Browser, page: &str) {
 #[test]
 #[ignore = "needs a browser: make test-console"]
 fn hostile_names_render_as_text_in_a_browser() {
-    let scene = Scene::start("console-hostile");
+    let fixture = ConsoleFixture::start("console-hostile");
     for (number, text) in HOSTILE.iter().enumerate() {
         // A file name may hold everything but a slash; messages repeat names of fields.
-        scene.write(
+        fixture.write(
             &format!("{}.yaml", text.replace('/', "∕")),
             &json!({"kind": text, "apiVersion": "portcullis.dev/v1alpha1"}).to_string(),
         );
         let name = format!("bad-{number}.example.com");
-        scene.write(&format!("bad-{number}.yaml"), &json!({
+        fixture.write(&format!("bad-{number}.yaml"), &json!({
             "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": name}, "spec": {*text: 1},
         }).to_string());
-        let target = scene.target(NAME, text);
+        let target = fixture.target(NAME, text);
         assert_eq!(get(&target, NAME, "/api/v1/pods", text), 200, "{text}");
     }
-    let browser = scene.browser(1400, 1000);
-    scene.open(&browser, "/ui/");
+    let browser = fixture.browser(1400, 1000);
+    fixture.open(&browser, "/ui/");
     wait_text(&browser, "spec[<script>window.pwned=1</script>]: unknown field");
     wait_text(&browser, "bad-6.example.com");
     assert_harmless(&browser, "fleet");
-    scene.open(&browser, &format!("/ui/clusters/{NAME}"));
+    fixture.open(&browser, &format!("/ui/clusters/{NAME}"));
     for text in HOSTILE {
         let script = format!(
             "const names = [...document.querySelectorAll('#clients-part tbody th')].map((one) => one.textContent);\
@@ -55,7 +55,7 @@ fn hostile_names_render_as_text_in_a_browser() {
     }
     assert_harmless(&browser, "cluster");
     for text in HOSTILE {
-        scene.open(&browser, "/ui/explain");
+        fixture.open(&browser, "/ui/explain");
         for field in ["#text", "#user", "#groups", "#cluster"] {
             browser
                 .run("document.querySelector(arguments[0]).value = arguments[1]", &[json!(field), json!(text)])

@@ -5,19 +5,19 @@ use std::time::{Duration, Instant};
 use portcullis_harness::client::H2Client;
 use serde_json::json;
 
-use crate::fixture::{NAME, SOON, Scene, assert_quiet, wait_for, wait_text};
+use crate::fixture::{ConsoleFixture, NAME, SOON, assert_quiet, wait_for, wait_text};
 
 const SERVERS: &str = "#servers-part tbody tr";
 
 #[test]
 #[ignore = "needs a browser: make test-console"]
 fn killed_server_turns_red_within_ten_seconds() {
-    let mut scene = Scene::start("console-red");
-    let browser = scene.browser(1400, 1000);
-    scene.open(&browser, &format!("/ui/clusters/{NAME}"));
+    let mut fixture = ConsoleFixture::start("console-red");
+    let browser = fixture.browser(1400, 1000);
+    fixture.open(&browser, &format!("/ui/clusters/{NAME}"));
     let healthy = format!("return [...document.querySelectorAll('{SERVERS} .state.good')].length === 3");
     wait_for(&browser, "three servers are green", SOON, &healthy);
-    let killed = scene.stubs.remove(0);
+    let killed = fixture.stubs.remove(0);
     let address = killed.address().to_string();
     let begin = Instant::now();
     drop(killed);
@@ -32,7 +32,7 @@ fn killed_server_turns_red_within_ten_seconds() {
     assert!(took < Duration::from_secs(10), "{took:?}");
     assert_eq!(mark, json!(["Unhealthy", "rgb(176, 28, 28)"]));
     wait_text(&browser, "Live");
-    scene.open(&browser, "/ui/");
+    fixture.open(&browser, "/ui/");
     wait_for(
         &browser,
         "the fleet shows it",
@@ -46,17 +46,17 @@ fn killed_server_turns_red_within_ten_seconds() {
 #[test]
 #[ignore = "needs a browser: make test-console"]
 fn hundred_lists_show_in_the_policys_row_with_their_user() {
-    let scene = Scene::start("console-lists");
+    let fixture = ConsoleFixture::start("console-lists");
     let few = json!({"flowControlSchemas": [{"name": "few", "maxRequestsInflight": {"max": 50}}]});
     let policies = json!([
         {"rules": [{"verbs": ["delete"], "apiGroups": ["*"], "resources": ["*"]}]},
         {"rules": [portcullis_e2e::allow_all()], "flowControlSchemaName": "few"},
     ]);
-    scene.apply(&scene.manifest(NAME).policies(policies).set("/spec/flowControl", few));
-    scene.plane.wait_in_sync(1, SOON).unwrap();
-    let browser = scene.browser(1400, 1000);
-    scene.open(&browser, &format!("/ui/clusters/{NAME}"));
-    let client = H2Client::connect(&scene.target(NAME, "alice")).unwrap();
+    fixture.apply(&fixture.manifest(NAME).policies(policies).set("/spec/flowControl", few));
+    fixture.site.plane().wait_in_sync(1, SOON).unwrap();
+    let browser = fixture.browser(1400, 1000);
+    fixture.open(&browser, &format!("/ui/clusters/{NAME}"));
+    let client = H2Client::connect(&fixture.target(NAME, "alice")).unwrap();
     let begin = Instant::now();
     for _ in 0..100 {
         assert_eq!(client.get("/api/v1/namespaces/default/pods", &[("user-agent", "test/1")]).unwrap().status, 200);
@@ -77,16 +77,16 @@ fn hundred_lists_show_in_the_policys_row_with_their_user() {
 #[test]
 #[ignore = "needs a browser: make test-console"]
 fn focus_and_filter_survive_updates() {
-    let scene = Scene::start("console-focus");
-    let browser = scene.browser(1200, 800);
-    scene.open(&browser, "/ui/");
+    let fixture = ConsoleFixture::start("console-focus");
+    let browser = fixture.browser(1200, 800);
+    fixture.open(&browser, "/ui/");
     let filter = browser.find("#q").unwrap();
     browser.type_into(&filter, "nothing-like-it").unwrap();
     wait_text(&browser, "No cluster matches");
     assert!(browser.url().unwrap().contains("?q=nothing-like-it"));
-    scene.open(&browser, "/ui/?q=prod");
+    fixture.open(&browser, "/ui/?q=prod");
     browser.run("document.querySelector('#cluster-table a').focus(); window.kept = document.body", &[]).unwrap();
-    scene.apply(&scene.manifest("prod-2.example.com"));
+    fixture.apply(&fixture.manifest("prod-2.example.com"));
     wait_text(&browser, "prod-2.example.com");
     let focused =
         browser.run("return [document.activeElement.textContent, window.kept === document.body]", &[]).unwrap();
@@ -97,10 +97,10 @@ fn focus_and_filter_survive_updates() {
 #[test]
 #[ignore = "needs a browser: make test-console"]
 fn pages_are_whole_without_javascript() {
-    let scene = Scene::start("console-plain");
-    let browser = scene.browser(1200, 800);
+    let fixture = ConsoleFixture::start("console-plain");
+    let browser = fixture.browser(1200, 800);
     browser.allow_scripts(false).unwrap();
-    scene.open(&browser, "/ui/");
+    fixture.open(&browser, "/ui/");
     let shown = browser.text().unwrap();
     for part in ["Fleet", NAME, "3/3", "gateway-0", "In sync", "only with JavaScript"] {
         assert!(shown.contains(part), "{part}: {shown}");

@@ -6,14 +6,14 @@ use portcullis_harness::client::plain;
 use portcullis_harness::wait;
 use serde_json::json;
 
-use crate::fixture::{SOON, Scene, assert_quiet};
+use crate::fixture::{ConsoleFixture, SOON, assert_quiet};
 
 const CLUSTERS: usize = 1_000;
 
 #[test]
 #[ignore = "needs a browser: make test-console"]
 fn thousand_clusters_open_within_a_second() {
-    let scene = Scene::start("console-scale");
+    let fixture = ConsoleFixture::start("console-scale");
     let list: Vec<_> = (0..CLUSTERS)
         .map(|number| {
             let name = format!("cluster-{number:04}.example.com");
@@ -27,8 +27,8 @@ fn thousand_clusters_open_within_a_second() {
             })
         })
         .collect();
-    scene.write("many.json", &json!({"apiVersion": "v1", "kind": "List", "items": list}).to_string());
-    let address = scene.plane.http_address();
+    fixture.write("many.json", &json!({"apiVersion": "v1", "kind": "List", "items": list}).to_string());
+    let address = fixture.site.plane().http_address();
     wait::until_ok("all clusters are known", SOON, || {
         let fleet =
             plain::get(address, "/ui/api/fleet").and_then(|answer| answer.json()).map_err(|error| error.to_string())?;
@@ -39,8 +39,8 @@ fn thousand_clusters_open_within_a_second() {
     let begin = Instant::now();
     let page = plain::get(address, "/ui/").unwrap();
     let (server, bytes) = (begin.elapsed(), page.text().len());
-    let browser = scene.browser(1400, 1000);
-    scene.open(&browser, "/ui/");
+    let browser = fixture.browser(1400, 1000);
+    fixture.open(&browser, "/ui/");
     let timing = "const [entry] = performance.getEntriesByType('navigation');\
                   const paint = performance.getEntriesByName('first-contentful-paint')[0];\
                   return [entry.responseEnd, entry.domContentLoadedEventEnd, entry.loadEventEnd, paint ? paint.startTime : null]";

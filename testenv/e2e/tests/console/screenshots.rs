@@ -8,14 +8,14 @@ use portcullis_harness::client::H2Client;
 use portcullis_harness::{project_root, wait};
 use serde_json::json;
 
-use crate::fixture::{NAME, SOON, Scene, wait_for, wait_text};
+use crate::fixture::{ConsoleFixture, NAME, SOON, wait_for, wait_text};
 
 /// The time for which numbers are gathered.
 const TRAFFIC: Duration = Duration::from_secs(100);
 
 /// A fleet in which something is wrong, under some load.
-fn fleet(test: &str) -> Scene {
-    let mut scene = Scene::start(test);
+fn fleet(test: &str) -> ConsoleFixture {
+    let mut fixture = ConsoleFixture::start(test);
     let policies = json!([
         {"rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "userGroups": ["system:masters"]}]},
         {"rules": [{"verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["pods", "services"]}], "flowControlSchemaName": "reads"},
@@ -25,14 +25,14 @@ fn fleet(test: &str) -> Scene {
         {"name": "reads", "maxRequestsInflight": {"max": 200}},
         {"name": "few", "tokenBucket": {"qps": 2, "burst": 4}},
     ]});
-    scene.apply(&scene.manifest(NAME).policies(policies).set("/spec/flowControl", limits));
+    fixture.apply(&fixture.manifest(NAME).policies(policies).set("/spec/flowControl", limits));
     for name in
         ["dev.example.com", "staging.example.com", "edge-eu.example.com", "edge-us.example.com", "batch.example.com"]
     {
-        scene.apply(&scene.manifest_of(name, 2));
+        fixture.apply(&fixture.manifest_of(name, 2));
     }
-    scene.write("qa.yaml", &scene.manifest("qa.example.com").set("/spec/serverz", json!([])).to_text());
-    scene.plane.wait_in_sync(1, SOON).unwrap();
+    fixture.write("qa.yaml", &fixture.manifest("qa.example.com").set("/spec/serverz", json!([])).to_text());
+    fixture.site.plane().wait_in_sync(1, SOON).unwrap();
     let clients = [
         (NAME, "ci-robot", "/api/v1/namespaces/default/pods", 9),
         (NAME, "alice", "/api/v1/namespaces/default/services", 4),
@@ -43,7 +43,7 @@ fn fleet(test: &str) -> Scene {
         ("batch.example.com", "jobs", "/apis/batch/v1/jobs", 7),
     ];
     let clients = clients.map(|(name, user, path, each)| {
-        let target = scene.target(name, user);
+        let target = fixture.target(name, user);
         let client = wait::until_ok("the cluster's own chain answers", SOON, || H2Client::connect(&target)).unwrap();
         (client, user, path, each)
     });
@@ -51,8 +51,8 @@ fn fleet(test: &str) -> Scene {
     let mut turn = 0;
     while begin.elapsed() < TRAFFIC {
         // Ends the test's own server in the middle, so that the numbers have a step.
-        if scene.stubs.len() == 3 && begin.elapsed() > TRAFFIC * 7 / 10 {
-            drop(scene.stubs.remove(2));
+        if fixture.stubs.len() == 3 && begin.elapsed() > TRAFFIC * 7 / 10 {
+            drop(fixture.stubs.remove(2));
         }
         for (client, user, path, each) in &clients {
             for _ in 0..*each + turn % 3 {
@@ -61,7 +61,7 @@ fn fleet(test: &str) -> Scene {
         }
         turn += 1;
     }
-    scene
+    fixture
 }
 
 fn save(browser: &Browser, name: &str) {
@@ -78,15 +78,15 @@ fn screenshots_of_the_pages_are_taken() {
     if std::env::var_os("UPDATE_SCREENSHOTS").is_none() {
         return;
     }
-    let scene = fleet("console-pictures");
-    let browser = scene.browser(1280, 1080);
+    let fixture = fleet("console-pictures");
+    let browser = fixture.browser(1280, 1080);
     for (colors, suffix) in [(ColorScheme::Light, "light"), (ColorScheme::Dark, "dark")] {
         browser.prefer(colors).unwrap();
-        scene.open(&browser, "/ui/");
+        fixture.open(&browser, "/ui/");
         wait_text(&browser, "Live");
         wait_text(&browser, "2/3");
         save(&browser, &format!("console-fleet-{suffix}.png"));
-        scene.open(&browser, &format!("/ui/clusters/{NAME}"));
+        fixture.open(&browser, &format!("/ui/clusters/{NAME}"));
         wait_text(&browser, "Live");
         if colors == ColorScheme::Light {
             // For the eyes of the one who takes the pictures.
@@ -94,7 +94,7 @@ fn screenshots_of_the_pages_are_taken() {
         }
         wait_for(&browser, "users", SOON, "return document.querySelector('#clients-part tbody th')");
         save(&browser, &format!("console-cluster-{suffix}.png"));
-        scene.open(&browser, "/ui/explain");
+        fixture.open(&browser, "/ui/explain");
         let line = json!({"time": "2026-11-24T08:22:22Z", "cluster": NAME, "method": "GET", "path": "/api/v1/namespaces/default/secrets",
             "verb": "list", "user": "scanner", "groups": ["dev", "system:authenticated"], "userAgent": "scanner/1.4", "code": 429});
         browser.run("document.querySelector('#text').value = arguments[0]", &[json!(line.to_string())]).unwrap();

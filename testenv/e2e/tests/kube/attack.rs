@@ -21,7 +21,7 @@ fn bytes_after_a_refused_upgrade_are_no_request() {
     for (identities, envoy_version) in older.chain([(Identities::RequestHeader, None)]) {
         let version = format!("{identities:?}, {envoy_version:?}");
         let gateway = GatewayOptions { envoy_version, ..GatewayOptions::default() };
-        let Some(fixture) = KubeFixture::telling(identities, "smuggling", &KubeOptions::default(), &gateway) else {
+        let Some(fixture) = KubeFixture::forwarding(identities, "smuggling", &KubeOptions::default(), &gateway) else {
             return;
         };
         let (alice, bob) = (fixture.target().identity(&fixture.alice), fixture.target().identity(&fixture.bob));

@@ -103,7 +103,7 @@ fn by_design(case: &Case, direct: Outcome) -> Outcome {
 fn credentials_that_disagree_are_judged_as_kube_apiserver_does() {
     for identities in Identities::ALL {
         let options = (&KubeOptions::default(), &GatewayOptions::default());
-        let Some(fixture) = KubeFixture::telling(identities, "credentials", options.0, options.1) else { return };
+        let Some(fixture) = KubeFixture::forwarding(identities, "credentials", options.0, options.1) else { return };
         let direct = || {
             let address = fixture.kube.apiservers()[0].address();
             TlsTarget::new(address).trust(fixture.kube.server_ca()).sni("kubernetes.default.svc")

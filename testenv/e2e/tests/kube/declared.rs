@@ -6,7 +6,7 @@ use std::process::Command;
 use portcullis_harness::deps;
 
 /// The problems of a file, a line each; `None`, with a warning, where the parsers are not built.
-pub(crate) fn judged(kind: &str, path: &Path) -> Option<Vec<String>> {
+pub(crate) fn parsed(kind: &str, path: &Path) -> Option<Vec<String>> {
     let program = deps::or_skip(kind, deps::declared()).unwrap()?;
     let output = Command::new(program).arg(kind).arg(path).output().unwrap();
     let told = String::from_utf8(output.stdout).unwrap();
@@ -18,7 +18,7 @@ pub(crate) fn judged(kind: &str, path: &Path) -> Option<Vec<String>> {
 /// A file with a change that its parser must notice.
 pub(crate) fn is_noticed(kind: &str, text: &str, from: &str, to: &str) {
     let file = tempfile(kind, &text.replace(from, to));
-    assert!(text.contains(from) && !judged(kind, &file.join("file.yml")).unwrap().is_empty(), "{from} as {to}");
+    assert!(text.contains(from) && !parsed(kind, &file.join("file.yml")).unwrap().is_empty(), "{from} as {to}");
 }
 
 fn tempfile(kind: &str, text: &str) -> portcullis_harness::rundir::RunDir {

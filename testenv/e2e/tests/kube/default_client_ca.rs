@@ -15,7 +15,7 @@ fn default_client_ca_names_users_as_the_apiserver_does() {
         let files = RunDir::new("default-client-ca-files").unwrap();
         let plane_flags = vec!["--references-root".to_owned(), files.path().display().to_string()];
         let options = GatewayOptions { plane_flags, ..GatewayOptions::default() };
-        let Some(fixture) = KubeFixture::telling(identities, "default-client-ca", &KubeOptions::default(), &options)
+        let Some(fixture) = KubeFixture::forwarding(identities, "default-client-ca", &KubeOptions::default(), &options)
         else {
             return;
         };

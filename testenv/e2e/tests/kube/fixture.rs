@@ -21,6 +21,43 @@ impl Identities {
     pub(crate) const ALL: [Identities; 2] = [Identities::Impersonate, Identities::RequestHeader];
 }
 
+/// A real Kubernetes without anything of ours.
+pub(crate) struct BareKube {
+    pub(crate) kube: RealKube,
+    /// The authority of front proxies, if they are believed.
+    pub(crate) front_ca: Ca,
+    /// A directory for kubectl's cache.
+    pub(crate) cache: PathBuf,
+    // Removed last.
+    pub(crate) run: RunDir,
+}
+
+impl BareKube {
+    /// `None`, said loudly, where the real Kubernetes is not built and CI does not ask for it.
+    pub(crate) fn start(test: &str, options: KubeOptions) -> Option<Self> {
+        BareKube::believing(None, test, options)
+    }
+
+    /// As [`BareKube::start`], of kube-apiservers that believe front proxies of this name.
+    pub(crate) fn believing(front_proxy: Option<&str>, test: &str, mut options: KubeOptions) -> Option<Self> {
+        deps::kube_or_skip(test).unwrap()?;
+        let run = RunDir::new(test).unwrap();
+        let front_ca = Ca::new("front proxies").unwrap();
+        if let Some(name) = front_proxy {
+            options.request_header = Some(RequestHeader { ca: front_ca.clone(), allowed_names: vec![name.to_owned()] });
+        }
+        let kube = RealKube::start(&run, "kube", &options).unwrap();
+        let cache = run.make_dir("kubectl-cache").unwrap();
+        Some(BareKube { kube, front_ca, cache, run })
+    }
+}
+
+/// A user whose name, uid and groups a gateway could garble.
+pub(crate) fn odd_alice(kube: &RealKube) -> Identity {
+    let spec = CertSpec::client("alice", ["dev", "a,b=c"]).uid("uid-of-alice");
+    kube.client_ca().issue(&spec).unwrap()
+}
+
 /// A real Kubernetes behind a gateway. alice may edit in `default`, bob may nothing.
 pub(crate) struct KubeFixture {
     pub(crate) gateway: Gateway,
@@ -40,32 +77,25 @@ impl KubeFixture {
 
     /// As [`KubeFixture::start`], behind another gateway.
     pub(crate) fn of(test: &str, options: &KubeOptions, gateway: &GatewayOptions) -> Option<Self> {
-        KubeFixture::telling(Identities::Impersonate, test, options, gateway)
+        KubeFixture::forwarding(Identities::Impersonate, test, options, gateway)
     }
 
     /// As [`KubeFixture::of`], in front of apiservers to which users are forwarded in this way.
-    pub(crate) fn telling(
+    pub(crate) fn forwarding(
         identities: Identities,
         test: &str,
         options: &KubeOptions,
         gateway: &GatewayOptions,
     ) -> Option<Self> {
-        deps::kube_or_skip(test).unwrap()?;
-        let run = RunDir::new(test).unwrap();
-        let front = Ca::new("front proxies").unwrap();
-        let mut options = options.clone();
-        if identities == Identities::RequestHeader {
-            let allowed_names = vec!["front-proxy".to_owned()];
-            options.request_header = Some(RequestHeader { ca: front.clone(), allowed_names });
-        }
-        let kube = RealKube::start(&run, "kube", &options).unwrap();
+        let front_proxy = (identities == Identities::RequestHeader).then_some("front-proxy");
+        let BareKube { kube, front_ca, run, .. } = BareKube::believing(front_proxy, test, options.clone())?;
         let user = |name: &str, groups: &[&str]| {
             kube.client_ca().issue(&CertSpec::client(name, groups.iter().copied())).unwrap()
         };
         let (alice, bob) = (user("alice", &["dev"]), user("bob", &[]));
         let gateway_identity = match identities {
             Identities::Impersonate => user("portcullis", &[]),
-            Identities::RequestHeader => front.issue(&CertSpec::client("front-proxy", [""; 0])).unwrap(),
+            Identities::RequestHeader => front_ca.issue(&CertSpec::client("front-proxy", [""; 0])).unwrap(),
         };
         let gateway = Gateway::start(&run, gateway).unwrap();
         let fixture = KubeFixture { gateway, kube, gateway_identity, alice, bob, run, identities };

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use crate::fixture::{BareKube, odd_alice};
 use portcullis_e2e::{Ingress, ShootSetup};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::{H2Client, H2Stream, Outgoing, Response, TlsTarget};
-use portcullis_harness::kube::{KubeOptions, RealKube, RequestHeader};
+use portcullis_harness::kube::{KubeOptions, RealKube};
 use portcullis_harness::rundir::RunDir;
-use portcullis_harness::{deps, project_root, wait};
+use portcullis_harness::{project_root, wait};
 use serde_json::{Value, json};
 
 const FRONT: &str = "system:istio-gateway";
@@ -27,16 +28,9 @@ struct Fixture {
 impl Fixture {
     /// With a front-proxy certificate that is valid for so long, on connections that live for so long.
     fn start(test: &str, validity: Duration, life: &str) -> Option<Self> {
-        deps::kube_or_skip(test).unwrap()?;
-        let run = RunDir::new(test).unwrap();
-        let front_ca = Ca::new("front-proxy").unwrap();
-        let request_header = RequestHeader { ca: front_ca.clone(), allowed_names: vec![FRONT.to_owned()] };
-        let options = KubeOptions {
-            request_header: Some(request_header),
-            server_names: vec!["kubernetes.default.svc.cluster.local".to_owned()],
-            ..KubeOptions::default()
-        };
-        let kube = RealKube::start(&run, "kube", &options).unwrap();
+        let server_names = vec!["kubernetes.default.svc.cluster.local".to_owned()];
+        let options = KubeOptions { server_names, ..KubeOptions::default() };
+        let BareKube { kube, front_ca, run, .. } = BareKube::believing(Some(FRONT), test, options)?;
         let admin = |args: &[&str]| kube.admin_kubectl().unwrap().args(args).run_ok().unwrap();
         let rights = project_root().join("envoy/gardener/rbac.yaml");
         admin(&["apply", "-f", rights.to_str().unwrap()]);
@@ -56,9 +50,7 @@ impl Fixture {
             Some(ingress.unwrap()).filter(|_| issued.elapsed() < validity / 3)
         };
         let ingress = wait::retry_if_slow("the certificate is good for a while yet", start).unwrap();
-        let alice = CertSpec::client("alice", ["dev", "a,b=c"]).uid("uid-of-alice");
-        let alice = kube.client_ca().issue(&alice).unwrap();
-        Some(Fixture { ingress, kube, front_ca, alice, token, run })
+        Some(Fixture { ingress, alice: odd_alice(&kube), kube, front_ca, token, run })
     }
 
     /// Straight to kube-apiserver, by the ingress's own name, and through the nodes' proxy.
@@ -90,7 +82,7 @@ fn review(client: &H2Client, more: Headers<'_>) -> Response {
 }
 
 /// Status, and the user or the reason of the refusal.
-fn told(target: &TlsTarget, headers: Headers<'_>) -> (u16, Value) {
+fn reviewed_user(target: &TlsTarget, headers: Headers<'_>) -> (u16, Value) {
     let response = review(&H2Client::connect(target).unwrap(), headers);
     let mut body = response.json().unwrap();
     let is_review = response.status == 201;
@@ -122,23 +114,23 @@ fn kube_apiserver_sees_the_same_users_as_directly() {
         ("nobody", false, &[]),
         ("rejected", false, unheard_of),
     ] {
-        let expected = told(&with(&direct, is_alice), credential);
+        let expected = reviewed_user(&with(&direct, is_alice), credential);
         for way in &ways {
             let target = with(way, is_alice);
-            assert_eq!(told(&target, credential), expected, "{case}");
+            assert_eq!(reviewed_user(&target, credential), expected, "{case}");
             for forgery in forged {
                 let headers: Vec<_> = credential.iter().chain(forgery).copied().collect();
-                assert_eq!(told(&target, &headers), expected, "{case}, {forgery:?}");
+                assert_eq!(reviewed_user(&target, &headers), expected, "{case}, {forgery:?}");
             }
         }
     }
     let as_dave: Headers<'_> = &[("impersonate-user", b"dave")];
     let admin = fixture.kube.admin();
-    let expected = told(&direct.clone().identity(admin), as_dave);
+    let expected = reviewed_user(&direct.clone().identity(admin), as_dave);
     assert_eq!(expected.1["username"], "dave");
     for way in &ways {
-        assert_eq!(told(&way.clone().identity(admin), as_dave), expected);
-        assert_eq!(told(&way.clone().identity(&fixture.alice), as_dave), (403, json!("Forbidden")));
+        assert_eq!(reviewed_user(&way.clone().identity(admin), as_dave), expected);
+        assert_eq!(reviewed_user(&way.clone().identity(&fixture.alice), as_dave), (403, json!("Forbidden")));
     }
     strangers_end_no_watch(&fixture, &ways[0]);
 }

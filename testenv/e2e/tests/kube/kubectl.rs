@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_secs(20);
 fn kubectl_works_through_the_gateway() {
     for identities in Identities::ALL {
         let options = (&KubeOptions::default(), &GatewayOptions::default());
-        let Some(fixture) = KubeFixture::telling(identities, "kubectl", options.0, options.1) else { return };
+        let Some(fixture) = KubeFixture::forwarding(identities, "kubectl", options.0, options.1) else { return };
         everything_works(&fixture);
     }
 }

@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_secs(20);
 #[test]
 fn storm_of_strangers_ends_no_watch() {
     let options = (&KubeOptions::default(), &GatewayOptions::default());
-    let Some(fixture) = KubeFixture::telling(Identities::RequestHeader, "strangers", options.0, options.1) else {
+    let Some(fixture) = KubeFixture::forwarding(Identities::RequestHeader, "strangers", options.0, options.1) else {
         return;
     };
     fixture.admin(&["create", "serviceaccount", "robot"]);

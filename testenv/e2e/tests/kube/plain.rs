@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use portcullis_e2e::{PlainFiles, PlainGateway, PlainSetup};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
-use portcullis_harness::kube::{KubeOptions, RealKube, RequestHeader};
+use portcullis_harness::kube::{KubeOptions, RealKube};
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::rundir::RunDir;
-use portcullis_harness::{deps, project_root, wait};
+use portcullis_harness::{project_root, wait};
 use serde_json::Value;
 
-use crate::fixture::NAME;
+use crate::fixture::{BareKube, NAME};
 
 const SOON: Duration = Duration::from_secs(20);
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -24,12 +24,8 @@ struct Plain {
 
 impl Plain {
     fn start(test: &str) -> Option<Self> {
-        deps::kube_or_skip(test).unwrap()?;
-        let run = RunDir::new(test).unwrap();
-        let front = Ca::new("front proxies").unwrap();
-        let allowed_names = vec!["front-proxy-client".to_owned()];
-        let request_header = Some(RequestHeader { ca: front.clone(), allowed_names });
-        let kube = RealKube::start(&run, "kube", &KubeOptions { request_header, ..KubeOptions::default() }).unwrap();
+        let bare = BareKube::believing(Some("front-proxy-client"), test, KubeOptions::default())?;
+        let BareKube { kube, front_ca: front, run, .. } = bare;
         let alice = kube.client_ca().issue(&CertSpec::client("alice", ["dev"]).uid("uid-of-alice")).unwrap();
         Some(Plain { kube, front, alice, run })
     }

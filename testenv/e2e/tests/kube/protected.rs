@@ -10,7 +10,7 @@ use crate::fixture::{Identities, KubeFixture};
 fn certificate_of_system_masters_loses_its_power_at_the_gateway() {
     for identities in Identities::ALL {
         let options = (&KubeOptions::default(), &GatewayOptions::default());
-        let Some(fixture) = KubeFixture::telling(identities, "protected", options.0, options.1) else { return };
+        let Some(fixture) = KubeFixture::forwarding(identities, "protected", options.0, options.1) else { return };
         let admin = || fixture.kubectl(fixture.kube.admin());
         // Without discovery before it, whose errors kubectl does not read.
         let secrets = ["get", "--raw", "/api/v1/secrets"];
@@ -45,7 +45,8 @@ fn certificate_of_system_masters_loses_its_power_at_the_gateway() {
 #[test]
 fn nodes_name_alone_gives_no_nodes_group() {
     let options = (&KubeOptions::default(), &GatewayOptions::default());
-    let Some(fixture) = KubeFixture::telling(Identities::RequestHeader, "protected-node", options.0, options.1) else {
+    let Some(fixture) = KubeFixture::forwarding(Identities::RequestHeader, "protected-node", options.0, options.1)
+    else {
         return;
     };
     let rules = json!([

@@ -11,7 +11,7 @@ use crate::fixture::{Identities, KubeFixture, NAME};
 fn service_account_token_is_what_it_is_directly() {
     for identities in Identities::ALL {
         let options = (&KubeOptions::default(), &GatewayOptions::default());
-        let Some(fixture) = KubeFixture::telling(identities, "tokens", options.0, options.1) else { return };
+        let Some(fixture) = KubeFixture::forwarding(identities, "tokens", options.0, options.1) else { return };
         a_token_is_what_it_is_directly(&fixture);
     }
 }

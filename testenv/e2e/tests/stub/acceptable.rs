@@ -14,7 +14,7 @@ use portcullis_harness::{deps, project_root};
 use serde_json::{Value, json};
 
 use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
-use crate::sessions::tells;
+use crate::pods::{create_pod, read_until};
 
 fn status(target: &TlsTarget, token: Option<&str>) -> Option<u16> {
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
@@ -126,7 +126,8 @@ fn client_ca_edits_are_named_and_end_no_connection() {
     // As at kube-apiserver itself, what was let in goes on.
     let dora = new.issue(&CertSpec::client("dora", ["dev"])).unwrap();
     let other = H2Client::connect(&fixture.gateway.target(NAME).identity(&dora)).unwrap();
-    tells(&mut watch, &other, "after-the-ca");
+    create_pod(&other, "after-the-ca").unwrap();
+    read_until(&mut watch, "after-the-ca").unwrap();
 }
 
 /// More names than 64 KiB cannot be written, and then no handshake succeeds; `portcullis check` stops at 30 KiB.

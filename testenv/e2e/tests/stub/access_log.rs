@@ -41,11 +41,11 @@ fn get(target: &TlsTarget, path: &str, headers: &str) -> u16 {
 fn line_tells_who_asked_for_what_and_what_became_of_it() {
     for version in deps::envoy_versions() {
         let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
-        tells(&logging(&format!("tells-{version}"), &options, "on", json!([{"rules": [allow_all()]}])));
+        entry_has_every_field(&logging(&format!("tells-{version}"), &options, "on", json!([{"rules": [allow_all()]}])));
     }
 }
 
-fn tells(fixture: &StubFixture) {
+fn entry_has_every_field(fixture: &StubFixture) {
     let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     assert_eq!(get(&target, &format!("{PODS}?limit=5&secret=hidden"), "User-Agent: one\r\n"), 200);
     let one = line(fixture, "one");

@@ -94,7 +94,7 @@ fn activity_is_what_clients_sent_and_survives_an_edit() {
             cluster.policies.starts_with(&decided) && answers == 3 + 5 + requests && cluster.watches == 1
         });
         for one in &told.servers {
-            // What the gateway answers by itself has no duration.
+            // The gateway's own answers have no duration.
             let timed = if one.server == "-" { 0 } else { one.answers.iter().sum::<u64>() };
             assert_eq!(one.latency.buckets.iter().sum::<u64>(), timed, "{one:?}");
         }

@@ -128,7 +128,7 @@ pub(crate) fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource)
         value.extend(&chain);
         let range = end..end + chain.len();
         end = range.end;
-        parts.push(Part { owner: part.owner, range, fallback: Some(part.instead.into()) });
+        parts.push(Part { owner: part.owner, range, fallback: Some(part.fallback.into()) });
     }
     let mut resource = Resource::new(value);
     if one.type_url == type_urls::listener() {

@@ -1,6 +1,6 @@
 //! A changed manifest takes effect without a restart, and a wrong object affects no other.
 
-use portcullis_e2e::{GatewayOptions, Manifest, allow_all};
+use portcullis_e2e::{GatewayOptions, allow_all};
 use portcullis_harness::project_root;
 use serde_json::{Value, json};
 
@@ -29,14 +29,11 @@ fn subsets_send_requests_to_their_servers_only() {
     let fixture = StubFixture::start("subsets", &GatewayOptions::default());
     let second = fixture.pki.stub("stub-1");
     let servers = [fixture.stub.address(), second.address()];
-    let manifest = Manifest::new(NAME, servers)
-        .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
-        .serving(&fixture.gateway.serving_identity(NAME).unwrap(), &fixture.pki.client_ca)
-        .policies(json!([
-            {"rules": [{"verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"]}],
-             "upsteamSubset": [second.url()]},
-            {"rules": [allow_all()], "upstreamSubset": [fixture.stub.url()]},
-        ]));
+    let manifest = fixture.cluster(NAME, servers).policies(json!([
+        {"rules": [{"verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"]}],
+         "upsteamSubset": [second.url()]},
+        {"rules": [allow_all()], "upstreamSubset": [fixture.stub.url()]},
+    ]));
     fixture.gateway.apply(&manifest).unwrap();
     let configmaps = "/api/v1/namespaces/default/configmaps";
     fixture.stub.clear();
@@ -58,9 +55,8 @@ fn example_policies_choose_their_servers() {
     let servers = [fixture.stub.url(), others[0].url(), others[1].url()];
     let example = (0..3).fold(example, |text, at| text.replace(&format!("https://10.0.0.1{at}:6443"), &servers[at]));
     let example: Value = serde_saphyr::from_str(&example).unwrap();
-    let manifest = Manifest::new(NAME, [fixture.stub.address(), others[0].address(), others[1].address()])
-        .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
-        .serving(&fixture.gateway.serving_identity(NAME).unwrap(), &fixture.pki.client_ca)
+    let manifest = fixture
+        .cluster(NAME, [fixture.stub.address(), others[0].address(), others[1].address()])
         .set("/spec/flowControl", example["spec"]["flowControl"].clone())
         .policies(example["spec"]["dispatchPolicies"].clone());
     fixture.gateway.apply(&manifest).unwrap();
@@ -75,9 +71,7 @@ fn example_policies_choose_their_servers() {
 fn requests_are_balanced_one_by_one() {
     let fixture = StubFixture::start("balance", &GatewayOptions::default());
     let second = fixture.pki.stub("stub-1");
-    let manifest = Manifest::new(NAME, [fixture.stub.address(), second.address()])
-        .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
-        .serving(&fixture.gateway.serving_identity(NAME).unwrap(), &fixture.pki.client_ca);
+    let manifest = fixture.cluster(NAME, [fixture.stub.address(), second.address()]);
     fixture.gateway.apply(&manifest).unwrap();
     let client =
         portcullis_harness::client::H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice))

@@ -8,6 +8,7 @@ use portcullis_harness::wait;
 use serde_json::json;
 
 use crate::fixture::{NAME, PODS, StubFixture};
+use crate::pods::{create_pod, read_until, watch_shows};
 
 const SOON: Duration = Duration::from_secs(20);
 /// Envoy sends its last word on a connection this long after the first.
@@ -31,18 +32,6 @@ fn watch(client: &H2Client) -> H2Stream<'_> {
     stream
 }
 
-/// Creates a pod over a connection of its own, and sees it in the watch.
-fn tells(target: &TlsTarget, stream: &mut H2Stream<'_>, name: &str) {
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}).to_string();
-    let client = H2Client::connect(target).unwrap();
-    let created = client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
-    assert_eq!(created.status, 201, "{}", created.text());
-    let mut told = String::new();
-    while !told.contains(name) {
-        told += &String::from_utf8(stream.next_chunk(SOON).unwrap().unwrap()).unwrap();
-    }
-}
-
 #[test]
 fn http2_connections_take_no_further_request_and_watches_go_on() {
     let (fixture, target) = start("closing-h2", "");
@@ -52,7 +41,7 @@ fn http2_connections_take_no_further_request_and_watches_go_on() {
         assert_eq!(client.get(PODS, &[]).unwrap().status, 200, "without the gate a connection is kept");
     }
     fixture.gateway.apply(&gated(&fixture, "CloseConnectionWhenIdle=true")).unwrap();
-    tells(&target, &mut older, "before");
+    watch_shows(&target, &mut older, "before").unwrap();
 
     let mut newer = watch(&client);
     let refused = || client.get(PODS, &[]).is_err().then_some(());
@@ -61,15 +50,12 @@ fn http2_connections_take_no_further_request_and_watches_go_on() {
     let mut pods = 0;
     let last_word = || {
         pods += 1;
-        tells(&target, &mut newer, &format!("pod-{pods}"));
+        watch_shows(&target, &mut newer, &format!("pod-{pods}")).unwrap();
         (since.elapsed() > DRAIN_TIME + Duration::from_secs(1)).then_some(())
     };
     wait::until("the last word is said", SOON, last_word).unwrap();
-    tells(&target, &mut newer, "last");
-    let mut told = String::new();
-    while !told.contains("last") {
-        told += &String::from_utf8(older.next_chunk(SOON).unwrap().unwrap()).unwrap();
-    }
+    watch_shows(&target, &mut newer, "last").unwrap();
+    read_until(&mut older, "last").unwrap();
     drop((older, newer));
     wait::until("the connection is closed", SOON, || client.is_closed().then_some(())).unwrap();
 }
@@ -127,12 +113,10 @@ fn http1_answers_say_that_they_are_the_last_and_streams_go_on() {
         (since.elapsed() > DRAIN_TIME + Duration::from_secs(1)).then_some(())
     };
     wait::until("the last word is said", SOON, last_word).unwrap();
-    let client = H2Client::connect(&target).unwrap();
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "late"}}).to_string();
-    client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
-    let mut told = String::new();
-    while !told.contains("late") {
-        told += &String::from_utf8(watch.read_chunk().unwrap().unwrap()).unwrap();
+    create_pod(&H2Client::connect(&target).unwrap(), "late").unwrap();
+    let mut shown = String::new();
+    while !shown.contains("late") {
+        shown += &String::from_utf8(watch.read_chunk().unwrap().unwrap()).unwrap();
     }
 
     let both = "CloseConnectionWhenIdle=true,DenyAllRequests=true";

@@ -42,21 +42,21 @@ impl Waiting {
 }
 
 /// An open connection of a client that will ask.
-enum Line {
+enum OpenConnection {
     Http1(Box<TlsConnection>),
     Http2(H2Client),
 }
 
-impl Line {
+impl OpenConnection {
     fn ask(&mut self, token: usize) -> Result<Response> {
         let header = format!("Bearer token-{token}");
         match self {
-            Line::Http1(connection) => {
+            OpenConnection::Http1(connection) => {
                 let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nAuthorization: {header}\r\n\r\n");
                 connection.write(request.as_bytes())?;
                 connection.read_response(false)
             }
-            Line::Http2(client) => client.get(PODS, &[("authorization", &header)]),
+            OpenConnection::Http2(client) => client.get(PODS, &[("authorization", &header)]),
         }
     }
 }
@@ -70,14 +70,14 @@ fn while_waiting(fixture: &StubFixture, action: Action, meanwhile: impl FnOnce(&
     let target = fixture.gateway.target(NAME).timeout(SOON);
     let crowd = ClientPool::new(2).unwrap();
     let line = |number| match number < TOKENS {
-        true => Line::Http1(Box::new(target.connect().unwrap())),
-        false => Line::Http2(crowd.connect(&target).unwrap()),
+        true => OpenConnection::Http1(Box::new(target.connect().unwrap())),
+        false => OpenConnection::Http2(crowd.connect(&target).unwrap()),
     };
-    let lines: Vec<Line> = (0..WAITING).map(line).collect();
+    let lines: Vec<OpenConnection> = (0..WAITING).map(line).collect();
     let waiting = Waiting { since: Instant::now(), answered: AtomicUsize::new(0) };
     std::thread::scope(|scope| {
         let waiting = &waiting;
-        let ask = |(number, mut line): (usize, Line)| {
+        let ask = |(number, mut line): (usize, OpenConnection)| {
             scope.spawn(move || {
                 let response = line.ask(number % TOKENS);
                 waiting.answered.fetch_add(1, Ordering::AcqRel);

@@ -9,6 +9,7 @@ use portcullis_harness::{ports, wait};
 use serde_json::{Value, json};
 
 use crate::fixture::{NAME, PODS, StubFixture, connect};
+use crate::pods::{create_pod, read_until};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -30,13 +31,8 @@ fn server_connections_are_renewed_before_the_certificate_ends() {
         (fixture.gateway.envoy().admin().stat(stat).ok()? > 0).then_some(())
     };
     wait::until("a connection is old", SOON, renewed).unwrap();
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "later"}}).to_string();
-    let made = client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
-    assert_eq!(made.status, 201, "{}", made.text());
-    let mut told = String::new();
-    while !told.contains("later") {
-        told += &String::from_utf8(watch.next_chunk(SOON).unwrap().unwrap()).unwrap();
-    }
+    create_pod(&client, "later").unwrap();
+    read_until(&mut watch, "later").unwrap();
 }
 
 #[test]

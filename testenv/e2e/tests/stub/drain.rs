@@ -9,6 +9,7 @@ use portcullis_stub_apiserver::{SharedStore, StubServer};
 use serde_json::{Value, json};
 
 use crate::fixture::{NAME, PODS, StubFixture, connect};
+use crate::pods::{create_pod, read_until};
 
 const SOON: Duration = Duration::from_secs(20);
 const PERIOD: Duration = Duration::from_secs(3);
@@ -60,8 +61,8 @@ impl Two {
             terminal: terminal(target, &self.servers[1]),
             pods: 0,
         };
-        running.tell_first();
-        running.tell_second();
+        running.first_sees_change();
+        running.second_sees_change();
         running
     }
 }
@@ -92,47 +93,34 @@ fn terminal(target: &TlsTarget, server: &StubServer) -> TlsConnection {
     .unwrap()
 }
 
-/// Reads until the event of the pod comes. An error if the stream ends before.
-fn read_until(stream: &mut H2Stream<'_>, name: &str) -> Result<(), String> {
-    let mut told = String::new();
-    while !told.contains(name) {
-        let chunk = stream.next_chunk(SOON).map_err(|error| error.to_string())?.ok_or("the end")?;
-        told += &String::from_utf8(chunk).unwrap();
-    }
-    Ok(())
-}
-
 impl Running<'_> {
     /// Creates a pod; its name.
     fn create(&mut self) -> String {
         self.pods += 1;
         let name = format!("pod-{}-", self.pods);
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("{name}x")}}).to_string();
-        let client = H2Client::connect(self.target).unwrap();
-        let made = client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
-        assert_eq!(made.status, 201, "{}", made.text());
+        create_pod(&H2Client::connect(self.target).unwrap(), &format!("{name}x")).unwrap();
         name
     }
 
-    fn tell_first(&mut self) {
+    fn first_sees_change(&mut self) {
         let name = self.create();
         read_until(&mut self.first, &name).unwrap();
     }
 
-    fn tell_second(&mut self) {
+    fn second_sees_change(&mut self) {
         self.try_second().unwrap();
     }
 
     /// Nothing if a stream has ended and the period may be over.
-    fn tell_second_since(&mut self, removed: Instant) -> Option<()> {
-        let told = self.try_second();
-        assert!(told.is_ok() || removed.elapsed() >= PERIOD, "{told:?} after {:?}", removed.elapsed());
-        told.ok()
+    fn second_sees_change_since(&mut self, removed: Instant) -> Option<()> {
+        let seen = self.try_second();
+        assert!(seen.is_ok() || removed.elapsed() >= PERIOD, "{seen:?} after {:?}", removed.elapsed());
+        seen.ok()
     }
 
     fn try_second(&mut self) -> Result<(), String> {
         let name = self.create();
-        read_until(&mut self.second, &name)?;
+        read_until(&mut self.second, &name).map_err(|error| error.to_string())?;
         self.terminal.write(b"ping").map_err(|error| error.to_string())?;
         let echo = self.terminal.read_exact(4).map_err(|error| error.to_string())?;
         if echo == b"ping" { Ok(()) } else { Err(format!("{echo:?}")) }
@@ -156,7 +144,7 @@ impl Running<'_> {
     /// For so long both streams on the second server go on.
     fn second_goes_on(&mut self, since: Instant, time: Duration) {
         let lasted = || {
-            self.tell_second();
+            self.second_sees_change();
             (since.elapsed() >= time).then_some(())
         };
         wait::until("the time is over", time + SOON, lasted).unwrap();
@@ -179,7 +167,7 @@ fn disabled_server_gets_nothing_new_and_keeps_what_runs() {
     wait::until("it gets nothing new", SOON, is_left_alone).unwrap();
     running.second_goes_on(since, PERIOD * 2);
     two.servers[1].clear();
-    running.tell_first();
+    running.first_sees_change();
     assert!(two.servers[1].records_for(PODS).is_empty());
 }
 
@@ -194,11 +182,11 @@ fn removed() -> Option<()> {
     let mut running = two.run(&target, &client);
     let since = Instant::now();
     two.fixture.gateway.apply(&two.manifest(json!([two.server(0)]))).unwrap();
-    running.tell_second_since(since)?;
+    running.second_sees_change_since(since)?;
     // Envoy counts the time, not the control plane.
     two.fixture.gateway.restart_control_plane().unwrap();
     running.second_ends(since);
-    running.tell_first();
+    running.first_sees_change();
     assert_eq!(client.get(PODS, &[]).unwrap().status, 200, "the client's connection goes on");
     Some(())
 }
@@ -212,7 +200,7 @@ fn server_that_comes_back_in_time_keeps_what_runs() {
         let since = Instant::now();
         two.fixture.gateway.apply(&two.manifest(json!([two.server(0)]))).unwrap();
         two.fixture.gateway.apply(&two.manifest(json!([two.server(0), two.server(1)]))).unwrap();
-        running.tell_second_since(since)?;
+        running.second_sees_change_since(since)?;
         running.second_goes_on(Instant::now(), PERIOD * 2);
         Some(())
     };
@@ -238,8 +226,6 @@ fn streams_in_a_removed_cluster_end_after_the_drain_period() {
     wait::until("nothing new goes upstream", SOON, gone).unwrap();
     running.second_ends(since);
 
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "later"}}).to_string();
-    let made = neighbours.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
-    assert_eq!(made.status, 201, "{}", made.text());
+    create_pod(&neighbours, "later").unwrap();
     read_until(&mut undisturbed, "later").unwrap();
 }

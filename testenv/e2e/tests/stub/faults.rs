@@ -249,9 +249,7 @@ fn configuration_that_panics_is_refused() {
 fn object_whose_configuration_panics_is_refused_alone() {
     const OTHER: &str = "fault-injection-route.example.com";
     let fixture = StubFixture::start("faults-route", &faulty(None));
-    let other = Manifest::new(OTHER, [fixture.stub.address()])
-        .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
-        .serving(&fixture.gateway.serving_identity(OTHER).unwrap(), &fixture.pki.client_ca);
+    let other = fixture.cluster(OTHER, [fixture.stub.address()]);
     fixture.gateway.write(&other).unwrap();
     let refused = |status: &serde_json::Value| status["nodes"][0]["refused"].to_string().contains(OTHER);
     fixture.gateway.plane().wait_status("Envoy refuses the object", SOON, refused).unwrap();

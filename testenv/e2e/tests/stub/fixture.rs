@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use portcullis_e2e::{Gateway, GatewayOptions, Manifest};
@@ -34,6 +36,18 @@ impl Pki {
             admin: client_ca.issue(&CertSpec::client("admin", ["system:masters"])).unwrap(),
             client_ca,
         }
+    }
+
+    /// A cluster of these servers behind a gateway, with the gateway's own certificates.
+    pub(crate) fn cluster(
+        &self,
+        gateway: &Gateway,
+        name: &str,
+        servers: impl IntoIterator<Item = SocketAddr>,
+    ) -> Manifest {
+        Manifest::new(name, servers)
+            .upstream(&self.gateway, &self.server_ca, "kubernetes")
+            .serving(&gateway.serving_identity(name).unwrap(), &self.client_ca)
     }
 
     pub(crate) fn stub(&self, name: &str) -> StubServer {
@@ -99,9 +113,12 @@ impl StubFixture {
     }
 
     pub(crate) fn manifest(&self) -> Manifest {
-        Manifest::new(NAME, [self.stub.address()])
-            .upstream(&self.pki.gateway, &self.pki.server_ca, "kubernetes")
-            .serving(&self.gateway.serving_identity(NAME).unwrap(), &self.pki.client_ca)
+        self.cluster(NAME, [self.stub.address()])
+    }
+
+    /// A cluster of these servers behind the gateway.
+    pub(crate) fn cluster(&self, name: &str, servers: impl IntoIterator<Item = SocketAddr>) -> Manifest {
+        self.pki.cluster(&self.gateway, name, servers)
     }
 
     /// How many different questions the stub was asked at a path. One that a server is slow to answer is put to another one, or
@@ -148,4 +165,13 @@ pub(crate) fn given_up(gateway: &Gateway) -> usize {
 /// the certificate of the default chain.
 pub(crate) fn connect(target: &TlsTarget) -> H2Client {
     wait::until_ok("the cluster's own chain answers", Duration::from_secs(20), || H2Client::connect(target)).unwrap()
+}
+
+/// Ends the threads of an unwinding test, too.
+pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }

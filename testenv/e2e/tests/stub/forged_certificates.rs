@@ -39,7 +39,7 @@ fn claims(alice: &Identity) -> Vec<String> {
 }
 
 /// The sender in the server's record, if the request reached it at all.
-fn told(fixture: &StubFixture, target: &TlsTarget, lines: &str) -> (u16, Option<String>) {
+fn forwarded_user(fixture: &StubFixture, target: &TlsTarget, lines: &str) -> (u16, Option<String>) {
     fixture.stub.clear();
     let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n{lines}\r\n");
     let mut connection = target.connect().unwrap();
@@ -56,14 +56,14 @@ fn client_headers_about_certificates_are_not_trusted() {
     let bob = nobody.clone().identity(&fixture.pki.client_ca.issue(&CertSpec::client("bob", [""; 0])).unwrap());
     let mallory = nobody.clone().identity(&self_signed(&CertSpec::client("alice", ["dev"])).unwrap());
     for lines in claims(&fixture.pki.alice) {
-        let (_, user) = told(&fixture, &nobody, &lines);
+        let (_, user) = forwarded_user(&fixture, &nobody, &lines);
         assert!(user.as_deref().is_none_or(str::is_empty), "nobody is {user:?} by {lines}");
-        let (status, user) = told(&fixture, &bob, &lines);
+        let (status, user) = forwarded_user(&fixture, &bob, &lines);
         assert!(
             (status, user.as_deref()) == (200, Some("bob")) || (status >= 400 && user.is_none()),
             "{user:?}: {lines}"
         );
-        let (status, user) = told(&fixture, &mallory, &lines);
+        let (status, user) = forwarded_user(&fixture, &mallory, &lines);
         assert!(status >= 400 && user.is_none(), "mallory is {user:?} by {lines}");
     }
 }
@@ -91,11 +91,11 @@ fn certificates_words_make_nobody_somebody_else() {
         for spec in specs {
             let own = String::from_utf8(spec.common_names[0].clone()).unwrap();
             let signed = nobody.clone().identity(&fixture.pki.client_ca.issue(&spec).unwrap());
-            let (status, user) = told(&fixture, &signed, "");
+            let (status, user) = forwarded_user(&fixture, &signed, "");
             let is_own = user.as_deref().is_none_or(|user| user == own);
             assert!(is_own && (user.is_some() || status >= 400), "{word}: {status} {user:?}");
             let forged = nobody.clone().identity(&stranger.issue(&spec).unwrap());
-            assert_eq!(told(&fixture, &forged, ""), (401, None), "{word}");
+            assert_eq!(forwarded_user(&fixture, &forged, ""), (401, None), "{word}");
         }
     }
 }
@@ -107,9 +107,9 @@ fn another_users_certificate_in_the_chain_is_no_identity() {
     let (nobody, pki) = (fixture.gateway.target(NAME), &fixture.pki);
     let mallory = self_signed(&CertSpec::client("mallory", [""; 0])).unwrap();
     let bob = pki.client_ca.issue(&CertSpec::client("bob", [""; 0])).unwrap();
-    assert_eq!(told(&fixture, &nobody.clone().identity(&mallory.followed_by(&pki.alice)), ""), (401, None));
+    assert_eq!(forwarded_user(&fixture, &nobody.clone().identity(&mallory.followed_by(&pki.alice)), ""), (401, None));
     for _ in 0..2 {
-        let (status, user) = told(&fixture, &nobody.clone().identity(&bob.followed_by(&pki.alice)), "");
+        let (status, user) = forwarded_user(&fixture, &nobody.clone().identity(&bob.followed_by(&pki.alice)), "");
         assert!(matches!((status, user.as_deref()), (200, Some("bob")) | (401, None)), "{status} {user:?}");
     }
 }

@@ -2,14 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_e2e::{GatewayOptions, Manifest};
+use portcullis_e2e::GatewayOptions;
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::H2Client;
 use portcullis_harness::wait;
 use serde_json::json;
 
 use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
-use crate::sessions::{WEBSOCKET, is_alive, session, tells};
+use crate::pods::{create_pod, read_until};
+use crate::sessions::{WEBSOCKET, is_alive, session};
 
 /// The status of a request with a good token, or nothing where there is no connection for it.
 fn status(fixture: &StubFixture, identity: Option<&Identity>, token: &str) -> Option<u16> {
@@ -69,7 +70,8 @@ fn certificate_that_expires_names_nobody_on_open_connections() {
     assert!(!open.is_closed());
     // As at kube-apiserver itself, what was let in goes on; of sessions the gateway sets an end.
     let other = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
-    tells(&mut watch, &other, "after-the-end");
+    create_pod(&other, "after-the-end").unwrap();
+    read_until(&mut watch, "after-the-end").unwrap();
     if is_alive(&mut exec) {
         exec.read_to_end().unwrap();
     }
@@ -86,9 +88,7 @@ fn certificate_that_expires_names_nobody_on_open_connections() {
 fn no_session_is_resumed() {
     const OTHER: &str = "other.example.com";
     let fixture = StubFixture::start("resumption", &GatewayOptions::default());
-    let other = Manifest::new(OTHER, [fixture.stub.address()])
-        .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
-        .serving(&fixture.gateway.serving_identity(OTHER).unwrap(), &fixture.pki.client_ca);
+    let other = fixture.cluster(OTHER, [fixture.stub.address()]);
     fixture.gateway.apply(&other).unwrap();
     let alice = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     for (is_tls12, target) in [(false, alice.clone().resuming()), (true, alice.resuming_tls12())] {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_e2e::{GatewayOptions, Manifest};
+use portcullis_e2e::GatewayOptions;
 use portcullis_harness::client::H2Client;
 use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
@@ -71,9 +71,8 @@ fn server_may_fail_as_many_checks_as_its_cluster_bears() {
 fn server_that_takes_no_connections_is_out_at_once() {
     let fixture = StubFixture::without_cluster("ejected", &GatewayOptions::default());
     let second = fixture.pki.stub("stub-1");
-    let manifest = Manifest::new(NAME, [fixture.stub.address(), second.address()])
-        .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
-        .serving(&fixture.gateway.serving_identity(NAME).unwrap(), &fixture.pki.client_ca)
+    let manifest = fixture
+        .cluster(NAME, [fixture.stub.address(), second.address()])
         .set("/spec/portcullis", json!({"healthCheck": {"interval": "60s", "timeout": "5s"}}));
     fixture.gateway.apply(&manifest).unwrap();
     let client = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
@@ -94,9 +93,8 @@ fn server_that_takes_no_connections_is_out_at_once() {
 fn server_that_comes_back_gets_little_at_first() {
     let fixture = StubFixture::without_cluster("comes-back", &GatewayOptions::default());
     let second = fixture.pki.stub("stub-1");
-    let manifest = Manifest::new(NAME, [fixture.stub.address(), second.address()])
-        .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
-        .serving(&fixture.gateway.serving_identity(NAME).unwrap(), &fixture.pki.client_ca)
+    let manifest = fixture
+        .cluster(NAME, [fixture.stub.address(), second.address()])
         .set("/spec/portcullis", json!({"healthCheck": {"interval": "2s"}}));
     fixture.gateway.apply(&manifest).unwrap();
     let client = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();

@@ -42,6 +42,7 @@ mod ownership;
 mod paths;
 mod phases;
 mod plain;
+mod pods;
 mod protected;
 mod proxy_protocol;
 mod quarantine;

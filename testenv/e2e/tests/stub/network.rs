@@ -1,10 +1,10 @@
 //! xDS over the network: mutual TLS, and a node is who its certificate says.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use portcullis_e2e::{default_certificate, settings};
+use portcullis_e2e::{default_certificate, settings, xds_client_flags, xds_server_flags};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
@@ -37,9 +37,9 @@ impl Fixture {
         server.write_pem(&dir.join("server.pem"), &dir.join("server.key")).unwrap();
         client_ca.write_pem(&dir.join("clients.pem")).unwrap();
         let xds = ports::free_address().unwrap();
-        let path = |name: &str| dir.join(name).display().to_string();
-        let (address, cert, key, ca) = (xds.to_string(), path("server.pem"), path("server.key"), path("clients.pem"));
-        let flags = ["--xds-address", &address, "--xds-cert", &cert, "--xds-key", &key, "--xds-client-ca", &ca];
+        let [cert, key, ca] = ["server.pem", "server.key", "clients.pem"].map(|file| dir.join(file));
+        let flags = xds_server_flags(xds, [&cert, &key, &ca]);
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let plane = ControlPlane::start_with(&dir, &manifests, &flags).unwrap();
         Fixture { plane, xds, dir, server_ca, client_ca, _run: run }
     }
@@ -54,22 +54,9 @@ impl Fixture {
         let file = |suffix: &str| self.dir.join(format!("{name}.{suffix}"));
         identity.write_pem(&file("pem"), &file("key")).unwrap();
         server_ca.write_pem(&file("ca")).unwrap();
-        let text = |path: &Path| path.display().to_string();
-        let (address, cert, key, ca) = (self.xds.to_string(), file("pem"), file("key"), file("ca"));
-        let (cert, key, ca) = (text(&cert), text(&key), text(&ca));
-        let flags = [
-            "--xds-address",
-            &address,
-            "--xds-cert",
-            &cert,
-            "--xds-key",
-            &key,
-            "--xds-server-ca",
-            &ca,
-            "--xds-server-name",
-            "xds.internal",
-        ];
-        let bootstrap = self.plane.bootstrap_at(node, &[&flags[..], more].concat()).unwrap();
+        let flags = xds_client_flags(self.xds, [&file("pem"), &file("key"), &file("ca")], "xds.internal");
+        let flags: Vec<&str> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        let bootstrap = self.plane.bootstrap_at(node, &flags).unwrap();
         Envoy::start(&self.dir, name, &EnvoyOptions::new(bootstrap)).unwrap()
     }
 

@@ -15,8 +15,8 @@ const SOON: Duration = Duration::from_secs(20);
 const LARGE: &str = "/api/v1/namespaces/large/pods";
 const MEBIBYTE: u64 = 1024 * 1024;
 
-fn set(pressure: &Path, value: f64) {
-    write_private(pressure, value.to_string().as_bytes()).unwrap();
+fn set(heap_level: &Path, value: f64) {
+    write_private(heap_level, value.to_string().as_bytes()).unwrap();
 }
 
 fn with_heap(mebibytes: u64) -> GatewayOptions {
@@ -43,16 +43,16 @@ fn is_short_of_memory(response: &Response) -> bool {
 fn requests_are_refused_while_memory_is_short_and_watches_go_on() {
     for version in deps::envoy_versions() {
         let run = RunDir::new("pressure").unwrap();
-        let pressure = run.join("pressure");
-        set(&pressure, 0.5);
+        let heap_level = run.join("pressure");
+        set(&heap_level, 0.5);
         let options =
-            GatewayOptions { pressure: Some(pressure.clone()), envoy_version: Some(version), ..with_heap(1024) };
+            GatewayOptions { heap_level: Some(heap_level.clone()), envoy_version: Some(version), ..with_heap(1024) };
         let fixture = StubFixture::start("short-of-memory", &options);
         let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
         let client = H2Client::connect(&target).unwrap();
         let mut watch = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
         assert_eq!(watch.response.status, 200);
-        set(&pressure, 0.96);
+        set(&heap_level, 0.96);
         let refused = || {
             let answer = client.get("/version", &[]).unwrap();
             if is_short_of_memory(&answer) {
@@ -67,7 +67,7 @@ fn requests_are_refused_while_memory_is_short_and_watches_go_on() {
         let answer = target.raw_request(plain.as_bytes()).unwrap();
         assert!(is_short_of_memory(&answer), "{}", answer.text());
         assert!(fixture.client_records().is_empty());
-        set(&pressure, 0.5);
+        set(&heap_level, 0.5);
         let served = || (client.get("/version", &[]).unwrap().status == 200).then_some(());
         wait::until("requests are served again", SOON, served).unwrap();
         goes_on(&mut watch);
@@ -130,9 +130,9 @@ fn clients_that_do_not_read_are_cut_before_memory_runs_out() {
 #[test]
 fn silent_connections_are_closed_while_memory_is_short() {
     let run = RunDir::new("silent").unwrap();
-    let pressure = run.join("pressure");
-    set(&pressure, 0.5);
-    let options = GatewayOptions { pressure: Some(pressure.clone()), ..with_heap(1024) };
+    let heap_level = run.join("pressure");
+    set(&heap_level, 0.5);
+    let options = GatewayOptions { heap_level: Some(heap_level.clone()), ..with_heap(1024) };
     let fixture = StubFixture::start("silent-connections", &options);
     let target = fixture.gateway.target(NAME).timeout(SOON);
     let client = H2Client::connect(&target.clone().identity(&fixture.pki.alice)).unwrap();
@@ -141,7 +141,7 @@ fn silent_connections_are_closed_while_memory_is_short() {
     silent.write(format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes()).unwrap();
     assert!(silent.read_response(false).unwrap().status >= 200);
     // Requests are served still.
-    set(&pressure, 0.94);
+    set(&heap_level, 0.94);
     assert_eq!(silent.read_to_end().unwrap(), b"");
     goes_on(&mut watch);
     assert_eq!(client.get("/version", &[]).unwrap().status, 200);

@@ -44,16 +44,16 @@ impl Two {
         manifest.set("/spec/servers", json!([{"endpoint": self.thief.url()}]))
     }
 
-    fn wait_told(&self, name: &str, wanted: (bool, &str)) -> String {
+    fn wait_reported(&self, name: &str, wanted: (bool, &str)) -> String {
         let told = |status: &Value| {
             let objects = status["objects"].as_array().cloned().unwrap_or_default();
             objects.into_iter().find(|one| one["name"] == name)
         };
-        let is_told = |status: &Value| {
+        let is_reported = |status: &Value| {
             let is_wanted = |one: Value| one["accepted"] == wanted.0 && one["reason"] == wanted.1;
             told(status).is_some_and(is_wanted) && status["nodes"][0]["inSync"] == true
         };
-        let status = self.fixture.gateway.plane().wait_status("the thief is told", SOON, is_told).unwrap();
+        let status = self.fixture.gateway.plane().wait_status("the thief is told", SOON, is_reported).unwrap();
         told(&status).unwrap()["message"].as_str().unwrap().to_owned()
     }
 
@@ -84,14 +84,14 @@ fn token_for_a_name_below_a_wildcard_goes_to_its_owner() {
     }
     let names = ["x.a.example.com", "*.w.a.example.com", "thief.example.org"];
     two.fixture.gateway.write(&two.object("thief.example.com", &names)).unwrap();
-    let message = two.wait_told("thief.example.com", (true, "Conflicted"));
+    let message = two.wait_reported("thief.example.com", (true, "Conflicted"));
     assert!(message.contains(&format!("which belongs to the UpstreamCluster {NAME}")), "{message}");
     two.fixture.gateway.write(&two.object("y.z.a.example.com", &[])).unwrap();
-    two.wait_told("y.z.a.example.com", (false, "Conflicted"));
+    two.wait_reported("y.z.a.example.com", (false, "Conflicted"));
     // One that is invalid closes nothing either.
     let invalid = two.object("z.example.com", &["z.a.example.com"]).set("/spec/servers", json!([]));
     two.fixture.gateway.write(&invalid).unwrap();
-    two.wait_told("z.example.com", (false, "Invalid"));
+    two.wait_reported("z.example.com", (false, "Invalid"));
     for (name, host) in HOSTS {
         // Each of Envoy's workers.
         for _ in 0..8 {
@@ -109,9 +109,9 @@ fn token_for_a_name_below_a_wildcard_goes_to_its_owner() {
 fn operator_may_allow_names_below_wildcards() {
     let two = Two::start("ownership-allowed");
     two.fixture.gateway.write(&two.object("thief.example.com", &["x.a.example.com"])).unwrap();
-    two.wait_told("thief.example.com", (true, "Conflicted"));
+    two.wait_reported("thief.example.com", (true, "Conflicted"));
     two.fixture.gateway.change_settings(|spec| spec["wildcardSubdomains"] = json!("Allowed")).unwrap();
-    two.wait_told("thief.example.com", (true, "Accepted"));
+    two.wait_reported("thief.example.com", (true, "Accepted"));
     let answers = |name: &str| two.answers(name, name);
     wait::until("the longer name wins", SOON, || (answers("x.a.example.com") == Some("thief")).then_some(())).unwrap();
     assert_eq!(answers("y.a.example.com"), Some("owner"));

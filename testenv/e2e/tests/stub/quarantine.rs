@@ -1,6 +1,6 @@
 //! Resources that Envoy refuses are found, reported and left out; all others go on.
 
-use portcullis_api::status::Standing;
+use portcullis_api::status::GatewayProgress;
 use portcullis_e2e::Manifest;
 use portcullis_harness::client::TlsTarget;
 use portcullis_harness::rundir::RunDir;
@@ -61,9 +61,9 @@ fn chain_that_envoy_refuses_is_left_out_and_told() {
     };
     names.into_iter().filter(|name| *name != "b.example.com").for_each(served);
     assert_eq!(fixture.ask("b.example.com"), None, "it meets neither the wildcard nor anybody else");
-    let standing = |owner: &str| control_plane.registry.standing(&snapshot, owner).remove("envoy-0").unwrap();
-    assert!(matches!(standing("b.example.com"), Standing::Refused { .. }));
-    assert_eq!(standing("a.example.com"), Standing::Acknowledged);
+    let progress = |owner: &str| control_plane.registry.progress(&snapshot, owner).remove("envoy-0").unwrap();
+    assert!(matches!(progress("b.example.com"), GatewayProgress::Refused { .. }));
+    assert_eq!(progress("a.example.com"), GatewayProgress::Acknowledged);
 
     // The others go on changing, and it is fixed.
     control_plane.publish(&manifests[..3], &["b.example.com"]);
@@ -86,7 +86,7 @@ fn chain_that_envoy_refuses_is_left_out_and_told() {
     manifests[0] = edited(&manifests[0]).set("/spec/secureServing/serverNames", json!(["more.example.net"]));
     let newest = control_plane.publish(&manifests, &["b.example.com"]);
     let taken = |_: &_| {
-        control_plane.registry.standing(&newest, "a.example.com").get("envoy-0") == Some(&Standing::Acknowledged)
+        control_plane.registry.progress(&newest, "a.example.com").get("envoy-0") == Some(&GatewayProgress::Acknowledged)
     };
     control_plane.wait("the others go on", taken);
     assert_eq!(rejected(), before, "what was refused is not sent again");

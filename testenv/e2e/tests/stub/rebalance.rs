@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use portcullis_e2e::{GatewayOptions, MetricsPage};
-use portcullis_harness::client::{H2Client, H2Stream, TlsTarget};
+use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 
 use crate::fixture::{NAME, PODS, StubFixture};
 use crate::observe::with_another_request;
+use crate::pods::watch_shows;
 
 const SOON: Duration = Duration::from_secs(20);
 /// Envoy sends its last word on a connection this long after the first.
@@ -45,20 +46,6 @@ fn takes(client: &H2Client, path: &str, status: u16, most: usize) -> Option<usiz
     })
 }
 
-fn create(target: &TlsTarget, name: &str) {
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}).to_string();
-    let client = H2Client::connect(target).unwrap();
-    let created = client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
-    assert_eq!(created.status, 201, "{}", created.text());
-}
-
-fn tells(stream: &mut H2Stream<'_>, name: &str) {
-    let mut told = String::new();
-    while !told.contains(name) {
-        told += &String::from_utf8(stream.next_chunk(SOON).unwrap().unwrap()).unwrap();
-    }
-}
-
 fn drained(fixture: &StubFixture, trigger: &str) -> u64 {
     with_another_request(&fixture.gateway.target(NAME));
     let labels = [("cluster", NAME), ("trigger", trigger)];
@@ -78,8 +65,7 @@ fn drained_connection_keeps_its_watch() {
     let (since, mut pods) = (Instant::now(), 0);
     wait::until("the last word is said", SOON, || {
         pods += 1;
-        create(&target, &format!("pod-{pods}"));
-        tells(&mut watch, &format!("pod-{pods}"));
+        watch_shows(&target, &mut watch, &format!("pod-{pods}")).unwrap();
         (since.elapsed() > DRAIN_TIME + Duration::from_secs(1)).then_some(())
     })
     .unwrap();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use portcullis_e2e::{Gateway, GatewayOptions, Manifest, default_certificate, settings};
+use portcullis_e2e::{Gateway, GatewayOptions, default_certificate, settings};
 use portcullis_harness::client::{H2Client, Response, TlsTarget};
 use portcullis_harness::{ports, wait};
 use portcullis_stub_apiserver::{Action, Fault};
@@ -205,9 +205,7 @@ fn name_is_compared_without_case_port_and_one_trailing_dot() {
 fn no_server_is_healthy_or_takes_connections() {
     let mut fixture = StubFixture::without_cluster("replies-down", &GatewayOptions::default());
     let address = ports::free_address().unwrap();
-    let down = Manifest::new(NAME, [address])
-        .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
-        .serving(&fixture.gateway.serving_identity(NAME).unwrap(), &fixture.pki.client_ca);
+    let down = fixture.cluster(NAME, [address]);
     fixture.gateway.apply(&down).unwrap();
     let (alice, nobody) = (fixture.gateway.target(NAME).identity(&fixture.pki.alice), fixture.gateway.target(NAME));
     let on_every_pool = |what: &str, fixture: &StubFixture| {

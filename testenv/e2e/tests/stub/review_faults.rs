@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use portcullis_e2e::{GatewayOptions, Manifest};
+use portcullis_e2e::GatewayOptions;
 use portcullis_harness::client::{Response, TlsConnection, TlsTarget};
 use portcullis_harness::{deps, wait};
 use portcullis_stub_apiserver::{Action, Fault, StubServer, TokenEntry};
@@ -151,9 +151,7 @@ fn review_that_fails_at_one_server_is_asked_of_another() {
     let mut options = fixture.pki.stub_options("stub-1");
     options.tokens.extend(tokens(40));
     let second = StubServer::start(options).unwrap();
-    let manifest = Manifest::new(NAME, [fixture.stub.address(), second.address()])
-        .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
-        .serving(&fixture.gateway.serving_identity(NAME).unwrap(), &fixture.pki.client_ca);
+    let manifest = fixture.cluster(NAME, [fixture.stub.address(), second.address()]);
     fixture.gateway.apply(&manifest).unwrap();
     let target = fixture.gateway.target(NAME);
     let both =

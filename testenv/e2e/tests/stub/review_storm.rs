@@ -10,7 +10,7 @@ use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::json;
 
-use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
+use crate::fixture::{NAME, PODS, ROBOT, StopOnDrop, StubFixture};
 use crate::resets::active;
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -66,15 +66,6 @@ fn regular(client: &H2Client, headers: &[(&str, &str)], is_over: &AtomicBool, as
     slowest
 }
 
-/// Ends the threads of an unwinding test, too.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
-}
-
 fn storm(test: &str, length: Duration) {
     let fixture = StubFixture::start(test, &GatewayOptions::default());
     // Short enough for the regular user's token to be reviewed again during the storm.
@@ -90,7 +81,7 @@ fn storm(test: &str, length: Duration) {
     let (is_over, asked) = (AtomicBool::new(false), [AtomicUsize::new(0), AtomicUsize::new(0)]);
     let started = Instant::now();
     let (statuses, slowest, edit) = std::thread::scope(|scope| {
-        let over = Over(&is_over);
+        let over = StopOnDrop(&is_over);
         let (is_over, target, crowd) = (&is_over, &target, &crowd);
         let lanes: Vec<_> = (0..CONNECTIONS)
             .map(|lane| scope.spawn(move || strangers(&crowd.connect(target).unwrap(), lane, is_over)))

@@ -1,6 +1,6 @@
 //! Memory of all series that a process may have, in a real Envoy.
 
-use portcullis_e2e::{GatewayOptions, Manifest};
+use portcullis_e2e::GatewayOptions;
 use portcullis_harness::client::{H2Client, Outgoing};
 use portcullis_harness::wait;
 
@@ -54,9 +54,7 @@ fn series_of_a_whole_process_take_their_share_of_memory() {
     let clients: Vec<_> = (0..16)
         .map(|number| {
             let name = format!("c{number}.example.com");
-            let manifest = Manifest::new(&name, [fixture.stub.address()])
-                .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
-                .serving(&fixture.gateway.serving_identity(&name).unwrap(), &fixture.pki.client_ca);
+            let manifest = fixture.cluster(&name, [fixture.stub.address()]);
             fixture.gateway.apply(&manifest).unwrap();
             let client = H2Client::connect(&fixture.gateway.target(&name).identity(&fixture.pki.alice)).unwrap();
             client.burst(vec![Outgoing::get("/healthz", &[]); 100], 20);

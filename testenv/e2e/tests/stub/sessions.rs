@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use portcullis_e2e::{GatewayOptions, MetricsPage};
-use portcullis_harness::client::{H2Client, H2Stream, TlsConnection, TlsTarget};
+use portcullis_harness::client::{TlsConnection, TlsTarget};
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 
 use crate::access_log::line;
 use crate::fixture::{NAME, PODS, ROBOT, StubFixture, connect};
+use crate::pods::{create_pod, read_until};
 
 const SOON: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(3);
@@ -68,17 +69,6 @@ fn ended(count: u64) -> impl Fn(&MetricsPage) -> bool {
     move |page| page.sum("requests_total", &[("decision", "ended"), ("reason", "session_limit")]) == count
 }
 
-/// Creates a pod, and reads until its event comes.
-pub(crate) fn tells(stream: &mut H2Stream<'_>, client: &H2Client, name: &str) {
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}).to_string();
-    let made = client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
-    assert_eq!(made.status, 201, "{}", made.text());
-    let mut told = String::new();
-    while !told.contains(name) {
-        told += &String::from_utf8(stream.next_chunk(SOON).unwrap().expect("the watch goes on")).unwrap();
-    }
-}
-
 #[test]
 fn every_upgrade_ends_by_the_session_limit_and_a_watch_does_not() {
     let fixture = StubFixture::start("session-limit", &GatewayOptions::default());
@@ -111,7 +101,8 @@ fn every_upgrade_ends_by_the_session_limit_and_a_watch_does_not() {
         session.read_to_end().unwrap();
         assert!(since.elapsed() >= LIMIT, "{:?}", since.elapsed());
     }
-    tells(&mut watch, &client, "after-the-limit");
+    create_pod(&client, "after-the-limit").unwrap();
+    read_until(&mut watch, "after-the-limit").unwrap();
     let counted = || ended(count)(&MetricsPage::of(&fixture.gateway)).then_some(());
     wait::until("each is counted as ended", SOON, counted).unwrap();
     for agent in ["exec-ws", "exec-spdy", "proxied"] {

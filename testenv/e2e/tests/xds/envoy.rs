@@ -70,7 +70,7 @@ impl Envoy {
     }
 
     /// Takes responses until a condition holds of the server.
-    pub(crate) async fn until_told(&mut self, site: &Site, what: &str, holds: impl Fn(&Site) -> bool) {
+    pub(crate) async fn wait_for_registry(&mut self, site: &Site, what: &str, holds: impl Fn(&Site) -> bool) {
         let end = Instant::now() + SOON;
         while !holds(site) {
             assert!(Instant::now() < end, "{what}: {} pushes, {:#?}", self.pushes, site.registry);

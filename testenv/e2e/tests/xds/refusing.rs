@@ -86,7 +86,7 @@ async fn found(type_url: &'static str, names_it: bool, is_strange: bool) {
             let told = nodes.first().map(|node| node.refused.iter().filter_map(|one| one.owner.clone()).collect());
             told == Some(bad.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
         };
-        envoy.until_told(&site, &what, are_told).await;
+        envoy.wait_for_registry(&site, &what, are_told).await;
         envoy.settle().await;
         assert!(has_good_ones(&envoy, &all) && are_told(&site), "{what}");
         let most = most(all.len(), bad.len());

@@ -288,11 +288,11 @@ async fn lane(sender: SendRequest<Payload>, requests: Vec<Built>, limit: Duratio
 }
 
 async fn exchange(mut sender: SendRequest<Payload>, request: hyper::Request<Payload>) -> Result<Response> {
-    let told = |error: hyper::Error| failed("waiting for an answer", &chain(&error));
-    sender.ready().await.map_err(told)?;
-    let (parts, body) = sender.send_request(request).await.map_err(told)?.into_parts();
+    let failure = |error: hyper::Error| failed("waiting for an answer", &chain(&error));
+    sender.ready().await.map_err(failure)?;
+    let (parts, body) = sender.send_request(request).await.map_err(failure)?.into_parts();
     let headers = parts.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_owned())).collect();
-    let body = body.collect().await.map_err(told)?.to_bytes().to_vec();
+    let body = body.collect().await.map_err(failure)?.to_bytes().to_vec();
     Ok(Response { status: parts.status.as_u16(), headers, body })
 }
 

@@ -15,7 +15,7 @@ fn certificate() -> String {
 
 fn warnings(spec: &Value, now: i64) -> Vec<(String, String)> {
     let mut warnings = lint_cluster(&cluster(spec.clone()), now);
-    warnings.retain(|warnings| warnings.code == Code::Expiry);
+    warnings.retain(|warnings| warnings.code == ProblemCode::Expiry);
     warnings.into_iter().map(|warnings| (warnings.path, warnings.message)).collect()
 }
 

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use crate::check::check_cluster;
 use crate::lint::lint_cluster;
 use crate::parse::parse_cluster;
-use crate::problem::Code;
 use crate::problem::Problem;
+use crate::problem::ProblemCode;
 use crate::types::UpstreamCluster;
 
 /// The code and the path of a finding.
-type Warnings = (Code, String);
+type Warnings = (ProblemCode, String);
 
 fn yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap()

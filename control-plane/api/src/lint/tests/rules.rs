@@ -11,7 +11,7 @@ fn rule(fields: &str) -> Vec<Problem> {
 
 #[test]
 fn entry_that_cannot_match_or_count_is_reported() {
-    use Code::{BesideWildcard, MixedEntries, NeverMatches, NoEffect, NoPattern};
+    use ProblemCode::{BesideWildcard, MixedEntries, NeverMatches, NoEffect, NoPattern};
     for (fields, code, field) in [
         ("verbs: []", NeverMatches, ".verbs"),
         ("resources: []", NeverMatches, ".resources"),
@@ -88,7 +88,7 @@ fn difference_to_kubegateway_is_reported() {
         ("apiVersions: [v1]", ".apiVersions"),
     ] {
         let warnings = codes(&rule(fields));
-        let wanted = (Code::DiffersFromKubegateway, format!("spec.dispatchPolicies[0].rules[0]{field}"));
+        let wanted = (ProblemCode::DiffersFromKubegateway, format!("spec.dispatchPolicies[0].rules[0]{field}"));
         assert!(warnings.contains(&wanted), "{fields}: {warnings:?}");
     }
 }

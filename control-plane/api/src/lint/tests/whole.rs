@@ -2,7 +2,7 @@ use super::*;
 
 fn unreachable(policies: &str) -> Vec<Warnings> {
     let mut warnings = codes(&warned(json!({"dispatchPolicies": yaml(policies)})));
-    warnings.retain(|(code, _)| matches!(code, Code::UnreachablePolicy | Code::UnreachableRule));
+    warnings.retain(|(code, _)| matches!(code, ProblemCode::UnreachablePolicy | ProblemCode::UnreachableRule));
     warnings
 }
 
@@ -36,12 +36,12 @@ fn policies_behind_wider_ones_are_told() {
         let warnings = unreachable(&format!("[{{rules: [{wide}]}}, {{rules: [{narrow}]}}]"));
         assert_eq!(
             warnings,
-            [(Code::UnreachablePolicy, "spec.dispatchPolicies[1]".to_owned())],
+            [(ProblemCode::UnreachablePolicy, "spec.dispatchPolicies[1]".to_owned())],
             "{wide} before {narrow}"
         );
         let inside = unreachable(&format!("[{{rules: [{wide}, {narrow}]}}]"));
         let path = "spec.dispatchPolicies[0].rules[1]".to_owned();
-        assert_eq!(inside, [(Code::UnreachableRule, path)], "{wide} beside {narrow}");
+        assert_eq!(inside, [(ProblemCode::UnreachableRule, path)], "{wide} beside {narrow}");
     }
 }
 
@@ -74,7 +74,7 @@ fn rule_of_both_kinds_needs_both_covered() {
     let paths = "{rules: [{verbs: [get], nonResourceURLs: ['/*']}]}";
     assert_eq!(unreachable(&format!("[{resources}, {{rules: [{both}]}}]")), []);
     let warnings = unreachable(&format!("[{resources}, {paths}, {{rules: [{both}]}}]"));
-    assert_eq!(warnings, [(Code::UnreachablePolicy, "spec.dispatchPolicies[2]".to_owned())]);
+    assert_eq!(warnings, [(ProblemCode::UnreachablePolicy, "spec.dispatchPolicies[2]".to_owned())]);
     let message = warned(with_default(&format!("[{resources}, {paths}, {{rules: [{both}]}}]"))).pop().unwrap().message;
     assert!(
         message.contains("spec.dispatchPolicies[0].rules[0] and spec.dispatchPolicies[1].rules[0] match"),
@@ -86,7 +86,7 @@ fn rule_of_both_kinds_needs_both_covered() {
 fn requests_that_no_policy_takes_are_told() {
     let missing = |rules: &str| {
         let mut warnings = warned(json!({"dispatchPolicies": [{"rules": yaml(rules)}]}));
-        warnings.retain(|warnings| warnings.code == Code::MissingDefault);
+        warnings.retain(|warnings| warnings.code == ProblemCode::MissingDefault);
         warnings.into_iter().map(|warnings| warnings.message).collect::<Vec<_>>()
     };
     let resources = "{verbs: ['*'], apiGroups: ['*'], resources: ['*']}";
@@ -111,9 +111,9 @@ dispatchPolicies:
 ";
     let schemas = "spec.flowControl.flowControlSchemas";
     let wanted = [
-        (Code::RefusesEverything, "spec.dispatchPolicies[0].upstreamSubset".to_owned()),
-        (Code::RefusesEverything, format!("{schemas}[0].maxRequestsInflight.max")),
-        (Code::UnusedSchema, format!("{schemas}[1].name")),
+        (ProblemCode::RefusesEverything, "spec.dispatchPolicies[0].upstreamSubset".to_owned()),
+        (ProblemCode::RefusesEverything, format!("{schemas}[0].maxRequestsInflight.max")),
+        (ProblemCode::UnusedSchema, format!("{schemas}[1].name")),
     ];
     assert_eq!(codes(&warned(yaml(spec))), wanted);
 }
@@ -128,7 +128,7 @@ fn gates_close_a_cluster_as_kubernetes_reads_them() {
         let annotation = ("proxy.kubegateway.io/feature-gates".to_owned(), text.to_owned());
         raw.metadata.annotations = Some([annotation].into());
         let checked = check_cluster(&raw, true);
-        let unknown = checked.warnings.iter().any(|warnings| warnings.code == Code::UnknownGate);
+        let unknown = checked.warnings.iter().any(|warnings| warnings.code == ProblemCode::UnknownGate);
         let gates = checked.outcome.map(|cluster| cluster.gates);
         gates.map(|gates| (gates.deny_all_requests, gates.close_connections, unknown)).ok()
     };
@@ -154,7 +154,7 @@ fn rules_that_ask_who_it_is_are_told_where_nobody_knows() {
         let rule = format!("[{{rules: [{{verbs: [get], apiGroups: [''], resources: [pods], {rule}}}]}}]");
         let spec = json!({"portcullis": portcullis, "dispatchPolicies": yaml(&rule)});
         let mut warnings = codes(&warned(spec));
-        warnings.retain(|(code, _)| *code == Code::Caution);
+        warnings.retain(|(code, _)| *code == ProblemCode::Caution);
         warnings
     };
     let unreviewed = json!({"upstreamIdentity": "RequestHeader", "requestHeader": {"tokenReview": false}});
@@ -170,7 +170,7 @@ fn rules_that_ask_who_it_is_are_told_where_nobody_knows() {
         ("namespaces: [a]", None),
     ] {
         let expected: Vec<Warnings> = field
-            .map(|field| (Code::Caution, format!("spec.dispatchPolicies[0].rules[0].{field}")))
+            .map(|field| (ProblemCode::Caution, format!("spec.dispatchPolicies[0].rules[0].{field}")))
             .into_iter()
             .collect();
         assert_eq!(warnings(unreviewed.clone(), rule), expected, "{rule}");

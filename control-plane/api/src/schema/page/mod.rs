@@ -25,7 +25,7 @@ fn defaults_are_told(schema: &Value, path: &str, defaults: &[Default]) {
         .filter(|row| {
             ["` if unset", "if unset)", "(if empty)", "s if unset", "m if unset", "e if unset"]
                 .iter()
-                .any(|told| row.contains(told))
+                .any(|one| row.contains(one))
         })
         .collect();
     assert!(forgotten.is_empty(), "{forgotten:#?}");

@@ -34,7 +34,7 @@ type HealthReport = Option<Arc<EndpointHealthResponse>>;
 
 /// The inputs of the reports to one control plane.
 #[derive(Clone)]
-struct Reports {
+struct ReportInputs {
     /// The newest report about Envoy.
     found: watch::Receiver<HealthReport>,
     /// Envoy's acknowledgements, as control planes repeat them.
@@ -52,7 +52,7 @@ pub(super) fn start(admin: Admin, source: ActivitySource, arguments: &Bootstrap)
     let heard = send::HeardChannel::default();
     let news = heard.subscribe();
     let (page_sender, pages) = watch::channel(None);
-    let reports = Reports { found, heard, news, pages };
+    let reports = ReportInputs { found, heard, news, pages };
     tokio::spawn(ask(admin, sender));
     tokio::spawn(activity::read(source, admin, page_sender));
     let node = Node { id: arguments.node_id.clone(), ..Node::default() };

@@ -25,7 +25,7 @@ use tonic::transport::Endpoint;
 
 use super::activity;
 use super::network::Network;
-use super::{HealthReport, Reports};
+use super::{HealthReport, ReportInputs};
 
 /// The pause before another attempt to reach a control plane.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
@@ -83,7 +83,7 @@ enum ReportError {
 }
 
 /// Sends every new report until there are no more.
-pub(super) async fn report_to(peer: ControlPlane, node: Node, mut reports: Reports) {
+pub(super) async fn report_to(peer: ControlPlane, node: Node, mut reports: ReportInputs) {
     let mut last = String::new();
     loop {
         let Err(error) = stream_reports(&peer, &node, &mut reports).await else { return };
@@ -102,7 +102,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Ends without an error when there will be no more reports.
-async fn stream_reports(peer: &ControlPlane, node: &Node, reports: &mut Reports) -> Result<(), ReportError> {
+async fn stream_reports(peer: &ControlPlane, node: &Node, reports: &mut ReportInputs) -> Result<(), ReportError> {
     let channel = peer.connect().await?;
     let (name, pages) = (peer.display(), reports.pages.clone());
     tokio::select! {
@@ -116,7 +116,7 @@ async fn stream_health(
     channel: transport::Channel,
     peer: &ControlPlane,
     node: &Node,
-    reports: &mut Reports,
+    reports: &mut ReportInputs,
 ) -> Result<(), ReportError> {
     let mut client = HealthDiscoveryServiceClient::new(channel);
     let (sender, receiver) = mpsc::channel(1);
@@ -162,7 +162,7 @@ pub(super) async fn follow(
     (host, port): (String, u16),
     reach: impl Fn(SocketAddr) -> Network,
     node: Node,
-    reports: Reports,
+    reports: ReportInputs,
 ) {
     let mut tasks = JoinSet::new();
     let mut tasks_by_address: BTreeMap<SocketAddr, AbortHandle> = BTreeMap::new();
@@ -198,7 +198,7 @@ pub(super) type ByPeer = BTreeMap<String, Vec<ClusterEndpointsHealth>>;
 pub(super) type HeardChannel = Arc<watch::Sender<ByPeer>>;
 
 /// The messages of one control plane, while the stream to it is open.
-pub(super) struct Heard {
+struct Heard {
     peer: String,
     channel: HeardChannel,
 }
@@ -209,7 +209,7 @@ impl Heard {
     }
 
     /// Takes what it says now, in the place of what it said before.
-    pub(super) fn replace(&self, entries: Vec<ClusterEndpointsHealth>) {
+    fn replace(&self, entries: Vec<ClusterEndpointsHealth>) {
         self.channel.send_if_modified(|all| match entries.is_empty() {
             true => all.remove(&self.peer).is_some(),
             false => all.insert(self.peer.clone(), entries.clone()).as_ref() != Some(&entries),
@@ -217,7 +217,7 @@ impl Heard {
     }
 
     /// The messages of the other control planes, to be repeated to this one.
-    pub(super) fn of_others(&self) -> Vec<ClusterEndpointsHealth> {
+    fn of_others(&self) -> Vec<ClusterEndpointsHealth> {
         let all = self.channel.borrow();
         all.iter().filter(|(peer, _)| **peer != self.peer).flat_map(|(_, entries)| entries.clone()).collect()
     }

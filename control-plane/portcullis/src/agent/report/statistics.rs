@@ -44,7 +44,7 @@ pub(super) const PAGE: &str = "/stats?usedonly&type=Gauges&filter=_h2%5C.members
 const MAX_ENDPOINTS: u32 = 1_000;
 
 /// Healthy endpoints and all of them, by pool.
-pub(super) type Counts = BTreeMap<String, (u32, u32)>;
+type Counts = BTreeMap<String, (u32, u32)>;
 
 /// The counts in a page.
 pub(super) fn counts(page: &str) -> Counts {
@@ -159,7 +159,7 @@ mod tests {
         let page = br#"{"cluster_statuses": [{"name": "a/all.h2@0", "host_statuses": [{"address": {"socket_address":
             {"address": "10.0.0.1", "port_value": 1}}, "health_status": {"failed_outlier_check": true}}]}]}"#;
         servers.take(pools, page, 7).unwrap();
-        let told: Vec<_> = report(&counts, &servers)
+        let reported: Vec<_> = report(&counts, &servers)
             .cluster_endpoints_health
             .iter()
             .map(|cluster| {
@@ -169,7 +169,7 @@ mod tests {
                 (cluster.cluster_name.clone(), named, healthy, all.len())
             })
             .collect();
-        assert_eq!(told, [("a/all.h2".to_owned(), 1, 2, 5), ("b/all.h2".to_owned(), 0, 0, 0)]);
+        assert_eq!(reported, [("a/all.h2".to_owned(), 1, 2, 5), ("b/all.h2".to_owned(), 0, 0, 0)]);
     }
 
     #[test]
@@ -181,12 +181,12 @@ mod tests {
                     cluster.lab/-/dev/s-0123456789_h2.membership_total: 1\n\
                     garbage\n\
                     cluster.lab/-/dev/all_h2.membership_healthy: many\n";
-        let told = [
+        let reported = [
             ("lab/-/dev/all.h2".to_owned(), (0, 0)),
             ("lab/-/dev/s-0123456789.h2".to_owned(), (0, 1)),
             ("lab/-/prod.example.com/all.h2".to_owned(), (2, 3)),
         ];
-        assert_eq!(counts(page), BTreeMap::from(told));
+        assert_eq!(counts(page), BTreeMap::from(reported));
     }
 
     fn page(pool: &str, hosts: &[(&str, &str, serde_json::Value)]) -> Vec<u8> {
@@ -218,12 +218,12 @@ mod tests {
             ("10.0.0.6", "", json!({"eds_health_status": "HEALTHY"})),
         ];
         servers.take(pools, &page("lab/-/a.b/all.h2@0123", &hosts), 100).unwrap();
-        let told = |servers: &Servers| {
+        let reported = |servers: &Servers| {
             let one = |one: &UnhealthyServer| format!("{} {} {}", one.server, one.reason.as_str(), one.since);
             servers.of("lab/-/a.b/all.h2").iter().map(one).collect::<Vec<_>>()
         };
         assert_eq!(
-            told(&servers),
+            reported(&servers),
             [
                 "10.0.0.1:6443 HealthCheckTimedOut 100",
                 "10.0.0.2:6443 HealthCheckFailed 100",
@@ -237,9 +237,12 @@ mod tests {
             ("10.0.0.6", "", json!({"failed_active_health_check": true})),
         ];
         servers.take(pools, &page("lab/-/a.b/all.h2@4567", &hosts), 200).unwrap();
-        assert_eq!(told(&servers), ["10.0.0.2:6443 HealthCheckTimedOut 100", "10.0.0.6:6443 HealthCheckFailed 200"]);
+        assert_eq!(
+            reported(&servers),
+            ["10.0.0.2:6443 HealthCheckTimedOut 100", "10.0.0.6:6443 HealthCheckFailed 200"]
+        );
         assert_eq!(servers.ask(&some_counts(&[("lab/-/a.b/all.h2", 6, 6)])), None);
-        assert_eq!(told(&servers), [""; 0]);
+        assert_eq!(reported(&servers), [""; 0]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod curl;
 mod log_line;
 
 /// The longest text that is read, in bytes.
-pub(crate) const MAX_TEXT: usize = 16_384;
+const MAX_TEXT: usize = 16_384;
 /// The number of headers that are read.
 const MAX_HEADERS: usize = 128;
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];

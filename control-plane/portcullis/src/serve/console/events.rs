@@ -16,9 +16,9 @@ use super::state::{Console, StreamPlace};
 use super::visit::Visit;
 
 /// The shortest time between two events of a stream.
-const PAUSE: Duration = Duration::from_secs(2);
+const MIN_INTERVAL: Duration = Duration::from_secs(2);
 /// The longest time without one.
-const SILENCE: Duration = Duration::from_secs(10);
+const MAX_INTERVAL: Duration = Duration::from_secs(10);
 /// The life of a stream, shorter than that of its connection. The browser opens another one, which is authenticated anew.
 const LIFETIME: Duration = Duration::from_secs(50);
 /// The time after which a browser opens another one.
@@ -70,8 +70,8 @@ impl EventStream {
 
 /// Waits until the pages have changed, or are worth a new look; false if they never will.
 async fn changed(changes: &mut watch::Receiver<u64>) -> bool {
-    tokio::time::sleep(PAUSE).await;
-    match tokio::time::timeout(SILENCE, changes.changed()).await {
+    tokio::time::sleep(MIN_INTERVAL).await;
+    match tokio::time::timeout(MAX_INTERVAL, changes.changed()).await {
         Ok(Err(_)) => false,
         Ok(Ok(())) | Err(_) => true,
     }

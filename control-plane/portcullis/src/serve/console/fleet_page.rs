@@ -8,7 +8,7 @@ use super::layout::{self, NUMBERS, badge, close_table, open_table, tile};
 use crate::serve::fleet::view::{ClusterSummary, FleetView, GatewaySummary, Severity};
 
 /// The number of clusters, and of gateways, that the page lists. Its filter finds the others, and `/ui/api/fleet` has all.
-pub(super) const MAX_ROWS: usize = 200;
+const MAX_ROWS: usize = 200;
 /// The number of gateways that a cluster's row shows one by one, the worst.
 const MAX_SQUARES: usize = 16;
 

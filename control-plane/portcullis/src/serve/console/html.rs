@@ -24,7 +24,7 @@ impl Html {
                 '"' => self.text.push_str("&quot;"),
                 '\'' => self.text.push_str("&#39;"),
                 '\n' | '\t' => self.text.push(' '),
-                one => self.text.push(crate::plain::plain(one)),
+                one => self.text.push(crate::display_text::printable(one)),
             }
         }
         self

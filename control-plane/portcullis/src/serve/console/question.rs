@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::explain::paste::{self, PasteError, PastedRequest};
-use crate::explain::{Explanation, WorldError, explain};
+use crate::explain::{EnvironmentError, Explanation, explain};
 
 /// The longest name of a user or cluster, and list of groups, in bytes.
 const MAX_NAME: usize = 4_096;
@@ -69,7 +69,7 @@ pub(super) enum QuestionError {
     #[error("there is no object yet")]
     NoObjects,
     #[error(transparent)]
-    Objects(#[from] WorldError),
+    Objects(#[from] EnvironmentError),
 }
 
 impl Question {

@@ -8,7 +8,7 @@ use super::process::{ProcessActivity, ProcessPart};
 use crate::activity_report::{ClusterMessage, OTHER, ReportPart};
 
 /// The age to which a report counts. Agents send one every 10 seconds at the least.
-pub(super) const MAX_AGE: Duration = Duration::from_secs(30);
+const MAX_AGE: Duration = Duration::from_secs(30);
 /// How long a gateway without reports is remembered.
 const MEMORY: Duration = Duration::from_secs(600);
 /// Most gateways that are remembered.

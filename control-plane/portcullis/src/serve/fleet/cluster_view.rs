@@ -13,7 +13,7 @@ use super::severity::days_left;
 use super::transitions::Transitions;
 use super::view::{CertificateView, ClusterView, LimitAt, LimitView, PolicyView, ServerView, UnhealthyAt};
 use crate::activity_report::{MAX_TALKERS, OTHER, talkers};
-use crate::plain::line;
+use crate::display_text::one_line;
 
 /// The server of answers that the gateway gives itself.
 const NO_SERVER: &str = "-";
@@ -204,7 +204,7 @@ fn certificates(inputs: &Inputs<'_>, name: &str) -> Vec<CertificateView> {
     let all = inputs.served(name).into_iter().flat_map(|served| &served.certificates);
     let view = all.map(|one| CertificateView {
         usage: one.usage.to_owned(),
-        subject: line(&one.subject),
+        subject: one_line(&one.subject),
         not_after: one.not_after,
         days_left: days_left(one.not_after, inputs.now),
     });

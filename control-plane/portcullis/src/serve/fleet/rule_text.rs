@@ -1,6 +1,6 @@
 use portcullis_filter_config::Rule;
 
-use crate::plain::line;
+use crate::display_text::one_line;
 
 /// Most entries of a list that are named.
 const MAX_ENTRIES: usize = 3;
@@ -43,7 +43,7 @@ fn list(entries: &[String]) -> String {
 }
 
 fn shortened(text: &str) -> String {
-    let text = line(text);
+    let text = one_line(text);
     if text.chars().count() <= MAX_TEXT {
         return text;
     }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use portcullis_api::{CertificateDates, UpstreamCluster, certificate_dates, cluster_as_written, parse_cluster};
+use portcullis_api::{CertificateDates, UpstreamCluster, certificate_dates, parse_cluster, unchecked_cluster};
 use serde_json::Value;
 
 use super::rule_text::rule_text;
@@ -62,7 +62,7 @@ impl ServedObject {
     }
 
     fn of_cluster(raw: &UpstreamCluster) -> Self {
-        let Some(cluster) = cluster_as_written(raw) else { return Self::default() };
+        let Some(cluster) = unchecked_cluster(raw) else { return Self::default() };
         let served = cluster.servers.into_iter().filter(|server| server.enabled).map(|server| ServedServer {
             server: server.endpoint.to_string(),
             zone: Some(server.zone).filter(|zone| !zone.is_empty()),

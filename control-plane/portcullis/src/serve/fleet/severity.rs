@@ -105,7 +105,7 @@ fn of_certificates(served: Option<&ServedObject>, now: FleetTime) -> Assessment 
     };
     Assessment {
         severity,
-        message: format!("the certificate {} ({}) {end}", first.usage, crate::plain::line(&first.subject)),
+        message: format!("the certificate {} ({}) {end}", first.usage, crate::display_text::one_line(&first.subject)),
     }
 }
 

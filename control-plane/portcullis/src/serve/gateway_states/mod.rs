@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use portcullis_api::status::{Gateway, Health, Standing, Timestamp, UnhealthyServer};
+use portcullis_api::status::{Gateway, GatewayProgress, Health, Timestamp, UnhealthyServer};
 use portcullis_filter_config::{Pool, without_generation};
 use portcullis_translate::type_urls;
 use portcullis_xds::{AckState, AckStates, Endpoints, HealthRegistry, NodeStatus, Refused, Registry, Snapshot};
@@ -67,13 +67,13 @@ impl<'a> GatewayStates<'a> {
     /// what is served of it.
     pub(super) fn gateways(&self, owner: &str, content_hash: &str) -> Vec<Gateway<'_>> {
         let Some(snapshot) = &self.snapshot else { return Vec::new() };
-        let mut standings = self.registry.standing(snapshot, owner);
+        let mut progresses = self.registry.progress(snapshot, owner);
         let health = self.health(snapshot, owner);
         let mut gateways: Vec<Gateway<'_>> = Vec::new();
         for node in self.nodes.iter().filter(|node| node.connected) {
-            // A node with two streams occurs twice, and its standing is that of both.
-            let Some(standing) = standings.remove(&node.id) else { continue };
-            gateways.push(health.gateway(&node.id, self::standing(standing, node)));
+            // A node with two streams occurs twice, and its progress is that of both.
+            let Some(progress) = progresses.remove(&node.id) else { continue };
+            gateways.push(health.gateway(&node.id, self::progress(progress, node)));
         }
         let is_here = |name: &str| self.nodes.iter().any(|node| node.connected && node.id == name);
         let reporting =
@@ -85,17 +85,17 @@ impl<'a> GatewayStates<'a> {
     }
 
     /// The state of a gateway that follows another replica, from the reports of its agent.
-    fn elsewhere(&self, node: &str, version: &(String, String)) -> Standing {
+    fn elsewhere(&self, node: &str, version: &(String, String)) -> GatewayProgress {
         let Some(answers) = self.answers.get(node) else {
             let frozen = self.frozen.get(node).cloned();
-            return frozen.map_or(Standing::Elsewhere, |message| Standing::Refused { message });
+            return frozen.map_or(GatewayProgress::Elsewhere, |message| GatewayProgress::Refused { message });
         };
         match answers.get(version) {
-            Some(AckState::Acknowledged) => Standing::Acknowledged,
+            Some(AckState::Acknowledged) => GatewayProgress::Acknowledged,
             Some(AckState::Refused) => {
-                Standing::Refused { message: "the replica that it follows shows why at /status".to_owned() }
+                GatewayProgress::Refused { message: "the replica that it follows shows why at /status".to_owned() }
             }
-            None => Standing::Pending,
+            None => GatewayProgress::Pending,
         }
     }
 
@@ -132,20 +132,20 @@ struct GroupHealth<'a> {
 }
 
 impl GroupHealth<'_> {
-    fn gateway<'n>(&self, name: &'n str, standing: Standing) -> Gateway<'n> {
+    fn gateway<'n>(&self, name: &'n str, progress: GatewayProgress) -> Gateway<'n> {
         let is_lost = |health: &&Health| health.healthy == 0;
         let lost = self.others.iter().filter_map(|reports| reports.get(name)).filter(is_lost);
         let health = self.all.and_then(|reports| reports.get(name)).cloned();
-        Gateway { name, standing, health, lost_subsets: lost.cloned().collect() }
+        Gateway { name, progress, health, lost_subsets: lost.cloned().collect() }
     }
 }
 
 /// The state of a node. An object that is pending because the node refuses the shared listener would wait in vain: it counts as
 /// refused.
-fn standing(standing: Standing, node: &NodeStatus) -> Standing {
+fn progress(progress: GatewayProgress, node: &NodeStatus) -> GatewayProgress {
     let is_shared = |refused: &&Refused| refused.owner.is_none();
-    match node.refused.iter().find(is_shared).filter(|_| standing == Standing::Pending) {
-        Some(refused) => Standing::Refused { message: format!("{}: {}", refused.name, refused.message) },
-        None => standing,
+    match node.refused.iter().find(is_shared).filter(|_| progress == GatewayProgress::Pending) {
+        Some(refused) => GatewayProgress::Refused { message: format!("{}: {}", refused.name, refused.message) },
+        None => progress,
     }
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use portcullis_api::status::Standing;
+use portcullis_api::status::GatewayProgress;
 use portcullis_xds::{AckState, AckStates, HealthRegistry, Registry, Snapshot};
 
 use super::{EndpointHealth, GatewayStates};
@@ -14,26 +14,26 @@ fn answers<const N: usize>(all: [(&str, &str, AckState); N]) -> AckStates {
     all.into_iter().map(|(owner, hash, answer)| ((owner.to_owned(), hash.to_owned()), answer)).collect()
 }
 
-fn refused() -> Standing {
-    Standing::Refused { message: "the replica that it follows shows why at /status".to_owned() }
+fn refused() -> GatewayProgress {
+    GatewayProgress::Refused { message: "the replica that it follows shows why at /status".to_owned() }
 }
 
 /// How a gateway is listed that is not connected, after its agent's last words this long ago; `None` if it is not.
-fn listed(told: Option<AckStates>, age: Duration) -> Option<Standing> {
+fn listed(found: Option<AckStates>, age: Duration) -> Option<GatewayProgress> {
     let (registry, health, reports) = (Registry::default(), HealthRegistry::default(), EndpointHealth::new());
     let at = Instant::now().checked_sub(age).unwrap();
     health.record("envoy-0", BTreeMap::new(), at);
-    if let Some(told) = told {
-        health.answered("envoy-0", told);
+    if let Some(found) = found {
+        health.answered("envoy-0", found);
     }
     let states = GatewayStates::new(&registry, &health, Some(Arc::new(Snapshot::default())), &reports);
     let gateways = states.gateways(OWNER, SERVED);
     assert!(gateways.iter().all(|gateway| gateway.name == "envoy-0" && gateway.health.is_none()), "{gateways:?}");
     let key = (OWNER.to_owned(), SERVED.to_owned());
-    let standing = states.elsewhere("envoy-0", &key);
-    assert_eq!(states.elsewhere("envoy-1", &key), Standing::Elsewhere, "of others nothing is known");
-    let listed = gateways.into_iter().next().map(|gateway| gateway.standing);
-    assert_eq!(listed.clone().unwrap_or(Standing::Elsewhere), standing, "what is not listed is not judged");
+    let progress = states.elsewhere("envoy-0", &key);
+    assert_eq!(states.elsewhere("envoy-1", &key), GatewayProgress::Elsewhere, "of others nothing is known");
+    let listed = gateways.into_iter().next().map(|gateway| gateway.progress);
+    assert_eq!(listed.clone().unwrap_or(GatewayProgress::Elsewhere), progress, "what is not listed is not judged");
     listed
 }
 
@@ -41,21 +41,25 @@ fn listed(told: Option<AckStates>, age: Duration) -> Option<Standing> {
 fn gateway_elsewhere_counts_for_the_served_version_only() {
     use AckState::{Acknowledged, Refused};
     let rows = [
-        ("acknowledged", Some(answers([(OWNER, SERVED, Acknowledged)])), Some(Standing::Acknowledged)),
+        ("acknowledged", Some(answers([(OWNER, SERVED, Acknowledged)])), Some(GatewayProgress::Acknowledged)),
         ("refused", Some(answers([(OWNER, SERVED, Refused)])), Some(refused())),
-        ("the version before", Some(answers([(OWNER, "older", Acknowledged)])), Some(Standing::Pending)),
-        ("refused the version before", Some(answers([(OWNER, "older", Refused)])), Some(Standing::Pending)),
+        ("the version before", Some(answers([(OWNER, "older", Acknowledged)])), Some(GatewayProgress::Pending)),
+        ("refused the version before", Some(answers([(OWNER, "older", Refused)])), Some(GatewayProgress::Pending)),
         (
             "the version before, and this one",
             Some(answers([(OWNER, "older", Refused), (OWNER, SERVED, Acknowledged)])),
-            Some(Standing::Acknowledged),
+            Some(GatewayProgress::Acknowledged),
         ),
-        ("another object", Some(answers([("other.example.com", SERVED, Acknowledged)])), Some(Standing::Pending)),
+        (
+            "another object",
+            Some(answers([("other.example.com", SERVED, Acknowledged)])),
+            Some(GatewayProgress::Pending),
+        ),
         ("no object", Some(answers([])), None),
         ("an agent that says nothing", None, None),
     ];
-    for (case, told, expected) in rows {
-        assert_eq!(listed(told, Duration::ZERO), expected, "{case}");
+    for (case, found, expected) in rows {
+        assert_eq!(listed(found, Duration::ZERO), expected, "{case}");
     }
     let old = HealthRegistry::MAX_AGE + Duration::from_secs(1);
     assert_eq!(listed(Some(answers([(OWNER, SERVED, Acknowledged)])), old), None, "words of long ago");

@@ -148,13 +148,13 @@ impl Simulation {
             assert_eq!(version(&update.snapshot), version(&other.snapshot), "replicas agree on what is served");
         }
         let facts = self.object.facts();
-        let told = self.as_seen(&update.snapshot);
-        for (url, name, resource) in &told {
+        let seen = self.as_seen(&update.snapshot);
+        for (url, name, resource) in &seen {
             let made = Applied { url: url.clone(), name: name.clone(), body: resource.body().to_vec() };
             self.made_of.entry(made).or_insert_with(|| facts.clone());
         }
         self.served = update.snapshot;
-        Arc::new(Snapshot::new(told))
+        Arc::new(Snapshot::new(seen))
     }
 
     /// Resources by type and name, with the names that Envoy sees.
@@ -179,17 +179,17 @@ impl Simulation {
 
     /// Of the same length, so that encodings stay whole.
     fn seen_bytes(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut told = bytes.to_vec();
+        let mut blanked = bytes.to_vec();
         if self.names == Names::AsTheyAre {
-            return told;
+            return blanked;
         }
         let starts: Vec<_> = (0..bytes.len().saturating_sub(DIGITS)).filter(|at| bytes[*at] == b'@').collect();
         for at in starts {
             if bytes[at + 1..=at + DIGITS].iter().all(u8::is_ascii_hexdigit) {
-                told[at + 1..=at + DIGITS].fill(b'0');
+                blanked[at + 1..=at + DIGITS].fill(b'0');
             }
         }
-        told
+        blanked
     }
 
     /// Follows each destination of each route configuration that Envoy ever had: a request may wait for long between its
@@ -290,6 +290,6 @@ fn generations_are_observed_on_many_ways() {
         secrets += simulation.secrets;
         facts.extend(simulation.made_of.into_values());
     }
-    let told = format!("{reached} ways, {secrets} to secrets, {} generations", facts.len());
-    assert!(reached > 20_000 && secrets > 10_000 && facts.len() > 15, "{told}");
+    let figures = format!("{reached} ways, {secrets} to secrets, {} generations", facts.len());
+    assert!(reached > 20_000 && secrets > 10_000 && facts.len() > 15, "{figures}");
 }

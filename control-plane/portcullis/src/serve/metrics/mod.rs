@@ -177,8 +177,8 @@ impl ControlPlaneMetrics {
     pub(crate) fn reconciled(&self, diagnoses: &[Diagnosis], took: Duration) {
         self.translation.observe(took.as_secs_f64());
         self.count_objects(diagnoses);
-        let told = |one: &Diagnosis| (one.kind.clone(), one.name.clone(), one.message.clone());
-        let refused: BTreeSet<_> = diagnoses.iter().filter(|one| !one.accepted).map(told).collect();
+        let key = |one: &Diagnosis| (one.kind.clone(), one.name.clone(), one.message.clone());
+        let refused: BTreeSet<_> = diagnoses.iter().filter(|one| !one.accepted).map(key).collect();
         let mut state = self.lock();
         for (kind, ..) in refused.difference(&state.refused) {
             self.rejected_updates.get_or_create(&[("kind", kind_label(kind))]).inc();

@@ -46,10 +46,10 @@ fn page_has_every_metric_of_the_catalog_and_no_other() {
         &HealthRegistry::default(),
         &SourceHealth::current(),
     );
-    let told: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    let declared: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     let wanted = METRICS.iter().map(|metric| format!("{} {}", metric.name.trim_end_matches("_total"), metric.kind));
     let wanted: Vec<String> = wanted.collect();
-    assert_eq!(told, wanted);
+    assert_eq!(declared, wanted);
     for metric in METRICS {
         let series: Vec<&str> = text.lines().filter(|line| line.starts_with(metric.name)).collect();
         assert!(!series.is_empty(), "{}: every series is there from the start", metric.name);

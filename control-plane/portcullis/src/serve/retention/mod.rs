@@ -33,7 +33,7 @@ pub(super) use revoked_references::DEFAULT_GRACE_PERIOD;
 pub(super) use revoked_references::Grace;
 
 /// Documents by the name of their object.
-pub(super) type Documents = BTreeMap<String, Arc<Value>>;
+type Documents = BTreeMap<String, Arc<Value>>;
 
 /// Every memory of what was served. It holds keys.
 #[derive(Debug, Default)]

@@ -45,15 +45,15 @@ fn revoked_reference_keeps_serving_for_the_grace_period() {
         let update = reconciler.reconcile(&set(wanted, there), &BTreeSet::new(), start + hours * HOUR).unwrap();
         (is_served(&update), update.serving_revoked, message(&update), reconciler.next_expiry())
     };
-    let (served, revoked, told, _) = at(0, "one", Some("one"));
-    assert!(served && revoked == 0, "{told}");
-    let (served, revoked, told, next) = at(1, "one", None);
-    assert!(served && revoked == 1 && told.contains("is revoked"), "{told}");
+    let (served, revoked, found, _) = at(0, "one", Some("one"));
+    assert!(served && revoked == 0, "{found}");
+    let (served, revoked, found, next) = at(1, "one", None);
+    assert!(served && revoked == 1 && found.contains("is revoked"), "{found}");
     assert_eq!(next, Some(start + 25 * HOUR));
     let (served, revoked, ..) = at(24, "one", None);
     assert!(served && revoked == 1);
-    let (served, revoked, told, next) = at(25, "one", None);
-    assert!(!served && revoked == 0 && next.is_none_or(|next| next > start + 25 * HOUR), "{told}");
+    let (served, revoked, found, next) = at(25, "one", None);
+    assert!(!served && revoked == 0 && next.is_none_or(|next| next > start + 25 * HOUR), "{found}");
     let (served, ..) = at(26, "one", Some("one"));
     assert!(served, "the Secret is back");
 }
@@ -67,8 +67,8 @@ fn wrong_edit_of_a_reference_starts_no_grace_period() {
         (is_served(&update), update.serving_revoked, message(&update))
     };
     assert!(at(0, "one", Some("one")).0);
-    let (served, revoked, told) = at(100, "other", Some("one"));
-    assert!(served && revoked == 0 && told.contains("still served") && !told.contains("revoked"), "{told}");
+    let (served, revoked, found) = at(100, "other", Some("one"));
+    assert!(served && revoked == 0 && found.contains("still served") && !found.contains("revoked"), "{found}");
     let (served, ..) = at(101, "other", None);
     assert!(!served, "the reference of the served version is revoked, too");
 }

@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(fs::read_dir(&state).unwrap().count(), 1);
         for mode in [0o640, 0o604, 0o620, 0o400, 0o700] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            assert!(matches!(read(&path), Err(StateError::Mode(told)) if told == mode), "{mode:o}");
+            assert!(matches!(read(&path), Err(StateError::Mode(found)) if found == mode), "{mode:o}");
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         let huge = state.join("huge");

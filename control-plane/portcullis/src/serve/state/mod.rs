@@ -5,7 +5,7 @@
 
 mod file;
 mod format;
-mod keeper;
+mod state_writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use portcullis_translate::{Diagnosis, Reason, Version};
 use portcullis_xds::Snapshot;
 
 use format::SavedError;
-pub(super) use keeper::{StateKeeper, StateWriter};
+pub(super) use state_writer::{StateSender, StateWriter};
 
 /// The file's name in --state-dir.
 const FILE: &str = "last-good";
@@ -35,7 +35,7 @@ pub(crate) struct StateArguments {
 
 /// Why a kept configuration is not used. The operator has to look at the file.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum StateError {
+enum StateError {
     #[error("cannot be read: {0}")]
     Read(#[source] std::io::Error),
     #[error("is not a regular file")]
@@ -54,7 +54,7 @@ pub(super) enum StateError {
 #[derive(Debug, Default)]
 pub(super) struct LastGood {
     pub(super) snapshot: Option<Arc<Snapshot>>,
-    told: Option<Diagnosis>,
+    diagnosis: Option<Diagnosis>,
     path: String,
 }
 
@@ -68,19 +68,23 @@ impl LastGood {
             Ok(Some(snapshot)) => {
                 let warning = "the source has not been read since the start: what was served before is served still";
                 tracing::info!(file = name, snapshot = snapshot.version(), "the last good configuration is there");
-                Self { snapshot: Some(Arc::new(snapshot)), told: Some(diagnosis(&name, None, warning)), path: name }
+                Self {
+                    snapshot: Some(Arc::new(snapshot)),
+                    diagnosis: Some(diagnosis(&name, None, warning)),
+                    path: name,
+                }
             }
             Err(error) => {
                 tracing::error!(file = name, "the last good configuration is not used: it {error}");
-                let told = format!("the last good configuration is not used: it {error}");
-                Self { snapshot: None, told: Some(diagnosis(&name, Some(&told), "")), path: name }
+                let message = format!("the last good configuration is not used: it {error}");
+                Self { snapshot: None, diagnosis: Some(diagnosis(&name, Some(&message), "")), path: name }
             }
         }
     }
 
     /// The diagnosis of the file, until the source has been read.
     pub(super) fn diagnoses(&self) -> Vec<Diagnosis> {
-        self.told.iter().cloned().collect()
+        self.diagnosis.iter().cloned().collect()
     }
 
     /// The diagnosis of a source without any object.

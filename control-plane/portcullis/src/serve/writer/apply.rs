@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::write_queue::WriteOutcome;
 
 /// The field manager of the written fields.
-pub(super) const MANAGER: &str = "portcullis";
+const MANAGER: &str = "portcullis";
 /// The time limit of one write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 

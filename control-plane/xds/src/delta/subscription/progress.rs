@@ -5,7 +5,7 @@ use crate::delta::gates::Blocked;
 use crate::node::Refused;
 use crate::resource::Resource;
 use crate::snapshot::Snapshot;
-use portcullis_api::status::Standing;
+use portcullis_api::status::GatewayProgress;
 
 impl Subscription {
     /// The owner of a resource, also of a removed one.
@@ -66,7 +66,7 @@ impl Subscription {
 
     /// The refused resources of the snapshot.
     pub(in crate::delta) fn refused(&self, snapshot: &Snapshot, type_url: &str) -> impl Iterator<Item = Refused> {
-        let told = |name: &str, owner: Option<&str>, version: &str, message: &str| Refused {
+        let refused = |name: &str, owner: Option<&str>, version: &str, message: &str| Refused {
             type_url: type_url.to_owned(),
             name: name.to_owned(),
             version: version.to_owned(),
@@ -76,10 +76,10 @@ impl Subscription {
         let current = self.refused.iter().filter(|(name, refusal)| refusal.is_of(snapshot, type_url, name));
         let whole = current.map(move |(name, refusal)| {
             let owner = snapshot.get(type_url, name).and_then(Resource::owner);
-            told(name, owner, &refusal.version, &refusal.message)
+            refused(name, owner, &refusal.version, &refusal.message)
         });
         let parts = self.composed.refused();
-        whole.chain(parts.map(move |(name, owner, refusal)| told(name, owner, &refusal.version, &refusal.message)))
+        whole.chain(parts.map(move |(name, owner, refusal)| refused(name, owner, &refusal.version, &refusal.message)))
     }
 
     /// Owners of what is refused and of which the node has no other version.
@@ -99,15 +99,15 @@ impl Subscription {
     }
 
     /// The node's progress with a resource of an owner, or with the owner's part of it.
-    pub(in crate::delta) fn standing(&self, name: &str, resource: &Resource, owner: &str) -> Standing {
+    pub(in crate::delta) fn progress(&self, name: &str, resource: &Resource, owner: &str) -> GatewayProgress {
         if let Some(version) = resource.part_version(owner) {
-            return self.composed.standing(name, owner, version);
+            return self.composed.progress(name, owner, version);
         }
         let version = resource.version();
         match self.refused.get(name).filter(|refusal| refusal.version == version) {
-            Some(refusal) => Standing::Refused { message: refusal.message.clone() },
-            None if self.known.get(name).is_some_and(|known| known == version) => Standing::Acknowledged,
-            None => Standing::Pending,
+            Some(refusal) => GatewayProgress::Refused { message: refusal.message.clone() },
+            None if self.known.get(name).is_some_and(|known| known == version) => GatewayProgress::Acknowledged,
+            None => GatewayProgress::Pending,
         }
     }
 }

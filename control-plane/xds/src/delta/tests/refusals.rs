@@ -1,6 +1,6 @@
 //! Resources and parts that the client refuses.
 
-use portcullis_api::status::Standing;
+use portcullis_api::status::GatewayProgress;
 
 use super::steps::{ack, ask, nack, opened, owned, settle, show};
 use super::*;
@@ -45,26 +45,26 @@ fn owner_learns_where_a_node_stands() {
     let now = owned(&[(CDS, "a", "1", "A"), (CDS, "b", "bad", "B"), (RDS, "ra", "1", "A")]);
     let mut stream = Encoded::new(now.clone());
     let first = stream.on_request(ask(CDS, &[]));
-    assert_eq!(stream.standing(&now, "A"), Some(Standing::Pending));
-    assert_eq!(stream.standing(&now, "C"), None, "nothing of it is served");
+    assert_eq!(stream.progress(&now, "A"), Some(GatewayProgress::Pending));
+    assert_eq!(stream.progress(&now, "C"), None, "nothing of it is served");
     let halves = stream.on_request(nack(&first[0]));
     assert_eq!(show(&halves), ["CDS: +a"]);
     let bad = stream.on_request(ack(&halves[0]));
     assert_eq!(show(&bad), ["CDS: +b"]);
     assert_eq!(show(&stream.on_request(nack(&bad[0]))), [""; 0]);
-    assert_eq!(stream.standing(&now, "A"), Some(Standing::Pending), "its route is not asked for yet");
+    assert_eq!(stream.progress(&now, "A"), Some(GatewayProgress::Pending), "its route is not asked for yet");
     let responses = stream.on_request(ask(LDS, &[]));
     settle(&mut stream, responses);
     let responses = stream.on_request(ask(RDS, &["ra"]));
     settle(&mut stream, responses);
-    assert_eq!(stream.standing(&now, "A"), Some(Standing::Acknowledged));
-    let refused = Standing::Refused { message: "bad thing".to_owned() };
-    assert_eq!(stream.standing(&now, "B"), Some(refused));
-    let told = stream.refused();
-    assert_eq!((told.len(), told[0].name.as_str(), told[0].owner.as_deref()), (1, "b", Some("B")));
+    assert_eq!(stream.progress(&now, "A"), Some(GatewayProgress::Acknowledged));
+    let refused = GatewayProgress::Refused { message: "bad thing".to_owned() };
+    assert_eq!(stream.progress(&now, "B"), Some(refused));
+    let found = stream.refused();
+    assert_eq!((found.len(), found[0].name.as_str(), found[0].owner.as_deref()), (1, "b", Some("B")));
     let newer = owned(&[(CDS, "a", "2", "A"), (CDS, "b", "good", "B")]);
-    assert_eq!(stream.standing(&newer, "B"), Some(Standing::Pending), "what is refused is another version");
-    assert_eq!(stream.standing(&newer, "A"), Some(Standing::Pending), "the stream need not know the snapshot");
+    assert_eq!(stream.progress(&newer, "B"), Some(GatewayProgress::Pending), "what is refused is another version");
+    assert_eq!(stream.progress(&newer, "A"), Some(GatewayProgress::Pending), "the stream need not know the snapshot");
 }
 
 /// A listener of a base and parts.
@@ -102,15 +102,15 @@ fn bad_part_is_found_told_and_left_out() {
     settle_bodies(&mut stream, responses);
     let responses = stream.on_request(ask(LDS, &[]));
     assert_eq!(settle_bodies(&mut stream, responses), ["base a1 b1"]);
-    assert_eq!(stream.standing(&before, "A"), Some(Standing::Acknowledged));
+    assert_eq!(stream.progress(&before, "A"), Some(GatewayProgress::Acknowledged));
     let after = listener(&[("A", " a2"), ("B", " b2!"), ("C", " c!")]);
     let responses = stream.on_snapshot(after.clone());
     let said = settle_bodies(&mut stream, responses);
     assert_eq!(said.last().unwrap(), "base a2 b1-", "{said:#?}");
-    let told: Vec<_> = stream.refused().into_iter().map(|one| one.owner.unwrap()).collect();
-    assert_eq!(told, ["B", "C"]);
-    assert_eq!(stream.standing(&after, "A"), Some(Standing::Acknowledged));
-    assert_eq!(stream.standing(&after, "B"), Some(Standing::Refused { message: "bad thing".to_owned() }));
+    let found: Vec<_> = stream.refused().into_iter().map(|one| one.owner.unwrap()).collect();
+    assert_eq!(found, ["B", "C"]);
+    assert_eq!(stream.progress(&after, "A"), Some(GatewayProgress::Acknowledged));
+    assert_eq!(stream.progress(&after, "B"), Some(GatewayProgress::Refused { message: "bad thing".to_owned() }));
     assert!(stream.status()[LDS].nack.is_some() && !stream.is_in_sync());
     let responses = stream.on_snapshot(listener(&[("A", " a3"), ("B", " b3")]));
     assert_eq!(settle_bodies(&mut stream, responses), ["base a3 b3"]);

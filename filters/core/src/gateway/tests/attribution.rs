@@ -3,7 +3,7 @@
 use super::reviews::{TOKEN, access, reviewed, reviewing_with, token_of};
 use super::*;
 
-fn told(change: impl FnOnce(&mut ClusterConfig), headers: Headers<'_>) -> String {
+fn attributed(change: impl FnOnce(&mut ClusterConfig), headers: Headers<'_>) -> String {
     let fixture = reviewing_with(change);
     let headers: Vec<_> = TOKEN.iter().chain(headers).copied().collect();
     let answer = |body: &str| if body.contains("TokenReview") { token_of("robot") } else { access(true) };
@@ -11,7 +11,7 @@ fn told(change: impl FnOnce(&mut ClusterConfig), headers: Headers<'_>) -> String
 }
 
 fn attribution(headers: Headers<'_>) -> Vec<String> {
-    let all = told(|config| config.audit_attribution = true, headers);
+    let all = attributed(|config| config.audit_attribution = true, headers);
     all.split(' ').filter(|line| line.contains("portcullis.dev")).map(str::to_owned).collect()
 }
 
@@ -34,7 +34,7 @@ fn attribution_names_address_request_and_impersonator() {
             "impersonate-extra-portcullis.dev%2foriginal-user=robot"
         ]
     );
-    assert!(!told(|_| {}, &as_bob).contains("portcullis.dev"));
+    assert!(!attributed(|_| {}, &as_bob).contains("portcullis.dev"));
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn gateways_own_extras_cannot_be_forged() {
     ] {
         for user in [Some(("impersonate-user", "bob")), None] {
             let headers: Vec<_> = user.into_iter().chain([(name, "root")]).collect();
-            assert_eq!(told(|_| {}, &headers), "403 impersonation", "{name}");
+            assert_eq!(attributed(|_| {}, &headers), "403 impersonation", "{name}");
         }
     }
     let by_review = |_: &str| {

@@ -71,7 +71,7 @@ fn client_credential_goes_on_unchanged() {
 }
 
 #[test]
-fn hygiene_is_on_as_ever() {
+fn header_scan_is_on_as_ever() {
     let fixture = unchanged_with(|_| {});
     let forged = [
         ("x-remote-user", "admin"),

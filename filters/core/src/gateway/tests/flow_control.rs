@@ -52,17 +52,17 @@ fn config(schemas: Schemas<'_>, policies: Policies<'_>) -> ClusterConfig {
     config
 }
 
-struct World {
+struct LimitedCluster {
     gateway: Gateway,
     process: Process,
     cluster: Cluster,
 }
 
-impl World {
+impl LimitedCluster {
     fn new(schemas: Schemas<'_>, policies: Policies<'_>) -> Self {
         let process = Process::default();
         let cluster = Cluster::compile(&config(schemas, policies), &process).unwrap();
-        World { gateway: gateway(), process, cluster }
+        LimitedCluster { gateway: gateway(), process, cluster }
     }
 
     /// Compiles the new configuration while the old one is alive, as Envoy does.
@@ -103,26 +103,27 @@ fn bucket_keeps_its_fill_over_every_edit_but_its_own() {
         ("no policy names it", &[("a", ONE)], &[("secrets", "b")]),
         ("one names it again", &[("a", ONE)], PODS),
     ];
-    let mut world = World::new(&[("a", ONE)], PODS);
-    assert_eq!(world.admitted("pods", 0), 2);
+    let mut limited = LimitedCluster::new(&[("a", ONE)], PODS);
+    assert_eq!(limited.admitted("pods", 0), 2);
     for (second, (what, schemas, policies)) in (1..).zip(edits) {
-        world.edit(schemas, policies);
+        limited.edit(schemas, policies);
         if policies.iter().any(|(resource, _)| *resource == "pods") {
-            assert!(world.admitted("pods", second * 1_000) <= 2, "{what}");
-            assert_eq!(world.admitted("pods", second * 1_000), 0, "{what}");
+            assert!(limited.admitted("pods", second * 1_000) <= 2, "{what}");
+            assert_eq!(limited.admitted("pods", second * 1_000), 0, "{what}");
         }
-        assert_eq!(world.admitted("pods", second * 1_000 + 999), 0, "{what}");
+        assert_eq!(limited.admitted("pods", second * 1_000 + 999), 0, "{what}");
     }
 }
 
 #[test]
 fn edit_of_another_schema_every_second_admits_no_more() {
-    let mut world = World::new(&[("a", ONE), ("b", MaxRequestsInflight(1))], PODS);
+    let mut limited = LimitedCluster::new(&[("a", ONE), ("b", MaxRequestsInflight(1))], PODS);
     let mut admitted = 0;
     for second in 0..60 {
         let limit = if second % 2 == 0 { Bucket { qps: 1, burst: second + 1 } } else { MaxRequestsInflight(second) };
-        world.edit(&[("b", limit), ("a", ONE)], PODS);
-        admitted += (0..10).map(|tenth| world.admitted("pods", u64::from(second) * 1_000 + tenth * 100)).sum::<usize>();
+        limited.edit(&[("b", limit), ("a", ONE)], PODS);
+        admitted +=
+            (0..10).map(|tenth| limited.admitted("pods", u64::from(second) * 1_000 + tenth * 100)).sum::<usize>();
     }
     // The burst of 2 at first, and one for each further second.
     assert_eq!(admitted, 2 + 59);
@@ -136,70 +137,70 @@ fn changed_bucket_starts_full() {
         ("requests in flight between", MaxRequestsInflight(1), ONE, 2),
         ("another rate between", faster, ONE, 2),
     ] {
-        let mut world = World::new(&[("a", ONE)], PODS);
-        assert_eq!(world.admitted("pods", 0), 2);
-        world.edit(&[("a", between)], PODS);
-        world.edit(&[("a", then)], PODS);
-        assert_eq!(world.admitted("pods", 0), expected, "{what}");
+        let mut limited = LimitedCluster::new(&[("a", ONE)], PODS);
+        assert_eq!(limited.admitted("pods", 0), 2);
+        limited.edit(&[("a", between)], PODS);
+        limited.edit(&[("a", then)], PODS);
+        assert_eq!(limited.admitted("pods", 0), expected, "{what}");
     }
-    let mut world = World::new(&[("a", ONE)], PODS);
-    assert_eq!(world.admitted("pods", 0), 2);
-    world.edit(&[], PODS);
-    assert_eq!(world.admitted("pods", 0), 5, "a schema that is gone, or exempt, limits nothing");
+    let mut limited = LimitedCluster::new(&[("a", ONE)], PODS);
+    assert_eq!(limited.admitted("pods", 0), 2);
+    limited.edit(&[], PODS);
+    assert_eq!(limited.admitted("pods", 0), 5, "a schema that is gone, or exempt, limits nothing");
 }
 
 #[test]
 fn running_requests_count_over_a_change_of_kind_and_back() {
-    let mut world = World::new(&[("a", MaxRequestsInflight(1))], PODS);
-    let take = |world: &World| match world.ask("pods", 0) {
+    let mut limited = LimitedCluster::new(&[("a", MaxRequestsInflight(1))], PODS);
+    let take = |limited: &LimitedCluster| match limited.ask("pods", 0) {
         Decision::Forward(mut forward) => forward.permit.take(),
         _ => None,
     };
-    let place = take(&world);
+    let place = take(&limited);
     assert!(place.is_some());
-    assert!(take(&world).is_none());
-    world.edit(&[("a", ONE)], PODS);
-    assert_eq!(world.admitted("pods", 0), 2, "the bucket counts for itself");
-    world.edit(&[], &[]);
-    world.edit(&[("a", MaxRequestsInflight(1))], PODS);
-    assert_eq!(world.admitted("pods", 0), 0, "who ran before still runs");
+    assert!(take(&limited).is_none());
+    limited.edit(&[("a", ONE)], PODS);
+    assert_eq!(limited.admitted("pods", 0), 2, "the bucket counts for itself");
+    limited.edit(&[], &[]);
+    limited.edit(&[("a", MaxRequestsInflight(1))], PODS);
+    assert_eq!(limited.admitted("pods", 0), 0, "who ran before still runs");
     drop(place);
-    assert_eq!(world.admitted("pods", 0), 5);
+    assert_eq!(limited.admitted("pods", 0), 5);
 }
 
 #[test]
 fn schema_is_shared_by_policies_and_not_by_clusters() {
     let two: Policies<'_> = &[("pods", "a"), ("secrets", "a"), ("nodes", "b")];
-    let world = World::new(&[("a", ONE), ("b", ONE)], two);
-    assert_eq!(world.admitted("pods", 0), 2);
-    assert_eq!(world.admitted("secrets", 0), 0);
-    assert_eq!(world.admitted("nodes", 0), 2, "equal numbers under another name");
+    let limited = LimitedCluster::new(&[("a", ONE), ("b", ONE)], two);
+    assert_eq!(limited.admitted("pods", 0), 2);
+    assert_eq!(limited.admitted("secrets", 0), 0);
+    assert_eq!(limited.admitted("nodes", 0), 2, "equal numbers under another name");
     let mut other = config(&[("a", ONE)], PODS);
     other.name = "lab/-/other.example.com".into();
-    let other = Cluster::compile(&other, &world.process).unwrap();
-    let world = World { cluster: other, ..world };
-    assert_eq!(world.admitted("pods", 0), 2);
+    let other = Cluster::compile(&other, &limited.process).unwrap();
+    let limited = LimitedCluster { cluster: other, ..limited };
+    assert_eq!(limited.admitted("pods", 0), 2);
 }
 
 #[test]
 fn bucket_outlives_its_cluster_while_it_is_used() {
-    let world = World::new(&[("a", ONE)], PODS);
-    assert_eq!(world.admitted("pods", 0), 2);
-    let again = Cluster::compile(&config(&[("a", ONE)], PODS), &world.process).unwrap();
+    let limited = LimitedCluster::new(&[("a", ONE)], PODS);
+    assert_eq!(limited.admitted("pods", 0), 2);
+    let again = Cluster::compile(&config(&[("a", ONE)], PODS), &limited.process).unwrap();
     // Streams of the removed cluster still hold its configuration.
-    let World { gateway, process, cluster: draining } = world;
-    let world = World { gateway, process, cluster: again };
-    assert_eq!(world.admitted("pods", 0), 0);
+    let LimitedCluster { gateway, process, cluster: draining } = limited;
+    let limited = LimitedCluster { gateway, process, cluster: again };
+    assert_eq!(limited.admitted("pods", 0), 0);
     drop(draining);
-    let World { gateway, process, cluster } = world;
+    let LimitedCluster { gateway, process, cluster } = limited;
     drop(cluster);
     let cluster = Cluster::compile(&config(&[("a", ONE)], PODS), &process).unwrap();
-    assert_eq!(World { gateway, process, cluster }.admitted("pods", 0), 2);
+    assert_eq!(LimitedCluster { gateway, process, cluster }.admitted("pods", 0), 2);
 }
 
 #[test]
 fn request_refused_for_another_reason_takes_no_token() {
-    let world = World::new(&[("a", ONE)], PODS);
+    let limited = LimitedCluster::new(&[("a", ONE)], PODS);
     let refused: [Headers<'_>; 4] = [
         &[("via", "1.1 lab")],
         &[("impersonate-user", "bob")],
@@ -207,16 +208,19 @@ fn request_refused_for_another_reason_takes_no_token() {
         &[("connection", "xupgrade"), ("upgrade", "websocket")],
     ];
     for headers in refused.into_iter().cycle().take(40) {
-        assert!(matches!(world.send(headers, "pods", 0), Decision::Refuse(_)), "{headers:?}");
+        assert!(matches!(limited.send(headers, "pods", 0), Decision::Refuse(_)), "{headers:?}");
     }
-    assert!(matches!(world.ask("secrets", 0), Decision::Refuse(_)), "no policy");
-    assert_eq!(world.admitted("pods", 0), 2);
+    assert!(matches!(limited.ask("secrets", 0), Decision::Refuse(_)), "no policy");
+    assert_eq!(limited.admitted("pods", 0), 2);
 
     let mut closed = config(&[("a", ONE)], PODS);
     closed.deny_all_requests = true;
-    let opened = World { cluster: Cluster::compile(&closed, &world.process).unwrap(), ..World::new(&[], &[]) };
+    let opened = LimitedCluster {
+        cluster: Cluster::compile(&closed, &limited.process).unwrap(),
+        ..LimitedCluster::new(&[], &[])
+    };
     assert_eq!(opened.admitted("pods", 10_000), 0);
-    assert_eq!(world.admitted("pods", 10_000), 2, "a closed cluster spends nothing");
+    assert_eq!(limited.admitted("pods", 10_000), 2, "a closed cluster spends nothing");
 }
 
 #[test]
@@ -224,11 +228,11 @@ fn status_429_says_when_to_come_back_except_to_events() {
     let none = Bucket { qps: 1, burst: 0 };
     let everything: Policies<'_> = &[("*", "a")];
     for limit in [none, MaxRequestsInflight(0)] {
-        let world = World::new(&[("a", limit)], everything);
+        let limited = LimitedCluster::new(&[("a", limit)], everything);
         for (resource, path, retry_after) in
             [("pods", "", Some(1)), ("events", "", None), ("events", "/one", None), ("eventsources", "", Some(1))]
         {
-            let Decision::Refuse(refusal) = world.ask(&format!("{resource}{path}"), 0) else { panic!("{resource}") };
+            let Decision::Refuse(refusal) = limited.ask(&format!("{resource}{path}"), 0) else { panic!("{resource}") };
             assert_eq!((refusal.code, refusal.cause), (429, Cause::FlowControl), "{resource}");
             assert_eq!(refusal.retry_after, retry_after, "{resource}{path}");
             assert_eq!(refusal.body().contains("retryAfterSeconds"), retry_after.is_some(), "{resource}");

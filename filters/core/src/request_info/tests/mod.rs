@@ -213,7 +213,7 @@ proptest::proptest! {
         let trimmed = super::trim_slashes(path.as_bytes());
         let all: Vec<&[u8]> =
             if trimmed.is_empty() { vec![] } else { trimmed.split(|byte| *byte == b'/').collect() };
-        let mut segments = super::Segments::of(path.as_bytes());
+        let mut segments = super::Segments::new(path.as_bytes());
         let taken = taken.min(all.len());
         for segment in &all[..taken] {
             proptest::prop_assert_eq!(segments.take(), *segment);

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::dockerfile::Dockerfile;
 use super::project::{Project, Service, Source};
-use crate::declared::{is_noticed, judged};
+use crate::declared::{is_noticed, parsed};
 
 /// The stages that become images.
 const IMAGES: [&str; 4] = ["control-plane", "gateway", "kubernetes", "tools"];
@@ -20,7 +20,7 @@ fn dockers_own_parsers_have_nothing_to_say() {
         ("dockerfile", "Dockerfile", "AS gateway", "as gateway"),
     ] {
         let path = project_root().join(name);
-        let Some(found) = judged(kind, &path) else { return };
+        let Some(found) = parsed(kind, &path) else { return };
         assert_eq!(found, [""; 0], "{name}");
         is_noticed(kind, &std::fs::read_to_string(path).unwrap(), from, to);
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cases::Verdict;
-use portcullis_api::{Code, Problem, check_cluster, cluster_mistakes, parse_cluster};
+use portcullis_api::{Problem, ProblemCode, check_cluster, cluster_mistakes, parse_cluster};
 use portcullis_e2e::Manifest;
 use portcullis_harness::certs::CertSpec;
 use portcullis_harness::kube::{KubeOptions, Kubectl, RealKube};
@@ -18,7 +18,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, wait};
 use serde_json::{Value, json};
 
-use crate::fixture::NAME;
+use crate::fixture::{BareKube, NAME};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -30,10 +30,7 @@ struct Fixture {
 
 impl Fixture {
     fn start() -> Option<Self> {
-        deps::kube_or_skip("crd").unwrap()?;
-        let run = RunDir::new("crd").unwrap();
-        let kube = RealKube::start(&run, "kube", &KubeOptions::default()).unwrap();
-        let cache = run.make_dir("kubectl-cache").unwrap();
+        let BareKube { kube, run, cache, .. } = BareKube::start("crd", KubeOptions::default())?;
         Some(Fixture { kube, run, cache })
     }
 
@@ -54,7 +51,7 @@ impl Fixture {
     }
 
     /// As `kubectl create --dry-run=server` asks; hundreds of kubectl would take their time.
-    fn judged(&self, object: &Value) -> portcullis_harness::Result<()> {
+    fn dry_run(&self, object: &Value) -> portcullis_harness::Result<()> {
         let collection = "/apis/proxy.kubegateway.io/v1alpha1/upstreamclusters";
         self.kube.create(&format!("{collection}?dryRun=All&fieldValidation=Strict"), object)
     }
@@ -115,7 +112,7 @@ fn manifests_are_judged_as_check_judges(fixture: &Fixture) {
         let object: Value = serde_json::from_str(&manifest.to_text()).unwrap();
         let checked = parse_cluster(&object).map_err(|problem| vec![problem]);
         let checked = checked.and_then(|raw| check_cluster(&raw, false).outcome.map(drop).or_else(unless_unresolved));
-        let told = fixture.judged(&object);
+        let told = fixture.dry_run(&object);
         let answer = told.as_ref().err().map(ToString::to_string).unwrap_or_default();
         for secret in ["/spec/clientConfig/keyData", "/spec/clientConfig/bearerToken", "/spec/secureServing/keyData"] {
             let told = |secret: &str| secret.len() > 3 && answer.contains(secret);
@@ -140,7 +137,7 @@ fn manifests_are_judged_as_check_judges(fixture: &Fixture) {
 
 /// Nothing here can resolve a reference.
 fn unless_unresolved(mut problems: Vec<Problem>) -> Result<(), Vec<Problem>> {
-    problems.retain(|problem| problem.code != Code::Unresolved);
+    problems.retain(|problem| problem.code != ProblemCode::Unresolved);
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 

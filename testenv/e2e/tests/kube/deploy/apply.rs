@@ -6,6 +6,7 @@ use portcullis_harness::{deps, wait};
 use serde_json::Value;
 
 use super::rendered::{Rendered, documents};
+use crate::fixture::BareKube;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -18,10 +19,7 @@ pub(super) struct Cluster {
 
 impl Cluster {
     pub(super) fn start(test: &str) -> Option<Self> {
-        deps::kube_or_skip(test).unwrap()?;
-        let run = RunDir::new(test).unwrap();
-        let kube = RealKube::start(&run, "kube", &KubeOptions::default()).unwrap();
-        let cache = run.make_dir("kubectl-cache").unwrap();
+        let BareKube { kube, run, cache, .. } = BareKube::start(test, KubeOptions::default())?;
         Some(Cluster { kube, cache, run })
     }
 

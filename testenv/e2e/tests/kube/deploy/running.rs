@@ -200,15 +200,15 @@ fn pods_of_the_manifests_serve_a_cluster() {
     fixture.wait("Programmed", &[r#""status":"True""#, r#""reason":"OtherReplicas""#]);
     fixture.wait("Ready", &[r#""status":"True""#]);
     assert_eq!(fixture.whoami(), "alice");
-    metrics_are_told(fixture.place.gateway);
+    metrics_are_complete(fixture.place.gateway);
     let plane = the_other_takes_over(&fixture, planes);
     ends_in_order(&gateway, &plane);
 }
 
 /// The metrics that the dashboard and the alerts ask of a gateway exist; counts come with a second's delay, histograms with
 /// five.
-fn metrics_are_told(address: SocketAddr) {
-    wait::until_ok("all metrics are told", SOON, || {
+fn metrics_are_complete(address: SocketAddr) {
+    wait::until_ok("all metrics are served", SOON, || {
         let missing = monitoring::missing(&plain::get(address, "/metrics").unwrap().text());
         if missing.is_empty() { Ok(()) } else { Err(missing.join(" ")) }
     })

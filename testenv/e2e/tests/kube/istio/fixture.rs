@@ -1,10 +1,11 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use crate::fixture::{BareKube, odd_alice};
 use portcullis_e2e::{Mesh, MeshSetup, render_istio};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::TlsTarget;
-use portcullis_harness::kube::{KubeOptions, Kubectl, RealKube, RequestHeader};
+use portcullis_harness::kube::{KubeOptions, Kubectl, RealKube};
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, project_root};
@@ -80,19 +81,14 @@ impl MeshFixture {
         setup: &Setup,
         objects: impl FnOnce(&[SocketAddr], &Path) -> String,
     ) -> Option<Self> {
-        deps::kube_or_skip(test).unwrap()?;
         deps::or_skip(test, deps::istio()).unwrap()?;
-        let run = RunDir::new(test).unwrap();
-        let (front, serving_ca) = (Ca::new("front proxies").unwrap(), Ca::new("serving").unwrap());
-        let request_header = Some(RequestHeader { ca: front.clone(), allowed_names: vec![FRONT.to_owned()] });
-        let options = KubeOptions { request_header, node: true, ..KubeOptions::default() };
-        let kube = RealKube::start(&run, "kube", &options).unwrap();
+        let options = KubeOptions { node: true, ..KubeOptions::default() };
+        let BareKube { kube, front_ca: front, run, .. } = BareKube::believing(Some(FRONT), test, options)?;
+        let serving_ca = Ca::new("serving").unwrap();
         let token = grant(&kube, setup);
         let pki = pki(&run, &kube, &front, &serving_ca, setup);
         let mesh = mesh(&run, &kube, setup, objects(&[kube.apiservers()[0].address()], &pki));
-        let alice = CertSpec::client("alice", ["dev", "a,b=c"]).uid("uid-of-alice");
-        let alice = kube.client_ca().issue(&alice).unwrap();
-        Some(MeshFixture { mesh, kube, alice, token, serving_ca, run })
+        Some(MeshFixture { mesh, alice: odd_alice(&kube), kube, token, serving_ca, run })
     }
 
     /// The gateway.

@@ -6,7 +6,7 @@ use portcullis_e2e::{Mesh, MeshSetup};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::istiod::apply;
-use portcullis_harness::kube::{KubeOptions, RealKube, RequestHeader};
+use portcullis_harness::kube::{KubeOptions, RealKube};
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, ports, project_root};
 use serde_json::{Value, json};
@@ -15,7 +15,8 @@ use super::addresses::{CONNECTION, listed_by};
 use super::effect::{manager, nothing_was_refused};
 use super::fixture::admin;
 use super::tenants::OtherTenant;
-use super::users::told;
+use super::users::reviewed_user;
+use crate::fixture::{BareKube, odd_alice};
 
 const FRONT: &str = "system:istio-gateway";
 const HOST: &str = "api.prod.dev.example.com";
@@ -37,16 +38,11 @@ struct Shoot {
 
 impl Shoot {
     fn start(test: &str) -> Option<Self> {
-        deps::kube_or_skip(test).unwrap()?;
         deps::or_skip(test, deps::istio()).unwrap()?;
-        let run = RunDir::new(test).unwrap();
-        let (front_ca, serving_ca) = (Ca::new("front-proxy").unwrap(), Ca::new("serving").unwrap());
-        let options = KubeOptions {
-            request_header: Some(RequestHeader { ca: front_ca.clone(), allowed_names: vec![FRONT.to_owned()] }),
-            server_names: vec!["kubernetes.default.svc.cluster.local".to_owned()],
-            ..KubeOptions::default()
-        };
-        let kube = RealKube::start(&run, "kube", &options).unwrap();
+        let server_names = vec!["kubernetes.default.svc.cluster.local".to_owned()];
+        let options = KubeOptions { server_names, ..KubeOptions::default() };
+        let BareKube { kube, front_ca, run, .. } = BareKube::believing(Some(FRONT), test, options)?;
+        let serving_ca = Ca::new("serving").unwrap();
         let proxy = ports::free_address().unwrap();
         // Unlike anybody else's, because abstract sockets are shared by the whole machine.
         let namespace = format!("shoot--dev--prod-{}", proxy.port());
@@ -69,9 +65,7 @@ impl Shoot {
         };
         let mesh = Mesh::start(&run, &setup, |_| ()).unwrap();
         mesh.gateway().wait_listening(proxy, std::time::Duration::from_secs(20)).unwrap();
-        let alice = CertSpec::client("alice", ["dev", "a,b=c"]).uid("uid-of-alice");
-        let alice = kube.client_ca().issue(&alice).unwrap();
-        Some(Self { mesh, kube, proxy, namespace, serving_ca, alice, token, run })
+        Some(Self { mesh, alice: odd_alice(&kube), kube, proxy, namespace, serving_ca, token, run })
     }
 
     /// As apiserver-proxy on a shoot's nodes does it: by HTTP CONNECT, with a header that says where to.
@@ -194,11 +188,11 @@ fn istiod_translates_gardeners_objects_as_the_model_does() {
         ("rejected", false, &[("authorization", b"Bearer unheard-of")]),
     ] {
         let with = |target: &TlsTarget| if is_alice { target.clone().identity(&shoot.alice) } else { target.clone() };
-        let expected = told(&with(&direct), credential);
+        let expected = reviewed_user(&with(&direct), credential);
         for (way, target) in &ways {
             for forged in forged {
                 let headers = [credential, forged].concat();
-                assert_eq!(told(&with(target), &headers), expected, "{case}, {way}, {forged:?}");
+                assert_eq!(reviewed_user(&with(target), &headers), expected, "{case}, {way}, {forged:?}");
             }
         }
     }
@@ -209,7 +203,7 @@ fn istiod_translates_gardeners_objects_as_the_model_does() {
     nobody_else_gets_to_the_servers(&shoot);
     for (way, target) in &ways {
         let target = target.clone().identity(&shoot.alice);
-        assert_eq!(told(&target, &[]), told(&direct.clone().identity(&shoot.alice), &[]), "{way}");
+        assert_eq!(reviewed_user(&target, &[]), reviewed_user(&direct.clone().identity(&shoot.alice), &[]), "{way}");
     }
     let other = H2Client::connect(&ways[0].1.clone().identity(&shoot.alice)).unwrap();
     assert_eq!(other.authority("api.two.dev.example.com").get("/api/v1/pods", &[]).unwrap().status, 421);

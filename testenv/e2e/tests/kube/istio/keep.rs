@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use portcullis_harness::istiod::apply;
-use portcullis_harness::kube::{KubeOptions, RealKube};
-use portcullis_harness::rundir::RunDir;
+use portcullis_harness::kube::KubeOptions;
 use portcullis_harness::{deps, project_root, wait};
 use serde_json::{Value, json};
 
 use super::fixture::admin;
+use crate::fixture::BareKube;
 
 const SOON: Duration = Duration::from_secs(20);
 const SHOOT: &str = "shoot--dev--prod";
@@ -22,22 +22,18 @@ const OURS: [(&str, &str, &str, &str); 4] = [
     ("envoyfilters", "istio-ingress", "shoot--dev--prod-apiserver-proxy", RESOURCE_MANAGER),
 ];
 
-struct Seed {
-    kube: RealKube,
-    run: RunDir,
-}
+struct Seed(BareKube);
 
 impl Seed {
     fn start(test: &str) -> Option<Self> {
-        deps::kube_or_skip(test).unwrap()?;
         let istio = deps::or_skip(test, deps::istio()).unwrap()?;
-        let run = RunDir::new(test).unwrap();
-        let kube = RealKube::start(&run, "kube", &KubeOptions::default()).unwrap();
-        apply(&kube, &istio.crds).unwrap();
+        let bare = BareKube::start(test, KubeOptions::default())?;
+        let kube = &bare.kube;
+        apply(kube, &istio.crds).unwrap();
         for namespace in [SHOOT, "istio-ingress", "shoot--dev--other"] {
-            admin(&kube, &["create", "namespace", namespace]);
+            admin(kube, &["create", "namespace", namespace]);
         }
-        let seed = Self { kube, run };
+        let seed = Self(bare);
         wait::until("the kinds are served", SOON, || {
             OURS.iter().all(|(kind, ..)| seed.kubectl(&["get", kind]).is_ok()).then_some(())
         })
@@ -46,7 +42,7 @@ impl Seed {
     }
 
     fn kubectl(&self, args: &[&str]) -> Result<(), String> {
-        let told = self.kube.admin_kubectl().unwrap().args(args).run().unwrap();
+        let told = self.0.kube.admin_kubectl().unwrap().args(args).run().unwrap();
         if told.success() { Ok(()) } else { Err(told.stderr) }
     }
 
@@ -60,7 +56,7 @@ impl Seed {
     }
 
     fn get(&self, kind: &str, namespace: &str, name: &str) -> Value {
-        self.kube.admin_kubectl().unwrap().args(["get", kind, name, "-n", namespace]).json().unwrap()
+        self.0.kube.admin_kubectl().unwrap().args(["get", kind, name, "-n", namespace]).json().unwrap()
     }
 
     /// Writes an object's spec and labels as a user.
@@ -126,11 +122,11 @@ fn front_proxy_certificate_has_no_other_way() {
         })
     };
     let made = |namespace: &str| {
-        let file = seed.run.write("rule.json", rule(namespace).to_string()).unwrap();
+        let file = seed.0.run.write("rule.json", rule(namespace).to_string()).unwrap();
         let who = format!("--as={GARDENLET}");
         seed.kubectl(&["create", "-f", file.to_str().unwrap(), &who, "--as-group=system:masters"])?;
         let made = seed.get("destinationrules", namespace, "kube-apiserver-mtls");
-        admin(&seed.kube, &["delete", "destinationrules", "kube-apiserver-mtls", "-n", namespace]);
+        admin(&seed.0.kube, &["delete", "destinationrules", "kube-apiserver-mtls", "-n", namespace]);
         Ok::<Value, String>(made["spec"]["trafficPolicy"]["tls"]["mode"].clone())
     };
     wait::until("the policy is in effect", SOON, || (made(SHOOT) == Ok(json!("SIMPLE"))).then_some(())).unwrap();

@@ -83,7 +83,7 @@ fn single_phases_work_in_a_gateway_of_istios() {
     routes_and_logs_go_by_what_a_request_asks_for(&fixture);
     policies_refuse(&fixture);
     nobody_shares_a_connection_that_a_rejected_token_closes(&fixture);
-    identity_is_told(&fixture);
+    identity_is_forwarded(&fixture);
     nothing_was_refused(&fixture.mesh);
     no_route_leads_around_the_filter(&fixture);
 }
@@ -202,7 +202,7 @@ fn policies_refuse(fixture: &MeshFixture) {
 }
 
 /// Of certificates, too; and nothing is forbidden.
-fn identity_is_told(fixture: &MeshFixture) {
+fn identity_is_forwarded(fixture: &MeshFixture) {
     let (direct, through) = (fixture.direct(), fixture.target_of(IDENTITY));
     nothing_said_changes_it(
         "identity, certificate",

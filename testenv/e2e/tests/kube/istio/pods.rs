@@ -1,11 +1,11 @@
 //! The patch that gives the gateway's pods the module.
 
-use portcullis_harness::kube::{KubeOptions, RealKube};
-use portcullis_harness::rundir::RunDir;
-use portcullis_harness::{deps, project_root};
+use portcullis_harness::kube::KubeOptions;
+use portcullis_harness::project_root;
 use serde_json::json;
 
 use super::fixture::admin;
+use crate::fixture::BareKube;
 
 /// As Istio's own charts make it, as far as the patch is concerned.
 const GATEWAY: &str = r#"
@@ -27,9 +27,7 @@ spec:
 
 #[test]
 fn gateway_pods_get_the_module_by_the_patch() {
-    let Some(_) = deps::kube_or_skip("istio-pods").unwrap() else { return };
-    let run = RunDir::new("istio-pods").unwrap();
-    let kube = RealKube::start(&run, "kube", &KubeOptions::default()).unwrap();
+    let Some(BareKube { kube, run, .. }) = BareKube::start("istio-pods", KubeOptions::default()) else { return };
     let file = run.write("gateway.yaml", GATEWAY).unwrap();
     admin(&kube, &["create", "-f", file.to_str().unwrap()]);
     let patch = project_root().join("envoy/istio/pods.yaml");

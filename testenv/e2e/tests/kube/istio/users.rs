@@ -30,7 +30,7 @@ const JUDGED: [Headers<'static>; 3] = [
 ];
 
 /// Status, and the user or the reason of the refusal.
-pub(super) fn told(target: &TlsTarget, headers: Headers<'_>) -> (u16, Value) {
+pub(super) fn reviewed_user(target: &TlsTarget, headers: Headers<'_>) -> (u16, Value) {
     let headers: Vec<_> = headers.iter().copied().chain([("content-type", &b"application/json"[..])]).collect();
     let response = H2Client::connect(target).unwrap().request("POST", REVIEWS, &headers, REVIEW).unwrap();
     let mut body = response.json().unwrap_or_else(|_| Value::String(response.text()));
@@ -60,15 +60,15 @@ pub(super) fn everybody_is_who_they_are(fixture: &MeshFixture, through: &TlsTarg
 
 /// The user of a credential, whatever else a request says.
 pub(super) fn nothing_said_changes_it(case: &str, credential: Headers<'_>, direct: &TlsTarget, through: &TlsTarget) {
-    let expected = told(direct, credential);
-    assert_eq!(told(through, credential), expected, "{case}");
+    let expected = reviewed_user(direct, credential);
+    assert_eq!(reviewed_user(through, credential), expected, "{case}");
     for forged in FORGED {
         let headers = [credential, forged].concat();
-        assert_eq!(told(through, &headers), expected, "{case}, {forged:?}");
+        assert_eq!(reviewed_user(through, &headers), expected, "{case}, {forged:?}");
     }
     for judged in JUDGED {
         let headers = [credential, judged].concat();
-        let (expected, found) = (told(direct, &headers), told(through, &headers));
+        let (expected, found) = (reviewed_user(direct, &headers), reviewed_user(through, &headers));
         // A malformed request is refused by the gateway earlier, and in other words.
         let is_refused = |status: u16| (400..500).contains(&status);
         let same = found == expected || is_refused(found.0) && is_refused(expected.0);

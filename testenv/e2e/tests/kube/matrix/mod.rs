@@ -3,7 +3,7 @@
 
 mod cases;
 mod client;
-mod crowd;
+mod many_users;
 mod names;
 mod two_gateways;
 
@@ -104,25 +104,25 @@ fn identity_headers_have_kube_apiservers_meaning_or_none() {
     let Some(fixture) = KubeFixture::start("matrix", &KubeOptions::default()) else { return };
     nobody_is_somebody_else(&fixture);
     where_the_gateway_differs_it_refuses(&fixture);
-    crowd::users_each_see_only_themselves(&fixture, 100);
+    many_users::users_each_see_only_themselves(&fixture, 100);
 }
 
 /// As an authenticating proxy, where impersonation is kube-apiserver's own matter.
 #[test]
 fn identity_headers_mean_no_more_to_a_front_proxys_apiserver() {
     let options = (&KubeOptions::default(), &GatewayOptions::default());
-    let Some(fixture) = KubeFixture::telling(Identities::RequestHeader, "proxy-matrix", options.0, options.1) else {
+    let Some(fixture) = KubeFixture::forwarding(Identities::RequestHeader, "proxy-matrix", options.0, options.1) else {
         return;
     };
     nobody_is_somebody_else(&fixture);
-    crowd::users_each_see_only_themselves(&fixture, 100);
+    many_users::users_each_see_only_themselves(&fixture, 100);
 }
 
 #[test]
 #[ignore = "takes longer than 30 seconds"]
 fn thousand_users_each_see_only_themselves() {
     let Some(fixture) = KubeFixture::start("thousand", &KubeOptions::default()) else { return };
-    crowd::users_each_see_only_themselves(&fixture, 1_000);
+    many_users::users_each_see_only_themselves(&fixture, 1_000);
 }
 
 /// The gateway refuses requests that it cannot judge or forward; it never acts as if a header had not been there.

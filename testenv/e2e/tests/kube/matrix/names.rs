@@ -40,7 +40,9 @@ const OTHERS: [Case; 10] = [
 fn identity_headers_of_other_names_count_only_from_the_gateway() {
     let kube = KubeOptions { flags: FLAGS.map(str::to_owned).to_vec(), ..KubeOptions::default() };
     let options = (&kube, &GatewayOptions::default());
-    let Some(fixture) = KubeFixture::telling(Identities::RequestHeader, "names", options.0, options.1) else { return };
+    let Some(fixture) = KubeFixture::forwarding(Identities::RequestHeader, "names", options.0, options.1) else {
+        return;
+    };
     grant(&fixture);
     let senders = senders(&fixture);
     let first = |sender: &Sender| Client::new(fixture.target(), &sender.credential).send(&[], Form::H2Once);

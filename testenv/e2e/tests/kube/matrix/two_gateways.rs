@@ -99,7 +99,7 @@ fn is_refused((status, told): &Outcome) -> bool {
 fn connection_header_takes_no_identity_between_two_gateways() {
     for identities in Identities::ALL {
         let options = (&KubeOptions::default(), &GatewayOptions::default());
-        let Some(fixture) = KubeFixture::telling(identities, "two-gateways", options.0, options.1) else { return };
+        let Some(fixture) = KubeFixture::forwarding(identities, "two-gateways", options.0, options.1) else { return };
         grant(&fixture);
         // Reviews name no cluster: each kube-apiserver answers to this name.
         let more = fixture.portcullis(json!({"extraAuthorities": ["kubernetes.default.svc"]}));

@@ -71,7 +71,7 @@ impl Place {
     /// As [`Place::start`], behind another gateway.
     pub(super) fn behind(test: &str, gateway: &GatewayOptions) -> Option<Self> {
         let options = KubeOptions { node: true, ..KubeOptions::default() };
-        let fixture = KubeFixture::telling(Identities::RequestHeader, test, &options, gateway)?;
+        let fixture = KubeFixture::forwarding(Identities::RequestHeader, test, &options, gateway)?;
         // Has its rights already: the gateway's questions about tokens are asked as the same user.
         let impersonator = fixture.kube.client_ca().issue(&CertSpec::client("system:portcullis", [""; 0])).unwrap();
         let place = Self { fixture, impersonator };

@@ -14,7 +14,7 @@ fn kubectl_tells_why_there_is_no_session() {
     limit::ends_forgotten_sessions(&place);
 }
 
-fn told(way: &Way<'_>) -> String {
+fn kubectl_message(way: &Way<'_>) -> String {
     let output = way.kubectl(["exec", &way.pod, "--", "true"]).run().unwrap();
     assert_eq!(output.status.code(), Some(1), "{way}: {output:?}");
     output.stderr.replace(&way.pod, "POD")
@@ -23,10 +23,10 @@ fn told(way: &Way<'_>) -> String {
 fn the_apiservers_own_refusal_arrives(place: &Place) {
     let stranger = place.stranger();
     for protocol in Protocol::ALL {
-        let directly = told(&place.directly(&stranger, protocol));
+        let directly = kubectl_message(&place.directly(&stranger, protocol));
         assert!(directly.contains("User \"bob\" cannot "), "{directly}");
         for way in place.through(&stranger, protocol) {
-            assert_eq!(told(&way), directly, "{way}");
+            assert_eq!(kubectl_message(&way), directly, "{way}");
         }
     }
 }
@@ -51,7 +51,7 @@ fn the_gateways_refusal_is_told(place: &Place) {
             place.fixture.gateway.apply(&change(manifest)).unwrap();
         }
         for way in Protocol::ALL.into_iter().flat_map(|protocol| place.through(&user, protocol)) {
-            let told = told(&way);
+            let told = kubectl_message(&way);
             assert!(told.contains(expected), "{way}: {told}");
         }
     }

@@ -1,17 +1,13 @@
 //! Two gateways behind a load balancer restart one after the other, in front of a real kube-apiserver.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use portcullis_e2e::settings;
-use portcullis_harness::agent::{Agent, AgentOptions};
+use portcullis_e2e::{AgentSite, AgentSiteSetup};
 use portcullis_harness::balancer::{Backend, Balancer};
-use portcullis_harness::certs::CertSpec;
 use portcullis_harness::client::{ClientPool, LoadProfile, OpenLoopLoad, Protocol as Http, TlsTarget};
-use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::process::{Process, Signal};
-use portcullis_harness::{ports, wait, write_private};
+use portcullis_harness::wait;
 
 use super::place::{IMPERSONATING, Place, Protocol, SOON, Way};
 use crate::fixture::NAME;
@@ -22,39 +18,21 @@ const DRAIN: u32 = 12;
 /// The delay that load on the machine may add to a gateway's end.
 const SLACK: Duration = Duration::from_secs(20);
 
-struct Site {
-    agent: Agent,
-    address: SocketAddr,
-    _plane: ControlPlane,
-}
-
-impl Site {
-    fn start(place: &Place, name: &str) -> Self {
-        let (world, address) = (&place.fixture, ports::free_address().unwrap());
-        let manifests = world.run.make_dir(&format!("{name}-manifests")).unwrap();
-        let default = CertSpec::server("gateway", ["default.gateway"]);
-        let default = world.gateway.serving_ca().issue(&default).unwrap();
-        for (file, text) in [
-            ("settings.yaml", settings("e2e", address, &default)),
-            ("told.yaml", world.manifest().to_text()),
-            ("impersonating.yaml", place.impersonating().to_text()),
-        ] {
-            write_private(&manifests.join(file), text.as_bytes()).unwrap();
-        }
-        let plane = ControlPlane::start(&world.run.make_dir(&format!("{name}-plane")).unwrap(), &manifests).unwrap();
-        let mut options = AgentOptions::new([plane.xds_socket()]);
-        (options.shutdown_delay_seconds, options.drain_timeout_seconds) = (1, DRAIN);
-        let agent = Agent::start(world.run.path(), name, &options).unwrap();
-        agent.wait_ready(SOON).unwrap();
-        Site { agent, address, _plane: plane }
-    }
+fn start(place: &Place, name: &str) -> AgentSite {
+    let fixture = &place.fixture;
+    AgentSiteSetup::new(&fixture.run, name, fixture.gateway.serving_ca())
+        .cluster("by-headers.yaml", &fixture.manifest())
+        .cluster("impersonating.yaml", &place.impersonating())
+        .agent(|options| (options.shutdown_delay_seconds, options.drain_timeout_seconds) = (1, DRAIN))
+        .start()
+        .unwrap()
 }
 
 #[test]
 #[ignore = "two restarts, the better part of a minute"]
 fn rolling_restart_fails_no_request_and_cuts_no_short_session() {
     let Some(place) = Place::start("rolling") else { return };
-    let mut sites = ["envoy-a", "envoy-b"].map(|name| Site::start(&place, name));
+    let mut sites = ["envoy-a", "envoy-b"].map(|name| start(&place, name));
     let backends = sites.iter().map(|site| Backend { address: site.address, readiness: site.agent.http_address() });
     let balancer = Balancer::start(backends.collect(), Duration::from_millis(200)).unwrap();
     both_ready(&balancer);
@@ -93,7 +71,7 @@ fn traffic(place: &Place, balancer: &Balancer, crowd: &ClientPool) -> OpenLoopLo
 }
 
 /// Each way has a session on each gateway that ends by itself in time, and one that would never end.
-fn restart(site: &mut Site, balancer: &Balancer, ways: &[Way<'_>]) {
+fn restart(site: &mut AgentSite, balancer: &Balancer, ways: &[Way<'_>]) {
     let exec = |way: &Way<'_>, script: &str| way.kubectl(["exec", &way.pod, "--", "sh", "-c", script]).spawn().unwrap();
     let twice = |script: &str| -> Vec<(&Way<'_>, Process)> {
         ways.iter().flat_map(|way| [(way, exec(way, script)), (way, exec(way, script))]).collect()

@@ -58,20 +58,20 @@ impl SourcePair {
         }
         let snapshot = wait_same(self.sides());
         assert_eq!(self.directory.configuration(), self.kubernetes.configuration());
-        self.wait_same_told();
+        self.wait_same_reported();
         snapshot
     }
 
     /// Both say the same of every object.
-    fn wait_same_told(&self) {
+    fn wait_same_reported(&self) {
         wait::until_ok("both sources serve the same", SOON, || {
-            let [one, other] = self.sides().map(told);
+            let [one, other] = self.sides().map(reported);
             if one == other { Ok(()) } else { Err(format!("{one:#?}\n{other:#?}")) }
         })
         .unwrap();
     }
 
-    fn wait_told(&self, name: &str, accepted: Option<bool>) {
+    fn wait_reported(&self, name: &str, accepted: Option<bool>) {
         for side in self.sides() {
             let holds = |status: &Value| {
                 object(status, name).map(|told| told["accepted"].as_bool()).unwrap_or_default() == accepted
@@ -82,7 +82,7 @@ impl SourcePair {
 }
 
 /// The status of the clusters, without the line of the file and the transition times.
-fn told(side: &ControlPlaneUnderTest) -> Vec<Value> {
+fn reported(side: &ControlPlaneUnderTest) -> Vec<Value> {
     let status = side.plane.status().unwrap();
     let objects = status["objects"].as_array().unwrap();
     let mut told: Vec<Value> = objects.iter().filter(|one| one["kind"] == "UpstreamCluster").cloned().collect();
@@ -113,7 +113,7 @@ fn an_object_comes_and_changes(sources: &SourcePair, before: &str) -> String {
     let manifest = sources.fixture.manifest("a.example.com");
     sources.apply(&manifest);
     let added = sources.same_and_new(before);
-    sources.wait_told("a.example.com", Some(true));
+    sources.wait_reported("a.example.com", Some(true));
     sources.apply(
         &manifest.set("/spec/portcullis", json!({"requestTimeout": "20s", "extraAuthorities": ["x.example.com"]})),
     );
@@ -124,16 +124,16 @@ fn an_object_comes_and_changes(sources: &SourcePair, before: &str) -> String {
 fn a_wrong_edit_changes_nothing(sources: &SourcePair, before: &str) -> String {
     let bad = sources.fixture.manifest("a.example.com").set("/spec/clientConfig/keyData", json!("bm90aGluZw=="));
     sources.apply(&bad);
-    sources.wait_told("a.example.com", Some(false));
+    sources.wait_reported("a.example.com", Some(false));
     assert_eq!(wait_same(sources.sides()), before);
     let status = sources.kubernetes.plane.status().unwrap();
     let message = object(&status, "a.example.com").unwrap()["message"].to_string();
     assert!(message.contains("accepted last is still served") && message.contains("spec.clientConfig"), "{message}");
-    sources.wait_same_told();
+    sources.wait_same_reported();
     sources.apply(
         &bad.set("/spec/clientConfig/keyData", json!("bm90aGluZw==")).set("/metadata/name", json!("bad.example.com")),
     );
-    sources.wait_told("bad.example.com", Some(false));
+    sources.wait_reported("bad.example.com", Some(false));
     sources.apply(&sources.fixture.manifest("a.example.com"));
     sources.same_and_new(before)
 }
@@ -142,13 +142,13 @@ fn a_name_that_is_taken_stays(sources: &SourcePair, before: &str) -> String {
     let names = json!(["a.example.com"]);
     sources.apply(&sources.fixture.manifest("thief.example.com").set("/spec/secureServing/serverNames", names));
     let added = sources.same_and_new(before);
-    sources.wait_told("thief.example.com", Some(true));
+    sources.wait_reported("thief.example.com", Some(true));
     let status = sources.kubernetes.plane.status().unwrap();
     let thief = object(&status, "thief.example.com").unwrap();
     assert!(thief["reason"] == "Conflicted" && thief["message"].to_string().contains("UpstreamCluster a.example.com"));
-    sources.wait_same_told();
+    sources.wait_same_reported();
     sources.remove("thief.example.com");
-    sources.wait_told("thief.example.com", None);
+    sources.wait_reported("thief.example.com", None);
     sources.same_and_new(&added)
 }
 
@@ -166,7 +166,7 @@ fn many_come_at_once(sources: &SourcePair, before: &str) -> String {
     list["items"].as_array_mut().unwrap().retain(is_many);
     sources.write("many.json", &list.to_string());
     let added = sources.same_and_new(before);
-    assert_eq!(told(&sources.kubernetes).len(), 42);
+    assert_eq!(reported(&sources.kubernetes).len(), 42);
     let one = sources.fixture.admin(&["get", "upstreamcluster", "many-0.example.com", "-o", "yaml"]);
     sources.write("many.json", &one);
     fs::rename(sources.manifests.join("many.json"), sources.manifests.join("many-0.example.com.yaml")).unwrap();
@@ -174,13 +174,13 @@ fn many_come_at_once(sources: &SourcePair, before: &str) -> String {
     let mut delete = vec!["delete", "upstreamcluster", "--wait=false"];
     delete.extend(names.iter().map(String::as_str));
     sources.fixture.admin(&delete);
-    sources.wait_told("many-39.example.com", None);
+    sources.wait_reported("many-39.example.com", None);
     sources.same_and_new(&added)
 }
 
 fn an_object_goes_and_another_of_its_name_comes(sources: &SourcePair, before: &str) {
     sources.remove("many-0.example.com");
-    sources.wait_told("many-0.example.com", None);
+    sources.wait_reported("many-0.example.com", None);
     let without = sources.same_and_new(before);
     assert_ne!(without, before);
     sources.apply(&sources.fixture.manifest("many-0.example.com"));

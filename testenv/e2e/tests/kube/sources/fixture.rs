@@ -10,6 +10,7 @@ use portcullis_harness::{deps, ports, wait, write_private};
 use serde_json::Value;
 
 use super::control_plane::{ControlPlaneUnderTest, SOON, text};
+use crate::fixture::BareKube;
 
 /// The namespace of the control plane.
 pub(crate) const NAMESPACE: &str = "gateways";
@@ -41,16 +42,13 @@ impl SourceFixture {
     }
 
     pub(crate) fn without_rights(test: &str, options: &KubeOptions) -> Option<Self> {
-        deps::kube_or_skip(test).unwrap()?;
-        let run = RunDir::new(test).unwrap();
-        let kube = RealKube::start(&run, "kube", options).unwrap();
+        let BareKube { kube, run, cache, .. } = BareKube::start(test, options.clone())?;
         let address = ports::free_address().unwrap();
         let serving_ca = Ca::new("gateway serving authority").unwrap();
         let default = default_certificate(&serving_ca).unwrap();
         let settings = run.write("settings.yaml", settings("e2e", address, &default)).unwrap();
         let gateway = kube.client_ca().issue(&CertSpec::client("portcullis", [""; 0])).unwrap();
-        let kubectl_cache = run.make_dir("kubectl-cache").unwrap();
-        let fixture = SourceFixture { kube, address, settings, serving_ca, gateway, kubectl_cache, run };
+        let fixture = SourceFixture { kube, address, settings, serving_ca, gateway, kubectl_cache: cache, run };
         fixture.admin(&["create", "namespace", NAMESPACE]);
         fixture.apply(&printed(&["crd"]));
         wait::until("the kind is served", SOON, || {

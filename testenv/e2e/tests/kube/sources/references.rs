@@ -98,7 +98,7 @@ impl SourcePair {
             .set("/spec/secureServing", json!({}))
     }
 
-    fn wait_told(&self, what: &str, holds: impl Fn(&Value) -> bool) {
+    fn wait_reported(&self, what: &str, holds: impl Fn(&Value) -> bool) {
         for side in self.sides() {
             let holds = |status: &Value| object(status, NAME).is_some_and(&holds);
             side.plane.wait_status(what, SOON, holds).unwrap();
@@ -138,7 +138,7 @@ fn references_take_effect_rotate_and_stay() {
     let (client_ca, server_ca) = (sources.fixture.kube.client_ca().pem(), sources.fixture.kube.server_ca().pem());
     sources.material("cas", NAME, &[("ca.crt", &client_ca), ("upstream", &server_ca)]);
     sources.apply(&sources.bare());
-    sources.wait_told("the object is served", |told| told["accepted"] == true);
+    sources.wait_reported("the object is served", |told| told["accepted"] == true);
     let served = wait_same(sources.sides());
     assert_eq!(sources.directory.configuration(), sources.kubernetes.configuration());
     sources.kubernetes.wait_listening(sources.fixture.address);
@@ -205,16 +205,16 @@ fn what_is_gone_or_garbled_is_told_and_the_last_stays(sources: &SourcePair, serv
         }
     };
     sources.material("serving", NAME, &[("tls.crt", "garbled"), ("tls.key", "garbled")]);
-    sources.wait_told("garbled material is told", refused("PEM"));
+    sources.wait_reported("garbled material is told", refused("PEM"));
     sources.fixture.admin(&["delete", "secret", "serving", "-n", NAMESPACE]);
     fs::remove_file(sources.root.join("a/..data/serving.tls.key")).unwrap();
-    sources.wait_told("missing material is told", refused("there is no "));
+    sources.wait_reported("missing material is told", refused("there is no "));
     for side in sources.sides() {
         assert_eq!(side.snapshot(), served);
     }
     let last = sources.fixture.serving(NAME);
     sources.pair("serving", &last);
-    sources.wait_told("material that is back is used", |told| told["accepted"] == true);
+    sources.wait_reported("material that is back is used", |told| told["accepted"] == true);
     sources.wait_snapshot_after(served);
 }
 

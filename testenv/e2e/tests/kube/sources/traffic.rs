@@ -20,7 +20,7 @@ const WATCHED: &str = "/api/v1/namespaces/default/configmaps?watch=true";
 const EXPIRY: Duration = Duration::from_secs(40);
 
 /// The second kube-apiserver is behind the gateway, the first one stores the objects.
-struct Scene {
+struct TrafficFixture {
     replicas: Vec<ControlPlane>,
     load: OpenLoopLoad,
     watches: Watches,
@@ -28,7 +28,7 @@ struct Scene {
     fixture: SourceFixture,
 }
 
-impl Scene {
+impl TrafficFixture {
     fn start(test: &str, replicas: usize) -> Option<Self> {
         let fixture = SourceFixture::of(test, &KubeOptions { apiservers: 2, ..KubeOptions::default() })?;
         fixture.apply(&printed(&["rbac", "--user", "portcullis"]));
@@ -57,7 +57,7 @@ impl Scene {
         let watches = crowd.watches(&lanes.clone().map(|lane| (lane, 20)), WATCHED).unwrap();
         let paths = ["/api/v1/namespaces/default/configmaps", "/version", "/api/v1/nodes"];
         let load = crowd.steady(&lanes, &paths, 20.0).unwrap();
-        Some(Scene { replicas, load, watches, envoy, fixture })
+        Some(TrafficFixture { replicas, load, watches, envoy, fixture })
     }
 
     fn nothing_happened(self) {
@@ -84,35 +84,35 @@ fn is_current(replica: &ControlPlane, expected: bool) {
 #[test]
 #[ignore = "the API hangs for more than a minute"]
 fn api_outage_of_a_minute_fails_no_request_and_ends_no_watch() {
-    let Some(mut scene) = Scene::start("traffic-outage", 1) else { return };
+    let Some(mut fixture) = TrafficFixture::start("traffic-outage", 1) else { return };
     let started = Instant::now();
-    scene.fixture.kube.apiserver(0).unwrap().process().signal(Signal::Stop).unwrap();
-    is_current(&scene.replicas[0], false);
+    fixture.fixture.kube.apiserver(0).unwrap().process().signal(Signal::Stop).unwrap();
+    is_current(&fixture.replicas[0], false);
     let lasted = || (started.elapsed() > Duration::from_secs(60)).then_some(());
     wait::until("the outage has lasted", Duration::from_secs(80), lasted).unwrap();
-    let source = scene.fixture.kube.apiserver(0).unwrap().process();
+    let source = fixture.fixture.kube.apiserver(0).unwrap().process();
     source.signal(Signal::Cont).unwrap();
-    is_current(&scene.replicas[0], true);
+    is_current(&fixture.replicas[0], true);
     source.kill();
-    is_current(&scene.replicas[0], false);
-    scene.fixture.kube.restart(0).unwrap();
-    is_current(&scene.replicas[0], true);
-    scene.nothing_happened();
+    is_current(&fixture.replicas[0], false);
+    fixture.fixture.kube.restart(0).unwrap();
+    is_current(&fixture.replicas[0], true);
+    fixture.nothing_happened();
 }
 
 #[test]
 #[ignore = "a Lease runs out, twice"]
 fn end_of_the_leader_fails_no_request_and_ends_no_watch() {
-    let Some(mut scene) = Scene::start("traffic-leader", 2) else { return };
+    let Some(mut fixture) = TrafficFixture::start("traffic-leader", 2) else { return };
     let leads = |replica: &ControlPlane| replica.status().is_ok_and(|status| status["source"]["leader"] == true);
     for _ in 0..2 {
-        let leader = || scene.replicas.iter().position(leads);
+        let leader = || fixture.replicas.iter().position(leads);
         let leader = wait::until("one leads", EXPIRY, leader).unwrap();
-        scene.replicas[leader].process().kill();
+        fixture.replicas[leader].process().kill();
         let other = 1 - leader;
-        wait::until("the other leads", EXPIRY, || leads(&scene.replicas[other]).then_some(())).unwrap();
-        scene.replicas[leader].restart().unwrap();
-        is_current(&scene.replicas[leader], true);
+        wait::until("the other leads", EXPIRY, || leads(&fixture.replicas[other]).then_some(())).unwrap();
+        fixture.replicas[leader].restart().unwrap();
+        is_current(&fixture.replicas[leader], true);
     }
-    scene.nothing_happened();
+    fixture.nothing_happened();
 }

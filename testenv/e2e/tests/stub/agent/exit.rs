@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use portcullis_harness::agent::is_alive;
 use portcullis_harness::client::{H2Client, H2Stream, TlsConnection, TlsTarget};
 use portcullis_harness::process::Signal;
-use portcullis_harness::{Error, Result, deps, wait};
-use serde_json::json;
+use portcullis_harness::{Result, deps, wait};
 
-use super::site::{Grounds, SOON, Site};
+use super::fixture::{AgentFixture, SOON};
 use crate::fixture::{NAME, PODS};
+use crate::pods::watch_shows;
 
 const UNREADY: u32 = 3;
 const DRAIN: u32 = 9;
@@ -36,19 +36,6 @@ fn echoes(tunnel: &mut TlsConnection) -> Result<()> {
 }
 
 /// Creates a pod, and sees it in the watch.
-fn tells(target: &TlsTarget, stream: &mut H2Stream<'_>, name: &str) -> Result<()> {
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}).to_string();
-    let client = H2Client::connect(target)?;
-    let created = client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes())?;
-    assert_eq!(created.status, 201, "{}", created.text());
-    let mut told = String::new();
-    while !told.contains(name) {
-        let chunk = stream.next_chunk(SOON)?.ok_or(Error::Http { step: "watching", reason: "the end".to_owned() })?;
-        told += &String::from_utf8(chunk).unwrap();
-    }
-    Ok(())
-}
-
 /// Nothing of what failed when it may have: so long after the gateway was asked to end.
 fn unless_late<T>(asked: Instant, late: Duration, outcome: Result<T>) -> Option<T> {
     outcome.map_err(|error| assert!(asked.elapsed() >= late, "after {:?}: {error}", asked.elapsed())).ok()
@@ -69,7 +56,7 @@ fn sent_away(
     })??;
     let away = || busy.get(PODS, &[]).map_or(Some(()), |answer| (answer.status != 200).then_some(()));
     wait::until("HTTP/2 takes no more requests", SOON, away)?;
-    tells(target, watched, "late")?;
+    watch_shows(target, watched, "late")?;
     // It may be closed later than a busy one: Envoy first picks answers at random, and the filter acts after that.
     let told = || quiet.get(PODS, &[]).is_err().then_some(());
     wait::until("a connection with a watch alone is told as well", SOON, told)?;
@@ -82,11 +69,16 @@ fn leaves_in_order(version: Option<String>) {
 
 /// Nothing if the machine was so slow that a step came after its time.
 fn leave(version: Option<String>) -> Option<()> {
-    let grounds = Grounds::new("agent-exit");
-    let site = Site::start(&grounds, "envoy-0", |options| {
-        (options.version, options.shutdown_delay_seconds, options.drain_timeout_seconds) = (version, UNREADY, DRAIN);
-    });
-    let target = grounds.target(site.address);
+    let fixture = AgentFixture::new("agent-exit");
+    let site = fixture
+        .site("envoy-0")
+        .agent(|options| {
+            (options.version, options.shutdown_delay_seconds, options.drain_timeout_seconds) =
+                (version, UNREADY, DRAIN);
+        })
+        .start()
+        .unwrap();
+    let target = fixture.target(site.address);
     let (busy, quiet) = (H2Client::connect(&target).unwrap(), H2Client::connect(&target).unwrap());
     let (mut watched, mut quietly) = (watch(&busy), watch(&quiet));
     let ask = |path: &str, more: &str| {
@@ -153,19 +145,21 @@ fn older_envoys_leave_as_well() {
 
 #[test]
 fn gateway_without_connections_leaves_at_once() {
-    let grounds = Grounds::new("agent-idle");
-    let site = Site::start(&grounds, "envoy-0", |options| options.drain_timeout_seconds = 60);
+    let fixture = AgentFixture::new("agent-idle");
+    let site = fixture.site("envoy-0").agent(|options| options.drain_timeout_seconds = 60).start().unwrap();
     site.agent.process().signal(Signal::Term).unwrap();
     assert_eq!(site.agent.process().wait_exit(SOON).unwrap().code(), Some(0));
 }
 
 #[test]
 fn second_signal_ends_at_once() {
-    let grounds = Grounds::new("agent-twice");
-    let site = Site::start(&grounds, "envoy-0", |options| {
-        (options.shutdown_delay_seconds, options.drain_timeout_seconds) = (60, 60)
-    });
-    let client = H2Client::connect(&grounds.target(site.address)).unwrap();
+    let fixture = AgentFixture::new("agent-twice");
+    let site = fixture
+        .site("envoy-0")
+        .agent(|options| (options.shutdown_delay_seconds, options.drain_timeout_seconds) = (60, 60))
+        .start()
+        .unwrap();
+    let client = H2Client::connect(&fixture.target(site.address)).unwrap();
     let mut stream = watch(&client);
     let envoy = site.agent.envoy_pid().unwrap();
     site.agent.process().signal(Signal::Term).unwrap();

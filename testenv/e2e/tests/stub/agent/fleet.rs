@@ -1,18 +1,16 @@
 //! The numbers of a gateway, from its requests to the control plane's views and `portcullis top`.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use portcullis_e2e::{Manifest, allow_all};
-use portcullis_harness::agent::{Agent, AgentOptions};
+use portcullis_e2e::{AgentSite, Manifest, allow_all};
 use portcullis_harness::client::{ClientPool, LoadProfile, OpenLoopLoad, Protocol, plain};
 use portcullis_harness::control_plane::ControlPlane;
-use portcullis_harness::{deps, ports, wait, write_private};
+use portcullis_harness::{deps, wait};
 use portcullis_stub_apiserver::{Action, Fault, StubServer};
 use serde_json::{Value, json};
 
-use super::site::{Grounds, SOON};
+use super::fixture::{AgentFixture, SOON};
 use crate::fixture::{NAME, PODS};
 
 /// Answered with 500 by both servers.
@@ -24,11 +22,11 @@ const MIX: [&str; 10] = [PODS, PODS, PODS, PODS, BROKEN, PODS, PODS, PODS, PODS,
 const PER_SECOND: f64 = 40.0;
 
 /// Two servers, and a policy whose limit refuses every request.
-fn manifest(grounds: &Grounds, other: &StubServer) -> Manifest {
+fn manifest(fixture: &AgentFixture, other: &StubServer) -> Manifest {
     let of = |resource: &str| json!({"verbs": ["*"], "apiGroups": [""], "resources": [resource]});
     let servers =
-        [grounds.stub.address(), other.address()].map(|server| json!({"endpoint": format!("https://{server}")}));
-    grounds
+        [fixture.stub.address(), other.address()].map(|server| json!({"endpoint": format!("https://{server}")}));
+    fixture
         .manifest()
         .set("/spec/servers", json!(servers))
         .set("/spec/portcullis", json!({"healthCheck": {"interval": "1s", "timeout": "1s"}}))
@@ -39,40 +37,33 @@ fn manifest(grounds: &Grounds, other: &StubServer) -> Manifest {
         ]))
 }
 
-/// Control planes over the same manifests, and a gateway that reports to each of them.
-struct World {
+/// Requests through a gateway that reports to control planes over the same manifests.
+struct LoadedGateway {
     // Ended before the servers.
     load: OpenLoopLoad,
     _pool: ClientPool,
-    _agent: Agent,
-    planes: Vec<ControlPlane>,
+    site: AgentSite,
     other: Option<StubServer>,
     other_address: String,
-    grounds: Grounds,
+    fixture: AgentFixture,
 }
 
-impl World {
+impl LoadedGateway {
     fn start(test: &str, planes: usize) -> Self {
-        let grounds = Grounds::new(test);
-        let other = grounds.pki.stub("stub-1");
+        let fixture = AgentFixture::new(test);
+        let other = fixture.pki.stub("stub-1");
         let failing = Action::Respond { status: 500, headers: Vec::new(), body: String::new() };
-        [&grounds.stub, &other].into_iter().for_each(|stub| stub.fault(Fault::new(BROKEN, failing.clone())));
-        let address = ports::free_address().unwrap();
-        let manifests: PathBuf = grounds.manifests("manifests", address);
-        write_private(&manifests.join("cluster.yaml"), manifest(&grounds, &other).to_text().as_bytes()).unwrap();
-        let planes: Vec<_> = (0..planes).map(|number| grounds.plane(&format!("plane-{number}"), &manifests)).collect();
-        let options = AgentOptions::new(planes.iter().map(ControlPlane::xds_socket));
-        let agent = Agent::start(grounds.run.path(), "envoy-0", &options).unwrap();
-        agent.wait_ready(SOON).unwrap();
-        let lane = LoadProfile::new("alice", &grounds.target(address), Protocol::Http2);
+        [&fixture.stub, &other].into_iter().for_each(|stub| stub.fault(Fault::new(BROKEN, failing.clone())));
+        let site = fixture.site_of("envoy-0", &manifest(&fixture, &other)).replicas(planes).start().unwrap();
+        let lane = LoadProfile::new("alice", &fixture.target(site.address), Protocol::Http2);
         let pool = ClientPool::new(1).unwrap();
         let load = pool.steady(&[lane], &MIX, PER_SECOND).unwrap();
         let other_address = other.address().to_string();
-        World { load, _pool: pool, _agent: agent, planes, other: Some(other), other_address, grounds }
+        LoadedGateway { load, _pool: pool, site, other: Some(other), other_address, fixture }
     }
 
     fn top(&self, more: &[&str]) -> String {
-        let address = self.planes[0].http_address().to_string();
+        let address = self.site.plane().http_address().to_string();
         let mut command = Command::new(deps::portcullis().unwrap());
         let output = command.args(["top", "--address", &address]).args(more).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -115,21 +106,21 @@ fn wait_for_mix(plane: &ControlPlane) -> Value {
 
 #[test]
 fn fleet_shows_the_requests_and_names_a_server_that_died() {
-    let mut world = World::start("agent-fleet", 1);
+    let mut loaded = LoadedGateway::start("agent-fleet", 1);
     let begin = Instant::now();
-    let summary = wait_for_mix(&world.planes[0]);
+    let summary = wait_for_mix(loaded.site.plane());
     eprintln!("numbers after {:.1} s: {}", begin.elapsed().as_secs_f64(), summary["numbers"]);
     assert_eq!((summary["severity"].as_str(), &summary["servers"]), (Some("Warning"), &json!(2)), "{summary:#}");
     assert!(summary["message"].as_str().unwrap().contains("5xx"), "{summary:#}");
     let view = wait::until("a point of history", SOON, || {
-        cluster(&world.planes[0]).filter(|view| view["history"].as_array().is_some_and(|history| history.len() > 2))
+        cluster(loaded.site.plane()).filter(|view| view["history"].as_array().is_some_and(|history| history.len() > 2))
     });
     let view = view.unwrap();
 
     // Servers share the requests; what the gateway refuses is answered by none of them.
     let servers = view["servers"].as_array().unwrap();
     let of = |name: &str| servers.iter().find(|one| one["server"] == name).unwrap_or_else(|| panic!("{servers:#?}"));
-    for server in [&world.grounds.stub.address().to_string(), &world.other_address] {
+    for server in [&loaded.fixture.stub.address().to_string(), &loaded.other_address] {
         let share = number(of(server), "/share");
         assert!((0.35..0.65).contains(&share), "{server}: {share}");
         assert!(number(of(server), "/numbers/errorsPerSecond") > 0.0, "{servers:#?}");
@@ -146,50 +137,51 @@ fn fleet_shows_the_requests_and_names_a_server_that_died() {
     assert!(number(limit, "/refusedPerSecond") > 0.0);
     let usages: Vec<_> = view["certificates"].as_array().unwrap().iter().map(|one| one["usage"].clone()).collect();
     assert_eq!(usages, ["serving", "client", "clientCA", "upstreamCA"]);
-    let gateway = &page(&world.planes[0], "/ui/api/fleet").unwrap()["gateways"][0];
+    let gateway = &page(loaded.site.plane(), "/ui/api/fleet").unwrap()["gateways"][0];
     assert!(gateway["connected"] == true && number(gateway, "/numbers/requestsPerSecond") > 0.0, "{gateway:#}");
 
-    let table = world.top(&["--once"]);
+    let table = loaded.top(&["--once"]);
     assert!(table.contains("REQUESTS/S") && table.contains(NAME) && table.contains("Warning"), "{table}");
-    let detail = world.top(&["-c", NAME]);
-    for words in [world.other_address.as_str(), "* secrets", "flow_control", "serving"] {
+    let detail = loaded.top(&["-c", NAME]);
+    for words in [loaded.other_address.as_str(), "* secrets", "flow_control", "serving"] {
         assert!(detail.contains(words), "{words}: {detail}");
     }
-    let json: Value = serde_json::from_str(&world.top(&["-o", "json"])).unwrap();
+    let json: Value = serde_json::from_str(&loaded.top(&["-o", "json"])).unwrap();
     assert_eq!(json["instance"], "e2e");
 
-    drop(world.other.take());
+    drop(loaded.other.take());
     let killed = Instant::now();
     let named = || {
-        let view = cluster(&world.planes[0])?;
+        let view = cluster(loaded.site.plane())?;
         let dead =
-            view["servers"].as_array()?.iter().find(|one| one["server"] == world.other_address.as_str())?.clone();
+            view["servers"].as_array()?.iter().find(|one| one["server"] == loaded.other_address.as_str())?.clone();
         let is_named = dead["unhealthy"][0]["node"] == "envoy-0" && view["summary"]["healthyServers"] == 1;
         (is_named && view["summary"]["severity"] != "Good").then_some(view)
     };
     let view = wait::until("the dead server is named", SOON, named).unwrap();
     eprintln!("a dead server was named after {:.1} s, {}", killed.elapsed().as_secs_f64(), view["summary"]["severity"]);
     let changed = || {
-        let view = cluster(&world.planes[0])?;
+        let view = cluster(loaded.site.plane())?;
         view["transitions"].as_array()?.iter().any(|one| one["reason"] == "SomeUnhealthy").then_some(())
     };
     wait::until("the change is remembered", SOON, changed).unwrap();
 
-    world.planes[0].restart().unwrap();
+    loaded.site.planes[0].restart().unwrap();
     let restarted = Instant::now();
-    wait_for_mix(&world.planes[0]);
+    wait_for_mix(loaded.site.plane());
     eprintln!("numbers were back {:.1} s after a restart", restarted.elapsed().as_secs_f64());
-    world.load.stop().unwrap();
+    loaded.load.stop().unwrap();
 }
 
 #[test]
 fn every_replica_has_the_numbers_of_the_gateway() {
-    let world = World::start("agent-fleet-replicas", 2);
-    for plane in &world.planes {
+    let loaded = LoadedGateway::start("agent-fleet-replicas", 2);
+    for plane in &loaded.site.planes {
         wait_for_mix(plane);
     }
-    let numbers =
-        || -> Option<Vec<Value>> { world.planes.iter().map(|plane| Some(summary(plane)?["numbers"].take())).collect() };
+    let numbers = || -> Option<Vec<Value>> {
+        loaded.site.planes.iter().map(|plane| Some(summary(plane)?["numbers"].take())).collect()
+    };
     let agree = || {
         let numbers = numbers()?;
         let [one, other] = [0, 1].map(|plane| number(&numbers[plane], "/requestsPerSecond"));
@@ -197,10 +189,10 @@ fn every_replica_has_the_numbers_of_the_gateway() {
     };
     let numbers = wait::until("both replicas agree", SOON * 2, agree).unwrap();
     eprintln!("{} and {}", numbers[0], numbers[1]);
-    let connected = world.planes.iter().filter_map(|plane| {
+    let connected = loaded.site.planes.iter().filter_map(|plane| {
         let gateways = page(plane, "/ui/api/fleet")?["gateways"].take();
         Some(gateways.as_array()?.len() == 1 && gateways[0]["connected"] == true)
     });
     assert_eq!(connected.collect::<Vec<_>>(), [true, true], "Envoy follows one of them, and reports to both");
-    world.load.stop().unwrap();
+    loaded.load.stop().unwrap();
 }

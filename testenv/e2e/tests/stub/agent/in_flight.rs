@@ -6,22 +6,22 @@ use portcullis_harness::client::{H2Client, plain};
 use portcullis_harness::{deps, wait, write_private};
 use serde_json::{Value, json};
 
-use super::site::{Grounds, SOON, Site};
+use super::fixture::{AgentFixture, SOON};
 use crate::fixture::{NAME, PODS};
 
 #[test]
 fn requests_in_flight_are_shown_at_their_servers() {
-    let grounds = Grounds::new("agent-in-flight");
-    let other = grounds.pki.stub("stub-1");
-    let site = Site::start(&grounds, "envoy-0", |_| ());
-    let addresses = [grounds.stub.address(), other.address()].map(|one| one.to_string());
+    let fixture = AgentFixture::new("agent-in-flight");
+    let other = fixture.pki.stub("stub-1");
+    let site = fixture.site("envoy-0").start().unwrap();
+    let addresses = [fixture.stub.address(), other.address()].map(|one| one.to_string());
     let servers: Vec<Value> = addresses.iter().map(|one| json!({"endpoint": format!("https://{one}")})).collect();
-    let manifest = grounds.manifest().set("/spec/servers", json!(servers));
-    let path = grounds.run.path().join("envoy-0-manifests/cluster.yaml");
+    let manifest = fixture.manifest().set("/spec/servers", json!(servers));
+    let path = site.manifests.join("cluster.yaml");
     write_private(&path, manifest.to_text().as_bytes()).unwrap();
-    let alice = H2Client::connect(&grounds.target(site.address)).unwrap();
+    let alice = H2Client::connect(&fixture.target(site.address)).unwrap();
     let watch = format!("{PODS}?watch=true");
-    let stubs = [&grounds.stub, &other];
+    let stubs = [&fixture.stub, &other];
     let open = || stubs.map(|stub| stub.records_for(PODS).len());
     let mut watches = Vec::new();
     wait::until("each server has a watch", SOON, || {
@@ -29,7 +29,7 @@ fn requests_in_flight_are_shown_at_their_servers() {
         (open().iter().all(|count| *count > 0)).then_some(())
     })
     .unwrap();
-    let (expected, http) = (open(), site.plane.http_address());
+    let (expected, http) = (open(), site.plane().http_address());
     let page = || plain::get(http, &format!("/ui/api/clusters/{NAME}")).unwrap().json().unwrap();
     let shown = |page: &Value| {
         let of = |server: &String| page["servers"].as_array()?.iter().find(|one| one["server"] == *server).cloned();

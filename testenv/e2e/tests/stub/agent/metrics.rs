@@ -7,7 +7,7 @@ use portcullis_harness::prometheus::{Prometheus, Sample, Scraped};
 use portcullis_harness::{deps, wait, write_private};
 use serde_json::{Value, json};
 
-use super::site::{Grounds, SOON, Site};
+use super::fixture::{AgentFixture, SOON};
 use super::supervision::signal_envoy;
 use crate::dashboard::{filled_in, queries};
 use crate::fixture::{NAME, PODS};
@@ -15,13 +15,13 @@ use crate::observe::with_another_request;
 
 #[test]
 fn metrics_are_handed_on_and_nothing_else() {
-    let grounds = Grounds::new("agent-metrics");
-    let site = Site::start(&grounds, "envoy-0", |_| ());
+    let fixture = AgentFixture::new("agent-metrics");
+    let site = fixture.site("envoy-0").start().unwrap();
     let http = site.agent.http_address();
     let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
-    assert_eq!(grounds.target(site.address).raw_request(request.as_bytes()).unwrap().status, 200);
+    assert_eq!(fixture.target(site.address).raw_request(request.as_bytes()).unwrap().status, 200);
     wait::until_ok("the request is counted", SOON, || {
-        with_another_request(&grounds.target(site.address));
+        with_another_request(&fixture.target(site.address));
         let page = plain::get(http, "/metrics").map_err(|error| error.to_string())?.text();
         let is_counted = |line: &str| line.starts_with("envoy_portcullis_requests_total{") && line.ends_with(" 1");
         if page.lines().any(is_counted) { Ok(()) } else { Err(page) }
@@ -43,8 +43,8 @@ fn metrics_are_handed_on_and_nothing_else() {
 
 #[test]
 fn envoy_that_hangs_holds_up_nobody_who_asks() {
-    let grounds = Grounds::new("agent-metrics-hang");
-    let site = Site::start(&grounds, "envoy-0", |_| ());
+    let fixture = AgentFixture::new("agent-metrics-hang");
+    let site = fixture.site("envoy-0").start().unwrap();
     signal_envoy(&site.agent, "-STOP");
     let http = site.agent.http_address();
     let asked: Vec<_> =
@@ -67,9 +67,9 @@ fn talkers_are_gauges_that_prometheus_reads() {
     if deps::or_skip(name, deps::prometheus()).unwrap().is_none() {
         return;
     }
-    let grounds = Grounds::new(name);
-    let site = Site::start(&grounds, "envoy-0", |_| ());
-    let settings = grounds.run.path().join("envoy-0-manifests/settings.yaml");
+    let fixture = AgentFixture::new(name);
+    let site = fixture.site("envoy-0").start().unwrap();
+    let settings = fixture.run.path().join("envoy-0-manifests/settings.yaml");
     let mut object: Value = serde_json::from_str(&std::fs::read_to_string(&settings).unwrap()).unwrap();
     let has_talkers = |page: &str| page.contains("\nportcullis_top_requests{");
     assert!(!has_talkers(&plain::get(site.agent.http_address(), "/metrics").unwrap().text()));
@@ -77,12 +77,12 @@ fn talkers_are_gauges_that_prometheus_reads() {
     write_private(&settings, object.to_string().as_bytes()).unwrap();
     let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nUser-Agent: {EVIL} x\r\nConnection: close\r\n\r\n");
     wait::until("talkers are shown", SOON, || {
-        assert_eq!(grounds.target(site.address).raw_request(request.as_bytes()).unwrap().status, 200);
+        assert_eq!(fixture.target(site.address).raw_request(request.as_bytes()).unwrap().status, 200);
         has_talkers(&plain::get(site.agent.http_address(), "/metrics").ok()?.text()).then_some(())
     })
     .unwrap();
     let page = Scraped { job: "gateway", pod: "gateway-0", address: site.agent.http_address(), path: "/metrics" };
-    let prometheus = Prometheus::start(&grounds.run, "portcullis", &[page]).unwrap();
+    let prometheus = Prometheus::start(&fixture.run, "portcullis", &[page]).unwrap();
     let names = || {
         let labels = |(labels, _): (BTreeMap<String, String>, f64)| {
             ["kind", "name"].map(|label| labels.get(label).cloned().unwrap_or_default())
@@ -100,7 +100,7 @@ fn talkers_are_gauges_that_prometheus_reads() {
     {
         let (_, _, expression) = queries().into_iter().find(|(one, _, _)| one == title).unwrap();
         wait::until_ok(title, SOON, || {
-            assert_eq!(grounds.target(site.address).raw_request(request.as_bytes()).unwrap().status, 200);
+            assert_eq!(fixture.target(site.address).raw_request(request.as_bytes()).unwrap().status, 200);
             let found = prometheus.query(&filled_in(&expression)).unwrap();
             let named = |(labels, rate): &Sample| labels["cluster"] == NAME && labels["name"] == name && *rate > 0.0;
             if matches!(&found[..], [one] if named(one)) { Ok(()) } else { Err(format!("{found:?}")) }

@@ -2,6 +2,7 @@
 
 mod conditions;
 mod exit;
+mod fixture;
 mod fleet;
 mod in_flight;
 mod metrics;
@@ -11,7 +12,6 @@ mod renewal;
 mod replicas;
 mod reports;
 mod rolling;
-mod site;
 mod slow_list;
 mod strangers;
 mod supervision;

@@ -4,15 +4,16 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use portcullis_e2e::MetricsPage;
+use portcullis_e2e::{AgentSite, MetricsPage};
 use portcullis_harness::balancer::{Backend, Balancer};
 use portcullis_harness::client::{ClientPool, H2Client, LoadProfile, OpenLoopLoad, Outcome, Protocol};
 use portcullis_harness::process::Signal;
 use portcullis_harness::{wait, write_private};
 use serde_json::{Value, json};
 
-use super::site::{Grounds, SOON, Site};
+use super::fixture::{AgentFixture, SOON};
 use crate::fixture::PODS;
+use crate::pods::create_pod;
 
 const CLIENTS: usize = 50;
 const PER_SECOND: f64 = 500.0;
@@ -34,12 +35,12 @@ struct Counts {
 
 /// The counts of both gateways, second by second.
 struct Samples<'a> {
-    sites: &'a [Site; 2],
+    sites: &'a [AgentSite; 2],
     counts: Vec<(Instant, Counts)>,
 }
 
-fn counts(sites: &[Site; 2]) -> Counts {
-    let sum = |site: &Site, pattern: &str| {
+fn counts(sites: &[AgentSite; 2]) -> Counts {
+    let sum = |site: &AgentSite, pattern: &str| {
         let stats = site.agent.admin().stats(pattern).unwrap();
         stats.iter().map(|(_, count)| count).sum()
     };
@@ -50,7 +51,7 @@ fn counts(sites: &[Site; 2]) -> Counts {
 }
 
 impl<'a> Samples<'a> {
-    fn start(sites: &'a [Site; 2]) -> Self {
+    fn start(sites: &'a [AgentSite; 2]) -> Self {
         Samples { sites, counts: vec![(Instant::now(), counts(sites))] }
     }
 
@@ -93,20 +94,20 @@ impl fmt::Display for Samples<'_> {
     }
 }
 
-fn stop(site: &mut Site) {
+fn stop(site: &mut AgentSite) {
     site.agent.process().signal(Signal::Term).unwrap();
     assert_eq!(site.agent.process().wait_exit(SOON * 4).unwrap().code(), Some(0));
 }
 
 /// Changes the settings of a site.
-fn rebalance(grounds: &Grounds, name: &str, site: &Site, rebalance: &Value) {
-    let path = grounds.run.path().join(format!("{name}-manifests/settings.yaml"));
+fn rebalance(fixture: &AgentFixture, name: &str, site: &AgentSite, rebalance: &Value) {
+    let path = fixture.run.path().join(format!("{name}-manifests/settings.yaml"));
     let mut object: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     object["spec"]["rebalance"] = rebalance.clone();
-    let before = site.plane.status().unwrap()["snapshot"].clone();
+    let before = site.plane().status().unwrap()["snapshot"].clone();
     write_private(&path, format!("{object:#}").as_bytes()).unwrap();
     let has_it = |status: &Value| status["nodes"][0]["inSync"] == true && status["snapshot"] != before;
-    site.plane.wait_status("the change is acknowledged", SOON, has_it).unwrap();
+    site.plane().wait_status("the change is acknowledged", SOON, has_it).unwrap();
 }
 
 fn at_least(load: &OpenLoopLoad, good: u64) -> Outcome {
@@ -121,9 +122,9 @@ fn at_least(load: &OpenLoopLoad, good: u64) -> Outcome {
 
 #[test]
 fn clients_spread_over_gateways_again_after_a_restart() {
-    let grounds = Grounds::new("agent-rebalance");
+    let fixture = AgentFixture::new("agent-rebalance");
     let names = ["envoy-0", "envoy-1"];
-    let mut sites = names.map(|name| Site::start(&grounds, name, |_| {}));
+    let mut sites = names.map(|name| fixture.site(name).start().unwrap());
     let backends = sites.iter().map(|site| Backend { address: site.address, readiness: site.agent.http_address() });
     let balancer = Balancer::start(backends.collect(), Duration::from_millis(200)).unwrap();
     let are_ready = |count| wait::until("gateways are ready", SOON, || (balancer.ready().len() == count).then_some(()));
@@ -131,7 +132,7 @@ fn clients_spread_over_gateways_again_after_a_restart() {
 
     stop(&mut sites[1]);
     are_ready(1).unwrap();
-    let target = grounds.target(balancer.address());
+    let target = fixture.target(balancer.address());
     let lanes = (0..CLIENTS).map(|number| (LoadProfile::new(format!("client-{number}"), &target, Protocol::Http2), 1));
     let pool = ClientPool::new(2).unwrap();
     let watches = pool.watches(&lanes.collect::<Vec<_>>(), &format!("{PODS}?watch=true")).unwrap();
@@ -157,7 +158,7 @@ fn clients_spread_over_gateways_again_after_a_restart() {
     let setting = json!({"chance": 0.02, "connectionsPerSecond": CONNECTIONS_PER_SECOND, "when": when});
     let mut samples = Samples::start(&sites);
     for (name, site) in names.into_iter().zip(&sites) {
-        rebalance(&grounds, name, site, &setting);
+        rebalance(&fixture, name, site, &setting);
     }
     let changed = samples.counts[0].0;
     let even = wait::until("shares are even", EVEN_WITHIN, || {
@@ -171,11 +172,8 @@ fn clients_spread_over_gateways_again_after_a_restart() {
     let (handshakes, _) = samples.handshakes();
     assert!((1..=most as u64).contains(&handshakes), "{handshakes} of {most:.0}");
 
-    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "late"}}).to_string();
-    let client = H2Client::connect(&grounds.target(sites[0].address)).unwrap();
-    let created = client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
-    assert_eq!(created.status, 201);
-    wait::until("every watch is told", SOON, || (watches.events().0 >= 1).then_some(())).unwrap();
+    create_pod(&H2Client::connect(&fixture.target(sites[0].address)).unwrap(), "late").unwrap();
+    wait::until("every watch shows it", SOON, || (watches.events().0 >= 1).then_some(())).unwrap();
     assert!(watches.ended().is_empty(), "{:?}", watches.ended());
     outcome = outcome.and(load.stop().unwrap());
     let drained = sites.each_ref().map(|site| {

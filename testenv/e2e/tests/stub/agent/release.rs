@@ -10,14 +10,14 @@ use portcullis_harness::balancer::{Backend, Balancer};
 use portcullis_harness::client::{ClientPool, OpenLoopLoad, Outcome};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::process::Signal;
-use portcullis_harness::{ports, wait, write_private};
+use portcullis_harness::{wait, write_private};
 use portcullis_translate::{FilterBuild, Input, choose_settings, translate};
 use portcullis_xds::{Listeners, NodeInfo, Registry, ServerState, Snapshot, Socket, View, Views};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::fixture::{AgentFixture, SOON};
 use super::rolling::lanes;
-use super::site::{Grounds, SOON};
 use crate::bad_control_plane::entry;
 use crate::fixture::{NAME, PODS};
 
@@ -78,17 +78,16 @@ struct Site {
 }
 
 impl Site {
-    fn start(grounds: &Grounds, name: &str) -> Self {
-        let address = ports::free_address().unwrap();
-        let manifests = grounds.manifests(&format!("{name}-manifests"), address);
-        let plane = grounds.plane(&format!("{name}-plane"), &manifests);
+    fn start(fixture: &AgentFixture, name: &str) -> Self {
+        let (mut planes, manifests, address) = fixture.site(name).control_planes().unwrap();
+        let plane = planes.remove(0);
         plane.process().kill();
         let older = OlderPlane::start(plane.xds_socket().with_file_name("older.sock"), &manifests);
         let sockets = [older.socket.clone(), plane.xds_socket().to_owned()];
         let mut options = AgentOptions::new(sockets.iter().map(PathBuf::as_path));
         (options.shutdown_delay_seconds, options.drain_timeout_seconds) = (1, 5);
         let flags = ["--config-version".to_owned(), OLDER.to_string()].to_vec();
-        let agent = Agent::start(grounds.run.path(), name, &AgentOptions { flags, ..options.clone() }).unwrap();
+        let agent = Agent::start(fixture.run.path(), name, &AgentOptions { flags, ..options.clone() }).unwrap();
         agent.wait_ready(SOON).unwrap();
         Site { older: Some(older), plane, manifests, agent, options, address }
     }
@@ -144,15 +143,15 @@ fn at_least(load: &OpenLoopLoad, good: u64) -> Outcome {
 
 #[test]
 fn release_upgrade_freezes_gateways_and_fails_no_request() {
-    let grounds = Grounds::new("release-upgrade");
+    let fixture = AgentFixture::new("release-upgrade");
     let names = ["envoy-0", "envoy-1"];
-    let mut sites = names.map(|name| Site::start(&grounds, name));
+    let mut sites = names.map(|name| Site::start(&fixture, name));
     let backends = sites.iter().map(|site| Backend { address: site.address, readiness: site.agent.http_address() });
     let balancer = Balancer::start(backends.collect(), ASKS).unwrap();
     let are_ready = |count| wait::until("gateways are ready", SOON, || (balancer.ready().len() == count).then_some(()));
     are_ready(2).unwrap();
     let crowd = ClientPool::new(2).unwrap();
-    let load = crowd.steady(&lanes(&grounds.target(balancer.address()), 10), &[PODS], PER_SECOND).unwrap();
+    let load = crowd.steady(&lanes(&fixture.target(balancer.address()), 10), &[PODS], PER_SECOND).unwrap();
     let mut outcome = at_least(&load, 100);
     for (site, name) in sites.iter_mut().zip(names) {
         site.upgrade_plane(name);

@@ -4,18 +4,16 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use portcullis_harness::agent::{Agent, AgentOptions};
+use portcullis_e2e::{AgentSite, xds_client_flags, xds_server_flags};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
-use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::{ports, wait};
 
-use super::site::{Grounds, SOON};
+use super::fixture::{AgentFixture, SOON};
 
 /// Both ends of xDS, with files that are replaced.
 struct Renewal {
-    grounds: Grounds,
-    plane: ControlPlane,
-    agent: Agent,
+    fixture: AgentFixture,
+    site: AgentSite,
 }
 
 const FILES: [&str; 3] = ["tls.crt", "tls.key", "ca.crt"];
@@ -42,39 +40,32 @@ fn mount(volume: &Path, version: &str) {
 impl Renewal {
     /// Gateways' certificates of `clients`, the control plane's of `servers`; the latter believes every one of `believed`.
     fn start(test: &str, clients: &Ca, servers: &Ca, believed: &[&Ca]) -> Self {
-        let grounds = Grounds::new(test);
-        let volume = grounds.run.make_dir("gateway").unwrap();
+        let fixture = AgentFixture::new(test);
+        let volume = fixture.run.make_dir("gateway").unwrap();
         write(&volume.join("..v0"), &client(clients), &[servers]);
         mount(&volume, "..v0");
         for file in FILES {
             symlink(format!("..data/{file}"), volume.join(file)).unwrap();
         }
         let server = servers.issue(&CertSpec::server("plane", ["plane.test"])).unwrap();
-        write(&grounds.run.join("plane"), &server, believed);
-        let (address, xds) = (ports::free_address().unwrap(), ports::free_address().unwrap().to_string());
-        let path = |end: &str, file: &str| grounds.run.join(end).join(file).display().to_string();
-        let [cert, key, ca] = FILES.map(|file| path("plane", file));
-        let flags = ["--xds-address", &xds, "--xds-cert", &cert, "--xds-key", &key, "--xds-client-ca", &ca];
-        let manifests = grounds.manifests("manifests", address);
-        let plane = ControlPlane::start_with(&grounds.run.join("plane"), &manifests, &flags).unwrap();
-        let mut options = AgentOptions::new([]);
-        let [cert, key, ca] = FILES.map(|file| path("gateway", file));
-        let flags = ["--xds-address", &xds, "--xds-cert", &cert, "--xds-key", &key, "--xds-server-ca", &ca];
-        options.flags.extend(flags.map(str::to_owned));
-        options.flags.extend(["--xds-server-name", "plane.test"].map(str::to_owned));
-        let agent = Agent::start(grounds.run.path(), "envoy-0", &options).unwrap();
-        agent.wait_ready(SOON).unwrap();
-        plane.wait_in_sync(1, SOON).unwrap();
-        Renewal { grounds, plane, agent }
+        write(&fixture.run.join("plane"), &server, believed);
+        let xds = ports::free_address().unwrap();
+        let files = |end: &str| FILES.map(|file| fixture.run.join(end).join(file));
+        let (ours, theirs) = (files("plane"), files("gateway"));
+        let site = fixture.site("envoy-0").plane_flags(xds_server_flags(xds, ours.each_ref().map(PathBuf::as_path)));
+        let flags = xds_client_flags(xds, theirs.each_ref().map(PathBuf::as_path), "plane.test");
+        let site = site.agent(|options| options.flags = flags).start().unwrap();
+        site.plane().wait_in_sync(1, SOON).unwrap();
+        Renewal { fixture, site }
     }
 
     fn volume(&self) -> PathBuf {
-        self.grounds.run.join("gateway")
+        self.fixture.run.join("gateway")
     }
 
     /// The serial numbers of all certificates that Envoy has. Their days to live change with the clock.
     fn shown(&self) -> Vec<String> {
-        let page = self.agent.admin().get("/certs").unwrap().text();
+        let page = self.site.agent.admin().get("/certs").unwrap().text();
         let lines = page.lines().filter(|line| line.contains("\"serial_number\""));
         lines.map(|line| line.trim().to_owned()).collect()
     }
@@ -87,9 +78,9 @@ impl Renewal {
 
     /// Ends the connection of xDS; afterwards the control plane believes one authority alone.
     fn connect_anew(&mut self, server: &Identity, believed: &Ca) {
-        write(&self.grounds.run.join("plane"), server, &[believed]);
-        self.plane.restart().unwrap();
-        self.plane.wait_in_sync(1, SOON).unwrap();
+        write(&self.fixture.run.join("plane"), server, &[believed]);
+        self.site.planes[0].restart().unwrap();
+        self.site.plane().wait_in_sync(1, SOON).unwrap();
     }
 }
 
@@ -98,7 +89,7 @@ fn xds_certificates_are_renewed_without_a_restart() {
     let [old, new] = ["old clients", "new clients"].map(|name| Ca::new(name).unwrap());
     let [server, next] = ["old servers", "new servers"].map(|name| Ca::new(name).unwrap());
     let mut renewal = Renewal::start("agent-renewal", &old, &server, &[&old, &new]);
-    let envoy = renewal.agent.envoy_pid().unwrap();
+    let envoy = renewal.site.agent.envoy_pid().unwrap();
     let volume = renewal.volume();
 
     let before = renewal.shown();
@@ -116,14 +107,14 @@ fn xds_certificates_are_renewed_without_a_restart() {
     renewal.wait_read(&before);
     renewal.connect_anew(&plane, &new);
     let deceiver = server.issue(&CertSpec::server("plane", ["plane.test"])).unwrap();
-    write(&renewal.grounds.run.join("plane"), &deceiver, &[&new]);
-    renewal.plane.restart().unwrap();
-    let failed = || renewal.agent.admin().stat("cluster.portcullis-xds.ssl.fail_verify_error").unwrap();
+    write(&renewal.fixture.run.join("plane"), &deceiver, &[&new]);
+    renewal.site.planes[0].restart().unwrap();
+    let failed = || renewal.site.agent.admin().stat("cluster.portcullis-xds.ssl.fail_verify_error").unwrap();
     let tried = failed();
     wait::until("Envoy refuses that server", SOON, || (failed() >= tried + 2).then_some(())).unwrap();
-    assert_eq!(renewal.plane.status().unwrap()["nodes"], serde_json::Value::Array(Vec::new()));
+    assert_eq!(renewal.site.plane().status().unwrap()["nodes"], serde_json::Value::Array(Vec::new()));
 
-    assert_eq!(renewal.agent.envoy_pid().unwrap(), envoy, "Envoy was not started again");
+    assert_eq!(renewal.site.agent.envoy_pid().unwrap(), envoy, "Envoy was not started again");
 }
 
 /// A certificate without its key changes nothing, and what comes behind it acts.
@@ -136,7 +127,7 @@ fn pair_that_is_replaced_in_two_steps_is_read_whole() {
     write(&volume.join("coming"), &client(&new), &[&servers]);
     let before = renewal.shown();
     fs::rename(volume.join("coming/tls.crt"), volume.join("tls.crt")).unwrap();
-    let failed = || renewal.agent.admin().stat("sds.portcullis-xds-certificate.key_rotation_failed").unwrap();
+    let failed = || renewal.site.agent.admin().stat("sds.portcullis-xds-certificate.key_rotation_failed").unwrap();
     wait::until("Envoy refuses half of it", SOON, || (failed() > 0).then_some(())).unwrap();
     assert_eq!(renewal.shown(), before);
     fs::rename(volume.join("coming/tls.key"), volume.join("tls.key")).unwrap();

@@ -2,14 +2,16 @@
 
 use std::time::Instant;
 
-use portcullis_harness::agent::{Agent, AgentOptions};
+use portcullis_e2e::AgentSite;
+use portcullis_harness::agent::Agent;
 use portcullis_harness::client::{ClientPool, H2Client, LoadProfile, Protocol};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::process::Signal;
-use portcullis_harness::{ports, wait};
+use portcullis_harness::wait;
 
-use super::site::{Grounds, SOON};
+use super::fixture::{AgentFixture, SOON};
 use crate::fixture::{NAME, PODS};
+use crate::pods::{create_pod, read_until};
 
 /// The responses that Envoy took from control planes, by its own counters: needless repetitions would show.
 fn taken(agent: &Agent) -> Vec<(String, u64)> {
@@ -25,16 +27,11 @@ fn follows(plane: &ControlPlane) -> bool {
 
 #[test]
 fn envoy_goes_to_another_control_plane_and_traffic_goes_on() {
-    let grounds = Grounds::new("agent-replicas");
-    let address = ports::free_address().unwrap();
-    let manifests = grounds.manifests("manifests", address);
-    let mut planes = ["plane-0", "plane-1"].map(|name| grounds.plane(name, &manifests));
-    let options = AgentOptions::new(planes.iter().map(ControlPlane::xds_socket));
-    let agent = Agent::start(grounds.run.path(), "envoy-0", &options).unwrap();
-    agent.wait_ready(SOON).unwrap();
-    let client = H2Client::connect(&grounds.target(address)).unwrap();
+    let fixture = AgentFixture::new("agent-replicas");
+    let AgentSite { agent, mut planes, address, .. } = fixture.site("envoy-0").replicas(2).start().unwrap();
+    let client = H2Client::connect(&fixture.target(address)).unwrap();
     let mut watch = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
-    let lane = LoadProfile::new("alice", &grounds.target(address), Protocol::Http2);
+    let lane = LoadProfile::new("alice", &fixture.target(address), Protocol::Http2);
     let load = ClientPool::new(1).unwrap().steady(&[lane], &[PODS], 50.0).unwrap();
 
     for _ in 0..3 {
@@ -74,31 +71,22 @@ fn envoy_goes_to_another_control_plane_and_traffic_goes_on() {
 
     let outcome = outcome.and(load.stop().unwrap());
     assert_eq!(outcome.failed, 0, "{outcome}");
-    let created = br#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "after"}}"#;
-    assert_eq!(client.request("POST", PODS, &[("content-type", b"application/json")], created).unwrap().status, 201);
-    let mut told = String::new();
-    while !told.contains("after") {
-        told += &String::from_utf8(watch.next_chunk(SOON).unwrap().unwrap()).unwrap();
-    }
+    create_pod(&client, "after").unwrap();
+    read_until(&mut watch, "after").unwrap();
 }
 
 #[test]
 #[ignore = "a control plane that hangs is noticed after 15 seconds, twice if Envoy tries it again"]
 fn control_plane_that_hangs_is_left() {
-    let grounds = Grounds::new("agent-hanging-plane");
-    let address = ports::free_address().unwrap();
-    let manifests = grounds.manifests("manifests", address);
-    let planes = ["plane-0", "plane-1"].map(|name| grounds.plane(name, &manifests));
-    let options = AgentOptions::new(planes.iter().map(ControlPlane::xds_socket));
-    let agent = Agent::start(grounds.run.path(), "envoy-0", &options).unwrap();
-    agent.wait_ready(SOON).unwrap();
+    let fixture = AgentFixture::new("agent-hanging-plane");
+    let AgentSite { agent: _agent, planes, address, .. } = fixture.site("envoy-0").replicas(2).start().unwrap();
     let followed = wait::until("Envoy follows one of them", SOON, || planes.iter().position(follows)).unwrap();
     planes[followed].process().signal(Signal::Stop).unwrap();
     let stopped = Instant::now();
     let other = &planes[1 - followed];
     wait::until("Envoy follows the other", SOON * 3, || follows(other).then_some(())).unwrap();
     eprintln!("left a control plane that hangs after {:?}", stopped.elapsed());
-    assert_eq!(H2Client::connect(&grounds.target(address)).unwrap().get(PODS, &[]).unwrap().status, 200);
+    assert_eq!(H2Client::connect(&fixture.target(address)).unwrap().get(PODS, &[]).unwrap().status, 200);
 }
 
 /// The content hash of the cluster, if every gateway has acknowledged it as far as this replica knows.
@@ -112,12 +100,8 @@ fn programmed(plane: &ControlPlane) -> Option<String> {
 
 #[test]
 fn replica_that_envoy_does_not_follow_says_programmed() {
-    let grounds = Grounds::new("agent-programmed");
-    let manifests = grounds.manifests("manifests", ports::free_address().unwrap());
-    let mut planes = ["plane-0", "plane-1"].map(|name| grounds.plane(name, &manifests));
-    let options = AgentOptions::new(planes.iter().map(ControlPlane::xds_socket));
-    let agent = Agent::start(grounds.run.path(), "envoy-0", &options).unwrap();
-    agent.wait_ready(SOON).unwrap();
+    let fixture = AgentFixture::new("agent-programmed");
+    let AgentSite { agent: _agent, mut planes, manifests, .. } = fixture.site("envoy-0").replicas(2).start().unwrap();
     let both = |planes: &[ControlPlane]| {
         let hashes: Vec<_> = planes.iter().map(programmed).collect::<Option<_>>()?;
         hashes.iter().all(|hash| *hash == hashes[0]).then(|| hashes[0].clone())
@@ -126,7 +110,7 @@ fn replica_that_envoy_does_not_follow_says_programmed() {
     let first = wait::until("both replicas say Programmed", SOON * 2, || both(&planes)).unwrap();
     eprintln!("both said Programmed after {:?}", started.elapsed());
 
-    let edited = grounds.manifest().set("/spec/portcullis", serde_json::json!({"requestTimeout": "31s"}));
+    let edited = fixture.manifest().set("/spec/portcullis", serde_json::json!({"requestTimeout": "31s"}));
     portcullis_harness::write_private(&manifests.join("cluster.yaml"), edited.to_text().as_bytes()).unwrap();
     let edit = Instant::now();
     let news = || both(&planes).filter(|hash| *hash != first);

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use portcullis_e2e::AgentSite;
 use portcullis_harness::balancer::{Backend, Balancer};
 use portcullis_harness::client::{ClientPool, LoadProfile, OpenLoopLoad, Outcome, Protocol, TlsTarget, Watchers};
 use portcullis_harness::process::Signal;
 use portcullis_harness::wait;
 
-use super::site::{Grounds, SOON, Site};
+use super::fixture::{AgentFixture, SOON};
 use crate::fixture::PODS;
 
 /// The parameters of a rolling restart.
@@ -33,20 +34,24 @@ pub(super) fn lanes(target: &TlsTarget, each: u32) -> Vec<LoadProfile> {
 }
 
 fn roll(test: &str, plan: &Plan) {
-    let grounds = Grounds::new(test);
+    let fixture = AgentFixture::new(test);
     let mut sites = ["envoy-0", "envoy-1"].map(|name| {
-        Site::start(&grounds, name, |options| {
-            (options.shutdown_delay_seconds, options.drain_timeout_seconds) = (plan.unready, plan.drain);
-        })
+        fixture
+            .site(name)
+            .agent(|options| {
+                (options.shutdown_delay_seconds, options.drain_timeout_seconds) = (plan.unready, plan.drain);
+            })
+            .start()
+            .unwrap()
     });
     let backends =
         sites.iter().map(|site| Backend { address: site.address, readiness: site.agent.http_address() }).collect();
     let balancer = Balancer::start(backends, ASKS).unwrap();
     wait::until("both are ready", SOON, || (balancer.ready().len() == 2).then_some(())).unwrap();
-    let target = grounds.target(balancer.address());
+    let target = fixture.target(balancer.address());
     let crowd = ClientPool::new(2).unwrap();
     let followers = crowd.follow(&lanes(&target, plan.watches / 2), &format!("{PODS}?watch=true")).unwrap();
-    wait::until("watches are open", SOON, || (grounds.stub.running() >= plan.watches as usize).then_some(())).unwrap();
+    wait::until("watches are open", SOON, || (fixture.stub.running() >= plan.watches as usize).then_some(())).unwrap();
     let load = crowd.steady(&lanes(&target, CLIENTS), &[PODS], PER_SECOND).unwrap();
     let (mut outcome, mut restarts) = (Outcome::default(), 0);
     for _ in 0..plan.rounds {
@@ -71,7 +76,13 @@ fn roll(test: &str, plan: &Plan) {
 }
 
 /// Gives what was answered between the signal and the end.
-fn restart(site: &mut Site, plan: &Plan, balancer: &Balancer, followers: &Watchers, load: &OpenLoopLoad) -> Outcome {
+fn restart(
+    site: &mut AgentSite,
+    plan: &Plan,
+    balancer: &Balancer,
+    followers: &Watchers,
+    load: &OpenLoopLoad,
+) -> Outcome {
     let ended_before = followers.ends().len();
     let asked = Instant::now();
     site.agent.process().signal(Signal::Term).unwrap();

@@ -4,7 +4,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use portcullis_e2e::{Manifest, allow_all};
+use portcullis_e2e::{AgentSite, Manifest, allow_all};
 use portcullis_harness::certs::CertSpec;
 use portcullis_harness::client::{H2Client, plain};
 use portcullis_harness::prometheus::{Prometheus, Sample, Scraped};
@@ -12,7 +12,7 @@ use portcullis_harness::{deps, wait, write_private};
 use portcullis_stub_apiserver::{Action, Fault, StubServer};
 use serde_json::{Value, json};
 
-use super::site::{Grounds, SOON, Site};
+use super::fixture::{AgentFixture, SOON};
 use crate::dashboard::{filled_in, queries};
 use crate::fixture::{NAME, PODS};
 
@@ -29,52 +29,52 @@ fn is_slow(seconds: f64) -> bool {
     (2.0..=5.0).contains(&seconds)
 }
 
-struct World {
+struct SlowServerFixture {
     alice: H2Client,
     calm: H2Client,
     prometheus: Prometheus,
-    site: Site,
+    site: AgentSite,
     slow: StubServer,
-    grounds: Grounds,
+    agents: AgentFixture,
     /// The longest time of a request that no fault holds up.
     longest: Duration,
 }
 
-impl World {
+impl SlowServerFixture {
     fn start(test: &str) -> Self {
-        let grounds = Grounds::new(test);
-        let slow = grounds.pki.stub("stub-1");
-        let site = Site::start(&grounds, "envoy-0", |_| ());
-        let servers = [grounds.stub.address(), slow.address()];
+        let agents = AgentFixture::new(test);
+        let slow = agents.pki.stub("stub-1");
+        let site = agents.site("envoy-0").start().unwrap();
+        let servers = [agents.stub.address(), slow.address()];
         let servers: Vec<_> = servers.iter().map(|one| json!({"endpoint": format!("https://{one}")})).collect();
-        let folder = grounds.run.path().join("envoy-0-manifests");
+        let folder = site.manifests.clone();
         let write = |file: &str, manifest: Manifest| {
             let manifest = manifest.policies(json!([{"rules": [allow_all()], "logMode": "off"}]));
             let manifest = manifest.set("/spec/portcullis", json!({"logging": {"slow": "1500ms"}}));
             write_private(&folder.join(file), manifest.to_text().as_bytes()).unwrap();
         };
-        write("cluster.yaml", grounds.manifest().set("/spec/servers", json!(servers)));
-        write("calm.yaml", calm(&grounds));
+        write("cluster.yaml", agents.manifest().set("/spec/servers", json!(servers)));
+        write("calm.yaml", calm(&agents));
         let page = Scraped {
             job: "portcullis-gateway",
             pod: "gateway-0",
             address: site.agent.http_address(),
             path: "/metrics",
         };
-        let prometheus = Prometheus::start(&grounds.run, "portcullis", &[page]).unwrap();
+        let prometheus = Prometheus::start(&agents.run, "portcullis", &[page]).unwrap();
         let connect = |name: &str| {
-            let connected = || H2Client::connect(&grounds.target(site.address).sni(name)).ok();
+            let connected = || H2Client::connect(&agents.target(site.address).sni(name)).ok();
             wait::until("the cluster is served", SOON, connected).unwrap().authority(name)
         };
         let (alice, calm) = (connect(NAME), connect(CALM));
-        let world = World { alice, calm, prometheus, site, slow, grounds, longest: Duration::ZERO };
+        let fixture = SlowServerFixture { alice, calm, prometheus, site, slow, agents, longest: Duration::ZERO };
         // Both servers are in use.
         wait::until("the second server answers", SOON, || {
-            world.alice.get(SECRET, &[]).unwrap();
-            (!world.slow.records_for(SECRET).is_empty()).then_some(())
+            fixture.alice.get(SECRET, &[]).unwrap();
+            (!fixture.slow.records_for(SECRET).is_empty()).then_some(())
         })
         .unwrap();
-        world
+        fixture
     }
 
     fn get(&mut self, path: &str) {
@@ -112,22 +112,22 @@ impl World {
     }
 
     fn console(&self, path: &str) -> Value {
-        plain::get(self.site.plane.http_address(), path).unwrap().json().unwrap()
+        plain::get(self.site.plane().http_address(), path).unwrap().json().unwrap()
     }
 
     fn sent(&self) -> f64 {
-        let all = [&self.grounds.stub, &self.slow].map(|stub| {
+        let all = [&self.agents.stub, &self.slow].map(|stub| {
             [SECRET, SERVICES, "/api/v1/pods", PODS].map(|path| stub.records_for(path).len()).iter().sum::<usize>()
         });
         all.iter().sum::<usize>() as f64
     }
 }
 
-fn calm(grounds: &Grounds) -> Manifest {
-    let serving = grounds.serving_ca.issue(&CertSpec::server(CALM, [CALM])).unwrap();
-    Manifest::new(CALM, [grounds.stub.address()])
-        .upstream(&grounds.pki.gateway, &grounds.pki.server_ca, "kubernetes")
-        .serving(&serving, &grounds.pki.client_ca)
+fn calm(agents: &AgentFixture) -> Manifest {
+    let serving = agents.serving_ca.issue(&CertSpec::server(CALM, [CALM])).unwrap();
+    Manifest::new(CALM, [agents.stub.address()])
+        .upstream(&agents.pki.gateway, &agents.pki.server_ca, "kubernetes")
+        .serving(&serving, &agents.pki.client_ca)
 }
 
 #[test]
@@ -141,25 +141,25 @@ fn slow_list_is_in_its_cell_of_every_surface() {
 
 /// Nothing if another request was slow, too.
 fn slow_list(name: &str) -> Option<()> {
-    let mut world = World::start(name);
+    let mut fixture = SlowServerFixture::start(name);
     // Growth counts from a series' first sample and a gateway's first report on.
-    world.quick_requests();
-    world.settle(world.sent());
+    fixture.quick_requests();
+    fixture.settle(fixture.sent());
     wait::until("the console has a report with the requests", SOON, || {
-        let fleet = world.console("/ui/api/fleet");
+        let fleet = fixture.console("/ui/api/fleet");
         fleet["gateways"][0]["reportedSecondsAgo"].is_number().then_some(())
     })
     .unwrap();
-    world.slow_list();
-    world.quick_requests();
-    world.settle(world.sent());
-    if world.longest > QUICK {
+    fixture.slow_list();
+    fixture.quick_requests();
+    fixture.settle(fixture.sent());
+    if fixture.longest > QUICK {
         return None;
     }
-    let slow = world.slow.address().to_string();
-    on_the_dashboard(&world.prometheus, &slow);
-    on_the_console(&world, &slow);
-    in_the_log(&world, &slow);
+    let slow = fixture.slow.address().to_string();
+    on_the_dashboard(&fixture.prometheus, &slow);
+    on_the_console(&fixture, &slow);
+    in_the_log(&fixture, &slow);
     Some(())
 }
 
@@ -187,12 +187,12 @@ fn on_the_dashboard(prometheus: &Prometheus, server: &str) {
     }
 }
 
-fn on_the_console(world: &World, server: &str) {
+fn on_the_console(fixture: &SlowServerFixture, server: &str) {
     let p99 = |one: &Value| one["numbers"]["p99"].as_f64().map(|milliseconds| milliseconds / 1_000.0);
     let named = |all: &Value, key: &str, name: &str| all.as_array()?.iter().find(|one| one[key] == name).cloned();
     let path = format!("/ui/api/clusters/{NAME}");
     let view = wait::until_ok("the console has the slow list", SOON, || {
-        let view = world.console(&path);
+        let view = fixture.console(&path);
         let own = named(&view["servers"], "server", server);
         if own.as_ref().and_then(p99).is_some_and(is_slow) { Ok(view) } else { Err(format!("{view:#}")) }
     })
@@ -200,18 +200,18 @@ fn on_the_console(world: &World, server: &str) {
     for one in view["servers"].as_array().unwrap().iter().filter(|one| one["server"] != server) {
         assert!(p99(one).is_none_or(|seconds| seconds < 1.0), "{view:#}");
     }
-    let clusters = world.console("/ui/api/fleet")["clusters"].take();
+    let clusters = fixture.console("/ui/api/fleet")["clusters"].take();
     assert!(named(&clusters, "name", NAME).as_ref().and_then(p99).is_some_and(is_slow), "{clusters:#}");
     assert!(named(&clusters, "name", CALM).as_ref().and_then(p99).is_none_or(|seconds| seconds < 1.0), "{clusters:#}");
 
     // The page itself, by its rows; `p99` is the cell after `p50`.
-    let html = plain::get(world.site.plane.http_address(), &format!("/ui/clusters/{NAME}")).unwrap().text();
+    let html = plain::get(fixture.site.plane().http_address(), &format!("/ui/clusters/{NAME}")).unwrap().text();
     let seconds = |row: &&str| row.contains(" s</td>");
     let servers = html.split("<h2 id=\"servers\">").nth(1).unwrap().split("</table>").next().unwrap();
     let rows: Vec<&str> = servers.split("<tr>").filter(seconds).collect();
     assert!(matches!(&rows[..], [row] if row.contains(server)), "{servers}");
 
-    let address = world.site.plane.http_address().to_string();
+    let address = fixture.site.plane().http_address().to_string();
     let top = top(&["-c", NAME, "--address", &address]);
     let lines: Vec<&str> = top.lines().filter(|line| line.contains("127.0.0.1:")).collect();
     let slow: Vec<_> = lines.iter().filter(|line| line.split_whitespace().any(is_seconds)).collect();
@@ -230,9 +230,9 @@ fn top(arguments: &[&str]) -> String {
 }
 
 /// No request is logged but the slow one.
-fn in_the_log(world: &World, server: &str) {
+fn in_the_log(fixture: &SlowServerFixture, server: &str) {
     let line = wait::until("the line is written", SOON, || {
-        let text = world.site.agent.process().stdout();
+        let text = fixture.site.agent.process().stdout();
         let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         let lines: Vec<Value> = lines.into_iter().filter(|line| line.get("conspicuous").is_some()).collect();
         if lines.is_empty() { None } else { Some(lines) }

@@ -5,16 +5,16 @@ use std::net::TcpStream;
 
 use portcullis_harness::client::plain;
 
-use super::site::{Grounds, SOON, Site};
+use super::fixture::{AgentFixture, SOON};
 
 /// More than either program has at a time.
 const FLOOD: usize = 300;
 
 #[test]
 fn silent_connections_keep_nobody_out_and_do_not_stay() {
-    let grounds = Grounds::new("agent-strangers");
-    let site = Site::start(&grounds, "envoy-0", |_| ());
-    for address in [site.agent.http_address(), site.plane.http_address()] {
+    let fixture = AgentFixture::new("agent-strangers");
+    let site = fixture.site("envoy-0").start().unwrap();
+    for address in [site.agent.http_address(), site.plane().http_address()] {
         let mut flood: Vec<_> = (0..FLOOD).map(|_| TcpStream::connect(address).unwrap()).collect();
         assert_eq!(plain::get(address, "/healthz").unwrap().status, 200);
         for silent in &mut flood {

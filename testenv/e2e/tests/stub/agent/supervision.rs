@@ -5,9 +5,9 @@ use std::net::TcpStream;
 use portcullis_harness::agent::{Agent, AgentOptions, is_alive};
 use portcullis_harness::client::H2Client;
 use portcullis_harness::process::Signal;
-use portcullis_harness::{ports, wait};
+use portcullis_harness::wait;
 
-use super::site::{Grounds, SOON, Site};
+use super::fixture::{AgentFixture, SOON};
 use crate::fixture::PODS;
 
 pub(super) fn signal_envoy(agent: &Agent, signal: &str) {
@@ -17,8 +17,8 @@ pub(super) fn signal_envoy(agent: &Agent, signal: &str) {
 
 #[test]
 fn envoy_that_hangs_is_not_ready_and_ends_all_the_same() {
-    let grounds = Grounds::new("agent-hangs");
-    let site = Site::start(&grounds, "envoy-0", |_| ());
+    let fixture = AgentFixture::new("agent-hangs");
+    let site = fixture.site("envoy-0").start().unwrap();
     let readiness = |wanted: u16| (site.agent.status_of("/readyz").ok()? == wanted).then_some(());
     signal_envoy(&site.agent, "-STOP");
     wait::until("the gateway is not ready", SOON, || readiness(503)).unwrap();
@@ -33,8 +33,8 @@ fn envoy_that_hangs_is_not_ready_and_ends_all_the_same() {
 
 #[test]
 fn agent_that_is_killed_takes_envoy_along() {
-    let grounds = Grounds::new("agent-killed");
-    let site = Site::start(&grounds, "envoy-0", |_| ());
+    let fixture = AgentFixture::new("agent-killed");
+    let site = fixture.site("envoy-0").start().unwrap();
     let envoy = site.agent.envoy_pid().unwrap();
     assert!(is_alive(envoy));
     site.agent.process().signal(Signal::Kill).unwrap();
@@ -44,8 +44,8 @@ fn agent_that_is_killed_takes_envoy_along() {
 
 #[test]
 fn envoys_own_end_is_the_agents() {
-    let grounds = Grounds::new("agent-envoy-ends");
-    let mut site = Site::start(&grounds, "envoy-0", |_| ());
+    let fixture = AgentFixture::new("agent-envoy-ends");
+    let mut site = fixture.site("envoy-0").start().unwrap();
     site.agent.admin().post("/quitquitquit").unwrap();
     assert_eq!(site.agent.process().wait_exit(SOON).unwrap().code(), Some(0));
     site.agent.start_again().unwrap();
@@ -56,32 +56,31 @@ fn envoys_own_end_is_the_agents() {
 
 #[test]
 fn bad_start_is_told() {
-    let grounds = Grounds::new("agent-bad-start");
-    let site = Site::start(&grounds, "envoy-0", |_| ());
-    assert_eq!(H2Client::connect(&grounds.target(site.address)).unwrap().get(PODS, &[]).unwrap().status, 200);
-    let mut options = AgentOptions::new([site.plane.xds_socket()]);
+    let fixture = AgentFixture::new("agent-bad-start");
+    let site = fixture.site("envoy-0").start().unwrap();
+    assert_eq!(H2Client::connect(&fixture.target(site.address)).unwrap().get(PODS, &[]).unwrap().status, 200);
+    let mut options = AgentOptions::new([site.plane().xds_socket()]);
     options.envoy_flags.push("--no-such-flag".to_owned());
     // It may have ended before its pages are asked.
-    let started = Agent::start(grounds.run.path(), "bad-flag", &options);
+    let started = Agent::start(fixture.run.path(), "bad-flag", &options);
     if let Ok(agent) = &started {
         assert_eq!(agent.process().wait_exit(SOON).unwrap().code(), Some(1));
     }
-    let log = std::fs::read_to_string(grounds.run.path().join("bad-flag.log")).unwrap();
+    let log = std::fs::read_to_string(fixture.run.path().join("bad-flag.log")).unwrap();
     assert!(log.contains("no-such-flag"), "{log}");
 }
 
 #[test]
 fn gateway_without_a_control_plane_is_not_ready() {
-    let grounds = Grounds::new("agent-alone");
-    let address = ports::free_address().unwrap();
-    let manifests = grounds.manifests("manifests", address);
-    let mut plane = grounds.plane("plane", &manifests);
+    let fixture = AgentFixture::new("agent-alone");
+    let (mut planes, _, address) = fixture.site("envoy-0").control_planes().unwrap();
+    let plane = &mut planes[0];
     plane.process().stop();
-    let agent = Agent::start(grounds.run.path(), "envoy-0", &AgentOptions::new([plane.xds_socket()])).unwrap();
+    let agent = Agent::start(fixture.run.path(), "envoy-0", &AgentOptions::new([plane.xds_socket()])).unwrap();
     let answers = || agent.admin().get("/ready").ok();
     wait::until("Envoy answers", SOON, answers).unwrap();
     assert_eq!((agent.status_of("/healthz").unwrap(), agent.status_of("/readyz").unwrap()), (200, 503));
     plane.restart().unwrap();
     agent.wait_ready(SOON).unwrap();
-    assert_eq!(H2Client::connect(&grounds.target(address)).unwrap().get(PODS, &[]).unwrap().status, 200);
+    assert_eq!(H2Client::connect(&fixture.target(address)).unwrap().get(PODS, &[]).unwrap().status, 200);
 }

@@ -91,7 +91,7 @@ fn no_key_and_no_token_is_told_to_anybody() {
     objects.write_files(&root);
     objects.good().iter().for_each(|manifest| fixture.gateway.write(manifest).unwrap());
     let served =
-        |status: &Value| objects.are_told(status, &objects.good(), true) && status["nodes"][0]["inSync"] == true;
+        |status: &Value| objects.are_reported(status, &objects.good(), true) && status["nodes"][0]["inSync"] == true;
     fixture.gateway.plane().wait_status("all are served", SOON, served).unwrap();
     for manifest in objects.good() {
         let name = manifest.name();
@@ -121,7 +121,7 @@ fn no_key_and_no_token_is_told_to_anybody() {
         fixture.gateway.write_file(&format!("broken-{number}.yaml"), text).unwrap();
     }
     objects.bad().iter().for_each(|manifest| fixture.gateway.write(manifest).unwrap());
-    let refused = |status: &Value| objects.are_told(status, &objects.bad(), false);
+    let refused = |status: &Value| objects.are_reported(status, &objects.bad(), false);
     fixture.gateway.plane().wait_status("all others are refused", SOON, refused).unwrap();
     nowhere(&secrets, &pages(&fixture));
     nowhere(&secrets, &commands(&fixture, &root));

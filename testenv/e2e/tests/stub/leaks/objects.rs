@@ -179,12 +179,12 @@ impl Objects {
         ]
     }
 
-    pub(super) fn are_told(&self, status: &Value, manifests: &[Manifest], accepted: bool) -> bool {
+    pub(super) fn are_reported(&self, status: &Value, manifests: &[Manifest], accepted: bool) -> bool {
         let objects = status["objects"].as_array().cloned().unwrap_or_default();
-        let is_told = |manifest: &Manifest| {
+        let is_reported = |manifest: &Manifest| {
             objects.iter().any(|one| one["name"] == manifest.name() && one["accepted"] == accepted)
         };
-        manifests.iter().all(is_told)
+        manifests.iter().all(is_reported)
     }
 }
 

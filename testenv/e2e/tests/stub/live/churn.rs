@@ -72,7 +72,7 @@ impl Events<'_> {
 }
 
 /// The results, by change.
-struct Told {
+struct ChangeResult {
     name: &'static str,
     took: Duration,
     trouble: u64,
@@ -111,7 +111,7 @@ fn change_everything(
     load: &OpenLoopLoad,
     events: &mut Events<'_>,
     sessions: &mut Sessions,
-) -> (Vec<Told>, Outcome) {
+) -> (Vec<ChangeResult>, Outcome) {
     let (mut told, mut total, mut ended) = (Vec::new(), load.take(), 0);
     let started = Instant::now();
     for (number, (name, make)) in CHANGES.iter().cycle().take(plan.changes).enumerate() {
@@ -125,7 +125,12 @@ fn change_everything(
         let due = plan.apart * u32::try_from(number + 1).unwrap();
         wait::until("the next change is due", plan.apart + SOON, || (started.elapsed() >= due).then_some(())).unwrap();
         let (outcome, ends) = (load.take(), events.watches.ended().len());
-        told.push(Told { name, took, trouble: outcome.failed + (ends - ended) as u64, most: outcome.quantile(0.99) });
+        told.push(ChangeResult {
+            name,
+            took,
+            trouble: outcome.failed + (ends - ended) as u64,
+            most: outcome.quantile(0.99),
+        });
         ended = ends;
         total = total.and(outcome);
         // The servers remember every request.
@@ -134,9 +139,9 @@ fn change_everything(
     (told, total)
 }
 
-fn report(plan: &Plan, told: &[Told], took: Duration) {
+fn report(plan: &Plan, told: &[ChangeResult], took: Duration) {
     let mut kinds: BTreeMap<&str, (u32, Duration, u64, Duration)> = BTreeMap::new();
-    for Told { name, took, trouble, most } in told {
+    for ChangeResult { name, took, trouble, most } in told {
         let kind = kinds.entry(name).or_default();
         *kind = (kind.0 + 1, kind.1.max(*took), kind.2 + trouble, kind.3.max(*most));
     }

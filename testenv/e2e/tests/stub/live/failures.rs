@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_e2e::{Gateway, GatewayOptions, Manifest};
+use portcullis_e2e::{Gateway, GatewayOptions};
 use portcullis_harness::client::{ClientPool, H2Client, LoadProfile, OpenLoopLoad, Outcome, Protocol};
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::wait;
@@ -30,9 +30,8 @@ impl Field {
         let pki = Pki::new();
         let servers: Vec<_> = (0..3).map(|number| Server::start(&pki, run.path(), number)).collect();
         let gateway = Gateway::start(&run, &GatewayOptions::default()).unwrap();
-        let manifest = Manifest::new(NAME, servers.iter().map(|server| server.address))
-            .upstream(&pki.gateway, &pki.server_ca, "kubernetes")
-            .serving(&gateway.serving_identity(NAME).unwrap(), &pki.client_ca)
+        let manifest = pki
+            .cluster(&gateway, NAME, servers.iter().map(|server| server.address))
             .set("/spec/portcullis", portcullis);
         gateway.apply(&manifest).unwrap();
         let field = Field { gateway, servers, pki, _run: run };

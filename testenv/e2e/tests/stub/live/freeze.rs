@@ -1,7 +1,5 @@
 //! A cluster is closed and reopened step by step, by the very files of docs/freeze-and-thaw.
 
-use std::time::Duration;
-
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::certs::{CertSpec, Identity};
 use portcullis_harness::client::{H2Client, Response, TlsConnection};
@@ -9,8 +7,8 @@ use portcullis_harness::project_root;
 use serde_json::{Value, json};
 
 use crate::fixture::{NAME, PODS, StubFixture};
+use crate::pods::read_until;
 
-const SOON: Duration = Duration::from_secs(20);
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 const NODE: &str = "/api/v1/nodes/node-1";
 const PATCH: [(&str, &[u8]); 1] = [("content-type", b"application/merge-patch+json")];
@@ -83,10 +81,7 @@ fn frozen_cluster_reopens_for_heartbeats_first() {
     refused(&told, "too many requests of this kind");
     assert_eq!(admin.get(PODS, &[]).unwrap().status, 200, "operators may look");
     // The watch has been open all the time, and reports the node's status.
-    let mut news = String::new();
-    while !news.contains("Running") {
-        news += &String::from_utf8(watch.next_chunk(SOON).unwrap().unwrap()).unwrap();
-    }
+    read_until(&mut watch, "Running").unwrap();
 
     step(&fixture, "3-trickle.yaml");
     assert_eq!(heartbeats(&node, 3), [201, 200, 200, 200]);

@@ -49,9 +49,8 @@ impl Site {
         let listener = json!({"virtualIPs": ["127.1.0.0/16"]});
         let options = GatewayOptions { listener, envoy_flags, plane_flags, ..GatewayOptions::default() };
         let gateway = Gateway::start(&run, &options).unwrap();
-        let manifest = Manifest::new(NAME, stubs.iter().map(StubServer::address))
-            .upstream(&pki.gateway, &pki.server_ca, "kubernetes")
-            .serving(&gateway.serving_identity(NAME).unwrap(), &pki.client_ca)
+        let manifest = pki
+            .cluster(&gateway, NAME, stubs.iter().map(StubServer::address))
             .set("/spec/portcullis", json!({"healthCheck": {"interval": "2s", "timeout": "4s"}, "drainPeriod": "1s"}))
             .set(
                 "/spec/flowControl",

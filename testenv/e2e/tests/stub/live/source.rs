@@ -29,7 +29,7 @@ impl Traffic {
 }
 
 /// Waits until an object or file is listed as accepted or as refused, or is not listed at all.
-fn wait_told(site: &Site, name: &str, accepted: Option<bool>) {
+fn wait_reported(site: &Site, name: &str, accepted: Option<bool>) {
     let holds = |status: &Value| {
         let objects = status["objects"].as_array().cloned().unwrap_or_default();
         let told = objects.iter().find(|one| one["name"] == name);
@@ -43,19 +43,19 @@ type Fault = (&'static str, fn(&mut Site));
 const FAULTS: &[Fault] = &[
     ("garbage beside it", |site| {
         site.gateway.write_file("junk.yaml", "a: [b: }\n").unwrap();
-        wait_told(site, "junk.yaml", Some(false));
+        wait_reported(site, "junk.yaml", Some(false));
     }),
     ("the garbage is gone", |site| {
         fs::remove_file(site.gateway.manifests().join("junk.yaml")).unwrap();
-        wait_told(site, "junk.yaml", None);
+        wait_reported(site, "junk.yaml", None);
     }),
     ("garbage in its place", |site| {
         site.gateway.write_file(&format!("{NAME}.yaml"), "\u{1}{").unwrap();
-        wait_told(site, &format!("{NAME}.yaml"), Some(false));
+        wait_reported(site, &format!("{NAME}.yaml"), Some(false));
     }),
     ("itself again", |site| {
         site.gateway.write(&site.manifest).unwrap();
-        wait_told(site, &format!("{NAME}.yaml"), None);
+        wait_reported(site, &format!("{NAME}.yaml"), None);
     }),
     ("somebody claims its name", |site| {
         let claim = other(site).set("/spec/secureServing/serverNames", json!([NAME]));
@@ -67,12 +67,12 @@ const FAULTS: &[Fault] = &[
     ("no directory", |site| {
         let manifests = site.gateway.manifests();
         fs::rename(manifests, manifests.with_extension("away")).unwrap();
-        wait_told(site, ".", Some(false));
+        wait_reported(site, ".", Some(false));
     }),
     ("the directory is back", |site| {
         let manifests = site.gateway.manifests();
         fs::rename(manifests.with_extension("away"), manifests).unwrap();
-        wait_told(site, ".", None);
+        wait_reported(site, ".", None);
     }),
     ("the control plane is killed", |site| site.gateway.plane().process().kill()),
     ("the control plane is back", |site| site.gateway.restart_control_plane().unwrap()),

@@ -40,12 +40,12 @@ fn no_spelling_of_a_header_makes_a_client_somebody() {
         let mut reached = 0;
         for spelling in SPELLINGS {
             let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n{spelling}Connection: close\r\n\r\n");
-            reached += usize::from(is_nobody(&world, &request));
+            reached += usize::from(is_anonymous(&world, &request));
         }
         assert!(reached >= 6, "{mode}: {reached} reached the server, without what they said");
         let chunked = "Transfer-Encoding: chunked\r\nTrailer: X-Remote-User";
         let trailers = "0\r\nX-Remote-User: admin\r\nX-Remote-Group: system:masters\r\n\r\n";
-        is_nobody(
+        is_anonymous(
             &world,
             &format!("POST {PODS} HTTP/1.1\r\nHost: {NAME}\r\n{chunked}\r\nConnection: close\r\n\r\n{trailers}"),
         );
@@ -53,7 +53,7 @@ fn no_spelling_of_a_header_makes_a_client_somebody() {
 }
 
 /// Whatever the gateway itself answers: the server has not heard of anybody. Whether it has heard of the request.
-fn is_nobody(world: &Plain, request: &str) -> bool {
+fn is_anonymous(world: &Plain, request: &str) -> bool {
     world.stub.clear();
     let answer = world.gateway.target().raw_request(request.as_bytes());
     assert!(answer.as_ref().is_ok_and(|answer| answer.status >= 400), "{request:?}: {answer:?}");

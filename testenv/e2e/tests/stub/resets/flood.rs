@@ -9,7 +9,7 @@ use super::{
     ACCESS_REVIEWS, SOON, TOKEN_REVIEWS, WINDOW, all_are_gone, all_are_their_own, nothing_is_counted, start, token,
     user,
 };
-use crate::fixture::{NAME, ROBOT, StubFixture};
+use crate::fixture::{NAME, ROBOT, StopOnDrop, StubFixture};
 use crate::stuffing::resident;
 
 /// Hostile clients at a time, how many connections each opens, and how many requests it takes back on each: fewer than Envoy
@@ -65,15 +65,6 @@ fn regular(client: &H2Client, path: &str, headers: &[(&str, &str)], is_over: &At
     }
 }
 
-/// Ends the threads of an unwinding test, too.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
-}
-
 #[test]
 fn thousands_of_requests_taken_back_leave_users_alone() {
     let fixture = start("taken-back", USERS, HOSTILE * CONNECTIONS * TAKEN_BACK);
@@ -88,7 +79,7 @@ fn thousands_of_requests_taken_back_leave_users_alone() {
     let before = resident(&fixture);
     let (is_over, served) = (AtomicBool::new(false), [AtomicUsize::new(0), AtomicUsize::new(0)]);
     std::thread::scope(|scope| {
-        let over = Over(&is_over);
+        let over = StopOnDrop(&is_over);
         scope.spawn(|| regular(&alice, alices, &[], &is_over, &served[0]));
         scope.spawn(|| regular(&robot, robots, &bearer, &is_over, &served[1]));
         hostile_clients(&fixture);

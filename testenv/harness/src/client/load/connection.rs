@@ -100,7 +100,7 @@ impl LoadConnection {
         match error.take_message() {
             Some(unsent) => Ok(Err(unsent)),
             None if was_not_processed(error.error()) => Ok(Err(again)),
-            None => Err(told("waiting for headers", error.error())),
+            None => Err(failure_text("waiting for headers", error.error())),
         }
     }
 
@@ -115,7 +115,7 @@ impl LoadConnection {
             Ok(response) => Ok(Ok(Answer { response, own: Some(sender) })),
             Err(mut error) => {
                 let unsent = error.take_message();
-                unsent.map(Err).ok_or_else(|| told("waiting for headers", error.error()))
+                unsent.map(Err).ok_or_else(|| failure_text("waiting for headers", error.error()))
             }
         }
     }
@@ -128,7 +128,7 @@ impl LoadConnection {
         }
         let io = TokioIo::new(self.tls().await?);
         let (sender, connection) =
-            http2::handshake(TokioExecutor::new(), io).await.map_err(|error| told("connecting", &error))?;
+            http2::handshake(TokioExecutor::new(), io).await.map_err(|error| failure_text("connecting", &error))?;
         // How a connection ended shows in the requests on it.
         tokio::spawn(async move { connection.await.ok() });
         *shared = Some(sender.clone());
@@ -137,7 +137,7 @@ impl LoadConnection {
 
     async fn connect_http1(&self) -> std::result::Result<http1::SendRequest<Body>, Failed> {
         let io = TokioIo::new(self.tls().await?);
-        let (sender, connection) = http1::handshake(io).await.map_err(|error| told("connecting", &error))?;
+        let (sender, connection) = http1::handshake(io).await.map_err(|error| failure_text("connecting", &error))?;
         tokio::spawn(async move { connection.await.ok() });
         Ok(sender)
     }
@@ -146,10 +146,10 @@ impl LoadConnection {
         self.connections.fetch_add(1, Ordering::AcqRel);
         let address = self.lane.target.address;
         let name = self.lane.target.server_name().map_err(|error| error.to_string())?;
-        let tcp = TcpStream::connect(address).await.map_err(|error| told("connecting", &error))?;
-        tcp.set_nodelay(true).map_err(|error| told("connecting", &error))?;
+        let tcp = TcpStream::connect(address).await.map_err(|error| failure_text("connecting", &error))?;
+        tcp.set_nodelay(true).map_err(|error| failure_text("connecting", &error))?;
         let connector = TlsConnector::from(Arc::clone(&self.tls));
-        connector.connect(name, tcp).await.map_err(|error| told("handshaking", &error))
+        connector.connect(name, tcp).await.map_err(|error| failure_text("handshaking", &error))
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<http1::SendRequest<Body>>> {
@@ -183,7 +183,7 @@ fn was_not_processed(error: &hyper::Error) -> bool {
 }
 
 /// An error with its causes, because hyper's own text says little.
-pub(super) fn told(step: &str, error: &dyn std::error::Error) -> Failed {
+pub(super) fn failure_text(step: &str, error: &dyn std::error::Error) -> Failed {
     let causes = std::iter::successors(Some(error), |error| error.source());
     format!("{step}: {}", causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
 }

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use super::connection::{LoadConnection, told};
+use super::connection::{LoadConnection, failure_text};
 use super::tally::Tally;
 use super::{LoadProfile, Outcome};
 use crate::client::ClientPool;
@@ -153,7 +153,7 @@ async fn exchange(line: &LoadConnection, path: &str) -> std::result::Result<(u16
 async fn read(mut body: Incoming, keep: bool) -> std::result::Result<String, String> {
     let mut kept = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| told("reading the body", &error))?;
+        let frame = frame.map_err(|error| failure_text("reading the body", &error))?;
         if let (true, Ok(data)) = (keep, frame.into_data()) {
             kept.extend(data);
         }

@@ -6,7 +6,7 @@ use hyper::body::Incoming;
 use tokio::task::JoinSet;
 
 use super::LoadProfile;
-use super::connection::{LoadConnection, told};
+use super::connection::{LoadConnection, failure_text};
 use crate::client::ClientPool;
 use crate::error::Result;
 
@@ -74,7 +74,7 @@ async fn watch(line: &LoadConnection, path: &str) -> std::result::Result<(), Str
 
 async fn read(mut body: Incoming) -> std::result::Result<(), String> {
     while let Some(frame) = body.frame().await {
-        frame.map_err(|error| told("reading", &error))?;
+        frame.map_err(|error| failure_text("reading", &error))?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::task::JoinSet;
 
-use super::connection::{LoadConnection, told};
+use super::connection::{LoadConnection, failure_text};
 use super::{Failure, LoadProfile, OpenLoopLoad};
 use crate::client::ClientPool;
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ pub struct Watches {
     lines: Vec<Arc<LoadConnection>>,
     // Dropping it ends the watches.
     _following: JoinSet<()>,
-    crowd: ClientPool,
+    pool: ClientPool,
 }
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl ClientPool {
         }
         let opened = self.runtime().block_on(open(plan, path.to_owned(), Arc::clone(&shared)));
         let following = opened.map_err(|reason| Error::Http { step: "opening a watch", reason })?;
-        Ok(Watches { shared, lines, _following: following, crowd: self.clone() })
+        Ok(Watches { shared, lines, _following: following, pool: self.clone() })
     }
 }
 
@@ -86,12 +86,12 @@ impl Watches {
     /// # Errors
     /// [`Error::Http`] without a lane or a path.
     pub fn steady(&self, paths: &[&str], per_second: f64) -> Result<OpenLoopLoad> {
-        self.crowd.steady_on(self.lines.clone(), paths, per_second)
+        self.pool.steady_on(self.lines.clone(), paths, per_second)
     }
 
     /// The threads that they share.
-    pub fn crowd(&self) -> &ClientPool {
-        &self.crowd
+    pub fn pool(&self) -> &ClientPool {
+        &self.pool
     }
 }
 
@@ -141,7 +141,7 @@ async fn follow(number: usize, line: Arc<LoadConnection>, (mut body, own): (Inco
     let reason = loop {
         match body.frame().await {
             None => break "it ended".to_owned(),
-            Some(Err(error)) => break told("reading", &error),
+            Some(Err(error)) => break failure_text("reading", &error),
             Some(Ok(frame)) => {
                 let Ok(data) = frame.into_data() else { continue };
                 let lines = data.iter().filter(|byte| **byte == b'\n').count() as u64;

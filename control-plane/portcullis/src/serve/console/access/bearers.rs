@@ -10,7 +10,7 @@ use super::subject::Subject;
 /// The number of tokens that are remembered, good and rejected ones apart.
 const MAX_TOKENS: usize = 256;
 /// The time for which a rejected token is not reviewed again.
-pub(super) const REJECTED_AGE: Duration = Duration::from_secs(10);
+const REJECTED_AGE: Duration = Duration::from_secs(10);
 
 type TokenKey = [u8; 32];
 

@@ -256,7 +256,7 @@ impl Access {
             NoSession::Full => Denied::Full,
             NoSession::Random => Denied::Unavailable,
         })?;
-        tracing::info!(user = crate::plain::line(&user), "a session of the console begins");
+        tracing::info!(user = crate::display_text::one_line(&user), "a session of the console begins");
         Ok(NewSession { id, lifetime })
     }
 
@@ -332,7 +332,7 @@ impl Access {
             }
             Ok(_) | Err(ReviewFailed) => {
                 tracing::info!(
-                    user = crate::plain::line(&session.subject.user().name),
+                    user = crate::display_text::one_line(&session.subject.user().name),
                     "a session of the console ends"
                 );
                 self.sessions.remove(&key);

@@ -19,7 +19,7 @@ const RESERVED: usize = 32;
 const ID_BYTES: usize = 32;
 
 /// The hash of a session's id; the id itself is in the browser only.
-pub(super) type SessionKey = [u8; 32];
+type SessionKey = [u8; 32];
 
 /// Why there is no new session.
 #[derive(Debug, PartialEq, Eq)]

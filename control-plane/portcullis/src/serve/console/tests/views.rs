@@ -1,6 +1,6 @@
 use portcullis_api::status::{
-    ClusterStatus, Condition, ConditionType, Gateway, Health, Observation, Served, Standing, State, Timestamp,
-    UnhealthyServer, Verdict,
+    Acceptance, ClusterStatus, Condition, ConditionType, Gateway, GatewayProgress, Health, Served, State, StatusInput,
+    Timestamp, UnhealthyServer,
 };
 use portcullis_filter_config::activity::{Talker, TopTalkers};
 use portcullis_translate::{Diagnosis, Reason, Version};
@@ -110,16 +110,16 @@ pub(super) fn object(kind: &str, name: &str, served: Served, message: &str) -> O
         version: Version { served, ..Version::default() },
     };
     let word = if accepted { "Accepted" } else { "Invalid" };
-    let verdict = Verdict { accepted, reason: word, message, warnings: &[], names: &[] };
+    let acceptance = Acceptance { accepted, reason: word, message, warnings: &[], names: &[] };
     let unhealthy = UnhealthyServer {
         server: "10.0.0.9:6443".to_owned(),
         reason: "Ejected".to_owned(),
         since: Timestamp::from_seconds(1_700_000_000),
     };
     let health = Some(Health { healthy: 1, total: 3, unhealthy: vec![unhealthy] });
-    let standing = Standing::Refused { message: message.to_owned() };
-    let gateways = vec![Gateway { name: message, standing, health, lost_subsets: Vec::new() }];
-    let seen = Observation { verdict, generation: Some(7), served, content_hash: "c0ffee", gateways };
+    let progress = GatewayProgress::Refused { message: message.to_owned() };
+    let gateways = vec![Gateway { name: message, progress, health, lost_subsets: Vec::new() }];
+    let seen = StatusInput { acceptance, generation: Some(7), served, content_hash: "c0ffee", gateways };
     let status = ClusterStatus::of(&seen, &[], &Timestamp::from_seconds(0));
     ObjectStatus::new(diagnosis, status)
 }

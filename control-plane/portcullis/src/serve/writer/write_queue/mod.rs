@@ -5,7 +5,7 @@ use std::time::Duration;
 pub(super) type Uptime = Duration;
 
 /// Least time between the end of a write and the next one of the same object.
-pub(super) const MIN_INTERVAL: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// The time after which a write without a visible effect is repeated: another client wrote over it, or the watch is late.
 const REPEAT_AFTER: Duration = Duration::from_secs(10);
 /// The pause of an object whose status the server refuses.

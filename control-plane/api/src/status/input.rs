@@ -4,9 +4,9 @@ use super::Timestamp;
 
 /// The facts about an `UpstreamCluster` at one time.
 #[derive(Clone, Debug, Default)]
-pub struct Observation<'a> {
+pub struct StatusInput<'a> {
     /// The diagnosis of its newest version.
-    pub verdict: Verdict<'a>,
+    pub acceptance: Acceptance<'a>,
     /// The `metadata.generation` of that version; an object of a file has none.
     pub generation: Option<i64>,
     /// The version that is served.
@@ -19,7 +19,7 @@ pub struct Observation<'a> {
 
 /// The diagnosis of an object.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Verdict<'a> {
+pub struct Acceptance<'a> {
     /// Whether it is valid and owns its names.
     pub accepted: bool,
     /// Why, in one word: `Accepted`, `Invalid`, `Conflicted` and what else there is.
@@ -50,7 +50,7 @@ pub struct Gateway<'a> {
     /// The node's id. A client wrote it.
     pub name: &'a str,
     /// Its progress with the served version.
-    pub standing: Standing,
+    pub progress: GatewayProgress,
     /// Which endpoints it finds healthy; `None` if it does not report, or not of late.
     pub health: Option<Health>,
     /// The same of each subset of the servers that policies name, as far as no server of it is healthy, or enabled.
@@ -59,7 +59,7 @@ pub struct Gateway<'a> {
 
 /// A gateway's progress with the served version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum GatewayProgress {
     /// It has taken all of it.
     Acknowledged,
     /// It has not answered for all of it.

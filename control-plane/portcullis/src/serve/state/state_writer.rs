@@ -14,9 +14,9 @@ const MIN_PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_RATIO: u32 = 10;
 
 /// Takes what is served, for the writer.
-pub(in super::super) struct StateKeeper(watch::Sender<Option<Arc<Snapshot>>>);
+pub(in super::super) struct StateSender(watch::Sender<Option<Arc<Snapshot>>>);
 
-impl StateKeeper {
+impl StateSender {
     pub(in super::super) fn save(&self, snapshot: Arc<Snapshot>) {
         self.0.send_replace(Some(snapshot));
     }
@@ -35,12 +35,12 @@ impl StateWriter {
         directory: PathBuf,
         with_keys: bool,
         metrics: Arc<ControlPlaneMetrics>,
-    ) -> (StateKeeper, Self) {
+    ) -> (StateSender, Self) {
         let (sender, snapshots) = watch::channel(None);
-        (StateKeeper(sender), Self { snapshots, directory, with_keys, metrics })
+        (StateSender(sender), Self { snapshots, directory, with_keys, metrics })
     }
 
-    /// Runs until the keeper is gone and the last snapshot is written.
+    /// Runs until the sender is gone and the last snapshot is written.
     pub(in super::super) async fn run(mut self) {
         let mut written: Option<Arc<Snapshot>> = None;
         loop {
@@ -103,13 +103,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
         let metrics = Arc::new(ControlPlaneMetrics::default());
-        let (keeper, writer) = StateWriter::new(state.clone(), false, metrics);
+        let (sender, writer) = StateWriter::new(state.clone(), false, metrics);
         let writing = tokio::spawn(writer.run());
         for number in 0..50 {
-            keeper.save(snapshot(&number.to_string()));
+            sender.save(snapshot(&number.to_string()));
             tokio::task::yield_now().await;
         }
-        drop(keeper);
+        drop(sender);
         writing.await.unwrap();
         assert_eq!(LastGood::load(&state).snapshot.unwrap().version(), snapshot("49").version());
     }

@@ -7,7 +7,7 @@ const SELF: &str = "portcullis-self";
 
 /// Adds the zone of this Envoy. It prefers servers of its own zone only if it knows a cluster of Envoys with a member there;
 /// one is enough, and that is Envoy itself. Nothing is ever sent to it, so any address will do.
-pub(crate) fn add(bootstrap: &mut Value, zone: &str, address: &SocketAddr) {
+pub(super) fn add(bootstrap: &mut Value, zone: &str, address: &SocketAddr) {
     let locality = json!({"zone": zone});
     let address = json!({"socket_address": {"address": address.ip().to_string(), "port_value": address.port()}});
     let cluster = json!({

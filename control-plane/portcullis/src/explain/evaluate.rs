@@ -1,8 +1,10 @@
 use std::sync::Arc;
 
 use portcullis_core::exchange::{Exchange, MemoryHost, Next};
+use portcullis_core::header_scan::HeaderScan;
+use portcullis_core::identity::UserInfo;
 use portcullis_core::refusal::Cause;
-use portcullis_core::request_info::RequestTarget;
+use portcullis_core::request_info::{RequestInfo, RequestTarget};
 use portcullis_core::review::{Review, ReviewResult};
 use portcullis_core::upstream_user::UpstreamUser;
 use portcullis_core::{Peer, Refusal, RequestContext};
@@ -10,45 +12,44 @@ use rustls_pki_types::UnixTime;
 
 use super::answer::{DispatchAnswer, Explanation, RefusalAnswer, RequestInfoAnswer, text};
 use super::arguments::Impersonation;
+use super::environment::{Environment, ServedCluster};
 use super::request::Request;
-use super::world::{ServedCluster, World};
 
-/// Placeholder for the credential of the user that the call names. It is reviewed and never sent.
-const STAND_IN: &[u8] = b"Bearer explained";
+/// The credential in place of the request's own, where the call names the user. It is reviewed and never sent.
+const ASSUMED_CREDENTIAL: &[u8] = b"Bearer explained";
 
 type HeaderList = Vec<(Vec<u8>, Vec<u8>)>;
 
-impl World {
+impl Environment {
     /// Explains how the gateway would treat a request.
     pub(super) fn explain(&self, request: &Request) -> Explanation {
         let mut answer = Explanation { id: request.id.clone(), ..Explanation::default() };
-        let (headers, host) = message(request);
-        let scan_of = |headers: &HeaderList, host: &str| {
-            let mut headers = headers.clone();
-            headers.push((b":authority".to_vec(), host.as_bytes().to_vec()));
-            headers
-        };
-        let plain = scan_of(&headers, host.as_deref().unwrap_or_default());
-        let scan = self.gateway.scan(None, pairs(&plain));
+        let (mut headers, host) = message(request);
+        let found = self.find(host.as_deref());
+        let served = found.as_ref().ok().copied().flatten();
+        let default_host = || served.and_then(|served| served.config.authorities.first().cloned());
+        headers.push((b":authority".to_vec(), host.or_else(default_host).unwrap_or_default().into_bytes()));
+        let scan = self.gateway.scan(served.map(|served| &served.route.cluster), pairs(&headers));
         answer.credential = Some(super::certificate::read_credential(&scan));
-        let refusal = read_target(request, &mut answer);
-        if !self.has_files {
-            answer.refusal = refusal.map(|refusal| RefusalAnswer::new(&refusal));
-            return answer;
+        let target = RequestTarget::parse(scan.path);
+        let read = target.as_ref().map_err(|error| *error);
+        let read = read.and_then(|target| Ok((target, target.resolve(scan.method)?)));
+        if let Ok((target, info)) = &read {
+            answer.request_info = Some(RequestInfoAnswer::new(info, target.query));
         }
-        let served = match self.find(host.as_deref()) {
-            Ok(Some(served)) => served,
-            Ok(None) => {
-                answer.refusal = Some(RefusalAnswer::new(&unknown_name()));
-                return answer;
+        match found {
+            _ if !self.has_files => {
+                let checked = read.and_then(|(target, info)| target.check(&info));
+                let refusal = checked.err().map(|error| Refusal::bad_request(error.to_string()));
+                answer.refusal = refusal.as_ref().map(RefusalAnswer::new);
             }
-            Err(message) => {
-                answer.error = Some(message);
-                return answer;
+            Ok(Some(served)) => {
+                let info = read.as_ref().ok().map(|(_, info)| info);
+                self.evaluate(served, request, (&headers, &scan), info, &mut answer);
             }
-        };
-        let host = host.unwrap_or_else(|| served.config.authorities.first().cloned().unwrap_or_default());
-        self.judge(served, request, &scan_of(&headers, &host), &mut answer);
+            Ok(None) => answer.refusal = Some(RefusalAnswer::new(&unknown_name())),
+            Err(message) => answer.error = Some(message),
+        }
         answer
     }
 
@@ -66,18 +67,27 @@ impl World {
         }
     }
 
-    fn judge(&self, served: &ServedCluster, request: &Request, headers: &HeaderList, answer: &mut Explanation) {
-        let as_user = self.with_user(request, headers);
+    /// Runs the request through the filter's own exchange. `info` is its target, if kube-apiserver can read that.
+    fn evaluate(
+        &self,
+        served: &ServedCluster,
+        request: &Request,
+        (headers, scan): (&HeaderList, &HeaderScan<'_>),
+        info: Option<&RequestInfo<'_>>,
+        answer: &mut Explanation,
+    ) {
+        let replaced = with_user(request, headers, scan);
+        let sent = replaced.as_ref().unwrap_or(headers);
         let (now, uptime) = (UnixTime::now(), self.later());
         let mut exchange = Exchange::default();
-        let mut host = MemoryHost::new(as_user.clone(), now, uptime, |review: &Review| result(review, request));
+        let mut host = MemoryHost::new(sent.clone(), now, uptime, |review: &Review| result(review, request));
         let mut next = exchange.request_headers(&self.gateway, Some(&served.route), &mut host);
         while next == Next::Pause {
             next = exchange.resume(&self.gateway, Some(&served.route), &mut host);
         }
         let is_dispatched = match &host.reply {
             None => {
-                let is_upgrade = as_user.iter().any(|(name, _)| name == b"upgrade")
+                let is_upgrade = sent.iter().any(|(name, _)| name == b"upgrade")
                     && host.headers.iter().any(|(name, value)| name == b"connection" && value == b"Upgrade");
                 answer.upstream_headers = Some(outgoing(&host.headers, is_upgrade));
                 true
@@ -87,45 +97,44 @@ impl World {
                 matches!(refusal.cause, Cause::NoPolicy | Cause::FlowControl)
             }
         };
-        if is_dispatched {
-            let scan = self.gateway.scan(Some(&served.route.cluster), pairs(&as_user));
-            let facts = RequestContext { scan: &scan, peer: Peer::None, settled: exchange.answers(), now, uptime };
-            answer.dispatch = self.dispatch(served, &facts);
+        if let Some(info) = info.filter(|_| is_dispatched) {
+            let cluster = &served.route.cluster;
+            let rescanned = replaced.as_ref().map(|headers| self.gateway.scan(Some(cluster), pairs(headers)));
+            let scan = rescanned.as_ref().unwrap_or(scan);
+            let context = RequestContext { scan, peer: Peer::None, settled: exchange.answers(), now, uptime };
+            answer.dispatch = self.gateway.acting_user(cluster, &context).map(|user| served.dispatch(info, &user));
         }
     }
+}
 
-    /// The headers with the call's user in place of the request's own bearer credentials; several of these are wrong for any
-    /// user.
-    fn with_user(&self, request: &Request, headers: &HeaderList) -> HeaderList {
-        let mut as_user = headers.clone();
-        if request.user.is_some() && self.gateway.scan(None, pairs(headers)).authorization_lines <= 1 {
-            as_user.retain(|(name, _)| name != b"authorization");
-            as_user.push((b"authorization".to_vec(), STAND_IN.to_vec()));
-        }
-        as_user
-    }
-
-    fn dispatch(&self, served: &ServedCluster, facts: &RequestContext<'_>) -> Option<DispatchAnswer> {
-        let target = RequestTarget::parse(facts.scan.path).ok()?;
-        let info = target.resolve(facts.scan.method).ok()?;
-        target.check(&info).ok()?;
-        let user = self.gateway.acting_user(&served.route.cluster, facts)?;
-        let matched = served.walk.first_match(&info, &user);
+impl ServedCluster {
+    fn dispatch(&self, info: &RequestInfo<'_>, user: &UserInfo) -> DispatchAnswer {
+        let matched = self.matcher.first_match(info, user);
         let policy = matched.map(|matched| matched.policy);
         let count = policy.unwrap_or(usize::MAX);
-        let schema = policy.and_then(|index| served.config.policies.policies().get(index)?.flow_control_schema.clone());
-        let subset = policy.and_then(|index| served.subsets.get(index)).filter(|subset| !subset.is_empty());
-        Some(DispatchAnswer {
-            upstream_cluster: served.name.clone(),
+        let schema = policy.and_then(|index| self.config.policies.policies().get(index)?.flow_control_schema.clone());
+        let subset = policy.and_then(|index| self.subsets.get(index)).filter(|subset| !subset.is_empty());
+        DispatchAnswer {
+            upstream_cluster: self.name.clone(),
             matched: matched.is_some(),
             policy,
             rule: matched.map(|matched| matched.rule),
             flow_control_schema: schema,
             upstream_subset: subset.cloned(),
-            strategy: policy.and_then(|index| served.strategies.get(index)).copied(),
-            trace: served.walk.mismatches(count, &info, &user),
-        })
+            strategy: policy.and_then(|index| self.strategies.get(index)).copied(),
+            trace: self.matcher.mismatches(count, info, user),
+        }
     }
+}
+
+/// The headers with the call's user in place of the request's own bearer credentials, if it names one; several credentials are
+/// wrong for any user.
+fn with_user(request: &Request, headers: &HeaderList, scan: &HeaderScan<'_>) -> Option<HeaderList> {
+    if request.user.is_none() || scan.authorization_lines > 1 {
+        return None;
+    }
+    let others = headers.iter().filter(|(name, _)| name != b"authorization").cloned();
+    Some(others.chain([(b"authorization".to_vec(), ASSUMED_CREDENTIAL.to_vec())]).collect())
 }
 
 /// Headers as Envoy hands them to the filter, and the host.
@@ -185,16 +194,6 @@ fn is_envoys(name: &[u8], value: &[u8], is_upgrade: bool) -> bool {
         b"te" => value != b"trailers",
         _ => false,
     }
-}
-
-/// Reads the target as kube-apiserver does, for any user, and says what is wrong with it.
-fn read_target(request: &Request, answer: &mut Explanation) -> Option<Refusal> {
-    let read = RequestTarget::parse(request.target.as_bytes()).and_then(|target| {
-        let info = target.resolve(request.method.as_bytes())?;
-        answer.request_info = Some(RequestInfoAnswer::new(&info, target.query));
-        target.check(&info)
-    });
-    read.err().map(|error| Refusal::bad_request(error.to_string()))
 }
 
 /// As the gateway's default chain answers.

@@ -16,7 +16,7 @@ pub(crate) const PATH: &str = "/api/v1/namespaces/default/pods/web-7d9c6b5f4-000
 /// 2030-01-01.
 const NOW: u64 = 1_893_456_000;
 
-pub(crate) struct World {
+pub(crate) struct RequestFixture {
     gateway: Gateway,
     cluster: Cluster,
     pub(crate) chain: Vec<u8>,
@@ -25,7 +25,7 @@ pub(crate) struct World {
 
 pub(crate) type Headers = Vec<(String, String)>;
 
-impl World {
+impl RequestFixture {
     #[allow(clippy::unwrap_used, reason = "a benchmark")]
     pub(crate) fn new() -> Self {
         let mut authority = CertificateParams::default();
@@ -38,7 +38,7 @@ impl World {
         let leaf = alice.signed_by(&KeyPair::generate().unwrap(), &ca).unwrap();
         let chain = x509::encode_chain([&leaf.der()[..]].into_iter());
         let gateway = config::FilterConfig::new("bench");
-        World {
+        RequestFixture {
             gateway: Gateway::compile(&gateway).unwrap(),
             cluster: Cluster::compile(&cluster(ca.pem()), &EphemeralState([7; 32])).unwrap(),
             chain,

@@ -1,6 +1,6 @@
 use super::Findings;
-use crate::problem::Code;
 use crate::problem::Problem;
+use crate::problem::ProblemCode;
 use crate::types::ObjectMeta;
 
 /// KubeGateway's feature gates of one object, `A=true,B=false`.
@@ -8,7 +8,7 @@ const ANNOTATION: &str = "proxy.kubegateway.io/feature-gates";
 
 /// The effects of an object's feature gates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gates {
+pub struct FeatureGates {
     /// Every request is answered 429.
     pub deny_all_requests: bool,
     /// A connection takes no more requests once one came on it.
@@ -17,8 +17,10 @@ pub struct Gates {
 
 /// Reads the feature gates. A gate that cannot be read may have been meant to close the cluster, so it refuses the object. An
 /// unknown one leads to a warning.
-pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Gates {
-    let Some(text) = meta.annotations.as_ref().and_then(|all| all.get(ANNOTATION)) else { return Gates::default() };
+pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> FeatureGates {
+    let Some(text) = meta.annotations.as_ref().and_then(|all| all.get(ANNOTATION)) else {
+        return FeatureGates::default();
+    };
     let path = format!("metadata.annotations[{ANNOTATION}]");
     let (mut deny_all, mut close, mut all_alpha) = (None, None, false);
     for gate in text.split(',').map(str::trim).filter(|gate| !gate.is_empty()) {
@@ -34,12 +36,16 @@ pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Gates {
             "AllAlpha" => all_alpha = on,
             "GlobalRateLimiter" | "Tracing" | "AllBeta" if !on => {}
             known @ ("GlobalRateLimiter" | "Tracing" | "AllBeta") => {
-                findings.warn(Problem::coded(Code::NoEffect, path.clone(), format!("{known} has no effect yet")));
+                findings.warn(Problem::coded(
+                    ProblemCode::NoEffect,
+                    path.clone(),
+                    format!("{known} has no effect yet"),
+                ));
             }
             other => findings.warn(unknown(path.clone(), other)),
         }
     }
-    Gates { deny_all_requests: deny_all.unwrap_or(all_alpha), close_connections: close.unwrap_or(all_alpha) }
+    FeatureGates { deny_all_requests: deny_all.unwrap_or(all_alpha), close_connections: close.unwrap_or(all_alpha) }
 }
 
 /// As Go's `strconv.ParseBool` reads it.
@@ -54,5 +60,5 @@ fn truth(value: &str) -> Option<bool> {
 fn unknown(path: String, gate: &str) -> Problem {
     let known = "the gates are DenyAllRequests, CloseConnectionWhenIdle, GlobalRateLimiter and Tracing";
     let message = format!("names a feature gate that does not exist, {gate:?}; it is ignored");
-    Problem::coded(Code::UnknownGate, path, message).hint(known)
+    Problem::coded(ProblemCode::UnknownGate, path, message).hint(known)
 }

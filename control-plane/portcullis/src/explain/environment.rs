@@ -18,13 +18,13 @@ use portcullis_translate::{choose_settings, explain_gateway, explain_input, lost
 use serde_json::Value;
 
 use crate::client_ca::check_client_ca;
-use crate::objects::{ObjectsError, read_objects};
+use crate::read_manifests::{ManifestError, read_manifests};
 
 /// Why the clusters cannot be asked.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum WorldError {
+pub(crate) enum EnvironmentError {
     #[error(transparent)]
-    Objects(#[from] ObjectsError),
+    Manifests(#[from] ManifestError),
     #[error("no UpstreamCluster is among the files")]
     NoCluster,
     #[error("UpstreamCluster {0}: {1}")]
@@ -39,7 +39,7 @@ pub(crate) enum WorldError {
 
 /// The gateway with its clusters.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct Environment {
     pub(super) gateway: Gateway,
     pub(super) clusters: Vec<ServedCluster>,
     /// Whether clusters were asked about at all.
@@ -59,35 +59,35 @@ pub(super) struct ServedCluster {
     pub(super) config: ClusterConfig,
     pub(super) subsets: Vec<Vec<String>>,
     pub(super) strategies: Vec<&'static str>,
-    pub(super) walk: LinearMatcher,
+    pub(super) matcher: LinearMatcher,
 }
 
-impl World {
-    pub(super) fn read(paths: &[PathBuf]) -> Result<Self, WorldError> {
+impl Environment {
+    pub(super) fn read(paths: &[PathBuf]) -> Result<Self, EnvironmentError> {
         let all = all_objects(paths)?;
-        let mut world = Self::new(&all, !paths.is_empty(), |_| true)?;
+        let mut environment = Self::new(&all, !paths.is_empty(), |_| true)?;
         let refused = all.diagnoses.iter().filter(|diagnosis| diagnosis.refused);
         let refused = refused.map(|diagnosis| format!("{}: {}", diagnosis.file, diagnosis.message));
-        world.problems.splice(..0, refused);
-        if world.has_files && world.clusters.is_empty() {
-            return Err(WorldError::NoCluster);
+        environment.problems.splice(..0, refused);
+        if environment.has_files && environment.clusters.is_empty() {
+            return Err(EnvironmentError::NoCluster);
         }
-        Ok(world)
+        Ok(environment)
     }
 
     /// The gateway with one of the clusters, which owns its names among all of them.
-    pub(super) fn of_cluster(objects: &ObjectSet, cluster: &str) -> Result<Self, WorldError> {
-        let world = Self::new(objects, true, |name| name == cluster)?;
-        if world.clusters.is_empty() { Err(WorldError::NoCluster) } else { Ok(world) }
+    pub(super) fn of_cluster(objects: &ObjectSet, cluster: &str) -> Result<Self, EnvironmentError> {
+        let environment = Self::new(objects, true, |name| name == cluster)?;
+        if environment.clusters.is_empty() { Err(EnvironmentError::NoCluster) } else { Ok(environment) }
     }
 
-    fn new(objects: &ObjectSet, has_files: bool, is_wanted: impl Fn(&str) -> bool) -> Result<Self, WorldError> {
+    fn new(objects: &ObjectSet, has_files: bool, is_wanted: impl Fn(&str) -> bool) -> Result<Self, EnvironmentError> {
         let settings = settings(objects)?;
-        let gateway = Gateway::compile(&explain_gateway(&settings)).map_err(WorldError::Gateway)?;
+        let gateway = Gateway::compile(&explain_gateway(&settings)).map_err(EnvironmentError::Gateway)?;
         let (clusters, problems) = (Vec::new(), Vec::new());
-        let mut world = World { gateway, clusters, has_files, problems, asked: AtomicU64::new(0) };
-        world.add(objects, &settings, is_wanted)?;
-        Ok(world)
+        let mut environment = Environment { gateway, clusters, has_files, problems, asked: AtomicU64::new(0) };
+        environment.add(objects, &settings, is_wanted)?;
+        Ok(environment)
     }
 
     /// A time so long after every earlier one that each request finds the token buckets full.
@@ -105,19 +105,19 @@ impl World {
         objects: &ObjectSet,
         settings: &Settings,
         is_wanted: impl Fn(&str) -> bool,
-    ) -> Result<(), WorldError> {
+    ) -> Result<(), EnvironmentError> {
         for (document, lost) in objects.clusters.iter().zip(lost_names(&objects.clusters, settings)) {
             let name = document.pointer("/metadata/name").and_then(|name| name.as_str()).unwrap_or_default().to_owned();
             if !is_wanted(&name) {
                 continue;
             }
-            let read =
-                explain_input(document, settings).map_err(|problem| WorldError::Cluster(name.clone(), problem))?;
+            let read = explain_input(document, settings)
+                .map_err(|problem| EnvironmentError::Cluster(name.clone(), problem))?;
             for problem in &read.problems {
                 self.problems.push(format!("UpstreamCluster {name} would be refused: {problem}"));
             }
-            let (route, _) = RouteConfig::compile(&read.config, &Nothing, Arc::default(), Duration::ZERO)
-                .map_err(|error| WorldError::Compile(name.clone(), error))?;
+            let (route, _) = RouteConfig::compile(&read.config, &EmptyState, Arc::default(), Duration::ZERO)
+                .map_err(|error| EnvironmentError::Compile(name.clone(), error))?;
             for (_, problem) in &lost {
                 self.problems.push(format!("UpstreamCluster {name} would not have a name: {problem}"));
             }
@@ -128,7 +128,7 @@ impl World {
             self.clusters.push(ServedCluster {
                 exact: AllowedHosts::new(names().filter(|name| !name.starts_with('*'))),
                 names: AllowedHosts::new(names()),
-                walk: LinearMatcher::new(&read.config.policies.policies()),
+                matcher: LinearMatcher::new(&read.config.policies.policies()),
                 name,
                 route,
                 subsets: read.subsets,
@@ -141,10 +141,10 @@ impl World {
 }
 
 /// The objects of all files together: names are owned across them.
-fn all_objects(paths: &[PathBuf]) -> Result<ObjectSet, WorldError> {
+fn all_objects(paths: &[PathBuf]) -> Result<ObjectSet, EnvironmentError> {
     let mut all = ObjectSet::default();
     for path in paths {
-        let ObjectSet { clusters, settings, diagnoses, .. } = read_objects(path)?;
+        let ObjectSet { clusters, settings, diagnoses, .. } = read_manifests(path)?;
         all.clusters.extend(clusters);
         all.settings.extend(settings);
         all.diagnoses.extend(diagnoses);
@@ -153,7 +153,7 @@ fn all_objects(paths: &[PathBuf]) -> Result<ObjectSet, WorldError> {
 }
 
 /// The settings in the files. Wrong ones are an error, as defaults could hide protected identities.
-fn settings(objects: &ObjectSet) -> Result<Settings, WorldError> {
+fn settings(objects: &ObjectSet) -> Result<Settings, EnvironmentError> {
     // The content of referenced files is not at hand, and no request depends on it.
     let known: Vec<Value> = objects.settings.iter().map(|document| without_references(document).0).collect();
     let choice = choose_settings(&known, Some(check_client_ca));
@@ -161,13 +161,13 @@ fn settings(objects: &ObjectSet) -> Result<Settings, WorldError> {
         let problems = choice.diagnoses.iter().flat_map(|diagnosis| &diagnosis.problems);
         problems.map(ToString::to_string).collect::<Vec<_>>().join("; ")
     };
-    choice.settings.ok_or_else(|| WorldError::Settings(problems()))
+    choice.settings.ok_or_else(|| EnvironmentError::Settings(problems()))
 }
 
 /// A process in which nothing has happened yet.
-struct Nothing;
+struct EmptyState;
 
-impl StateStore for Nothing {
+impl StateStore for EmptyState {
     /// Keeps no answer, so that each request is reviewed as its own line says.
     fn caches(&self, _owner: CacheOwner) -> Arc<CredentialCaches> {
         let never = Lifetimes { token: 0, rejected_token: 0, allowed: 0, denied: 0 };
