@@ -31,6 +31,7 @@ mod source;
 mod state;
 mod status;
 mod status_observer;
+mod turns;
 mod version;
 mod watchdog;
 mod writer;
