@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-one test-wasm test-istio test-dashboard test-console screenshots compatibility test-long tsan miri bench-envoy bench-cpu bench-scale deps istio kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-one test-wasm test-istio test-otel test-dashboard test-console screenshots compatibility test-long tsan miri bench-envoy bench-cpu bench-scale deps istio otel kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -47,6 +47,13 @@ test-istio: ## Build istiod and run the tests with Istio gateways
 	$(SCRIPTS)/build-istio
 	$(MAKE) --no-print-directory module wasm build
 	CI=true cargo test --workspace --test kube -- istio::
+
+test-otel: ## Build the OpenTelemetry collector and run the tests of traces, with a real kube-apiserver and etcd
+	@$(SCRIPTS)/install-envoy
+	$(SCRIPTS)/build-kube
+	$(SCRIPTS)/build-otel
+	$(MAKE) --no-print-directory module wasm build
+	CI=true PORTCULLIS_OTEL=required cargo test --workspace --test stub --test kube -- traces::
 
 test-dashboard: ## Check the types of the Grafana dashboard by @grafana/schema; needs npm
 	@$(SCRIPTS)/check-dashboard
@@ -96,6 +103,9 @@ deps: ## Install the real Envoys and build the real Kubernetes and istiod into .
 	$(SCRIPTS)/install-prometheus || [ $$? = 3 ]
 	$(SCRIPTS)/install-chromium || [ $$? = 3 ]
 	$(SCRIPTS)/build-istio
+
+otel: ## Build the OpenTelemetry collector into .deps, for the tests of traces; a minute or two the first time
+	@$(SCRIPTS)/build-otel
 
 istio: ## Build istiod into .deps, for the tests with Istio gateways; takes minutes the first time
 	@$(SCRIPTS)/build-istio

@@ -34,9 +34,9 @@ mod types;
 pub use account::token_account;
 pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
-    AccessLog, Checked, Cidr, ClientVerification, Cluster, CredentialCache, Endpoint, FeatureGates, HealthCheck,
-    KeyPair, Limits, LogMode, PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, Strategy, Trust,
-    UpstreamIdentity, check_cluster, check_settings, unchecked_cluster,
+    AccessLog, Checked, Cidr, ClientVerification, Cluster, CollectorTls, CredentialCache, Endpoint, FeatureGates,
+    HealthCheck, KeyPair, Limits, LogMode, PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, Strategy,
+    Tracing, Trust, UpstreamIdentity, check_cluster, check_settings, unchecked_cluster,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use duration::{DurationError, parse_duration};
@@ -51,10 +51,11 @@ pub use schema::cluster_definition;
 pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
     AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,
-    ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings,
-    GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight,
-    MetricsSettings, ObjectMeta, PairInFiles, PairInSecret, PairReference, PortcullisSpec, ProtectedIdentitySettings,
-    ProxyProtocolSettings, RebalanceConditions, RebalanceSettings, References, RequestHeaderNames, RequestHeaderSpec,
-    SecureServing, ServerDetails, ServerSpec, TokenBucket, TokenInSecret, TokenReference, UpstreamCluster,
+    ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema,
+    GatewaySettings, GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging,
+    MaxRequestsInflight, MetricsSettings, ObjectMeta, PairInFiles, PairInSecret, PairReference, PortcullisSpec,
+    ProtectedIdentitySettings, ProxyProtocolSettings, RebalanceConditions, RebalanceSettings, References,
+    RequestHeaderNames, RequestHeaderSpec, SecureServing, ServerDetails, ServerSpec, TokenBucket, TokenInSecret,
+    TokenReference, TracingParents, TracingProtocol, TracingSettings, TracingUsers, UpstreamCluster,
     UpstreamClusterSpec, UserMetrics, UserMetricsMode, WildcardSubdomains,
 };

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::events::ChangeEvents;
 use crate::files::Files;
-use crate::object_set::ObjectSet;
+use crate::object_set::{NoticedAt, ObjectSet};
 use crate::references::Root;
 use crate::references::{put_in_settings, referenced_data};
 
@@ -122,7 +122,9 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
                 () = events.settled() => {}
                 () = tokio::time::sleep(POLL) => {}
             }
-            let writing = events.take(Instant::now());
+            let now = Instant::now();
+            let noticed = NoticedAt(Some(events.first().unwrap_or(now)));
+            let writing = events.take(now);
             let Ok(newer) = reread(&watched, reading.clone(), writing).await else { return };
             let is_other = newer != reading;
             if reading.files.error().is_some() && newer.files.error().is_none() {
@@ -132,7 +134,7 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
             }
             reading = newer;
             if is_other {
-                sender.send_replace(Arc::new(reading.objects()));
+                sender.send_replace(Arc::new(ObjectSet { noticed, ..reading.objects() }));
             }
         }
     });

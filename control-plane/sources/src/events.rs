@@ -29,7 +29,9 @@ pub(crate) struct ChangeEvents {
 
 #[derive(Debug, Default)]
 struct PendingChanges {
-    /// The last change since the last reading.
+    /// The first change since the last reading.
+    first: Option<Instant>,
+    /// The last one.
     changed: Option<Instant>,
     writing: BTreeMap<PathBuf, Writing>,
 }
@@ -62,6 +64,7 @@ impl ChangeEvents {
                 _ => state.finished(&event.paths),
             }
         }
+        state.first.get_or_insert(now);
         state.changed = Some(now);
         drop(state);
         self.notify.notify_one();
@@ -93,10 +96,15 @@ impl ChangeEvents {
         }
     }
 
+    /// The first change that is not read yet.
+    pub(crate) fn first(&self) -> Option<Instant> {
+        self.lock().first
+    }
+
     /// Everything up to here is going to be read now, except for the files that are being written: those are given.
     pub(crate) fn take(&self, now: Instant) -> BTreeSet<PathBuf> {
         let mut state = self.lock();
-        state.changed = None;
+        (state.first, state.changed) = (None, None);
         state.writing.retain(|_, writing| writing.until() > now);
         state.writing.keys().cloned().collect()
     }

@@ -17,7 +17,7 @@ pub use directory::{DirectoryError, Watched, watch};
 pub use files::MAX_FILE;
 pub use kubernetes::{ConnectError, KubernetesAccess, KubernetesSets, SourceHealth, connect, watch_kubernetes};
 pub use merge::with_settings;
-pub use object_set::{FileDiagnosis, ObjectSet, Place};
+pub use object_set::{FileDiagnosis, NoticedAt, ObjectSet, Place};
 pub use once::{Input, InputError, read_inputs};
 pub use references::{Root, read_references};
 pub use spans::{Position, Spans};

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::object_set::{FileDiagnosis, ObjectSet};
+use crate::object_set::{FileDiagnosis, NoticedAt, ObjectSet};
 
 /// Merges the `GatewaySettings` of files and the objects of another source: waits until both have a set, and yields one
 /// whenever either has a newer one. `UpstreamCluster`s in the files lead to a diagnosis and are not used. `None` if the source
@@ -52,6 +52,7 @@ fn merged(objects: &ObjectSet, files: &ObjectSet) -> ObjectSet {
         settings: files.settings.clone(),
         settings_places: files.settings_places.clone(),
         diagnoses: files.diagnoses.clone(),
+        noticed: NoticedAt(objects.noticed.0.max(files.noticed.0)),
         ..objects.clone()
     };
     set.diagnoses.extend(files.cluster_places.iter().map(|place| FileDiagnosis {

@@ -1,5 +1,6 @@
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use portcullis_api::{ObjectKind, ReferencedData, kind_of};
 use serde_json::Value;
@@ -21,6 +22,18 @@ pub struct ObjectSet {
     pub diagnoses: Vec<FileDiagnosis>,
     /// The material for the documents' references.
     pub referenced_data: ReferencedData,
+    /// When the first of the changes was noticed that led to this set.
+    pub noticed: NoticedAt,
+}
+
+/// A time that makes no difference between two sets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoticedAt(pub Option<Instant>);
+
+impl PartialEq for NoticedAt {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// The place of a document.

@@ -1,5 +1,5 @@
 use portcullis_api::Settings;
-use portcullis_filter_config::{FilterConfig, NODE_FILTER_MODULE, NODE_FILTER_WASM, PeerSource};
+use portcullis_filter_config::{FilterConfig, NODE_FILTER_MODULE, NODE_FILTER_WASM, PeerSource, SpanSettings};
 
 use crate::generation::reserved_headers;
 
@@ -40,8 +40,9 @@ impl FilterBuild {
     }
 
     /// The listener's part of the filter's configuration.
-    pub(crate) fn filter_config(self, settings: &Settings) -> FilterConfig {
+    pub(crate) fn filter_config(self, settings: &Settings, tracing: Option<SpanSettings>) -> FilterConfig {
         FilterConfig {
+            tracing,
             peer_source: self.peer_source(),
             reserved_headers: reserved_headers(settings),
             ..FilterConfig::new(&settings.instance)

@@ -1,4 +1,4 @@
-use portcullis_api::{self as api, Cluster, PeerName, Settings, Trust, token_account};
+use portcullis_api::{self as api, Cluster, PeerName, Settings, Tracing, TracingProtocol, Trust, token_account};
 use portcullis_filter_config::names::EARLY_REMOVED_PREFIXES;
 use portcullis_filter_config::{RequestHeaders, UpstreamIdentity, hex};
 use ring::digest::{Context, SHA256, digest};
@@ -23,10 +23,7 @@ impl Generation {
         let identity_mode = identity_mode(cluster, settings);
         let certificate = cluster.certificate.as_ref().map(|pair| pair.holder.as_slice());
         let token = cluster.token.as_ref().map(|token| account(token.expose()));
-        let peer = match &cluster.peer_name {
-            PeerName::Dns(name) => format!("dns {name}"),
-            PeerName::Ip(ip) => format!("ip {ip}"),
-        };
+        let peer = peer_text(&cluster.peer_name);
         let trust = match &cluster.trust {
             Trust::Bundle(pem) => pem.as_slice().to_vec(),
             Trust::Insecure => format!("insecure {}", endpoints(cluster)).into_bytes(),
@@ -40,6 +37,17 @@ impl Generation {
             &trust,
         ];
         Self(sha256_hex(parts))
+    }
+
+    /// That of a collector of traces: its address, its protocol and the name in its certificate. A tracer of settings before an edit
+    /// ends with its listener, and its spans, which may name users, are not for the collector after the edit.
+    pub(crate) fn of_collector(tracing: &Tracing) -> Self {
+        let peer = tracing.tls.as_ref().map_or_else(String::new, |tls| peer_text(&tls.name));
+        let protocol = match tracing.protocol {
+            TracingProtocol::Grpc => "grpc",
+            TracingProtocol::Http => "http",
+        };
+        Self(sha256_hex([tracing.endpoint.to_string().as_bytes(), protocol.as_bytes(), peer.as_bytes()]))
     }
 
     /// All digits, for what is longer than a name may be.
@@ -63,6 +71,13 @@ pub(crate) fn object_word(cluster: &Cluster) -> String {
     let made = made(cluster);
     let digits = if made.is_empty() { 0 } else { DIGITS };
     sha256_hex([made.as_bytes()]).chars().take(digits).collect()
+}
+
+fn peer_text(name: &PeerName) -> String {
+    match name {
+        PeerName::Dns(name) => format!("dns {name}"),
+        PeerName::Ip(ip) => format!("ip {ip}"),
+    }
 }
 
 /// The way in which users and the gateway itself are forwarded to the servers, in the words of the filter's configuration.

@@ -149,13 +149,19 @@ fn unverified(cluster: &Cluster) -> Option<Problem> {
 }
 
 /// Fields of an object that have no effect because of the settings, though the object is served.
-fn ineffective_fields(cluster: &Cluster, settings: &Settings) -> Option<Problem> {
-    policy::review_is_forced(cluster, settings).then(|| {
+fn ineffective_fields(cluster: &Cluster, settings: &Settings) -> impl Iterator<Item = Problem> {
+    let traced = cluster.gates.tracing == Some(true) && settings.tracing.is_none();
+    let gate = traced.then(|| {
+        let path = "metadata.annotations[proxy.kubegateway.io/feature-gates]";
+        Problem::coded(ProblemCode::NoEffect, path, "Tracing has no effect: the GatewaySettings have no tracing")
+    });
+    let review = policy::review_is_forced(cluster, settings).then(|| {
         let message = "has no effect: the GatewaySettings have protectedIdentities, so every token is reviewed";
         Problem::coded(ProblemCode::NoEffect, "spec.portcullis.requestHeader.tokenReview", message).hint(
             "remove it, and let requestHeader.user create TokenReviews (portcullis rbac); without that tokens get 503",
         )
-    })
+    });
+    gate.into_iter().chain(review)
 }
 
 /// Everything of one cluster but its filter chain, which the listener collects. [`Translator`] calls this for each accepted

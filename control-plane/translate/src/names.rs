@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use portcullis_api::{Cluster, Endpoint, Policy, Server, Settings, Strategy};
+use portcullis_api::{Cluster, Endpoint, Policy, Server, Settings, Strategy, Tracing};
 use portcullis_filter_config::{GENERATION_MARK, Pool};
 
 use crate::generation::{Generation, sha256_hex};
@@ -38,6 +38,11 @@ impl ResourceNames {
     /// Names of what belongs to the gateway itself.
     pub fn gateway(instance: &str) -> Self {
         Self::new(instance, "-")
+    }
+
+    /// Names of the collector of traces, which spans for another one never reach.
+    pub(crate) fn collector(instance: &str, tracing: &Tracing) -> Self {
+        Self { generation: Some(Generation::of_collector(tracing)), ..Self::gateway(instance) }
     }
 
     /// Names of listeners. The instance is not in them: Envoy would refuse a listener of another name at a taken address, so
@@ -98,6 +103,8 @@ pub(crate) mod parts {
     pub(crate) const DEFAULT_CERTIFICATE: &str = "default-certificate";
     pub(crate) const LISTENER: &str = "listener";
     pub(crate) const PROXIED_LISTENER: &str = "proxied-listener";
+    pub(crate) const COLLECTOR: &str = "collector";
+    pub(crate) const COLLECTOR_CA: &str = "collector-ca";
     pub(crate) const VIRTUAL_IPS: &str = "virtual-ips";
 }
 

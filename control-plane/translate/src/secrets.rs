@@ -1,7 +1,7 @@
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
     CertificateValidationContext, GenericSecret, Secret, TlsCertificate, secret,
 };
-use portcullis_api::{Cluster, KeyPair, Settings, Trust};
+use portcullis_api::{Cluster, KeyPair, PublicBytes, Settings, Trust};
 use prost::Message;
 
 use crate::listener;
@@ -29,9 +29,7 @@ pub(crate) fn emit_secrets(
     let validation = listener::client_validation(cluster, settings.client_ca_names);
     resources.push(secret(names.part(parts::CLIENT_VALIDATION), secret::Type::ValidationContext(validation)));
     if let Trust::Bundle(pem) = &cluster.trust {
-        let context =
-            CertificateValidationContext { trusted_ca: Some(inline_bytes(pem.as_slice())), ..Default::default() };
-        resources.push(secret(names.upstream(parts::UPSTREAM_CA), secret::Type::ValidationContext(context)));
+        resources.push(secret(names.upstream(parts::UPSTREAM_CA), authorities(pem)));
     }
 }
 
@@ -40,6 +38,19 @@ pub(crate) fn default_certificate(settings: &Settings) -> Option<Resource> {
     let pair = settings.default_certificate.as_ref()?;
     let name = ResourceNames::gateway(&settings.instance).part(parts::DEFAULT_CERTIFICATE);
     Some(secret(name, certificate(pair)))
+}
+
+/// The CAs of the collector of traces.
+pub(crate) fn collector_ca(settings: &Settings) -> Option<Resource> {
+    let tracing = settings.tracing.as_ref()?;
+    let tls = tracing.tls.as_ref()?;
+    let name = ResourceNames::collector(&settings.instance, tracing).upstream(parts::COLLECTOR_CA);
+    Some(secret(name, authorities(&tls.ca)))
+}
+
+fn authorities(pem: &PublicBytes) -> secret::Type {
+    let trusted_ca = Some(inline_bytes(pem.as_slice()));
+    secret::Type::ValidationContext(CertificateValidationContext { trusted_ca, ..Default::default() })
 }
 
 /// Whether a resource's message holds a key or a token. A message that cannot be decoded counts as one.

@@ -12,7 +12,7 @@ use crate::filter_build::FilterBuild;
 use crate::listener::{self, Chain};
 use crate::ownership::LostName;
 use crate::resource::{Resource, in_order};
-use crate::{Input, Translation, check, emit, ownership, secrets};
+use crate::{Input, Translation, check, cluster, emit, ownership, secrets};
 
 /// Translates repeatedly, and caches the result of each document: an edit of one costs the work of one.
 ///
@@ -27,6 +27,7 @@ pub struct Translator {
     /// The contributions to the listeners.
     chains: Vec<Arc<Chain>>,
     default_certificate: Option<Arc<Resource>>,
+    collector: Vec<Arc<Resource>>,
     /// The number of the present translation.
     sequence: u64,
     client_ca_check: Option<ClientCaCheck>,
@@ -90,6 +91,7 @@ impl Translator {
             translation.diagnoses.push(diagnosis);
         }
         translation.resources.extend(self.default_certificate.clone());
+        translation.resources.extend(self.collector.clone());
         translation.resources.extend(self.listeners(input.settings, chains));
         translation.resources = in_order(translation.resources);
         self.forget();
@@ -101,9 +103,11 @@ impl Translator {
             |(settings, filter): &(Settings, FilterBuild)| settings == input.settings && *filter == input.filter;
         if !self.basis.as_ref().is_some_and(is_same) {
             let default_certificate = secrets::default_certificate(input.settings).map(Arc::new);
+            let collector = cluster::collector(input.settings).into_iter().chain(secrets::collector_ca(input.settings));
+            let collector = collector.map(Arc::new).collect();
             let basis = Some((input.settings.clone(), input.filter));
             let client_ca_check = self.client_ca_check;
-            *self = Self { basis, default_certificate, client_ca_check, ..Self::default() };
+            *self = Self { basis, default_certificate, collector, client_ca_check, ..Self::default() };
         }
         self.sequence += 1;
     }

@@ -13,7 +13,7 @@ pub trait XdsMetrics: Send + Sync {
     /// A response was refused (NACK).
     fn nacked(&self, kind: &'static str);
     /// A node acknowledged the whole of a snapshot that came while it was connected.
-    fn propagated(&self, snapshot: &str);
+    fn propagated(&self, node: &str, snapshot: &str);
     /// The server refused or ended a handshake, connection, stream or message.
     fn rejected(&self, reason: Rejection);
 }

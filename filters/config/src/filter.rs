@@ -17,6 +17,9 @@ pub struct FilterConfig {
     /// `content-type`, is refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reserved_headers: Vec<String>,
+    /// The filter's attributes in the span of a request that Envoy traces; none if unset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracing: Option<SpanSettings>,
     /// Reports of the activity to control planes, for the console and `portcullis top`, of an Envoy that runs without
     /// `portcullis agent`. None without it. For the dynamic module only: portcullis.wasm refuses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,9 +34,20 @@ impl FilterConfig {
             instance: instance.into(),
             peer_source: PeerSource::default(),
             reserved_headers: Vec::new(),
+            tracing: None,
             activity: None,
         }
     }
+}
+
+/// The filter's part in spans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SpanSettings {
+    /// Whether spans contain names of users.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub users: bool,
 }
 
 /// Reports of an Envoy's activity.

@@ -30,7 +30,7 @@ pub use cluster::{
 };
 pub use destination::{GENERATION_MARK, Pool, RequestClass, destination, destinations, without_generation};
 pub use dispatch::Dispatch;
-pub use filter::{ActivityReports, FilterConfig, PeerSource};
+pub use filter::{ActivityReports, FilterConfig, PeerSource, SpanSettings};
 pub use hex::hex;
 pub use policy::{Policy, Rule, RuleList, ServiceAccount};
 pub use rebalance::{Rebalance, RebalanceConditions};

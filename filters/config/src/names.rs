@@ -75,6 +75,100 @@ pub mod request {
     pub const USER: Field = field!("user");
 }
 
+/// Attributes of the span of a traced request ([`crate::SpanSettings`]). The dynamic module writes them into the span;
+/// portcullis.wasm, which reaches no span, into filter state, from where Envoy's custom tags take them.
+pub mod span {
+    /// One attribute.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Attribute {
+        /// Its name in the span.
+        pub name: &'static str,
+        /// Its filter state, without [`super::wasm::FILTER_STATE_PREFIX`].
+        pub state: &'static str,
+    }
+
+    macro_rules! attribute {
+        ($name:literal) => {
+            Attribute { name: $name, state: concat!("span.", $name) }
+        };
+    }
+
+    /// The path without its query, which holds commands of `exec`.
+    pub const PATH: Attribute = attribute!("url.path");
+    /// The cluster.
+    pub const CLUSTER: Attribute = attribute!("portcullis.cluster");
+    /// The Kubernetes verb; the lower-case HTTP method for a plain path.
+    pub const VERB: Attribute = attribute!("portcullis.verb");
+    /// The API group.
+    pub const API_GROUP: Attribute = attribute!("portcullis.api_group");
+    /// The API version.
+    pub const API_VERSION: Attribute = attribute!("portcullis.api_version");
+    /// The resource, in the plural.
+    pub const RESOURCE: Attribute = attribute!("portcullis.resource");
+    /// The subresource.
+    pub const SUBRESOURCE: Attribute = attribute!("portcullis.subresource");
+    /// The namespace.
+    pub const NAMESPACE: Attribute = attribute!("portcullis.namespace");
+    /// The object's name.
+    pub const NAME: Attribute = attribute!("portcullis.name");
+    /// The number of the dispatch policy.
+    pub const POLICY: Attribute = attribute!("portcullis.policy");
+    /// The policy's flow control schema.
+    pub const SCHEMA: Attribute = attribute!("portcullis.schema");
+    /// The policy's servers.
+    pub const SERVER_GROUP: Attribute = attribute!("portcullis.server_group");
+    /// The user.
+    pub const USER: Attribute = attribute!("portcullis.user");
+    /// The user as whom the request acts by impersonation.
+    pub const IMPERSONATED_USER: Attribute = attribute!("portcullis.impersonated_user");
+    /// The gateway's decision, as in the access log.
+    pub const DECISION: Attribute = attribute!("portcullis.decision");
+    /// Its reason.
+    pub const REASON: Attribute = attribute!("portcullis.reason");
+    /// Milliseconds that the request waited for TokenReviews and SubjectAccessReviews.
+    pub const REVIEW_WAIT: Attribute = attribute!("portcullis.review_wait_ms");
+
+    /// Envoy's attribute of the client's `User-Agent`, if that is longer than a value may be: cut.
+    pub const USER_AGENT: Attribute = attribute!("user_agent");
+    /// Envoy's attribute of a gRPC request's path: without its query.
+    pub const GRPC_PATH: Attribute = attribute!("grpc.path");
+    /// Attributes that Envoy writes when a span ends, in place of any that are there. They reach custom tags by filter state, also from
+    /// the dynamic module.
+    pub const OF_ENVOY: [Attribute; 2] = [USER_AGENT, GRPC_PATH];
+
+    /// How many questions a span about waiting for reviews is about.
+    pub const REVIEWS: &str = "portcullis.reviews";
+
+    /// All attributes of a request's span.
+    pub const ALL: [Attribute; 19] = [
+        PATH,
+        CLUSTER,
+        VERB,
+        API_GROUP,
+        API_VERSION,
+        RESOURCE,
+        SUBRESOURCE,
+        NAMESPACE,
+        NAME,
+        POLICY,
+        SCHEMA,
+        SERVER_GROUP,
+        USER,
+        IMPERSONATED_USER,
+        DECISION,
+        REASON,
+        REVIEW_WAIT,
+        USER_AGENT,
+        GRPC_PATH,
+    ];
+}
+
+/// The header that names a trace and a span of it (W3C Trace Context).
+pub const TRACEPARENT: &str = "traceparent";
+
+/// Headers by which a client names its trace, and what goes with it.
+pub const TRACE_CONTEXT: [&str; 3] = [TRACEPARENT, "tracestate", "baggage"];
+
 /// Metadata of an endpoint, written by the control plane: under the key [`HOST_SERVER`], which server it is.
 pub const HOST: &str = "portcullis";
 

@@ -5,20 +5,23 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use envoy_abi::http::{FilterHandle, HeaderMap, Headers, LocalReply};
+use envoy_abi::http::{ChildSpan, FilterHandle, HeaderMap, Headers, LocalReply};
 use portcullis_core::exchange::{Asked, Edit, HeaderLines, Host};
 use portcullis_core::long_streams::StreamRegistry;
 use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord, Response};
 use portcullis_core::review::{Review, ReviewAnswers};
 use portcullis_core::x509::KnownChains;
-use portcullis_core::{Moment, Refusal, rebalance};
+use portcullis_core::{Moment, Refusal};
 use portcullis_filter_config::names;
 use portcullis_filter_config::names::request::Field;
+use portcullis_filter_config::names::span::Attribute;
 use rustls_pki_types::UnixTime;
 
 use crate::long_streams::{LongStream, Waker, call_at};
 use crate::memory::uptime;
 use crate::metrics::Metrics;
+use crate::random::random_number;
+use crate::resident_memory::resident_memory;
 use crate::reviews::{Pending, ReviewCallouts};
 
 thread_local! {
@@ -31,6 +34,8 @@ thread_local! {
 pub(crate) struct LocalState {
     /// Reviews that the stream waits for.
     pub(crate) waiting: Option<Arc<Pending>>,
+    /// The span of this wait, if the request is traced.
+    wait: Option<ChildSpan>,
 }
 
 /// A stream of Envoy's during one hook.
@@ -178,11 +183,11 @@ impl Host for StreamHost<'_> {
     }
 
     fn random(&mut self) -> u64 {
-        rebalance::random_number()
+        random_number()
     }
 
     fn resident_memory(&self) -> Option<u64> {
-        rebalance::resident_memory(uptime(Instant::now()))
+        resident_memory(uptime(Instant::now()))
     }
 
     fn ask(&mut self, reviews: Vec<Review>) -> Result<Asked, Refusal> {
@@ -228,5 +233,36 @@ impl Host for StreamHost<'_> {
 
     fn log(&mut self, members: &str) {
         self.stream.set_metadata(names::LOG, names::LOG_MEMBERS, members);
+    }
+
+    fn describe_span<'a>(&mut self, name: &str, attributes: impl Iterator<Item = (Attribute, &'a str)>) {
+        let Some(mut span) = self.stream.span() else { return };
+        if !name.is_empty() {
+            span.set_name(name);
+        }
+        for (attribute, value) in attributes {
+            if names::span::OF_ENVOY.contains(&attribute) {
+                // One that is there already is the same.
+                let _ = span.stream().set_filter_state(attribute.state, value.as_bytes());
+            } else {
+                span.set_tag(attribute.name, value);
+            }
+        }
+    }
+
+    fn begin_wait(&mut self, reviews: &mut [Review]) {
+        let is_of_token = reviews.first().is_some_and(Review::is_of_token);
+        let name = if is_of_token { "TokenReview" } else { "SubjectAccessReview" };
+        let Some(mut span) = self.stream.span().and_then(|mut span| span.start_child(name)) else { return };
+        span.set_tag(names::span::REVIEWS, &reviews.len().to_string());
+        if let Some((trace, id)) = span.ids() {
+            let traceparent = format!("00-{trace}-{id}-01");
+            reviews.iter_mut().for_each(|review| review.join_trace(&traceparent));
+        }
+        self.local.wait = Some(span);
+    }
+
+    fn end_wait(&mut self) {
+        self.local.wait = None;
     }
 }

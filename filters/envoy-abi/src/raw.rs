@@ -64,6 +64,8 @@ impl Buffer {
 pub type ConfigPtr = *mut c_void;
 /// An HTTP filter on Envoy's side: one stream.
 pub type FilterPtr = *mut c_void;
+/// A span on Envoy's side, the stream's or one below it.
+pub type SpanPtr = *mut c_void;
 /// A scheduler on Envoy's side.
 pub type SchedulerPtr = *mut c_void;
 /// A pointer of the module's own that Envoy keeps.
@@ -233,5 +235,16 @@ unsafe extern "C" {
         body: Buffer,
         timeout_ms: u64,
     ) -> u32;
+    pub(crate) fn envoy_dynamic_module_callback_http_get_active_span(filter: FilterPtr) -> SpanPtr;
+    pub(crate) fn envoy_dynamic_module_callback_http_span_set_operation(span: SpanPtr, operation: Buffer);
+    pub(crate) fn envoy_dynamic_module_callback_http_span_set_tag(span: SpanPtr, key: Buffer, value: Buffer);
+    pub(crate) fn envoy_dynamic_module_callback_http_span_get_trace_id(span: SpanPtr, value: *mut Buffer) -> bool;
+    pub(crate) fn envoy_dynamic_module_callback_http_span_get_span_id(span: SpanPtr, value: *mut Buffer) -> bool;
+    pub(crate) fn envoy_dynamic_module_callback_http_span_spawn_child(
+        filter: FilterPtr,
+        span: SpanPtr,
+        operation: Buffer,
+    ) -> SpanPtr;
+    pub(crate) fn envoy_dynamic_module_callback_http_child_span_finish(span: SpanPtr);
     pub(crate) fn envoy_dynamic_module_callback_log(level: u32, message: Buffer);
 }

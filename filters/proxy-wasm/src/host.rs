@@ -16,6 +16,7 @@ use portcullis_core::x509::KnownChains;
 use portcullis_core::{Moment, Refusal};
 use portcullis_filter_config::names;
 use portcullis_filter_config::names::request::Field;
+use portcullis_filter_config::names::span::Attribute;
 use rustls_pki_types::UnixTime;
 
 use crate::abi::header_map::OwnedHeaders;
@@ -265,5 +266,11 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
 
     fn log(&mut self, members: &str) {
         let _ = self.vm.hostcalls.set_filter_state(names::wasm::LOG_MEMBERS, members.as_bytes());
+    }
+
+    fn describe_span<'a>(&mut self, _name: &str, attributes: impl Iterator<Item = (Attribute, &'a str)>) {
+        for (attribute, value) in attributes {
+            let _ = self.vm.hostcalls.set_filter_state(attribute.state, value.as_bytes());
+        }
     }
 }

@@ -42,7 +42,7 @@ impl fmt::Display for Command {
 /// Writes the answer to [`Command::Activity`].
 ///
 /// # Errors
-/// That of the writer. What follows would be taken for the rest of this page: the channel has to be given up.
+/// That of the writer. The next answer would be taken for the rest of this page: the channel has to be given up.
 pub fn write_answer(mut writer: impl Write, number: u64, page: &[u8]) -> io::Result<()> {
     writeln!(writer, "{AGENT_ACTIVITY} {number} {}", page.len())?;
     writer.write_all(page)

@@ -1,5 +1,15 @@
-use crate::ACKNOWLEDGEMENT_BYTES;
-use crate::reporter::CalloutAnswer;
+use crate::envelope::ACKNOWLEDGEMENT_BYTES;
+
+/// A response to a callout.
+#[derive(Clone, Copy, Debug)]
+pub struct CalloutAnswer {
+    /// HTTP status; 0 where there is no answer.
+    pub status: u16,
+    /// The header `grpc-status`, if there is one.
+    pub grpc_status: Option<u16>,
+    /// Length of the body.
+    pub bytes: usize,
+}
 
 /// The reason that a report was not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use portcullis_filter_config::ActivityReports;
 use portcullis_filter_config::activity::Activity;
 
+pub use crate::failure::CalloutAnswer;
 use crate::failure::Failure;
 use crate::{ActivityPage, request_body};
 
@@ -62,17 +63,6 @@ struct Sent {
     cluster: String,
     parts: usize,
     at: Duration,
-}
-
-/// A response to a callout.
-#[derive(Clone, Copy, Debug)]
-pub struct CalloutAnswer {
-    /// HTTP status; 0 where there is no answer.
-    pub status: u16,
-    /// The header `grpc-status`, if there is one.
-    pub grpc_status: Option<u16>,
-    /// Length of the body.
-    pub bytes: usize,
 }
 
 /// A report that has ended.

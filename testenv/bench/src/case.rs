@@ -41,11 +41,17 @@ pub(crate) enum Case {
     WasmLast,
     /// As [`Case::Token`], by portcullis.wasm.
     WasmToken,
+    /// Bare, with a tracer that does not sample the request.
+    BareUnsampled,
+    /// As [`Case::Last`], of a request that Envoy's tracer does not sample.
+    Unsampled,
+    /// As [`Case::Last`], of a request that is traced.
+    Sampled,
 }
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Bare,
         Self::BareToken,
         Self::Last,
@@ -62,6 +68,9 @@ impl Case {
         Self::Forwarded,
         Self::WasmLast,
         Self::WasmToken,
+        Self::BareUnsampled,
+        Self::Unsampled,
+        Self::Sampled,
     ];
 
     /// The name in the report.
@@ -83,6 +92,9 @@ impl Case {
             Case::Forwarded => "certificate by header, 100 policies, last matches",
             Case::WasmLast => "wasm: certificate, 100 policies, last matches",
             Case::WasmToken => "wasm: token, 100 policies, last matches",
+            Case::BareUnsampled => "bare Envoy with a tracer that does not sample",
+            Case::Unsampled => "certificate, 100 policies, with a tracer that does not sample",
+            Case::Sampled => "certificate, 100 policies, traced",
         }
     }
 
@@ -105,6 +117,9 @@ impl Case {
             Case::Forwarded => "forwarded",
             Case::WasmLast => "wasm-last",
             Case::WasmToken => "wasm-token",
+            Case::BareUnsampled => "bare-unsampled",
+            Case::Unsampled => "unsampled",
+            Case::Sampled => "sampled",
         }
     }
 
@@ -120,7 +135,7 @@ impl Case {
     pub(crate) const fn is_remade(self) -> bool {
         let is_bare =
             matches!(self, Case::Bare | Case::BareToken | Case::Early | Case::Idle | Case::Lines | Case::Header);
-        is_bare || matches!(self, Case::RequestInfo | Case::Forwarded)
+        is_bare || matches!(self, Case::RequestInfo | Case::Forwarded | Case::BareUnsampled)
     }
 
     /// Whether Envoy runs portcullis.wasm.
@@ -131,6 +146,15 @@ impl Case {
     /// Whether the client presents a token instead of a certificate.
     pub(crate) const fn uses_token(self) -> bool {
         matches!(self, Case::Token | Case::BareToken | Case::WasmToken)
+    }
+
+    /// Traced requests in a million, where there is a tracer.
+    pub(crate) const fn sampling_rate(self) -> Option<u32> {
+        match self {
+            Case::BareUnsampled | Case::Unsampled => Some(100),
+            Case::Sampled => Some(1_000_000),
+            _ => None,
+        }
     }
 
     /// The case that it is compared with.

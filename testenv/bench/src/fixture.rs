@@ -9,10 +9,11 @@ use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
+use portcullis_harness::otel::Sink;
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, ports, wait};
 use portcullis_stub_apiserver::{Action, Fault, StubOptions, StubServer, TokenEntry};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::bare::NAME;
 use crate::case::Case;
@@ -41,6 +42,7 @@ pub(crate) struct Fixture<'a> {
     alice: Identity,
     token: String,
     stub: StubServer,
+    collector: Sink,
 }
 
 /// A case's Envoy, and a connection to it on which the credential is known.
@@ -75,7 +77,8 @@ impl<'a> Fixture<'a> {
         stub.fault(Fault::new("/api/v1/namespaces/", answer));
         let serving = server_ca.issue(&CertSpec::server(NAME, [NAME]))?;
         let alice = client_ca.issue(&CertSpec::client("alice", ["developers"]))?;
-        Ok(Fixture { run, is_counted, server_ca, client_ca, serving, gateway, alice, token, stub })
+        let collector = Sink::start_grpc()?;
+        Ok(Fixture { run, is_counted, server_ca, client_ca, serving, gateway, alice, token, stub, collector })
     }
 
     /// The token of the cases with one.
@@ -99,14 +102,7 @@ impl<'a> Fixture<'a> {
         let dir = self.run.make_dir(case.slug())?;
         let manifests = self.run.make_dir(&format!("{}/manifests", case.slug()))?;
         let address = ports::free_address()?;
-        let settings = settings("bench", address, &self.serving);
-        let mut settings: Value = serde_json::from_str(&settings).map_err(|_| BenchError::Lacks("settings"))?;
-        if let (Some((field, value)), Some(spec)) =
-            (case.settings(), settings.pointer_mut("/spec").and_then(Value::as_object_mut))
-        {
-            spec.insert(field.to_owned(), value);
-        }
-        self.run.write(&format!("{}/manifests/settings.yaml", case.slug()), settings.to_string())?;
+        self.run.write(&format!("{}/manifests/settings.yaml", case.slug()), self.settings(case, address)?)?;
         self.run.write(&format!("{}/manifests/cluster.yaml", case.slug()), self.manifest(case).to_text())?;
         let plane = ControlPlane::start(&dir, &manifests)?;
         let flags: &[&str] = if case.is_wasm() { &["--filter", "wasm"] } else { &[] };
@@ -117,6 +113,20 @@ impl<'a> Fixture<'a> {
         let envoy = self.envoy(case, &dir, bootstrap)?;
         let client = self.connect(case, &envoy, address)?;
         Ok(Running { case, client, envoy, _plane: plane })
+    }
+
+    fn settings(&self, case: Case, address: SocketAddr) -> Result<String, BenchError> {
+        let text = settings("bench", address, &self.serving);
+        let mut settings: Value = serde_json::from_str(&text).map_err(|_| BenchError::Lacks("settings"))?;
+        let collector = self.collector.address().to_string();
+        let tracing = |rate| ("tracing", json!({"endpoint": collector, "samplingRatePerMillion": rate}));
+        if let (Some((field, value)), Some(spec)) = (
+            case.settings().or(case.sampling_rate().map(tracing)),
+            settings.pointer_mut("/spec").and_then(Value::as_object_mut),
+        ) {
+            spec.insert(field.to_owned(), value);
+        }
+        Ok(settings.to_string())
     }
 
     fn manifest(&self, case: Case) -> Manifest {

@@ -21,7 +21,7 @@ pub use agent_site::{AgentSite, AgentSiteSetup, xds_client_flags, xds_server_fla
 pub use gateway::{Gateway, GatewayOptions};
 pub use ingress::{Ingress, Shoot, ShootSetup};
 pub use istio::{Mesh, MeshSetup, render_istio};
-pub use manifest::{Manifest, allow_all, default_certificate, settings};
+pub use manifest::{Manifest, allow_all, default_certificate, encode, settings};
 pub use metrics_page::{Labels, MetricsPage};
 pub use plain::{PlainFiles, PlainGateway, PlainSetup};
 pub use report_console::ReportConsole;

@@ -142,7 +142,8 @@ pub fn settings(instance: &str, address: SocketAddr, default_certificate: &Ident
     format!("{object:#}")
 }
 
-fn encode(pem: &str) -> String {
+/// A PEM text as manifests hold it.
+pub fn encode(pem: &str) -> String {
     STANDARD.encode(pem)
 }
 

@@ -126,6 +126,25 @@ pub fn declared() -> Result<PathBuf, Missing> {
     present("the parsers of others", project_root().join(".deps/declared/current/declared"), "make deps")
 }
 
+/// The OpenTelemetry collector of testenv/otel. Built by Go and long to build, hence optional, as [`kube`] is; see [`or_skip`].
+pub fn otel_collector() -> Result<PathBuf, Missing> {
+    let path = project_root().join(".deps/otel/current/otel-collector");
+    present("the OpenTelemetry collector", path, "make otel")
+}
+
+/// [`otel_collector`] for tests that are skipped without it, as a warning on stderr. With `PORTCULLIS_OTEL=required` (`make
+/// test-otel`) a missing one is an error instead: it takes longer to build than what CI waits for.
+pub fn otel_or_skip(test: &str) -> Result<Option<PathBuf>, Missing> {
+    match otel_collector() {
+        Ok(found) => Ok(Some(found)),
+        Err(missing) if std::env::var("PORTCULLIS_OTEL").is_ok_and(|value| value == "required") => Err(missing),
+        Err(missing) => {
+            eprintln!("*** SKIPPED {test}: {missing} ***");
+            Ok(None)
+        }
+    }
+}
+
 /// The directory with the definitions of cert-manager and of the Prometheus operator. Fetched by Go, hence optional on a
 /// laptop, as [`kube`] is; see [`or_skip`].
 pub fn definitions() -> Result<PathBuf, Missing> {

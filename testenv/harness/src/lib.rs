@@ -17,6 +17,7 @@ mod inotify;
 pub mod istiod;
 pub mod kube;
 pub mod kubeconfig;
+pub mod otel;
 mod paths;
 pub mod ports;
 pub mod process;

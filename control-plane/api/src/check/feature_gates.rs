@@ -13,6 +13,8 @@ pub struct FeatureGates {
     pub deny_all_requests: bool,
     /// A connection takes no more requests once one came on it.
     pub close_connections: bool,
+    /// Whether requests are traced, if the object says so: by default the settings decide.
+    pub tracing: Option<bool>,
 }
 
 /// Reads the feature gates. A gate that cannot be read may have been meant to close the cluster, so it refuses the object. An
@@ -22,7 +24,7 @@ pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Feature
         return FeatureGates::default();
     };
     let path = format!("metadata.annotations[{ANNOTATION}]");
-    let (mut deny_all, mut close, mut all_alpha) = (None, None, false);
+    let (mut deny_all, mut close, mut all_alpha, mut tracing) = (None, None, false, None);
     for gate in text.split(',').map(str::trim).filter(|gate| !gate.is_empty()) {
         let (name, value) = gate.split_once('=').unwrap_or((gate, ""));
         let Some(on) = truth(value.trim()) else {
@@ -32,10 +34,11 @@ pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Feature
         match name.trim() {
             "DenyAllRequests" => deny_all = Some(on),
             "CloseConnectionWhenIdle" => close = Some(on),
+            "Tracing" => tracing = Some(on),
             // Kubernetes' own word for every alpha gate, and all of KubeGateway's are.
             "AllAlpha" => all_alpha = on,
-            "GlobalRateLimiter" | "Tracing" | "AllBeta" if !on => {}
-            known @ ("GlobalRateLimiter" | "Tracing" | "AllBeta") => {
+            "GlobalRateLimiter" | "AllBeta" if !on => {}
+            known @ ("GlobalRateLimiter" | "AllBeta") => {
                 findings.warn(Problem::coded(
                     ProblemCode::NoEffect,
                     path.clone(),
@@ -45,7 +48,11 @@ pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Feature
             other => findings.warn(unknown(path.clone(), other)),
         }
     }
-    FeatureGates { deny_all_requests: deny_all.unwrap_or(all_alpha), close_connections: close.unwrap_or(all_alpha) }
+    FeatureGates {
+        deny_all_requests: deny_all.unwrap_or(all_alpha),
+        close_connections: close.unwrap_or(all_alpha),
+        tracing,
+    }
 }
 
 /// As Go's `strconv.ParseBool` reads it.

@@ -18,6 +18,7 @@ mod protected;
 mod rebalance;
 mod servers;
 mod settings;
+mod tracing;
 
 pub use certificates::KeyPair;
 pub(crate) use certificates::certificates;
@@ -35,6 +36,7 @@ pub use policies::{Policy, Strategy};
 pub use servers::Server;
 pub(crate) use servers::virtual_ip;
 pub use settings::{AccessLog, Limits, ProxyProtocol, Settings, check_settings};
+pub use tracing::{CollectorTls, Tracing};
 
 use crate::problem::Problem;
 use crate::problem::ProblemCode;

@@ -7,6 +7,7 @@ use super::cidr::{Cidr, check_ranges};
 use super::identity::check_header_names;
 use super::protected::check_protected;
 use super::rebalance::check_rebalance;
+use super::tracing::{Tracing, check_tracing};
 use super::{Checked, Findings};
 use crate::dns_name::is_dns_label;
 use crate::references::{unresolved_authority, unresolved_certificate};
@@ -59,6 +60,8 @@ pub struct Settings {
     pub rebalance: Option<Rebalance>,
     /// The path of portcullis.wasm on the gateways.
     pub wasm_module_path: String,
+    /// Traces of requests; `None` if there are none.
+    pub tracing: Option<Tracing>,
 }
 
 /// The port for proxies that send a client's address.
@@ -129,6 +132,7 @@ impl Default for Settings {
             limits: Limits::default(),
             rebalance: None,
             wasm_module_path: "/usr/lib/portcullis/portcullis.wasm".to_owned(),
+            tracing: None,
         }
     }
 }
@@ -156,6 +160,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         limits: check_limits(&raw.spec.limits, default.limits, &mut findings),
         rebalance: raw.spec.rebalance.as_ref().and_then(|rebalance| check_rebalance(rebalance, &mut findings)),
         wasm_module_path: check_wasm_module_path(raw, default.wasm_module_path, &mut findings),
+        tracing: check_tracing(raw.spec.tracing.as_ref(), &mut findings),
     };
     if settings.port == 0 {
         findings.problem("spec.listener.port", "must not be 0");
@@ -233,7 +238,7 @@ fn check_default_certificate(raw: &GatewaySettings, findings: &mut Findings) -> 
 
 fn check_default_client_ca(raw: &GatewaySettings, findings: &mut Findings) -> Option<PublicBytes> {
     let authority = raw.spec.default_client_ca.as_ref()?;
-    if let Some(problem) = unresolved_authority(authority) {
+    if let Some(problem) = unresolved_authority("spec.defaultClientCA", &authority.data, authority.file.as_ref()) {
         findings.problems.push(problem);
         return None;
     }

@@ -10,9 +10,8 @@ use super::shape::{NO_FILE, filled};
 use crate::problem::Problem;
 use crate::problem::ProblemCode;
 use crate::referenced_data::ReferencedData;
-use crate::secret::SecretBytes;
-use crate::types::PairInFiles;
-use crate::types::{Certificate, ClientAuthority};
+use crate::secret::{PublicBytes, SecretBytes};
+use crate::types::{Certificate, PairInFiles};
 
 /// A field of `GatewaySettings` that may refer to files in place of its content.
 struct Place {
@@ -29,8 +28,15 @@ const CERTIFICATE: Place = Place {
     files: |file| crate::parse::parse_part(file).map(|pair: PairInFiles| vec![pair.certificate, pair.private_key]),
 };
 
-const CLIENT_CA: Place =
-    Place { pointer: "/spec/defaultClientCA", fields: &["data"], files: |file| Some(vec![file.as_str()?.to_owned()]) };
+const CLIENT_CA: Place = authority("/spec/defaultClientCA");
+const COLLECTOR_CA: Place = authority("/spec/tracing/ca");
+
+/// Every place.
+const PLACES: [&Place; 3] = [&CERTIFICATE, &CLIENT_CA, &COLLECTOR_CA];
+
+const fn authority(pointer: &'static str) -> Place {
+    Place { pointer, fields: &["data"], files: |file| Some(vec![file.as_str()?.to_owned()]) }
+}
 
 impl Place {
     /// The paths of the files; none if there is no reference or a wrong one.
@@ -64,13 +70,13 @@ impl Place {
 /// [`crate::check_settings`] refuses it.
 pub fn resolve_settings(document: &mut Value, referenced_data: &ReferencedData) {
     let ReferencedData::Files(files) = referenced_data else { return };
-    for place in [&CERTIFICATE, &CLIENT_CA] {
+    for place in PLACES {
         place.resolve(document, files);
     }
 }
 
 /// The same document where the files are not known: without its default certificate, and with a certificate of an unknown key
-/// as its default client CA, wherever one of them is a reference. The second part is whether a default certificate was left
+/// as each CA, wherever one of them is a reference. The second part is whether a default certificate was left
 /// out.
 pub fn without_references(document: &Value) -> (Value, bool) {
     let mut other = document.clone();
@@ -78,15 +84,15 @@ pub fn without_references(document: &Value) -> (Value, bool) {
     if has_certificate && let Some(spec) = other.pointer_mut("/spec").and_then(Value::as_object_mut) {
         spec.remove("defaultCertificate");
     }
-    if CLIENT_CA.referred(document).is_some() {
-        CLIENT_CA.put(&mut other, vec![STANDARD.encode(UNKNOWN_AUTHORITY)]);
+    for place in [&CLIENT_CA, &COLLECTOR_CA].into_iter().filter(|place| place.referred(document).is_some()) {
+        place.put(&mut other, vec![STANDARD.encode(UNKNOWN_AUTHORITY)]);
     }
     (other, has_certificate)
 }
 
 /// The paths of the files that `GatewaySettings` refer to, as far as they are well-formed.
 pub(super) fn files(document: &Value) -> BTreeSet<String> {
-    [&CERTIFICATE, &CLIENT_CA].into_iter().filter_map(|place| place.referred(document)).flatten().collect()
+    PLACES.into_iter().filter_map(|place| place.referred(document)).flatten().collect()
 }
 
 /// The problem of a certificate that is still a reference when the settings are checked.
@@ -98,11 +104,11 @@ pub(crate) fn unresolved_certificate(certificate: &Certificate) -> Option<Proble
     Some(unresolved("spec.defaultCertificate.file", &paths, is_inline.then_some(inline)))
 }
 
-/// The problem of a client CA that is still a reference when the settings are checked.
-pub(crate) fn unresolved_authority(authority: &ClientAuthority) -> Option<Problem> {
-    let paths = [authority.file.clone()?];
-    let inline = (!authority.data.is_empty()).then_some("spec.defaultClientCA.data");
-    Some(unresolved("spec.defaultClientCA.file", &paths, inline))
+/// The problem of CAs at `path` that are still a reference when the settings are checked.
+pub(crate) fn unresolved_authority(path: &str, data: &PublicBytes, file: Option<&String>) -> Option<Problem> {
+    let paths = [file?.clone()];
+    let inline = format!("{path}.data");
+    Some(unresolved(&format!("{path}.file"), &paths, (!data.is_empty()).then_some(&*inline)))
 }
 
 fn unresolved(path: &str, files: &[String], inline: Option<&str>) -> Problem {

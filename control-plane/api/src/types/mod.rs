@@ -7,6 +7,7 @@ mod meta;
 mod policy;
 mod references;
 mod settings;
+mod tracing;
 
 pub use cluster::{
     ClientConfig, CredentialCacheSpec, HealthCheckSpec, Logging, PortcullisSpec, SecureServing, ServerDetails,
@@ -25,3 +26,4 @@ pub use settings::{
     LimitSettings, ListenerSettings, MetricsSettings, ProtectedIdentitySettings, ProxyProtocolSettings,
     RebalanceConditions, RebalanceSettings, UserMetrics, UserMetricsMode, WildcardSubdomains,
 };
+pub use tracing::{CollectorAuthority, TracingParents, TracingProtocol, TracingSettings, TracingUsers};

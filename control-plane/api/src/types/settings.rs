@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ObjectMeta, PairInFiles, RequestHeaderNames};
+use super::{ObjectMeta, PairInFiles, RequestHeaderNames, TracingSettings};
 use crate::secret::{PublicBytes, SecretBytes};
 
 /// The settings of the whole gateway.
@@ -63,6 +63,8 @@ pub struct GatewaySettingsSpec {
     /// The path of `portcullis.wasm` for Envoys that run it in place of the module (`portcullis bootstrap --filter wasm`),
     /// absolute; `/usr/lib/portcullis/portcullis.wasm` if unset. A change ends connections.
     pub wasm_module_path: Option<String>,
+    /// Traces of requests. Unset, nothing is traced. A change ends connections.
+    pub tracing: Option<TracingSettings>,
 }
 
 /// The names of client CAs in TLS handshakes (`certificate_authorities`, RFC 8446, 4.2.4).

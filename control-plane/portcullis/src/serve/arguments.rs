@@ -3,6 +3,7 @@ use std::time::Duration;
 use clap::Args;
 use portcullis_api::parse_duration;
 
+use super::edit_traces::TracingArguments;
 use super::http_arguments::HttpArguments;
 use super::source::SourceArguments;
 use super::state::StateArguments;
@@ -42,6 +43,8 @@ pub(crate) struct Serve {
     pub(crate) revoked_reference_grace: Duration,
     #[command(flatten)]
     pub(crate) http: HttpArguments,
+    #[command(flatten)]
+    pub(crate) tracing: TracingArguments,
     /// How the log is written, on standard error; RUST_LOG says how much of it.
     #[arg(long, env = "PORTCULLIS_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,

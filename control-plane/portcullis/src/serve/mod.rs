@@ -9,11 +9,12 @@
 //! | save the snapshot for the next start | `state` |
 //! | judge the objects by what the gateways report | `status_observer`, `gateway_states` |
 //! | remember what the gateways report of their requests | `fleet` |
-//! | inform the operator | `diagnosis_log`, `status`, `http`, `console`, `metrics`, and `writer` for Kubernetes |
+//! | inform the operator | `edit_traces`, `diagnosis_log`, `status`, `http`, `console`, `metrics`, and `writer` for Kubernetes |
 
 mod arguments;
 mod console;
 mod diagnosis_log;
+mod edit_traces;
 mod filter_views;
 pub(crate) mod fleet;
 mod gateway_states;

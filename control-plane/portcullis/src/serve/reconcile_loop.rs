@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use portcullis_sources::ObjectSet;
 use portcullis_translate::{Diagnosis, FilterBuild};
-use portcullis_xds::Snapshot;
+use portcullis_xds::{Registry, Snapshot};
 use tokio::sync::watch;
 
 use super::diagnosis_log::DiagnosisLog;
+use super::edit_traces::{EditTraces, PublishedEdit};
 use super::fleet::ServedObjects;
 use super::metrics::{ControlPlaneMetrics, Origin};
 use super::reconciler::{ReconcileError, Reconciled, Reconciler, diagnosis_of_file};
@@ -26,6 +27,8 @@ pub(super) struct Outputs {
     pub(super) watchdog: Arc<Watchdog>,
     /// Saves the snapshot for the next start; none without --state-dir.
     pub(super) state: Option<StateSender>,
+    /// Traces of edits, and the gateways that acknowledge them.
+    pub(super) traces: Option<(Arc<EditTraces>, Arc<Registry>)>,
 }
 
 /// Reconciles every newer set of objects and publishes the result.
@@ -37,6 +40,8 @@ pub(super) struct ReconcileLoop {
     last_good: LastGood,
     /// Whether a source without any object is taken for what the operator wants.
     trusts_empty_source: bool,
+    /// The objects that were reconciled last.
+    traced: Arc<ObjectSet>,
 }
 
 impl ReconcileLoop {
@@ -47,7 +52,8 @@ impl ReconcileLoop {
         revoked_reference_grace: Duration,
     ) -> Self {
         let reconciler = Reconciler::resume(last_good.snapshot.as_deref(), revoked_reference_grace);
-        let this = Self { outputs, reconciler, log: DiagnosisLog::default(), last_good, trusts_empty_source };
+        let log = DiagnosisLog::default();
+        let this = Self { outputs, reconciler, log, last_good, trusts_empty_source, traced: Arc::default() };
         if let Some(snapshot) = this.last_good.snapshot.clone() {
             this.publish(snapshot, Origin::LastGood, Instant::now());
         }
@@ -105,6 +111,7 @@ impl ReconcileLoop {
                 self.last_good = LastGood::default();
                 self.outputs.metrics.reconciled(&reconciled.diagnoses, now.elapsed());
                 self.outputs.metrics.revoked_references(reconciled.serving_revoked);
+                self.trace(&objects, &reconciled, now);
                 self.outputs.served.send_replace(Arc::new(reconciled.served));
                 // In this order: a reader of the diagnoses and then of the snapshot never takes an older snapshot for the
                 // result of an object's newest version.
@@ -147,6 +154,27 @@ impl ReconcileLoop {
                 Err(_) => std::future::pending().await,
             },
         }
+    }
+
+    /// Has an edit traced that gateways learn of next.
+    fn trace(&mut self, objects: &Arc<ObjectSet>, reconciled: &Reconciled, now: Instant) {
+        let Some((traces, registry)) = &self.outputs.traces else { return };
+        let before = std::mem::replace(&mut self.traced, Arc::clone(objects));
+        // Another build of the filter, or an expiry, is no edit.
+        if Arc::ptr_eq(&before, objects) {
+            return;
+        }
+        let noticed = objects.noticed.0.unwrap_or(now);
+        let mut steps = vec![("read", noticed, now)];
+        steps.extend(&reconciled.steps);
+        let is_new = self.outputs.snapshots.borrow().as_deref() != Some(&reconciled.snapshot);
+        traces.published(&PublishedEdit {
+            objects: (&before, objects),
+            diagnoses: &reconciled.diagnoses,
+            steps: &steps,
+            snapshot: is_new.then_some(&reconciled.snapshot),
+            registry,
+        });
     }
 
     fn report(&mut self, objects: &Arc<ObjectSet>, diagnoses: Vec<Diagnosis>) {

@@ -13,6 +13,7 @@ use portcullis_translate::{
 use portcullis_xds::Snapshot;
 use serde_json::Value;
 
+use super::edit_traces::Step;
 use super::filter_views::view_for;
 use super::fleet::{ServedObjectCache, ServedObjects};
 use super::references::Resolved;
@@ -67,6 +68,25 @@ pub(super) struct Reconciled {
     pub(super) serving_revoked: usize,
     /// The objects that are served, for views of the fleet.
     pub(super) served: ServedObjects,
+    /// The steps that led to it.
+    pub(super) steps: Vec<Step>,
+}
+
+/// Times steps.
+struct Stopwatch {
+    since: Instant,
+    steps: Vec<Step>,
+}
+
+impl Stopwatch {
+    fn start() -> Self {
+        Self { since: Instant::now(), steps: Vec::new() }
+    }
+
+    fn lap(&mut self, name: &'static str) {
+        let now = Instant::now();
+        self.steps.push((name, std::mem::replace(&mut self.since, now), now));
+    }
 }
 
 /// The reason for which a set of objects has no snapshot. The operator has to correct the objects.
@@ -103,18 +123,23 @@ impl Reconciler {
         filters: &BTreeSet<FilterBuild>,
         now: Instant,
     ) -> Result<Reconciled, ReconcileError> {
+        let mut stopwatch = Stopwatch::start();
         let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(diagnosis_of_file).collect();
         diagnoses.extend(self.follow_settings(objects));
         let Some(settings) = self.settings.clone() else { return Err(ReconcileError::NoSettings(diagnoses)) };
         let resolved = Resolved::of(objects);
+        stopwatch.lap("resolve");
         let Translated { translation, documents } = self.translate_all(&settings, objects, &resolved, now);
         let retired = self.retention.retired_groups();
         let views = self.follow_views(&settings, &documents, &retired, filters);
+        stopwatch.lap("translate");
         self.follow_resources(&settings, translation.resources, &retired);
         diagnoses.extend(explained(translation.diagnoses, objects, &resolved));
         let snapshot = self.snapshot.clone().with_views(views);
         let served = self.served.read(&settings.instance, self.retention.accepted());
-        Ok(Reconciled { snapshot, diagnoses, serving_revoked: self.retention.revoked_count(), served })
+        stopwatch.lap("assemble");
+        let (serving_revoked, steps) = (self.retention.revoked_count(), stopwatch.steps);
+        Ok(Reconciled { snapshot, diagnoses, serving_revoked, served, steps })
     }
 
     /// The next time at which the same objects lead to another snapshot.

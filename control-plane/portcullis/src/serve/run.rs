@@ -12,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::arguments::Serve;
 use super::console::{Console, LiveData};
+use super::edit_traces::{EditTraces, StreamObserver, TracingError};
 use super::filter_views::FilterViews;
 use super::fleet::Fleet;
 use super::http::{AllowedHosts, Probes, router};
@@ -53,6 +54,8 @@ enum RunError {
     Pages(#[source] io::Error),
     #[error(transparent)]
     Xds(#[from] ServeError),
+    #[error(transparent)]
+    Tracing(#[from] TracingError),
 }
 
 pub(crate) fn run(arguments: &Serve) -> ExitCode {
@@ -78,7 +81,9 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
     let (served_sender, served_objects) = watch::channel(Arc::default());
     let metrics = Arc::new(ControlPlaneMetrics::default());
-    let registry = Arc::new(Registry::with_metrics(metrics.clone()));
+    let traces = EditTraces::start(&arguments.tracing)?;
+    let observed = StreamObserver { metrics: Arc::clone(&metrics), traces: traces.clone() };
+    let registry = Arc::new(Registry::with_metrics(Arc::new(observed)));
     let watchdog = Arc::new(Watchdog::new(Instant::now()));
     let health = Arc::new(HealthRegistry::default());
     let leadership = source.kubernetes.as_ref().map(|access| campaign(access, &arguments.source.lease_name));
@@ -118,6 +123,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         metrics,
         watchdog: Arc::clone(&watchdog),
         state,
+        traces: traces.map(|traces| (traces, Arc::clone(&registry))),
     };
     let trusts_empty_source = source.kind == SourceKind::Kubernetes;
     let reconcile_loop = ReconcileLoop::new(outputs, last_good, trusts_empty_source, arguments.revoked_reference_grace);

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -19,7 +19,7 @@ use super::health::Backoff;
 use super::health::{reason, watch_reason};
 use super::store::Store;
 use super::{KubernetesAccess, SourceHealth};
-use crate::object_set::ObjectSet;
+use crate::object_set::{NoticedAt, ObjectSet};
 
 /// Time to wait for the rest of a burst of changes.
 const DEBOUNCE: Duration = Duration::from_millis(20);
@@ -220,7 +220,8 @@ impl<'a> Session<'a> {
 
     /// Yields what is known, if it differs from what was yielded last.
     fn publish(&mut self) {
-        if let Some(set) = self.store.take_changed() {
+        if let Some(mut set) = self.store.take_changed() {
+            set.noticed = NoticedAt(Some(Instant::now()));
             // After an outage everything was listed again, and may be what it was.
             self.senders.objects.send_if_modified(|last| {
                 let is_new = last.as_deref() != Some(&set);

@@ -1,9 +1,12 @@
 //! One Envoy cluster per server group and pool, and the group's endpoints (the assignment, EDS).
 
+mod collector;
 mod endpoints;
 mod health;
 mod protocol;
 mod tls;
+
+pub(crate) use collector::collector;
 
 use std::collections::HashMap;
 

@@ -6,7 +6,8 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_c
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::subject_alt_name_matcher::SanType;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::tls_parameters::TlsProtocol;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
-    CertificateValidationContext, CommonTlsContext, SubjectAltNameMatcher, TlsParameters, UpstreamTlsContext,
+    CertificateValidationContext, CommonTlsContext, SdsSecretConfig, SubjectAltNameMatcher, TlsParameters,
+    UpstreamTlsContext,
 };
 use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
 use envoy_types::util::pack_any;
@@ -24,8 +25,18 @@ pub(super) fn transport_socket(cluster: &Cluster, pool: Pool, names: &ResourceNa
         Some(_) if credentialed => vec![sds(names.upstream(parts::CLIENT))],
         _ => Vec::new(),
     };
+    client(&cluster.peer_name, alpn, certificates, validation(cluster, names))
+}
+
+/// TLS to a server of that name. A CA alone would accept any name that it ever signed, so the validation has to match the name, too.
+pub(super) fn client(
+    peer: &PeerName,
+    alpn: &str,
+    certificates: Vec<SdsSecretConfig>,
+    validation: ValidationContextType,
+) -> TransportSocket {
     let context = UpstreamTlsContext {
-        sni: match &cluster.peer_name {
+        sni: match peer {
             PeerName::Dns(name) => name.clone(),
             PeerName::Ip(_) => String::new(),
         },
@@ -37,7 +48,7 @@ pub(super) fn transport_socket(cluster: &Cluster, pool: Pool, names: &ResourceNa
             }),
             alpn_protocols: vec![alpn.to_owned()],
             tls_certificate_sds_secret_configs: certificates,
-            validation_context_type: Some(validation(cluster, names)),
+            validation_context_type: Some(validation),
             ..Default::default()
         }),
         ..Default::default()
@@ -48,7 +59,6 @@ pub(super) fn transport_socket(cluster: &Cluster, pool: Pool, names: &ResourceNa
     }
 }
 
-/// A CA alone would accept any name that it ever signed, so the name is matched too.
 fn validation(cluster: &Cluster, names: &ResourceNames) -> ValidationContextType {
     if cluster.trust == Trust::Insecure {
         return ValidationContextType::ValidationContext(CertificateValidationContext {
@@ -67,7 +77,7 @@ fn validation(cluster: &Cluster, names: &ResourceNames) -> ValidationContextType
     })
 }
 
-fn san(peer: &PeerName) -> SubjectAltNameMatcher {
+pub(super) fn san(peer: &PeerName) -> SubjectAltNameMatcher {
     let (kind, value) = match peer {
         PeerName::Dns(name) => (SanType::Dns, name.clone()),
         PeerName::Ip(ip) => (SanType::IpAddress, ip.to_string()),

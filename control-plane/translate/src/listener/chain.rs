@@ -6,7 +6,7 @@ use envoy_types::util::pack_any;
 use portcullis_api::{Cidr, Cluster, Settings};
 
 use super::port::range;
-use super::{hcm, peer, tls};
+use super::{hcm, peer, tls, tracing};
 use crate::filter_build::FilterBuild;
 use crate::names::{ResourceNames, parts, stat_name};
 use crate::proto::seconds;
@@ -28,7 +28,8 @@ pub(super) fn serving(
     let validation = names.part(parts::CLIENT_VALIDATION);
     let socket = tls::with_client_certificate(certificate, validation);
     let server_names = host_names(cluster);
-    let manager = hcm::serving(stat_name(&cluster.name), names.part(parts::ROUTES), settings, filter);
+    let traced = tracing::of(cluster, settings);
+    let manager = hcm::serving(stat_name(&cluster.name), names.part(parts::ROUTES), settings, traced, filter);
     FilterChain {
         name: names.chain().to_owned(),
         filter_chain_match: Some(FilterChainMatch { server_names, ..Default::default() }),

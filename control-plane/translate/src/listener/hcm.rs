@@ -24,10 +24,10 @@ use envoy_types::pb::envoy::extensions::wasm::v3::{FailurePolicy, PluginConfig, 
 use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
 use envoy_types::pb::google::protobuf::Any;
 use envoy_types::util::pack_any;
-use portcullis_api::Settings;
+use portcullis_api::{Settings, Tracing};
 use portcullis_filter_config::names;
 
-use super::{access_log, hcm, local_reply, peer};
+use super::{access_log, local_reply, peer, tracing};
 use crate::filter_build::FilterBuild;
 use crate::generation::reserved_headers;
 use crate::names::{ResourceNames, stat_name};
@@ -47,7 +47,13 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: (u32, u32) = (1024 * 1024, 256 * 1024 * 1024);
 
 /// The manager of a cluster that is served.
-pub(super) fn serving(stat_prefix: String, routes: String, settings: &Settings, filter: FilterBuild) -> Manager {
+pub(super) fn serving(
+    stat_prefix: String,
+    routes: String,
+    settings: &Settings,
+    traced: Option<&Tracing>,
+    filter: FilterBuild,
+) -> Manager {
     let rds = Rds { config_source: Some(ads()), route_config_name: routes };
     let certificate = peer::forwarded(filter);
     HttpConnectionManager {
@@ -57,9 +63,10 @@ pub(super) fn serving(stat_prefix: String, routes: String, settings: &Settings, 
         route_specifier: Some(RouteSpecifier::Rds(rds)),
         http_filters: client_address(settings)
             .into_iter()
-            .chain([portcullis_filter(settings, filter), router()])
+            .chain([portcullis_filter(settings, traced, filter), router()])
             .collect(),
-        early_header_mutation_extensions: vec![early_mutation(settings)],
+        early_header_mutation_extensions: vec![early_mutation(settings, traced)],
+        tracing: traced.map(|traced| tracing::tracer(traced, settings, filter)),
         access_log: access_log::of_requests(&settings.access_log, filter),
         ..common(stat_prefix, settings)
     }
@@ -138,14 +145,15 @@ fn http2(streams: u32) -> Http2ProtocolOptions {
     }
 }
 
-fn portcullis_filter(settings: &Settings, filter: FilterBuild) -> HttpFilter {
+fn portcullis_filter(settings: &Settings, traced: Option<&Tracing>, filter: FilterBuild) -> HttpFilter {
+    let own = json_any(&filter.filter_config(settings, traced.map(tracing::span_settings)));
     if filter == FilterBuild::Wasm {
-        return http_filter("envoy.filters.http.wasm", pack_any(hcm::filter(settings, filter)));
+        return http_filter("envoy.filters.http.wasm", pack_any(wasm_filter(settings, own)));
     }
     let config = DynamicModuleFilter {
         dynamic_module_config: Some(module()),
         filter_name: names::HTTP_FILTER.to_owned(),
-        filter_config: Some(json_any(&filter.filter_config(settings))),
+        filter_config: Some(own),
         ..Default::default()
     };
     http_filter(names::HTTP_FILTER, pack_any(config))
@@ -207,7 +215,7 @@ fn client_address(settings: &Settings) -> Option<HttpFilter> {
 
 /// A second line behind the filter's own header scan: names that only the gateway writes are gone before the first route
 /// match, and before Envoy writes its own.
-fn early_mutation(settings: &Settings) -> TypedExtensionConfig {
+fn early_mutation(settings: &Settings, traced: Option<&Tracing>) -> TypedExtensionConfig {
     let configured = reserved_headers(settings);
     let prefixes = names::EARLY_REMOVED_PREFIXES.into_iter().chain(configured.iter().map(String::as_str));
     let remove = |prefix: &str| {
@@ -215,9 +223,10 @@ fn early_mutation(settings: &Settings) -> TypedExtensionConfig {
             StringMatcher { match_pattern: Some(MatchPattern::Prefix(prefix.to_owned())), ..Default::default() };
         Mutation { action: Some(Action::RemoveOnMatch(RemoveOnMatch { key_matcher: Some(matcher) })) }
     };
-    let forwarded =
-        forwarded(settings).iter().map(|name| Mutation { action: Some(Action::Remove((*name).to_owned())) });
-    let config = HeaderMutation { mutations: prefixes.map(remove).chain(forwarded).collect() };
+    // By name, for which Envoy builds a map of the headers: the tracer does so as well, and a match of each header takes more.
+    let named = forwarded(settings).iter().copied().chain(tracing::removed_headers(traced));
+    let named = named.map(|name| Mutation { action: Some(Action::Remove(name.to_owned())) });
+    let config = HeaderMutation { mutations: prefixes.map(remove).chain(named).collect() };
     extension("envoy.http.early_header_mutation.header_mutation", config)
 }
 
@@ -226,7 +235,7 @@ fn upgrade(kind: &str) -> UpgradeConfig {
 }
 
 /// The filter as portcullis.wasm. All chains name the same VM, so that a worker runs one for all clusters.
-pub(super) fn filter(settings: &Settings, filter: FilterBuild) -> Wasm {
+fn wasm_filter(settings: &Settings, configuration: Any) -> Wasm {
     let file = DataSource {
         specifier: Some(data_source::Specifier::Filename(settings.wasm_module_path.clone())),
         ..Default::default()
@@ -239,7 +248,7 @@ pub(super) fn filter(settings: &Settings, filter: FilterBuild) -> Wasm {
     };
     let config = PluginConfig {
         name: names::HTTP_FILTER.to_owned(),
-        configuration: Some(json_any(&filter.filter_config(settings))),
+        configuration: Some(configuration),
         // Requests under way when a VM panics fail closed, and the next request after this time makes another VM.
         failure_policy: FailurePolicy::FailReload.into(),
         reload_config: Some(ReloadConfig {

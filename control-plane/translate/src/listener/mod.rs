@@ -11,6 +11,7 @@ mod local_reply;
 mod peer;
 mod port;
 mod tls;
+mod tracing;
 
 pub(crate) use tls::client_validation;
 

@@ -154,7 +154,11 @@ fn field_without_effect_is_warned_of() {
     let gates = |text: &str| json!({"proxy.kubegateway.io/feature-gates": text});
     let rule = |rule: Value| json!([{"rules": [rule]}]);
     let rows: Vec<Row> = vec![
-        ("/metadata/annotations", gates("Tracing=true,DenyAllRequests=false"), "Tracing has no effect yet"),
+        (
+            "/metadata/annotations",
+            gates("Tracing=true,DenyAllRequests=false"),
+            "Tracing has no effect: the GatewaySettings have no tracing",
+        ),
         ("/spec/clientConfig/burst", json!(5), "spec.clientConfig.burst: has no effect"),
         ("/metadata/namespace", json!("x"), "metadata.namespace: is ignored"),
         ("/metadata/annotations", gates("DenyAllRequest=true"), "names a feature gate that does not exist"),

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use portcullis_api::{Settings, cluster_definition};
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use super::fixture::{Pki, TOKEN, base64, translated};
 use super::flat::flat;
 use super::render::render;
 use crate::Translation;
-use crate::resource::type_urls;
+use crate::resource::{Resource, type_urls};
 use crate::settings::choose_settings;
 
 /// Lines by resource.
@@ -148,6 +149,24 @@ fn every_case_leads_to_what_its_folder_says() {
         assert!(!text.contains(TOKEN) && !text.contains("PRIVATE KEY"), "{case}");
     }
     assert!(wrong.is_empty(), "UPDATE_GOLDENS=1 writes them anew\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn traces_change_the_listener_and_nothing_else_that_is_there() {
+    let pki = Pki::new();
+    for case in cases() {
+        let documents = documents(&case, &pki);
+        let off = Settings { tracing: None, ..settings(&case, &pki) };
+        let on = Settings { tracing: settings("traces-of-trusted-parents", &pki).tracing, ..off.clone() };
+        let (off, on) = (translated(&off, &documents).resources, translated(&on, &documents).resources);
+        let is_listener = |one: &&Arc<Resource>| one.type_url == type_urls::listener();
+        let left = off.iter().filter(|one| !is_listener(one)).all(|one| on.contains(one));
+        assert!(left, "{case}: Envoy would see another resource change");
+        let new = on.iter().filter(|one| !off.contains(one) && !is_listener(one));
+        let new: Vec<_> = new.map(|one| one.name.as_str()).collect();
+        let of_collector = |name: &&&str| name.contains("/-/-/collector");
+        assert_eq!((new.iter().filter(of_collector).count(), new.len()), (2, 2), "{case}: {new:?}");
+    }
 }
 
 /// The places of all values below a document's `spec`, lists without their indices.

@@ -5,6 +5,7 @@ use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use envoy_types::pb::envoy::config::listener::v3::Listener;
 use envoy_types::pb::envoy::config::route::v3 as route;
+use envoy_types::pb::envoy::config::trace::v3::OpenTelemetryConfig;
 use envoy_types::pb::envoy::extensions as ext;
 use envoy_types::pb::google::protobuf::StringValue;
 use prost::{Message, Name};
@@ -39,6 +40,7 @@ fn open(type_url: &str, value: &[u8]) -> String {
         Cluster,
         ClusterLoadAssignment,
         Listener,
+        OpenTelemetryConfig,
         route::Route,
         StringValue,
         core::TypedExtensionConfig,
@@ -61,6 +63,8 @@ fn open(type_url: &str, value: &[u8]) -> String {
         ext::load_balancing_policies::round_robin::v3::RoundRobin,
         ext::matching::common_inputs::network::v3::FilterStateInput,
         ext::retry::host::previous_hosts::v3::PreviousHostsPredicate,
+        ext::tracers::opentelemetry::samplers::v3::ParentBasedSamplerConfig,
+        ext::tracers::opentelemetry::samplers::v3::TraceIdRatioBasedSamplerConfig,
         ext::transport_sockets::tls::cert_validator::dynamic_modules::v3::DynamicModuleCertValidatorConfig,
         ext::transport_sockets::tls::v3::DownstreamTlsContext,
         ext::transport_sockets::tls::v3::UpstreamTlsContext,

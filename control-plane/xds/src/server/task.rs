@@ -194,7 +194,7 @@ impl Task {
     fn report_sync(&self, sync: &mut SyncTracker, stream: &Mutex<DeltaStream>) {
         let stream = lock(stream);
         if sync.is_reached(&stream) {
-            self.served.registry.metrics.with(|metrics| metrics.propagated(stream.snapshot_version()));
+            self.served.registry.metrics.with(|metrics| metrics.propagated(stream.node(), stream.snapshot_version()));
         }
     }
 

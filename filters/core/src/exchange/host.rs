@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_filter_config::names::request::Field;
+use portcullis_filter_config::names::span::Attribute;
 
 use crate::gateway::Edit;
 use crate::long_streams::StreamRegistry;
@@ -129,6 +130,14 @@ pub trait Host {
     fn gauges_changed(&mut self);
     /// Writes the filter's members of the access log's line.
     fn log(&mut self, members: &str);
+
+    /// Names the span of the request, unless the name is empty, and writes attributes into it, if the proxy traces it.
+    fn describe_span<'a>(&mut self, _name: &str, _attributes: impl Iterator<Item = (Attribute, &'a str)>) {}
+    /// Begins a span about waiting for reviews, below that of the request, and has the reviews carry it to the upstream
+    /// ([`Review::join_trace`]).
+    fn begin_wait(&mut self, _reviews: &mut [Review]) {}
+    /// Ends that span, if there is one.
+    fn end_wait(&mut self) {}
 }
 
 /// Headers or trailers of a message.

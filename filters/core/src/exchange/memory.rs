@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use portcullis_filter_config::names;
 use portcullis_filter_config::names::request::Field;
+use portcullis_filter_config::names::span::Attribute;
 use rustls_pki_types::UnixTime;
 
 use super::host::{Asked, HeaderLines, Host};
@@ -59,6 +60,8 @@ pub struct MemoryHost<A> {
     pub effects: Vec<String>,
     /// Counts decisions and answers as well.
     pub publisher: Option<Arc<Publisher>>,
+    /// The name and the attributes of the span, and its waits, in order.
+    pub span: Vec<String>,
     /// Counted answers: whether the request reached the cluster, status, server and milliseconds.
     pub responses: RefCell<Vec<String>>,
     answers: ReviewAnswers,
@@ -88,6 +91,7 @@ impl<A> MemoryHost<A> {
             reply: None,
             effects: Vec::new(),
             publisher: None,
+            span: Vec::new(),
             responses: RefCell::default(),
             answers: ReviewAnswers::default(),
         }
@@ -305,6 +309,24 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
 
     fn log(&mut self, members: &str) {
         self.effects.push(format!("log {members}"));
+    }
+
+    fn describe_span<'a>(&mut self, name: &str, attributes: impl Iterator<Item = (Attribute, &'a str)>) {
+        if !name.is_empty() {
+            self.span.push(format!("name {name}"));
+        }
+        self.span.extend(attributes.map(|(attribute, value)| format!("{} {value}", attribute.name)));
+    }
+
+    fn begin_wait(&mut self, reviews: &mut [Review]) {
+        self.span.push(format!("wait for {}", reviews.len()));
+        reviews.iter_mut().for_each(|review| review.join_trace("00-trace-wait-01"));
+    }
+
+    fn end_wait(&mut self) {
+        if self.span.last().is_some_and(|last| last.starts_with("wait")) {
+            self.span.push("waited".to_owned());
+        }
     }
 }
 

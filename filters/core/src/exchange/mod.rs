@@ -17,6 +17,7 @@ mod host;
 mod memory;
 mod response;
 mod route;
+mod span;
 #[cfg(test)]
 mod tests;
 mod timeline;
@@ -29,6 +30,7 @@ use certificate::PresentedChain;
 use drain::Drain;
 pub use host::{Asked, HeaderLines, Host};
 pub use memory::MemoryHost;
+use portcullis_filter_config::SpanSettings;
 pub use route::{LoadError, RouteCache, RouteConfig};
 use timeline::Timeline;
 use tracking::Tracking;
@@ -86,6 +88,9 @@ pub struct Exchange<T> {
     is_counted: bool,
     log_entry: Option<AccessLogEntry>,
     outcome: Option<Outcome>,
+    tracing: Option<SpanSettings>,
+    /// The request has a span, to add to it what happens later.
+    is_traced: bool,
     permit: Option<InFlightPermit>,
     /// The place among the requests of the process by which connections are drained.
     place: Option<RunningPlace>,
@@ -115,6 +120,8 @@ impl<T> Default for Exchange<T> {
             is_counted: false,
             log_entry: None,
             outcome: None,
+            tracing: None,
+            is_traced: false,
             permit: None,
             place: None,
             token: None,
@@ -151,6 +158,7 @@ impl<T: Clone> Exchange<T> {
         self.fault.read(|name| host.request_header(name));
         self.fault.strike("request-headers");
         self.saw_request = true;
+        self.tracing = gateway.tracing();
         // The proxy may drop the route's configuration once the route is chosen again, and the request may leave before that.
         self.metrics = route.map(|route| Arc::clone(route.cluster.series()));
         if route.is_some_and(|route| route.cluster.closes_connections()) && host.schedule_drain() {
@@ -177,6 +185,7 @@ impl<T: Clone> Exchange<T> {
                 let answers = if self.waiting_since.is_some() { host.take_answers() } else { None };
                 let Some(answers) = answers else { return Next::Pause };
                 self.answers.extend(answers);
+                host.end_wait();
             }
             Drain::BeforeDecision => host.drain_connection(),
             Drain::Beside => {
@@ -214,6 +223,8 @@ impl<T: Clone> Exchange<T> {
         let refusal = Refusal::internal();
         let outcome = Outcome::Refused(refusal.cause);
         host.count(self.metrics.as_ref(), &RequestRecord::default(), outcome);
+        host.end_wait();
+        self.describe_failure(outcome, host);
         (self.log_entry, self.outcome) = (Some(AccessLogEntry::bare()), Some(outcome));
         // The proxy's answer to a request that it did not show is another matter.
         (self.saw_request, self.is_answered) = (true, true);
@@ -247,6 +258,9 @@ impl<T: Clone> Exchange<T> {
         };
         host.record_processing(u64::try_from(self.processing_time.as_micros()).unwrap_or(u64::MAX));
         host.count(self.metrics.as_ref(), &seen, outcome);
+        if let Some(mut span) = seen.span.take() {
+            self.describe_span(&mut span, outcome, host);
+        }
         (self.log_entry, self.outcome) = (seen.entry.take(), Some(outcome));
         self.record = seen;
         if let Progress::Refused(refusal) = progress {
@@ -278,6 +292,7 @@ impl<T: Clone> Exchange<T> {
             let Some(decided) = decide(gateway, route, &self.answers, at, host, seen) else {
                 return Progress::Refused(Refusal::internal());
             };
+            self.is_traced = seen.span.is_some();
             match self.carry_out(decided, route, seen, host) {
                 Progress::Retry => *seen = RequestRecord::default(),
                 progress => return progress,
@@ -296,7 +311,7 @@ impl<T: Clone> Exchange<T> {
     ) -> Progress {
         let decision = match decided.decision {
             // The headers stay as they are until they are read again; nothing goes upstream meanwhile.
-            Decision::Review(reviews) => match self.ask(reviews, host) {
+            Decision::Review(reviews) => match self.ask(reviews, seen, host) {
                 Ok(Asked::Waiting) => return Progress::Waiting,
                 Ok(Asked::Found) => return Progress::Retry,
                 Err(refusal) => Decision::Refuse(refusal),
@@ -346,16 +361,28 @@ impl<T: Clone> Exchange<T> {
         Progress::Forwarded
     }
 
-    fn ask(&mut self, reviews: Vec<Review>, host: &mut impl Host<Stream = T>) -> Result<Asked, Refusal> {
+    fn ask(
+        &mut self,
+        mut reviews: Vec<Review>,
+        seen: &RequestRecord,
+        host: &mut impl Host<Stream = T>,
+    ) -> Result<Asked, Refusal> {
         if self.rounds >= MAX_ROUNDS {
             return Err(Refusal::review_failed());
         }
-        let asked = host.ask(reviews)?;
-        if asked == Asked::Waiting {
+        if let Some(span) = &seen.span {
+            // The client may leave while it waits.
+            host.describe_span("", span.of_envoy());
+            host.begin_wait(&mut reviews);
+        }
+        let asked = host.ask(reviews);
+        if asked == Ok(Asked::Waiting) {
             self.rounds = self.rounds.saturating_add(1);
+        } else {
+            host.end_wait();
         }
         self.fault.strike("asked");
-        Ok(asked)
+        asked
     }
 }
 
@@ -381,6 +408,9 @@ fn decide<'c, T: Clone, H: Host<Stream = T>>(
 ) -> Option<Decided<'c>> {
     let headers = host.request_headers()?;
     let cluster = route.map(|route| &route.cluster);
+    if let Some(settings) = gateway.tracing() {
+        seen.begin_span(settings, headers.lines());
+    }
     let scan = gateway.scan(cluster, headers.lines());
     let decision = match cluster {
         Some(cluster) => {

@@ -118,6 +118,7 @@ impl<T: Clone> Exchange<T> {
     /// The stream has ended, however it did, and the access log is written next.
     pub fn complete(&mut self, host: &mut impl Host<Stream = T>) {
         self.fault.strike("stream-complete");
+        host.end_wait();
         if self.saw_request && self.outcome.is_none() {
             self.abandon(host);
         }
@@ -213,6 +214,9 @@ impl<T: Clone> Exchange<T> {
     fn note(&mut self, outcome: Outcome, host: &mut impl Host<Stream = T>) {
         if self.is_forwarded {
             host.count(self.metrics.as_ref(), &self.record, outcome);
+        }
+        if self.is_traced {
+            self.amend_span(outcome, host);
         }
         self.outcome = Some(outcome);
     }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use credential_mode::CredentialMode;
 pub use edits::{Edit, subprotocols_without_tokens};
-use portcullis_filter_config::{ActivityReports, CONFIG_VERSION, FilterConfig, PeerSource, Pool, RequestClass};
+use portcullis_filter_config::{
+    ActivityReports, CONFIG_VERSION, FilterConfig, PeerSource, Pool, RequestClass, SpanSettings,
+};
 use validate::{check_message, check_target, presents_two_tokens};
 
 use crate::attribution;
@@ -32,6 +34,7 @@ pub struct Gateway {
     anonymous: UserInfo,
     peer_source: PeerSource,
     reserved: Vec<Box<[u8]>>,
+    tracing: Option<SpanSettings>,
     activity: Option<ActivityReports>,
 }
 
@@ -99,8 +102,14 @@ impl Gateway {
             anonymous: UserInfo::anonymous(),
             peer_source: config.peer_source,
             reserved: config.reserved_headers.iter().map(|prefix| prefix.as_bytes().into()).collect(),
+            tracing: config.tracing,
             activity: config.activity.clone(),
         })
+    }
+
+    /// The filter's part in spans; `None` if it writes nothing into them.
+    pub(crate) fn tracing(&self) -> Option<SpanSettings> {
+        self.tracing
     }
 
     /// Reports of the activity, if the filter sends them itself.

@@ -10,6 +10,7 @@
 //!   `write_queue`: the steps in which it does.
 //! - [`RequestRecord`]: the findings about one request, for both.
 //! - [`RequestAttributes`]: the attributes of a request that are exported to other filters, routes and logs.
+//! - [`SpanRecord`]: the attributes of a request in a trace.
 //! - [`AccessLogEntry`]: the access log's JSON, written here and nowhere else, because clients choose its content.
 
 mod access_log;
@@ -35,6 +36,7 @@ mod series_budget;
 mod series_ledger;
 mod servers;
 mod slow_log;
+mod span;
 mod status_code;
 mod talkers;
 #[cfg(test)]
@@ -60,5 +62,7 @@ pub use series_budget::SeriesBudget;
 pub use series_ledger::SeriesLedger;
 pub use servers::Server;
 pub(crate) use slow_log::Phases;
+pub use span::SpanRecord;
+pub(crate) use span::decision;
 pub(crate) use talkers::TalkerBudget;
 pub use totals::ClusterTotals;

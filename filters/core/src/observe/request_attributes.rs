@@ -7,7 +7,7 @@ use crate::request::class_of;
 use crate::request_info::RequestInfo;
 
 /// The most characters of a value: no name of Kubernetes' has more.
-const MAX_VALUE_CHARS: usize = 253;
+pub(super) const MAX_VALUE_CHARS: usize = 253;
 
 /// The attributes of a request that are exported to other filters, routes and logs.
 ///
@@ -18,7 +18,7 @@ pub struct RequestAttributes(Vec<(Field, String)>);
 impl RequestAttributes {
     pub(super) fn of(info: &RequestInfo<'_>, scan: &HeaderScan<'_>, user: Option<&str>) -> Self {
         let mut shown = Vec::with_capacity(10);
-        let mut say = |field: Field, value: &[u8]| shown.push((field, line(value)));
+        let mut say = |field: Field, value: &[u8]| shown.push((field, line(value, MAX_VALUE_CHARS)));
         say(IS_RESOURCE, if info.is_resource { b"true" } else { b"false" });
         say(VERB, &info.verb);
         say(CLASS, class_of(info, scan).as_str().as_bytes());
@@ -43,17 +43,17 @@ impl RequestAttributes {
     }
 }
 
-/// Bytes that are not text, or would break the line of a log, become U+FFFD; `…` marks a cut.
-fn line(value: &[u8]) -> String {
-    if value.len() <= MAX_VALUE_CHARS && value.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+/// Text of at most `most` characters. Bytes that are not text, or would break the line of a log, become U+FFFD; `…` marks a cut.
+pub(super) fn line(value: &[u8], most: usize) -> String {
+    if value.len() <= most && value.iter().all(|byte| matches!(byte, b' '..=b'~')) {
         return String::from_utf8_lossy(value).into_owned();
     }
-    let mut line = String::with_capacity(value.len().min(MAX_VALUE_CHARS));
+    let mut line = String::with_capacity(value.len().min(most));
     let text = value.utf8_chunks().flat_map(|chunk| {
         chunk.valid().chars().chain((!chunk.invalid().is_empty()).then_some(char::REPLACEMENT_CHARACTER))
     });
     for (number, character) in text.enumerate() {
-        if number == MAX_VALUE_CHARS {
+        if number == most {
             line.push('…');
             break;
         }
@@ -69,10 +69,14 @@ mod tests {
 
     use super::*;
 
+    fn text(value: &[u8]) -> String {
+        line(value, MAX_VALUE_CHARS)
+    }
+
     #[test]
     fn value_is_shown_as_it_is_or_as_no_name() {
         for plain in ["", "pods", "system:node:a", "größe", "a\"b"] {
-            assert_eq!(line(plain.as_bytes()), plain);
+            assert_eq!(text(plain.as_bytes()), plain);
         }
         for (odd, expected) in [
             (&b"a\nb"[..], "a\u{fffd}b"),
@@ -80,17 +84,17 @@ mod tests {
             (b"\xff\xfe", "\u{fffd}\u{fffd}"),
             ("\u{85}\u{2028}".as_bytes(), "\u{fffd}\u{fffd}"),
         ] {
-            assert_eq!(line(odd), expected);
+            assert_eq!(text(odd), expected);
         }
         let name = "n".repeat(MAX_VALUE_CHARS);
-        assert_eq!(line(name.as_bytes()), name);
-        assert_eq!(line(format!("{name}n").as_bytes()), format!("{name}…"));
+        assert_eq!(text(name.as_bytes()), name);
+        assert_eq!(text(format!("{name}n").as_bytes()), format!("{name}…"));
     }
 
     proptest! {
         #[test]
         fn attributes_stay_on_their_line(value: Vec<u8>) {
-            let shown = line(&value);
+            let shown = text(&value);
             prop_assert!(!shown.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')), "{shown:?}");
             prop_assert!(shown.chars().count() <= MAX_VALUE_CHARS + 1);
         }

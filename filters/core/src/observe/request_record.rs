@@ -1,11 +1,14 @@
 use std::sync::Arc;
 
+use portcullis_filter_config::SpanSettings;
+
 use super::access_log::AccessLogEntry;
 use super::cluster_metrics::ClusterMetrics;
 use super::counters::CounterKey;
 use super::request_attributes::RequestAttributes;
 use super::resource::coarse;
 use super::responses::Response;
+use super::span::SpanRecord;
 use super::talkers::{Amounts, Requester};
 use super::verb::{ReportedVerb, Scope};
 use crate::header_scan::HeaderScan;
@@ -30,9 +33,25 @@ pub struct RequestRecord {
     pub entry: Option<AccessLogEntry>,
     /// The attributes that the host exports before the request goes on or is refused.
     pub shown: Option<Box<RequestAttributes>>,
+    /// The attributes of its span, if it is traced.
+    pub(crate) span: Option<Box<SpanRecord>>,
 }
 
 impl RequestRecord {
+    /// Begins to record for the span of the request, if Envoy samples it.
+    #[cold]
+    pub(crate) fn begin_span<'h>(
+        &mut self,
+        settings: SpanSettings,
+        headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
+    ) {
+        self.span = SpanRecord::begin(settings, headers);
+    }
+
+    fn tells_users(&self, series: &ClusterMetrics) -> bool {
+        series.tells_users || self.span.as_ref().is_some_and(|span| span.tells_users())
+    }
+
     pub(crate) fn request(&mut self, series: &ClusterMetrics, info: &RequestInfo<'_>, scan: &HeaderScan<'_>) {
         self.key.verb = ReportedVerb::of(info, scan.is_apply).code();
         self.key.scope = Scope::of(info).code();
@@ -49,14 +68,14 @@ impl RequestRecord {
                 (self.key.is_known, self.key.resource) = (true, self.resource);
             }
         }
-        if series.tells_users && !matches!(client, Client::Opaque) {
+        if self.tells_users(series) && !matches!(client, Client::Opaque) {
             self.client = Some(client.user().cloned());
         }
     }
 
     /// As whom the request acts.
     pub(crate) fn effective(&mut self, series: &ClusterMetrics, user: Option<&Arc<UpstreamUser>>) {
-        if series.tells_users {
+        if self.tells_users(series) {
             self.effective = user.cloned();
         }
     }
@@ -116,6 +135,9 @@ impl RequestRecord {
             let user = self.acting().filter(|_| shown.user);
             self.shown = Some(Box::new(RequestAttributes::of(info, scan, user)));
         }
+        if self.span.is_some() {
+            self.add_to_span(series, info);
+        }
         if !series.is_logged(self.policy) {
             return;
         }
@@ -131,9 +153,7 @@ impl RequestRecord {
             Some(None) => entry.user(&UserInfo::anonymous()),
             None => {}
         }
-        if let Some(effective) = &self.effective
-            && !matches!(&self.client, Some(Some(client)) if Arc::ptr_eq(client, effective))
-        {
+        if let Some(effective) = self.impersonated() {
             entry.impersonated(effective.user());
         }
         if let Some(policy) = self.policy.and_then(|policy| series.counts.policies.get(policy)) {
@@ -153,6 +173,31 @@ impl RequestRecord {
         entry
     }
 
+    #[cold]
+    fn add_to_span(&mut self, series: &ClusterMetrics, info: &RequestInfo<'_>) {
+        let Some(mut span) = self.span.take() else { return };
+        span.request(series, self.key.verb, self.resource, info);
+        if let Some(policy) = self.policy.and_then(|policy| series.counts.policies.get(policy)) {
+            span.dispatch(policy);
+        }
+        if span.tells_users() {
+            let user = match &self.client {
+                Some(Some(client)) => Some(client.user().name.as_str()),
+                Some(None) => Some(ANONYMOUS),
+                None => None,
+            };
+            span.users(user, self.impersonated().map(|effective| effective.user().name.as_str()));
+        }
+        self.span = Some(span);
+    }
+
+    /// The user as whom the request acts, if that is not the client.
+    fn impersonated(&self) -> Option<&UpstreamUser> {
+        let is_client =
+            |user: &Arc<UpstreamUser>| matches!(&self.client, Some(Some(client)) if Arc::ptr_eq(client, user));
+        self.effective.as_ref().filter(|effective| !is_client(effective)).map(Arc::as_ref)
+    }
+
     /// Whether the access log has the request by what its policy, or its cluster, asks for.
     pub(crate) fn is_logged(&self, series: &ClusterMetrics) -> bool {
         series.is_logged(self.policy)
@@ -160,6 +205,9 @@ impl RequestRecord {
 
     /// Adds the parts of the message itself.
     pub(crate) fn add_message(&mut self, series: &ClusterMetrics, scan: &HeaderScan<'_>) {
+        if let Some(span) = &mut self.span {
+            span.message(series, scan);
+        }
         if self.entry.is_none() && series.is_logged(self.policy) {
             self.entry = Some(AccessLogEntry::of_cluster(&series.counts.cluster));
         }

@@ -45,6 +45,7 @@ pub struct Review {
     user: Option<Arc<(String, String)>>,
     caches: Arc<CredentialCaches>,
     requester: Requester,
+    traceparent: Option<Box<str>>,
 }
 
 /// The upstream that answers reviews.
@@ -160,6 +161,7 @@ impl Review {
             user: reviewer.user.clone(),
             caches: Arc::clone(caches),
             requester: Requester::Token,
+            traceparent: None,
         }
     }
 
@@ -191,6 +193,7 @@ impl Review {
             user: reviewer.user.clone(),
             caches: Arc::clone(caches),
             requester,
+            traceparent: None,
         }
     }
 
@@ -221,6 +224,11 @@ impl Review {
     /// A header that says who asks, where the Envoy cluster's credential does not.
     fn user_header(&self) -> Option<(&str, &str)> {
         self.user.as_deref().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Has the question go on with a request's trace (`traceparent`). Of equal questions the one that is sent counts.
+    pub fn join_trace(&mut self, traceparent: &str) {
+        self.traceparent = Some(traceparent.into());
     }
 
     /// The path to POST to.

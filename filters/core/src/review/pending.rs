@@ -1,6 +1,7 @@
 use super::{DEADLINE_MS, Review};
 use super::{ReviewKey, ReviewPermit};
 use crate::refusal::Refusal;
+use portcullis_filter_config::names::TRACEPARENT;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,6 +140,7 @@ impl Review {
             ("x-envoy-upstream-rq-per-try-timeout-ms", PER_TRY_TIMEOUT_MS),
         ];
         headers.extend(self.user_header());
+        headers.extend(self.traceparent.as_deref().map(|parent| (TRACEPARENT, parent)));
         headers
     }
 }

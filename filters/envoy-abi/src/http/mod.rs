@@ -6,12 +6,14 @@ mod headers;
 mod main_thread;
 mod metrics;
 mod scheduler;
+mod span;
 
 pub use handle::{ConfigHandle, FilterHandle, LocalReply};
 pub use headers::Headers;
 pub use main_thread::{CalloutId, CalloutResponse, MainThread};
 pub use metrics::{Counter, Gauge, Histogram, MetricSink};
 pub use scheduler::{ConfigScheduler, StreamScheduler};
+pub use span::{ChildSpan, StreamSpan};
 
 use crate::raw;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use envoy_abi::http::entry;
-use envoy_abi::raw::{Buffer, ConfigPtr, FilterPtr, HeaderPair, ModulePtr, SchedulerPtr};
+use envoy_abi::raw::{Buffer, ConfigPtr, FilterPtr, HeaderPair, ModulePtr, SchedulerPtr, SpanPtr};
 
 use crate::envoy::{ALIVE, Events, Kept, Posted, Stream, lock, of, text};
 use crate::module::Module;
@@ -223,6 +223,38 @@ callbacks! {
         callouts.push((number, bytes));
         unsafe { id.write(number) };
         0
+    }
+    fn envoy_dynamic_module_callback_http_get_active_span(filter: FilterPtr) -> SpanPtr {
+        let traced = lock(&unsafe { of(filter) }.maps)[0].iter().flatten().any(|(name, _)| **name == *b"traced");
+        if traced { filter } else { std::ptr::null_mut() }
+    }
+    fn envoy_dynamic_module_callback_http_span_set_operation(span: SpanPtr, operation: Buffer) {
+        unsafe { of(span) }.note(format!("span {}", String::from_utf8_lossy(&text(operation))));
+    }
+    fn envoy_dynamic_module_callback_http_span_set_tag(span: SpanPtr, key: Buffer, value: Buffer) {
+        let [key, value] = [key, value].map(|one| String::from_utf8_lossy(&text(one)).into_owned());
+        unsafe { of(span) }.note(format!("tag {key}={value}"));
+    }
+    fn envoy_dynamic_module_callback_http_span_get_trace_id(span: SpanPtr, out: *mut Buffer) -> bool {
+        lend(b"0123456789abcdef0123456789abcdef", out)
+    }
+    fn envoy_dynamic_module_callback_http_span_get_span_id(span: SpanPtr, out: *mut Buffer) -> bool {
+        lend(b"0123456789abcdef", out)
+    }
+    fn envoy_dynamic_module_callback_http_span_spawn_child(
+        filter: FilterPtr, span: SpanPtr, operation: Buffer
+    ) -> SpanPtr {
+        ALIVE.fetch_add(1, Ordering::AcqRel);
+        unsafe { of(span) }.note(format!("child {}", String::from_utf8_lossy(&text(operation))));
+        // The stream in its place: a span must not outlive it, and Miri sees if one does.
+        let stream = filter.cast::<Stream>().cast_const();
+        unsafe { Arc::increment_strong_count(stream) };
+        filter
+    }
+    fn envoy_dynamic_module_callback_http_child_span_finish(span: SpanPtr) {
+        ALIVE.fetch_sub(1, Ordering::AcqRel);
+        unsafe { of(span) }.note("child ended");
+        unsafe { Arc::decrement_strong_count(span.cast::<Stream>().cast_const()) };
     }
     fn envoy_dynamic_module_callback_log(level: u32, message: Buffer) {
         assert!(!text(message).is_empty());

@@ -65,7 +65,7 @@ pub(crate) struct Posted {
     pub(crate) callouts: Mutex<Vec<(u64, Vec<u8>)>>,
 }
 
-/// Schedulers and configurations that are alive.
+/// Schedulers and spans that are alive.
 pub(crate) static ALIVE: AtomicUsize = AtomicUsize::new(0);
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -112,6 +112,26 @@ fn stream_that_waits_is_woken_from_another_thread() {
 }
 
 #[test]
+fn span_of_a_wait_ends_with_its_stream_at_the_latest() {
+    let _alone = alone();
+    let config = config();
+    let worker = config.worker(true);
+    let untraced = waiting(&worker, "");
+    assert!(!untraced.seen.lock().unwrap().iter().any(|seen| seen.starts_with("span") || seen.starts_with("child")));
+    untraced.end();
+    let traced = worker.stream(&[(":path", "/waits"), ("traced", "yes")]);
+    traced.request_headers();
+    for seen in ["child wait", "span waits", "tag a=b", "tag ids=0123456789abcdef0123456789abcdef 0123456789abcdef"] {
+        assert!(traced.saw(seen), "{seen}: {:?}", traced.seen);
+    }
+    assert!(!traced.saw("child ended"));
+    traced.end();
+    assert!(traced.saw("child ended"));
+    module(&config).waiting.lock().unwrap().clear();
+    assert_eq!((Arc::strong_count(&traced), ALIVE.load(Ordering::Acquire)), (1, 1));
+}
+
+#[test]
 fn stream_that_is_gone_is_woken_in_vain() {
     let _alone = alone();
     let config = config();

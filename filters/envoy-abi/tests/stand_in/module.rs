@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use envoy_abi::cert_validator::{CertValidator, HandshakeHandle};
 use envoy_abi::http::{
-    BodyStatus, CalloutId, CalloutResponse, ConfigHandle, ConfigScheduler, Counter, FilterConfig, FilterHandle, Gauge,
-    HeaderMap, HeadersStatus, Histogram, LocalReply, MainThread, MetricSink, StreamScheduler,
+    BodyStatus, CalloutId, CalloutResponse, ChildSpan, ConfigHandle, ConfigScheduler, Counter, FilterConfig,
+    FilterHandle, Gauge, HeaderMap, HeadersStatus, Histogram, LocalReply, MainThread, MetricSink, StreamScheduler,
 };
 
 pub(crate) struct Module {
@@ -23,6 +23,7 @@ type Answer = (CalloutId, u16, Vec<u8>, bool);
 pub(crate) struct Kept {
     path: String,
     is_completed: bool,
+    span: Option<ChildSpan>,
 }
 
 impl Drop for Kept {
@@ -72,6 +73,15 @@ impl FilterConfig for Module {
         stream.record(self.metrics.2, names.len() as u64);
         match kept.path.as_str() {
             "/waits" => {
+                kept.span = stream.span().and_then(|mut span| span.start_child("wait"));
+                if let Some(span) = &mut kept.span {
+                    let (trace, id) = span.ids().unwrap();
+                    span.set_tag("ids", &format!("{trace} {id}"));
+                }
+                if let Some(mut span) = stream.span() {
+                    span.set_name("waits");
+                    span.set_tag("a", "b");
+                }
                 self.waiting.lock().unwrap().push(stream.scheduler());
                 self.main.wake();
                 return HeadersStatus::Wait;

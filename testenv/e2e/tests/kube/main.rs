@@ -30,4 +30,5 @@ mod sources;
 mod status;
 mod streams;
 mod tokens;
+mod traces;
 mod wasm;

@@ -64,6 +64,7 @@ mod spoofing;
 mod stuffing;
 mod talkers;
 mod top;
+mod traces;
 mod trusted_hops;
 mod upgrades;
 mod versions;

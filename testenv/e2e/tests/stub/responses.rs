@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use portcullis_e2e::{GatewayOptions, Labels, MetricsPage, allow_all};
 use portcullis_harness::client::H2Client;
+use portcullis_harness::otel::{Sink, Span, Spans};
 use portcullis_harness::{deps, wait};
 use portcullis_stub_apiserver::{Action, Fault, StubServer};
 use serde_json::json;
 
 use crate::access_log;
 use crate::fixture::{NAME, PODS, StubFixture};
+use crate::traces::ARRIVES;
 
 const SOON: Duration = Duration::from_secs(20);
 const SECRET: &str = "/api/v1/namespaces/default/secrets/s";
@@ -84,6 +86,9 @@ fn slow_list(test: &str, options: &GatewayOptions) -> Option<()> {
     let manifest = fixture.manifest().set("/spec/servers", json!(servers));
     let manifest = manifest.policies(json!([{"rules": [allow_all()], "logMode": "off"}]));
     fixture.gateway.apply(&manifest.set("/spec/portcullis", json!({"logging": {"slow": "1500ms"}}))).unwrap();
+    let sink = Sink::start().unwrap();
+    let tracing = crate::traces::all_to(sink.address());
+    fixture.gateway.change_settings(|spec| spec["tracing"] = tracing).unwrap();
     let server = slow.address().to_string();
     let alice = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
     let mut times = Vec::new();
@@ -134,7 +139,24 @@ fn slow_list(test: &str, options: &GatewayOptions) -> Option<()> {
         (&json!(NAME), &json!(PODS), &json!("server"))
     );
     assert!((2_000..5_000).contains(&line["serverMs"].as_u64().unwrap()), "{line}");
+    slow_span(&sink, &server);
     Some(())
+}
+
+/// The slow list's span and the one of its server below it are the only ones of two seconds.
+fn slow_span(sink: &Sink, server: &str) {
+    let two = Duration::from_secs(2);
+    let slow = |kind: u64| move |span: &Span| span.kind == kind && span.duration() >= two;
+    let request = sink.wait_span("the span of the slow list", ARRIVES, slow(2)).unwrap();
+    for (name, value) in [("portcullis.verb", "list"), ("portcullis.resource", "pods"), ("url.path", PODS)] {
+        assert_eq!(request.attribute(name), value, "{request:?}");
+    }
+    let attempt = sink.wait_span("the span of its server", ARRIVES, slow(3)).unwrap();
+    assert_eq!((&attempt.trace, &attempt.parent), (&request.trace, &request.id), "{attempt:?}");
+    assert_eq!(attempt.attribute("upstream_address"), server, "{attempt:?}");
+    assert!(request.duration().saturating_sub(attempt.duration()) < two, "it is the server's time");
+    let all = sink.spans().unwrap();
+    assert_eq!(all.iter().filter(|span| span.duration() >= two).count(), 2, "and no other: {all:#?}");
 }
 
 #[test]

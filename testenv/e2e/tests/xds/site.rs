@@ -44,7 +44,7 @@ impl XdsMetrics for Counts {
     fn responded(&self, _: &'static str) {}
     fn acked(&self, _: &'static str) {}
     fn nacked(&self, _: &'static str) {}
-    fn propagated(&self, _: &str) {}
+    fn propagated(&self, _: &str, _: &str) {}
     fn rejected(&self, why: Rejection) {
         *self.0.lock().unwrap().entry(why.label()).or_default() += 1;
     }

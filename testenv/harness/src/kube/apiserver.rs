@@ -139,6 +139,10 @@ fn common_flags(spec: Spec, setup: &Setup<'_>) -> Spec {
         Anonymous::Off => spec.flag("anonymous-auth", "false"),
         Anonymous::HealthOnly => spec.flag("authentication-config", file("authentication.json")),
     };
+    let spec = match setup.options.traces {
+        Some(_) => spec.flag("tracing-config-file", file("tracing.json")),
+        None => spec,
+    };
     let spec = if setup.options.node { node::flags(spec, setup.dir) } else { spec };
     front_proxy_flags(spec, setup).args(&setup.options.flags)
 }

@@ -17,7 +17,7 @@ pub(super) fn data(dir: &Path) -> PathBuf {
 }
 
 /// Starts etcd on what is in [`data`]; gives its process and address. Readiness is not waited for: kube-apiserver does that.
-pub(super) fn start(binary: &Path, dir: &Path) -> Result<(Process, SocketAddr)> {
+pub(super) fn start(binary: &Path, dir: &Path, traces: Option<SocketAddr>) -> Result<(Process, SocketAddr)> {
     let address = ports::free_address()?;
     let client = format!("http://{address}");
     let peer = format!("http://127.0.0.1:{}", ports::free()?);
@@ -32,6 +32,14 @@ pub(super) fn start(binary: &Path, dir: &Path) -> Result<(Process, SocketAddr)> 
         .flag("log-level", "warn")
         // Test data need not survive a power cut.
         .flag("unsafe-no-fsync", "true");
+    let spec = match traces {
+        // etcd never samples a trace of its own.
+        Some(receiver) => spec
+            .flag("enable-distributed-tracing", "true")
+            .flag("distributed-tracing-address", receiver.to_string())
+            .flag("distributed-tracing-sampling-rate", "0"),
+        None => spec,
+    };
     Ok((Process::start(spec)?, address))
 }
 

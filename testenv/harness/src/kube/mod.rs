@@ -69,7 +69,7 @@ impl RealKube {
         let server_ca = Ca::new(&format!("{name} server authority"))?;
         let client_ca = Ca::new(&format!("{name} client authority"))?;
         let admin = client_ca.issue(&CertSpec::client("admin", ["system:masters"]))?;
-        let (etcd, etcd_address) = etcd::start(&binaries.etcd, &dir)?;
+        let (etcd, etcd_address) = etcd::start(&binaries.etcd, &dir, options.traces)?;
         let etcd_url = format!("http://{etcd_address}");
         let mut kube = Self { apiservers: Vec::new(), node: None, etcd, binaries, dir, server_ca, client_ca, admin };
         kube.write_shared_files(options)?;
@@ -200,6 +200,14 @@ impl RealKube {
         write_private(&self.dir.join("audit-policy.json"), audit::POLICY.as_bytes())?;
         if let Some(config) = options.anonymous.authentication_configuration() {
             write_private(&self.dir.join("authentication.json"), config.as_bytes())?;
+        }
+        if let Some(receiver) = options.traces {
+            let config = serde_json::json!({
+                "apiVersion": "apiserver.config.k8s.io/v1",
+                "kind": "TracingConfiguration",
+                "endpoint": receiver.to_string(),
+            });
+            write_private(&self.dir.join("tracing.json"), config.to_string().as_bytes())?;
         }
         if let Some(front) = &options.request_header {
             front.ca.write_pem(&self.dir.join("requestheader-ca.pem"))?;

@@ -1,5 +1,7 @@
 //! The options of a kube-apiserver.
 
+use std::net::SocketAddr;
+
 use crate::certs::Ca;
 
 /// The access without a credential.
@@ -52,6 +54,8 @@ pub struct KubeOptions {
     pub request_header: Option<RequestHeader>,
     /// DNS names in the servers' certificates besides localhost and kubernetes.default.svc.
     pub server_names: Vec<String>,
+    /// The receiver for OTLP over gRPC to which kube-apiserver and etcd send spans: of requests whose parent is sampled, no others.
+    pub traces: Option<SocketAddr>,
     /// More flags, like `--goaway-chance=0.02`.
     /// A caller that sets the headers of front proxies (`--requestheader-username-headers=…`) sets them all.
     pub flags: Vec<String>,
@@ -65,6 +69,7 @@ impl Default for KubeOptions {
             node: false,
             request_header: None,
             server_names: Vec::new(),
+            traces: None,
             flags: Vec::new(),
         }
     }

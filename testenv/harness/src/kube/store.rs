@@ -33,7 +33,7 @@ fn fill(binaries: &KubeBinaries, home: &Path, kept: &Path) -> Result<()> {
     let run = RunDir::new("store")?;
     let dir = run.make_dir("kube")?;
     drop(RealKube::begin(binaries.clone(), dir.clone(), "store", &KubeOptions::default())?);
-    let (process, address) = etcd::start(&binaries.etcd, &dir)?;
+    let (process, address) = etcd::start(&binaries.etcd, &dir, None)?;
     for prefix in THEIR_OWN {
         process.wait_ready("etcd", Duration::from_secs(30), || etcd::delete(address, prefix))?;
     }

@@ -21,14 +21,17 @@ A field that is not set, or null, has the default; `-` is none: an empty text or
 ";
 
 /// Fields that take certain words.
-const WORDS: [(&str, &[&str]); 3] = [
+const WORDS: [(&str, &[&str]); 6] = [
     ("clientCANames", &["Sent", "Omitted"]),
     ("metrics.users.mode", &["Off", "TopK"]),
+    ("tracing.parents", &["Ignored", "Trusted"]),
+    ("tracing.protocol", &["GRPC", "HTTP"]),
+    ("tracing.users", &["Omitted", "Sent"]),
     ("wildcardSubdomains", &["Reserved", "Allowed"]),
 ];
 
 /// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 19] = [
+const DEFAULTS: [Default; 22] = [
     ("spec.accessLog.destination", "`stdout`"),
     ("spec.clientCANames", "`Sent`"),
     ("spec.instance", "`portcullis`"),
@@ -47,14 +50,17 @@ const DEFAULTS: [Default; 19] = [
     ("spec.requestHeaderNames.group", "`X-Remote-Group`"),
     ("spec.requestHeaderNames.uid", "`X-Remote-Uid`"),
     ("spec.requestHeaderNames.user", "`X-Remote-User`"),
+    ("spec.tracing.parents", "`Ignored`"),
+    ("spec.tracing.protocol", "`GRPC`"),
+    ("spec.tracing.users", "`Omitted`"),
     ("spec.wasmModulePath", "`/usr/lib/portcullis/portcullis.wasm`"),
 ];
 
 fn schema() -> Value {
     let mut schema = derive::shape::<GatewaySettingsSpec>();
     for (field, words) in WORDS {
-        let part = field.split('.').fold(&mut schema, |schema, field| &mut schema["properties"][field]);
-        part["enum"] = json!(words);
+        let place = format!("/properties/{}", field.replace('.', "/properties/"));
+        schema.pointer_mut(&place).unwrap()["enum"] = json!(words);
     }
     schema
 }
@@ -89,7 +95,10 @@ fn defaults_are_those_of_the_check() {
         let value = default.parse::<u32>().map_or_else(|_| json!(default), |number| json!(number));
         set(&mut written, path.trim_start_matches("spec."), value);
     }
-    let settings = checked(&json!({}));
+    // Without it there are no defaults of it.
+    let tracing = json!({"endpoint": "127.0.0.1:4317"});
+    let settings = checked(&json!({"tracing": tracing}));
+    written["tracing"]["endpoint"] = tracing["endpoint"].clone();
     assert_eq!(checked(&written), settings);
     assert_eq!(
         (&settings.access_log, settings.wildcard_subdomains),
@@ -105,6 +114,9 @@ fn every_word_is_one() {
         for word in words {
             let mut spec = json!({});
             set(&mut spec, field, json!(word));
+            if field.starts_with("tracing.") {
+                set(&mut spec, "tracing.endpoint", json!("127.0.0.1:4317"));
+            }
             checked(&spec);
         }
     }

@@ -255,7 +255,7 @@ impl XdsMetrics for ControlPlaneMetrics {
         self.rejections.get_or_create(&[("reason", why.label())]).inc();
     }
 
-    fn propagated(&self, snapshot: &str) {
+    fn propagated(&self, _node: &str, snapshot: &str) {
         let since = self.lock().changes.iter().rev().find(|(version, _)| version == snapshot).map(|(_, since)| *since);
         if let Some(since) = since {
             self.propagation.observe(since.elapsed().as_secs_f64());
@@ -336,8 +336,8 @@ mod tests {
         let metrics = ControlPlaneMetrics::default();
         let snapshot = Snapshot::default();
         metrics.published(&snapshot, Origin::LastGood, Instant::now(), true);
-        metrics.propagated(snapshot.version());
-        metrics.propagated("another");
+        metrics.propagated("envoy-0", snapshot.version());
+        metrics.propagated("envoy-0", "another");
         let text = metrics.text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
         assert!(text.contains("portcullis_propagation_seconds_count 1\n"), "{text}");
         assert!(text.contains("portcullis_snapshot_source{source=\"last_good\"} 1\n"), "{text}");

@@ -17,10 +17,10 @@ use crate::review::ReviewResult;
 use crate::testing::{self, issue, now};
 use crate::x509::hex_digest;
 
-type Proxy = MemoryHost<fn(&Review) -> ReviewResult>;
+pub(super) type Proxy = MemoryHost<fn(&Review) -> ReviewResult>;
 
 /// A request of alice's with these headers.
-fn proxy(fixture: &Fixture, target: &str, more: &[(&str, &str)]) -> Proxy {
+pub(super) fn proxy(fixture: &Fixture, target: &str, more: &[(&str, &str)]) -> Proxy {
     let usual = [(":method", "GET"), (":path", target), (":authority", "prod.example.com")];
     let headers = usual.iter().chain(more);
     let headers = headers.map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())).collect();
@@ -39,15 +39,15 @@ fn values(host: &Proxy, name: &str) -> Vec<String> {
 }
 
 /// The request's first hook.
-fn begin(fixture: &Fixture, host: &mut Proxy) -> (Exchange<()>, Next) {
+pub(super) fn begin(fixture: &Fixture, host: &mut Proxy) -> (Exchange<()>, Next) {
     let mut exchange = Exchange::default();
     let next = exchange.request_headers(&fixture.gateway, Some(&fixture.route), host);
     (exchange, next)
 }
 
 const WATCH: &str = "/api/v1/pods?watch=1";
-const EXEC: &str = "/api/v1/namespaces/n/pods/a/exec?command=sh";
-const UPGRADE: [(&str, &str); 2] = [("connection", "Upgrade"), ("upgrade", "websocket")];
+pub(super) const EXEC: &str = "/api/v1/namespaces/n/pods/a/exec?command=sh";
+pub(super) const UPGRADE: [(&str, &str); 2] = [("connection", "Upgrade"), ("upgrade", "websocket")];
 
 #[test]
 fn request_goes_upstream_as_its_user() {

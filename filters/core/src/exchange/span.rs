@@ -1,0 +1,30 @@
+//! The exchange's part in the trace of a request.
+
+use super::{Exchange, HeaderLines, Host};
+use crate::observe::{Outcome, SpanRecord, decision};
+
+impl<T: Clone> Exchange<T> {
+    /// Writes the findings about a request into its span. Envoy finishes the span before [`Exchange::complete`].
+    #[cold]
+    pub(super) fn describe_span(&self, record: &mut SpanRecord, outcome: Outcome, host: &mut impl Host<Stream = T>) {
+        record.decided(outcome, self.timeline.waited);
+        host.describe_span(record.name(), record.attributes());
+    }
+
+    /// Writes that a request failed within the filter, perhaps before anything was known of it.
+    pub(super) fn describe_failure(&self, outcome: Outcome, host: &mut impl Host<Stream = T>) {
+        let begun = self.tracing.and_then(|settings| SpanRecord::begin(settings, host.request_headers()?.lines()));
+        if let Some(mut record) = begun {
+            self.describe_span(&mut record, outcome, host);
+        }
+    }
+
+    /// Writes what became of a traced request after its decision.
+    #[cold]
+    pub(super) fn amend_span(&self, outcome: Outcome, host: &mut impl Host<Stream = T>) {
+        host.describe_span("", decision(outcome).into_iter());
+    }
+}
+
+#[cfg(test)]
+mod tests;
