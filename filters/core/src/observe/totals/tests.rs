@@ -198,7 +198,11 @@ fn of_object(state: &ProcessState, object: &str, servers: &[&str]) -> Cluster {
 fn another_object_of_the_name_begins_without_counts_and_limits() {
     let state = ProcessState::default();
     let first = of_object(&state, "1", &["a:1"]);
-    first.series().talkers().unwrap().count(Some(None), b"alice-tool/1", Amounts { requests: 1, ..Amounts::default() });
+    first.series().talkers().unwrap().count(
+        Some(None),
+        Some(b"alice-tool/1"),
+        Amounts { requests: 1, ..Amounts::default() },
+    );
     first.series().count(of_policy(1), Outcome::Refused(Cause::FlowControl));
     let running = first.series().start(of_policy(1), false);
     let (place, token) = (first.acquire(0, NOW), first.acquire(1, NOW));
