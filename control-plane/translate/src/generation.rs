@@ -19,7 +19,7 @@ pub(crate) struct Generation(String);
 impl Generation {
     /// That of an object under these settings.
     pub(crate) fn of(cluster: &Cluster, settings: &Settings) -> Self {
-        let made = cluster.uid.as_deref().or(cluster.creation_timestamp.as_deref()).unwrap_or_default();
+        let made = made(cluster);
         let identity_mode = identity_mode(cluster, settings);
         let certificate = cluster.certificate.as_ref().map(|pair| pair.holder.as_slice());
         let token = cluster.token.as_ref().map(|token| account(token.expose()));
@@ -59,6 +59,18 @@ impl Generation {
     pub(crate) fn short(&self) -> &str {
         self.0.get(..DIGITS).unwrap_or(&self.0)
     }
+}
+
+/// The object's own mark: another one of its name has another. Files have none.
+fn made(cluster: &Cluster) -> &str {
+    cluster.uid.as_deref().or(cluster.creation_timestamp.as_deref()).unwrap_or_default()
+}
+
+/// The object's mark as a word that the filter keeps counts by; empty for one of a file.
+pub(crate) fn object_word(cluster: &Cluster) -> String {
+    let made = made(cluster);
+    let digits = if made.is_empty() { 0 } else { DIGITS };
+    sha256_hex([made.as_bytes()]).chars().take(digits).collect()
 }
 
 fn peer_text(name: &PeerName) -> String {

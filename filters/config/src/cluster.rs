@@ -11,13 +11,18 @@ pub struct ClusterConfig {
     /// [`crate::CONFIG_VERSION`].
     pub version: u32,
     /// The cluster's name over all edits, `<instance>/<namespace or ->/<name>`: counts of running requests and token buckets
-    /// are kept by it.
+    /// are kept by it and `object`.
     pub name: String,
     /// Identity of this cluster: instance, object UID and a hash of servers, upstream trust and client CA. It keys the caches
     /// of credentials, so that a recreated or re-pointed cluster starts with empty ones. Empty is `name`, enough if the servers
     /// behind the name change only with a restart.
     #[serde(default)]
     pub identity: String,
+    /// A word for the object behind the name, made of its UID: counts, limits and clients by name are kept by it and the name, so
+    /// that another object of the name begins with none. Edits of one object keep it. Empty is enough if a name is never
+    /// another object's.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub object: String,
     /// The host names that a request's `:authority` may carry, lower-case, without port; `*.example.com` covers one
     /// label. Requests for another name are answered 421. An IP address as authority is always accepted, because no
     /// cluster can be named like one.

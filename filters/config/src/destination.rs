@@ -1,4 +1,4 @@
-use crate::cluster::UpstreamIdentity;
+use crate::cluster::{ClusterConfig, UpstreamIdentity};
 
 /// The connection pool of a server group that a request is sent through. Each is an Envoy cluster of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -87,6 +87,14 @@ pub const GENERATION_MARK: char = '@';
 /// A name without its generation, as people, logs and statistics know it.
 pub fn without_generation(name: &str) -> &str {
     name.split_once(GENERATION_MARK).map_or(name, |(name, _)| name)
+}
+
+impl ClusterConfig {
+    /// The name under which counts and limits are kept: another object of the name has another.
+    pub fn counted_name(&self) -> String {
+        let Self { name, object, .. } = self;
+        if object.is_empty() { name.clone() } else { format!("{name}{GENERATION_MARK}{object}") }
+    }
 }
 
 /// The value of the [`crate::names::DESTINATION`] filter state, one entry of the virtual host's matcher tree.

@@ -181,7 +181,7 @@ impl Cluster {
         let policies = Policies::new(&written);
         let pools = Pool::of(&config.upstream_identity);
         let destinations = policies.groups().map(|group| Destinations::for_group(group, pools)).collect();
-        let schemas = schemas(config, store);
+        let schemas = schemas(config, &config.counted_name(), store);
         let limits = written.iter().map(|policy| schema_of(policy, config)).collect();
         let rebalance = rebalance(config, store)?;
         let series = Arc::new(ClusterMetrics::new(config, &written, store, &caches, rebalance));
@@ -253,13 +253,13 @@ fn cache_identity(config: &config::ClusterConfig) -> &str {
 #[derive(Debug)]
 pub(crate) struct LimitReached;
 
-fn schemas(config: &config::ClusterConfig, store: &impl StateStore) -> Vec<Limit> {
+fn schemas(config: &config::ClusterConfig, counted: &str, store: &impl StateStore) -> Vec<Limit> {
     let limit = |schema: &config::FlowControlSchema| match schema.limit {
         FlowControlLimit::MaxRequestsInflight(max) => {
-            Limit::InFlight { running: store.in_flight(&config.name, &schema.name), max }
+            Limit::InFlight { running: store.in_flight(counted, &schema.name), max }
         }
         FlowControlLimit::TokenBucket { qps, burst } => {
-            Limit::Bucket(store.token_bucket(&config.name, &schema.name, Rate { qps, burst }))
+            Limit::Bucket(store.token_bucket(counted, &schema.name, Rate { qps, burst }))
         }
     };
     config.flow_control_schemas.iter().map(limit).collect()

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use envoy_abi::log;
 use portcullis_filter_config::names;
+use portcullis_report::channel::{ANNOUNCEMENT, Command, write_answer};
 
 use crate::{memory, shutdown};
 
@@ -47,23 +48,6 @@ fn serve() {
     }
 }
 
-enum Command {
-    /// To send clients away within a time.
-    Leave(Duration),
-    /// To answer with the page of activity, under that number.
-    Activity(u64),
-}
-
-impl Command {
-    fn parse(line: &str) -> Option<Self> {
-        match line.trim().split_once(' ')? {
-            (names::AGENT_LEAVE, time) => Some(Command::Leave(Duration::from_millis(time.parse().ok()?))),
-            (names::AGENT_ACTIVITY, number) => Some(Command::Activity(number.parse().ok()?)),
-            _ => None,
-        }
-    }
-}
-
 /// The way back to the agent.
 struct Answers {
     socket: UnixStream,
@@ -76,7 +60,7 @@ impl Answers {
         let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
         socket.set_write_timeout(Some(WRITE_TIMEOUT)).ok()?;
         let mut answers = Answers { socket, process: memory::process()? };
-        answers.socket.write_all(format!("{}\n", names::AGENT_ACTIVITY).as_bytes()).ok()?;
+        writeln!(answers.socket, "{ANNOUNCEMENT}").ok()?;
         Some(answers)
     }
 
@@ -84,10 +68,8 @@ impl Answers {
         // A panic must not end the thread, which has watches to end later.
         let page = catch_unwind(AssertUnwindSafe(|| serde_json::to_vec(&memory::activity(self.process))));
         let page = page.ok().and_then(Result::ok).unwrap_or_default();
-        let head = format!("{} {number} {}\n", names::AGENT_ACTIVITY, page.len());
-        let written = self.socket.write_all(head.as_bytes()).and_then(|()| self.socket.write_all(&page));
+        let written = write_answer(&self.socket, number, &page);
         if written.is_err() {
-            // The agent would take what comes next for the rest of this page.
             let _ = self.socket.shutdown(Shutdown::Write);
         }
         written

@@ -11,7 +11,7 @@ use portcullis_core::long_streams::StreamRegistry;
 use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord, Response};
 use portcullis_core::review::{Review, ReviewAnswers};
 use portcullis_core::x509::KnownChains;
-use portcullis_core::{Moment, Refusal, rebalance};
+use portcullis_core::{Moment, Refusal};
 use portcullis_filter_config::names;
 use portcullis_filter_config::names::request::Field;
 use portcullis_filter_config::names::span::Attribute;
@@ -20,6 +20,8 @@ use rustls_pki_types::UnixTime;
 use crate::long_streams::{LongStream, Waker, call_at};
 use crate::memory::uptime;
 use crate::metrics::Metrics;
+use crate::random::random_number;
+use crate::resident_memory::resident_memory;
 use crate::reviews::{Pending, ReviewCallouts};
 
 thread_local! {
@@ -181,11 +183,11 @@ impl Host for StreamHost<'_> {
     }
 
     fn random(&mut self) -> u64 {
-        rebalance::random_number()
+        random_number()
     }
 
     fn resident_memory(&self) -> Option<u64> {
-        rebalance::resident_memory(uptime(Instant::now()))
+        resident_memory(uptime(Instant::now()))
     }
 
     fn ask(&mut self, reviews: Vec<Review>) -> Result<Asked, Refusal> {

@@ -11,6 +11,8 @@ mod host;
 mod long_streams;
 mod memory;
 mod metrics;
+mod random;
+mod resident_memory;
 mod reviews;
 mod shutdown;
 mod timer;

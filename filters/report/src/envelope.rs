@@ -6,6 +6,16 @@ pub const SERVICE: &str = "portcullis.report.v1.ReportService";
 /// The path of its one method.
 pub const STREAM_REPORTS: &str = "/portcullis.report.v1.ReportService/StreamReports";
 
+/// The headers of a request that is a whole stream. The authority is not the name of an Envoy cluster, which may be none: Istio's have
+/// a bar.
+pub const REQUEST_HEADERS: [(&str, &str); 5] = [
+    (":method", "POST"),
+    (":path", STREAM_REPORTS),
+    (":authority", "portcullis"),
+    ("content-type", "application/grpc"),
+    ("te", "trailers"),
+];
+
 /// Bytes before each message of gRPC: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 /// Bytes of an acknowledgement in the body of a response: it has no fields.

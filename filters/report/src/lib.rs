@@ -6,10 +6,15 @@
 //! report besides, such as their part of limits that several gateways share.
 
 pub mod bounds;
+pub mod channel;
 mod envelope;
+mod failure;
 pub mod message;
 mod page;
+pub mod reporter;
 
 pub use bounds::OTHER;
-pub use envelope::{ACKNOWLEDGEMENT_BYTES, ReportRequest, ReportResponse, SERVICE, STREAM_REPORTS, request_body};
+pub use envelope::{
+    ACKNOWLEDGEMENT_BYTES, REQUEST_HEADERS, ReportRequest, ReportResponse, SERVICE, STREAM_REPORTS, request_body,
+};
 pub use page::{ActivityPage, Since};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use portcullis_filter_config::activity::Activity;
-use portcullis_filter_config::names;
+use portcullis_report::channel::{ANNOUNCEMENT, parse_answer};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
@@ -112,7 +112,7 @@ impl Shared {
             if (&mut answers).take(MAX_LINE).read_line(&mut line).await? == 0 {
                 return Ok(());
             }
-            if line.trim_end() == names::AGENT_ACTIVITY {
+            if line.trim_end() == ANNOUNCEMENT {
                 self.is_announced.store(true, Ordering::Relaxed);
                 continue;
             }
@@ -136,9 +136,7 @@ impl Shared {
 
 /// Number and length of the answer that begins with the line.
 fn head(line: &str) -> Option<(u64, u64)> {
-    let (number, length) = line.strip_prefix(names::AGENT_ACTIVITY)?.trim().split_once(' ')?;
-    let length = length.parse().ok().filter(|length| *length <= MAX_BYTES)?;
-    Some((number.parse().ok()?, length))
+    parse_answer(line).filter(|(_, length)| *length <= MAX_BYTES)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_filter_config::names;
+use portcullis_report::channel::Command;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
 
@@ -25,15 +25,15 @@ impl Filter {
 
     /// Has the connections of long-running requests sent away, and watches ended within a time.
     pub(super) async fn leave(&self, time: Duration) -> io::Result<()> {
-        self.send(format!("{} {}\n", names::AGENT_LEAVE, time.as_millis())).await
+        self.send(Command::Leave(time)).await
     }
 
     /// Asks for the page of activity, to be answered under that number.
     pub(super) async fn ask_activity(&self, number: u64) -> io::Result<()> {
-        self.send(format!("{} {number}\n", names::AGENT_ACTIVITY)).await
+        self.send(Command::Activity(number)).await
     }
 
-    async fn send(&self, line: String) -> io::Result<()> {
-        self.0.lock().await.write_all(line.as_bytes()).await
+    async fn send(&self, command: Command) -> io::Result<()> {
+        self.0.lock().await.write_all(command.to_string().as_bytes()).await
     }
 }

@@ -14,14 +14,12 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use portcullis_sources::SourceHealth;
 use portcullis_xds::{HealthRegistry, Registry, Snapshot};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use super::console::{self, Console, MAX_BODY};
 use super::metrics::{CONTENT_TYPE, ControlPlaneMetrics};
+use super::turns::{take_turns, turns};
 use super::watchdog::Watchdog;
-
-/// The number of responses that are made at a time; further requests get 503 with Retry-After.
-const MAX_AT_ONCE: usize = 16;
 
 /// The time limit for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,9 +41,8 @@ const HEADERS: [(HeaderName, &str); 6] = [
 
 /// All routes. Methods that a page does not have are answered with 405.
 pub(super) fn router(console: Console, hosts: Arc<AllowedHosts>, probes: Probes) -> Router {
-    let at_once = Arc::new(Semaphore::new(MAX_AT_ONCE));
     console::router(console)
-        .layer(middleware::from_fn_with_state(at_once, take_turns))
+        .layer(middleware::from_fn_with_state(turns(), take_turns))
         .layer(middleware::from_fn(read_body))
         .layer(middleware::from_fn_with_state(hosts, guard))
         .merge(probe_router(probes))
@@ -72,13 +69,6 @@ async fn read_body(request: Request, next: Next) -> Response {
         Ok(Ok(bytes)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
         Ok(Err(_)) => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too long, or broken\n").into_response(),
         Err(_) => (StatusCode::REQUEST_TIMEOUT, "the body is late\n").into_response(),
-    }
-}
-
-async fn take_turns(State(at_once): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
-    match at_once.try_acquire() {
-        Ok(_turn) => next.run(request).await,
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], "busy\n").into_response(),
     }
 }
 

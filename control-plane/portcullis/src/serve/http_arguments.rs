@@ -35,7 +35,8 @@ pub(crate) struct HttpArguments {
     /// API reviews; with the directory source each certificate may read everything.
     #[arg(long, env = "PORTCULLIS_HTTP_CLIENT_CA", value_name = "FILE", requires = "http_tls_cert")]
     http_client_ca: Option<PathBuf>,
-    /// A proxy in front of the HTTP address ends TLS, and only it reaches the address: tokens are taken in plain text from it.
+    /// A proxy in front of the HTTP address ends TLS, and only it reaches the address: tokens are taken in plain text from it. The
+    /// last address in its X-Forwarded-For, which it has to append, is the client whose attempts are counted.
     #[arg(long, env = "PORTCULLIS_HTTP_BEHIND_TLS_PROXY")]
     http_behind_tls_proxy: bool,
     /// How often a login's token and rights are reviewed again; one that fails ends the login.

@@ -32,6 +32,7 @@ mod source;
 mod state;
 mod status;
 mod status_observer;
+mod turns;
 mod version;
 mod watchdog;
 mod writer;

@@ -68,8 +68,10 @@ async fn text(arguments: &Status) -> Result<(String, bool), StatusError> {
     }
     let report: StatusReport = serde_json::from_value(answer.clone()).map_err(StatusError::Read)?;
     let text = match (arguments.output, &arguments.name) {
-        (StatusOutput::Json, None) => format!("{answer:#}\n"),
-        (StatusOutput::Json, Some(_)) => format!("{:#}\n", answer.pointer("/objects/0").unwrap_or(&Value::Null)),
+        (StatusOutput::Json, None) => crate::display_text::json(&answer),
+        (StatusOutput::Json, Some(_)) => {
+            crate::display_text::json(answer.pointer("/objects/0").unwrap_or(&Value::Null))
+        }
         (_, Some(_)) => report.objects.iter().map(text::detail).collect::<Vec<_>>().join("\n"),
         (StatusOutput::Wide, None) => text::table(&report, true),
         (StatusOutput::Text, None) => text::table(&report, false),

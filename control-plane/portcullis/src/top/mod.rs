@@ -85,7 +85,7 @@ async fn text(arguments: &Top, order: Order) -> Result<String, TopError> {
     let body = arguments.control_plane.get(&path, LIMITS).await?;
     if arguments.output == TopOutput::Json {
         let answer: Value = serde_json::from_slice(&body).map_err(TopError::Read)?;
-        return Ok(format!("{answer:#}\n"));
+        return Ok(crate::display_text::json(&answer));
     }
     match &arguments.cluster {
         Some(_) => {

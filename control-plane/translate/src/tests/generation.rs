@@ -1,10 +1,12 @@
 use std::collections::BTreeSet;
 
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
+use portcullis_api::Settings;
 use prost::Message;
 use serde_json::{Value, json};
 
 use super::fixture::{Pki, base64, set, translated};
+use crate::explain_input;
 use crate::resource::type_urls;
 use crate::settings::choose_settings;
 
@@ -115,4 +117,20 @@ fn generation_changes_with_what_identity_depends_on() {
         assert_eq!(of(edit), (base.clone(), stats.clone()), "{edit}");
     }
     assert_eq!(of("insecure, server disabled"), of("insecure"));
+}
+
+/// The filter keeps counts by this word and the name.
+#[test]
+fn counts_are_kept_over_edits_and_not_over_objects() {
+    let pki = Pki::new();
+    let of = |edit: &str| {
+        let (cluster, _) = edited(&pki, edit);
+        explain_input(&cluster, &Settings::default()).map(|read| read.config.object).unwrap()
+    };
+    let base = of("nothing");
+    assert_eq!((base.len(), of("uid").len()), (16, 16), "{base}");
+    assert_ne!(of("uid"), base);
+    for edit in ["mode", "token", "subject", "upstream CA", "server name", "insecure, server"] {
+        assert_eq!(of(edit), base, "{edit}");
+    }
 }

@@ -36,19 +36,19 @@ pub struct ClusterMetrics {
 
 /// State of metrics that outlives a cluster's configurations.
 pub(crate) trait MetricsState {
-    /// The running requests of a flow control schema, by the cluster's name and the schema's.
+    /// The running requests of a flow control schema, by the name under which the cluster counts and the schema's.
     fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight>;
 
     /// The token bucket of a flow control schema with this rate.
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket>;
 
-    /// The running requests of a cluster, by its name.
+    /// The running requests of a cluster, by the name under which it counts.
     fn running(&self, cluster: &str) -> Arc<RunningRequests>;
 
-    /// The series that a cluster has had, by its name over all edits.
+    /// The series that a cluster has had, by its name over all edits and objects.
     fn ledger(&self, cluster: &str) -> Arc<SeriesLedger>;
 
-    /// The activity of a cluster, by its name over all edits.
+    /// The activity of a cluster, by the name under which it counts.
     fn totals(&self, cluster: &str) -> Option<Arc<ClusterTotals>>;
 }
 
@@ -64,9 +64,10 @@ impl ClusterMetrics {
         let servers =
             config.servers.as_ref().map_or_else(ServerLabels::default, |servers| ServerLabels::of(&servers.names));
         let shows_users = config.request_info.as_ref().is_some_and(|shown| shown.user);
-        let totals = memory.totals(&config.name);
-        let talkers =
-            totals.as_ref().and_then(|totals| totals.configure(&servers, limits(config, memory), config.top_talkers));
+        let counted = config.counted_name();
+        let totals = memory.totals(&counted);
+        let limits = limits(config, &counted, memory);
+        let talkers = totals.as_ref().and_then(|totals| totals.configure(&servers, limits, config.top_talkers));
         let tells_users = config.log_refused
             || config.log_failed
             || config.log_slow_milliseconds.is_some()
@@ -78,12 +79,8 @@ impl ClusterMetrics {
         let counts = ClusterCounts {
             policies: policies.iter().zip(0_usize..).map(policy_labels).collect(),
             resources: ResourceLabels::of(policies),
-            running: memory.running(&config.name),
-            limits: config
-                .flow_control_schemas
-                .iter()
-                .map(|schema| schema_limit(&config.name, schema, memory))
-                .collect(),
+            running: memory.running(&counted),
+            limits: config.flow_control_schemas.iter().map(|schema| schema_limit(&counted, schema, memory)).collect(),
             rebalance,
             caches: Some(Arc::clone(caches)),
             totals,
@@ -211,14 +208,14 @@ fn schema_limit(cluster: &str, schema: &config::FlowControlSchema, memory: &impl
 }
 
 /// The limits of the configuration's schemas, to be shown as they are used.
-fn limits(config: &config::ClusterConfig, memory: &impl MetricsState) -> Vec<Limit> {
+fn limits(config: &config::ClusterConfig, counted: &str, memory: &impl MetricsState) -> Vec<Limit> {
     let limit = |schema: &config::FlowControlSchema| {
         let source = match schema.limit {
             config::FlowControlLimit::MaxRequestsInflight(max) => {
-                LimitSource::InFlight { running: memory.in_flight(&config.name, &schema.name), max }
+                LimitSource::InFlight { running: memory.in_flight(counted, &schema.name), max }
             }
             config::FlowControlLimit::TokenBucket { qps, burst } => {
-                LimitSource::Bucket(memory.token_bucket(&config.name, &schema.name, Rate { qps, burst }))
+                LimitSource::Bucket(memory.token_bucket(counted, &schema.name, Rate { qps, burst }))
             }
         };
         Limit { schema: schema.name.as_str().into(), source }

@@ -5,10 +5,6 @@
 //! gateway.
 
 mod load;
-#[cfg(not(target_family = "wasm"))]
-mod random;
-#[cfg(not(target_family = "wasm"))]
-mod resident_memory;
 #[cfg(test)]
 mod tests;
 
@@ -19,10 +15,6 @@ use std::time::Duration;
 pub use load::ProcessLoad;
 pub(crate) use load::RunningPlace;
 use portcullis_filter_config as config;
-#[cfg(not(target_family = "wasm"))]
-pub use random::random_number;
-#[cfg(not(target_family = "wasm"))]
-pub use resident_memory::resident_memory;
 
 const MILLION: u64 = 1_000_000;
 

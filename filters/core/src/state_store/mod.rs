@@ -23,28 +23,30 @@ use crate::review::{CredentialCaches, Lifetimes, Reviewer, Store};
 use crate::upstream_user::HeaderNames;
 
 /// State that outlives a cluster's configurations, kept by the host for the whole process.
+///
+/// A cluster counts under its name and the word of its object behind it, so that another object of the name begins anew.
 pub trait StateStore {
     /// The caches of an earlier configuration of the owner; empty if there was none.
     fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches>;
 
-    /// The running requests of a flow control schema, by the cluster's name and the schema's.
+    /// The running requests of a flow control schema, by the name under which the cluster counts and the schema's.
     fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight>;
 
     /// The token bucket of a flow control schema. The rate is part of what it is found by: another rate is another bucket,
     /// and a full one.
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket>;
 
-    /// The running requests of a cluster, for metrics; by the cluster's name. A host that shows no metrics needs none.
+    /// The running requests of a cluster, for metrics; by the name under which it counts. A host that shows no metrics needs none.
     fn running(&self, _cluster: &str) -> Arc<RunningRequests> {
         Arc::default()
     }
 
-    /// The series that a cluster has had, by its name over all edits. A host that shows no metrics needs none.
+    /// The series that a cluster has had, by its name over all edits and objects. A host that shows no metrics needs none.
     fn ledger(&self, _cluster: &str) -> Arc<SeriesLedger> {
         Arc::default()
     }
 
-    /// The activity of a cluster, by its name over all edits. `None` from a host that shows none.
+    /// The activity of a cluster, by the name under which it counts. `None` from a host that shows none.
     fn totals(&self, _cluster: &str) -> Option<Arc<ClusterTotals>> {
         None
     }

@@ -1,7 +1,11 @@
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use portcullis_filter_config::activity::ClusterActivity;
+use portcullis_filter_config::without_generation;
 
 use super::{CacheOwner, StateStore};
 use crate::bucket::{Rate, TokenBucket};
@@ -22,6 +26,8 @@ pub struct ProcessState {
     series: Arc<SeriesBudget>,
     ledgers: WeakMap<String, SeriesLedger>,
     totals: WeakMap<String, ClusterTotals>,
+    /// The number of configurations that asked for totals.
+    configurations: AtomicU64,
     talkers: Arc<TalkerBudget>,
     load: Arc<ProcessLoad>,
 }
@@ -40,10 +46,16 @@ impl ProcessState {
         self.totals_of(UNROUTED)
     }
 
-    /// The activity of all clusters that have any, by name.
+    /// The activity of all clusters that have any, by name. Of objects that share a name, the one that was configured last has
+    /// it: requests of the others may still run.
     pub fn activity(&self, uptime: Duration) -> Vec<ClusterActivity> {
-        let mut all = Vec::new();
-        self.totals.for_each(|totals| all.extend(totals.activity(uptime)));
+        let mut newest: BTreeMap<String, Arc<ClusterTotals>> = BTreeMap::new();
+        self.totals.for_each(|totals| match newest.entry(totals.name().to_owned()) {
+            Entry::Vacant(entry) => drop(entry.insert(totals)),
+            Entry::Occupied(mut entry) if totals.configured() > entry.get().configured() => drop(entry.insert(totals)),
+            Entry::Occupied(_) => {}
+        });
+        let mut all: Vec<_> = newest.values().filter_map(|totals| totals.activity(uptime)).collect();
         all.sort_by(|one, other| one.cluster.cmp(&other.cluster));
         all
     }
@@ -53,10 +65,10 @@ impl ProcessState {
     }
 
     fn totals_of(&self, cluster: &str) -> Arc<ClusterTotals> {
-        // The last part is the object's name, the rest is the gateway's own.
-        let name = cluster.rsplit('/').next().unwrap_or_default();
-        let new = || ClusterTotals::new(name, self.running_in(cluster), &self.talkers);
-        self.totals.get_or_insert_with(cluster.to_owned(), new)
+        let new = || ClusterTotals::new(without_generation(cluster), self.running_in(cluster), &self.talkers);
+        let totals = self.totals.get_or_insert_with(cluster.to_owned(), new);
+        totals.note_configured(self.configurations.fetch_add(1, Ordering::Relaxed));
+        totals
     }
 
     /// Forgets answers that are too old. True if any are left.

@@ -28,6 +28,10 @@ mod long_streams;
 mod memory;
 #[path = "../../../dynamic-module/src/metrics.rs"]
 mod metrics;
+#[path = "../../../dynamic-module/src/random.rs"]
+mod random;
+#[path = "../../../dynamic-module/src/resident_memory.rs"]
+mod resident_memory;
 #[path = "../../../dynamic-module/src/reviews.rs"]
 mod reviews;
 #[path = "../../../dynamic-module/src/shutdown.rs"]

@@ -8,11 +8,11 @@ use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::unfold;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::access::Reader;
-use super::state::Console;
+use super::state::{Console, StreamPlace};
 use super::visit::Visit;
 
 /// The shortest time between two events of a stream.
@@ -31,11 +31,11 @@ struct EventStream {
     session_end: Option<watch::Receiver<()>>,
     ends: Instant,
     is_first: bool,
-    _place: OwnedSemaphorePermit,
+    _place: StreamPlace,
 }
 
 pub(super) async fn events(State(console): State<Console>, visit: Visit) -> Response {
-    let Ok(place) = console.streams.clone().try_acquire_owned() else {
+    let Some(place) = console.stream_place(&visit.reader) else {
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "10")], "too many streams\n").into_response();
     };
     let session_end = match visit.reader {

@@ -33,12 +33,14 @@ pub(super) async fn log_in(State(console): State<Console>, request: Request) -> 
     if !takes_tokens || !console.access.is_private(&connection) {
         return refuse(if takes_tokens { Denied::Plaintext } else { Denied::Impossible }, "/ui/");
     }
+    let headers = parts.headers.clone();
     let form = match Form::<LoginForm>::from_request(Request::from_parts(parts, body), &()).await {
         Ok(Form(form)) => form,
         Err(rejection) => return (rejection.status(), "the form cannot be read\n").into_response(),
     };
     let to = own_path(&form.to);
-    match console.access.log_in(form.token.trim(), &connection, Instant::now()).await {
+    let objects = console.object_names();
+    match console.access.log_in(form.token.trim(), &headers, &connection, objects, Instant::now()).await {
         Ok(session) => see(to, &set_cookie(&session.id, session.lifetime)),
         Err(denied) => refuse(denied, to),
     }

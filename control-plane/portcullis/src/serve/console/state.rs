@@ -1,16 +1,20 @@
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::access::{Access, Denied, LoginPolicy, Reader};
 use super::data::ConsoleData;
 use super::question::{Explained, Question, QuestionError};
 use crate::serve::fleet::view::{ClusterSummary, ClusterView, FleetView};
+use crate::serve::turns::without_turn;
 
-/// The number of streams of events.
+/// The number of streams of events: of all readers, and of one who has a name.
 const MAX_STREAMS: usize = 32;
+const MAX_STREAMS_OF_READER: usize = 4;
+/// The number of explanations that are made at a time: each looks at all objects.
+const MAX_EXPLANATIONS: usize = 2;
 /// The name under which requests that reached no cluster are counted. No object has it.
 const NO_CLUSTER: &str = "-";
 
@@ -20,6 +24,14 @@ pub(in crate::serve) struct Console {
     pub(super) data: Arc<dyn ConsoleData>,
     pub(super) access: Arc<Access>,
     pub(super) streams: Arc<Semaphore>,
+    readers: Arc<Mutex<BTreeMap<String, Arc<Semaphore>>>>,
+    explanations: Arc<Semaphore>,
+}
+
+/// The place of a stream of events, among all and among those of its reader.
+pub(super) struct StreamPlace {
+    _of_all: OwnedSemaphorePermit,
+    _of_reader: Option<OwnedSemaphorePermit>,
 }
 
 /// How readers log in.
@@ -42,12 +54,42 @@ pub(super) struct VisibleFleet {
 impl Console {
     pub(in crate::serve) fn new(data: impl ConsoleData + 'static, login: &LoginSettings) -> Self {
         let access = Access::new(login.policy.clone(), login.behind_tls_proxy, login.review_interval);
-        Self { data: Arc::new(data), access: Arc::new(access), streams: Arc::new(Semaphore::new(MAX_STREAMS)) }
+        Self {
+            data: Arc::new(data),
+            access: Arc::new(access),
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            readers: Arc::default(),
+            explanations: Arc::new(Semaphore::new(MAX_EXPLANATIONS)),
+        }
+    }
+
+    /// A place for a stream of a reader, if there is one.
+    pub(super) fn stream_place(&self, reader: &Reader) -> Option<StreamPlace> {
+        let of_reader = match reader.name() {
+            // On loopback readers have no names.
+            None => None,
+            Some(name) => {
+                let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+                readers.retain(|_, places| places.available_permits() < MAX_STREAMS_OF_READER);
+                let places = readers.entry(name.to_owned());
+                let places = places.or_insert_with(|| Arc::new(Semaphore::new(MAX_STREAMS_OF_READER)));
+                Some(Arc::clone(places).try_acquire_owned().ok()?)
+            }
+        };
+        let of_all = Arc::clone(&self.streams).try_acquire_owned().ok()?;
+        Some(StreamPlace { _of_all: of_all, _of_reader: of_reader })
     }
 
     /// Reviews sessions until it is dropped.
     pub(in crate::serve) async fn review_sessions(self) {
         self.access.review_sessions().await;
+    }
+
+    /// The names of all objects.
+    pub(super) fn object_names(&self) -> Vec<String> {
+        let view = self.data.fleet();
+        let names = view.clusters.iter().map(|cluster| &cluster.name).filter(|name| *name != NO_CLUSTER);
+        names.cloned().collect()
     }
 
     /// The fleet, without what the reader may not see.
@@ -56,8 +98,7 @@ impl Console {
         if self.access.sees_all(reader, now).await? {
             return Ok(VisibleFleet { view, sees_all: true });
         }
-        let names = view.clusters.iter().map(|cluster| cluster.name.clone()).filter(|name| name != NO_CLUSTER);
-        let visible: BTreeSet<String> = self.access.visible(reader, names.collect(), now).await?;
+        let visible: BTreeSet<String> = self.access.visible(reader, self.object_names(), now).await?;
         let clusters = view.clusters.iter().filter(|cluster| visible.contains(&cluster.name));
         let clusters = clusters.map(|cluster| ClusterSummary { by_gateway: Vec::new(), ..cluster.clone() }).collect();
         let view =
@@ -100,7 +141,12 @@ impl Console {
             return Err(Denied::Forbidden);
         }
         // The objects of a fleet and their policies take a while.
-        let work = tokio::task::spawn_blocking(move || asked.answer(&objects).map_err(|error| error.to_string()));
+        let place = without_turn(Arc::clone(&self.explanations).acquire_owned()).await;
+        let work = tokio::task::spawn_blocking(move || {
+            // It goes on when the reader has gone.
+            let _place = place;
+            asked.answer(&objects).map_err(|error| error.to_string())
+        });
         Ok(work.await.unwrap_or_else(|_| Err("the request cannot be explained: report this".to_owned())))
     }
 }

@@ -1,6 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use portcullis_core::observe::Outcome;
+
 use super::fleet_time::FleetTime;
 use super::process::{ProcessActivity, ProcessPart};
 use crate::activity_report::{ClusterMessage, OTHER, ReportPart};
@@ -11,16 +13,13 @@ const MAX_AGE: Duration = Duration::from_secs(30);
 const MEMORY: Duration = Duration::from_secs(600);
 /// Most gateways that are remembered.
 const MAX_GATEWAYS: usize = 1_000;
-/// Most bytes of the activity of all gateways; beyond them only the sums of each cluster are kept.
+/// Most bytes of the activity of all gateways; beyond them only the sums of clusters that are remembered go on.
 const MAX_BYTES: usize = 256 << 20;
-/// Most reasons of refusals.
-const MAX_REASONS: usize = 128;
 
 /// The activity of all gateways, by node.
 #[derive(Debug, Default)]
 pub(super) struct GatewayActivity {
     gateways: BTreeMap<String, ProcessActivity>,
-    reasons: Vec<String>,
     /// The names of the objects, as soon as there are any.
     known: Option<BTreeSet<String>>,
     bytes: usize,
@@ -29,44 +28,37 @@ pub(super) struct GatewayActivity {
 impl GatewayActivity {
     /// Takes a part of a gateway's report that came at `at`.
     pub(super) fn take(&mut self, node: &str, report: &ReportPart, clusters: Vec<ClusterMessage>, at: Instant) {
-        let reasons = report.reasons.iter().map(|reason| self.reason(reason)).collect();
+        let reasons = report.reasons.iter().map(|reason| position(reason)).collect();
         let &ReportPart { process, uptime_seconds, complete, more, .. } = report;
         let part = ProcessPart { uptime_seconds, complete, more, reasons, clusters };
         if !self.gateways.contains_key(node) && !self.has_room(at) {
             return;
         }
+        let has_room = self.bytes < MAX_BYTES;
         let gateway = self.gateways.entry(node.to_owned()).or_insert_with(|| ProcessActivity::new(process));
         self.bytes = self.bytes.saturating_sub(gateway.bytes());
         if gateway.process != process {
             *gateway = ProcessActivity::new(process);
         }
-        gateway.take(&part, self.known.as_ref(), self.bytes < MAX_BYTES, at);
+        gateway.take(&part, self.known.as_ref(), has_room, at);
         self.bytes += gateway.bytes();
     }
 
-    /// The position of a reason; those beyond the bound share one.
-    fn reason(&mut self, reason: &str) -> u8 {
-        let position = self.reasons.iter().position(|known| known == reason).unwrap_or_else(|| {
-            let reason = if self.reasons.len() + 1 < MAX_REASONS { reason } else { OTHER };
-            if self.reasons.len() < MAX_REASONS {
-                self.reasons.push(reason.to_owned());
-            }
-            self.reasons.len() - 1
-        });
-        u8::try_from(position).unwrap_or(u8::MAX)
-    }
-
     /// The text of a reason.
-    pub(super) fn reason_text(&self, position: u8) -> &str {
-        self.reasons.get(usize::from(position)).map_or(OTHER, String::as_str)
+    pub(super) fn reason_text(&self, position: u8) -> &'static str {
+        Outcome::reasons().nth(position.into()).unwrap_or(OTHER)
     }
 
     /// Whether another gateway can be remembered. Those that report stay.
     fn has_room(&mut self, at: Instant) -> bool {
-        if self.gateways.len() >= MAX_GATEWAYS {
+        if self.is_full() {
             self.forget(at, MAX_AGE);
         }
-        self.gateways.len() < MAX_GATEWAYS
+        !self.is_full()
+    }
+
+    fn is_full(&self) -> bool {
+        self.gateways.len() >= MAX_GATEWAYS || self.bytes >= MAX_BYTES
     }
 
     fn forget(&mut self, at: Instant, age: Duration) {
@@ -87,6 +79,12 @@ impl GatewayActivity {
         self.known = Some(names);
     }
 
+    /// Forgets the activity of a cluster whose object is another one now.
+    pub(super) fn forget_cluster(&mut self, name: &str) {
+        self.gateways.values_mut().for_each(|gateway| gateway.forget_cluster(name));
+        self.bytes = self.gateways.values().map(ProcessActivity::bytes).sum();
+    }
+
     /// Every gateway that is remembered, by node.
     pub(super) fn gateways(&self) -> impl Iterator<Item = (&str, &ProcessActivity)> {
         self.gateways.iter().map(|(node, gateway)| (node.as_str(), gateway))
@@ -105,4 +103,10 @@ impl GatewayActivity {
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
+}
+
+/// The position of a reason among those that a filter has; gateways invent no others.
+fn position(reason: &str) -> u8 {
+    let position = Outcome::reasons().position(|known| known == reason).and_then(|at| u8::try_from(at).ok());
+    position.unwrap_or(u8::MAX)
 }

@@ -62,6 +62,11 @@ impl Histories {
         }
     }
 
+    /// Forgets the history of a cluster.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.points.remove(name);
+    }
+
     /// The history of a cluster in the last hour, oldest first.
     pub(super) fn of(&self, name: &str, now: FleetTime) -> Vec<HistoryPoint> {
         let begin = now.seconds.saturating_sub(HISTORY_LENGTH.as_secs());

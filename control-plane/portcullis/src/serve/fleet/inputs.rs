@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use portcullis_api::CLUSTER_KIND;
 use portcullis_api::status::Health;
@@ -27,15 +27,7 @@ const ALL_SERVERS: &str = "all.h2";
 impl<'a> Inputs<'a> {
     /// The objects, one of each name: of those that share it, the one that is served.
     pub(super) fn objects(&self) -> BTreeMap<&'a str, &'a ObjectStatus> {
-        let mut objects: BTreeMap<&str, &ObjectStatus> = BTreeMap::new();
-        for object in self.status.objects.iter().filter(|one| one.diagnosis.kind == CLUSTER_KIND) {
-            match objects.entry(&object.diagnosis.name) {
-                Entry::Vacant(entry) => drop(entry.insert(object)),
-                Entry::Occupied(mut entry) if object.diagnosis.accepted => drop(entry.insert(object)),
-                Entry::Occupied(_) => {}
-            }
-        }
-        objects
+        objects(self.status)
     }
 
     /// The parts of an object that is served.
@@ -56,16 +48,24 @@ impl<'a> Inputs<'a> {
     /// Every gateway, by node: those of this replica, and those that only report, because they follow another one. Without
     /// numbers.
     pub(super) fn gateways(&self) -> Vec<GatewaySummary> {
+        let out_of_sync = self.out_of_sync();
+        let gateway = |node: &str, connected: bool| GatewaySummary {
+            node: node.to_owned(),
+            connected,
+            // One that follows another replica: no object shows that it refuses or waits.
+            in_sync: !connected || !out_of_sync.contains(node),
+            ..GatewaySummary::default()
+        };
         let mut gateways: BTreeMap<&str, GatewaySummary> = BTreeMap::new();
         for node in &self.status.nodes {
             // A node has two streams for a moment after a reconnect.
-            let gateway = gateways.entry(&node.id).or_insert_with(|| self.gateway(&node.id, false));
-            gateway.connected |= node.connected;
-            gateway.in_sync &= node.in_sync;
+            let summary = gateways.entry(&node.id).or_insert_with(|| gateway(&node.id, false));
+            summary.connected |= node.connected;
+            summary.in_sync &= node.in_sync;
         }
         let reporting = self.activity.reporting(self.now).map(|(node, _, _)| node);
         for node in self.status.endpoints.values().flat_map(BTreeMap::keys).map(String::as_str).chain(reporting) {
-            gateways.entry(node).or_insert_with(|| self.gateway(node, true)).connected = true;
+            gateways.entry(node).or_insert_with(|| gateway(node, true)).connected = true;
         }
         for (node, gateway) in self.activity.gateways() {
             let Some(summary) = gateways.get_mut(node) else { continue };
@@ -75,14 +75,22 @@ impl<'a> Inputs<'a> {
         gateways.into_values().collect()
     }
 
-    fn gateway(&self, node: &str, connected: bool) -> GatewaySummary {
-        let in_sync = !connected || self.is_in_sync_elsewhere(node);
-        GatewaySummary { node: node.to_owned(), connected, in_sync, ..GatewaySummary::default() }
-    }
-
-    /// A gateway that follows another replica: no object shows that it refuses or waits.
-    fn is_in_sync_elsewhere(&self, node: &str) -> bool {
+    /// The gateways that refuse a part of an object, or have yet to take it.
+    fn out_of_sync(&self) -> BTreeSet<&'a str> {
         let entries = self.status.objects.iter().flat_map(|object| &object.status.gateways);
-        !entries.into_iter().any(|one| one.name == node && (one.state == "Pending" || one.state == "Refused"))
+        entries.filter(|one| one.state == "Pending" || one.state == "Refused").map(|one| one.name.as_str()).collect()
     }
+}
+
+/// The objects, one of each name: of those that share it, the one that is served.
+pub(super) fn objects(status: &StatusBody) -> BTreeMap<&str, &ObjectStatus> {
+    let mut objects: BTreeMap<&str, &ObjectStatus> = BTreeMap::new();
+    for object in status.objects.iter().filter(|one| one.diagnosis.kind == CLUSTER_KIND) {
+        match objects.entry(&object.diagnosis.name) {
+            Entry::Vacant(entry) => drop(entry.insert(object)),
+            Entry::Occupied(mut entry) if object.diagnosis.accepted => drop(entry.insert(object)),
+            Entry::Occupied(_) => {}
+        }
+    }
+    objects
 }

@@ -32,7 +32,7 @@ mod tests;
 mod transitions;
 pub(crate) mod view;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ use cluster_view::cluster_view;
 pub(crate) use fleet_time::FleetTime;
 use fleet_view::{fleet_view, rates_by_cluster};
 use history::Histories;
-use inputs::Inputs;
+use inputs::{Inputs, objects};
 use process::NO_CLUSTER;
 pub(crate) use served_objects::{ServedObjectCache, ServedObjects};
 use transitions::Transitions;
@@ -76,6 +76,8 @@ struct Memory {
     activity: GatewayActivity,
     histories: Histories,
     transitions: Transitions,
+    /// The UID of each object, by name.
+    owners: BTreeMap<String, String>,
     /// Whether a report was taken since the last look.
     is_news: bool,
     /// When readers were last notified.
@@ -131,27 +133,13 @@ impl Fleet {
     /// Returns whether readers should look again.
     fn look(&self, status: &StatusBody, now: FleetTime) -> bool {
         let served = self.served.borrow().clone();
-        let mut guard = lock(&self.memory);
-        let memory = &mut *guard;
-        let inputs = Inputs { status, served: &served, activity: &memory.activity, now };
-        let objects = inputs.objects();
-        let conditions = objects.iter().map(|(name, object)| (*name, object.status.conditions.as_slice()));
-        memory.is_news |= memory.transitions.look(conditions, now);
-        if memory.histories.is_due(now) {
-            let is_known = |name: &str| name == NO_CLUSTER || objects.contains_key(name);
-            memory.histories.add(&rates_by_cluster(&inputs), is_known, now);
-        }
-        // Before the source was read, nothing is known of its objects.
-        if !status.snapshot.is_empty() {
-            let names: BTreeSet<String> = objects.keys().map(|name| (*name).to_owned()).collect();
-            memory.activity.follow(names, now.uptime);
-        }
-        memory.is_due(now)
+        lock(&self.memory).look(status, &served, now)
     }
 
     fn with_inputs<T>(&self, status: &StatusBody, now: FleetTime, make: impl FnOnce(Inputs<'_>, &Memory) -> T) -> T {
         let served = self.served.borrow().clone();
-        let memory = lock(&self.memory);
+        let mut memory = lock(&self.memory);
+        memory.follow_owners(status);
         make(Inputs { status, served: &served, activity: &memory.activity, now }, &memory)
     }
 
@@ -165,6 +153,47 @@ impl Fleet {
 }
 
 impl Memory {
+    /// Follows the objects. Returns whether readers should look again.
+    fn look(&mut self, status: &StatusBody, served: &ServedObjects, now: FleetTime) -> bool {
+        self.follow_owners(status);
+        let inputs = Inputs { status, served, activity: &self.activity, now };
+        let objects = inputs.objects();
+        let conditions = objects.iter().map(|(name, object)| (*name, object.status.conditions.as_slice()));
+        self.is_news |= self.transitions.look(conditions, now);
+        if self.histories.is_due(now) {
+            let is_known = |name: &str| name == NO_CLUSTER || objects.contains_key(name);
+            self.histories.add(&rates_by_cluster(&inputs), is_known, now);
+        }
+        // Before the source was read, nothing is known of its objects.
+        if !status.snapshot.is_empty() {
+            let names: BTreeSet<String> = objects.keys().map(|name| (*name).to_owned()).collect();
+            self.activity.follow(names, now.uptime);
+        }
+        self.is_due(now)
+    }
+
+    /// Forgets everything about a name that is another object's since the last time: its owner may be another tenant.
+    fn follow_owners(&mut self, status: &StatusBody) {
+        // Before the source was read, nothing is known of its objects.
+        if status.snapshot.is_empty() {
+            return;
+        }
+        let owners: BTreeMap<&str, &str> = objects(status)
+            .into_iter()
+            .map(|(name, object)| (name, object.diagnosis.version.uid.as_deref().unwrap_or_default()))
+            .collect();
+        if owners.iter().map(|(name, uid)| (*name, *uid)).eq(self.owners.iter().map(|(name, uid)| (&**name, &**uid))) {
+            return;
+        }
+        let gone = self.owners.iter().filter(|(name, uid)| owners.get(name.as_str()) != Some(&uid.as_str()));
+        for (name, _) in gone {
+            self.activity.forget_cluster(name);
+            self.histories.forget(name);
+            self.transitions.forget(name);
+        }
+        self.owners = owners.into_iter().map(|(name, uid)| (name.to_owned(), uid.to_owned())).collect();
+    }
+
     /// Whether readers should look again.
     fn is_due(&mut self, now: FleetTime) -> bool {
         let is_quiet = self.notified.is_some_and(|notified| now.since(notified) < MAX_QUIET);

@@ -23,7 +23,7 @@ pub(super) struct ProcessActivity {
     /// Whether a cluster was left out for want of room.
     is_full: bool,
     /// A cluster that is not known is here without activity: its counts are not those since its object exists.
-    clusters: BTreeMap<String, Option<ClusterActivity>>,
+    clusters: BTreeMap<String, Option<Box<ClusterActivity>>>,
     bytes: usize,
 }
 
@@ -51,13 +51,13 @@ impl ProcessActivity {
         }
     }
 
-    /// Takes a part of a report that came at `at`. Without `detail` only the sums of each cluster are kept. `known` are the
-    /// objects, as soon as there are any.
-    pub(super) fn take(&mut self, part: &ProcessPart, known: Option<&BTreeSet<String>>, detail: bool, at: Instant) {
+    /// Takes a part of a report that came at `at`. Without room only the sums of clusters that are here already go on. `known` are
+    /// the objects, as soon as there are any.
+    pub(super) fn take(&mut self, part: &ProcessPart, known: Option<&BTreeSet<String>>, has_room: bool, at: Instant) {
         self.uptime_seconds = part.uptime_seconds;
         self.heard = Some(at);
         for message in &part.clusters {
-            self.take_cluster(message, part, known, detail, at);
+            self.take_cluster(message, part, known, has_room, at);
         }
         if !part.more {
             self.is_complete |= part.complete;
@@ -71,31 +71,32 @@ impl ProcessActivity {
         message: &ClusterMessage,
         part: &ProcessPart,
         known: Option<&BTreeSet<String>>,
-        detail: bool,
+        has_room: bool,
         at: Instant,
     ) {
         let name = message.cluster.as_str();
+        let is_known = is_known(name, known);
         if !self.clusters.contains_key(name) {
-            if self.bytes > MAX_BYTES {
+            if !has_room || self.bytes > MAX_BYTES {
                 self.is_full = true;
                 return;
             }
             // Its counts began between the last report and this one.
             let began = self.last.filter(|_| self.is_complete && !self.is_full).map(ClusterActivity::idle);
-            self.bytes += entry_bytes(name);
-            self.clusters.insert(name.to_owned(), began.or_else(|| Some(ClusterActivity::default())));
+            let began = is_known.then(|| Box::new(began.unwrap_or_default()));
+            self.bytes += entry_bytes(name) + began.as_ref().map_or(0, |activity| activity.bytes());
+            self.clusters.insert(name.to_owned(), began);
         }
-        let is_known = is_known(name, known);
         let Some(entry) = self.clusters.get_mut(name) else { return };
-        let before = entry.as_ref().map_or(0, ClusterActivity::bytes);
+        let before = entry.as_ref().map_or(0, |activity| activity.bytes());
         if is_known {
-            let detail = detail && self.bytes <= MAX_BYTES;
+            let detail = has_room && self.bytes <= MAX_BYTES;
             let activity = entry.get_or_insert_default();
             activity.take(message, &part.reasons, detail, self.last, at);
         } else {
             *entry = None;
         }
-        let now = entry.as_ref().map_or(0, ClusterActivity::bytes);
+        let now = entry.as_ref().map_or(0, |activity| activity.bytes());
         self.bytes = self.bytes.saturating_sub(before) + now;
     }
 
@@ -105,6 +106,13 @@ impl ProcessActivity {
             if !is_known(name, Some(known)) {
                 self.bytes = self.bytes.saturating_sub(entry.take().map_or(0, |activity| activity.bytes()));
             }
+        }
+    }
+
+    /// Forgets the activity of a cluster, as if it had not been known.
+    pub(super) fn forget_cluster(&mut self, name: &str) {
+        if let Some(entry) = self.clusters.get_mut(name) {
+            self.bytes = self.bytes.saturating_sub(entry.take().map_or(0, |activity| activity.bytes()));
         }
     }
 
@@ -139,11 +147,11 @@ impl ProcessActivity {
 
     /// The activity of a cluster.
     pub(super) fn cluster(&self, name: &str) -> Option<&ClusterActivity> {
-        self.clusters.get(name)?.as_ref()
+        self.clusters.get(name)?.as_deref()
     }
 
     fn activities(&self) -> impl Iterator<Item = (&str, &ClusterActivity)> {
-        self.clusters.iter().filter_map(|(name, activity)| Some((name.as_str(), activity.as_ref()?)))
+        self.clusters.iter().filter_map(|(name, activity)| Some((name.as_str(), activity.as_deref()?)))
     }
 
     /// The memory that it takes.
@@ -161,5 +169,5 @@ fn is_known(name: &str, known: Option<&BTreeSet<String>>) -> bool {
 
 /// The memory of a cluster's place in the map.
 fn entry_bytes(name: &str) -> usize {
-    name.len() + size_of::<String>() + size_of::<Option<ClusterActivity>>()
+    name.len() + size_of::<String>() + size_of::<Option<Box<ClusterActivity>>>()
 }

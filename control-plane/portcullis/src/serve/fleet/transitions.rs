@@ -52,11 +52,13 @@ impl Transitions {
                 }
             }
         }
-        for name in gone {
-            let forgotten = self.objects.remove(&name).map_or(0, |object| object.changes.len());
-            self.count -= forgotten;
-        }
+        gone.iter().for_each(|name| self.forget(name));
         is_changed
+    }
+
+    /// Forgets the changes of an object.
+    pub(super) fn forget(&mut self, name: &str) {
+        self.count -= self.objects.remove(name).map_or(0, |object| object.changes.len());
     }
 
     /// The changes of an object, newest first.

@@ -72,6 +72,7 @@ fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         version: CONFIG_VERSION,
         name: "lab/-/prod.example.com".into(),
         identity: "prod".into(),
+        object: String::new(),
         authorities: vec!["prod.example.com".into()],
         client_ca,
         deny_all_requests: false,

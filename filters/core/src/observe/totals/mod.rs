@@ -7,6 +7,7 @@ mod policies;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -23,10 +24,13 @@ use super::servers::ServerLabels;
 use super::talkers::{TalkerBudget, Talkers};
 use crate::refusal::Cause;
 
-/// The cumulative counts of one cluster. Configurations of the cluster share them; freed with the last one.
+/// The cumulative counts of one cluster. Configurations of the cluster share them, if they are of one object; freed with the last
+/// one.
 #[derive(Debug)]
 pub struct ClusterTotals {
-    cluster: Box<str>,
+    name: Box<str>,
+    /// The number of the newest configuration.
+    configured: AtomicU64,
     running: Arc<RunningRequests>,
     budget: Arc<TalkerBudget>,
     counts: Mutex<ClusterSums>,
@@ -42,9 +46,25 @@ pub(super) struct ClusterSums {
 }
 
 impl ClusterTotals {
-    /// For the cluster that metrics call so.
-    pub(crate) fn new(cluster: &str, running: Arc<RunningRequests>, budget: &Arc<TalkerBudget>) -> Self {
-        ClusterTotals { cluster: cluster.into(), running, budget: Arc::clone(budget), counts: Mutex::default() }
+    /// For the cluster of this name.
+    pub(crate) fn new(name: &str, running: Arc<RunningRequests>, budget: &Arc<TalkerBudget>) -> Self {
+        let (configured, counts) = (AtomicU64::new(0), Mutex::default());
+        ClusterTotals { name: name.into(), configured, running, budget: Arc::clone(budget), counts }
+    }
+
+    /// The cluster's name in its configurations.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number of the newest configuration: that of a later one is greater.
+    pub(crate) fn configured(&self) -> u64 {
+        self.configured.load(Ordering::Relaxed)
+    }
+
+    /// Notes another configuration.
+    pub(crate) fn note_configured(&self, number: u64) {
+        self.configured.fetch_max(number, Ordering::Relaxed);
     }
 
     /// Follows a new configuration: its servers, its limits, and the number of talkers to be shown. Returns where those are
@@ -91,7 +111,8 @@ impl ClusterTotals {
         if activity == ClusterActivity::default() && talkers.is_none() {
             return None;
         }
-        activity.cluster = self.cluster.to_string();
+        // The last part is the object's name, the rest is the gateway's own.
+        self.name.rsplit('/').next().unwrap_or_default().clone_into(&mut activity.cluster);
         activity.top = talkers.map(|talkers| talkers.top());
         Some(activity)
     }

@@ -2,13 +2,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_filter_config::activity::{
-    ClusterActivity, LATENCY_BOUNDS, Latency, LimitUse, MAX_POLICIES, PolicyActivity, ServerActivity,
+    ClusterActivity, LATENCY_BOUNDS, Latency, LimitUse, MAX_POLICIES, PolicyActivity, ServerActivity, TopTalkers,
 };
 use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
 use crate::observe::catalog::{DURATION_BOUNDS, Metric, MetricsSink};
 use crate::observe::counters::CounterKey;
+use crate::observe::talkers::Amounts;
 use crate::observe::verb::ReportedVerb;
 use crate::observe::{ClusterMetrics, Outcome, Publisher, RequestRecord, Response, Server};
 use crate::refusal::Cause;
@@ -173,4 +174,52 @@ fn requests_of_no_cluster_have_their_activity() {
     publisher.publish(&mut Nowhere);
     let activity = of_prod(&state);
     assert_eq!((&*activity.cluster, activity.policies.len()), ("-", 1));
+}
+
+/// The cluster `prod` as an object of that name has it.
+fn of_object(state: &ProcessState, object: &str, servers: &[&str]) -> Cluster {
+    let config = json!({
+        "version": 2, "name": "i/-/prod", "object": object, "authorities": ["a"], "upstreamIdentity": "Impersonate",
+        "servers": {"names": servers, "drainSeconds": 1}, "topTalkers": 10,
+        "flowControlSchemas": [
+            {"name": "few", "limit": {"maxRequestsInflight": 1}},
+            {"name": "slow", "limit": {"tokenBucket": {"qps": 1, "burst": 1}}},
+        ],
+        "policies": [
+            {"group": "all", "flowControlSchema": "few", "rules": []},
+            {"group": "all", "flowControlSchema": "slow", "rules": []},
+        ],
+    });
+    Cluster::compile(&serde_json::from_value(config).unwrap(), &state.with_secret([0; 32])).unwrap()
+}
+
+/// Requests of the first object still run when another tenant's takes the name.
+#[test]
+fn another_object_of_the_name_begins_without_counts_and_limits() {
+    let state = ProcessState::default();
+    let first = of_object(&state, "1", &["a:1"]);
+    first.series().talkers().unwrap().count(
+        Some(None),
+        Some(b"alice-tool/1"),
+        Amounts { requests: 1, ..Amounts::default() },
+    );
+    first.series().count(of_policy(1), Outcome::Refused(Cause::FlowControl));
+    let running = first.series().start(of_policy(1), false);
+    let (place, token) = (first.acquire(0, NOW), first.acquire(1, NOW));
+    assert!(place.is_ok() && token.is_ok() && first.acquire(0, NOW).is_err() && first.acquire(1, NOW).is_err());
+    first.series().publish(&mut Nowhere);
+    let of_first = of_prod(&state);
+    assert!(of_first.running == 1 && !of_first.policies.is_empty(), "{of_first:?}");
+    assert_eq!(of_first.top.unwrap().user_agents.len(), 1);
+    let edited = of_object(&state, "1", &["b:1"]);
+    assert_eq!(of_prod(&state).top.unwrap().user_agents.len(), 1, "an edit keeps them");
+
+    let second = of_object(&state, "2", &["a:1"]);
+    assert!(second.acquire(0, NOW).is_ok() && second.acquire(1, NOW).is_ok(), "the limits are its own");
+    first.series().publish(&mut Nowhere);
+    edited.series().publish(&mut Nowhere);
+    let of_second = of_prod(&state);
+    assert_eq!((of_second.running, of_second.policies.len(), &of_second.top), (0, 0, &Some(TopTalkers::default())));
+    drop((first, edited, running));
+    assert_eq!(of_prod(&state), of_second);
 }

@@ -82,13 +82,14 @@ fn insert<T>(table: &mut BTreeMap<TokenKey, (Instant, T)>, key: TokenKey, entry:
 
 #[cfg(test)]
 mod tests {
+    use super::super::subjects::SubjectTable;
     use super::*;
     use portcullis_core::identity::UserInfo;
 
     #[test]
     fn outcomes_are_remembered_for_their_time_and_bounded() {
         let (cache, now) = (BearerCache::default(), Instant::now());
-        let subject = || Arc::new(Subject::new(UserInfo::default(), Duration::ZERO));
+        let subject = || SubjectTable::new(Duration::ZERO).of(UserInfo::default(), Instant::now());
         cache.remember("good", subject(), now + Duration::from_secs(60));
         (0..10_000).for_each(|number| cache.reject(&format!("bad-{number}"), now));
         let good =

@@ -11,6 +11,7 @@ mod origin;
 mod reviewer;
 mod sessions;
 mod subject;
+mod subjects;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ use portcullis_core::review::token_expiry;
 use tokio::sync::watch;
 
 use crate::listen::Connection;
-use attempts::Attempts;
+use crate::serve::turns::without_turn;
+use attempts::{Attempts, TokenSender};
 use bearers::{BearerCache, Remembered};
 pub(super) use cookie::{remove as remove_cookie, set as set_cookie};
 pub(super) use origin::{Origin, origin};
@@ -31,7 +33,8 @@ pub(super) use origin::{Origin, origin};
 pub(super) use reviewer::Right;
 pub(crate) use reviewer::{KubernetesReviewer, ReviewFailed, Reviewer};
 use sessions::{DueSession, NoSession, SessionTable};
-use subject::Subject;
+use subject::{MAX_OBJECTS, Subject};
+use subjects::{SubjectTable, without_credential};
 
 /// The longest token that is reviewed, in bytes.
 const MAX_TOKEN: usize = 16_384;
@@ -61,6 +64,7 @@ pub(super) struct Access {
     /// Whether a proxy in front of the address ends TLS.
     behind_tls_proxy: bool,
     review_interval: Duration,
+    subjects: SubjectTable,
     sessions: SessionTable,
     bearers: BearerCache,
     /// Of client certificates, by the users that they name.
@@ -119,6 +123,7 @@ impl Access {
             policy,
             behind_tls_proxy,
             review_interval,
+            subjects: SubjectTable::new(review_interval),
             sessions: SessionTable::default(),
             bearers: BearerCache::default(),
             certificates: BearerCache::default(),
@@ -158,7 +163,8 @@ impl Access {
                 return Err(Denied::Plaintext);
             }
             let token = header.to_str().ok().and_then(bearer).ok_or(Denied::BadCredential)?;
-            return Ok(Reader::Subject(self.bearer(reviewer, token, connection, now).await?, None));
+            let client = TokenSender::of(headers, connection, self.behind_tls_proxy);
+            return Ok(Reader::Subject(self.bearer(reviewer, token, client, now).await?, None));
         }
         let max_age = self.review_interval * 2 + REVIEW_GRACE;
         if let Some(found) = cookie::session_id(headers).and_then(|id| self.sessions.find(id, max_age, now)) {
@@ -176,7 +182,7 @@ impl Access {
         &self,
         reviewer: &dyn Reviewer,
         token: &str,
-        connection: &Connection,
+        client: TokenSender,
         now: Instant,
     ) -> Result<Arc<Subject>, Denied> {
         match self.bearers.find(token, now) {
@@ -184,7 +190,7 @@ impl Access {
             Some(Remembered::Rejected) => return Err(Denied::BadCredential),
             None => {}
         }
-        let (subject, lifetime) = self.review(reviewer, token, connection, now).await?;
+        let (subject, lifetime) = self.review(reviewer, token, client, now).await?;
         self.bearers.remember(token, Arc::clone(&subject), now + lifetime.min(self.review_interval));
         Ok(subject)
     }
@@ -195,7 +201,7 @@ impl Access {
         if let Some(Remembered::Good(subject)) = self.certificates.find(&identity, now) {
             return subject;
         }
-        let subject = Arc::new(Subject::new(user.clone().into_authenticated(), self.review_interval));
+        let subject = self.subjects.of(user.clone().into_authenticated(), now);
         self.certificates.remember(&identity, Arc::clone(&subject), now + self.review_interval);
         subject
     }
@@ -205,25 +211,27 @@ impl Access {
         &self,
         reviewer: &dyn Reviewer,
         token: &str,
-        connection: &Connection,
+        client: TokenSender,
         now: Instant,
     ) -> Result<(Arc<Subject>, Duration), Denied> {
         let lifetime = lifetime(token).filter(|lifetime| !lifetime.is_zero()).ok_or(Denied::BadCredential)?;
-        let attempt = self.attempts.begin(connection.peer.ip(), now).ok_or(Denied::TooMany)?;
-        let user = reviewer.user(token).await?;
+        let attempt = self.attempts.begin(client, now).ok_or(Denied::TooMany)?;
+        let user = without_turn(reviewer.user(token)).await?;
         drop(attempt);
         let Some(user) = user else {
             self.bearers.reject(token, now);
             return Err(Denied::BadCredential);
         };
-        Ok((Arc::new(Subject::new(user, self.review_interval)), lifetime))
+        Ok((self.subjects.of(user, now), lifetime))
     }
 
-    /// Exchanges a token for a session.
+    /// Exchanges a token for a session. A reader of none of the objects gets none.
     pub(super) async fn log_in(
         &self,
         token: &str,
+        headers: &HeaderMap,
         connection: &Connection,
+        objects: Vec<String>,
         now: Instant,
     ) -> Result<NewSession, Denied> {
         let LoginPolicy::Reviewed(reviewer) = &self.policy else { return Err(Denied::Impossible) };
@@ -233,9 +241,18 @@ impl Access {
         if matches!(self.bearers.find(token, now), Some(Remembered::Rejected)) {
             return Err(Denied::BadCredential);
         }
-        let (subject, lifetime) = self.review(reviewer.as_ref(), token, connection, now).await?;
+        let client = TokenSender::of(headers, connection, self.behind_tls_proxy);
+        let (subject, lifetime) = self.review(reviewer.as_ref(), token, client, now).await?;
+        let may_list = subject.may_list(reviewer.as_ref(), now).await?;
+        // Of more objects than are reviewed, it may read one that was not.
+        let may_read = may_list
+            || objects.len() > MAX_OBJECTS
+            || !subject.visible(reviewer.as_ref(), objects, now).await?.is_empty();
+        if !may_read {
+            return Err(Denied::Forbidden);
+        }
         let user = subject.user().name.clone();
-        let id = self.sessions.begin(token, subject, lifetime, now).map_err(|error| match error {
+        let id = self.sessions.begin(token, subject, may_list, lifetime, now).map_err(|error| match error {
             NoSession::Full => Denied::Full,
             NoSession::Random => Denied::Unavailable,
         })?;
@@ -307,9 +324,11 @@ impl Access {
     async fn review_session(&self, reviewer: &dyn Reviewer, session: DueSession) {
         let (key, now) = (session.key, Instant::now());
         match reviewer.user(&session.token).await {
-            Ok(Some(user)) if user == *session.subject.user() => self.sessions.renew(&key, session.subject, now),
+            Ok(Some(user)) if without_credential(user.clone()) == *session.subject.user() => {
+                self.sessions.renew(&key, session.subject, now);
+            }
             Ok(Some(user)) if user.name == session.subject.user().name => {
-                self.sessions.renew(&key, Arc::new(Subject::new(user, self.review_interval)), now);
+                self.sessions.renew(&key, self.subjects.of(user, now), now);
             }
             Ok(_) | Err(ReviewFailed) => {
                 tracing::info!(

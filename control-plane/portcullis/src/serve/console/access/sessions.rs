@@ -13,6 +13,8 @@ use super::subject::Subject;
 /// The number of sessions, and of sessions of one user: a further one ends the oldest of that user.
 const MAX_SESSIONS: usize = 256;
 const MAX_OF_USER: usize = 8;
+/// The number of those that only readers have who may list all objects.
+const RESERVED: usize = 32;
 /// Bytes of a session's id.
 const ID_BYTES: usize = 32;
 
@@ -37,6 +39,8 @@ pub(super) struct SessionTable {
 struct ConsoleSession {
     token: Arc<str>,
     subject: Arc<Subject>,
+    /// Whether the reader could list all objects when it began.
+    lists: bool,
     begun: Instant,
     expires: Instant,
     reviewed: Instant,
@@ -59,11 +63,13 @@ pub(super) struct DueSession {
 }
 
 impl SessionTable {
-    /// Begins a session; returns its id, for the cookie.
+    /// Begins a session; returns its id, for the cookie. In a full table the oldest session of a reader who may not list all
+    /// objects ends.
     pub(super) fn begin(
         &self,
         token: &str,
         subject: Arc<Subject>,
+        lists: bool,
         lifetime: Duration,
         now: Instant,
     ) -> Result<String, NoSession> {
@@ -74,15 +80,16 @@ impl SessionTable {
         sessions.retain(|_, session| session.expires > now);
         let own = |session: &ConsoleSession| session.subject.user().name == subject.user().name;
         while sessions.values().filter(|session| own(session)).count() >= MAX_OF_USER {
-            let oldest = sessions.iter().filter(|(_, session)| own(session)).min_by_key(|(_, session)| session.begun);
-            let Some(oldest) = oldest.map(|(key, _)| *key) else { break };
-            sessions.remove(&oldest);
+            if !end_oldest(&mut sessions, own) {
+                break;
+            }
         }
-        if sessions.len() >= MAX_SESSIONS {
+        let room = if lists { MAX_SESSIONS } else { MAX_SESSIONS - RESERVED };
+        if sessions.len() >= room && !end_oldest(&mut sessions, |session| !session.lists) {
             return Err(NoSession::Full);
         }
         let (token, end, expires) = (token.into(), watch::channel(()).0, now + lifetime);
-        sessions.insert(key_of(&id), ConsoleSession { token, subject, begun: now, expires, reviewed: now, end });
+        sessions.insert(key_of(&id), ConsoleSession { token, subject, lists, begun: now, expires, reviewed: now, end });
         Ok(id)
     }
 
@@ -131,6 +138,13 @@ impl SessionTable {
     }
 }
 
+/// Ends the oldest of some sessions; false if there is none.
+fn end_oldest(sessions: &mut BTreeMap<SessionKey, ConsoleSession>, is_meant: impl Fn(&ConsoleSession) -> bool) -> bool {
+    let meant = sessions.iter().filter(|(_, session)| is_meant(session));
+    let oldest = meant.min_by_key(|(_, session)| session.begun).map(|(key, _)| *key);
+    oldest.is_some_and(|oldest| sessions.remove(&oldest).is_some())
+}
+
 fn key_of(id: &str) -> SessionKey {
     let mut key = SessionKey::default();
     let hash = digest(&SHA256, id.as_bytes());
@@ -140,19 +154,20 @@ fn key_of(id: &str) -> SessionKey {
 
 #[cfg(test)]
 mod tests {
+    use super::super::subjects::SubjectTable;
     use super::*;
     use portcullis_core::identity::UserInfo;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn subject(name: &str) -> Arc<Subject> {
-        Arc::new(Subject::new(UserInfo { name: name.to_owned(), ..UserInfo::default() }, MINUTE))
+        SubjectTable::new(MINUTE).of(UserInfo { name: name.to_owned(), ..UserInfo::default() }, Instant::now())
     }
 
     #[test]
     fn session_is_found_by_its_id_until_it_ends() {
         let (table, now) = (SessionTable::default(), Instant::now());
-        let begin = |lifetime| table.begin("token", subject("alice"), lifetime, now).unwrap();
+        let begin = |lifetime| table.begin("token", subject("alice"), false, lifetime, now).unwrap();
         let (id, other) = (begin(MINUTE), begin(MINUTE));
         assert!(id.len() == 43 && id != other, "{id} {other}");
         let find = |id: &str, later| table.find(id, MINUTE * 2, now + later);
@@ -168,7 +183,7 @@ mod tests {
     #[test]
     fn session_without_a_recent_review_is_not_believed() {
         let (table, now) = (SessionTable::default(), Instant::now());
-        let id = table.begin("token", subject("alice"), MINUTE * 60, now).unwrap();
+        let id = table.begin("token", subject("alice"), false, MINUTE * 60, now).unwrap();
         assert!(table.due(MINUTE, now + MINUTE / 2).is_empty());
         let due = table.due(MINUTE, now + MINUTE);
         assert_eq!(due.iter().map(|one| &*one.token).collect::<Vec<_>>(), ["token"]);
@@ -181,7 +196,7 @@ mod tests {
     #[test]
     fn end_of_a_session_is_seen_by_its_streams() {
         let (table, now) = (SessionTable::default(), Instant::now());
-        let id = table.begin("token", subject("alice"), MINUTE, now).unwrap();
+        let id = table.begin("token", subject("alice"), false, MINUTE, now).unwrap();
         let found = table.find(&id, MINUTE, now).unwrap();
         assert!(found.end.has_changed().is_ok());
         table.end(&id);
@@ -191,14 +206,23 @@ mod tests {
     #[test]
     fn sessions_are_bounded_for_each_user_and_for_all() {
         let (table, now) = (SessionTable::default(), Instant::now());
-        let begin =
-            |name: &str, second| table.begin("t", subject(name), MINUTE * 60, now + Duration::from_secs(second));
-        let first = begin("alice", 0).unwrap();
-        (1..=8).for_each(|second| drop(begin("alice", second).unwrap()));
+        let begin = |name: &str, lists, second| {
+            table.begin("t", subject(name), lists, MINUTE * 60, now + Duration::from_secs(second))
+        };
+        let first = begin("alice", false, 0).unwrap();
+        (1..=8).for_each(|second| drop(begin("alice", false, second).unwrap()));
         assert!(table.find(&first, MINUTE, now).is_none(), "the oldest of the user ends");
         assert_eq!(table.lock().len(), MAX_OF_USER);
-        (0..31).for_each(|user| (0..8).for_each(|at| drop(begin(&format!("user-{user}"), at).unwrap())));
-        assert_eq!(begin("late", 9), Err(NoSession::Full));
-        assert!(begin("alice", 9).is_ok(), "a user's own place is free again");
+        let begin_many = |name: &str, users: u64, lists| {
+            (0..users * 8).filter(|at| begin(&format!("{name}-{}", at / 8), lists, 10 + at).is_ok()).count()
+        };
+        assert_eq!(begin_many("user", 40, false), 320);
+        assert_eq!(table.lock().len(), MAX_SESSIONS - RESERVED, "places are kept for those who may list");
+        assert_eq!(begin_many("operator", 31, true), 248);
+        assert_eq!(table.lock().values().filter(|session| session.lists).count(), 248, "they displace others");
+        assert_eq!(begin_many("more", 1, true), 8);
+        assert_eq!(begin("late", true, 999), Err(NoSession::Full));
+        assert_eq!(begin("late", false, 999), Err(NoSession::Full));
+        assert!(begin("more-0", true, 999).is_ok(), "a user's own place is free again");
     }
 }

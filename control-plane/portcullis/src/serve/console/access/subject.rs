@@ -1,32 +1,48 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use portcullis_core::identity::UserInfo;
+use tokio::sync::{OnceCell, Semaphore};
 
 use super::reviewer::{ReviewFailed, Reviewer, Right};
+use crate::serve::turns::without_turn;
 
 /// The age to which a denied right is not reviewed again: most objects are not the reader's.
 const DENIED_AGE: Duration = Duration::from_secs(300);
 /// The number of objects whose rights are reviewed for one reader; others are not seen.
-const MAX_OBJECTS: usize = 2_048;
-/// The number of reviews of one reader at a time.
+pub(super) const MAX_OBJECTS: usize = 2_048;
+/// The number of reviews of rights at a time: of one reader, and of all.
 const AT_ONCE: usize = 8;
+pub(super) const AT_ONCE_OF_ALL: usize = 32;
+/// The number of requests of one reader that wait for reviews.
+const MAX_WAITING: usize = 32;
 
-/// An authenticated reader, with the answers to reviews of its rights.
+/// An authenticated reader, with the answers to reviews of its rights. Its credentials share it.
 pub(crate) struct Subject {
     user: UserInfo,
     /// The age to which a right is believed.
     max_age: Duration,
     rights: Mutex<Rights>,
+    /// The reviews of this reader that may be under way, of all readers, and the requests that may wait for them.
+    own: Semaphore,
+    all: Arc<Semaphore>,
+    waiting: Semaphore,
 }
 
 #[derive(Default)]
 struct Rights {
-    list: Option<ReviewedRight>,
-    get: BTreeMap<String, ReviewedRight>,
+    reviewed: BTreeMap<RightKey, ReviewedRight>,
+    /// Reviews that are under way, and their results for everyone who waits.
+    under_way: BTreeMap<RightKey, Flight>,
 }
+
+/// The name of an object to get; none for the right to list all.
+type RightKey = Option<String>;
+
+/// A review that is under way; its result is none if it failed.
+type Flight = Arc<OnceCell<Option<bool>>>;
 
 #[derive(Clone, Copy)]
 struct ReviewedRight {
@@ -35,8 +51,10 @@ struct ReviewedRight {
 }
 
 impl Subject {
-    pub(super) fn new(user: UserInfo, max_age: Duration) -> Self {
-        Self { user, max_age, rights: Mutex::default() }
+    /// A reader whose reviews take places among `all`.
+    pub(super) fn new(user: UserInfo, max_age: Duration, all: Arc<Semaphore>) -> Self {
+        let (own, waiting) = (Semaphore::new(AT_ONCE), Semaphore::new(MAX_WAITING));
+        Self { user, max_age, rights: Mutex::default(), own, all, waiting }
     }
 
     pub(crate) fn user(&self) -> &UserInfo {
@@ -45,13 +63,10 @@ impl Subject {
 
     /// Whether the reader may list all objects.
     pub(super) async fn may_list(&self, reviewer: &dyn Reviewer, now: Instant) -> Result<bool, ReviewFailed> {
-        let known = self.lock().list;
-        if let Some(allowed) = known.and_then(|answer| self.fresh(answer, now)) {
-            return Ok(allowed);
+        match self.known(&None, now) {
+            Some(is_allowed) => Ok(is_allowed),
+            None => self.wait(self.review(reviewer, Right::List, now)).await,
         }
-        let is_allowed = reviewer.allows(&self.user, Right::List).await?;
-        self.lock().list = Some(ReviewedRight { is_allowed, reviewed: now });
-        Ok(is_allowed)
     }
 
     /// Whether the reader may get one object.
@@ -61,19 +76,10 @@ impl Subject {
         name: &str,
         now: Instant,
     ) -> Result<bool, ReviewFailed> {
-        let known = self.lock().get.get(name).copied();
-        if let Some(allowed) = known.and_then(|answer| self.fresh(answer, now)) {
-            return Ok(allowed);
+        match self.known(&Some(name.to_owned()), now) {
+            Some(is_allowed) => Ok(is_allowed),
+            None => self.wait(self.review(reviewer, Right::Get(name), now)).await,
         }
-        let is_allowed = reviewer.allows(&self.user, Right::Get(name)).await?;
-        let mut rights = self.lock();
-        if rights.get.len() >= MAX_OBJECTS {
-            rights.get.retain(|_, answer| self.fresh(*answer, now).is_some());
-        }
-        if rights.get.len() < MAX_OBJECTS {
-            rights.get.insert(name.to_owned(), ReviewedRight { is_allowed, reviewed: now });
-        }
-        Ok(is_allowed)
     }
 
     /// Those of the objects that the reader may get, of the first [`MAX_OBJECTS`].
@@ -83,12 +89,68 @@ impl Subject {
         names: Vec<String>,
         now: Instant,
     ) -> Result<BTreeSet<String>, ReviewFailed> {
-        let reviews = names.into_iter().take(MAX_OBJECTS).map(|name| async move {
-            let allowed = self.may_get(reviewer, &name, now).await?;
-            Ok(allowed.then_some(name))
+        let names: Vec<String> = names.into_iter().take(MAX_OBJECTS).collect();
+        let known = |name: &String| self.known(&Some(name.clone()), now);
+        let (mut visible, mut unknown) = (BTreeSet::new(), Vec::new());
+        for name in names {
+            match known(&name) {
+                Some(true) => drop(visible.insert(name)),
+                Some(false) => {}
+                None => unknown.push(name),
+            }
+        }
+        if unknown.is_empty() {
+            return Ok(visible);
+        }
+        let reviews = unknown.into_iter().map(|name| async move {
+            let is_allowed = self.review(reviewer, Right::Get(&name), now).await?;
+            Ok(is_allowed.then_some(name))
         });
-        let visible: Vec<Option<String>> = stream::iter(reviews).buffer_unordered(AT_ONCE).try_collect().await?;
-        Ok(visible.into_iter().flatten().collect())
+        let reviewed = stream::iter(reviews).buffer_unordered(AT_ONCE).try_collect::<Vec<Option<String>>>();
+        visible.extend(self.wait(reviewed).await?.into_iter().flatten());
+        Ok(visible)
+    }
+
+    /// Waits for reviews, without a turn and among a bounded number of requests.
+    async fn wait<T>(&self, reviews: impl Future<Output = Result<T, ReviewFailed>>) -> Result<T, ReviewFailed> {
+        let Ok(_place) = self.waiting.try_acquire() else { return Err(ReviewFailed) };
+        without_turn(reviews).await
+    }
+
+    /// Reviews a right, once for everyone who asks meanwhile.
+    async fn review(&self, reviewer: &dyn Reviewer, right: Right<'_>, now: Instant) -> Result<bool, ReviewFailed> {
+        let key = match right {
+            Right::List => None,
+            Right::Get(name) => Some(name.to_owned()),
+        };
+        let flight = UnderWay::begin(self, key);
+        let ask = || async {
+            // A review that ended since the last look.
+            if let Some(known) = self.known(&flight.key, now) {
+                return Some(known);
+            }
+            let _places = (self.own.acquire().await.ok()?, self.all.acquire().await.ok()?);
+            let is_allowed = reviewer.allows(&self.user, right).await.ok()?;
+            self.remember(flight.key.clone(), ReviewedRight { is_allowed, reviewed: now });
+            Some(is_allowed)
+        };
+        flight.result.get_or_init(ask).await.ok_or(ReviewFailed)
+    }
+
+    fn known(&self, key: &RightKey, now: Instant) -> Option<bool> {
+        let reviewed = self.lock().reviewed.get(key).copied();
+        reviewed.and_then(|answer| self.fresh(answer, now))
+    }
+
+    fn remember(&self, key: RightKey, answer: ReviewedRight) {
+        let mut rights = self.lock();
+        // The right to list has a place of its own.
+        if rights.reviewed.len() > MAX_OBJECTS {
+            rights.reviewed.retain(|_, known| self.fresh(*known, answer.reviewed).is_some());
+        }
+        if key.is_none() || rights.reviewed.contains_key(&key) || rights.reviewed.len() <= MAX_OBJECTS {
+            rights.reviewed.insert(key, answer);
+        }
     }
 
     fn fresh(&self, answer: ReviewedRight, now: Instant) -> Option<bool> {
@@ -99,5 +161,30 @@ impl Subject {
     /// Each change is whole: a panic elsewhere leaves nothing half done.
     fn lock(&self) -> MutexGuard<'_, Rights> {
         self.rights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A place among those who wait for one review.
+struct UnderWay<'a> {
+    subject: &'a Subject,
+    key: RightKey,
+    result: Flight,
+}
+
+impl<'a> UnderWay<'a> {
+    fn begin(subject: &'a Subject, key: RightKey) -> Self {
+        let result = Arc::clone(subject.lock().under_way.entry(key.clone()).or_default());
+        Self { subject, key, result }
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut rights = self.subject.lock();
+        // An end for all: a failure is asked again by the next one, and a request that was given up leaves nothing.
+        if self.result.initialized() || Arc::strong_count(&self.result) <= 2 {
+            let is_own = rights.under_way.get(&self.key).is_some_and(|known| Arc::ptr_eq(known, &self.result));
+            is_own.then(|| rights.under_way.remove(&self.key));
+        }
     }
 }

@@ -143,7 +143,7 @@ async fn failed_reviews_give_no_access() {
     *api.is_away.lock().unwrap() = true;
     assert_eq!(log_in(&site, "bob-token").await.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(ask(&site, "root-token", "/ui/api/fleet").await.status, StatusCode::SERVICE_UNAVAILABLE);
-    let page = site.get(NEAR, "/ui/clusters/alice.test", &[("cookie", &cookie)]).await;
+    let page = site.get(NEAR, "/ui/clusters/alice-3.test", &[("cookie", &cookie)]).await;
     assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE, "rights cannot be reviewed");
     assert!(!page.text.contains("words") && page.headers.contains_key("retry-after"));
     *api.is_away.lock().unwrap() = false;

@@ -1,3 +1,4 @@
+mod bounds;
 mod corpus;
 mod logins;
 mod views;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
+use axum::middleware;
 use futures_util::future::BoxFuture;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
@@ -25,6 +27,7 @@ use super::state::{Console, LoginSettings};
 use crate::listen::Connection;
 use crate::serve::fleet::view::{ClusterView, FleetView};
 use crate::serve::status::StatusBody;
+use crate::serve::turns::{take_turns, turns};
 
 /// Data that do not change by themselves.
 pub(super) struct FixedData {
@@ -126,7 +129,8 @@ impl Site {
     pub(super) fn with(data: FixedData, policy: LoginPolicy, behind_tls_proxy: bool) -> Self {
         let login = LoginSettings { policy, behind_tls_proxy, review_interval: Duration::from_secs(60) };
         let console = Console::new(data, &login);
-        Self { router: super::router(console.clone()), console }
+        let turns = middleware::from_fn_with_state(turns(), take_turns);
+        Self { router: super::router(console.clone()).layer(turns), console }
     }
 
     pub(super) async fn send(

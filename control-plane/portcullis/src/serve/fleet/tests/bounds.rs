@@ -75,6 +75,58 @@ fn sums_go_on_without_single_counts() {
     assert_eq!(seen, [(0.0, 0.0), (10.0, 10.0), (10.0, 0.0), (10.0, 0.0), (10.0, 0.0), (10.0, 0.0)]);
 }
 
+/// A gateway that was taken over reports names that no object has, under ever new nodes.
+#[test]
+fn gateways_together_take_no_more_than_the_room_of_all() {
+    let (clock, mut memory) = (Clock::new(), GatewayActivity::default());
+    let part = |more| {
+        let mut part = ReportPart::read(Bytes::new()).unwrap();
+        part.more = more;
+        part
+    };
+    let invented = |from: usize| {
+        let name = |number: usize| format!("{number:07}{}", "x".repeat(240));
+        (from..from + 15_000)
+            .map(|number| ClusterMessage { cluster: name(number), ..ClusterMessage::default() })
+            .collect()
+    };
+    for knows in [false, true] {
+        if knows {
+            memory.follow(BTreeSet::from(["a".to_owned()]), clock.at(1));
+        }
+        for node in 0..20 {
+            for turn in 0..10 {
+                memory.take(&format!("{knows}{node}"), &part(turn < 9), invented(turn * 15_000), clock.at(2));
+            }
+        }
+        let mib = memory.bytes() >> 20;
+        println!("{mib} MiB with known objects: {knows}");
+        assert!(mib <= 256 + 12, "{mib} MiB");
+    }
+}
+
+/// A hostile gateway invents reasons of refusals.
+#[test]
+fn invented_reasons_displace_no_real_one() {
+    let (clock, mut memory) = (Clock::new(), GatewayActivity::default());
+    let mut hostile = ReportPart::read(Bytes::new()).unwrap();
+    for number in 0..4 {
+        hostile.reasons = (0..64).map(|word| format!("word-{number}-{word}")).collect();
+        memory.take("hostile", &hostile, Vec::new(), clock.at(0));
+    }
+    let mut honest = Agent::default();
+    for turn in 0..2 {
+        let mut one = cluster("a", &[]);
+        one.policies[0].refused = vec![("no_policy".to_owned(), 50 * turn)];
+        take(&mut memory, "honest", honest.parts(&activity(1, vec![one])), clock.at(5 * turn));
+    }
+    let (status, served) = (status(vec![object("a", &[])]), ServedObjects::default());
+    let inputs = Inputs { status: &status, served: &served, activity: &memory, now: clock.moment(5) };
+    let view = cluster_view(inputs, "a", &Histories::default(), &Transitions::default()).unwrap();
+    let refused: Vec<_> = view.policies.iter().flat_map(|policy| &policy.refused_per_second).collect();
+    assert_eq!(refused, [&("no_policy".to_owned(), 10.0)]);
+}
+
 #[test]
 fn gateways_are_bounded_and_those_that_report_stay() {
     let (clock, mut memory) = (Clock::new(), GatewayActivity::default());

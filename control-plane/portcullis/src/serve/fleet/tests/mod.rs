@@ -1,5 +1,6 @@
 mod bounds;
 mod history;
+mod owners;
 mod rates;
 mod scale;
 mod severity;

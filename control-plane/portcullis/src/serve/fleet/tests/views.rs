@@ -93,7 +93,7 @@ impl World {
     }
 
     fn counts(turn: u64) -> ClusterActivity {
-        let refused = vec![("too_many_requests".to_owned(), turn * 10), ("forbidden".to_owned(), turn * 20)];
+        let refused = vec![("flow_control".to_owned(), turn * 10), ("denied".to_owned(), turn * 20)];
         let policy =
             |policy: &str, forwarded, refused| PolicyActivity { policy: policy.to_owned(), forwarded, refused };
         let talker = |name: &str, requests| Talker { name: name.to_owned(), requests, error: 1, ..Talker::default() };
@@ -196,7 +196,7 @@ fn cluster_shows_servers_policies_limits_and_clients() {
     assert_eq!(policies, [("0", "get,list pods by al\u{fffd}ice"), ("1", "* *"), ("-", "")]);
     near(view.policies[0].forwarded_per_second, 30.0);
     let reasons: Vec<_> = view.policies[0].refused_per_second.iter().map(|(reason, _)| reason.as_str()).collect();
-    assert_eq!(reasons, ["forbidden", "too_many_requests"], "most first");
+    assert_eq!(reasons, ["denied", "flow_control"], "most first");
     near(view.policies[0].refused_per_second[0].1, 6.0);
     let refused = view.policies.iter().flat_map(|one| &one.refused_per_second).map(|(_, rate)| rate).sum::<f64>();
     near(refused, view.summary.numbers.refusals_per_second);

@@ -9,7 +9,7 @@ thread_local! {
 
 /// A random number of this thread that may be guessed (SplitMix64): to draw lots, and not for secrets. The largest one where the
 /// system has no randomness to begin with.
-pub fn random_number() -> u64 {
+pub(crate) fn random_number() -> u64 {
     let state = match STATE.get() {
         0 => match seed() {
             Some(seed) => seed,

@@ -10,7 +10,7 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 static STALE_AT: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes of resident memory of this process, at most a second old. `None` where the system does not name them.
-pub fn resident_memory(uptime: Duration) -> Option<u64> {
+pub(crate) fn resident_memory(uptime: Duration) -> Option<u64> {
     let now = u64::try_from(uptime.as_nanos()).unwrap_or(u64::MAX);
     let after = u64::try_from(MAX_AGE.as_nanos()).unwrap_or(u64::MAX);
     let is_stale = |at: u64| (now >= at).then(|| now.saturating_add(after));

@@ -1,0 +1,58 @@
+use portcullis_api::status::{ConditionType, State};
+use portcullis_filter_config::activity::{ClusterActivity, Talker, TopTalkers};
+
+use super::super::Memory;
+use super::super::cluster_view::cluster_view;
+use super::super::inputs::Inputs;
+use super::super::served_objects::ServedObjects;
+use super::super::view::ClusterView;
+use super::{Agent, Clock, activity, cluster, object, status, take};
+use crate::serve::status::{ObjectStatus, StatusBody};
+
+/// The object `a` with a UID, ready or not.
+fn owned(uid: &str, is_ready: bool) -> ObjectStatus {
+    let not_ready = [(ConditionType::Ready, State::False, "Bad", "")];
+    let mut object = object("a", if is_ready { &[] } else { &not_ready });
+    object.diagnosis.version.uid = Some(uid.to_owned());
+    object
+}
+
+/// Counts of `a` and its client alice.
+fn counts(count: u64) -> ClusterActivity {
+    let alice = Talker { name: "alice".to_owned(), requests: count, ..Talker::default() };
+    let top = Some(TopTalkers { users: vec![alice], ..TopTalkers::default() });
+    ClusterActivity { top, ..cluster("a", &[("s", count, 0)]) }
+}
+
+fn view(memory: &Memory, status: &StatusBody, clock: Clock, seconds: u64) -> ClusterView {
+    let served = ServedObjects::default();
+    let inputs = Inputs { status, served: &served, activity: &memory.activity, now: clock.moment(seconds) };
+    cluster_view(inputs, "a", &memory.histories, &memory.transitions).unwrap()
+}
+
+/// `kubectl replace --force`: the name is another object's between two looks.
+#[test]
+fn another_object_of_the_name_has_no_past() {
+    let (clock, mut memory, mut agent) = (Clock::new(), Memory::default(), Agent::default());
+    for seconds in (0..60).step_by(5) {
+        take(&mut memory.activity, "n", agent.parts(&activity(1, vec![counts(seconds * 10)])), clock.at(seconds));
+        memory.look(&status(vec![owned("1", seconds < 30)]), &ServedObjects::default(), clock.moment(seconds));
+    }
+    let first = status(vec![owned("1", false)]);
+    let before = view(&memory, &first, clock, 55);
+    assert_eq!((before.history.len(), before.transitions.len(), before.top.is_some()), (6, 1, true));
+    assert_eq!(before.summary.numbers.requests_per_second, 10.0);
+
+    let second = status(vec![owned("2", true)]);
+    memory.look(&second, &ServedObjects::default(), clock.moment(56));
+    let after = view(&memory, &second, clock, 56);
+    assert_eq!((after.history.len(), after.transitions.len(), after.top.is_some()), (0, 0, false));
+    assert_eq!(after.summary.numbers.requests_per_second, 0.0);
+
+    // Its own counts begin with its own requests.
+    for seconds in [60, 65] {
+        take(&mut memory.activity, "n", agent.parts(&activity(1, vec![counts((seconds - 60) * 4)])), clock.at(seconds));
+        memory.look(&second, &ServedObjects::default(), clock.moment(seconds));
+    }
+    assert_eq!(view(&memory, &second, clock, 65).summary.numbers.requests_per_second, 4.0);
+}
