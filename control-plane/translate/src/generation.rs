@@ -67,8 +67,12 @@ fn made(cluster: &Cluster) -> &str {
 }
 
 /// The object's mark as a word that the filter keeps counts by; empty for one of a file.
-pub(crate) fn object_word(cluster: &Cluster) -> String {
-    let made = made(cluster);
+pub(crate) fn cluster_word(cluster: &Cluster) -> String {
+    object_word(made(cluster))
+}
+
+/// The word by which the filter knows the object with this UID, and counts for it; empty without one.
+pub fn object_word(made: &str) -> String {
     let digits = if made.is_empty() { 0 } else { DIGITS };
     sha256_hex([made.as_bytes()]).chars().take(digits).collect()
 }

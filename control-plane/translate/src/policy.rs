@@ -4,7 +4,7 @@ use portcullis_api as api;
 use portcullis_api::{AccessLog, Cluster, LogMode, PublicBytes, Settings};
 use portcullis_filter_config::{self as config, CONFIG_VERSION, ClusterConfig, Pool, Reviews};
 
-use crate::generation::{Generation, identity, object_word, upstream_identity};
+use crate::generation::{Generation, cluster_word, identity, upstream_identity};
 use crate::names::ResourceNames;
 use crate::names::{ALL, group_name};
 
@@ -22,7 +22,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         version: CONFIG_VERSION,
         name: names.chain().to_owned(),
         identity: identity(cluster, &settings.instance, &Generation::of(cluster, settings)),
-        object: object_word(cluster),
+        object: cluster_word(cluster),
         authorities,
         client_ca: cluster.client_ca.as_ref().map(text),
         deny_all_requests: cluster.gates.deny_all_requests,

@@ -42,6 +42,9 @@ pub struct Activity {
 pub struct ClusterActivity {
     /// The name of the `UpstreamCluster`; `-` for requests that reached none.
     pub cluster: String,
+    /// The object of that name, as in its configuration ([`crate::ClusterConfig::object`]).
+    #[serde(skip_serializing_if = "is_default")]
+    pub object: String,
     /// Decisions by dispatch policy.
     #[serde(skip_serializing_if = "is_default")]
     pub policies: Vec<PolicyActivity>,

@@ -51,7 +51,7 @@ pub(crate) fn authenticate(cluster: &Cluster, request: &RequestContext<'_>) -> R
     }
     // An Authorization that Kubernetes does not know may be a credential for the upstream.
     let may_be_credential = cluster.identity.is_unchanged() && (scan.authorization.is_some() || scan.token_subprotocol);
-    Ok(if may_be_credential { Client::Opaque } else { Client::Anonymous })
+    Ok(if may_be_credential { Client::Opaque { is_token: false } } else { Client::Anonymous })
 }
 
 fn certificate(cluster: &Cluster, request: &RequestContext<'_>) -> Result<AuthResult, Refusal> {
@@ -88,14 +88,14 @@ fn token(
         Ok(Some(token)) if is_printable(&token) => token,
         Ok(None) => return Ok(AuthResult::Nothing),
         Ok(Some(_)) | Err(BrokenToken) if cluster.identity.is_unchanged() && cluster.reviewer.is_none() => {
-            return Ok(AuthResult::Client(Client::Opaque));
+            return Ok(AuthResult::Client(Client::Opaque { is_token: true }));
         }
         Ok(Some(_)) | Err(BrokenToken) => return Ok(AuthResult::Failed),
     };
     let Some(reviewer) = &cluster.reviewer else {
         // The upstream judges the token itself.
         return if cluster.identity.passes() {
-            Ok(AuthResult::Client(Client::Opaque))
+            Ok(AuthResult::Client(Client::Opaque { is_token: true }))
         } else {
             Err(Refusal::token_not_reviewed().into())
         };

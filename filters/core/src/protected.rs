@@ -56,7 +56,7 @@ impl Protected {
                 Client::Anonymous
             }
             // The token was not reviewed, so the user is unknown.
-            Client::Opaque => return Err(Refusal::token_not_reviewed()),
+            Client::Opaque { .. } => return Err(Refusal::token_not_reviewed()),
             Client::Bearer(user, key) if is_proxy => {
                 self.check(user.user())?;
                 Client::Bearer(user, key)

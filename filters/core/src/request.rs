@@ -72,7 +72,10 @@ pub(crate) enum Client {
     /// The user whose token was presented, and how the review of the token is named.
     Bearer(Arc<UpstreamUser>, ReviewKey),
     /// A client with a credential that is not reviewed.
-    Opaque,
+    Opaque {
+        /// It is a token. kube-apiserver overlooks an `Authorization` of another scheme, and answers as to an anonymous client.
+        is_token: bool,
+    },
     /// The impersonated user.
     Impersonated(Arc<UpstreamUser>),
 }
@@ -82,7 +85,7 @@ impl Client {
     pub(crate) fn user(&self) -> Option<&Arc<UpstreamUser>> {
         match self {
             Client::Certificate(user) | Client::Bearer(user, _) | Client::Impersonated(user) => Some(user),
-            Client::Anonymous | Client::Opaque => None,
+            Client::Anonymous | Client::Opaque { .. } => None,
         }
     }
 }

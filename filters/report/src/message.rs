@@ -53,6 +53,9 @@ pub struct ClusterMessage {
     /// An encoded [`TalkersMessage`], if the object asks for one.
     #[prost(bytes = "bytes", optional, tag = "8")]
     pub top: Option<Bytes>,
+    /// The object of that name, as in its configuration; empty where it has no mark. Counts of another object are another tenant's.
+    #[prost(string, tag = "9")]
+    pub object: String,
 }
 
 /// Decisions of a dispatch policy.

@@ -87,6 +87,7 @@ fn encode(cluster: &ClusterActivity, reasons: &mut Vec<String>) -> Bytes {
     let policies = cluster.policies.iter().take(MAX_POLICIES).map(|one| policy(one, reasons)).collect();
     let message = ClusterMessage {
         cluster: cluster.cluster.clone(),
+        object: cluster.object.clone(),
         policies,
         servers: servers(&cluster.servers),
         limits: cluster.limits.iter().take(MAX_LIMITS).map(limit).collect(),

@@ -161,8 +161,10 @@ impl<Id: Ord> Reporter<Id> {
 
     /// Gives up what is under way, because its responses do not come any more: another configuration may report at once.
     pub fn give_up(&self, turns: &Turns) {
-        let sent = std::mem::take(&mut self.state().sent);
-        sent.into_values().for_each(|sent| turns.set(sent.cluster, Duration::ZERO));
+        let state = std::mem::take(&mut *self.state());
+        let unsent = state.unsent.into_iter().flat_map(|report| report.clusters);
+        let sent = state.sent.into_values().chain(state.starting).map(|sent| sent.cluster);
+        unsent.chain(sent).for_each(|cluster| turns.set(cluster, Duration::ZERO));
     }
 
     fn end(&self, turns: &Turns, sent: &Sent, failure: Option<Failure>, now: Duration) -> Ended {
@@ -222,6 +224,10 @@ mod tests {
         other.give_up(&turns);
         assert!(sent(&one, &turns, seconds(11)), "the other one is gone with its callout");
         assert!(one.answered(&turns, &2, TAKEN, seconds(12)).is_none(), "a callout for a review");
+        one.give_up(&turns);
+        assert!(other.write(&turns, seconds(13), Activity::default));
+        other.give_up(&turns);
+        assert!(sent(&one, &turns, seconds(14)), "the other one went before it sent its report");
     }
 
     #[test]

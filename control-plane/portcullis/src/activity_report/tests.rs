@@ -33,6 +33,7 @@ fn cluster(name: &str, forwarded: u64) -> ClusterActivity {
         watches: 2,
         sessions: 3,
         top: None,
+        object: "0123456789abcdef".to_owned(),
     }
 }
 

@@ -31,8 +31,9 @@ use crate::resource::Resource;
 
 /// How long a connection to the collector may take, seconds.
 const CONNECT_TIMEOUT: u64 = 5;
-/// Batches of spans that wait for a collector or its answer, on each worker; further ones are dropped. A batch is some KiB.
-const MAX_BATCHES: u32 = 64;
+/// Batches of spans that wait for a collector or its answer, on each worker; further ones are dropped. A batch
+/// of five spans is some KiB, and 300 KiB where clients write the longest host names.
+const MAX_BATCHES: u32 = 16;
 /// Most bytes that Envoy buffers of one connection.
 const BUFFER_LIMIT: u32 = 1024 * 1024;
 

@@ -12,6 +12,7 @@
 //! - A forwarded request is never decided again, and no body or trailers go on of a request that was not forwarded.
 
 mod certificate;
+mod decide;
 mod drain;
 mod host;
 mod memory;
@@ -26,7 +27,7 @@ mod tracking;
 use std::sync::Arc;
 use std::time::Duration;
 
-use certificate::PresentedChain;
+use decide::{Decided, decide};
 use drain::Drain;
 pub use host::{Asked, HeaderLines, Host};
 pub use memory::MemoryHost;
@@ -38,13 +39,11 @@ use tracking::Tracking;
 use crate::fault::Fault;
 pub use crate::gateway::Edit;
 use crate::gateway::{Decision, Forward, Gateway};
-use crate::header_scan::{ForwardedHeaders, HeaderRemovals};
 use crate::limit::InFlightPermit;
 use crate::moment::Moment;
 use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, RunningRequest};
 use crate::rebalance::RunningPlace;
 use crate::refusal::Refusal;
-use crate::request::RequestContext;
 use crate::review::{PassedToken, Review, ReviewAnswers};
 use crate::upgrade_gate::UpgradeGate;
 
@@ -140,13 +139,6 @@ enum Progress {
     Refused(Refusal),
 }
 
-/// A decision with what it takes to carry it out. Borrows nothing of the proxy, whose first edit ends every borrow.
-struct Decided<'c> {
-    decision: Decision<'c>,
-    removals: HeaderRemovals,
-    has_connection: bool,
-}
-
 impl<T: Clone> Exchange<T> {
     /// Takes a request's headers. Called once.
     pub fn request_headers<H: Host<Stream = T>>(
@@ -162,6 +154,7 @@ impl<T: Clone> Exchange<T> {
         // The proxy may drop the route's configuration once the route is chosen again, and the request may leave before that.
         self.metrics = route.map(|route| Arc::clone(route.cluster.series()));
         if route.is_some_and(|route| route.cluster.closes_connections()) && host.schedule_drain() {
+            self.describe_undecided(host);
             self.drain = Drain::BeforeDecision;
             return Next::Pause;
         }
@@ -395,40 +388,4 @@ fn reply(refusal: &Refusal, host: &mut impl Host) {
     if is_grpc || !host.reply(refusal) {
         host.reset(refusal.details());
     }
-}
-
-/// Reads the request and decides it. `None` if it cannot be read.
-fn decide<'c, T: Clone, H: Host<Stream = T>>(
-    gateway: &'c Gateway,
-    route: Option<&'c RouteConfig<T>>,
-    answers: &ReviewAnswers,
-    at: Moment,
-    host: &H,
-    seen: &mut RequestRecord,
-) -> Option<Decided<'c>> {
-    let headers = host.request_headers()?;
-    let cluster = route.map(|route| &route.cluster);
-    if let Some(settings) = gateway.tracing() {
-        seen.begin_span(settings, headers.lines());
-    }
-    let scan = gateway.scan(cluster, headers.lines());
-    let decision = match cluster {
-        Some(cluster) => {
-            let chain = PresentedChain::find(gateway.peer_source(), &scan, host);
-            let Moment { now, uptime } = at;
-            let request = RequestContext { scan: &scan, peer: chain.peer(), settled: answers, now, uptime };
-            gateway.decide_recording(cluster, &request, seen)
-        }
-        None => Decision::Refuse(Gateway::unrouted(&scan)),
-    };
-    if let Some(entry) = &mut seen.entry {
-        let header = |wanted: &[u8]| headers.lines().find(|(name, _)| *name == wanted).map(|(_, value)| value);
-        entry.client(header(b"user-agent"), header(b"x-request-id"));
-    }
-    let forwarded = match &decision {
-        Decision::Forward(forward) => forward.forwarded,
-        Decision::Review(_) | Decision::Refuse(_) => ForwardedHeaders::default(),
-    };
-    let (removals, has_connection) = (scan.removals(forwarded), scan.has_connection);
-    Some(Decided { decision, removals, has_connection })
 }

@@ -11,6 +11,16 @@ impl<T: Clone> Exchange<T> {
         host.describe_span(record.name(), record.attributes());
     }
 
+    /// Writes in place of Envoy's own attributes those that a client may not choose whole, for the case that it leaves before its
+    /// request is decided.
+    #[cold]
+    pub(super) fn describe_undecided(&self, host: &mut impl Host<Stream = T>) {
+        let begun = self.tracing.and_then(|settings| SpanRecord::begin(settings, host.request_headers()?.lines()));
+        if let Some(record) = begun {
+            host.describe_span("", record.of_envoy());
+        }
+    }
+
     /// Writes that a request failed within the filter, perhaps before anything was known of it.
     pub(super) fn describe_failure(&self, outcome: Outcome, host: &mut impl Host<Stream = T>) {
         let begun = self.tracing.and_then(|settings| SpanRecord::begin(settings, host.request_headers()?.lines()));

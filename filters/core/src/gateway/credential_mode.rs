@@ -29,7 +29,7 @@ impl CredentialMode {
             Client::Certificate(user) | Client::Bearer(user, _) | Client::Impersonated(user) => {
                 CredentialMode::GatewayCredential(user)
             }
-            Client::Opaque => CredentialMode::ClientCredential { confirmed: None },
+            Client::Opaque { .. } => CredentialMode::ClientCredential { confirmed: None },
             Client::Anonymous => CredentialMode::Anonymous,
         }
     }

@@ -180,7 +180,7 @@ impl Gateway {
     pub fn acting_user(&self, cluster: &Cluster, request: &RequestContext<'_>) -> Option<UserInfo> {
         let EffectiveUser { client, .. } = self.identify(cluster, request, &mut RequestRecord::default()).ok()?;
         match client {
-            Client::Opaque => None,
+            Client::Opaque { .. } => None,
             client => Some(client.user().map_or_else(|| self.anonymous.clone(), |user| user.user().clone())),
         }
     }
@@ -278,11 +278,11 @@ impl Gateway {
     fn dispatch(&self, cluster: &Cluster, client: &Client, info: &RequestInfo<'_>) -> Option<usize> {
         match (client.user(), client, &cluster.identity.client_credential) {
             (Some(user), ..) => user.first_match(&cluster.policies, info),
-            (None, Client::Opaque, Some(client_credential)) => {
+            (None, Client::Opaque { .. }, Some(client_credential)) => {
                 client_credential.unknown.first_match(info, &self.anonymous)
             }
             // Tokens are not reviewed here: there is no rule for an unknown user.
-            (None, Client::Opaque, None) => None,
+            (None, Client::Opaque { .. }, None) => None,
             (None, ..) => cluster.policies.first_match(info, &self.anonymous),
         }
     }

@@ -63,12 +63,12 @@ impl RequestRecord {
     pub(crate) fn client(&mut self, series: &ClusterMetrics, client: &Client) {
         match client {
             Client::Anonymous => {}
-            Client::Opaque => self.is_judged_upstream = true,
+            Client::Opaque { is_token } => self.is_judged_upstream = *is_token,
             Client::Certificate(_) | Client::Bearer(..) | Client::Impersonated(_) => {
                 (self.key.is_known, self.key.resource) = (true, self.resource);
             }
         }
-        if self.tells_users(series) && !matches!(client, Client::Opaque) {
+        if self.tells_users(series) && !matches!(client, Client::Opaque { .. }) {
             self.client = Some(client.user().cloned());
         }
     }

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use portcullis_filter_config::activity::ClusterActivity;
-use portcullis_filter_config::without_generation;
 
 use super::{CacheOwner, StateStore};
 use crate::bucket::{Rate, TokenBucket};
@@ -65,7 +64,7 @@ impl ProcessState {
     }
 
     fn totals_of(&self, cluster: &str) -> Arc<ClusterTotals> {
-        let new = || ClusterTotals::new(without_generation(cluster), self.running_in(cluster), &self.talkers);
+        let new = || ClusterTotals::new(cluster, self.running_in(cluster), &self.talkers);
         let totals = self.totals.get_or_insert_with(cluster.to_owned(), new);
         totals.note_configured(self.configurations.fetch_add(1, Ordering::Relaxed));
         totals

@@ -1,10 +1,10 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use portcullis_core::observe::Outcome;
 
 use super::fleet_time::FleetTime;
-use super::process::{ProcessActivity, ProcessPart};
+use super::process::{KnownObjects, ProcessActivity, ProcessPart};
 use crate::activity_report::{ClusterMessage, OTHER, ReportPart};
 
 /// The age to which a report counts. Agents send one every 10 seconds at the least.
@@ -20,8 +20,8 @@ const MAX_BYTES: usize = 256 << 20;
 #[derive(Debug, Default)]
 pub(super) struct GatewayActivity {
     gateways: BTreeMap<String, ProcessActivity>,
-    /// The names of the objects, as soon as there are any.
-    known: Option<BTreeSet<String>>,
+    /// The objects, as soon as there are any.
+    known: Option<KnownObjects>,
     bytes: usize,
 }
 
@@ -69,14 +69,14 @@ impl GatewayActivity {
     }
 
     /// Follows the objects, and forgets gateways that have gone.
-    pub(super) fn follow(&mut self, names: BTreeSet<String>, now: Instant) {
+    pub(super) fn follow(&mut self, objects: KnownObjects, now: Instant) {
         self.forget(now, MEMORY);
-        if self.known.as_ref() == Some(&names) {
+        if self.known.as_ref() == Some(&objects) {
             return;
         }
-        self.gateways.values_mut().for_each(|gateway| gateway.retain_known(&names));
+        self.gateways.values_mut().for_each(|gateway| gateway.retain_known(&objects));
         self.bytes = self.gateways.values().map(ProcessActivity::bytes).sum();
-        self.known = Some(names);
+        self.known = Some(objects);
     }
 
     /// Forgets the activity of a cluster whose object is another one now.

@@ -32,10 +32,11 @@ mod tests;
 mod transitions;
 pub(crate) mod view;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use portcullis_translate::object_word;
 use portcullis_xds::{GatewayReport, ReportSink, UnreadableReport};
 use tokio::sync::watch;
 
@@ -50,7 +51,7 @@ pub(crate) use served_objects::{ServedObjectCache, ServedObjects};
 use transitions::Transitions;
 use view::{ClusterView, FleetView};
 
-use super::status::StatusBody;
+use super::status::{ObjectStatus, StatusBody};
 use super::status_observer::StatusObserver;
 use crate::activity_report::{ReadError, ReportPart};
 
@@ -166,8 +167,10 @@ impl Memory {
         }
         // Before the source was read, nothing is known of its objects.
         if !status.snapshot.is_empty() {
-            let names: BTreeSet<String> = objects.keys().map(|name| (*name).to_owned()).collect();
-            self.activity.follow(names, now.uptime);
+            let word =
+                |object: &ObjectStatus| object.diagnosis.version.uid.as_deref().map_or_else(String::new, object_word);
+            let known = objects.iter().map(|(name, object)| ((*name).to_owned(), word(object))).collect();
+            self.activity.follow(known, now.uptime);
         }
         self.is_due(now)
     }

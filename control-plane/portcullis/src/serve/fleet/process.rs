@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::fleet_time::FleetTime;
@@ -53,7 +53,7 @@ impl ProcessActivity {
 
     /// Takes a part of a report that came at `at`. Without room only the sums of clusters that are here already go on. `known` are
     /// the objects, as soon as there are any.
-    pub(super) fn take(&mut self, part: &ProcessPart, known: Option<&BTreeSet<String>>, has_room: bool, at: Instant) {
+    pub(super) fn take(&mut self, part: &ProcessPart, known: Option<&KnownObjects>, has_room: bool, at: Instant) {
         self.uptime_seconds = part.uptime_seconds;
         self.heard = Some(at);
         for message in &part.clusters {
@@ -70,12 +70,12 @@ impl ProcessActivity {
         &mut self,
         message: &ClusterMessage,
         part: &ProcessPart,
-        known: Option<&BTreeSet<String>>,
+        known: Option<&KnownObjects>,
         has_room: bool,
         at: Instant,
     ) {
         let name = message.cluster.as_str();
-        let is_known = is_known(name, known);
+        let is_known = is_known(name, known) && is_of_object(message, known);
         if !self.clusters.contains_key(name) {
             if !has_room || self.bytes > MAX_BYTES {
                 self.is_full = true;
@@ -101,7 +101,7 @@ impl ProcessActivity {
     }
 
     /// Forgets the activity of clusters that are not known.
-    pub(super) fn retain_known(&mut self, known: &BTreeSet<String>) {
+    pub(super) fn retain_known(&mut self, known: &KnownObjects) {
         for (name, entry) in &mut self.clusters {
             if !is_known(name, Some(known)) {
                 self.bytes = self.bytes.saturating_sub(entry.take().map_or(0, |activity| activity.bytes()));
@@ -163,8 +163,17 @@ impl ProcessActivity {
 /// The cluster of requests that reach no object.
 pub(super) const NO_CLUSTER: &str = "-";
 
-fn is_known(name: &str, known: Option<&BTreeSet<String>>) -> bool {
-    name == NO_CLUSTER || known.is_none_or(|known| known.contains(name))
+/// The words by which filters know the objects, by name; empty where an object has none.
+pub(super) type KnownObjects = BTreeMap<String, String>;
+
+fn is_known(name: &str, known: Option<&KnownObjects>) -> bool {
+    name == NO_CLUSTER || known.is_none_or(|known| known.contains_key(name))
+}
+
+/// Whether counts are those of the present object of their name, and not of an earlier one. A filter that is older names none.
+fn is_of_object(message: &ClusterMessage, known: Option<&KnownObjects>) -> bool {
+    let word = known.and_then(|known| known.get(&message.cluster)).filter(|word| !word.is_empty());
+    message.object.is_empty() || word.is_none_or(|word| *word == message.object)
 }
 
 /// The memory of a cluster's place in the map.

@@ -149,3 +149,13 @@ fn span_says_what_became_of_a_forwarded_request() {
     exchange.terminate(TerminationReason::ServerRemoved, &mut host);
     assert!(host.span.ends_with(&["portcullis.decision ended".into(), "portcullis.reason server_removed".into()]));
 }
+
+#[test]
+fn attributes_of_envoys_own_are_cut_before_a_connection_drains() {
+    let fixture = describing(fixture_with(|config| config.close_connections = true), false);
+    let headers = [SAMPLED, ("content-type", "application/grpc")];
+    let mut host = proxy(&fixture, &format!("{POD}?token=secret"), &headers);
+    host.drains = true;
+    assert_eq!(begin(&fixture, &mut host).1, Next::Pause);
+    assert_eq!(host.span, [format!("grpc.path {POD}")]);
+}

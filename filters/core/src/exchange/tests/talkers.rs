@@ -112,6 +112,28 @@ fn agent_counts_by_name_once_a_server_has_let_its_client_in() {
     assert_eq!(talkers(&fixture)[1], agents);
 }
 
+/// kube-apiserver overlooks such a header, and shows its version to anonymous clients.
+#[test]
+fn header_that_is_no_token_gives_no_name() {
+    let state = ProcessState::default();
+    let fixture = fixture_in(&state.with_secret([7; 32]), |config| {
+        config.top_talkers = Some(10);
+        config.upstream_identity = UpstreamIdentity::ClientCredential;
+        config.client_ca = None;
+    });
+    for value in ["x", "Basic x", "Bearer "] {
+        let mut host = proxy(&fixture, "/version", &[("authorization", value), AGENT]);
+        host.chain = None;
+        let (mut exchange, next) = begin(&fixture, &mut host);
+        assert_eq!(next, Next::Continue, "{value}");
+        (host.status, host.server) = (Some("200"), Some("a:6443".to_owned()));
+        exchange.response_headers(&mut host);
+        exchange.complete(&mut host);
+    }
+    let names: Vec<_> = talkers(&fixture)[1].iter().map(|one| one.0.clone()).collect();
+    assert_eq!(names, ["(not authenticated)"]);
+}
+
 #[test]
 fn clients_are_not_counted_unless_asked_for() {
     let state = ProcessState::default();

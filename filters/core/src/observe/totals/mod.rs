@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use portcullis_filter_config::activity::ClusterActivity;
+use portcullis_filter_config::{GENERATION_MARK, without_generation};
 
 use self::answers::AnswerTotals;
 use self::limits::LimitTotals;
@@ -29,6 +30,8 @@ use crate::refusal::Cause;
 #[derive(Debug)]
 pub struct ClusterTotals {
     name: Box<str>,
+    /// The object of that name that the counts belong to; empty where it has no mark.
+    object: Box<str>,
     /// The number of the newest configuration.
     configured: AtomicU64,
     running: Arc<RunningRequests>,
@@ -46,10 +49,13 @@ pub(super) struct ClusterSums {
 }
 
 impl ClusterTotals {
-    /// For the cluster of this name.
-    pub(crate) fn new(name: &str, running: Arc<RunningRequests>, budget: &Arc<TalkerBudget>) -> Self {
+    /// For the cluster of this name, with the object's mark behind it.
+    pub(crate) fn new(cluster: &str, running: Arc<RunningRequests>, budget: &Arc<TalkerBudget>) -> Self {
+        let name = without_generation(cluster);
+        let object = cluster.get(name.len()..).unwrap_or_default().trim_start_matches(GENERATION_MARK);
         let (configured, counts) = (AtomicU64::new(0), Mutex::default());
-        ClusterTotals { name: name.into(), configured, running, budget: Arc::clone(budget), counts }
+        let budget = Arc::clone(budget);
+        ClusterTotals { name: name.into(), object: object.into(), configured, running, budget, counts }
     }
 
     /// The cluster's name in its configurations.
@@ -113,6 +119,7 @@ impl ClusterTotals {
         }
         // The last part is the object's name, the rest is the gateway's own.
         self.name.rsplit('/').next().unwrap_or_default().clone_into(&mut activity.cluster);
+        self.object.as_ref().clone_into(&mut activity.object);
         activity.top = talkers.map(|talkers| talkers.top());
         Some(activity)
     }

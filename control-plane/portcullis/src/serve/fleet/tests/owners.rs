@@ -1,5 +1,6 @@
 use portcullis_api::status::{ConditionType, State};
 use portcullis_filter_config::activity::{ClusterActivity, Talker, TopTalkers};
+use portcullis_translate::object_word;
 
 use super::super::Memory;
 use super::super::cluster_view::cluster_view;
@@ -55,4 +56,18 @@ fn another_object_of_the_name_has_no_past() {
         memory.look(&second, &ServedObjects::default(), clock.moment(seconds));
     }
     assert_eq!(view(&memory, &second, clock, 65).summary.numbers.requests_per_second, 4.0);
+}
+
+/// A gateway that has not taken the new configuration yet reports for the former object.
+#[test]
+fn late_report_of_a_former_object_is_not_shown() {
+    let (clock, mut memory, mut agent) = (Clock::new(), Memory::default(), Agent::default());
+    let second = status(vec![owned("2", true)]);
+    memory.look(&second, &ServedObjects::default(), clock.moment(0));
+    for (seconds, uid, is_shown) in [(1, "1", false), (6, "1", false), (11, "2", true), (16, "1", false)] {
+        let counts = ClusterActivity { object: object_word(uid), ..counts(seconds * 10) };
+        take(&mut memory.activity, "n", agent.parts(&activity(1, vec![counts])), clock.at(seconds));
+        let shown = view(&memory, &second, clock, seconds);
+        assert_eq!(shown.top.is_some(), is_shown, "{seconds}");
+    }
 }

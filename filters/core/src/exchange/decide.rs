@@ -1,0 +1,51 @@
+use super::certificate::PresentedChain;
+use super::{HeaderLines, Host, RouteConfig};
+use crate::gateway::{Decision, Gateway};
+use crate::header_scan::{ForwardedHeaders, HeaderRemovals};
+use crate::moment::Moment;
+use crate::observe::RequestRecord;
+use crate::request::RequestContext;
+use crate::review::ReviewAnswers;
+
+/// A decision with what it takes to carry it out. Borrows nothing of the proxy, whose first edit ends every borrow.
+pub(super) struct Decided<'c> {
+    pub(super) decision: Decision<'c>,
+    pub(super) removals: HeaderRemovals,
+    pub(super) has_connection: bool,
+}
+
+/// Reads the request and decides it. `None` if it cannot be read.
+pub(super) fn decide<'c, T: Clone, H: Host<Stream = T>>(
+    gateway: &'c Gateway,
+    route: Option<&'c RouteConfig<T>>,
+    answers: &ReviewAnswers,
+    at: Moment,
+    host: &H,
+    seen: &mut RequestRecord,
+) -> Option<Decided<'c>> {
+    let headers = host.request_headers()?;
+    let cluster = route.map(|route| &route.cluster);
+    if let Some(settings) = gateway.tracing() {
+        seen.begin_span(settings, headers.lines());
+    }
+    let scan = gateway.scan(cluster, headers.lines());
+    let decision = match cluster {
+        Some(cluster) => {
+            let chain = PresentedChain::find(gateway.peer_source(), &scan, host);
+            let Moment { now, uptime } = at;
+            let request = RequestContext { scan: &scan, peer: chain.peer(), settled: answers, now, uptime };
+            gateway.decide_recording(cluster, &request, seen)
+        }
+        None => Decision::Refuse(Gateway::unrouted(&scan)),
+    };
+    if let Some(entry) = &mut seen.entry {
+        let header = |wanted: &[u8]| headers.lines().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+        entry.client(header(b"user-agent"), header(b"x-request-id"));
+    }
+    let forwarded = match &decision {
+        Decision::Forward(forward) => forward.forwarded,
+        Decision::Review(_) | Decision::Refuse(_) => ForwardedHeaders::default(),
+    };
+    let (removals, has_connection) = (scan.removals(forwarded), scan.has_connection);
+    Some(Decided { decision, removals, has_connection })
+}
