@@ -48,7 +48,7 @@ pub trait Spans {
     /// Every span so far.
     ///
     /// # Errors
-    /// What keeps them from being read.
+    /// The step at which reading them failed.
     fn spans(&self) -> Result<Vec<Span>>;
 
     /// Waits for a span.

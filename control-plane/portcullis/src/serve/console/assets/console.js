@@ -1,5 +1,5 @@
 // Follows a page: after each event of the server the same page is fetched again, and the parts that differ are replaced. The
-// server writes and escapes all of it, here no markup is made. Without this script the page is a whole one that stands still.
+// server writes and escapes all of it, here no markup is made. Without this script the page is whole, and does not refresh by itself.
 "use strict";
 
 (() => {
