@@ -366,7 +366,7 @@ impl<T: Clone> Exchange<T> {
         if let Some(span) = &seen.span {
             // The client may leave while it waits.
             host.describe_span("", span.of_envoy());
-            host.begin_wait(&mut reviews);
+            host.begin_wait(&mut reviews, span.is_certain());
         }
         let asked = host.ask(reviews);
         if asked == Ok(Asked::Waiting) {
