@@ -32,7 +32,7 @@ use drain::Drain;
 pub use host::{Asked, HeaderLines, Host};
 pub use memory::MemoryHost;
 use portcullis_filter_config::SpanSettings;
-pub use route::{LoadError, RouteCache, RouteConfig};
+pub use route::{LoadError, RouteCache, RouteConfig, StreamCall};
 use timeline::Timeline;
 use tracking::Tracking;
 

@@ -2,14 +2,16 @@
 //! Sessions, which are upgraded connections, may end after a time of their own, too.
 
 mod handle;
+mod owners;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use handle::{StreamCommand, StreamHandle, Wake, watches_to_end};
+pub use owners::StreamOwners;
 
-/// The long-running streams of one cluster. Outlives the configurations, so that a stream hears of what was edited after it
+/// The long-running streams of one object. Outlives the configurations, so that a stream hears of what was edited after it
 /// began. `T` is how the host reaches a stream.
 ///
 /// Times are the host's uptime, which only goes forward.
@@ -108,6 +110,12 @@ impl<T: Clone> StreamRegistry<T> {
         }
         inner.served = Some((names, grace));
         inner.next_end()
+    }
+
+    /// Takes all servers away, because another object has the name. Returns what [`StreamRegistry::set_servers`] returns.
+    pub(crate) fn close(&self, now: Duration) -> Option<Duration> {
+        let grace = self.lock().served.as_ref().map(|(_, grace)| *grace)?;
+        self.set_servers(std::iter::empty(), grace, now)
     }
 
     /// Says how long sessions may take from their beginning, those that run included; `None` lets them run for as long as

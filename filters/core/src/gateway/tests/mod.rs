@@ -63,7 +63,7 @@ fn gateway() -> Gateway {
     Gateway::compile(&FilterConfig::new("lab")).unwrap()
 }
 
-fn plain_config(client_ca: Option<String>) -> ClusterConfig {
+pub(crate) fn plain_config(client_ca: Option<String>) -> ClusterConfig {
     let secrets = Rule { resources: vec!["secrets".into()], non_resource_urls: vec![], ..all_rules() };
     ClusterConfig {
         servers: None,
