@@ -177,7 +177,7 @@ mod tests {
 
     use super::*;
     use crate::gateway::tests::plain_config;
-    use crate::long_streams::{StreamStart, TerminationReason};
+    use crate::long_streams::{StreamConfiguration, StreamStart, TerminationReason};
     use crate::state_store::EphemeralState;
 
     fn at(seconds: u64) -> Duration {
@@ -202,7 +202,8 @@ mod tests {
             let next = route.streams.expire(at(now), |stream, why| ended.borrow_mut().push((*stream, why)));
             (ended.into_inner(), next)
         };
-        let session = StreamStart { server: Some("a"), is_session: true };
+        let configuration = StreamConfiguration::default();
+        let session = StreamStart { server: Some("a"), is_session: true, configuration };
         let (first, calls) = load("1", None, 60, 0);
         assert!(calls.is_empty());
         let (_running, _) = first.streams.register(session, 1, at(0));
