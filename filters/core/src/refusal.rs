@@ -44,7 +44,7 @@ pub enum Cause {
     BadRequest,
     /// A presented credential failed.
     Unauthorized,
-    /// A credential was not checked: nobody reviews tokens, too many are reviewed already, or a certificate cannot be read. Clients
+    /// A credential was not checked: no server reviews tokens, too many are reviewed already, or a certificate cannot be read. Clients
     /// without a credential can bring it about.
     Unchecked,
     /// The servers gave no usable answer to a review.

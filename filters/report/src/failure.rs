@@ -24,7 +24,7 @@ pub(crate) enum Failure {
     Grpc(u16),
     /// A part has no acknowledgement.
     Refused,
-    /// So many clusters are not in the report, which would be too long.
+    /// The number of clusters that are not in the report, which would be too long.
     Size(usize),
 }
 

@@ -248,7 +248,7 @@ mod tests {
         }
     }
 
-    /// More clusters than a report has room for: those that fit are sent, and the log tells of the others once.
+    /// More clusters than a report has room for: those that fit are sent, and the log has a line about the others once.
     #[test]
     fn report_that_is_too_long_is_sent_as_far_as_it_fits() {
         use portcullis_filter_config::activity::ClusterActivity;
