@@ -18,7 +18,7 @@ pub(super) enum Deletion {
     Directory(PathBuf),
 }
 
-/// What was found: to delete, and to leave.
+/// The outcome of the search: objects to delete, and others that stay.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) deletions: Vec<Deletion>,

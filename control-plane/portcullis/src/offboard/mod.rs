@@ -15,7 +15,7 @@ pub(crate) use arguments::Offboard;
 use deletion::Found;
 
 use crate::onboard::{
-    MANAGED_BY, MANAGER, OnboardError, Store, TargetCluster, collection, fail_with_advice, file_names, manifest,
+    MANAGED_BY, MANAGER, OnboardError, StoreCluster, TargetCluster, collection, fail_with_advice, file_names, manifest,
     object_path, references, say, selector,
 };
 use crate::runtime::{Threads, runtime};
@@ -71,7 +71,7 @@ async fn find(arguments: &Offboard) -> Result<Found, OnboardError> {
     let (name, mut found) = (arguments.name.as_str(), Found::default());
     let mut shared_by = None;
     if arguments.store.is_given() {
-        let store = Store::open(&arguments.store).await?;
+        let store = StoreCluster::open(&arguments.store).await?;
         shared_by = find_in_store(&store, name, &mut found).await?;
     }
     if let Some(dir) = &arguments.output_dir {
@@ -94,7 +94,7 @@ async fn find(arguments: &Offboard) -> Result<Found, OnboardError> {
 }
 
 /// Objects of the store; another UpstreamCluster with one of the same servers.
-async fn find_in_store(store: &Store, name: &str, found: &mut Found) -> Result<Option<String>, OnboardError> {
+async fn find_in_store(store: &StoreCluster, name: &str, found: &mut Found) -> Result<Option<String>, OnboardError> {
     let object = store.existing(name).await?;
     if let Some(object) = &object {
         found.add(&store.api, object_path("UpstreamCluster", "", name), object);

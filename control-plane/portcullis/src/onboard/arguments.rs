@@ -47,7 +47,7 @@ pub(crate) struct Onboard {
     pub(crate) credential: CredentialArguments,
     #[command(flatten)]
     pub(crate) servers: ServerArguments,
-    /// The gateway's certificate for NAME, PEM; the default certificate of the gateway if unset.
+    /// The gateway's certificate for NAME, PEM; if unset, that of an earlier run, or the default certificate of the gateway.
     #[arg(long, value_name = "FILE", requires = "serving_key")]
     pub(crate) serving_cert: Option<PathBuf>,
     /// Its key, PEM.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use portcullis_api::SecretBytes;
 
 use super::error::OnboardError;
-use super::object::{Credential, Part, Plan, ReferenceForm};
+use super::object::{Material, Pair, Plan, ReferenceForm};
 use super::progress::say_outcome;
 use crate::arguments::ManifestOutput;
 
@@ -30,34 +30,40 @@ pub(crate) fn references(dir: &Path, name: &str) -> PathBuf {
     dir.join(REFERENCES).join(name)
 }
 
-/// The client certificate that an earlier run has written.
-pub(super) fn credential(dir: &Path, name: &str) -> Option<Credential> {
+/// A certificate and its key that an earlier run has written: `client` or `serving`.
+pub(super) fn pair(dir: &Path, name: &str, usage: &str) -> Option<Pair> {
     let read = |file: &str| fs::read(references(dir, name).join(file)).ok().filter(|bytes| !bytes.is_empty());
-    let (certificate, key) = read("client.crt").zip(read("client.key"))?;
-    Some(Credential::Pair { certificate, key: SecretBytes::new(key) })
+    let (certificate, key) = read(&format!("{usage}.crt")).zip(read(&format!("{usage}.key")))?;
+    Some((certificate, SecretBytes::new(key)))
 }
 
-/// Writes the files. A manifest that is there with another content is only replaced if it is asked for.
-pub(super) fn write(dir: &Path, plan: &Plan, parts: &[Part], force: bool, dry_run: bool) -> Result<(), OnboardError> {
+/// The manifest's content. One that is there with another content is only replaced if it is asked for.
+pub(super) fn manifest_text(dir: &Path, plan: &Plan, parts: &[Material], force: bool) -> Result<String, OnboardError> {
     let path = manifest(dir, &plan.name);
     let text = ManifestOutput::Yaml.text(&plan.document(parts, ReferenceForm::Files, true))?;
     let before = fs::read_to_string(&path).ok();
     if before.as_ref().is_some_and(|before| *before != text) && !force {
         return Err(OnboardError::Edited(path));
     }
+    Ok(text)
+}
+
+/// Writes the files.
+pub(super) fn write(dir: &Path, plan: &Plan, parts: &[Material], force: bool) -> Result<(), OnboardError> {
+    let text = manifest_text(dir, plan, parts, force)?;
     for (file, entry) in parts.iter().flat_map(|part| part.files(&plan.name)) {
-        put(&dir.join(REFERENCES).join(file), entry.bytes.expose(), 0o600, dry_run)?;
+        put(&dir.join(REFERENCES).join(file), entry.bytes.expose(), 0o600)?;
     }
-    put(&path, text.as_bytes(), 0o644, dry_run)
+    put(&manifest(dir, &plan.name), text.as_bytes(), 0o644)
 }
 
 /// Writes a file with a mode, by renaming a finished one into its place.
-fn put(path: &Path, content: &[u8], mode: u32, dry_run: bool) -> Result<(), OnboardError> {
+fn put(path: &Path, content: &[u8], mode: u32) -> Result<(), OnboardError> {
     let changed = fs::read(path).ok().as_deref() != Some(content);
-    if changed && !dry_run {
+    if changed {
         replace(path, content, mode).map_err(|error| OnboardError::Write(path.to_owned(), error))?;
     }
-    say_outcome(&path.display().to_string(), changed, dry_run);
+    say_outcome(&path.display().to_string(), changed, false);
     Ok(())
 }
 
@@ -68,7 +74,7 @@ fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(if of_keys { 0o700 } else { 0o755 }).create(parent)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let hidden = parent.join(format!(".{name}.partial"));
-    // What an interrupted run has left may have another mode.
+    // An interrupted run may have left it with another mode.
     if let Err(error) = fs::remove_file(&hidden)
         && error.kind() != io::ErrorKind::NotFound
     {
@@ -91,11 +97,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(REFERENCES).join("a.test").join("client.key");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        put(&path, b"one", 0o600, true).unwrap();
-        assert!(!path.exists(), "a dry run writes nothing");
-        put(&path, b"one", 0o600, false).unwrap();
+        put(&path, b"one", 0o600).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        put(&path, b"two", 0o600, false).unwrap();
+        put(&path, b"two", 0o600).unwrap();
         assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"two".to_vec(), 0o600));
         assert_eq!(mode(path.parent().unwrap()), 0o700);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);

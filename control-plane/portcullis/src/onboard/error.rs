@@ -78,6 +78,8 @@ pub(crate) enum OnboardError {
     NoAuthority(Side),
     #[error("a front-proxy certificate is needed for RequestHeader")]
     NoFrontProxy,
+    #[error("ClusterRoleBinding {0} is bound to {1}, and not to {2}")]
+    OtherUser(&'static str, String, String),
     #[error("UpstreamCluster {0} has upstreamIdentity {1}")]
     OtherIdentity(String, String),
     #[error("UpstreamCluster {name} would be refused: {}", joined(.problems))]
@@ -121,6 +123,9 @@ impl OnboardError {
             }
             OnboardError::OtherIdentity(..) => {
                 "repeat the command with that --upstream-identity, or delete the object first"
+            }
+            OnboardError::OtherUser(..) => {
+                "another gateway may come as that user: --user keeps it, --force-conflicts takes its rights away"
             }
             OnboardError::Object { .. } => "correct the arguments; repeating alone does not help",
             OnboardError::Terminal => "redirect standard output into a file or a pipe",

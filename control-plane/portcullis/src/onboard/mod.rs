@@ -35,13 +35,13 @@ pub(crate) use directory::{manifest, references};
 pub(crate) use error::OnboardError;
 pub(crate) use object::file_names;
 pub(crate) use progress::say;
-pub(crate) use store::{Store, is_ours};
+pub(crate) use store::{StoreCluster, is_ours};
 pub(crate) use target::TargetCluster;
 
 use arguments::IdentityMode;
 use cluster_api::Apply;
 use directory::read_file;
-use object::{Credential, DEFAULT_USER, Plan, ReferenceForm};
+use object::{Credential, DEFAULT_USER, Pair, Plan, ReferenceForm};
 use probe::{ForwardedUser, ProbeUsers};
 use progress::say_outcome;
 
@@ -51,7 +51,7 @@ use crate::runtime::{Threads, runtime};
 
 /// The place for the outcome.
 enum Destination<'a> {
-    Store(Box<Store>),
+    Store(Box<StoreCluster>),
     Directory(&'a Path),
     Print(ManifestOutput),
 }
@@ -90,19 +90,29 @@ async fn onboard(arguments: &Onboard) -> Result<ExitCode, OnboardError> {
     let given = credential::from_files(&arguments.credential)?;
     let plan = plan(arguments, &target, &destination, given.as_ref()).await?;
     let how = Apply { dry_run: arguments.dry_run, force: arguments.force_conflicts };
-    apply_rights(&target, &plan, how).await?;
+    rehearse(arguments, &plan, &destination, given.as_ref()).await?;
+    apply_rights(&target, &plan, &destination, how).await?;
     if arguments.dry_run {
         return say_rest(&plan, arguments, &destination).await;
     }
     let credential = match given {
         Some(credential) => credential,
         None => {
-            let earlier = earlier(&destination, &plan.name).await?;
+            let earlier = earlier(&destination, &plan.name, "client").await?;
+            let earlier = earlier.map(|(certificate, key)| Credential::Pair { certificate, key });
             credential::obtain(&target, &plan, &arguments.credential, earlier).await?
         }
     };
     let cluster = plan.checked(&credential)?;
-    write(arguments, &plan, &credential, &destination, how).await?;
+    write(arguments, &plan, &credential, &destination).await?;
+    // There may be more in it than was applied.
+    let cluster = match &destination {
+        Destination::Store(store) => {
+            let (document, data) = store.read(&plan.name).await?;
+            object::checked(&plan.name, &document, &data)?
+        }
+        Destination::Directory(_) | Destination::Print(_) => cluster,
+    };
     let users = ProbeUsers { anybody: arguments.probe.probe_user.clone(), caller };
     Ok(report(&cluster, &users, matches!(destination, Destination::Print(_))).await)
 }
@@ -112,7 +122,7 @@ async fn open_destination(arguments: &Onboard) -> Result<Destination<'_>, Onboar
         (Some(dir), _) => Ok(Destination::Directory(dir)),
         (None, Some(_)) if std::io::stdout().is_terminal() && !arguments.dry_run => Err(OnboardError::Terminal),
         (None, Some(output)) => Ok(Destination::Print(output)),
-        (None, None) => Ok(Destination::Store(Box::new(Store::open(&arguments.store).await?))),
+        (None, None) => Ok(Destination::Store(Box::new(StoreCluster::open(&arguments.store).await?))),
     }
 }
 
@@ -145,7 +155,7 @@ async fn plan(
     }
     let serving = match arguments.serving_cert.as_ref().zip(arguments.serving_key.as_ref()) {
         Some((certificate, key)) => Some((read_file(certificate)?, SecretBytes::new(read_file(key)?))),
-        None => None,
+        None => earlier(destination, &arguments.name, "serving").await?,
     };
     if serving.is_none() {
         say("serving certificate: none is given, so the gateway's default is used (--serving-cert)");
@@ -158,9 +168,43 @@ async fn plan(
     Ok(plan)
 }
 
+/// Finds what would prevent writing, before a certificate is requested for it.
+async fn rehearse(
+    arguments: &Onboard,
+    plan: &Plan,
+    destination: &Destination<'_>,
+    given: Option<&Credential>,
+) -> Result<(), OnboardError> {
+    let empty = match arguments.credential.token {
+        true => Credential::Token(SecretBytes::default()),
+        false => Credential::Pair { certificate: Vec::new(), key: SecretBytes::default() },
+    };
+    let parts = plan.parts(given.unwrap_or(&empty));
+    let any = Credential::Token(SecretBytes::new(b"none".to_vec()));
+    plan.checked(given.unwrap_or(&any))?;
+    match destination {
+        Destination::Store(store) => store.rehearse(plan, &parts, arguments.force_conflicts).await,
+        Destination::Directory(dir) => directory::manifest_text(dir, plan, &parts, arguments.force_conflicts).map(drop),
+        Destination::Print(_) => Ok(()),
+    }
+}
+
 /// Applies what `portcullis rbac` prints for the object.
-async fn apply_rights(target: &TargetCluster, plan: &Plan, how: Apply) -> Result<(), OnboardError> {
-    for manifest in gateway_manifests(&[plan.unchecked()?], &plan.user)? {
+async fn apply_rights(
+    target: &TargetCluster,
+    plan: &Plan,
+    destination: &Destination<'_>,
+    how: Apply,
+) -> Result<(), OnboardError> {
+    let stored = match destination {
+        Destination::Store(store) => store.existing(&plan.name).await?.map(store::document),
+        Destination::Directory(_) | Destination::Print(_) => None,
+    };
+    let manifests = gateway_manifests(&[plan.unchecked(stored)?], &plan.user)?;
+    if let Some(other) = target.bound_user().await?.filter(|bound| *bound != plan.user && !how.force) {
+        return Err(OnboardError::OtherUser(crate::rbac::NAME, other, plan.user.clone()));
+    }
+    for manifest in manifests {
         let changed = target.apply(&manifest, how).await?;
         let kind = manifest.get("kind").and_then(Value::as_str).unwrap_or_default();
         say_outcome(&format!("{kind} {} for {}", crate::rbac::NAME, plan.user), changed, how.dry_run);
@@ -168,11 +212,11 @@ async fn apply_rights(target: &TargetCluster, plan: &Plan, how: Apply) -> Result
     Ok(())
 }
 
-/// The client certificate of an earlier run.
-async fn earlier(destination: &Destination<'_>, name: &str) -> Result<Option<Credential>, OnboardError> {
+/// A certificate and its key of an earlier run: `client` or `serving`.
+async fn earlier(destination: &Destination<'_>, name: &str, usage: &str) -> Result<Option<Pair>, OnboardError> {
     match destination {
-        Destination::Store(store) => store.credential(name).await,
-        Destination::Directory(dir) => Ok(directory::credential(dir, name)),
+        Destination::Store(store) => store.pair(name, usage).await,
+        Destination::Directory(dir) => Ok(directory::pair(dir, name, usage)),
         Destination::Print(_) => Ok(None),
     }
 }
@@ -182,12 +226,12 @@ async fn write(
     plan: &Plan,
     credential: &Credential,
     destination: &Destination<'_>,
-    how: Apply,
 ) -> Result<(), OnboardError> {
+    let force = arguments.force_conflicts;
     let parts = plan.parts(credential);
     match destination {
-        Destination::Store(store) => store.write(plan, &parts, how).await,
-        Destination::Directory(dir) => directory::write(dir, plan, &parts, how.force, how.dry_run),
+        Destination::Store(store) => store.write(plan, &parts, force).await,
+        Destination::Directory(dir) => directory::write(dir, plan, &parts, force),
         Destination::Print(output) => {
             let namespace = &arguments.store.namespace;
             let mut objects: Vec<Value> = parts.iter().map(|part| part.secret(&plan.name, namespace)).collect();
@@ -205,7 +249,7 @@ async fn say_rest(plan: &Plan, arguments: &Onboard, destination: &Destination<'_
             "credential: the given files".to_owned()
         }
         () if arguments.credential.token => format!("token of {}: would be requested", plan.user),
-        () if earlier(destination, &plan.name).await?.is_some() && !arguments.credential.renew => {
+        () if earlier(destination, &plan.name, "client").await?.is_some() && !arguments.credential.renew => {
             format!("certificate of {}: the present one, if it is good", plan.user)
         }
         () => format!("certificate of {}: would be requested", plan.user),
@@ -226,7 +270,7 @@ async fn say_rest(plan: &Plan, arguments: &Onboard, destination: &Destination<'_
 async fn check_existing(arguments: &Onboard) -> Result<ExitCode, OnboardError> {
     let name = &arguments.name;
     let (document, data) = if arguments.probe.files.is_empty() {
-        Store::open(&arguments.store).await?.read(name).await?
+        StoreCluster::open(&arguments.store).await?.read(name).await?
     } else {
         read_files(arguments)?
     };

@@ -20,6 +20,9 @@ const MAX_LABEL: usize = 63;
 /// The gateway's user if none is named.
 pub(super) const DEFAULT_USER: &str = "system:portcullis";
 
+/// A certificate, PEM, and its key.
+pub(super) type Pair = (Vec<u8>, SecretBytes);
+
 /// The gateway's credential.
 #[derive(Clone, Debug)]
 pub(super) enum Credential {
@@ -49,10 +52,10 @@ pub(super) struct Plan {
     /// The CAs of users' certificates, PEM.
     pub(super) client_authorities: Option<Vec<u8>>,
     /// The serving certificate and its key.
-    pub(super) serving: Option<(Vec<u8>, SecretBytes)>,
+    pub(super) serving: Option<Pair>,
 }
 
-/// Where references lead.
+/// The form of references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReferenceForm {
     Secrets,
@@ -61,7 +64,7 @@ pub(super) enum ReferenceForm {
 
 /// Bytes with a key in a Secret, or a file.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct MaterialEntry {
     key: &'static str,
     file: &'static str,
     pub(super) bytes: SecretBytes,
@@ -69,19 +72,19 @@ pub(super) struct Entry {
 
 /// A Secret, or the files in its place.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct Material {
     /// Its field in spec.portcullis.references.
     reference: &'static str,
     /// The end of the Secret's name.
     suffix: &'static str,
-    entries: Vec<Entry>,
+    entries: Vec<MaterialEntry>,
 }
 
 impl Plan {
-    /// What the object refers to, the credential included.
-    pub(super) fn parts(&self, credential: &Credential) -> Vec<Part> {
-        let entry = |key, file, bytes: &[u8]| Entry { key, file, bytes: SecretBytes::new(bytes.to_vec()) };
-        let part = |reference, suffix, entries| Part { reference, suffix, entries };
+    /// The Secrets, or files, to which the object refers.
+    pub(super) fn parts(&self, credential: &Credential) -> Vec<Material> {
+        let entry = |key, file, bytes: &[u8]| MaterialEntry { key, file, bytes: SecretBytes::new(bytes.to_vec()) };
+        let part = |reference, suffix, entries| Material { reference, suffix, entries };
         let mut parts =
             vec![part("upstreamCA", "servers", vec![entry("ca.crt", "servers.crt", &self.servers.authorities)])];
         parts.push(match credential {
@@ -104,7 +107,7 @@ impl Plan {
     }
 
     /// The UpstreamCluster. `policies` are left out where another manager owns them.
-    pub(super) fn document(&self, parts: &[Part], form: ReferenceForm, policies: bool) -> Value {
+    pub(super) fn document(&self, parts: &[Material], form: ReferenceForm, policies: bool) -> Value {
         let references: Map<String, Value> =
             parts.iter().map(|part| (part.reference.to_owned(), part.reference(&self.name, form))).collect();
         let mut ours = json!({"references": references});
@@ -136,10 +139,19 @@ impl Plan {
         checked(&self.name, &document, &ReferencedData::Secrets(data))
     }
 
-    /// The object without its credential, for the rights that it needs.
-    pub(super) fn unchecked(&self) -> Result<Cluster, OnboardError> {
+    /// The object without its credential, for the rights that it needs: `stored`, if it is there already.
+    pub(super) fn unchecked(&self, stored: Option<Value>) -> Result<Cluster, OnboardError> {
         let refuse = |problem| OnboardError::Object { name: self.name.clone(), problems: vec![problem] };
-        let raw = parse_cluster(&self.document(&[], ReferenceForm::Files, true)).map_err(refuse)?;
+        let document = match stored {
+            Some(mut stored) => {
+                if let Some(ours) = stored.pointer_mut("/spec/portcullis") {
+                    put(ours, "upstreamIdentity", json!(self.mode.as_str()));
+                }
+                stored
+            }
+            None => self.document(&[], ReferenceForm::Files, true),
+        };
+        let raw = parse_cluster(&document).map_err(refuse)?;
         let cluster = unchecked_cluster(&raw);
         cluster.ok_or_else(|| OnboardError::Object { name: self.name.clone(), problems: Vec::new() })
     }
@@ -177,7 +189,7 @@ pub(super) fn owner_labels(name: &str) -> Value {
     json!({MANAGED_BY: MANAGER, SECRET_LABEL: if name.len() <= MAX_LABEL { name } else { "" }})
 }
 
-impl Part {
+impl Material {
     pub(super) fn secret_name(&self, cluster: &str) -> String {
         format!("{cluster}-{}", self.suffix)
     }
@@ -204,7 +216,7 @@ impl Part {
     }
 
     /// The files below the root of references.
-    pub(super) fn files(&self, cluster: &str) -> Vec<(String, &Entry)> {
+    pub(super) fn files(&self, cluster: &str) -> Vec<(String, &MaterialEntry)> {
         self.entries.iter().map(|entry| (format!("{cluster}/{}", entry.file), entry)).collect()
     }
 

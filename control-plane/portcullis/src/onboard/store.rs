@@ -12,17 +12,17 @@ use super::arguments::StoreArguments;
 use super::certificate::selector;
 use super::cluster_api::{Apply, ClusterApi, MANAGED_BY, MANAGER, collection, object_path, read_kubeconfig};
 use super::error::{OnboardError, Side};
-use super::object::{Credential, Part, Plan, ReferenceForm};
+use super::object::{Material, Pair, Plan, ReferenceForm};
 use super::progress::say_outcome;
 use super::target::apply;
 
 /// The cluster that stores UpstreamClusters.
-pub(crate) struct Store {
+pub(crate) struct StoreCluster {
     pub(crate) api: ClusterApi,
     namespace: String,
 }
 
-impl Store {
+impl StoreCluster {
     pub(crate) async fn open(arguments: &StoreArguments) -> Result<Self, OnboardError> {
         let (path, context) = (arguments.store_kubeconfig.as_deref(), arguments.store_context.as_deref());
         let config = read_kubeconfig(path, context, Side::Store).await?;
@@ -45,43 +45,57 @@ impl Store {
         Ok(items)
     }
 
-    /// The client certificate that an earlier run has stored.
-    pub(super) async fn credential(&self, name: &str) -> Result<Option<Credential>, OnboardError> {
-        let path = self.secret_path(&format!("{name}-client"));
-        let found = self.api.get(&path).await.map_err(self.api.failed(format!("reading Secret {name}-client")))?;
+    /// A certificate and its key that an earlier run has stored: `client` or `serving`.
+    pub(super) async fn pair(&self, name: &str, usage: &str) -> Result<Option<Pair>, OnboardError> {
+        let path = self.secret_path(&format!("{name}-{usage}"));
+        let found = self.api.get(&path).await.map_err(self.api.failed(format!("reading Secret {name}-{usage}")))?;
         let Some(secret) = found else { return Ok(None) };
         let data =
             |key: &str| STANDARD.decode(text(&secret, &format!("/data/{key}"))).ok().filter(|data| !data.is_empty());
         let pair = data("tls.crt").zip(data("tls.key"));
-        Ok(pair.map(|(certificate, key)| Credential::Pair { certificate, key: SecretBytes::new(key) }))
+        Ok(pair.map(|(certificate, key)| (certificate, SecretBytes::new(key))))
     }
 
     /// Applies Secrets and UpstreamCluster, and deletes Secrets of an earlier run that are not referred to any more.
-    pub(super) async fn write(&self, plan: &Plan, parts: &[Part], how: Apply) -> Result<(), OnboardError> {
+    pub(super) async fn write(&self, plan: &Plan, parts: &[Material], force: bool) -> Result<(), OnboardError> {
+        let how = Apply { dry_run: false, force };
         for part in parts {
             let changed = apply(&self.api, &part.secret(&plan.name, &self.namespace), how).await?;
-            say_outcome(&format!("Secret {}", part.secret_name(&plan.name)), changed, how.dry_run);
+            say_outcome(&format!("Secret {}", part.secret_name(&plan.name)), changed, false);
         }
-        let existing = self.existing(&plan.name).await?;
-        let policies = existing.is_none_or(|object| owns_policies(&object));
-        let document = plan.document(parts, ReferenceForm::Secrets, policies);
+        let document = self.document(plan, parts).await?;
         let changed = apply(&self.api, &document, how).await?;
-        say_outcome(&format!("{CLUSTER_KIND} {}", plan.name), changed, how.dry_run);
+        say_outcome(&format!("{CLUSTER_KIND} {}", plan.name), changed, false);
         let wanted: Vec<String> = parts.iter().map(|part| part.secret_name(&plan.name)).collect();
         for secret in self.secrets(&plan.name).await? {
             let name = text(&secret, "/metadata/name");
             if wanted.iter().any(|wanted| wanted == name) {
                 continue;
             }
-            if !how.dry_run {
-                self.api
-                    .delete(&self.secret_path(name))
-                    .await
-                    .map_err(self.api.failed(format!("deleting Secret {name}")))?;
-            }
-            say_outcome(&format!("Secret {name}, which nothing refers to: deletion"), true, how.dry_run);
+            self.api
+                .delete(&self.secret_path(name))
+                .await
+                .map_err(self.api.failed(format!("deleting Secret {name}")))?;
+            say_outcome(&format!("Secret {name}, which nothing refers to: deletion"), true, false);
         }
         Ok(())
+    }
+
+    /// Lets the server judge everything that would be written, before anything else is done for it.
+    pub(super) async fn rehearse(&self, plan: &Plan, parts: &[Material], force: bool) -> Result<(), OnboardError> {
+        let mut objects: Vec<Value> = parts.iter().map(|part| part.secret(&plan.name, &self.namespace)).collect();
+        objects.push(self.document(plan, parts).await?);
+        for object in &objects {
+            let step = format!("a rehearsal of applying {} {}", text(object, "/kind"), text(object, "/metadata/name"));
+            self.api.apply(object, Apply { dry_run: true, force }).await.map_err(self.api.failed(step))?;
+        }
+        Ok(())
+    }
+
+    /// The UpstreamCluster to apply. Policies of another manager are not in it.
+    async fn document(&self, plan: &Plan, parts: &[Material]) -> Result<Value, OnboardError> {
+        let policies = self.existing(&plan.name).await?.is_none_or(|object| owns_policies(&object));
+        Ok(plan.document(parts, ReferenceForm::Secrets, policies))
     }
 
     /// The Secrets that were made for an UpstreamCluster.
@@ -111,7 +125,7 @@ impl Store {
 }
 
 /// An object as its author wrote it.
-fn document(mut object: Value) -> Value {
+pub(super) fn document(mut object: Value) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
     }

@@ -6,7 +6,7 @@ use kube::Config;
 use serde_json::{Value, json};
 
 use super::arguments::{ServerArguments, ServerSource, TargetArguments};
-use super::cluster_api::{Apply, ClusterApi, path_of, read_kubeconfig};
+use super::cluster_api::{Apply, ClusterApi, object_path, path_of, read_kubeconfig};
 use super::directory::read_file;
 use super::error::{OnboardError, Side};
 use super::object::ServersPart;
@@ -80,6 +80,14 @@ impl TargetCluster {
         let answer = answer.map_err(self.api.failed("reading kube-system/extension-apiserver-authentication"))?;
         let found = answer.as_ref().and_then(|map| map.pointer("/data/client-ca-file")).and_then(Value::as_str);
         Ok(found.map(|pem| pem.as_bytes().to_vec()))
+    }
+
+    /// The user to whom the gateway's role is bound.
+    pub(super) async fn bound_user(&self) -> Result<Option<String>, OnboardError> {
+        let path = object_path("ClusterRoleBinding", "", crate::rbac::NAME);
+        let found = self.api.get(&path).await.map_err(self.api.failed("reading ClusterRoleBinding portcullis"))?;
+        let name = found.as_ref().and_then(|binding| binding.pointer("/subjects/0/name")).and_then(Value::as_str);
+        Ok(name.map(str::to_owned))
     }
 
     /// Applies an object; whether anything changed.

@@ -24,7 +24,7 @@ use report::{CHECKS, CheckOutcome};
 pub(super) struct ProbeUsers {
     /// A name that needs no rights.
     pub(super) anybody: String,
-    /// The person at the keyboard, who may watch; `None` if nobody is known.
+    /// The person at the keyboard, who may watch; `None` if no such user is known.
     pub(super) caller: Option<ForwardedUser>,
 }
 

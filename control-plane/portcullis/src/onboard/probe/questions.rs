@@ -67,14 +67,16 @@ pub(super) async fn health(session: &GatewaySession, cluster: &Cluster) -> Check
     let path = &cluster.health_check.path;
     match session.ask(Method::GET, path, None, None).await {
         Ok((status, _)) if status.is_success() => CheckOutcome::Good(path.clone()),
-        Ok((StatusCode::FORBIDDEN, body)) => failed(&refused(StatusCode::FORBIDDEN, &body), RIGHTS),
+        Ok((status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN), body)) => {
+            failed(session, &refused(status, &body), RIGHTS)
+        }
         Ok((status, body)) => {
             let first = String::from_utf8_lossy(&body);
             let reason = format!("{path}: {status} {}", one_line(first.lines().next().unwrap_or_default()));
             CheckFailure::new(reason, "the server is not ready: /readyz?verbose has the reason; retry when it is")
                 .into()
         }
-        Err(error) => failed(&error, BUSY),
+        Err(error) => failed(session, &error, BUSY),
     }
 }
 
@@ -88,7 +90,7 @@ pub(super) async fn token_review(session: &GatewaySession) -> CheckOutcome {
     });
     let path = "/apis/authentication.k8s.io/v1/tokenreviews";
     match session.object(Method::POST, path, Some(&review), None).await {
-        Err(error) => failed(&error, RIGHTS),
+        Err(error) => failed(session, &error, RIGHTS),
         Ok(answer) if answer.pointer("/status/authenticated") == Some(&Value::Bool(true)) => {
             let hint = "the servers take any token for a user: correct their authentication before anything else";
             CheckFailure::new("an invented token was accepted", hint).into()
@@ -112,7 +114,7 @@ pub(super) async fn forwarding(session: &GatewaySession, name: &str) -> CheckOut
                         narrow it to some users, name one of them with --probe-user";
             CheckFailure::new(message, hint).into()
         }
-        Err(error) => failed(&error, BUSY),
+        Err(error) => failed(session, &error, BUSY),
     }
 }
 
@@ -120,14 +122,14 @@ pub(super) async fn forwarding(session: &GatewaySession, name: &str) -> CheckOut
 pub(super) async fn streaming(session: &GatewaySession, user: &ForwardedUser) -> CheckOutcome {
     let mut answer = match session.open_stream(WATCH, user).await {
         Ok(answer) => answer,
-        Err(error) => return failed(&error, BUSY),
+        Err(error) => return failed(session, &error, BUSY),
     };
     let status = answer.status();
     if status == StatusCode::FORBIDDEN {
         return CheckOutcome::Skipped(format!("{} may not watch namespaces", user.name));
     }
     if !status.is_success() {
-        return failed(&refused(status, &[]), BUSY);
+        return failed(session, &refused(status, &[]), BUSY);
     }
     let hint = "something between this machine and the servers collects answers before it passes them on (buffering): watches \
                 and logs -f need a proxy without it";
@@ -157,7 +159,12 @@ fn event(bytes: &[u8], user: &ForwardedUser) -> CheckOutcome {
     }
 }
 
-fn failed(error: &ApiError, hint: &str) -> CheckOutcome {
+/// A failure with this hint, unless the credential itself is not accepted any more: servers believe a token for some seconds.
+pub(super) fn failed(session: &GatewaySession, error: &ApiError, hint: &str) -> CheckOutcome {
+    let hint = match error {
+        ApiError::Refused { code: 401, .. } => refused_credential(session, error),
+        _ => hint,
+    };
     CheckFailure::new(chain(error), hint).into()
 }
 

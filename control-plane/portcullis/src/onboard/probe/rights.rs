@@ -2,9 +2,9 @@ use hyper::Method;
 use portcullis_api::Cluster;
 use serde_json::{Value, json};
 
+use super::questions::failed;
 use super::report::{CheckFailure, CheckOutcome};
 use super::session::GatewaySession;
-use crate::onboard::error::chain;
 use crate::rbac::gateway_manifests;
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -27,7 +27,7 @@ pub(super) async fn check(session: &GatewaySession, cluster: &Cluster) -> CheckO
             Err(error) => {
                 let hint =
                     "every authenticated user may ask for its own rights (system:basic-user): is the binding gone?";
-                return CheckFailure::new(chain(&error), hint).into();
+                return failed(session, &error, hint);
             }
         }
     }

@@ -49,6 +49,11 @@ fn failed_steps_name_the_person_who_has_to_act() {
         parts.iter().for_each(|part| assert!(ended.stderr.contains(part), "{part}: {ended:#?}"));
     };
     told(&["--kubeconfig", guest.to_str().unwrap()], &["(403)", "lacks this right", "repeating alone does not help"]);
+    let unusable = ["--kubeconfig", fixture.admin(), "--server", "http://10.0.0.10:6443"];
+    told(
+        &unusable,
+        &["UpstreamCluster prod.example.com would be refused", "spec.servers[0].endpoint", "correct the arguments"],
+    );
     told(&["--kubeconfig", "/none"], &["cannot use the kubeconfig", "name another one"]);
     told(&["--kubeconfig", fixture.admin(), "--servers-from", "endpoints"], &["EndpointSlices", "--server"]);
     let slice = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
@@ -71,6 +76,21 @@ fn failed_steps_name_the_person_who_has_to_act() {
     let late = fixture.run("onboard", &[&target[..], &["--approval-timeout", "1s"]].concat());
     assert!(late.code == Some(1) && late.stderr.contains("longer --approval-timeout"), "{late:#?}");
     assert!(late.stderr.contains("kube-controller-manager"), "{late:#?}");
+
+    // A conflict is found before a certificate is requested.
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+        "metadata": {"name": format!("{NAME}-client"), "namespace": NAMESPACE},
+        "data": {"tls.crt": "b3RoZXI=", "tls.key": "b3RoZXI="}});
+    fixture.source.apply(&secret.to_string());
+    let requests = fixture.requests().len();
+    told(&["--kubeconfig", fixture.admin()], &["(409)", "--force-conflicts"]);
+    assert_eq!(fixture.requests().len(), requests);
+
+    let flags = ["--name", NAME, "--kubeconfig", fixture.admin(), "-o", "yaml"];
+    let terminal = fixture.spawn_on_terminal("onboard", &flags);
+    assert!(!terminal.wait_exit(SOON).unwrap().success());
+    assert!(terminal.stdout().contains("not printed on a terminal"), "{}", terminal.stdout());
+    assert_eq!(fixture.requests().len(), requests);
 
     let usage = fixture.run("onboard", &["--name", NAME, "--kubeconfig", fixture.admin()]);
     assert!(usage.code == Some(2) && usage.stderr.contains("one place for the outcome"), "{usage:#?}");

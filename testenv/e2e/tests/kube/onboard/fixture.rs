@@ -66,12 +66,21 @@ impl OnboardFixture {
 
     /// Starts a command of the product.
     pub(super) fn spawn(&self, command: &str, flags: &[&str]) -> Process {
+        Process::start(self.spec(command, flags)).unwrap()
+    }
+
+    /// As [`OnboardFixture::spawn`], on a terminal.
+    pub(super) fn spawn_on_terminal(&self, command: &str, flags: &[&str]) -> Process {
+        Process::start(self.spec(command, flags).on_terminal(24, 200, &self.source.run.next("tty"))).unwrap()
+    }
+
+    fn spec(&self, command: &str, flags: &[&str]) -> Spec {
         let run = &self.source.run;
         let name = run.next(command);
         let name = name.file_name().unwrap().to_str().unwrap();
         let spec = Spec::new(name, deps::portcullis().unwrap(), run.path()).arg(command).args(flags);
         let spec = spec.env_remove("KUBECONFIG").env("HOME", run.path());
-        Process::start(spec.stdout_to(run.join(&format!("{name}.out")))).unwrap()
+        spec.stdout_to(run.join(&format!("{name}.out")))
     }
 
     pub(super) fn run(&self, command: &str, flags: &[&str]) -> Ended {

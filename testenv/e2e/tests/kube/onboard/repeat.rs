@@ -15,7 +15,9 @@ fn onboard_twice_changes_nothing_and_offboard_leaves_nothing() {
     assert!(dry.code == Some(0) && dry.stderr.contains("nothing was changed"), "{dry:#?}");
     assert_eq!(fixture.objects(), before, "a dry run changes nothing");
 
-    fixture.run_signed(&fixture.flags()).is_good();
+    let [certificate, key] = fixture.files(&fixture.source.serving(NAME));
+    let serving = vec!["--serving-cert", certificate.as_str(), "--serving-key", &key];
+    fixture.run_signed(&[fixture.flags(), serving].concat()).is_good();
     let onboarded = fixture.objects();
     let again = fixture.run("onboard", &fixture.flags());
     again.is_good();
@@ -29,6 +31,17 @@ fn onboard_twice_changes_nothing_and_offboard_leaves_nothing() {
     fixture.run("onboard", &fixture.flags()).is_good();
     let policies = &fixture.source.stored(NAME)["spec"]["dispatchPolicies"];
     assert_eq!(policies[0]["rules"][0]["verbs"], json!(["get"]), "{policies}");
+
+    // Rights are those of the object as it is stored, and checks, too.
+    let patch = json!({"spec": {"portcullis": {"healthCheck": {"path": "/livez"}}}});
+    fixture.source.admin(&["patch", "upstreamcluster", NAME, "--type=merge", "-p", &patch.to_string()]);
+    let edited = fixture.run("onboard", &fixture.flags());
+    assert!(edited.is_good().check("health").0.contains("/livez"), "{edited:#?}");
+    assert!(edited.stderr.contains("ClusterRole portcullis for system:portcullis: done"), "{edited:#?}");
+
+    let other = fixture.run("onboard", &[fixture.flags(), vec!["--token"]].concat());
+    let refused = "ClusterRoleBinding portcullis is bound to system:portcullis";
+    assert!(other.code == Some(1) && other.stderr.contains(refused), "{other:#?}");
 
     fixture.run_signed(&[fixture.flags(), vec!["--renew"]].concat()).is_good();
     assert_eq!(fixture.requests().len(), 2);
