@@ -30,7 +30,7 @@ struct RegistryState<T> {
     session_limit: Option<Duration>,
     next: u64,
     /// By number, and so by when they began. The other maps have these numbers.
-    streams: BTreeMap<u64, Stream<T>>,
+    streams: BTreeMap<u64, RegisteredStream<T>>,
     servers: BTreeMap<Box<str>, ServerStreams>,
     /// When each session began.
     sessions: BTreeMap<u64, Duration>,
@@ -38,7 +38,7 @@ struct RegistryState<T> {
 }
 
 #[derive(Debug)]
-struct Stream<T> {
+struct RegisteredStream<T> {
     server: Option<Box<str>>,
     configuration: u64,
     handle: T,
@@ -164,7 +164,7 @@ impl<T> StreamRegistry<T> {
         }
         let are_too_many = inner.configurations.add(arrival.configuration, number);
         let (server, configuration) = (arrival.server.map(Into::into), arrival.configuration.id);
-        inner.streams.insert(number, Stream { server, configuration, handle: stream });
+        inner.streams.insert(number, RegisteredStream { server, configuration, handle: stream });
         let end = match (are_too_many, is_awaited) {
             (true, _) => Some(now),
             (false, true) => inner.next_end(),
