@@ -80,7 +80,7 @@ impl Environment {
     }
 
     /// The gateway with one of the clusters, which owns its names among all of them.
-    pub(super) fn of_cluster(objects: &KnownObjects, cluster: &str) -> Result<Self, EnvironmentError> {
+    pub(super) fn of_cluster(objects: &ExplainedObjects, cluster: &str) -> Result<Self, EnvironmentError> {
         let settings = objects.settings.as_ref().map_err(|problems| EnvironmentError::Settings(problems.clone()))?;
         let mut environment = Self::empty(settings, true)?;
         for (document, lost) in objects.set.clusters.iter().zip(&objects.lost) {
@@ -144,7 +144,7 @@ impl Environment {
 
 /// The objects of a control plane with what every question needs of all of them: it is found out once.
 #[derive(Debug)]
-pub(crate) struct KnownObjects {
+pub(crate) struct ExplainedObjects {
     set: Arc<ObjectSet>,
     /// Or why there are none.
     settings: Result<Settings, String>,
@@ -154,7 +154,7 @@ pub(crate) struct KnownObjects {
     hosts: Vec<[AllowedHosts; 2]>,
 }
 
-impl KnownObjects {
+impl ExplainedObjects {
     /// Looks through all objects.
     pub(crate) fn new(set: Arc<ObjectSet>) -> Self {
         let settings = settings(&set);

@@ -17,13 +17,13 @@ pub(crate) use answer::{DispatchAnswer, Explanation, RequestInfoAnswer};
 pub(crate) use arguments::Explain;
 use arguments::ExplainCommand;
 use environment::Environment;
-pub(crate) use environment::{EnvironmentError, KnownObjects};
+pub(crate) use environment::{EnvironmentError, ExplainedObjects};
 use paste::PastedRequest;
 use request::{Named, Request};
 
 /// Explains a request to one of the clusters. The second part is why the objects would not be served as they are.
 pub(crate) fn explain(
-    objects: &KnownObjects,
+    objects: &ExplainedObjects,
     cluster: &str,
     request: &PastedRequest,
     user: Option<UserInfo>,

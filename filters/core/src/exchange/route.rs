@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn sessions_of_a_former_owner_keep_their_limit_and_end_with_its_servers() {
+    fn sessions_of_a_former_owner_keep_their_own_limit() {
         let owners = StreamOwners::default();
         let load = |object: &str, limit, drain_seconds, now| {
             let config = ClusterConfig {

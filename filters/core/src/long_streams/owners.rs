@@ -9,10 +9,10 @@ const SWEEP_THRESHOLD: usize = 64;
 /// The long-running streams of all objects, by the cluster's name and the word for its object: a name's next owner says nothing
 /// about the sessions of the one before. Streams live as long as something uses them, over all edits.
 #[derive(Debug)]
-pub struct StreamOwners<T>(Mutex<Names<T>>);
+pub struct StreamOwners<T>(Mutex<OwnerNames<T>>);
 
 #[derive(Debug)]
-struct Names<T> {
+struct OwnerNames<T> {
     /// The objects of a name, rarely more than one.
     objects: HashMap<String, Vec<(String, Weak<StreamRegistry<T>>)>>,
     /// Number of names at which unused ones are swept.
@@ -21,7 +21,7 @@ struct Names<T> {
 
 impl<T> Default for StreamOwners<T> {
     fn default() -> Self {
-        StreamOwners(Mutex::new(Names { objects: HashMap::new(), most: SWEEP_THRESHOLD }))
+        StreamOwners(Mutex::new(OwnerNames { objects: HashMap::new(), most: SWEEP_THRESHOLD }))
     }
 }
 
@@ -57,7 +57,7 @@ impl<T> StreamOwners<T> {
     }
 }
 
-impl<T> Names<T> {
+impl<T> OwnerNames<T> {
     fn sweep(&mut self) {
         // Not at every call: a configuration with many clusters would look through all of them for each.
         if self.objects.len() >= self.most {

@@ -4,7 +4,7 @@ use portcullis_core::identity::UserInfo;
 use serde::{Deserialize, Serialize};
 
 use crate::explain::paste::{self, PasteError, PastedRequest};
-use crate::explain::{EnvironmentError, Explanation, KnownObjects, explain};
+use crate::explain::{EnvironmentError, ExplainedObjects, Explanation, explain};
 
 /// The longest name of a user or cluster, and list of groups, in bytes.
 const MAX_NAME: usize = 4_096;
@@ -70,7 +70,7 @@ pub(super) enum QuestionError {
 
 impl Question {
     /// Reads the text and finds the cluster that it is about.
-    pub(super) fn read(&self, objects: &KnownObjects) -> Result<Asked, QuestionError> {
+    pub(super) fn read(&self, objects: &ExplainedObjects) -> Result<Asked, QuestionError> {
         if [&self.cluster, &self.user, &self.groups].into_iter().any(|text| text.len() > MAX_NAME) {
             return Err(QuestionError::Name);
         }
@@ -101,7 +101,7 @@ impl Question {
 }
 
 /// The cluster that serves a host; without a host, the only one that there is.
-fn by_host(objects: &KnownObjects, host: Option<&str>) -> Result<String, QuestionError> {
+fn by_host(objects: &ExplainedObjects, host: Option<&str>) -> Result<String, QuestionError> {
     let mut names = objects.names();
     let found = match (names.len(), host) {
         (0, _) => return Err(QuestionError::NoObjects),
@@ -114,7 +114,7 @@ fn by_host(objects: &KnownObjects, host: Option<&str>) -> Result<String, Questio
 
 impl Asked {
     /// The answer, by the filter's own code.
-    pub(super) fn answer(self, objects: &KnownObjects) -> Result<Explained, QuestionError> {
+    pub(super) fn answer(self, objects: &ExplainedObjects) -> Result<Explained, QuestionError> {
         let (explanation, problems) = explain(objects, &self.cluster, &self.request, self.user.clone())?;
         let mut notes = self.request.notes.clone();
         if self.request.headers.iter().any(|(name, _)| name.to_ascii_lowercase().starts_with("impersonate-")) {
@@ -142,9 +142,9 @@ mod tests {
     use serde_json::{Value, json};
     use std::sync::Arc;
 
-    fn objects(clusters: &[Value]) -> KnownObjects {
+    fn objects(clusters: &[Value]) -> ExplainedObjects {
         let clusters = clusters.iter().cloned().map(Arc::new).collect();
-        KnownObjects::new(Arc::new(ObjectSet { clusters, ..ObjectSet::default() }))
+        ExplainedObjects::new(Arc::new(ObjectSet { clusters, ..ObjectSet::default() }))
     }
 
     fn cluster(name: &str, names: &[&str]) -> Value {
@@ -163,7 +163,7 @@ mod tests {
         })
     }
 
-    fn asked(question: &Question, objects: &KnownObjects) -> Result<String, String> {
+    fn asked(question: &Question, objects: &ExplainedObjects) -> Result<String, String> {
         question.read(objects).map(|asked| asked.cluster).map_err(|error| error.to_string())
     }
 
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn objects_are_known_until_there_are_others() {
         let set = Arc::new(ObjectSet::default());
-        let known = KnownObjects::new(Arc::clone(&set));
+        let known = ExplainedObjects::new(Arc::clone(&set));
         assert!(known.is_of(&set) && !known.is_of(&Arc::new(ObjectSet::default())));
     }
 

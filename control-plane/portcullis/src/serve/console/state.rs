@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::access::{Access, Denied, LoginPolicy, Reader};
 use super::data::ConsoleData;
 use super::question::{Explained, Question, QuestionError};
-use crate::explain::KnownObjects;
+use crate::explain::ExplainedObjects;
 use crate::serve::fleet::view::{ClusterSummary, ClusterView, FleetView};
 use crate::serve::turns::without_turn;
 
@@ -28,7 +28,7 @@ pub(in crate::serve) struct Console {
     readers: Arc<Mutex<BTreeMap<String, Arc<Semaphore>>>>,
     explanations: Arc<Semaphore>,
     /// The objects of the newest explanation.
-    known: Arc<Mutex<Option<Arc<KnownObjects>>>>,
+    known: Arc<Mutex<Option<Arc<ExplainedObjects>>>>,
 }
 
 /// The place of a stream of events, among all and among those of its reader.
@@ -90,12 +90,12 @@ impl Console {
     }
 
     /// The newest objects, looked through once.
-    pub(super) fn known_objects(&self) -> Arc<KnownObjects> {
+    pub(super) fn known_objects(&self) -> Arc<ExplainedObjects> {
         let newest = self.data.objects();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         match &*known {
             Some(known) if known.is_of(&newest) => Arc::clone(known),
-            _ => Arc::clone(known.insert(Arc::new(KnownObjects::new(newest)))),
+            _ => Arc::clone(known.insert(Arc::new(ExplainedObjects::new(newest)))),
         }
     }
 

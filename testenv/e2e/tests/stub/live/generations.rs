@@ -190,7 +190,7 @@ fn mode_edits_beside_a_slow_server_grant_no_other_identity() {
 
 /// Deletes the object and makes it anew, or edits the servers' authorities or the subject of the gateway's credential.
 #[test]
-fn edits_of_object_authority_and_subject_grant_no_other_identity() {
+fn edits_of_object_ca_and_subject_grant_no_other_identity() {
     in_motion("generations-facts", 9, |motion, number| {
         if number == 0 {
             motion.edit(Edit::default());
