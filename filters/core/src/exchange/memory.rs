@@ -318,9 +318,9 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
         self.span.extend(attributes.map(|(attribute, value)| format!("{} {value}", attribute.name)));
     }
 
-    fn begin_wait(&mut self, reviews: &mut [Review]) {
-        self.span.push(format!("wait for {}", reviews.len()));
-        reviews.iter_mut().for_each(|review| review.join_trace("00-trace-wait-01"));
+    fn begin_wait(&mut self, name: &str, reviews: usize) -> Option<(String, String)> {
+        self.span.push(format!("wait for {reviews} {name}"));
+        Some(("trace".to_owned(), "wait".to_owned()))
     }
 
     fn end_wait(&mut self) {

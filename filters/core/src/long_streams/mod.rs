@@ -2,12 +2,16 @@
 //! Sessions, which are upgraded connections, may end after a time of their own, too.
 
 mod handle;
+mod shutdown;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub use handle::{StreamCommand, StreamHandle, Wake, watches_to_end};
+pub use handle::{StreamCommand, StreamHandle};
+pub use shutdown::Shutdown;
+
+use crate::schedule::{Task, Wake};
 
 /// The long-running streams of one cluster. Outlives the configurations, so that a stream hears of what was edited after it
 /// began. `T` is how the host reaches a stream.
@@ -213,6 +217,12 @@ impl<T> RegistryState<T> {
         let first = self.sessions.first_key_value().map(|(_, session)| session.since);
         let of_sessions = self.session_limit.zip(first).map(|(limit, since)| since.saturating_add(limit));
         on_servers.into_iter().chain(of_sessions).min()
+    }
+}
+
+impl<W: Wake + Send + Sync + 'static> Task for StreamRegistry<StreamHandle<W>> {
+    fn run(&self, uptime: Duration) -> Option<Duration> {
+        self.expire(uptime, StreamHandle::terminate)
     }
 }
 
