@@ -4,8 +4,7 @@
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
-use portcullis_core::long_streams::{Shutdown, StreamHandle, StreamRegistry};
-use portcullis_core::weak_map::WeakMap;
+use portcullis_core::long_streams::{Shutdown, StreamHandle, StreamOwners};
 
 use crate::memory::uptime;
 use crate::timer::{StreamWaker, run_at};
@@ -13,14 +12,9 @@ use crate::timer::{StreamWaker, run_at};
 /// A handle of a long-running stream.
 pub(crate) type LongStream = StreamHandle<StreamWaker>;
 
-/// By the cluster's name over all edits.
-static STREAMS: LazyLock<WeakMap<String, StreamRegistry<LongStream>>> = LazyLock::new(WeakMap::default);
+/// The long-running streams of all clusters, over all edits.
+pub(crate) static STREAMS: LazyLock<StreamOwners<LongStream>> = LazyLock::new(StreamOwners::default);
 static SHUTDOWN: OnceLock<Arc<Shutdown<StreamWaker>>> = OnceLock::new();
-
-/// The long-running streams of a cluster.
-pub(crate) fn of_cluster(name: &str) -> Arc<StreamRegistry<LongStream>> {
-    STREAMS.get_or_insert_with(name.to_owned(), StreamRegistry::default)
-}
 
 /// Sends clients away within that time; once. The agent that runs Envoy says when to begin.
 pub(crate) fn shut_down(time: Duration) {

@@ -258,6 +258,10 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
 
     fn ask(&mut self, reviews: Vec<Review>) -> Result<Asked, Refusal> {
         for review in &reviews {
+            let has_joined = review.headers("").iter().any(|(name, _)| *name == names::TRACEPARENT);
+            if let Some(wait) = self.span.last_mut().filter(|last| last.starts_with("wait") && !has_joined) {
+                wait.push_str(" apart from the trace");
+            }
             let answer = (self.reviewer)(review);
             if !self.loses_answers {
                 self.answers.push(review.key(), answer);

@@ -4,6 +4,7 @@
 
 mod configurations;
 mod handle;
+mod owners;
 mod shutdown;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -13,11 +14,12 @@ use std::time::Duration;
 use configurations::Configurations;
 pub use configurations::StreamConfiguration;
 pub use handle::{StreamCommand, StreamHandle};
+pub use owners::StreamOwners;
 pub use shutdown::Shutdown;
 
 use crate::schedule::{Task, Wake};
 
-/// The long-running streams of one cluster. Outlives the configurations, so that a stream hears of what was edited after it
+/// The long-running streams of one object. Outlives the configurations, so that a stream hears of what was edited after it
 /// began. `T` is how the host reaches a stream.
 ///
 /// Times are the host's uptime, which only goes forward.
@@ -126,6 +128,12 @@ impl<T> StreamRegistry<T> {
         }
         inner.served = Some((names, grace));
         inner.next_end()
+    }
+
+    /// Takes all servers away, because another object has the name. Returns what [`StreamRegistry::set_servers`] returns.
+    pub(crate) fn close(&self, now: Duration) -> Option<Duration> {
+        let grace = self.lock().served.as_ref().map(|(_, grace)| *grace)?;
+        self.set_servers(std::iter::empty(), grace, now)
     }
 
     /// Says how long sessions may take from their beginning, those that run included; `None` lets them run for as long as

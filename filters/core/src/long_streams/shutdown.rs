@@ -5,9 +5,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::{StreamCommand, StreamHandle, StreamRegistry};
+use super::{StreamCommand, StreamHandle, StreamOwners};
 use crate::schedule::{Task, Wake};
-use crate::weak_map::WeakMap;
 
 /// Interval at which some watches end.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -16,14 +15,14 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// they do not all reach the other gateways at once. A watch that begins meanwhile is ended, too. Runs until the proxy ends.
 #[derive(Debug)]
 pub struct Shutdown<W: 'static> {
-    streams: &'static WeakMap<String, StreamRegistry<StreamHandle<W>>>,
+    streams: &'static StreamOwners<StreamHandle<W>>,
     end: Duration,
     drains: AtomicBool,
 }
 
 impl<W: Wake> Shutdown<W> {
     /// Sends the clients of these streams away until that uptime.
-    pub fn new(streams: &'static WeakMap<String, StreamRegistry<StreamHandle<W>>>, end: Duration) -> Self {
+    pub fn new(streams: &'static StreamOwners<StreamHandle<W>>, end: Duration) -> Self {
         Shutdown { streams, end, drains: AtomicBool::new(false) }
     }
 

@@ -3,7 +3,6 @@ use std::sync::LazyLock;
 use std::sync::atomic::AtomicU32;
 
 use super::*;
-use crate::weak_map::WeakMap;
 
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -135,9 +134,8 @@ fn session_ends_once_by_what_comes_first() {
 
 #[test]
 fn shutdown_drains_once_and_ends_watches_until_its_end() {
-    static STREAMS: LazyLock<WeakMap<String, StreamRegistry<StreamHandle<Arc<AtomicU32>>>>> =
-        LazyLock::new(WeakMap::default);
-    let registry = STREAMS.get_or_insert_with("prod".to_owned(), StreamRegistry::default);
+    static STREAMS: LazyLock<StreamOwners<StreamHandle<Arc<AtomicU32>>>> = LazyLock::new(StreamOwners::default);
+    let registry = STREAMS.of("prod", "object");
     let streams: Vec<_> = (0..11).map(|number| StreamHandle::new(Arc::default(), number > 0)).collect();
     let _guards: Vec<_> = streams.iter().map(|stream| registry.register(on("a"), stream.clone(), at(0))).collect();
     let shutdown = Shutdown::new(&STREAMS, at(2));
