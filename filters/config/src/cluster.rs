@@ -81,7 +81,7 @@ pub struct ClusterConfig {
     pub max_session_duration_seconds: Option<u64>,
     /// The attributes of a request that are exported for routes and logs of an operator's own. Without it none are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request_info: Option<ShownRequest>,
+    pub request_info: Option<RequestInfoExport>,
     /// Dispatch of requests: by the first policy that matches, and no match is 403; or [`Dispatch::All`] to the group
     /// `all`.
     pub policies: Dispatch,
@@ -92,7 +92,7 @@ pub struct ClusterConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ShownRequest {
+pub struct RequestInfoExport {
     /// Whether the name of the user for dispatch is exported as well: not of an unknown client.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub user: bool,

@@ -25,8 +25,8 @@ mod validator;
 mod version;
 
 pub use cluster::{
-    ClusterConfig, FlowControlLimit, FlowControlSchema, ProtectedIdentities, RequestHeaders, Reviews, Servers,
-    ShownRequest, UpstreamIdentity,
+    ClusterConfig, FlowControlLimit, FlowControlSchema, ProtectedIdentities, RequestHeaders, RequestInfoExport,
+    Reviews, Servers, UpstreamIdentity,
 };
 pub use destination::{GENERATION_MARK, Pool, RequestClass, destination, destinations, without_generation};
 pub use dispatch::Dispatch;

@@ -31,7 +31,7 @@ pub const LOG: &str = "portcullis.log";
 /// The key in [`LOG`].
 pub const LOG_MEMBERS: &str = "members";
 
-/// Attributes of a request ([`crate::ShownRequest`]), for routes and logs of an operator's own. Written by the filter alone: as
+/// Attributes of a request ([`crate::RequestInfoExport`]), for routes and logs of an operator's own. Written by the filter alone: as
 /// filter state under [`request::Field::state`], as text that any matcher reads, and by the dynamic module also as dynamic
 /// metadata of the namespace [`request::METADATA`].
 pub mod request {
@@ -181,7 +181,7 @@ pub const AGENT_VARIABLE: &str = "PORTCULLIS_AGENT";
 
 /// A command, a line with milliseconds behind it: connections of long-running requests are sent away, and watches end
 /// one after the other within that time.
-pub const AGENT_LEAVE: &str = "leave";
+pub const AGENT_DRAIN: &str = "leave";
 
 /// A command, a line with a number behind it. The answer is a line of the word, the number and a length in bytes, and that many
 /// bytes behind the line: [`crate::activity::Activity`] as JSON. A module that knows the command says so by the word alone, once.

@@ -100,7 +100,7 @@ fn token(
             Err(Refusal::token_not_reviewed().into())
         };
     };
-    let (key, known) = Review::known_token(&token, &cluster.caches, request.settled, request.moment());
+    let (key, known) = Review::known_token(&token, &cluster.caches, request.answers, request.moment());
     match known {
         Some(ReviewResult::User(user)) => Ok(AuthResult::Client(Client::Bearer(user, key))),
         Some(ReviewResult::Rejected) => Ok(AuthResult::Failed),
@@ -152,7 +152,7 @@ pub(crate) fn effective_user(
     let requester = if client.user().is_some() { Requester::User } else { Requester::Unauthenticated };
     for (index, part) in asked.parts.iter().enumerate() {
         let review = Review::of_access((original, requester), part, reviewer, &cluster.caches);
-        match review.known(request.settled, request.moment()) {
+        match review.known(request.answers, request.moment()) {
             Some(ReviewResult::Allowed) => {}
             Some(ReviewResult::Denied) => return Err(Refusal::may_not_impersonate(&original.name, part).into()),
             Some(_) => return Err(Refusal::review_failed().into()),

@@ -6,6 +6,7 @@
 //!
 //! # Map
 //! From the bottom up; no module imports from one further down this list.
+//! - [`schedule`]: tasks by the time at which they are due. [`fault`]: faults in builds for tests.
 //! - [`request_info`]: method, path and query to verb, group, resource and name, as kube-apiserver resolves them.
 //! - [`identity`]: a user, as kube-apiserver knows one; [`policy`]: the first dispatch policy that a request matches;
 //!   [`upstream_user`]: a user as header lines for the upstream.
@@ -17,12 +18,12 @@
 //! - [`limit`] and [`bucket`]: requests in flight and per second. [`rebalance`]: draining of connections at random.
 //!   [`observe`]: metrics and the access log.
 //! - [`state_store`]: state that outlives a configuration; [`cluster`]: one cluster's configuration, compiled.
-//! - [`schedule`]: tasks by the time at which they are due. [`fault`]: faults in builds for tests.
 //! - [`gateway`]: the decision about one request, phase by phase.
 //! - [`exchange`]: a request and its response as one state machine, which every host drives; a good place to start.
 //!
 //! # Invariants
-//! No I/O, no clock, no threads, no environment: time and randomness are arguments. Anything a client can write is hostile.
+//! No I/O, no clock, no environment: time and randomness are arguments. It starts no threads; [`schedule::TaskQueue`] keeps one of
+//! the host's waiting. Anything a client can write is hostile.
 
 pub mod attribution;
 mod authenticate;

@@ -33,7 +33,7 @@ pub struct RequestContext<'a> {
     /// The client's certificate.
     pub peer: Peer<'a>,
     /// Answers to reviews that this request has waited for.
-    pub settled: &'a ReviewAnswers,
+    pub answers: &'a ReviewAnswers,
     /// The time of the request: what certificates and tokens are valid by.
     pub now: UnixTime,
     /// The time since any fixed point, by a clock that only goes forward: for rates and the age of answers.

@@ -76,7 +76,7 @@ fn present(caches: &Arc<CredentialCaches>, reviewer: &Reviewer, (cluster, token)
     let Some(_permit) = review.permit() else { return };
     assert!(caches.under_way() <= 2 * 64);
     let body = body_of(is_good.then_some(&user));
-    assert!(is_right(&review.settle(201, body.as_bytes(), at.uptime)));
+    assert!(is_right(&review.accept_answer(201, body.as_bytes(), at.uptime)));
     if token % 11 == 0 {
         PassedToken::new(review.key(), caches).report_rejected(at.uptime.saturating_add(secs(11)));
     }

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use envoy_abi::http::{CalloutId, CalloutResponse, ConfigScheduler, MainThread};
 use envoy_abi::log;
+use portcullis_core::schedule::Task;
 use portcullis_filter_config::ActivityReports as ReportConfig;
 use portcullis_report::REQUEST_HEADERS;
-use portcullis_report::reporter::{CalloutAnswer, Ended, Reporter, TIMEOUT, Turns};
+use portcullis_report::reporter::{CalloutAnswer, Ended, Reporter, TIMEOUT, Turns, node_id};
 
 use crate::memory::{self, uptime};
-use crate::timer::{Task, run_at};
+use crate::timer::run_at;
 
 /// The kernel's name of the host: in Kubernetes that of the pod.
 const HOST_NAME_FILE: &str = "/proc/sys/kernel/hostname";
@@ -34,7 +35,8 @@ impl ActivityReports {
     /// Begins to report, if the configuration asks for it.
     pub(crate) fn new(config: Option<&ReportConfig>, scheduler: impl FnOnce() -> ConfigScheduler) -> Self {
         let Some(config) = config else { return Self(None) };
-        let (Some(node), Some(process)) = (node_id(&config.node), memory::process()) else {
+        let host = || std::fs::read_to_string(HOST_NAME_FILE).ok();
+        let (Some(node), Some(process)) = (node_id(&config.node, host), *memory::PROCESS) else {
             log::error("portcullis: the activity is not reported: the system has no host name or no randomness");
             return Self(None);
         };
@@ -49,8 +51,8 @@ impl ActivityReports {
         let Some(task) = &self.0 else { return };
         let timeout = u64::try_from(TIMEOUT.as_millis()).unwrap_or(u64::MAX);
         let callout = |cluster: &str, body: &[u8]| main.callout(cluster, &REQUEST_HEADERS, body, timeout);
-        let failed = task.reporter.send(&TURNS, uptime(Instant::now()), callout);
-        failed.into_iter().for_each(|ended| task.end(ended));
+        let ended = task.reporter.send(&TURNS, uptime(Instant::now()), callout);
+        ended.into_iter().for_each(|ended| task.end(ended));
     }
 
     /// Takes the response to a callout. False if the callout is none of these.
@@ -85,27 +87,19 @@ impl ReportTask {
 }
 
 impl Task for ReportTask {
-    fn run(self: Arc<Self>) {
-        let now: Duration = uptime(Instant::now());
-        if self.scheduler().is_none() {
-            return;
-        }
+    fn run(&self, uptime: Duration) -> Option<Duration> {
+        let _ = self.scheduler().as_ref()?;
         // Without the lock: Envoy's main thread takes it when the configuration goes, and a large report takes a while.
-        let is_written = self.reporter.write(&TURNS, now, || memory::activity(self.process));
+        let is_written = self.reporter.write(&TURNS, uptime, || memory::activity(self.process));
         match &*self.scheduler() {
             Some(scheduler) if is_written => scheduler.wake(),
             Some(_) => {}
             // It went meanwhile, and nothing sends the report or gives its turn back.
-            None => return self.reporter.give_up(&TURNS),
+            None => {
+                self.reporter.give_up(&TURNS);
+                return None;
+            }
         }
-        run_at(&self, now.saturating_add(self.reporter.interval()));
+        Some(uptime.saturating_add(self.reporter.interval()))
     }
-}
-
-/// The gateway's name, with the name of the host in place of a `*`. `None` where the host has none.
-fn node_id(name: &str) -> Option<String> {
-    let Some(domain) = name.strip_prefix("*.") else { return Some(name.to_owned()) };
-    let host = std::fs::read_to_string(HOST_NAME_FILE).ok()?;
-    let label = host.trim().split('.').next().filter(|label| !label.is_empty())?;
-    Some(format!("{label}.{domain}"))
 }

@@ -14,7 +14,7 @@ use envoy_abi::log;
 use portcullis_filter_config::names;
 use portcullis_report::channel::{ANNOUNCEMENT, Command, write_answer};
 
-use crate::{memory, shutdown};
+use crate::{long_streams, memory};
 
 static STARTED: Once = Once::new();
 /// Time that the agent may take to read a part of an answer. One that reads nothing gets no further answer.
@@ -37,7 +37,7 @@ fn serve() {
     let mut answers = Answers::open();
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         match Command::parse(&line) {
-            Some(Command::Leave(time)) => shutdown::begin(time),
+            Some(Command::Drain(time)) => long_streams::shut_down(time),
             Some(Command::Activity(number)) => {
                 if answers.as_mut().is_some_and(|answers| answers.activity(number).is_err()) {
                     answers = None;
@@ -59,7 +59,7 @@ impl Answers {
     fn open() -> Option<Self> {
         let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
         socket.set_write_timeout(Some(WRITE_TIMEOUT)).ok()?;
-        let mut answers = Answers { socket, process: memory::process()? };
+        let mut answers = Answers { socket, process: (*memory::PROCESS)? };
         writeln!(answers.socket, "{ANNOUNCEMENT}").ok()?;
         Some(answers)
     }

@@ -5,22 +5,23 @@ use envoy_abi::http::{
 };
 use envoy_abi::log;
 use portcullis_core::exchange::{Exchange, Next, RouteConfig};
+use portcullis_core::review::CalloutResult;
 use portcullis_core::{Gateway, fault};
 use portcullis_filter_config::{PeerSource, names};
 
 use crate::activity_reports::ActivityReports;
 use crate::agent;
-use crate::host::{LocalState, StreamHost};
+use crate::host::{LocalState, Reviews, StreamHost};
 use crate::long_streams::{self, LongStream};
 use crate::memory::{self, uptime};
 use crate::metrics::Metrics;
-use crate::reviews::ReviewCallouts;
+use crate::timer::{Waker, run_at};
 
 /// The HTTP filter of a listener: maps Envoy's hooks to [`Exchange`].
 pub(crate) struct Filter {
     gateway: Gateway,
     metrics: Metrics,
-    reviews: ReviewCallouts,
+    reviews: Reviews,
     reports: ActivityReports,
 }
 
@@ -44,7 +45,7 @@ impl FilterConfig for Filter {
         let sources = [PeerSource::Validator, PeerSource::ForwardedClientCert, PeerSource::Connection];
         let gateway = Gateway::load(body, &sources).map_err(|error| log::error(&error.to_string())).ok()?;
         let metrics = Metrics::new(handle)?;
-        let reviews = ReviewCallouts::new(handle.scheduler(), gateway.via().to_owned());
+        let reviews = Reviews::new(Waker(handle.scheduler()), gateway.via().to_owned());
         let reports = ActivityReports::new(gateway.activity(), || handle.scheduler());
         agent::listen();
         Some(Filter { gateway, metrics, reviews, reports })
@@ -56,7 +57,7 @@ impl FilterConfig for Filter {
         let loaded = RouteConfig::load(body, &memory::state()?, &long_streams::STREAMS, uptime(Instant::now()));
         let (route, calls) = loaded.map_err(|error| log::error(&error.to_string())).ok()?;
         for (streams, at) in calls {
-            long_streams::call_at(&streams, at);
+            run_at(&streams, at);
         }
         Some(route)
     }
@@ -67,7 +68,7 @@ impl FilterConfig for Filter {
         state: &mut StreamState,
         stream: &mut FilterHandle,
     ) -> HeadersStatus {
-        self.metrics.on_stream(stream);
+        self.metrics.flusher.on_stream(&mut self.metrics.sink(stream));
         let StreamState { exchange, local } = state;
         headers_status(exchange.request_headers(&self.gateway, route, &mut self.host(local, stream)))
     }
@@ -78,18 +79,22 @@ impl FilterConfig for Filter {
     }
 
     fn on_main_thread(&self, main: &mut MainThread) {
-        self.reviews.send(main);
+        self.reviews.send(uptime(Instant::now()), |cluster, headers, body, timeout| {
+            main.callout(cluster, headers, body, timeout)
+        });
         self.reports.send(main);
         fault::strike_once("metrics");
-        self.metrics.on_main_thread(main);
+        let mut sink = main.takes_metrics().then(|| self.metrics.sink(main));
+        self.metrics.flusher.on_main_thread(sink.as_mut(), memory::forget_old);
     }
 
     fn callout_done(&self, id: CalloutId, response: &CalloutResponse<'_>) {
         if self.reports.done(id, response) {
             return;
         }
-        self.reviews.done(id, response);
-        self.metrics.changed();
+        let result = CalloutResult::from_response(response.is_given_up, response.status, &response.chunks);
+        self.reviews.done(id, &result, uptime(Instant::now()));
+        self.metrics.flusher.changed();
     }
 
     fn response_headers(&self, state: &mut StreamState, stream: &mut FilterHandle) -> HeadersStatus {
@@ -117,7 +122,7 @@ impl FilterConfig for Filter {
     fn stream_complete(&self, state: &mut StreamState, stream: &mut FilterHandle) {
         let StreamState { exchange, local } = state;
         exchange.complete(&mut self.host(local, stream));
-        self.metrics.on_stream(stream);
+        self.metrics.flusher.on_stream(&mut self.metrics.sink(stream));
     }
 
     fn fail_closed(&self, state: &mut StreamState, stream: &mut FilterHandle) {

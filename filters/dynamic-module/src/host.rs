@@ -5,11 +5,11 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use envoy_abi::http::{ChildSpan, FilterHandle, HeaderMap, Headers, LocalReply};
+use envoy_abi::http::{CalloutId, ChildSpan, FilterHandle, HeaderMap, Headers, LocalReply};
 use portcullis_core::exchange::{Asked, Edit, HeaderLines, Host};
 use portcullis_core::long_streams::StreamRegistry;
 use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord, Response};
-use portcullis_core::review::{Review, ReviewAnswers};
+use portcullis_core::review::{Review, ReviewAnswers, ReviewCallouts, WaitingStream};
 use portcullis_core::x509::KnownChains;
 use portcullis_core::{Moment, Refusal};
 use portcullis_filter_config::names;
@@ -17,23 +17,26 @@ use portcullis_filter_config::names::request::Field;
 use portcullis_filter_config::names::span::Attribute;
 use rustls_pki_types::UnixTime;
 
-use crate::long_streams::{LongStream, Waker, call_at};
+use crate::long_streams::LongStream;
 use crate::memory::uptime;
 use crate::metrics::Metrics;
 use crate::random::random_number;
 use crate::resident_memory::resident_memory;
-use crate::reviews::{Pending, ReviewCallouts};
+use crate::timer::{ConfigWaker, StreamWaker, Waker, run_at};
 
 thread_local! {
     /// The chains that this worker has parsed.
     static KNOWN_CHAINS: RefCell<KnownChains> = RefCell::default();
 }
 
+/// The reviews of a filter configuration.
+pub(crate) type Reviews = ReviewCallouts<StreamWaker, ConfigWaker, CalloutId>;
+
 /// The host's own state of a stream.
 #[derive(Default)]
 pub(crate) struct LocalState {
     /// Reviews that the stream waits for.
-    pub(crate) waiting: Option<Arc<Pending>>,
+    pub(crate) waiting: Option<Arc<WaitingStream<StreamWaker>>>,
     /// The span of this wait, if the request is traced.
     wait: Option<ChildSpan>,
 }
@@ -41,7 +44,7 @@ pub(crate) struct LocalState {
 /// A stream of Envoy's during one hook.
 pub(crate) struct StreamHost<'a> {
     pub(crate) metrics: &'a Metrics,
-    pub(crate) reviews: &'a ReviewCallouts,
+    pub(crate) reviews: &'a Reviews,
     pub(crate) local: &'a mut LocalState,
     pub(crate) stream: &'a mut FilterHandle,
 }
@@ -191,9 +194,8 @@ impl Host for StreamHost<'_> {
     }
 
     fn ask(&mut self, reviews: Vec<Review>) -> Result<Asked, Refusal> {
-        let pending = Pending::new(self.stream.scheduler(), reviews.len());
-        self.reviews.ask(reviews, &pending)?;
-        self.local.waiting = Some(pending);
+        let waker = Waker(self.stream.scheduler());
+        self.local.waiting = Some(self.reviews.ask(reviews, waker, uptime(Instant::now()))?);
         Ok(Asked::Waiting)
     }
 
@@ -208,15 +210,16 @@ impl Host for StreamHost<'_> {
     }
 
     fn call_at(&mut self, streams: &Arc<StreamRegistry<LongStream>>, at: Duration) {
-        call_at(streams, at);
+        // Without a timer they go on.
+        run_at(streams, at);
     }
 
     fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, outcome: Outcome) {
-        self.metrics.count(series, seen, outcome);
+        self.metrics.flusher.count(series, seen, outcome);
     }
 
     fn count_response(&self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, response: &Response<'_>) {
-        self.metrics.count_response(series, seen, response);
+        self.metrics.flusher.count_response(series, seen, response);
     }
 
     fn record_processing(&mut self, microseconds: u64) {
@@ -228,7 +231,7 @@ impl Host for StreamHost<'_> {
     }
 
     fn gauges_changed(&mut self) {
-        self.metrics.changed();
+        self.metrics.flusher.changed();
     }
 
     fn log(&mut self, members: &str) {
@@ -250,17 +253,12 @@ impl Host for StreamHost<'_> {
         }
     }
 
-    fn begin_wait(&mut self, reviews: &mut [Review], is_sampled: bool) {
-        let is_of_token = reviews.first().is_some_and(Review::is_of_token);
-        let name = if is_of_token { "TokenReview" } else { "SubjectAccessReview" };
-        let Some(mut span) = self.stream.span().and_then(|mut span| span.start_child(name)) else { return };
-        span.set_tag(names::span::REVIEWS, &reviews.len().to_string());
-        // A trace that Envoy does not sample must not have the upstream trace each review.
-        if let Some((trace, id)) = span.ids().filter(|_| is_sampled) {
-            let traceparent = format!("00-{trace}-{id}-01");
-            reviews.iter_mut().for_each(|review| review.join_trace(&traceparent));
-        }
+    fn begin_wait(&mut self, name: &str, reviews: usize) -> Option<(String, String)> {
+        let mut span = self.stream.span()?.start_child(name)?;
+        span.set_tag(names::span::REVIEWS, &reviews.to_string());
+        let ids = span.ids();
         self.local.wait = Some(span);
+        ids
     }
 
     fn end_wait(&mut self) {

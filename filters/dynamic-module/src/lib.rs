@@ -6,15 +6,12 @@
 mod activity_reports;
 mod agent;
 mod filter;
-mod flush_timer;
 mod host;
 mod long_streams;
 mod memory;
 mod metrics;
 mod random;
 mod resident_memory;
-mod reviews;
-mod shutdown;
 mod timer;
 mod validator;
 

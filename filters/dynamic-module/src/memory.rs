@@ -7,13 +7,12 @@ use portcullis_core::state_store::ProcessState;
 use portcullis_filter_config::activity::Activity;
 use ring::rand::{SecureRandom, SystemRandom};
 
+use crate::random::system_random;
+
 static STATE: LazyLock<ProcessState> = LazyLock::new(ProcessState::default);
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-static PROCESS: LazyLock<Option<u64>> = LazyLock::new(|| {
-    let mut number = [0; 8];
-    SystemRandom::new().fill(&mut number).ok()?;
-    Some(u64::from_le_bytes(number))
-});
+/// A random number of this process, so that readers of its activity notice a restart. `None` if the system has no randomness.
+pub(crate) static PROCESS: LazyLock<Option<u64>> = LazyLock::new(system_random);
 
 /// The time since this process first asked, which only goes forward; the same for all buckets and workers.
 pub(crate) fn uptime(now: Instant) -> Duration {
@@ -30,11 +29,6 @@ pub(crate) fn state() -> Option<impl StateStore> {
 /// The activity of requests that reach no cluster.
 pub(crate) fn unrouted() -> Arc<ClusterTotals> {
     STATE.unrouted()
-}
-
-/// A random number of this process, so that readers of its activity notice a restart. `None` if the system has no randomness.
-pub(crate) fn process() -> Option<u64> {
-    *PROCESS
 }
 
 /// The activity of this process, which has that number.

@@ -1,16 +1,12 @@
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
-use envoy_abi::http::{ConfigHandle, Counter, FilterHandle, Gauge, Histogram, MainThread, MetricSink};
+use envoy_abi::http::{ConfigHandle, Counter, Gauge, Histogram, MetricSink};
 use portcullis_core::observe::catalog::{COUNTERS, FILTER_DURATION, GAUGES, Metric, REVIEW_WAIT};
-use portcullis_core::observe::{
-    ClusterMetrics, MetricsSink, OrphanedMetrics, Outcome, Publisher, RequestRecord, Response,
-};
+use portcullis_core::observe::{Flusher, MetricsSink, OrphanedMetrics};
 
-use crate::flush_timer::FlushTimer;
 use crate::memory;
+use crate::timer::{ConfigWaker, Waker, run_after};
 
-/// Metrics that a configuration could not carry to Envoy itself, because it is gone or gets no more requests: the next one that
-/// carries its own takes them along.
 static ORPHANED: LazyLock<OrphanedMetrics> = LazyLock::new(OrphanedMetrics::default);
 
 /// One filter configuration's metrics.
@@ -20,8 +16,7 @@ pub(crate) struct Metrics {
     gauges: Vec<(&'static str, Gauge)>,
     pub(crate) processing: Histogram,
     pub(crate) review_wait: Histogram,
-    publisher: Publisher,
-    timer: Arc<FlushTimer>,
+    pub(crate) flusher: Flusher<ConfigWaker>,
 }
 
 /// Envoy's metrics, where Envoy takes any.
@@ -57,68 +52,12 @@ impl Metrics {
             gauges,
             processing: handle.histogram(FILTER_DURATION.name)?,
             review_wait: handle.histogram(REVIEW_WAIT.name)?,
-            publisher: Publisher::new(Some(memory::unrouted())),
-            timer: FlushTimer::new(handle.scheduler()),
+            flusher: Flusher::new(memory::unrouted(), Waker(handle.scheduler()), run_after, &ORPHANED),
         })
     }
 
-    pub(crate) fn count(&self, metrics: Option<&Arc<ClusterMetrics>>, record: &RequestRecord, outcome: Outcome) {
-        self.publisher.count(metrics, record, outcome);
-        self.timer.schedule();
-    }
-
-    pub(crate) fn count_response(
-        &self,
-        metrics: Option<&Arc<ClusterMetrics>>,
-        record: &RequestRecord,
-        response: &Response<'_>,
-    ) {
-        self.publisher.count_response(metrics, record, response);
-        self.timer.schedule();
-    }
-
-    /// Marks a gauge as changed.
-    pub(crate) fn changed(&self) {
-        self.timer.schedule();
-    }
-
-    /// Carries everything to Envoy, if it is time. An Envoy that takes metrics only from a stream gets them from the next.
-    pub(crate) fn on_main_thread(&self, main: &mut MainThread) {
-        if self.timer.gate.take_due() {
-            // First, so that gauges have what is left.
-            let remembers = memory::forget_old();
-            if main.takes_metrics() {
-                self.publish(main);
-            } else {
-                ORPHANED.adopt(&self.publisher);
-                self.timer.gate.put_back();
-            }
-            // Woken again while there is something to forget, also when no request comes any more.
-            if remembers {
-                self.changed();
-            }
-        }
-    }
-
-    /// The same from a stream, where the main thread has left it to one.
-    pub(crate) fn on_stream(&self, stream: &mut FilterHandle) {
-        if self.timer.gate.take_due() {
-            self.publish(stream);
-        }
-    }
-
-    #[cold]
-    fn publish(&self, sink: &mut impl MetricSink) {
-        ORPHANED.hand_over(&self.publisher);
-        if !self.publisher.publish(&mut EnvoySink { metrics: self, sink }) {
-            self.timer.go_on();
-        }
-    }
-}
-
-impl Drop for Metrics {
-    fn drop(&mut self) {
-        self.timer.cancel();
-        ORPHANED.adopt(&self.publisher);
+    /// Carries metrics to Envoy from a stream or the main thread.
+    pub(crate) fn sink<'a, S: MetricSink>(&'a self, sink: &'a mut S) -> impl MetricsSink {
+        EnvoySink { metrics: self, sink }
     }
 }

@@ -11,7 +11,7 @@ thread_local! {
 /// system has no randomness to begin with.
 pub(crate) fn random_number() -> u64 {
     let state = match STATE.get() {
-        0 => match seed() {
+        0 => match system_random() {
             Some(seed) => seed,
             None => return u64::MAX,
         },
@@ -24,8 +24,9 @@ pub(crate) fn random_number() -> u64 {
     mixed ^ mixed >> 31
 }
 
+/// A random number of the system's. `None` if it has none to give.
 #[cold]
-fn seed() -> Option<u64> {
+pub(crate) fn system_random() -> Option<u64> {
     let mut bytes = [0; 8];
     SystemRandom::new().fill(&mut bytes).ok()?;
     Some(u64::from_ne_bytes(bytes))

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use portcullis_core::Refusal;
-use portcullis_core::review::{CalloutResult, MAX_ANSWER, Review, ReviewKey, ReviewQueue, ReviewResult};
+use portcullis_core::review::{CalloutResult, MAX_ANSWER, Review, ReviewKey, ReviewOutcome, ReviewQueue};
 use portcullis_core::state_store::SharedState;
 
 use crate::abi::{Hostcalls, Map};
@@ -15,13 +15,6 @@ pub(crate) const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Reviews that are under way for one root context.
 #[derive(Default)]
 pub(crate) struct ReviewCallouts(ReviewQueue<u32, u32>);
-
-/// An answer, and the streams that wait for it.
-pub(crate) struct ReviewOutcome {
-    pub(crate) key: ReviewKey,
-    pub(crate) result: ReviewResult,
-    pub(crate) waiters: Vec<u32>,
-}
 
 /// When and for whom something is asked.
 pub(crate) struct ReviewContext<'a, H> {
@@ -44,7 +37,7 @@ impl ReviewCallouts {
         stream: u32,
         is_waiting: impl Fn(&u32) -> bool,
         context: &ReviewContext<'_, H>,
-    ) -> Result<Vec<ReviewOutcome>, Refusal> {
+    ) -> Result<Vec<ReviewOutcome<u32>>, Refusal> {
         let asked = self.0.ask(reviews, &stream, is_waiting, context.uptime, || ());
         let unsent = self.0.take_unsent();
         let outcomes: Vec<_> = unsent.iter().filter_map(|key| self.send(key, context)).collect();
@@ -56,7 +49,7 @@ impl ReviewCallouts {
     }
 
     /// Sends questions again that Envoy gave up. Returns what is answered by that, because Envoy cannot ask.
-    pub(crate) fn retry<H: Hostcalls>(&mut self, context: &ReviewContext<'_, H>) -> Vec<ReviewOutcome> {
+    pub(crate) fn retry<H: Hostcalls>(&mut self, context: &ReviewContext<'_, H>) -> Vec<ReviewOutcome<u32>> {
         self.0.take_retries().iter().filter_map(|key| self.send(key, context)).collect()
     }
 
@@ -65,7 +58,7 @@ impl ReviewCallouts {
         self.0.has_retries()
     }
 
-    fn send<H: Hostcalls>(&mut self, key: &ReviewKey, context: &ReviewContext<'_, H>) -> Option<ReviewOutcome> {
+    fn send<H: Hostcalls>(&mut self, key: &ReviewKey, context: &ReviewContext<'_, H>) -> Option<ReviewOutcome<u32>> {
         let (review, left) = self.0.get(key, context.uptime)?;
         let left = u32::try_from(left).unwrap_or(1);
         let (headers, body) = (review.headers(context.via), review.body().as_bytes());
@@ -74,9 +67,9 @@ impl ReviewCallouts {
             Some(token) => {
                 // Envoy calls no VM within a call of the VM's own, and reports a failure later: no response is early.
                 let early = self.0.sent(*key, token)?;
-                self.finish(key, &early, context.uptime)
+                self.0.end(key, &early, context.uptime)
             }
-            None => self.finish(key, &CalloutResult::unsent(), context.uptime),
+            None => self.0.end(key, &CalloutResult::unsent(), context.uptime),
         }
     }
 
@@ -86,29 +79,23 @@ impl ReviewCallouts {
         token: u32,
         has_headers: bool,
         context: &ReviewContext<'_, H>,
-    ) -> Option<ReviewOutcome> {
+    ) -> Option<ReviewOutcome<u32>> {
         let result = if has_headers { response(context.hostcalls) } else { CalloutResult::given_up() };
         let key = self.0.response(token, &result)?;
         self.0.forget(token);
         if self.0.should_retry(&key, &result, context.uptime) {
             return None;
         }
-        let outcome = self.finish(&key, &result, context.uptime)?;
+        let outcome = self.0.end(&key, &result, context.uptime)?;
         if let Some(state) = context.state {
             state.share_answer(&key, &outcome.result, result.body(), context.uptime);
         }
         Some(outcome)
     }
 
-    fn finish(&mut self, key: &ReviewKey, result: &CalloutResult, uptime: Duration) -> Option<ReviewOutcome> {
-        let (review, _) = self.0.get(key, uptime)?;
-        let result = result.settle(&review, uptime);
-        Some(ReviewOutcome { key: *key, result, waiters: self.0.finish(key) })
-    }
-
     /// Ends everything without an answer.
-    pub(crate) fn give_up(&mut self, uptime: Duration) -> Vec<ReviewOutcome> {
-        self.0.keys().iter().filter_map(|key| self.finish(key, &CalloutResult::unsent(), uptime)).collect()
+    pub(crate) fn give_up(&mut self, uptime: Duration) -> Vec<ReviewOutcome<u32>> {
+        self.0.give_up(uptime)
     }
 }
 

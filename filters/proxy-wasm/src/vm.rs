@@ -6,13 +6,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use portcullis_core::exchange::{Exchange, Next, RouteCache, RouteConfig};
+use portcullis_core::review::ReviewOutcome;
 use portcullis_core::state_store::SharedState;
 use portcullis_core::{Gateway, fault};
 use portcullis_filter_config::names;
 
 use crate::abi::Hostcalls;
 use crate::host::{LocalState, StreamHost, VmState};
-use crate::reviews::{ReviewCallouts, ReviewContext, ReviewOutcome};
+use crate::reviews::{ReviewCallouts, ReviewContext};
 use crate::root::Root;
 
 /// The state of one VM.
@@ -216,7 +217,7 @@ impl<H: Hostcalls> Vm<H> {
     }
 
     /// Gives answers to the streams that wait for them, and goes on with those that have all.
-    fn resume(&mut self, answers: impl IntoIterator<Item = ReviewOutcome>) {
+    fn resume(&mut self, answers: impl IntoIterator<Item = ReviewOutcome<u32>>) {
         for ReviewOutcome { key, result, waiters } in answers {
             for id in waiters {
                 let waiting = self.streams.get_mut(&id).and_then(|stream| stream.local.waiting.as_mut());

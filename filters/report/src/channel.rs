@@ -5,7 +5,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use portcullis_filter_config::names::{AGENT_ACTIVITY, AGENT_LEAVE};
+use portcullis_filter_config::names::{AGENT_ACTIVITY, AGENT_DRAIN};
 
 /// The line by which a filter says that it answers.
 pub const ANNOUNCEMENT: &str = AGENT_ACTIVITY;
@@ -14,7 +14,7 @@ pub const ANNOUNCEMENT: &str = AGENT_ACTIVITY;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// To send the connections of long-running requests away, and end watches one after the other within that time.
-    Leave(Duration),
+    Drain(Duration),
     /// To answer with the page of activity, under that number.
     Activity(u64),
 }
@@ -23,7 +23,7 @@ impl Command {
     /// Reads a line. `None` for a command that is not known.
     pub fn parse(line: &str) -> Option<Self> {
         match line.trim().split_once(' ')? {
-            (AGENT_LEAVE, time) => Some(Command::Leave(Duration::from_millis(time.parse().ok()?))),
+            (AGENT_DRAIN, time) => Some(Command::Drain(Duration::from_millis(time.parse().ok()?))),
             (AGENT_ACTIVITY, number) => Some(Command::Activity(number.parse().ok()?)),
             _ => None,
         }
@@ -33,7 +33,7 @@ impl Command {
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Command::Leave(time) => writeln!(f, "{AGENT_LEAVE} {}", time.as_millis()),
+            Command::Drain(time) => writeln!(f, "{AGENT_DRAIN} {}", time.as_millis()),
             Command::Activity(number) => writeln!(f, "{AGENT_ACTIVITY} {number}"),
         }
     }
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn commands_are_read_as_they_are_written() {
-        for command in [Command::Leave(Duration::from_millis(1_500)), Command::Activity(u64::MAX)] {
+        for command in [Command::Drain(Duration::from_millis(1_500)), Command::Activity(u64::MAX)] {
             assert_eq!(Command::parse(&command.to_string()), Some(command));
         }
         for odd in ["", "leave", "leave x", "leave -1", "activity", "activity 1 2", "restart 1"] {

@@ -36,8 +36,8 @@ pub struct Reporter<Id> {
 #[derive(Debug)]
 struct State<Id> {
     unsent: Option<Report>,
-    /// The report whose callout is being started: Envoy may answer within the call.
-    starting: Option<Sent>,
+    /// The report whose callout is being started.
+    starting: Option<Starting<Id>>,
     sent: BTreeMap<Id, Sent>,
     /// The failure that was named last, by Envoy cluster.
     failures: BTreeMap<String, Failure>,
@@ -65,6 +65,14 @@ struct Sent {
     parts: usize,
     left_out: usize,
     at: Duration,
+}
+
+/// A report whose callout is being started: Envoy may respond within the call.
+#[derive(Debug)]
+struct Starting<Id> {
+    sent: Sent,
+    /// The last response that came to a callout without a report. It is this one's if the ids are the same.
+    early: Option<(Id, CalloutAnswer)>,
 }
 
 /// A report that has ended.
@@ -101,7 +109,7 @@ impl Turns {
     }
 }
 
-impl<Id: Ord> Reporter<Id> {
+impl<Id: Copy + Ord> Reporter<Id> {
     /// Reports of this node; nothing is due yet.
     pub fn new(config: &ActivityReports, node: String) -> Self {
         let interval = Duration::from_secs(config.interval_seconds.into());
@@ -130,30 +138,38 @@ impl<Id: Ord> Reporter<Id> {
     }
 
     /// Sends the report that is written, if there is one: `callout` gets an Envoy cluster and the body, and gives the callout's id, or
-    /// `None` where none was made. Returns those that have failed at once.
+    /// `None` where none was made. Returns those that have ended at once.
     pub fn send(&self, turns: &Turns, now: Duration, mut callout: impl FnMut(&str, &[u8]) -> Option<Id>) -> Vec<Ended> {
         let Some(Report { body, parts, left_out, clusters }) = self.state().unsent.take() else { return Vec::new() };
         let send = |cluster| {
             let sent = Sent { cluster, parts, left_out, at: now };
-            self.state().starting = Some(sent.clone());
+            self.state().starting = Some(Starting { sent: sent.clone(), early: None });
             let id = callout(&sent.cluster, &body);
             let mut state = self.state();
-            // Otherwise the response has come already.
-            let sent = state.starting.take()?;
-            if let Some(id) = id {
-                state.sent.insert(id, sent);
-                return None;
-            }
+            let Starting { sent, early } = state.starting.take()?;
+            let failure = match (id, early) {
+                (None, _) => Some(Failure::Cluster),
+                (Some(id), Some((one, answer))) if one == id => Failure::of(answer, sent.parts),
+                (Some(id), _) => {
+                    state.sent.insert(id, sent);
+                    return None;
+                }
+            };
             drop(state);
-            Some(self.end(turns, &sent, Some(Failure::Cluster), now))
+            Some(self.end(turns, &sent, failure, now))
         };
         clusters.into_iter().filter_map(send).collect()
     }
 
-    /// Takes the response to a callout. `None` if the callout is none of these.
+    /// Takes the response to a callout. `None` if the callout is none of these, or is being started: then [`Reporter::send`] returns it.
     pub fn answered(&self, turns: &Turns, id: &Id, answer: CalloutAnswer, now: Duration) -> Option<Ended> {
         let mut state = self.state();
-        let sent = state.sent.remove(id).or_else(|| state.starting.take())?;
+        let Some(sent) = state.sent.remove(id) else {
+            if let Some(starting) = &mut state.starting {
+                starting.early = Some((*id, answer));
+            }
+            return None;
+        };
         drop(state);
         Some(self.end(turns, &sent, Failure::of(answer, sent.parts), now))
     }
@@ -162,7 +178,8 @@ impl<Id: Ord> Reporter<Id> {
     pub fn give_up(&self, turns: &Turns) {
         let state = std::mem::take(&mut *self.state());
         let unsent = state.unsent.into_iter().flat_map(|report| report.clusters);
-        let sent = state.sent.into_values().chain(state.starting).map(|sent| sent.cluster);
+        let sent =
+            state.sent.into_values().chain(state.starting.map(|starting| starting.sent)).map(|sent| sent.cluster);
         unsent.chain(sent).for_each(|cluster| turns.set(cluster, Duration::ZERO));
     }
 
@@ -188,6 +205,14 @@ impl<Id: Ord> Reporter<Id> {
         (!before.is_some_and(|before| before.is_like(&failure)))
             .then(|| format!("the activity is not reported whole to {cluster:?}: {}", failure.reason(&self.node)))
     }
+}
+
+/// The gateway's name, with the first label of the host's name in place of a `*`. `None` where the host has none.
+pub fn node_id(name: &str, host: impl FnOnce() -> Option<String>) -> Option<String> {
+    let Some(domain) = name.strip_prefix("*.") else { return Some(name.to_owned()) };
+    let host = host()?;
+    let label = host.trim().split('.').next().filter(|label| !label.is_empty())?;
+    Some(format!("{label}.{domain}"))
 }
 
 #[cfg(test)]
@@ -300,10 +325,31 @@ mod tests {
         assert!(reporter.write(&turns, seconds(2), Activity::default));
         let at_once = |_: &str, body: &[u8]| {
             assert!(!body.is_empty());
-            assert!(reporter.answered(&turns, &9, TAKEN, seconds(2)).is_some(), "within the call");
+            assert_eq!(reporter.answered(&turns, &9, TAKEN, seconds(2)), None, "it is not known yet");
             Some(9)
         };
-        assert!(reporter.send(&turns, seconds(2), at_once).is_empty());
+        assert_eq!(reporter.send(&turns, seconds(2), at_once), [Ended { next: seconds(12), failure: None }]);
         assert!(reporter.answered(&turns, &9, TAKEN, seconds(3)).is_none(), "it has ended");
+    }
+
+    #[test]
+    fn response_to_another_callout_while_one_starts_ends_no_report() {
+        let (turns, reporter) = (Turns::new(), reporter(&["plane"]));
+        let refused = CalloutAnswer { status: 503, ..TAKEN };
+        assert!(reporter.write(&turns, seconds(0), Activity::default));
+        let other_ends = |_: &str, _: &[u8]| {
+            assert_eq!(reporter.answered(&turns, &8, refused, seconds(0)), None, "a callout for a review");
+            Some(9)
+        };
+        assert!(reporter.send(&turns, seconds(0), other_ends).is_empty());
+        assert_eq!(reporter.answered(&turns, &9, TAKEN, seconds(1)), Some(Ended { next: seconds(10), failure: None }));
+    }
+
+    #[test]
+    fn node_is_named_by_the_host_where_its_name_asks_for_it() {
+        let host = |text: &'static str| move || Some(text.to_owned());
+        assert_eq!(node_id("gateway", || None).as_deref(), Some("gateway"));
+        assert_eq!(node_id("*.gateway", host("pod-1.cluster.local\n")).as_deref(), Some("pod-1.gateway"));
+        assert_eq!([node_id("*.gateway", host("\n")), node_id("*.gateway", || None)], [None, None]);
     }
 }

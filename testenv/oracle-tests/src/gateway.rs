@@ -58,10 +58,10 @@ impl Lab {
         let mut all: Vec<(&[u8], &[u8])> =
             vec![(b":method", b"GET"), (b":path", b"/api/v1/namespaces/n/pods/a"), (b":authority", b"prod")];
         all.extend(headers.iter().map(|(name, value)| (&**name, &**value)));
-        let (mut settled, mut asked) = (ReviewAnswers::default(), Vec::new());
+        let (mut answers, mut asked) = (ReviewAnswers::default(), Vec::new());
         loop {
             let scan = self.0.scan(Some(&self.1), all.iter().copied());
-            let request = RequestContext { scan: &scan, peer: Peer::None, settled: &settled, now, uptime };
+            let request = RequestContext { scan: &scan, peer: Peer::None, answers: &answers, now, uptime };
             let outcome = match self.0.decide(&self.1, &request) {
                 Decision::Forward(forward) => Outcome::Forward(forward.user.map(|user| user.user().clone())),
                 Decision::Refuse(refusal) => Outcome::Refuse(refusal.code),
@@ -70,7 +70,7 @@ impl Lab {
                         let question: Value = serde_json::from_str(review.body()).unwrap_or_default();
                         asked.extend(question.pointer("/spec/resourceAttributes").cloned());
                         let yes = br#"{"kind":"SubjectAccessReview","status":{"allowed":true}}"#;
-                        settled.push(review.key(), review.settle(201, yes, Duration::ZERO));
+                        answers.push(review.key(), review.accept_answer(201, yes, Duration::ZERO));
                     }
                     continue;
                 }

@@ -46,7 +46,11 @@ fn tokens_are_those_that_kube_apiserver_finds() {
     let answers = oracle.ask(&requests.iter().map(question).collect::<Vec<_>>());
     let (mut tokens, mut differences) = (0, Vec::new());
     for (headers, answer) in requests.iter().zip(answers) {
-        let scan = HeaderScan::of(headers.iter().map(|(name, value)| (&**name, &**value)), b"lab", Reserved::default());
+        let scan = HeaderScan::from_headers(
+            headers.iter().map(|(name, value)| (&**name, &**value)),
+            b"lab",
+            Reserved::default(),
+        );
         let bearer = ours(scan.authorization.map_or(Ok(None), bearer_token));
         let subprotocol =
             if scan.is_websocket { ours(subprotocol_token(&scan.subprotocols)) } else { Presented::Nothing };

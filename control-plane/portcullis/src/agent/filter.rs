@@ -25,7 +25,7 @@ impl Filter {
 
     /// Has the connections of long-running requests sent away, and watches ended within a time.
     pub(super) async fn leave(&self, time: Duration) -> io::Result<()> {
-        self.send(Command::Leave(time)).await
+        self.send(Command::Drain(time)).await
     }
 
     /// Asks for the page of activity, to be answered under that number.

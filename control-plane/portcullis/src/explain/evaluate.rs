@@ -101,7 +101,7 @@ impl Environment {
             let cluster = &served.route.cluster;
             let rescanned = replaced.as_ref().map(|headers| self.gateway.scan(Some(cluster), pairs(headers)));
             let scan = rescanned.as_ref().unwrap_or(scan);
-            let context = RequestContext { scan, peer: Peer::None, settled: exchange.answers(), now, uptime };
+            let context = RequestContext { scan, peer: Peer::None, answers: exchange.answers(), now, uptime };
             answer.dispatch = self.gateway.acting_user(cluster, &context).map(|user| served.dispatch(info, &user));
         }
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures_util::{Stream, StreamExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
@@ -221,6 +222,27 @@ impl Admission {
 
     pub(crate) fn is_admitted(&self) -> bool {
         self.is_admitted.load(Ordering::Relaxed)
+    }
+
+    /// The first message of a stream of reports, which says which node this is. `None` if the stream ends without one.
+    pub(crate) async fn first_message<M>(
+        &self,
+        messages: &mut (impl Stream<Item = Result<M, Status>> + Unpin),
+    ) -> Result<Option<M>, Status> {
+        let Ok(first) = tokio::time::timeout(self.limits().idle, messages.next()).await else {
+            self.rejected(Rejection::Idle);
+            return Err(Status::deadline_exceeded("say which node this is"));
+        };
+        Ok(first.and_then(Result::ok))
+    }
+
+    /// Refuses the id of a node that the peer may not be, or that is longer than `most` bytes.
+    pub(crate) fn check_node(&self, id: &str, most: usize) -> Result<(), Status> {
+        self.peer().may_be(id).inspect_err(|_| self.rejected(Rejection::Node))?;
+        if id.is_empty() || id.len() > most {
+            return Err(Status::invalid_argument(format!("a node id has 1 to {most} bytes")));
+        }
+        Ok(())
     }
 
     pub(crate) fn peer(&self) -> &Peer {

@@ -20,7 +20,6 @@ use super::acknowledgements::{self, MAX_ENTRIES};
 use super::acknowledgements::{AnswerSender, REPORT_INTERVAL, Snapshots};
 use super::{AckStates, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyServer};
 use crate::admission::{Admission, QueuedResponse, ResponseStream, admission};
-use crate::limits::Rejection;
 use crate::registry::Registry;
 
 /// The number of clusters that are read of one report.
@@ -103,11 +102,7 @@ impl HealthStream {
         mut messages: impl Stream<Item = Result<HealthCheckRequestOrEndpointHealthResponse, Status>> + Unpin,
     ) -> Result<(), Status> {
         let limits = self.admission.limits();
-        let Ok(first) = tokio::time::timeout(limits.idle, messages.next()).await else {
-            self.admission.rejected(Rejection::Idle);
-            return Err(Status::deadline_exceeded("say which node this is"));
-        };
-        let Some(Ok(first)) = first else { return Ok(()) };
+        let Some(first) = self.admission.first_message(&mut messages).await? else { return Ok(()) };
         let Some(RequestType::HealthCheckRequest(first)) = first.request_type else {
             return Err(Status::invalid_argument("say first which node this is"));
         };
@@ -137,10 +132,7 @@ impl HealthStream {
     /// The node id of a request, if the peer may be that node.
     fn node(&self, request: HealthCheckRequest) -> Result<String, Status> {
         let id = request.node.map(|node| node.id).unwrap_or_default();
-        self.admission.peer().may_be(&id).inspect_err(|_| self.admission.rejected(Rejection::Node))?;
-        if id.is_empty() || id.len() > MAX_NAME_LENGTH {
-            return Err(Status::invalid_argument("a node id has 1 to 1024 bytes"));
-        }
+        self.admission.check_node(&id, MAX_NAME_LENGTH)?;
         Ok(id)
     }
 

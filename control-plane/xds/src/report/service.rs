@@ -123,12 +123,7 @@ impl GatewayStream {
         &self,
         mut messages: impl Stream<Item = Result<ReportRequest, Status>> + Unpin,
     ) -> Result<(), Status> {
-        let limits = self.admission.limits();
-        let Ok(first) = tokio::time::timeout(limits.idle, messages.next()).await else {
-            self.admission.rejected(Rejection::Idle);
-            return Err(Status::deadline_exceeded("say which node this is"));
-        };
-        let Some(Ok(first)) = first else { return Ok(()) };
+        let Some(first) = self.admission.first_message(&mut messages).await? else { return Ok(()) };
         let node = self.node(&first.node)?;
         self.admission.admit();
         let mut next = Some(Ok(first));
@@ -143,10 +138,7 @@ impl GatewayStream {
 
     /// The node id of the first message, if the peer may be that node.
     fn node(&self, id: &str) -> Result<String, Status> {
-        self.admission.peer().may_be(id).inspect_err(|_| self.admission.rejected(Rejection::Node))?;
-        if id.is_empty() || id.len() > MAX_NODE {
-            return Err(Status::invalid_argument("a node id has 1 to 256 bytes"));
-        }
+        self.admission.check_node(id, MAX_NODE)?;
         Ok(id.to_owned())
     }
 

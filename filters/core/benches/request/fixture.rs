@@ -76,7 +76,7 @@ impl RequestFixture {
         let now = UnixTime::since_unix_epoch(Duration::from_secs(NOW));
         self.gateway.decide(
             &self.cluster,
-            &RequestContext { scan, peer, settled: &ReviewAnswers::default(), now, uptime: Duration::ZERO },
+            &RequestContext { scan, peer, answers: &ReviewAnswers::default(), now, uptime: Duration::ZERO },
         )
     }
 
@@ -86,7 +86,7 @@ impl RequestFixture {
             let answer = r#"{"kind":"TokenReview","status":{"authenticated":true,
                 "user":{"username":"robot","groups":["developers","system:authenticated"]}}}"#;
             for review in reviews {
-                review.settle(201, answer.as_bytes(), Duration::ZERO);
+                review.accept_answer(201, answer.as_bytes(), Duration::ZERO);
             }
         }
     }

@@ -33,7 +33,7 @@ pub(super) fn decide<'c, T: Clone, H: Host<Stream = T>>(
         Some(cluster) => {
             let chain = PresentedChain::find(gateway.peer_source(), &scan, host);
             let Moment { now, uptime } = at;
-            let request = RequestContext { scan: &scan, peer: chain.peer(), settled: answers, now, uptime };
+            let request = RequestContext { scan: &scan, peer: chain.peer(), answers, now, uptime };
             gateway.decide_recording(cluster, &request, seen)
         }
         None => Decision::Refuse(Gateway::unrouted(&scan)),

@@ -133,9 +133,11 @@ pub trait Host {
 
     /// Names the span of the request, unless the name is empty, and writes attributes into it, if the proxy traces it.
     fn describe_span<'a>(&mut self, _name: &str, _attributes: impl Iterator<Item = (Attribute, &'a str)>) {}
-    /// Begins a span about waiting for reviews, below that of the request. If the request is certainly sampled, the reviews
-    /// carry the span to the upstream ([`Review::join_trace`]).
-    fn begin_wait(&mut self, _reviews: &mut [Review], _is_sampled: bool) {}
+    /// Begins a span of that name about waiting for reviews, below that of the request. Returns the ids of the trace and the span, if
+    /// the proxy traces the request.
+    fn begin_wait(&mut self, _name: &str, _reviews: usize) -> Option<(String, String)> {
+        None
+    }
     /// Ends that span, if there is one.
     fn end_wait(&mut self) {}
 }

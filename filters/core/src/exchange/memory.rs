@@ -258,6 +258,10 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
 
     fn ask(&mut self, reviews: Vec<Review>) -> Result<Asked, Refusal> {
         for review in &reviews {
+            let has_joined = review.headers("").iter().any(|(name, _)| *name == names::TRACEPARENT);
+            if let Some(wait) = self.span.last_mut().filter(|last| last.starts_with("wait") && !has_joined) {
+                wait.push_str(" apart from the trace");
+            }
             let answer = (self.reviewer)(review);
             if !self.loses_answers {
                 self.answers.push(review.key(), answer);
@@ -318,10 +322,9 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
         self.span.extend(attributes.map(|(attribute, value)| format!("{} {value}", attribute.name)));
     }
 
-    fn begin_wait(&mut self, reviews: &mut [Review], is_sampled: bool) {
-        let apart = if is_sampled { "" } else { " apart from the trace" };
-        self.span.push(format!("wait for {}{apart}", reviews.len()));
-        reviews.iter_mut().for_each(|review| review.join_trace("00-trace-wait-01"));
+    fn begin_wait(&mut self, name: &str, reviews: usize) -> Option<(String, String)> {
+        self.span.push(format!("wait for {reviews} {name}"));
+        Some(("trace".to_owned(), "wait".to_owned()))
     }
 
     fn end_wait(&mut self) {

@@ -238,7 +238,7 @@ impl<T: Clone> Exchange<T> {
         };
         let mut seen = RequestRecord::default();
         self.timeline.received.get_or_insert(start.uptime);
-        let progress = self.settle(gateway, route, start, &mut seen, host);
+        let progress = self.decide_or_ask(gateway, route, start, &mut seen, host);
         let end = host.uptime().unwrap_or(start.uptime);
         self.processing_time = self.processing_time.saturating_add(end.saturating_sub(start.uptime));
         let outcome = match &progress {
@@ -273,7 +273,7 @@ impl<T: Clone> Exchange<T> {
     }
 
     /// Decides until an answer is missing that the host does not have.
-    fn settle<H: Host<Stream = T>>(
+    fn decide_or_ask<H: Host<Stream = T>>(
         &mut self,
         gateway: &Gateway,
         route: Option<&RouteConfig<T>>,
@@ -317,8 +317,9 @@ impl<T: Clone> Exchange<T> {
             is_clean &= host.edit(Edit::Remove(name));
         }
         self.fault.strike("removed");
-        let exported = seen.shown.take();
-        let is_exported = exported.is_none_or(|shown| shown.fields().all(|(field, value)| host.export(field, value)));
+        let attributes = seen.attributes.take();
+        let is_exported =
+            attributes.is_none_or(|attributes| attributes.fields().all(|(field, value)| host.export(field, value)));
         match decision {
             // A header that is still there could carry another identity than the one decided, an attribute that is missing
             // could lead to another route.
@@ -367,7 +368,7 @@ impl<T: Clone> Exchange<T> {
         if let Some(span) = &seen.span {
             // The client may leave while it waits.
             host.describe_span("", span.of_envoy());
-            host.begin_wait(&mut reviews, span.is_certain());
+            span::begin_wait(&mut reviews, span.is_certain(), host);
         }
         let asked = host.ask(reviews);
         if asked == Ok(Asked::Waiting) {

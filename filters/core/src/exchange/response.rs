@@ -7,9 +7,10 @@ use super::{Exchange, Next, RouteConfig, reply};
 use crate::fault;
 use crate::gateway::Gateway;
 use crate::header_scan::{HeaderScan, Reserved};
-use crate::long_streams::{StreamCommand, StreamHandle, StreamStart, TerminationReason, Wake};
+use crate::long_streams::{StreamCommand, StreamHandle, StreamStart, TerminationReason};
 use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, Response, Server};
 use crate::refusal::{Refusal, details};
+use crate::schedule::Wake;
 
 impl<T: Clone> Exchange<T> {
     /// Takes a piece of the request's body. [`Next::Pause`] holds it back: an upgrade's body goes upstream only after the
@@ -242,7 +243,7 @@ impl<T: Clone> Exchange<T> {
 #[cold]
 fn late_entry(record: &RequestRecord, metrics: &ClusterMetrics, host: &impl Host) -> Option<AccessLogEntry> {
     let headers = host.request_headers()?;
-    let scan = HeaderScan::of(headers.lines(), b"", Reserved::default());
+    let scan = HeaderScan::from_headers(headers.lines(), b"", Reserved::default());
     let header = |wanted: &[u8]| headers.lines().find(|(name, _)| *name == wanted).map(|(_, value)| value);
     let mut entry = record.late_entry(metrics, &scan);
     entry.client(header(b"user-agent"), header(b"x-request-id"));

@@ -2,6 +2,7 @@
 
 use super::{Exchange, HeaderLines, Host};
 use crate::observe::{Outcome, SpanRecord, decision};
+use crate::review::Review;
 
 impl<T: Clone> Exchange<T> {
     /// Writes the findings about a request into its span. Envoy finishes the span before [`Exchange::complete`].
@@ -34,6 +35,16 @@ impl<T: Clone> Exchange<T> {
     pub(super) fn amend_span(&self, outcome: Outcome, host: &mut impl Host<Stream = T>) {
         host.describe_span("", decision(outcome).into_iter());
     }
+}
+
+/// Begins a span about waiting for reviews. If the request is certainly sampled, they carry it to the upstream: a trace that Envoy does
+/// not sample must not have the upstream trace each review.
+pub(super) fn begin_wait(reviews: &mut [Review], is_sampled: bool, host: &mut impl Host) {
+    let is_of_token = reviews.first().is_some_and(Review::is_of_token);
+    let name = if is_of_token { "TokenReview" } else { "SubjectAccessReview" };
+    let Some((trace, span)) = host.begin_wait(name, reviews.len()).filter(|_| is_sampled) else { return };
+    let traceparent = format!("00-{trace}-{span}-01");
+    reviews.iter_mut().for_each(|review| review.join_trace(&traceparent));
 }
 
 #[cfg(test)]

@@ -127,13 +127,13 @@ impl Gateway {
         &self.via
     }
 
-    /// Reads the headers ([`HeaderScan::of`]) of a request for this cluster.
+    /// Reads the headers ([`HeaderScan::from_headers`]) of a request for this cluster.
     pub fn scan<'a>(
         &self,
         cluster: Option<&Cluster>,
         headers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
     ) -> HeaderScan<'a> {
-        HeaderScan::of(headers, &self.instance, self.reserved(cluster))
+        HeaderScan::from_headers(headers, &self.instance, self.reserved(cluster))
     }
 
     /// Whether no client of this cluster may send on a header or trailer of this name, or one that looks like it.

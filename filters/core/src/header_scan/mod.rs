@@ -105,7 +105,11 @@ impl<'a> HeaderScan<'a> {
     /// Reads a request's headers; names are lower-case, as Envoy hands them out.
     ///
     /// `reserved` are the names that no client may send on.
-    pub fn of(headers: impl Iterator<Item = (&'a [u8], &'a [u8])>, instance: &[u8], reserved: Reserved<'_>) -> Self {
+    pub fn from_headers(
+        headers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        instance: &[u8],
+        reserved: Reserved<'_>,
+    ) -> Self {
         let mut scan = HeaderScan::default();
         let mut connections: Vec<&'a [u8]> = Vec::new();
         let (mut has_upgrade, mut to_websocket) = (false, None);

@@ -2,7 +2,7 @@ use super::reserved::{READ, can_be_reserved};
 use super::{BadConnection, ForwardedHeaders, HeaderScan, Reserved};
 
 fn scan<'a>(headers: &'a [(&'a str, &'a str)]) -> HeaderScan<'a> {
-    HeaderScan::of(
+    HeaderScan::from_headers(
         headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())),
         b"lab",
         Reserved::new(&["x-auth-".as_bytes().into()], &[]),

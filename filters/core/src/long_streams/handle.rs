@@ -1,14 +1,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use super::TerminationReason;
-
-/// Wakes a stream on its worker, from any thread.
-pub trait Wake {
-    /// Has the stream look at its handle. Does nothing once the stream is gone.
-    fn wake(&self);
-}
+use crate::schedule::Wake;
 
 /// A handle of a long-running stream, by which other threads end it or send it commands. The stream obeys on its worker.
 #[derive(Debug)]
@@ -90,24 +84,11 @@ impl<W: Wake> StreamHandle<W> {
     }
 }
 
-/// How many of the open watches of a proxy that shuts down end now, if this is asked at every interval: one after the other, so
-/// that they do not all reach the other gateways at once. Rounded down: a few watches end at the end of the time, many all along.
-pub fn watches_to_end(open: usize, left: Duration, interval: Duration) -> usize {
-    let intervals = left.as_millis().checked_div(interval.as_millis()).unwrap_or(0).max(1);
-    open.checked_div(usize::try_from(intervals).unwrap_or(usize::MAX)).unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU32;
 
     use super::*;
-
-    impl Wake for Arc<AtomicU32> {
-        fn wake(&self) {
-            self.fetch_add(1, Ordering::Relaxed);
-        }
-    }
 
     #[test]
     fn commands_are_taken_once_and_wake_the_stream() {
@@ -123,20 +104,5 @@ mod tests {
         assert_eq!((handle.termination(), woken.load(Ordering::Relaxed)), (Some(TerminationReason::SessionLimit), 3));
         assert_eq!([handle.finish_once(), handle.clone().finish_once()], [true, false]);
         assert!(!StreamHandle::new(woken, false).is_open_watch(), "a session is no watch");
-    }
-
-    #[test]
-    fn watches_end_evenly_over_the_time() {
-        let (interval, mut left, mut open) = (Duration::from_millis(100), Duration::from_secs(1), 100);
-        let mut ended = Vec::new();
-        while open > 0 {
-            let due = watches_to_end(open, left, interval);
-            ended.push(due);
-            open -= due;
-            left = left.saturating_sub(interval);
-        }
-        assert_eq!((ended.len(), ended.iter().max()), (10, Some(&10)));
-        assert_eq!(watches_to_end(3, Duration::from_secs(1), interval), 0);
-        assert_eq!(watches_to_end(3, Duration::ZERO, interval), 3);
     }
 }

@@ -5,6 +5,7 @@
 mod configurations;
 mod handle;
 mod owners;
+mod shutdown;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +13,11 @@ use std::time::Duration;
 
 use configurations::Configurations;
 pub use configurations::StreamConfiguration;
-pub use handle::{StreamCommand, StreamHandle, Wake, watches_to_end};
+pub use handle::{StreamCommand, StreamHandle};
 pub use owners::StreamOwners;
+pub use shutdown::Shutdown;
+
+use crate::schedule::{Task, Wake};
 
 /// The long-running streams of one object. Outlives the configurations, so that a stream hears of what was edited after it
 /// began. `T` is how the host reaches a stream.
@@ -239,6 +243,12 @@ impl<T> RegistryState<T> {
         let first = self.sessions.first_key_value().map(|(_, since)| *since);
         let of_sessions = self.session_limit.zip(first).map(|(limit, since)| since.saturating_add(limit));
         on_servers.into_iter().chain(of_sessions).min()
+    }
+}
+
+impl<W: Wake + Send + Sync + 'static> Task for StreamRegistry<StreamHandle<W>> {
+    fn run(&self, uptime: Duration) -> Option<Duration> {
+        self.expire(uptime, StreamHandle::terminate)
     }
 }
 

@@ -1,4 +1,6 @@
 use std::cell::RefCell;
+use std::sync::LazyLock;
+use std::sync::atomic::AtomicU32;
 
 use super::*;
 
@@ -128,6 +130,26 @@ fn session_ends_once_by_what_comes_first() {
     streams.limit_sessions(Some(at(1)));
     assert_eq!(ended_why(&streams, 101), (vec![(2, TerminationReason::SessionLimit)], None));
     assert_eq!(ended_why(&streams, 110), (vec![], None));
+}
+
+#[test]
+fn shutdown_drains_once_and_ends_watches_until_its_end() {
+    static STREAMS: LazyLock<StreamOwners<StreamHandle<Arc<AtomicU32>>>> = LazyLock::new(StreamOwners::default);
+    let registry = STREAMS.of("prod", "object");
+    let streams: Vec<_> = (0..11).map(|number| StreamHandle::new(Arc::default(), number > 0)).collect();
+    let _guards: Vec<_> = streams.iter().map(|stream| registry.register(on("a"), stream.clone(), at(0))).collect();
+    let shutdown = Shutdown::new(&STREAMS, at(2));
+    let (mut now, mut open) = (at(1), Vec::new());
+    for _ in 0..11 {
+        let next = shutdown.run(now).unwrap();
+        assert_eq!(next.saturating_sub(now), Duration::from_millis(100));
+        now = next;
+        open.push(streams.iter().filter(|stream| stream.is_open_watch()).count());
+    }
+    assert_eq!(open, [9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0]);
+    let commands = [StreamCommand::DrainConnection, StreamCommand::End];
+    let sent: Vec<_> = streams.iter().map(|stream| stream.take_commands(commands)).collect();
+    assert_eq!((sent[0], &sent[1..]), ([true, false], &[[true, true]; 10][..]));
 }
 
 #[test]

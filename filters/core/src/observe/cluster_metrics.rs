@@ -31,7 +31,7 @@ pub struct ClusterMetrics {
     /// Whether users are recorded.
     pub(super) tells_users: bool,
     /// The attributes of requests that are exported, if any.
-    pub(super) shown: Option<config::ShownRequest>,
+    pub(super) export: Option<config::RequestInfoExport>,
     slow_log: SlowLog,
 }
 
@@ -91,7 +91,7 @@ impl ClusterMetrics {
         ClusterMetrics {
             logs_refused: config.log_refused,
             tells_users,
-            shown: config.request_info.clone(),
+            export: config.request_info.clone(),
             slow_log: SlowLog::of(config),
             ..ClusterMetrics::of(counts)
         }
@@ -109,7 +109,7 @@ impl ClusterMetrics {
             counts: Arc::new(counts),
             logs_refused: true,
             tells_users: true,
-            shown: None,
+            export: None,
             slow_log: SlowLog::default(),
         }
     }

@@ -7,7 +7,7 @@
 //!   configurations.
 //! - [`ClusterTotals`]: the activity of a cluster over all its configurations; `talkers`: its clients with the most requests.
 //! - [`ClusterMetrics`]: counts of one cluster's requests; [`Publisher`]: the counts of all, until the proxy takes them;
-//!   `write_queue`: the steps in which it does.
+//!   `write_queue`: the steps in which it does. [`Flusher`]: the times at which it does, where workers share memory.
 //! - [`RequestRecord`]: the findings about one request, for both.
 //! - [`RequestAttributes`]: the attributes of a request that are exported to other filters, routes and logs.
 //! - [`SpanRecord`]: the attributes of a request in a trace.
@@ -50,7 +50,7 @@ pub use catalog::MetricsSink;
 pub use cluster_counts::Gauges;
 pub use cluster_metrics::ClusterMetrics;
 pub(crate) use cluster_metrics::MetricsState;
-pub use flush::{FLUSH_INTERVAL, FlushGate, OrphanedMetrics};
+pub use flush::{FLUSH_INTERVAL, FlushTimer, Flusher, OrphanedMetrics};
 pub use outcome::Outcome;
 pub use publisher::Publisher;
 pub use request_attributes::RequestAttributes;

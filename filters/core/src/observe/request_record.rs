@@ -32,7 +32,7 @@ pub struct RequestRecord {
     /// The line of the access log, if there is to be one.
     pub entry: Option<AccessLogEntry>,
     /// The attributes that the host exports before the request goes on or is refused.
-    pub shown: Option<Box<RequestAttributes>>,
+    pub attributes: Option<Box<RequestAttributes>>,
     /// The attributes of its span, if it is traced.
     pub(crate) span: Option<Box<SpanRecord>>,
 }
@@ -131,9 +131,9 @@ impl RequestRecord {
 
     /// Writes the entry, as far as the request is known: here, because the request's own texts do not live longer.
     pub(crate) fn add_request(&mut self, series: &ClusterMetrics, info: &RequestInfo<'_>, scan: &HeaderScan<'_>) {
-        if let Some(shown) = &series.shown {
-            let user = self.acting().filter(|_| shown.user);
-            self.shown = Some(Box::new(RequestAttributes::of(info, scan, user)));
+        if let Some(export) = &series.export {
+            let user = self.acting().filter(|_| export.user);
+            self.attributes = Some(Box::new(RequestAttributes::of(info, scan, user)));
         }
         if self.span.is_some() {
             self.add_to_span(series, info);

@@ -1,12 +1,13 @@
 //! Questions to the upstream that judging a request may need: whose token is it (TokenReview), may this user act as
 //! another (SubjectAccessReview). The core writes the question and reads the answer; the host carries them.
 //!
-//! [`Review::settle`] reads an answer and keeps it. `cache` holds the answers of one `UpstreamCluster`, `store` the memory that
+//! [`Review::accept_answer`] reads an answer and keeps it. `cache` holds the answers of one `UpstreamCluster`, `store` the memory that
 //! all of them share. `token` and `access` write the two kinds of questions. `queue` and `pending` hold reviews under way and the
-//! requests that wait for them.
+//! requests that wait for them; `callouts` carries them where workers share memory.
 
 mod access;
 mod cache;
+mod callouts;
 mod pending;
 mod queue;
 mod store;
@@ -16,8 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use cache::{CACHES, CredentialCaches, Lifetimes, MIN_TRUST_SECS, ReviewPermit};
+pub use callouts::{ReviewCallouts, WaitingStream};
 use portcullis_filter_config as config;
-pub use queue::{AwaitedAnswers, CalloutResult, ReviewQueue};
+pub use queue::{AwaitedAnswers, CalloutResult, ReviewOutcome, ReviewQueue};
 pub use store::Store;
 pub use token::expiry as token_expiry;
 
@@ -123,7 +125,7 @@ impl ReviewAnswers {
     }
 
     fn get(&self, key: &ReviewKey) -> Option<ReviewResult> {
-        self.0.iter().find(|(settled, _)| settled == key).map(|(_, result)| result.clone())
+        self.0.iter().find(|(asked, _)| asked == key).map(|(_, result)| result.clone())
     }
 }
 
@@ -170,11 +172,11 @@ impl Review {
     pub(crate) fn known_token(
         token: &[u8],
         caches: &CredentialCaches,
-        settled: &ReviewAnswers,
+        answers: &ReviewAnswers,
         at: Moment,
     ) -> (ReviewKey, Option<ReviewResult>) {
         let key = caches.token_key(token);
-        (key, settled.get(&key).or_else(|| caches.token(&key, at)))
+        (key, answers.get(&key).or_else(|| caches.token(&key, at)))
     }
 
     pub(crate) fn of_access(
@@ -198,12 +200,12 @@ impl Review {
     }
 
     /// The answer that is known already: from the reviews that this request has waited for, else from the caches.
-    pub(crate) fn known(&self, settled: &ReviewAnswers, at: Moment) -> Option<ReviewResult> {
+    pub(crate) fn known(&self, answers: &ReviewAnswers, at: Moment) -> Option<ReviewResult> {
         let cached = || match self.kind {
             ReviewKind::Token { .. } => self.caches.token(&self.key, at),
             ReviewKind::Access => self.caches.access(&self.key, at),
         };
-        settled.get(&self.key).or_else(cached)
+        answers.get(&self.key).or_else(cached)
     }
 
     /// Names the question: equal questions of one cluster have equal keys, and share one answer.
@@ -227,7 +229,7 @@ impl Review {
     }
 
     /// Has the question go on with a request's trace (`traceparent`). Of equal questions the one that is sent counts.
-    pub fn join_trace(&mut self, traceparent: &str) {
+    pub(crate) fn join_trace(&mut self, traceparent: &str) {
         self.traceparent = Some(traceparent.into());
     }
 
@@ -248,7 +250,7 @@ impl Review {
     }
 
     /// Reads the upstream's answer and keeps it, if it is one ([`Review::read`]), from the uptime on at which it came.
-    pub fn settle(&self, status: u16, body: &[u8], came: Duration) -> ReviewResult {
+    pub fn accept_answer(&self, status: u16, body: &[u8], came: Duration) -> ReviewResult {
         let result = self.read(status, body);
         let expires = match self.kind {
             ReviewKind::Token { expires } => expires,
@@ -259,7 +261,7 @@ impl Review {
     }
 
     /// Reads the upstream's answer. Anything but a 201 with the expected object is none: Envoy makes a 503 or 504 of its own
-    /// where the upstream was not reached. For tools, which remember nothing; a host keeps it with [`Review::settle`].
+    /// where the upstream was not reached. For tools, which remember nothing; a host keeps it with [`Review::accept_answer`].
     pub fn read(&self, status: u16, body: &[u8]) -> ReviewResult {
         match self.kind {
             // The parser skips what it does not keep without looking whether it is text.

@@ -49,6 +49,11 @@ impl CalloutResult {
         CalloutResult { status, body, is_given_up: false }
     }
 
+    /// A response that came in chunks, unless the proxy gave the callout up.
+    pub fn from_response(is_given_up: bool, status: u16, chunks: &[&[u8]]) -> Self {
+        if is_given_up { Self::given_up() } else { Self::from_chunks(status, chunks) }
+    }
+
     /// The proxy could not send the question.
     pub fn unsent() -> Self {
         CalloutResult { status: 0, body: Vec::new(), is_given_up: false }
@@ -65,8 +70,8 @@ impl CalloutResult {
     }
 
     /// Reads the answer and keeps it in the caches of the review.
-    pub fn settle(&self, review: &Review, uptime: Duration) -> ReviewResult {
-        review.settle(self.status, &self.body, uptime)
+    pub fn accept_answer(&self, review: &Review, uptime: Duration) -> ReviewResult {
+        review.accept_answer(self.status, &self.body, uptime)
     }
 }
 
@@ -175,15 +180,37 @@ impl<W: Clone, C: Copy + Eq + Hash> ReviewQueue<W, C> {
         should_retry
     }
 
+    /// Ends a review with this response to it. `None` if there is no such review.
+    pub fn end(&mut self, key: &ReviewKey, result: &CalloutResult, uptime: Duration) -> Option<ReviewOutcome<W>> {
+        let (review, _) = self.get(key, uptime)?;
+        let result = result.accept_answer(&review, uptime);
+        Some(ReviewOutcome { key: *key, result, waiters: self.finish(key) })
+    }
+
+    /// Ends all reviews without an answer.
+    pub fn give_up(&mut self, uptime: Duration) -> Vec<ReviewOutcome<W>> {
+        self.keys().iter().filter_map(|key| self.end(key, &CalloutResult::unsent(), uptime)).collect()
+    }
+
     /// Ends a review. Returns the requests that wait for its answer.
-    pub fn finish(&mut self, key: &ReviewKey) -> Vec<W> {
+    pub(super) fn finish(&mut self, key: &ReviewKey) -> Vec<W> {
         self.pending.finish(key)
     }
 
-    /// All that are under way.
-    pub fn keys(&self) -> Vec<ReviewKey> {
+    fn keys(&self) -> Vec<ReviewKey> {
         self.pending.keys()
     }
+}
+
+/// An answer, and the requests that wait for it.
+#[derive(Clone, Debug)]
+pub struct ReviewOutcome<W> {
+    /// The question.
+    pub key: ReviewKey,
+    /// Its answer.
+    pub result: ReviewResult,
+    /// Those that wait for it.
+    pub waiters: Vec<W>,
 }
 
 /// Answers that one request waits for.
@@ -242,7 +269,7 @@ mod tests {
         assert_eq!((response.body(), queue.response(5, &response)), (&b"{}"[..], Some(keys[0])));
         assert!(!queue.should_retry(&keys[0], &response, NOW));
         let (review, _) = queue.get(&keys[0], NOW).unwrap();
-        assert_eq!(response.settle(&review, NOW), ReviewResult::Failed);
+        assert_eq!(response.accept_answer(&review, NOW), ReviewResult::Failed);
         assert_eq!((queue.finish(&keys[0]), queue.keys()), (vec![1, 2], vec![keys[1]]));
     }
 

@@ -184,7 +184,7 @@ mod tests {
                 None => r#"{"authenticated":false}"#.to_owned(),
             };
             let body = format!(r#"{{"kind":"TokenReview","status":{body}}}"#);
-            review(format!("{user:?}{number}")).settle(201, body.as_bytes(), NOTHING);
+            review(format!("{user:?}{number}")).accept_answer(201, body.as_bytes(), NOTHING);
         };
         (0..1_000).for_each(|number| answer(None, number));
         (1..=100).for_each(|number| answer(Some(number * 500), number));

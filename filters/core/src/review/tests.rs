@@ -58,7 +58,7 @@ fn answer_without_a_name_is_none() {
     let review = Review::of_token(b"token", &reviewer(), &caches());
     let answer = |user: &str| {
         let body = format!(r#"{{"kind":"TokenReview","status":{{"authenticated":true,"user":{user}}}}}"#);
-        review.settle(201, body.as_bytes(), secs(1_000))
+        review.accept_answer(201, body.as_bytes(), secs(1_000))
     };
     assert_eq!(answer(r#"{"username":""}"#), ReviewResult::Failed, "the upstream's fault, not the token's");
     assert_eq!(answer("{}"), ReviewResult::Failed);
@@ -88,7 +88,7 @@ fn answer_that_is_no_text_is_none() {
     let answer = |key: &[u8]| {
         let start = br#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"bob","#;
         let body = [&start[..], b"\"", key, br#"":"x"}}}"#].concat();
-        Review::of_token(b"t", &reviewer(), &caches()).settle(201, &body, secs(1))
+        Review::of_token(b"t", &reviewer(), &caches()).accept_answer(201, &body, secs(1))
     };
     assert!(matches!(answer(b"other"), ReviewResult::User(_)));
     assert_eq!(answer(b"oth\xffer"), ReviewResult::Failed);
@@ -114,7 +114,7 @@ fn answer_of_any_length_is_not_read() {
         let token = format!("token-{padding}");
         let status = r#""status":{"authenticated":true,"user":{"username":"alice"}}"#;
         let body = format!(r#"{{"kind":"TokenReview",{status},"padding":"{}"}}"#, "x".repeat(padding));
-        Review::of_token(token.as_bytes(), &reviewer(), &caches).settle(201, body.as_bytes(), secs(1))
+        Review::of_token(token.as_bytes(), &reviewer(), &caches).accept_answer(201, body.as_bytes(), secs(1))
     };
     assert!(matches!(answer(MAX_ANSWER / 2), ReviewResult::User(_)));
     assert_eq!(answer(MAX_ANSWER), ReviewResult::Failed);

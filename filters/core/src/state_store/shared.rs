@@ -87,7 +87,7 @@ impl<H: SharedData> SharedState<H> {
     pub fn find_answer(&self, review: &Review) -> bool {
         let found = answers::find(&self.host, &review.key());
         found.is_some_and(|(answer, at)| {
-            review.settle(201, &answer, Duration::from_secs(at));
+            review.accept_answer(201, &answer, Duration::from_secs(at));
             true
         })
     }

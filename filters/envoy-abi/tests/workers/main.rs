@@ -18,8 +18,6 @@ mod callbacks;
 mod envoy;
 #[path = "../../../dynamic-module/src/filter.rs"]
 mod filter;
-#[path = "../../../dynamic-module/src/flush_timer.rs"]
-mod flush_timer;
 #[path = "../../../dynamic-module/src/host.rs"]
 mod host;
 #[path = "../../../dynamic-module/src/long_streams.rs"]
@@ -32,10 +30,6 @@ mod metrics;
 mod random;
 #[path = "../../../dynamic-module/src/resident_memory.rs"]
 mod resident_memory;
-#[path = "../../../dynamic-module/src/reviews.rs"]
-mod reviews;
-#[path = "../../../dynamic-module/src/shutdown.rs"]
-mod shutdown;
 #[path = "../../../dynamic-module/src/timer.rs"]
 mod timer;
 

@@ -73,7 +73,7 @@ fn attributes_of_envoys_own_are_cut_before_a_wait() {
     host.chain = None;
     begin(&fixture, &mut host);
     let cut = format!("user_agent {}…", "a".repeat(253));
-    assert_eq!(host.span, [cut, format!("grpc.path {POD}"), "wait for 1".to_owned()]);
+    assert_eq!(host.span, [cut, format!("grpc.path {POD}"), "wait for 1 TokenReview".to_owned()]);
     let mut plain = proxy(&fixture, POD, &[SAMPLED, ("user-agent", "kubectl"), ("content-type", "application/json")]);
     begin(&fixture, &mut plain);
     assert!(!plain.span.iter().any(|line| line.starts_with("user_agent") || line.starts_with("grpc")));
@@ -107,7 +107,7 @@ fn wait_for_reviews_is_a_span_that_always_ends() {
     let mut host = proxy(&fixture, POD, &bearer);
     host.chain = None;
     let (mut exchange, next) = begin(&fixture, &mut host);
-    assert_eq!((next, host.span.as_slice()), (Next::Pause, &["wait for 1".to_owned()][..]));
+    assert_eq!((next, host.span.as_slice()), (Next::Pause, &["wait for 1 TokenReview".to_owned()][..]));
     let later = std::time::Duration::from_millis(250);
     host.moment = host.moment.map(|moment| crate::Moment { uptime: moment.uptime + later, ..moment });
     assert_eq!(exchange.resume(&fixture.gateway, Some(&fixture.route), &mut host), Next::Continue);
@@ -118,7 +118,7 @@ fn wait_for_reviews_is_a_span_that_always_ends() {
     left.chain = None;
     let (mut exchange, _) = begin(&fixture, &mut left);
     exchange.complete(&mut left);
-    assert_eq!(left.span, ["wait for 1", "waited"]);
+    assert_eq!(left.span, ["wait for 1 TokenReview", "waited"]);
     let mut unsampled = proxy(&fixture, POD, &[("authorization", "Bearer third"), UNSAMPLED]);
     unsampled.chain = None;
     begin(&fixture, &mut unsampled);
@@ -133,8 +133,8 @@ fn review_joins_no_trace_that_may_not_be_sampled() {
     let fixture = Fixture { gateway: Gateway::compile(&config).unwrap(), ..fixture };
     let parent = ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
     for (token, more, wait) in [
-        ("Bearer good", &[SAMPLED][..], "wait for 1 apart from the trace"),
-        ("Bearer other", &[SAMPLED, parent], "wait for 1"),
+        ("Bearer good", &[SAMPLED][..], "wait for 1 TokenReview apart from the trace"),
+        ("Bearer other", &[SAMPLED, parent], "wait for 1 TokenReview"),
     ] {
         let headers: Vec<_> = [("authorization", token)].into_iter().chain(more.iter().copied()).collect();
         let mut host = proxy(&fixture, POD, &headers);

@@ -5,7 +5,7 @@ mod talkers;
 use std::time::Duration;
 
 use portcullis_filter_config::{
-    FilterConfig, PeerSource, RequestHeaders, Servers, ShownRequest, UpstreamIdentity, names,
+    FilterConfig, PeerSource, RequestHeaders, RequestInfoExport, Servers, UpstreamIdentity, names,
 };
 
 use super::*;
@@ -26,7 +26,7 @@ pub(super) fn proxy(fixture: &Fixture, target: &str, more: &[(&str, &str)]) -> P
     let headers = headers.map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())).collect();
     let reviewer = |review: &Review| {
         let (status, body) = token_of("robot");
-        review.settle(status, body.as_bytes(), Duration::ZERO)
+        review.accept_answer(status, body.as_bytes(), Duration::ZERO)
     };
     let mut host = MemoryHost::new(headers, now(), Duration::ZERO, reviewer as fn(&Review) -> ReviewResult);
     host.chain = Some(testing::encode(&[&issue(testing::alice(), &fixture.ca)]));
@@ -91,7 +91,7 @@ fn known_chain_names_nobody_in_several_header_lines() {
 /// Whatever the proxy refuses, nothing goes upstream, and no route is open.
 #[test]
 fn request_ends_where_the_proxy_refuses_an_edit() {
-    let fixture = fixture_with(|config| config.request_info = Some(ShownRequest { user: true }));
+    let fixture = fixture_with(|config| config.request_info = Some(RequestInfoExport { user: true }));
     let exported = "portcullis.request.verb";
     let sent = [("authorization", "Bearer a"), ("impersonate_user", "root"), ("connection", "x-secret")];
     for refused in [

@@ -72,7 +72,7 @@ fn request_without_a_credential_has_no_attribution() {
     let request = RequestContext {
         scan: &scan,
         peer: Peer::None,
-        settled: &ReviewAnswers::default(),
+        answers: &ReviewAnswers::default(),
         now: now(),
         uptime: UPTIME,
     };

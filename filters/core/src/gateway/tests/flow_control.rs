@@ -80,8 +80,8 @@ impl LimitedCluster {
         all.extend_from_slice(headers);
         let scan =
             self.gateway.scan(Some(&self.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        let (settled, uptime) = (ReviewAnswers::default(), Duration::from_millis(millis));
-        let request = RequestContext { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime };
+        let (answers, uptime) = (ReviewAnswers::default(), Duration::from_millis(millis));
+        let request = RequestContext { scan: &scan, peer: Peer::None, answers: &answers, now: now(), uptime };
         self.gateway.decide(&self.cluster, &request)
     }
 

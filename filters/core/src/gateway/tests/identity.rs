@@ -162,14 +162,14 @@ fn run(case: &Case) -> Result<End, TestCaseError> {
     if case.peer == 2 {
         earned.borrow_mut().users.insert("alice".to_owned());
     }
-    let mut settled = ReviewAnswers::default();
+    let mut known = ReviewAnswers::default();
     let mut answers = case.answers.iter().copied().cycle();
     for _ in 0..100 {
         let scan = fixture.gateway.scan(
             Some(&fixture.route.cluster),
             headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())),
         );
-        let request = RequestContext { scan: &scan, peer, settled: &settled, now: now(), uptime: UPTIME };
+        let request = RequestContext { scan: &scan, peer, answers: &known, now: now(), uptime: UPTIME };
         match fixture.gateway.decide(&fixture.route.cluster, &request) {
             Decision::Refuse(_) => return Ok(End::Refused),
             Decision::Forward(forward) => {
@@ -182,7 +182,7 @@ fn run(case: &Case) -> Result<End, TestCaseError> {
                     let question: Value = serde_json::from_str(review.body()).unwrap();
                     let (status, body, yes) = answer(answers.next().unwrap_or(0), &question);
                     earned.borrow_mut().note(&question, yes, "robot");
-                    settled.push(review.key(), review.settle(status, body.as_bytes(), UPTIME));
+                    known.push(review.key(), review.accept_answer(status, body.as_bytes(), UPTIME));
                 }
             }
         }

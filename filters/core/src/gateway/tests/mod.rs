@@ -113,7 +113,7 @@ fn outcome(fixture: &Fixture, peer: Peer<'_>, method: &str, path: &str, headers:
         .scan(Some(&fixture.route.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
     match fixture.gateway.decide(
         &fixture.route.cluster,
-        &RequestContext { scan: &scan, peer, settled: &ReviewAnswers::default(), now: now(), uptime: UPTIME },
+        &RequestContext { scan: &scan, peer, answers: &ReviewAnswers::default(), now: now(), uptime: UPTIME },
     ) {
         Decision::Forward(forward) => {
             let user = forward.user.as_ref().map_or("nobody", |user| user.user().name.as_str());
@@ -246,7 +246,7 @@ fn token_subprotocol_is_stripped_when_another_credential_wins() {
     let request = RequestContext {
         scan: &scan,
         peer: Peer::Chain(&chain),
-        settled: &ReviewAnswers::default(),
+        answers: &ReviewAnswers::default(),
         now: now(),
         uptime: UPTIME,
     };
@@ -263,8 +263,8 @@ fn anonymous_user_decides_the_destination() {
     let scan = fixture
         .gateway
         .scan(Some(&fixture.route.cluster), headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-    let settled = ReviewAnswers::default();
-    let request = RequestContext { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
+    let answers = ReviewAnswers::default();
+    let request = RequestContext { scan: &scan, peer: Peer::None, answers: &answers, now: now(), uptime: UPTIME };
     let Decision::Forward(forward) = fixture.gateway.decide(&fixture.route.cluster, &request) else { panic!() };
     assert_eq!(forward.via, Some("1.1 lab"));
 }
@@ -288,7 +288,7 @@ fn status_401_without_a_credential_is_the_gateways_fault() {
         );
         let decision = fixture.gateway.decide(
             &fixture.route.cluster,
-            &RequestContext { scan: &scan, peer, settled: &ReviewAnswers::default(), now: now(), uptime: UPTIME },
+            &RequestContext { scan: &scan, peer, answers: &ReviewAnswers::default(), now: now(), uptime: UPTIME },
         );
         let Decision::Forward(forward) = decision else { panic!("{decision:?}") };
         assert_eq!(forward.owns_unauthorized, expected, "{peer:?} {path}");
@@ -367,8 +367,8 @@ fn limit_counts_requests_until_they_end() {
             Some(&fixture.route.cluster),
             headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())),
         );
-        let settled = ReviewAnswers::default();
-        let request = RequestContext { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
+        let answers = ReviewAnswers::default();
+        let request = RequestContext { scan: &scan, peer: Peer::None, answers: &answers, now: now(), uptime: UPTIME };
         fixture.gateway.decide(&fixture.route.cluster, &request)
     };
     let Decision::Forward(running) = decide() else { panic!() };

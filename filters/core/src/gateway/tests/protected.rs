@@ -141,7 +141,7 @@ fn policies_do_not_see_a_group_that_is_dropped() {
         let facts = RequestContext {
             scan: &scan,
             peer: Peer::Chain(&chain),
-            settled: &ReviewAnswers::default(),
+            answers: &ReviewAnswers::default(),
             now: now(),
             uptime: UPTIME,
         };

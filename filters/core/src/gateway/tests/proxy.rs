@@ -219,8 +219,8 @@ fn status_401_is_about_the_token_only_if_the_upstream_judges_it() {
         let scan = fixture
             .gateway
             .scan(Some(&fixture.route.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        let settled = ReviewAnswers::default();
-        let request = RequestContext { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
+        let answers = ReviewAnswers::default();
+        let request = RequestContext { scan: &scan, peer: Peer::None, answers: &answers, now: now(), uptime: UPTIME };
         match fixture.gateway.decide(&fixture.route.cluster, &request) {
             Decision::Forward(forward) => forward.token.is_some(),
             other => panic!("{other:?}"),

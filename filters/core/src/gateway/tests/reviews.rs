@@ -51,13 +51,13 @@ fn reviewed_at(
 ) -> (Vec<String>, String) {
     let mut all = vec![(":method", "GET"), (":path", POD), (":authority", "prod.example.com")];
     all.extend_from_slice(headers);
-    let mut settled = ReviewAnswers::default();
+    let mut answers = ReviewAnswers::default();
     let mut asked = Vec::new();
     loop {
         let scan = fixture
             .gateway
             .scan(Some(&fixture.route.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        let request = RequestContext { scan: &scan, peer, settled: &settled, now, uptime };
+        let request = RequestContext { scan: &scan, peer, answers: &answers, now, uptime };
         match fixture.gateway.decide(&fixture.route.cluster, &request) {
             Decision::Forward(forward) => {
                 let lines = forward.user.iter().flat_map(|user| user.header_lines()).chain(&forward.attribution);
@@ -71,7 +71,7 @@ fn reviewed_at(
                     assert_eq!(review.cluster(), "apiserver");
                     let (status, body) = answer(review.body());
                     asked.push(review.body().to_owned());
-                    settled.push(review.key(), review.settle(status, body.as_bytes(), uptime));
+                    answers.push(review.key(), review.accept_answer(status, body.as_bytes(), uptime));
                 }
             }
         }

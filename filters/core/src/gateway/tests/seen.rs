@@ -24,9 +24,9 @@ fn seen(fixture: &Fixture, method: &str, path: &str, headers: Headers<'_>) -> (S
     let scan = fixture
         .gateway
         .scan(Some(&fixture.route.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-    let settled = ReviewAnswers::default();
+    let answers = ReviewAnswers::default();
     let request =
-        RequestContext { scan: &scan, peer: Peer::Chain(&chain), settled: &settled, now: now(), uptime: UPTIME };
+        RequestContext { scan: &scan, peer: Peer::Chain(&chain), answers: &answers, now: now(), uptime: UPTIME };
     let mut seen = RequestRecord::default();
     let outcome = match fixture.gateway.decide_recording(&fixture.route.cluster, &request, &mut seen) {
         Decision::Refuse(refusal) => Outcome::Refused(refusal.cause),

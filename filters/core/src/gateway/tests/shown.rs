@@ -1,42 +1,42 @@
 //! The attributes of a request, for routes and logs of an operator's own.
 
-use portcullis_filter_config::ShownRequest;
+use portcullis_filter_config::RequestInfoExport;
 
 use super::proxy::{AS_BOB, TOKEN};
 use super::reviews::{access, reviewing_with, token_of};
 use super::*;
 
 fn showing(user: bool) -> Fixture {
-    reviewing_with(|config| config.request_info = Some(ShownRequest { user }))
+    reviewing_with(|config| config.request_info = Some(RequestInfoExport { user }))
 }
 
 /// `key=value` of everything that the host writes, and whether the request goes on.
 fn shown(fixture: &Fixture, method: &str, path: &str, headers: Headers<'_>) -> (Option<String>, bool) {
     let mut all = vec![(":method", method), (":path", path), (":authority", "prod.example.com")];
     all.extend_from_slice(headers);
-    let mut settled = ReviewAnswers::default();
+    let mut answers = ReviewAnswers::default();
     loop {
         let scan = fixture
             .gateway
             .scan(Some(&fixture.route.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        let request = RequestContext { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
+        let request = RequestContext { scan: &scan, peer: Peer::None, answers: &answers, now: now(), uptime: UPTIME };
         let mut seen = RequestRecord::default();
         let decision = fixture.gateway.decide_recording(&fixture.route.cluster, &request, &mut seen);
         let Decision::Review(reviews) = decision else {
-            let fields = |shown: Box<crate::observe::RequestAttributes>| {
+            let fields = |attributes: Box<crate::observe::RequestAttributes>| {
                 let text = |(field, value): (portcullis_filter_config::names::request::Field, &str)| {
                     assert_eq!(field.state, format!("portcullis.request.{}", field.key));
                     format!("{}={value}", field.key)
                 };
-                shown.fields().map(text).collect::<Vec<_>>().join(" ")
+                attributes.fields().map(text).collect::<Vec<_>>().join(" ")
             };
-            return (seen.shown.map(fields), matches!(decision, Decision::Forward(_)));
+            return (seen.attributes.map(fields), matches!(decision, Decision::Forward(_)));
         };
-        assert!(seen.shown.is_none(), "once, at the end");
+        assert!(seen.attributes.is_none(), "once, at the end");
         for review in reviews {
             let is_token = review.body().contains("TokenReview");
             let (status, body) = if is_token { token_of("robot") } else { access(true) };
-            settled.push(review.key(), review.settle(status, body.as_bytes(), UPTIME));
+            answers.push(review.key(), review.accept_answer(status, body.as_bytes(), UPTIME));
         }
     }
 }
@@ -110,7 +110,7 @@ fn effective_user_is_exported_if_asked_for() {
         fixture_with(|config| {
             let reviewing = r#"{"cluster": "apiserver"}"#;
             config.reviews = reviews.then(|| serde_json::from_str(reviewing).unwrap());
-            config.request_info = Some(ShownRequest { user: true });
+            config.request_info = Some(RequestInfoExport { user: true });
             config.upstream_identity = UpstreamIdentity::ClientCredential;
             config.client_ca = None;
         })

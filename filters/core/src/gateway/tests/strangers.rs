@@ -27,8 +27,8 @@ fn send(fixture: &Fixture, publisher: &Publisher, request: (&str, &str), peer: P
     let scan = fixture
         .gateway
         .scan(Some(&fixture.route.cluster), headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-    let settled = ReviewAnswers::default();
-    let context = RequestContext { scan: &scan, peer, settled: &settled, now: now(), uptime: UPTIME };
+    let answers = ReviewAnswers::default();
+    let context = RequestContext { scan: &scan, peer, answers: &answers, now: now(), uptime: UPTIME };
     let mut seen = RequestRecord::default();
     let decision = fixture.gateway.decide_recording(&fixture.route.cluster, &context, &mut seen);
     let time = Some(Duration::from_millis(7));
