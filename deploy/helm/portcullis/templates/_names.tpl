@@ -1,12 +1,13 @@
 {{/* The beginning of all names. */}}
 {{- define "portcullis.name" -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride -}}
-{{- else if contains "portcullis" .Release.Name -}}
-{{- .Release.Name -}}
-{{- else -}}
-{{- printf "%s-portcullis" .Release.Name -}}
+{{- $name := .Values.fullnameOverride -}}
+{{- if not $name -}}
+{{- $name = ternary .Release.Name (printf "%s-portcullis" .Release.Name) (contains "portcullis" .Release.Name) -}}
 {{- end -}}
+{{- if gt (len $name) 38 -}}
+{{- fail (printf "%s has more than 38 characters, which names of pods do not have room for: set fullnameOverride" $name) -}}
+{{- end -}}
+{{- $name -}}
 {{- end -}}
 
 {{/* The name of cluster-scoped objects. A colon is in no namespace's name: no two releases have the same. */}}
