@@ -43,6 +43,9 @@ fn release_is_installed_upgraded_rolled_back_and_removed() {
     cluster.apply("example", &std::fs::read_to_string(example).unwrap());
     let identity = get(&cluster, &["crd", CRD])["metadata"]["uid"].clone();
     upgraded_and_rolled_back(&cluster, &helm);
+    autoscaling_keeps_the_replicas(&cluster, &helm);
+    helm.ok(&Helm::release("upgrade", DEFAULT, &[&chart, "--set", "crds.install=false"]));
+    assert!(is_there(&cluster, &["upstreamcluster", "prod.example.com"]));
     helm.ok(&Helm::release("uninstall", DEFAULT, &[]));
     for kind in ["deployments", "services", "configmaps", "networkpolicies", "roles", "poddisruptionbudgets"] {
         let left = get(&cluster, &[kind, "-n", "portcullis", "-l", "app.kubernetes.io/instance=portcullis"]);
@@ -50,7 +53,7 @@ fn release_is_installed_upgraded_rolled_back_and_removed() {
     }
     assert!(!is_there(&cluster, &["clusterrole", "portcullis-control-plane"]));
     assert!(is_there(&cluster, &["upstreamcluster", "prod.example.com"]));
-    // The definition that is left is this release's again.
+    // The definition that is left becomes this release's again.
     helm.ok(&install(DEFAULT, &chart, &[]));
     assert_eq!(get(&cluster, &["crd", CRD])["metadata"]["uid"], identity);
     assert!(is_there(&cluster, &["upstreamcluster", "prod.example.com"]));
@@ -69,6 +72,29 @@ fn upgraded_and_rolled_back(cluster: &Cluster, helm: &Helm) {
     helm.ok(&Helm::release("rollback", DEFAULT, &["1"]));
     assert_eq!((replicas(cluster), names()), (json!(2), json!(["uc"])));
     assert!(is_there(cluster, &["upstreamcluster", "prod.example.com"]));
+}
+
+/// Helm owns the field, and a removed field gets its default, 1, unless another manager has set it meanwhile.
+fn autoscaling_keeps_the_replicas(cluster: &Cluster, helm: &Helm) {
+    cluster.kubectl(&["scale", "deployment/portcullis-gateway", "--replicas=3", "-n", "portcullis"]).run_ok().unwrap();
+    helm.ok(&Helm::release("upgrade", DEFAULT, &[&chart(), "--set", "gateway.autoscaling.enabled=true"]));
+    assert_eq!(replicas(cluster), 3);
+    assert!(is_there(cluster, &["horizontalpodautoscaler", "portcullis-gateway", "-n", "portcullis"]));
+}
+
+/// As kustomize leaves it, of another release.
+#[test]
+fn definition_of_kubectl_is_taken_over_on_request() {
+    let Some((cluster, helm)) = started("adopted") else { return };
+    let path = project_root().join("deploy/kubernetes/base/crd.yaml");
+    let text = std::fs::read_to_string(path).unwrap().replacen("    - uc\n", "    - uc\n    - older\n", 1);
+    cluster.apply("definition", &text);
+    let chart = chart();
+    let told = helm.refused(&install(DEFAULT, &chart, &[]));
+    assert!(told.contains("invalid ownership metadata"), "{told}");
+    helm.ok(&install(DEFAULT, &chart, &["--take-ownership", "--force-conflicts"]));
+    let names = get(&cluster, &["crd", CRD])["spec"]["names"]["shortNames"].clone();
+    assert_eq!(names, json!(["uc"]));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::helm::{DEFAULT, Helm};
 use crate::deploy::rendered::Rendered;
 
-/// What Helm adds for itself, as a label or as an annotation.
+/// Labels and annotations that only Helm needs.
 const HELMS_OWN: [&str; 5] = [
     "app.kubernetes.io/instance",
     "app.kubernetes.io/managed-by",
