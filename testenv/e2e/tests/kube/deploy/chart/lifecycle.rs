@@ -76,10 +76,18 @@ fn upgraded_and_rolled_back(cluster: &Cluster, helm: &Helm) {
 
 /// Helm owns the field, and a removed field gets its default, 1, unless another manager has set it meanwhile.
 fn autoscaling_keeps_the_replicas(cluster: &Cluster, helm: &Helm) {
+    let chart = chart();
+    let upgrade = |args: &[&str]| helm.ok(&Helm::release("upgrade", DEFAULT, &[&[chart.as_str()], args].concat()));
+    upgrade(&["--set", "gateway.autoscaling.enabled=true"]);
+    assert_eq!(replicas(cluster), 1);
+    upgrade(&[]);
+    assert_eq!(replicas(cluster), 2);
     cluster.kubectl(&["scale", "deployment/portcullis-gateway", "--replicas=3", "-n", "portcullis"]).run_ok().unwrap();
-    helm.ok(&Helm::release("upgrade", DEFAULT, &[&chart(), "--set", "gateway.autoscaling.enabled=true"]));
+    upgrade(&["--set", "gateway.autoscaling.enabled=true"]);
     assert_eq!(replicas(cluster), 3);
     assert!(is_there(cluster, &["horizontalpodautoscaler", "portcullis-gateway", "-n", "portcullis"]));
+    upgrade(&["--force-conflicts"]);
+    assert_eq!(replicas(cluster), 2);
 }
 
 /// As kustomize leaves it, of another release.
