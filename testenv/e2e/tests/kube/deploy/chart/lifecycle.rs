@@ -80,13 +80,13 @@ fn autoscaling_keeps_the_replicas(cluster: &Cluster, helm: &Helm) {
     let upgrade = |args: &[&str]| helm.ok(&Helm::release("upgrade", DEFAULT, &[&[chart.as_str()], args].concat()));
     upgrade(&["--set", "gateway.autoscaling.enabled=true"]);
     assert_eq!(replicas(cluster), 1);
-    upgrade(&[]);
+    upgrade(&["--reset-values"]);
     assert_eq!(replicas(cluster), 2);
     cluster.kubectl(&["scale", "deployment/portcullis-gateway", "--replicas=3", "-n", "portcullis"]).run_ok().unwrap();
     upgrade(&["--set", "gateway.autoscaling.enabled=true"]);
     assert_eq!(replicas(cluster), 3);
     assert!(is_there(cluster, &["horizontalpodautoscaler", "portcullis-gateway", "-n", "portcullis"]));
-    upgrade(&["--force-conflicts"]);
+    upgrade(&["--reset-values", "--force-conflicts"]);
     assert_eq!(replicas(cluster), 2);
 }
 
