@@ -4,6 +4,7 @@
 
 mod configurations;
 mod handle;
+mod owners;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +13,9 @@ use std::time::Duration;
 use configurations::Configurations;
 pub use configurations::StreamConfiguration;
 pub use handle::{StreamCommand, StreamHandle, Wake, watches_to_end};
+pub use owners::StreamOwners;
 
-/// The long-running streams of one cluster. Outlives the configurations, so that a stream hears of what was edited after it
+/// The long-running streams of one object. Outlives the configurations, so that a stream hears of what was edited after it
 /// began. `T` is how the host reaches a stream.
 ///
 /// Times are the host's uptime, which only goes forward.
@@ -122,6 +124,12 @@ impl<T> StreamRegistry<T> {
         }
         inner.served = Some((names, grace));
         inner.next_end()
+    }
+
+    /// Takes all servers away, because another object has the name. Returns what [`StreamRegistry::set_servers`] returns.
+    pub(crate) fn close(&self, now: Duration) -> Option<Duration> {
+        let grace = self.lock().served.as_ref().map(|(_, grace)| *grace)?;
+        self.set_servers(std::iter::empty(), grace, now)
     }
 
     /// Says how long sessions may take from their beginning, those that run included; `None` lets them run for as long as
