@@ -10,12 +10,12 @@ pub(super) const GATEWAY: &str = "portcullis-gateway";
 
 /// The namespace of an installation, and the beginning of its objects' names.
 #[derive(Clone)]
-pub(super) struct Names {
+pub(super) struct Naming {
     pub(super) namespace: String,
     pub(super) prefix: String,
 }
 
-impl Names {
+impl Naming {
     pub(super) fn control_plane(&self) -> String {
         format!("{}-control-plane", self.prefix)
     }
@@ -27,7 +27,7 @@ impl Names {
 
 /// The output of `kubectl kustomize` for a directory below deploy/kubernetes, or of `helm template`.
 pub(super) struct Rendered {
-    pub(super) names: Names,
+    pub(super) names: Naming,
     /// As it would be applied.
     pub(super) text: String,
     pub(super) objects: Vec<Value>,
@@ -46,10 +46,10 @@ impl Rendered {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() && stderr.is_empty(), "{}: {stderr}", directory.display());
         let text = String::from_utf8(output.stdout).unwrap();
-        Some(Rendered::new(text, Names { namespace: NAMESPACE.to_owned(), prefix: NAMESPACE.to_owned() }))
+        Some(Rendered::new(text, Naming { namespace: NAMESPACE.to_owned(), prefix: NAMESPACE.to_owned() }))
     }
 
-    pub(super) fn new(text: String, names: Names) -> Self {
+    pub(super) fn new(text: String, names: Naming) -> Self {
         let objects = documents(&text).into_iter().filter(|one| !one.is_null()).collect();
         Rendered { names, objects, text }
     }

@@ -16,7 +16,7 @@ use super::apply::Cluster;
 use super::chart::{Helm, Release};
 use super::monitoring;
 use super::pod::{Placed, Pod};
-use super::rendered::{Names, Rendered, documents, strings};
+use super::rendered::{Naming, Rendered, documents, strings};
 
 const SOON: Duration = Duration::from_secs(30);
 const NAME: &str = "prod.example.com";
@@ -36,7 +36,7 @@ impl Place {
         Place { xds: free().port(), listener: free(), planes: [free(), second], gateway: free() }
     }
 
-    fn hosts(&self, names: &Names) -> String {
+    fn hosts(&self, names: &Naming) -> String {
         let name = format!("{}.{}.svc", names.control_plane(), names.namespace);
         format!("127.0.0.1 localhost\n127.0.0.1 {name}\n127.0.0.2 {name}\n")
     }

@@ -6,7 +6,7 @@ use portcullis_harness::{deps, project_root};
 use serde_json::Value;
 
 use crate::deploy::apply::Cluster;
-use crate::deploy::rendered::{Names, Rendered};
+use crate::deploy::rendered::{Naming, Rendered};
 
 /// The name of a release, and its namespace.
 #[derive(Clone, Copy)]
@@ -15,7 +15,7 @@ pub(in crate::deploy) struct Release<'a> {
     pub(in crate::deploy) namespace: &'a str,
 }
 
-/// Names as kustomize's.
+/// Naming as kustomize's.
 pub(super) const DEFAULT: Release<'static> = Release { name: "portcullis", namespace: "portcullis" };
 
 /// Helm, with directories of its own in the place of the user's.
@@ -79,7 +79,7 @@ impl Helm {
         let text = self.ok(&["template", release.name, &chart, "-n", release.namespace, "-f", &values]);
         let is_named_after = release.name.contains("portcullis");
         let prefix = if is_named_after { release.name.to_owned() } else { format!("{}-portcullis", release.name) };
-        Rendered::new(text, Names { namespace: release.namespace.to_owned(), prefix })
+        Rendered::new(text, Naming { namespace: release.namespace.to_owned(), prefix })
     }
 
     /// `helm COMMAND NAME [CHART] -n NAMESPACE ARGS`.
