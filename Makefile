@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-one test-wasm test-istio test-otel test-dashboard test-console screenshots compatibility test-long tsan miri bench-envoy bench-cpu bench-scale deps istio otel kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-one test-wasm test-istio test-otel test-helm test-dashboard test-console screenshots compatibility test-long tsan miri bench-envoy bench-cpu bench-scale deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -54,6 +54,14 @@ test-otel: ## Build the OpenTelemetry collector and run the tests of traces, wit
 	$(SCRIPTS)/build-otel
 	$(MAKE) --no-print-directory module wasm build
 	CI=true PORTCULLIS_OTEL=required cargo test --workspace --test stub --test kube -- traces::
+
+test-helm: ## Build Helm and run the tests of the chart, with a real kube-apiserver
+	@$(SCRIPTS)/install-envoy
+	$(SCRIPTS)/build-kube
+	$(SCRIPTS)/fetch-definitions
+	$(SCRIPTS)/build-helm
+	$(MAKE) --no-print-directory module build
+	CI=true PORTCULLIS_HELM=required $(SCRIPTS)/run-tests deploy::chart pods_of_the_chart
 
 test-dashboard: ## Check the types of the Grafana dashboard by @grafana/schema; needs npm
 	@$(SCRIPTS)/check-dashboard
@@ -107,6 +115,9 @@ deps: ## Install the real Envoys and build the real Kubernetes and istiod into .
 otel: ## Build the OpenTelemetry collector into .deps, for the tests of traces; a minute or two the first time
 	@$(SCRIPTS)/build-otel
 
+helm: ## Build Helm into .deps, for the tests of the chart; minutes the first time
+	@$(SCRIPTS)/build-helm
+
 istio: ## Build istiod into .deps, for the tests with Istio gateways; takes minutes the first time
 	@$(SCRIPTS)/build-istio
 
@@ -117,9 +128,11 @@ module: ## Build libportcullis.so, the dynamic module
 faulty: ## Build the module that panics on demand, for tests
 	@$(SCRIPTS)/build-variant fault --features fault-injection
 
-manifests: ## Regenerate the generated parts of deploy/kubernetes
+manifests: ## Regenerate the generated parts of deploy/kubernetes and deploy/helm
 	@$(MAKE) --no-print-directory build
 	target/debug/portcullis crd > deploy/kubernetes/base/crd.yaml
+	cd deploy/kubernetes
+	cp base/crd.yaml base/control-plane/rbac.yaml components/monitoring/rules.yaml components/monitoring/dashboard.json ../helm/portcullis/files/
 
 wasm: ## Build portcullis.wasm, for Envoys without dynamic modules; unpacks Debian's clang into .deps if there is none for wasm32
 	@$(SCRIPTS)/build-wasm

@@ -132,12 +132,27 @@ pub fn otel_collector() -> Result<PathBuf, Missing> {
     present("the OpenTelemetry collector", path, "make otel")
 }
 
-/// [`otel_collector`] for tests that are skipped without it, as a warning on stderr. With `PORTCULLIS_OTEL=required` (`make
-/// test-otel`) a missing one is an error instead: it takes longer to build than what CI waits for.
+/// [`otel_collector`] for tests that are skipped without it; `make test-otel` sets `PORTCULLIS_OTEL=required`.
 pub fn otel_or_skip(test: &str) -> Result<Option<PathBuf>, Missing> {
-    match otel_collector() {
+    unless_required("PORTCULLIS_OTEL", test, otel_collector())
+}
+
+/// Helm. Built by Go and long to build, hence optional, as [`kube`] is; see [`helm_or_skip`].
+pub fn helm() -> Result<PathBuf, Missing> {
+    present("Helm", project_root().join(".deps/helm/current/helm"), "make helm")
+}
+
+/// [`helm`] for tests that are skipped without it; `make test-helm` sets `PORTCULLIS_HELM=required`.
+pub fn helm_or_skip(test: &str) -> Result<Option<PathBuf>, Missing> {
+    unless_required("PORTCULLIS_HELM", test, helm())
+}
+
+/// The result, or a reason to skip a test, as a warning on stderr. A missing file is an error only if the variable is `required`:
+/// it takes longer to build than what CI waits for.
+fn unless_required<T>(variable: &str, test: &str, found: Result<T, Missing>) -> Result<Option<T>, Missing> {
+    match found {
         Ok(found) => Ok(Some(found)),
-        Err(missing) if std::env::var("PORTCULLIS_OTEL").is_ok_and(|value| value == "required") => Err(missing),
+        Err(missing) if std::env::var(variable).is_ok_and(|value| value == "required") => Err(missing),
         Err(missing) => {
             eprintln!("*** SKIPPED {test}: {missing} ***");
             Ok(None)

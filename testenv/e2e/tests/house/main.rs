@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod chart_values;
 mod docs;
 mod faults;
 mod file_lengths;

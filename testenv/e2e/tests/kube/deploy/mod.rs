@@ -1,6 +1,7 @@
-//! The manifests of deploy/kubernetes: what they must say, and that a real kube-apiserver takes every word of them.
+//! The manifests of deploy/kubernetes and the chart of deploy/helm: what they must say, and that a real kube-apiserver takes every word of them.
 
 mod apply;
+mod chart;
 mod monitoring;
 mod pod;
 mod policies;

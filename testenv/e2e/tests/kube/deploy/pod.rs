@@ -14,7 +14,7 @@ use portcullis_harness::process::Process;
 use serde_json::Value;
 
 use super::apply::Cluster;
-use super::rendered::{NAMESPACE, Rendered, strings};
+use super::rendered::{Rendered, strings};
 use crate::container::{Container, image, is_root};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -42,8 +42,10 @@ impl Pod {
         let spec = &rendered.get("Deployment", deployment)["spec"]["template"]["spec"];
         let container = rendered.container(deployment);
         let home = cluster.run.make_dir(placed.name).unwrap();
-        let volumes = Volumes::of(cluster, spec, container, &home.join("volumes"), placed.hosts);
-        let mut variables = variables(container, placed.name);
+        let namespace = &rendered.names.namespace;
+        let place = Place { cluster, namespace, home: &home.join("volumes") };
+        let volumes = Volumes::of(&place, spec, container, placed.hosts);
+        let mut variables = variables(container, placed.name, namespace);
         let mut arguments: Vec<String> = [strings(&container["command"]), strings(&container["args"])]
             .concat()
             .into_iter()
@@ -86,6 +88,13 @@ impl Pod {
     }
 }
 
+/// The namespace of the pod, and the directory for its volumes.
+struct Place<'a> {
+    cluster: &'a Cluster,
+    namespace: &'a str,
+    home: &'a Path,
+}
+
 /// The volumes of the container: bound ones as `SOURCE:TARGET`, and empty ones.
 struct Volumes {
     files: Vec<String>,
@@ -93,7 +102,8 @@ struct Volumes {
 }
 
 impl Volumes {
-    fn of(cluster: &Cluster, pod: &Value, container: &Value, home: &Path, hosts: &str) -> Self {
+    fn of(place: &Place<'_>, pod: &Value, container: &Value, hosts: &str) -> Self {
+        let home = place.home;
         let mut volumes = Volumes { files: image(), empty: Vec::new() };
         let group = pod["securityContext"]["fsGroup"].as_u64().unwrap() as u32;
         for mount in container["volumeMounts"].as_array().unwrap() {
@@ -104,12 +114,12 @@ impl Volumes {
                 volumes.empty.push(target.to_owned());
                 continue;
             }
-            let (files, mode) = content(cluster, volume);
+            let (files, mode) = content(place, volume);
             let source = written(&home.join(name), &files, mode, group);
             volumes.files.push(format!("{}:{target}", source.display()));
         }
         if pod["automountServiceAccountToken"] != false {
-            let files = account(cluster, pod["serviceAccountName"].as_str().unwrap());
+            let files = account(place, pod["serviceAccountName"].as_str().unwrap());
             let source = written(&home.join("service-account"), &files, 0o440, group);
             volumes.files.push(format!("{}:/var/run/secrets/kubernetes.io/serviceaccount", source.display()));
         }
@@ -123,13 +133,13 @@ impl Volumes {
 type Files = BTreeMap<String, Vec<u8>>;
 
 /// The files of a volume, as the API stores them, and their mode.
-fn content(cluster: &Cluster, volume: &Value) -> (Files, u32) {
+fn content(place: &Place<'_>, volume: &Value) -> (Files, u32) {
     let (kind, name, field) = if volume["secret"].is_object() {
         ("secret", &volume["secret"]["secretName"], "data")
     } else {
         ("configmap", &volume["configMap"]["name"], "data")
     };
-    let object = cluster.kubectl(&["get", kind, name.as_str().unwrap(), "-n", NAMESPACE]).json().unwrap();
+    let object = place.cluster.kubectl(&["get", kind, name.as_str().unwrap(), "-n", place.namespace]).json().unwrap();
     let bytes = |text: &str| if kind == "secret" { STANDARD.decode(text).unwrap() } else { text.as_bytes().to_vec() };
     let fields = object[field].as_object().unwrap();
     let files = fields.iter().map(|(key, text)| (key.clone(), bytes(text.as_str().unwrap()))).collect();
@@ -137,10 +147,11 @@ fn content(cluster: &Cluster, volume: &Value) -> (Files, u32) {
     (files, mode as u32)
 }
 
-fn account(cluster: &Cluster, name: &str) -> Files {
-    let token = cluster.kubectl(&["create", "token", name, "-n", NAMESPACE]).run_ok().unwrap();
+fn account(place: &Place<'_>, name: &str) -> Files {
+    let Place { cluster, namespace, .. } = place;
+    let token = cluster.kubectl(&["create", "token", name, "-n", namespace]).run_ok().unwrap();
     let file = |name: &str, text: &str| (name.to_owned(), text.trim().as_bytes().to_vec());
-    [file("token", &token), file("ca.crt", &cluster.kube.server_ca().pem()), file("namespace", NAMESPACE)].into()
+    [file("token", &token), file("ca.crt", &cluster.kube.server_ca().pem()), file("namespace", namespace)].into()
 }
 
 /// Writes a volume as a kubelet does: names that lead through one link, which is replaced in one step.
@@ -160,10 +171,10 @@ fn written(directory: &Path, files: &Files, mode: u32, group: u32) -> PathBuf {
     directory.to_owned()
 }
 
-fn variables(container: &Value, name: &str) -> BTreeMap<String, String> {
+fn variables(container: &Value, name: &str, namespace: &str) -> BTreeMap<String, String> {
     let value = |one: &Value| match one["valueFrom"]["fieldRef"]["fieldPath"].as_str() {
         Some("metadata.name") => name.to_owned(),
-        Some("metadata.namespace") => NAMESPACE.to_owned(),
+        Some("metadata.namespace") => namespace.to_owned(),
         Some(other) => panic!("no such field here: {other}"),
         None => one["value"].as_str().unwrap().to_owned(),
     };

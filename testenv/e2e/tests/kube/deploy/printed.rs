@@ -24,6 +24,20 @@ fn definition_is_the_one_that_is_printed() {
 }
 
 #[test]
+fn files_of_the_chart_are_kustomizes() {
+    let rows = [
+        ("crd.yaml", "base/crd.yaml"),
+        ("rbac.yaml", "base/control-plane/rbac.yaml"),
+        ("rules.yaml", "components/monitoring/rules.yaml"),
+        ("dashboard.json", "components/monitoring/dashboard.json"),
+    ];
+    for (copy, original) in rows {
+        let is_equal = file(&format!("../helm/portcullis/files/{copy}")) == file(original);
+        assert!(is_equal, "run `make manifests`: it writes deploy/helm/portcullis/files/{copy} anew");
+    }
+}
+
+#[test]
 fn rights_are_those_that_are_printed() {
     let example = |name: &str| project_root().join("deploy/kubernetes/examples").join(name).display().to_string();
     let (impersonate, request_header) = (example("impersonate.yaml"), example("request-header.yaml"));

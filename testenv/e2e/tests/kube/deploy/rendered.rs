@@ -8,8 +8,26 @@ pub(super) const NAMESPACE: &str = "portcullis";
 pub(super) const CONTROL_PLANE: &str = "portcullis-control-plane";
 pub(super) const GATEWAY: &str = "portcullis-gateway";
 
-/// The output of `kubectl kustomize` for a directory below deploy/kubernetes.
+/// The namespace of an installation, and the beginning of its objects' names.
+#[derive(Clone)]
+pub(super) struct Naming {
+    pub(super) namespace: String,
+    pub(super) prefix: String,
+}
+
+impl Naming {
+    pub(super) fn control_plane(&self) -> String {
+        format!("{}-control-plane", self.prefix)
+    }
+
+    pub(super) fn gateway(&self) -> String {
+        format!("{}-gateway", self.prefix)
+    }
+}
+
+/// The output of `kubectl kustomize` for a directory below deploy/kubernetes, or of `helm template`.
 pub(super) struct Rendered {
+    pub(super) names: Naming,
     /// As it would be applied.
     pub(super) text: String,
     pub(super) objects: Vec<Value>,
@@ -28,7 +46,12 @@ impl Rendered {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() && stderr.is_empty(), "{}: {stderr}", directory.display());
         let text = String::from_utf8(output.stdout).unwrap();
-        Some(Rendered { objects: documents(&text), text })
+        Some(Rendered::new(text, Naming { namespace: NAMESPACE.to_owned(), prefix: NAMESPACE.to_owned() }))
+    }
+
+    pub(super) fn new(text: String, names: Naming) -> Self {
+        let objects = documents(&text).into_iter().filter(|one| !one.is_null()).collect();
+        Rendered { names, objects, text }
     }
 
     pub(super) fn get(&self, kind: &str, name: &str) -> &Value {

@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 use crate::container::{account, possible};
 
 use super::apply::Cluster;
+use super::chart::{Helm, Release};
 use super::monitoring;
 use super::pod::{Placed, Pod};
-use super::rendered::{CONTROL_PLANE, GATEWAY, NAMESPACE, Rendered, documents, strings};
+use super::rendered::{Naming, Rendered, documents, strings};
 
 const SOON: Duration = Duration::from_secs(30);
 const NAME: &str = "prod.example.com";
@@ -35,8 +36,8 @@ impl Place {
         Place { xds: free().port(), listener: free(), planes: [free(), second], gateway: free() }
     }
 
-    fn hosts(&self) -> String {
-        let name = format!("{CONTROL_PLANE}.{NAMESPACE}.svc");
+    fn hosts(&self, names: &Naming) -> String {
+        let name = format!("{}.{}.svc", names.control_plane(), names.namespace);
         format!("127.0.0.1 localhost\n127.0.0.1 {name}\n127.0.0.2 {name}\n")
     }
 }
@@ -49,23 +50,37 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn start(test: &str) -> Option<Self> {
+    fn of_manifests(test: &str) -> Option<Self> {
+        let complete = Rendered::of("overlays/complete")?;
+        Self::start(test, Rendered::of("base")?, &complete)
+    }
+
+    /// Of a release whose name and namespace are not the default ones.
+    fn of_chart(test: &str) -> Option<Self> {
+        let helm = Helm::find(test)?;
+        let release = Release { name: "edge", namespace: "gateways" };
+        let complete = helm.render(release, &json!({"certManager": {"enabled": true}}));
+        Self::start(test, helm.render(release, &json!({})), &complete)
+    }
+
+    /// `complete` has Certificates.
+    fn start(test: &str, rendered: Rendered, complete: &Rendered) -> Option<Self> {
         let cluster = Cluster::start(test)?;
         if !possible(test) {
             return None;
         }
-        let rendered = cluster.apply_rendered("base");
+        cluster.make_namespace(&rendered.names.namespace);
+        cluster.apply("rendered", &rendered.text);
         cluster.wait_kind("upstreamclusters");
         let serving_ca = Ca::new("gateway serving authority").unwrap();
         let fixture = Fixture { cluster, rendered, place: Place::new(), serving_ca };
-        fixture.make_xds_certificates();
+        fixture.make_xds_certificates(complete);
         fixture.change_settings();
         Some(fixture)
     }
 
     /// As cert-manager would, by the Certificates of the component.
-    fn make_xds_certificates(&self) {
-        let complete = Rendered::of("overlays/complete").unwrap();
+    fn make_xds_certificates(&self, complete: &Rendered) {
         let ca = Ca::new("portcullis-xds").unwrap();
         for wanted in complete.all("Certificate").filter(|one| one["spec"]["isCA"].is_null()) {
             let spec = &wanted["spec"];
@@ -95,14 +110,15 @@ impl Fixture {
         let labels = label.map_or(json!({}), |name| json!({"portcullis.dev/upstream-cluster": name}));
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": kind, "stringData": data,
-            "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+            "metadata": {"name": name, "namespace": self.rendered.names.namespace, "labels": labels},
         });
         self.cluster.apply(name, &secret.to_string());
     }
 
     /// Loopback in the place of a cluster's network.
     fn change_settings(&self) {
-        let object = self.rendered.get("ConfigMap", "portcullis-settings");
+        let name = format!("{}-settings", self.rendered.names.prefix);
+        let object = self.rendered.get("ConfigMap", &name);
         let text = object["data"]["settings.yaml"].as_str().unwrap();
         let mut settings: Value = serde_saphyr::from_str(text).unwrap();
         settings["spec"]["listener"] = json!({"address": "127.0.0.1", "port": self.place.listener.port()});
@@ -119,8 +135,8 @@ impl Fixture {
             ("0.0.0.0:9080".to_owned(), http.to_string()),
         ];
         let name = format!("plane-{index}");
-        let placed = Placed { name: &name, replaced: &replaced, http, hosts: &self.place.hosts() };
-        Pod::start(&self.cluster, &self.rendered, CONTROL_PLANE, &placed)
+        let placed = Placed { name: &name, replaced: &replaced, http, hosts: &self.place.hosts(&self.rendered.names) };
+        Pod::start(&self.cluster, &self.rendered, &self.rendered.names.control_plane(), &placed)
     }
 
     fn gateway(&self) -> Pod {
@@ -132,8 +148,9 @@ impl Fixture {
             // No load balancer has to notice.
             ("--shutdown-delay=10s".to_owned(), "--shutdown-delay=1s".to_owned()),
         ];
-        let placed = Placed { name: "gateway-0", replaced: &replaced, http, hosts: &self.place.hosts() };
-        Pod::start(&self.cluster, &self.rendered, GATEWAY, &placed)
+        let placed =
+            Placed { name: "gateway-0", replaced: &replaced, http, hosts: &self.place.hosts(&self.rendered.names) };
+        Pod::start(&self.cluster, &self.rendered, &self.rendered.names.gateway(), &placed)
     }
 
     /// The example, with this Kubernetes as its servers, and the Secrets to which it refers.
@@ -184,7 +201,17 @@ fn leads(address: SocketAddr) -> bool {
 
 #[test]
 fn pods_of_the_manifests_serve_a_cluster() {
-    let Some(fixture) = Fixture::start("pods") else { return };
+    let Some(fixture) = Fixture::of_manifests("pods") else { return };
+    serves_a_cluster(&fixture);
+}
+
+#[test]
+fn pods_of_the_chart_serve_a_cluster() {
+    let Some(fixture) = Fixture::of_chart("chart-pods") else { return };
+    serves_a_cluster(&fixture);
+}
+
+fn serves_a_cluster(fixture: &Fixture) {
     let planes = [fixture.plane(0), fixture.plane(1)];
     planes.iter().for_each(|plane| plane.wait("/readyz"));
     let one_leads = || (fixture.place.planes.map(leads).into_iter().filter(|leads| *leads).count() == 1).then_some(());
@@ -201,7 +228,7 @@ fn pods_of_the_manifests_serve_a_cluster() {
     fixture.wait("Ready", &[r#""status":"True""#]);
     assert_eq!(fixture.whoami(), "alice");
     metrics_are_complete(fixture.place.gateway);
-    let plane = the_other_takes_over(&fixture, planes);
+    let plane = the_other_takes_over(fixture, planes);
     ends_in_order(&gateway, &plane);
 }
 

@@ -1,0 +1,67 @@
+{{/* The beginning of all names. */}}
+{{- define "portcullis.name" -}}
+{{- $name := .Values.fullnameOverride -}}
+{{- if not $name -}}
+{{- $name = ternary .Release.Name (printf "%s-portcullis" .Release.Name) (contains "portcullis" .Release.Name) -}}
+{{- end -}}
+{{- if gt (len $name) 38 -}}
+{{- fail (printf "%s has more than 38 characters, which names of pods do not have room for: set fullnameOverride" $name) -}}
+{{- end -}}
+{{- $name -}}
+{{- end -}}
+
+{{/* The name of cluster-scoped objects. A colon is in no namespace's name: no two releases have the same. */}}
+{{- define "portcullis.clusterName" -}}
+{{- $name := include "portcullis.name" . -}}
+{{- if eq $name .Release.Namespace -}}
+{{- printf "%s-control-plane" $name -}}
+{{- else -}}
+{{- printf "%s:%s-control-plane" .Release.Namespace $name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels of every object. */}}
+{{- define "portcullis.labels" -}}
+app.kubernetes.io/name: portcullis
+app.kubernetes.io/part-of: portcullis
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{/* Labels that select: (list . COMPONENT). */}}
+{{- define "portcullis.selector" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: portcullis
+app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/component: {{ index . 1 }}
+{{- end -}}
+
+{{/* Metadata of a component's object: (list . COMPONENT NAME). */}}
+{{- define "portcullis.metadata" -}}
+{{- $root := index . 0 -}}
+name: {{ index . 2 }}
+namespace: {{ $root.Release.Namespace }}
+labels:
+  app.kubernetes.io/component: {{ index . 1 }}
+  {{- include "portcullis.labels" $root | nindent 2 }}
+{{- end -}}
+
+{{/* Metadata of an object of the whole release: (list . NAME). */}}
+{{- define "portcullis.commonMetadata" -}}
+{{- $root := index . 0 -}}
+name: {{ index . 1 }}
+namespace: {{ $root.Release.Namespace }}
+labels:
+  {{- include "portcullis.labels" $root | nindent 2 }}
+{{- end -}}
+
+{{/* Secrets with the certificates of xDS. */}}
+{{- define "portcullis.controlPlaneSecret" -}}
+{{- .Values.controlPlane.xdsSecret | default (printf "%s-control-plane-xds" (include "portcullis.name" .)) -}}
+{{- end -}}
+
+{{- define "portcullis.gatewaySecret" -}}
+{{- .Values.gateway.xdsSecret | default (printf "%s-gateway-xds" (include "portcullis.name" .)) -}}
+{{- end -}}

@@ -1,0 +1,9 @@
+//! The chart of deploy/helm: rendered and installed by Helm itself.
+
+mod helm;
+mod lifecycle;
+mod same;
+mod schema;
+mod values;
+
+pub(super) use helm::{Helm, Release};

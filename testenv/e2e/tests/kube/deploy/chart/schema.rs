@@ -1,0 +1,51 @@
+//! The values are checked before anything is rendered.
+
+use portcullis_harness::project_root;
+use serde_json::{Value, json};
+
+use super::helm::{DEFAULT, Helm, chart};
+
+#[test]
+fn values_are_refused_with_the_place_of_the_mistake() {
+    let Some(helm) = Helm::find("schema") else { return };
+    let rows = [
+        (json!({"gateway": {"replica": 3}}), "at '/gateway': additional properties 'replica' not allowed"),
+        (json!({"certmanager": {}}), "additional properties 'certmanager' not allowed"),
+        (json!({"gateway": {"replicas": "3"}}), "at '/gateway/replicas': got string, want integer"),
+        (json!({"controlPlane": {"replicas": -1}}), "at '/controlPlane/replicas': minimum: got -1, want 0"),
+        (json!({"gateway": {"image": {"digest": "sha256:12"}}}), "at '/gateway/image/digest'"),
+        (json!({"gateway": {"service": {"type": "Loadbalancer"}}}), "at '/gateway/service/type'"),
+        (json!({"gateway": {"terminationGracePeriodSeconds": 30}}), "at '/gateway/terminationGracePeriodSeconds'"),
+        (
+            json!({"settings": {"listener": {"port": 443}}}),
+            "at '/settings/listener/port': minimum: got 443, want 1,025",
+        ),
+        (json!({"networkPolicies": {"apiserverPorts": []}}), "at '/networkPolicies/apiserverPorts'"),
+        (json!({"fullnameOverride": "Edge"}), "at '/fullnameOverride'"),
+    ];
+    for (values, message) in rows {
+        let file = helm.file(&values);
+        let told = helm.refused(&["template", DEFAULT.name, &chart(), "-f", &file]);
+        assert!(told.contains(message), "{values}: {told}");
+    }
+}
+
+#[test]
+fn release_name_is_refused_if_pods_could_not_have_it() {
+    let Some(helm) = Helm::find("length") else { return };
+    let told = helm.refused(&["template", &"x".repeat(40), &chart()]);
+    assert!(told.contains("fullnameOverride"), "{told}");
+}
+
+#[test]
+fn chart_is_lint_free_and_of_this_release() {
+    let Some(helm) = Helm::find("lint") else { return };
+    helm.ok(&["lint", "--strict", "--quiet", &chart()]);
+    let cargo = std::fs::read_to_string(project_root().join("Cargo.toml")).unwrap();
+    let text = std::fs::read_to_string(project_root().join("deploy/helm/portcullis/Chart.yaml")).unwrap();
+    let version = serde_saphyr::from_str::<Value>(&text).unwrap()["appVersion"].as_str().unwrap().to_owned();
+    assert!(cargo.contains(&format!("version = \"{version}\"\n")), "{version}");
+    let packages = helm.run.make_dir("packages").unwrap();
+    helm.ok(&["package", &chart(), "-d", packages.to_str().unwrap()]);
+    assert_eq!(std::fs::read_dir(packages).unwrap().count(), 1);
+}
