@@ -2,8 +2,10 @@ use clap::{Parser, Subcommand};
 
 use crate::agent::{Agent, ExecEnvoy};
 use crate::arguments::{Check, Completion, Crd, Man, Rbac};
+use crate::backup::{Backup, Restore};
 use crate::bootstrap::Bootstrap;
 use crate::explain::Explain;
+use crate::init::Init;
 use crate::serve::Serve;
 use crate::status::Status;
 use crate::top::Top;
@@ -34,6 +36,9 @@ pub(crate) enum Command {
     Explain(Box<Explain>),
     Rbac(Rbac),
     Crd(Crd),
+    Init(Box<Init>),
+    Backup(Backup),
+    Restore(Restore),
     Completion(Completion),
     Man(Man),
     ExecEnvoy(ExecEnvoy),

@@ -3,6 +3,7 @@
 mod activity_report;
 mod agent;
 mod arguments;
+mod backup;
 mod bootstrap;
 mod check;
 mod cli;
@@ -13,6 +14,7 @@ mod crd;
 mod display_text;
 mod explain;
 mod http_client;
+mod init;
 mod leader;
 mod listen;
 mod live;
@@ -70,6 +72,9 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Rbac(arguments) => rbac::run(&arguments),
         Command::Crd(arguments) => crd::run(&arguments),
+        Command::Init(arguments) => init::run(&arguments),
+        Command::Backup(arguments) => backup::back_up(&arguments),
+        Command::Restore(arguments) => backup::restore(&arguments),
         Command::Completion(arguments) => completion::run(&arguments),
         Command::Man(arguments) => completion::man(&arguments),
         Command::Status(arguments) => status::run(&arguments),

@@ -34,6 +34,15 @@ impl PrivateKey {
         Ok(Self { pkcs8: pkcs8.as_ref().to_owned(), public_point: pair.public_key().as_ref().to_owned() })
     }
 
+    /// A key that another program made, as PKCS#8 DER.
+    ///
+    /// # Errors
+    /// [`Error::Certificate`] when it is no EC P-256 key.
+    pub(super) fn from_pkcs8(pkcs8: &[u8]) -> Result<Self> {
+        let public_point = key_pair(pkcs8)?.public_key().as_ref().to_owned();
+        Ok(Self { pkcs8: pkcs8.to_owned(), public_point })
+    }
+
     /// The key as PKCS#8 DER.
     pub fn pkcs8_der(&self) -> &[u8] {
         &self.pkcs8
