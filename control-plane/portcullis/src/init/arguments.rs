@@ -5,6 +5,7 @@ use clap::Args;
 use portcullis_api::parse_duration;
 
 use super::member::Member;
+use super::tenant::Tenant;
 
 /// Lay out a store for the objects where there is no Kubernetes for them: an upstream kube-apiserver on etcd, without a cluster.
 ///
@@ -71,5 +72,5 @@ pub(super) struct StoreArguments {
     /// A tenant and the UpstreamClusters that it may write, NAME=CLUSTER[,CLUSTER]; users of the group portcullis:tenant:NAME.
     /// May be repeated.
     #[arg(long = "tenant", value_name = "NAME=CLUSTERS")]
-    pub(super) tenants: Vec<super::settings::Tenant>,
+    pub(super) tenants: Vec<Tenant>,
 }

@@ -11,6 +11,7 @@ mod member;
 mod objects;
 mod programs;
 mod settings;
+mod tenant;
 #[cfg(test)]
 mod tests;
 

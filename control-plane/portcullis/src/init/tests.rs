@@ -98,7 +98,7 @@ fn no_key_of_an_authority_is_in_a_members_directory() {
 }
 
 #[test]
-fn certificates_near_their_end_are_renewed_with_subject_and_authority() {
+fn certificates_near_their_end_keep_subject_and_authority() {
     let (_dir, root) = store();
     run(&root, &arguments(&[]), start(), false);
     let before = all_of(&root);

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 const GROUP: &str = "admissionregistration.k8s.io/v1";
 
 /// A policy against what would be stored, or would be deleted, and then wait for a controller forever.
-struct Policy {
+struct RefusedWrites {
     name: &'static str,
     rules: Value,
     /// CEL; true for a good request.
@@ -20,14 +20,14 @@ fn rule(group: &str, resources: &[&str], operations: &[&str]) -> Value {
     json!({"apiGroups": [group], "apiVersions": ["*"], "resources": resources, "operations": operations})
 }
 
-fn policies() -> [Policy; 6] {
+fn policies() -> [RefusedWrites; 6] {
     let workloads = [
         rule("", &["pods", "replicationcontrollers", "persistentvolumeclaims"], &["CREATE"]),
         rule("apps", &["*"], &["CREATE"]),
         rule("batch", &["*"], &["CREATE"]),
     ];
     [
-        Policy {
+        RefusedWrites {
             name: "portcullis-keep-namespaces",
             rules: json!([rule("", &["namespaces"], &["DELETE"])]),
             good: "false",
@@ -35,7 +35,7 @@ fn policies() -> [Policy; 6] {
                       Terminating forever; delete the objects in it, and leave it empty",
             action: "Deny",
         },
-        Policy {
+        RefusedWrites {
             name: "portcullis-delete-in-background",
             rules: json!([rule("*", &["*"], &["DELETE"])]),
             good: "!has(request.options.propagationPolicy) || request.options.propagationPolicy == 'Background'",
@@ -43,14 +43,14 @@ fn policies() -> [Policy; 6] {
                       --cascade=background, and dependents by name",
             action: "Deny",
         },
-        Policy {
+        RefusedWrites {
             name: "portcullis-no-workloads",
             rules: json!(workloads),
             good: "false",
             message: "this store runs nothing: it has no scheduler, kubelet or controller; create the object in a cluster",
             action: "Deny",
         },
-        Policy {
+        RefusedWrites {
             name: "portcullis-no-requests-to-controllers",
             rules: json!([
                 rule("certificates.k8s.io", &["certificatesigningrequests"], &["CREATE"]),
@@ -60,14 +60,14 @@ fn policies() -> [Policy; 6] {
             message: "this store has no controller that signs certificates or makes tokens; a token: kubectl create token",
             action: "Deny",
         },
-        Policy {
+        RefusedWrites {
             name: "portcullis-no-aggregated-roles",
             rules: json!([rule("rbac.authorization.k8s.io", &["clusterroles"], &["CREATE", "UPDATE"])]),
             good: "!has(object.aggregationRule)",
             message: "this store has no controller that aggregates roles, and the role would stay empty; list its rules",
             action: "Deny",
         },
-        Policy {
+        RefusedWrites {
             name: "portcullis-owner-references",
             rules: json!([rule("*", &["*"], &["CREATE", "UPDATE"])]),
             good: "!has(object.metadata) || !has(object.metadata.ownerReferences) || object.metadata.ownerReferences.size() == 0",
@@ -77,7 +77,7 @@ fn policies() -> [Policy; 6] {
     ]
 }
 
-fn definition(policy: &Policy) -> Value {
+fn definition(policy: &RefusedWrites) -> Value {
     json!({
         "apiVersion": GROUP,
         "kind": "ValidatingAdmissionPolicy",
@@ -92,7 +92,7 @@ fn definition(policy: &Policy) -> Value {
     })
 }
 
-fn binding(policy: &Policy) -> Value {
+fn binding(policy: &RefusedWrites) -> Value {
     json!({
         "apiVersion": GROUP,
         "kind": "ValidatingAdmissionPolicyBinding",

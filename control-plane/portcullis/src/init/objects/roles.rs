@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
-use crate::init::settings::{Settings, Tenant};
+use crate::init::settings::Settings;
+use crate::init::tenant::Tenant;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const GROUP: &str = "proxy.kubegateway.io";

@@ -14,7 +14,7 @@ const REFUSED: [(&str, &str); 7] = [
 ];
 
 #[test]
-fn what_would_wait_for_a_controller_is_refused() {
+fn objects_that_would_wait_for_a_controller_are_refused() {
     let Some(store) = Store::start("store-admission", 1, &[]) else { return };
     store.kubectl(&["create", "namespace", "doomed"]).run_ok().unwrap();
     store.kubectl(&["create", "configmap", "kept"]).run_ok().unwrap();
