@@ -15,6 +15,11 @@ const MEMORY: Duration = Duration::from_secs(600);
 const MAX_GATEWAYS: usize = 1_000;
 /// Most bytes of the activity of all gateways; beyond them only the sums of clusters that are remembered go on.
 const MAX_BYTES: usize = 256 << 20;
+/// The part of it that is kept for gateways which take little, so that a few large ones leave room for all others: more than the
+/// gateways that one certificate can invent take with [`SHARE`] each.
+const RESERVE: usize = 64 << 20;
+/// Most bytes of a gateway that takes little.
+const SHARE: usize = 256 << 10;
 
 /// The activity of all gateways, by node.
 #[derive(Debug, Default)]
@@ -34,8 +39,9 @@ impl GatewayActivity {
         if !self.gateways.contains_key(node) && !self.has_room(at) {
             return;
         }
-        let has_room = self.bytes < MAX_BYTES;
         let gateway = self.gateways.entry(node.to_owned()).or_insert_with(|| ProcessActivity::new(process));
+        let room = if gateway.bytes() < SHARE { MAX_BYTES } else { MAX_BYTES - RESERVE };
+        let has_room = self.bytes < room;
         self.bytes = self.bytes.saturating_sub(gateway.bytes());
         if gateway.process != process {
             *gateway = ProcessActivity::new(process);
@@ -68,15 +74,16 @@ impl GatewayActivity {
         self.bytes = self.gateways.values().map(ProcessActivity::bytes).sum();
     }
 
-    /// Follows the objects, and forgets gateways that have gone.
-    pub(super) fn follow(&mut self, objects: KnownObjects, now: Instant) {
-        self.forget(now, MEMORY);
-        if self.known.as_ref() == Some(&objects) {
-            return;
-        }
+    /// Follows the objects.
+    pub(super) fn follow(&mut self, objects: KnownObjects) {
         self.gateways.values_mut().for_each(|gateway| gateway.retain_known(&objects));
         self.bytes = self.gateways.values().map(ProcessActivity::bytes).sum();
         self.known = Some(objects);
+    }
+
+    /// Forgets gateways that have gone.
+    pub(super) fn forget_gone(&mut self, now: Instant) {
+        self.forget(now, MEMORY);
     }
 
     /// Forgets the activity of a cluster whose object is another one now.
