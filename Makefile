@@ -8,6 +8,7 @@ SHELL := bash
 KUBE ?= stub
 IDENTITY ?= Impersonate
 FILTER ?= module
+STORE ?= directory
 LAB ?= .lab
 BUILT ?= target/debug
 SCRIPTS := testenv/scripts
@@ -15,11 +16,12 @@ SCRIPTS := testenv/scripts
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-up: ## Run the lab until Ctrl-C; KUBE=real for real kube-apiservers, IDENTITY=RequestHeader for front-proxy mode, FILTER=wasm for portcullis.wasm
+up: ## Run the lab until Ctrl-C; KUBE=real for real kube-apiservers, IDENTITY=RequestHeader for front-proxy mode, FILTER=wasm for portcullis.wasm, STORE=apiserver for objects in a kube-apiserver of their own
 	@case "$(KUBE)" in stub|real) ;; *) echo "KUBE is stub or real, not $(KUBE)" >&2; exit 2 ;; esac
 	case "$(IDENTITY)" in Impersonate|RequestHeader) ;; *) echo "IDENTITY is Impersonate or RequestHeader, not $(IDENTITY)" >&2; exit 2 ;; esac
 	case "$(FILTER)" in module|wasm) ;; *) echo "FILTER is module or wasm, not $(FILTER)" >&2; exit 2 ;; esac
-	SCRIPTS="$(SCRIPTS)" exec testenv/scripts/up "$(KUBE)" "$(IDENTITY)" "$(FILTER)" "$(LAB)" "$(BUILT)"
+	case "$(STORE)" in directory|apiserver) ;; *) echo "STORE is directory or apiserver, not $(STORE)" >&2; exit 2 ;; esac
+	SCRIPTS="$(SCRIPTS)" exec testenv/scripts/up "$(KUBE)" "$(IDENTITY)" "$(FILTER)" "$(LAB)" "$(BUILT)" "$(STORE)"
 
 unit: ## Run the unit tests: no Envoy, no network, seconds when built
 	@# Properties are tried with few inputs here, and with many by make test.

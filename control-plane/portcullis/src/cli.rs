@@ -2,10 +2,12 @@ use clap::{Parser, Subcommand};
 
 use crate::agent::{Agent, ExecEnvoy};
 use crate::arguments::{Check, Completion, Crd, Man, Rbac};
+use crate::backup::{Backup, Restore};
 use crate::bootstrap::Bootstrap;
 use crate::explain::Explain;
 use crate::offboard::Offboard;
 use crate::onboard::Onboard;
+use crate::init::Init;
 use crate::serve::Serve;
 use crate::status::Status;
 use crate::top::Top;
@@ -40,6 +42,9 @@ pub(crate) enum Command {
     Onboard(Box<Onboard>),
     Offboard(Offboard),
     Crd(Crd),
+    Init(Box<Init>),
+    Backup(Backup),
+    Restore(Restore),
     Completion(Completion),
     Man(Man),
     ExecEnvoy(ExecEnvoy),

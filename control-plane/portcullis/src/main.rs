@@ -3,6 +3,7 @@
 mod activity_report;
 mod agent;
 mod arguments;
+mod backup;
 mod bootstrap;
 mod check;
 mod cli;
@@ -14,6 +15,7 @@ mod display_text;
 mod explain;
 mod http_client;
 mod kubectl_plugin;
+mod init;
 mod leader;
 mod listen;
 mod live;
@@ -78,6 +80,9 @@ fn main() -> ExitCode {
         Command::Onboard(arguments) => onboard::run(&arguments),
         Command::Offboard(arguments) => offboard::run(&arguments),
         Command::Crd(arguments) => crd::run(&arguments),
+        Command::Init(arguments) => init::run(&arguments),
+        Command::Backup(arguments) => backup::back_up(&arguments),
+        Command::Restore(arguments) => backup::restore(&arguments),
         Command::Completion(arguments) => completion::run(&arguments),
         Command::Man(arguments) => completion::man(&arguments),
         Command::Status(arguments) => status::run(&arguments),

@@ -13,6 +13,8 @@ use serde_json::Value;
 
 use crate::apiservers::Apiservers;
 use crate::keys::{self, Serving};
+use crate::manifests::Keys;
+use crate::object_store::ObjectStore;
 use crate::users::Users;
 use crate::{CLUSTER, Filter, IdentityMode, manifests};
 
@@ -29,6 +31,8 @@ pub(crate) struct Gateway {
     manifests: PathBuf,
     keys: PathBuf,
     filter: Filter,
+    /// Of the objects; `None` if they are in the directory. Ends last.
+    store: Option<ObjectStore>,
 }
 
 impl Gateway {
@@ -39,6 +43,7 @@ impl Gateway {
         users: &Users,
         identity: IdentityMode,
         filter: Filter,
+        store: Option<ObjectStore>,
     ) -> Result<Self> {
         let address = ports::free_address()?;
         let serving = Serving::new()?;
@@ -49,11 +54,23 @@ impl Gateway {
             Filter::Wasm => Some(deps::wasm()?),
         };
         write_private(&manifests.join("settings.yaml"), manifests::settings(address, wasm.as_deref()).as_bytes())?;
-        let cluster = manifests::cluster(address, &apiservers.addresses(), identity);
-        write_private(&manifests.join(format!("{CLUSTER}.yaml")), cluster.as_bytes())?;
-        let root = keys.display().to_string();
-        let plane = ControlPlane::start_with(&run.make_dir("logs")?, &manifests, &["--references-root", &root])?;
-        Ok(Gateway { agent: None, plane, serving, address, manifests, keys, filter })
+        let keys_are = if store.is_some() { Keys::Secrets } else { Keys::Files };
+        let cluster = manifests::cluster(address, &apiservers.addresses(), identity, keys_are);
+        let file = manifests.join(format!("{CLUSTER}.yaml"));
+        write_private(&file, cluster.as_bytes())?;
+        let (root, settings) = (keys.display().to_string(), manifests.join("settings.yaml").display().to_string());
+        let logs = run.make_dir("logs")?;
+        let references = ["--references-root", &root];
+        let plane = match &store {
+            None => ControlPlane::start_with(&logs, &manifests, &references)?,
+            Some(store) => {
+                store.put(&keys, &file)?;
+                let flags = store.flags();
+                let flags: Vec<&str> = flags.iter().map(String::as_str).chain(["--settings", &settings]).collect();
+                ControlPlane::start_from(&logs, &[&flags[..], &references].concat())?
+            }
+        };
+        Ok(Gateway { agent: None, plane, serving, address, manifests, keys, filter, store })
     }
 
     /// Starts `portcullis agent` and waits until clients are served and the cluster is Ready.
@@ -88,6 +105,11 @@ impl Gateway {
     /// The directory of the files that the manifests refer to.
     pub(crate) fn keys(&self) -> &Path {
         &self.keys
+    }
+
+    /// The administrator's kubeconfig of the objects' store, if they have one.
+    pub(crate) fn store_kubeconfig(&self) -> Option<PathBuf> {
+        self.store.as_ref().map(ObjectStore::kubeconfig)
     }
 
     /// Writes the CA that signs what clients see.

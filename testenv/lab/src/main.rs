@@ -7,10 +7,11 @@ mod error;
 mod gateway;
 mod keys;
 mod manifests;
+mod object_store;
 mod report;
 mod users;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
@@ -21,6 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use apiservers::Apiservers;
 use error::LabError;
 use gateway::Gateway;
+use object_store::ObjectStore;
 use users::Users;
 
 /// The host name of the lab's cluster.
@@ -30,7 +32,7 @@ const CLUSTER: &str = "prod.lab";
 const LOCALHOST: &str = "localhost";
 
 /// Starts a lab and runs until Ctrl-C: apiservers, the control plane, and Envoy with the filter in front of them.
-#[derive(Debug, Parser)]
+#[derive(Clone, Debug, Parser)]
 struct Options {
     /// The servers behind the gateway: three stubs (fast, nothing to build), or two real kube-apiservers.
     #[arg(long, value_enum, default_value_t = Kube::Stub)]
@@ -41,6 +43,9 @@ struct Options {
     /// Which build of the filter Envoy runs.
     #[arg(long, value_enum, default_value_t = Filter::Module)]
     filter: Filter,
+    /// The place of the objects: a directory of manifests, or a kube-apiserver that `portcullis init` lays out.
+    #[arg(long, value_enum, default_value_t = Store::Directory)]
+    store: Store,
     /// Directory of manifests, kubeconfigs, logs and lab.json, emptied at the start.
     #[arg(long, default_value = ".lab")]
     dir: PathBuf,
@@ -84,6 +89,12 @@ enum Filter {
     Wasm,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Store {
+    Directory,
+    Apiserver,
+}
+
 /// Everything that runs. Fields end in this order: first the gateway, then the servers behind it.
 struct Lab {
     gateway: Gateway,
@@ -109,8 +120,8 @@ async fn run(options: &Options) -> Result<(), LabError> {
     let mut interrupted = signal(SignalKind::interrupt()).map_err(LabError::Signals)?;
     let mut terminated = signal(SignalKind::terminate()).map_err(LabError::Signals)?;
     let starting = {
-        let (kube, identity, filter, dir) = (options.kube, options.identity, options.filter, options.dir.clone());
-        tokio::task::spawn_blocking(move || start(kube, identity, filter, &dir))
+        let options = options.clone();
+        tokio::task::spawn_blocking(move || start(&options))
     };
     let lab = tokio::select! {
         lab = starting => lab.map_err(|_| LabError::Panicked)??,
@@ -126,14 +137,22 @@ async fn run(options: &Options) -> Result<(), LabError> {
     tokio::task::spawn_blocking(move || drop(lab)).await.map_err(|_| LabError::Panicked)
 }
 
-fn start(kube: Kube, identity: IdentityMode, filter: Filter, dir: &Path) -> Result<Lab, LabError> {
+fn start(options: &Options) -> Result<Lab, LabError> {
+    let &Options { kube, identity, filter, store, ref dir } = options;
     let run = RunDir::at(dir)?;
+    let store = match store {
+        Store::Directory => None,
+        Store::Apiserver => {
+            step("laying out a store with `portcullis init`, and starting it");
+            Some(ObjectStore::start(&run)?)
+        }
+    };
     step("starting apiservers");
     let front_proxies = Ca::new("lab front proxies")?;
     let apiservers = Apiservers::start(kube, &front_proxies, &run)?;
     let users = Users::new(apiservers.client_ca(), &front_proxies, identity)?;
     step("starting the control plane");
-    let mut gateway = Gateway::prepare(&run, &apiservers, &users, identity, filter)?;
+    let mut gateway = Gateway::prepare(&run, &apiservers, &users, identity, filter, store)?;
     let token = apiservers.grant(&run, gateway.plane(), identity)?;
     step("starting Envoy and waiting until the cluster is Ready");
     gateway.serve(&run)?;

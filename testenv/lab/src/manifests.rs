@@ -30,9 +30,45 @@ spec:
     )
 }
 
-/// The lab's cluster. Files are below the directory `keys`.
-pub(crate) fn cluster(gateway: SocketAddr, servers: &[SocketAddr], identity: IdentityMode) -> String {
-    let (ip, identity) = (gateway.ip(), identity.as_str());
+/// The form in which a cluster refers to its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// Files below the directory `keys`.
+    Files,
+    /// Secrets of the store.
+    Secrets,
+}
+
+impl Keys {
+    fn references(self) -> &'static str {
+        match self {
+            Keys::Files => {
+                r#"    references:                       # below .lab/keys
+      client:
+        file: {certificate: upstream.crt, privateKey: upstream.key}
+      upstreamCA:
+        file: upstream-ca.crt
+      serving:
+        file: {certificate: serving.crt, privateKey: serving.key}
+      clientCA:
+        file: client-ca.crt
+"#
+            }
+            Keys::Secrets => {
+                r#"    references:                       # Secrets of the store
+      client: {secret: {name: upstream}}
+      upstreamCA: {secret: {name: upstream-ca}}
+      serving: {secret: {name: serving}}
+      clientCA: {secret: {name: client-ca}}
+"#
+            }
+        }
+    }
+}
+
+/// The lab's cluster.
+pub(crate) fn cluster(gateway: SocketAddr, servers: &[SocketAddr], identity: IdentityMode, keys: Keys) -> String {
+    let (ip, identity, references) = (gateway.ip(), identity.as_str(), keys.references());
     let servers = servers.iter().fold(String::new(), |mut text, server| {
         // A String takes everything.
         let _ = writeln!(text, "    - endpoint: https://{server}");
@@ -61,15 +97,6 @@ spec:
     # For clients that send no host name in the TLS handshake. An address of one cluster's own is looked at before names: to
     # serve a second cluster beside this one, take this line out.
     virtualIPs: [{ip}]
-    references:                       # below .lab/keys
-      client:
-        file: {{certificate: upstream.crt, privateKey: upstream.key}}
-      upstreamCA:
-        file: upstream-ca.crt
-      serving:
-        file: {{certificate: serving.crt, privateKey: serving.key}}
-      clientCA:
-        file: client-ca.crt
-"#
+{references}"#
     )
 }

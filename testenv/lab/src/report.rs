@@ -84,7 +84,10 @@ pub(crate) fn print(lab: &Lab, dir: &Path) {
     }
     print_portcullis_lines(lab, dir);
     println!("Console: http://{}/ui/", lab.gateway.plane().http_address());
-    println!("Edit the manifests in {} and watch them take effect.", dir.join("manifests").display());
+    match lab.gateway.store_kubeconfig() {
+        Some(_) => println!("Edit the objects in the store and watch them take effect."),
+        None => println!("Edit the manifests in {} and watch them take effect.", dir.join("manifests").display()),
+    }
     println!("What runs where: {}. Ctrl-C stops everything.", dir.join("lab.json").display());
 }
 
@@ -96,6 +99,10 @@ fn print_portcullis_lines(lab: &Lab, dir: &Path) {
     println!("  {portcullis} status --address {}", lab.gateway.plane().http_address());
     println!("  {portcullis} explain -f {manifests} GET /api/v1/namespaces/default/pods --user alice --group dev");
     println!("  {portcullis} check -f {manifests} --references-root {}", dir.join("keys").display());
+    if let (Some(kubeconfig), Some(kubectl)) = (lab.gateway.store_kubeconfig(), kubectl()) {
+        let (kubectl, kubeconfig) = (kubectl.display(), kubeconfig.display());
+        println!("  {kubectl} --kubeconfig {kubeconfig} get upstreamclusters    # in the store, as its administrator");
+    }
 }
 
 /// A path as it is written from the working directory.

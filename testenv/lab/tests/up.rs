@@ -25,22 +25,29 @@ struct Up {
 impl Up {
     /// Starts it and waits until it says that the lab stands.
     fn start(test: &str) -> Self {
-        let up = Self::begin(test);
+        Self::begin(test).stand()
+    }
+
+    fn stand(self) -> Self {
+        let up = self;
         let said = |text: &str| text.contains("Ctrl-C stops everything");
         up.make.wait_ready("the lab", SOON, || if said(&up.make.log()) { Ok(()) } else { Err("not yet") }).unwrap();
         up
     }
 
     fn begin(test: &str) -> Self {
-        Self::begin_with(test, "#!/bin/sh\n")
+        Self::begin_with(test, "#!/bin/sh\n", &[])
     }
 
-    /// Starts it with a cargo of the test's own.
-    fn begin_with(test: &str, cargo: &str) -> Self {
+    /// Starts it with a cargo of the test's own, and with more variables of make.
+    fn begin_with(test: &str, cargo: &str, variables: &[&str]) -> Self {
         deps::module_dir().unwrap();
         let run = RunDir::new(test).unwrap();
         let tools = run.make_dir("tools").unwrap();
-        for (name, text) in [("cargo", cargo), ("require", "#!/bin/sh\n"), ("install-envoy", "#!/bin/sh\n")] {
+        let nothing = "#!/bin/sh\n";
+        for (name, text) in
+            [("cargo", cargo), ("require", nothing), ("install-envoy", nothing), ("build-kube", nothing)]
+        {
             let tool = run.write(&format!("tools/{name}"), text).unwrap();
             std::fs::set_permissions(tool, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
@@ -50,6 +57,7 @@ impl Up {
             .args(["-C", project_root().to_str().unwrap(), "up"])
             .args([format!("SCRIPTS={}", tools.display()), format!("LAB={}", lab.display())])
             .arg(format!("BUILT={}", Path::new(env!("CARGO_BIN_EXE_portcullis-lab")).parent().unwrap().display()))
+            .args(variables)
             .env("PATH", path)
             // Of a make that runs this test.
             .env_remove("MAKEFLAGS")
@@ -163,6 +171,21 @@ fn lab_prints_commands_that_work() {
 }
 
 #[test]
+fn lab_serves_objects_of_a_store_that_init_lays_out() {
+    if deps::kube_or_skip("lab-store").unwrap().is_none() {
+        return;
+    }
+    let up = Up::begin_with("lab-store", "#!/bin/sh\n", &["STORE=apiserver"]).stand();
+    assert_eq!(up.get_as_alice("prod.lab").trim(), "200");
+    let line = up.commands().into_iter().find(|line| line.contains("store/admin.kubeconfig")).unwrap();
+    let said = String::from_utf8(shell(&line).stdout).unwrap();
+    assert!(said.lines().any(|row| row.contains("prod.lab") && row.matches("True").count() == 3), "{line}: {said}");
+    let processes = up.processes();
+    up.make.stop();
+    wait_gone(&processes);
+}
+
+#[test]
 fn lab_serves_its_name_localhost_and_the_address() {
     let up = Up::start("lab-names");
     for name in ["prod.lab", "localhost", "127.0.0.1"] {
@@ -192,7 +215,7 @@ fn lab_ends_with_make_on_sigterm() {
 
 #[test]
 fn builds_end_with_make_on_sigterm() {
-    let up = Up::begin_with("lab-builds", "#!/bin/sh\nsleep 600\n");
+    let up = Up::begin_with("lab-builds", "#!/bin/sh\nsleep 600\n", &[]);
     // make, the script, two builds, and what each of them runs.
     let started = || if up.processes().len() >= 6 { Ok(()) } else { Err(format!("{:?}", up.processes())) };
     up.make.wait_ready("both builds", SOON, started).unwrap();

@@ -9,7 +9,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// its Lease there.
 ///
 /// `subject` is a user's name; without it, it is the namespace's service account [`NAME`].
-pub(super) fn manifests(namespace: &str, lease: &str, subject: Option<&str>) -> Vec<Value> {
+pub(crate) fn manifests(namespace: &str, lease: &str, subject: Option<&str>) -> Vec<Value> {
     let group = "proxy.kubegateway.io";
     let cluster_rules = json!([
         {"apiGroups": [group], "resources": ["upstreamclusters"], "verbs": ["list", "watch"]},

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+pub(crate) use control_plane::manifests as control_plane_rights;
 use portcullis_api::{Cluster, UpstreamIdentity, parse_cluster, unchecked_cluster};
 use portcullis_core::attribution;
 use portcullis_core::request_info::unescape_path;

@@ -29,6 +29,7 @@ mod refusals;
 mod sessions;
 mod sources;
 mod status;
+mod store;
 mod streams;
 mod tokens;
 mod traces;

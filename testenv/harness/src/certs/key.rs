@@ -39,6 +39,15 @@ impl PrivateKey {
         Self { pkcs8: Vec::new(), public_point }
     }
 
+    /// A key that another program made, as PKCS#8 DER.
+    ///
+    /// # Errors
+    /// [`Error::Certificate`] when it is no EC P-256 key.
+    pub(super) fn from_pkcs8(pkcs8: &[u8]) -> Result<Self> {
+        let public_point = key_pair(pkcs8)?.public_key().as_ref().to_owned();
+        Ok(Self { pkcs8: pkcs8.to_owned(), public_point })
+    }
+
     /// The key as PKCS#8 DER.
     pub fn pkcs8_der(&self) -> &[u8] {
         &self.pkcs8

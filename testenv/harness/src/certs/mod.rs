@@ -14,7 +14,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 pub use key::PrivateKey;
 pub use spec::{CertSpec, Usage};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::rundir::write_private;
 
 /// A certificate authority.
@@ -108,6 +108,19 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// A certificate and its key that another program made, as PEM.
+    ///
+    /// # Errors
+    /// [`Error::Certificate`] when one of them is missing or no EC P-256 key.
+    pub fn from_pem(pem: &[u8]) -> Result<Self> {
+        use rustls_pki_types::pem::PemObject;
+        let wrong = |error: rustls_pki_types::pem::Error| Error::Certificate(format!("reading PEM: {error}"));
+        let certificate = CertificateDer::from_pem_slice(pem).map_err(wrong)?;
+        let key = PrivatePkcs8KeyDer::from_pem_slice(pem).map_err(wrong)?;
+        let key = PrivateKey::from_pkcs8(key.secret_pkcs8_der())?;
+        Ok(Self { chain: vec![certificate.to_vec()], key, self_signed: false })
+    }
+
     /// The leaf as DER.
     pub fn leaf_der(&self) -> &[u8] {
         self.chain.first().map(Vec::as_slice).unwrap_or_default()

@@ -1,0 +1,53 @@
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use ring::rand::{SecureRandom, SystemRandom};
+use serde_json::json;
+
+use super::InitError;
+
+/// Encryption at rest with a new key: of Secrets, and of UpstreamClusters, which may hold keys themselves. Nothing is ever stored
+/// plain, and plain text is not read.
+pub(super) fn encryption() -> Result<Vec<u8>, InitError> {
+    let mut key = [0_u8; 32];
+    SystemRandom::new().fill(&mut key).map_err(|_| InitError::Randomness)?;
+    let config = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "EncryptionConfiguration",
+        "resources": [{
+            "resources": ["secrets", "upstreamclusters.proxy.kubegateway.io"],
+            "providers": [{"secretbox": {"keys": [{"name": "key-1", "secret": STANDARD.encode(key)}]}}],
+        }],
+    });
+    Ok(format!("{config:#}\n").into_bytes())
+}
+
+/// Anonymous clients may ask for health, as probes do, and nothing else.
+pub(super) fn authentication() -> String {
+    let paths = ["/healthz", "/livez", "/readyz"].map(|path| json!({"path": path}));
+    let config = json!({
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AuthenticationConfiguration",
+        "anonymous": {"enabled": true, "conditions": paths},
+    });
+    format!("{config:#}\n")
+}
+
+/// Writes, and reads of Secrets, with their users; never a body, which may hold a key.
+pub(super) fn audit_policy() -> String {
+    let policy = json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [
+            {"level": "None", "resources": [{"group": "coordination.k8s.io", "resources": ["leases"]}]},
+            {"level": "None", "users": ["system:apiserver"]},
+            {"level": "None", "verbs": ["patch"], "resources": [
+                {"group": "proxy.kubegateway.io", "resources": ["upstreamclusters/status"]},
+            ]},
+            {"level": "Metadata", "resources": [{"group": "", "resources": ["secrets", "serviceaccounts/token"]}]},
+            {"level": "None", "verbs": ["get", "list", "watch"]},
+            {"level": "Metadata"},
+        ],
+    });
+    format!("{policy:#}\n")
+}

@@ -1,0 +1,161 @@
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use super::member::Member;
+use super::settings::Settings;
+
+/// A program with its flags, from which its start script and its unit are written.
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    path: PathBuf,
+    flags: Vec<(&'static str, Value)>,
+    more_flags: Vec<String>,
+    unit: Unit,
+}
+
+enum Value {
+    Text(String),
+    /// A path below the member's directory, wherever that is.
+    Path(&'static str),
+}
+
+struct Unit {
+    description: &'static str,
+    after: &'static str,
+    writes: &'static str,
+}
+
+impl Program {
+    fn text(mut self, flag: &'static str, value: impl Into<String>) -> Self {
+        self.flags.push((flag, Value::Text(value.into())));
+        self
+    }
+
+    fn path(mut self, flag: &'static str, path: &'static str) -> Self {
+        self.flags.push((flag, Value::Path(path)));
+        self
+    }
+
+    /// A script for a shell that finds the directory by its own place, so that the directory can be moved.
+    pub(super) fn script(&self) -> String {
+        let mut script =
+            "#!/bin/sh\n# Written by portcullis init. Flags of your own: --etcd-flag and --kube-apiserver-flag.\n\
+             set -eu\numask 077\nhere=$(CDPATH= cd -- \"$(dirname -- \"$0\")/..\" && pwd)\n"
+                .to_owned();
+        let _ = write!(script, "exec {}", quoted(&self.path.to_string_lossy()));
+        for (flag, value) in &self.flags {
+            let _ = match value {
+                Value::Text(text) => write!(script, " \\\n    --{flag}={}", quoted(text)),
+                Value::Path(path) => write!(script, " \\\n    --{flag}=\"$here/{path}\""),
+            };
+        }
+        for flag in &self.more_flags {
+            let _ = write!(script, " \\\n    {}", quoted(flag));
+        }
+        script.push_str(" \\\n    \"$@\"\n");
+        script
+    }
+
+    /// A unit that runs the script of a member's directory. Both programs notify systemd when they are ready.
+    pub(super) fn unit(&self, dir: &Path) -> String {
+        let Self { name, unit, .. } = self;
+        let Unit { description, after, writes, .. } = unit;
+        let dir = dir.display();
+        format!(
+            "# Written by portcullis init.\n\
+             [Unit]\nDescription={description}\nWants=network-online.target\nAfter=network-online.target {after}\n\n\
+             [Service]\nType=notify\nNotifyAccess=main\nExecStart={dir}/start/{name}\n\
+             TimeoutStartSec=infinity\nRestart=always\nRestartSec=2\nLimitNOFILE=65536\nLimitCORE=0\n\n\
+             User=portcullis-store\nGroup=portcullis-store\nUMask=0077\nReadWritePaths={dir}/{writes}\n\n\
+             NoNewPrivileges=yes\nCapabilityBoundingSet=\nAmbientCapabilities=\nProtectSystem=strict\nPrivateTmp=yes\n\
+             PrivateDevices=yes\nProtectProc=invisible\nProtectClock=yes\nProtectControlGroups=yes\nProtectHostname=yes\n\
+             ProtectKernelLogs=yes\nProtectKernelModules=yes\nProtectKernelTunables=yes\n\
+             RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX\nRestrictNamespaces=yes\nRestrictRealtime=yes\n\
+             RestrictSUIDSGID=yes\nLockPersonality=yes\nMemoryDenyWriteExecute=yes\nSystemCallArchitectures=native\n\
+             SystemCallFilter=@system-service\nSystemCallFilter=~@privileged\n\n\
+             [Install]\nWantedBy=multi-user.target\n"
+        )
+    }
+}
+
+/// A word as a shell reads it back.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// etcd, reached by TLS with a client certificate of its own CA only.
+pub(super) fn etcd(settings: &Settings, member: &Member) -> Program {
+    let cluster: Vec<String> = settings.members.iter().map(|one| format!("{}={}", one.name, one.peer_url())).collect();
+    let unit = Unit { description: "etcd of the Portcullis store", after: "", writes: "etcd" };
+    let program = Program {
+        name: "etcd",
+        path: settings.etcd.clone(),
+        flags: Vec::new(),
+        more_flags: settings.etcd_flags.clone(),
+        unit,
+    };
+    program
+        .text("name", &member.name)
+        .path("data-dir", "etcd")
+        .text("listen-client-urls", member.listen_url(member.client_port))
+        .text("advertise-client-urls", member.client_url())
+        .text("listen-peer-urls", member.listen_url(member.peer_port))
+        .text("initial-advertise-peer-urls", member.peer_url())
+        .text("initial-cluster", cluster.join(","))
+        .text("initial-cluster-token", "portcullis-store")
+        // Ignored by a member that has data: the same flags start it the first time and each time after.
+        .text("initial-cluster-state", "new")
+        .path("cert-file", "pki/etcd.pem")
+        .path("key-file", "pki/etcd.pem")
+        .path("trusted-ca-file", "pki/etcd-ca.crt")
+        .text("client-cert-auth", "true")
+        .path("peer-cert-file", "pki/etcd.pem")
+        .path("peer-key-file", "pki/etcd.pem")
+        .path("peer-trusted-ca-file", "pki/etcd-ca.crt")
+        .text("peer-client-cert-auth", "true")
+        .text("log-level", "warn")
+}
+
+/// kube-apiserver, without anything that only a cluster with nodes needs.
+pub(super) fn kube_apiserver(settings: &Settings, member: &Member) -> Program {
+    let unit = Unit {
+        description: "kube-apiserver of the Portcullis store",
+        after: "portcullis-etcd.service",
+        writes: "audit",
+    };
+    let program = Program {
+        name: "kube-apiserver",
+        path: settings.kube_apiserver.clone(),
+        flags: Vec::new(),
+        more_flags: settings.kube_apiserver_flags.clone(),
+        unit,
+    };
+    program
+        .text("bind-address", member.listen_ip())
+        .text("secure-port", member.api_port.to_string())
+        .path("tls-cert-file", "pki/kube-apiserver.pem")
+        .path("tls-private-key-file", "pki/kube-apiserver.pem")
+        .path("client-ca-file", "pki/client-ca.crt")
+        // Its own member's etcd alone: with several it would take turns, and wait for one that hangs.
+        .text("etcd-servers", member.client_url())
+        .path("etcd-cafile", "pki/etcd-ca.crt")
+        .path("etcd-certfile", "pki/etcd-client.pem")
+        .path("etcd-keyfile", "pki/etcd-client.pem")
+        .path("encryption-provider-config", "config/encryption.json")
+        .text("encryption-provider-config-automatic-reload", "true")
+        .path("authentication-config", "config/authentication.json")
+        .text("authorization-mode", "RBAC")
+        .text("service-account-issuer", "https://kubernetes.default.svc")
+        .path("service-account-key-file", "pki/accounts.pub")
+        .path("service-account-signing-key-file", "pki/accounts.key")
+        // No controller makes service accounts here, and no pod uses one.
+        .text("disable-admission-plugins", "ServiceAccount")
+        .text("service-cluster-ip-range", "10.96.0.0/16")
+        // The service "kubernetes" is for pods.
+        .text("endpoint-reconciler-type", "none")
+        .path("audit-policy-file", "config/audit-policy.json")
+        .path("audit-log-path", "audit/audit.log")
+        .text("audit-log-maxsize", "100")
+        .text("audit-log-maxbackup", "10")
+        .text("profiling", "false")
+}

@@ -1,0 +1,10 @@
+//! The store that `portcullis init` lays out, run by its own start scripts.
+
+mod admission;
+mod backup;
+mod faults;
+mod files;
+mod fixture;
+mod members;
+mod rights;
+mod serving;
