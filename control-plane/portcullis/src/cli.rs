@@ -3,7 +3,9 @@ use clap::{Parser, Subcommand};
 use crate::agent::{Agent, ExecEnvoy};
 use crate::arguments::{Check, Completion, Crd, Man, Rbac};
 use crate::bootstrap::Bootstrap;
+use crate::copy::Copy;
 use crate::explain::Explain;
+use crate::probe::Probe;
 use crate::serve::Serve;
 use crate::status::Status;
 use crate::top::Top;
@@ -39,4 +41,6 @@ pub(crate) enum Command {
     ExecEnvoy(ExecEnvoy),
     Status(Status),
     Top(Top),
+    Probe(Probe),
+    Copy(Copy),
 }

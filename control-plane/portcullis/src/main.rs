@@ -9,6 +9,7 @@ mod cli;
 mod client_ca;
 mod completion;
 mod control_plane_client;
+mod copy;
 mod crd;
 mod display_text;
 mod explain;
@@ -18,10 +19,12 @@ mod listen;
 mod live;
 mod output;
 mod page_tls;
+mod probe;
 mod rbac;
 mod read_manifests;
 mod runtime;
 mod serve;
+mod service_manager;
 mod status;
 mod stop_signals;
 mod table;
@@ -67,6 +70,8 @@ fn main() -> ExitCode {
         Command::ExecEnvoy(arguments) => agent::exec_envoy(&arguments),
         Command::Bootstrap(arguments) => bootstrap::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Copy(arguments) => copy::run(&arguments),
+        Command::Probe(arguments) => probe::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Rbac(arguments) => rbac::run(&arguments),
         Command::Crd(arguments) => crd::run(&arguments),
