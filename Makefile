@@ -103,6 +103,16 @@ test-images: ## Build the images, and run and upgrade docker-compose.yml from th
 	VERSION=$$(sed -n 's/^version = "\(.*\)"/\1-next/p' Cargo.toml | head -n 1) deploy/images/build control-plane gateway
 	$(SCRIPTS)/test-images
 
+deb: ## Build the Debian package in target/dist
+	@deploy/debian/build
+
+test-deb: ## Build the Debian package, and install and run it under systemd in podman; needs root and apt-get
+	@deploy/debian/build
+	$(SCRIPTS)/test-deb
+
+dist: ## Build the release's files in target/dist: tarballs, package, SBOMs, SHA256SUMS; ARCHITECTURES="amd64 arm64" cross-compiles
+	@deploy/release/build $(ARCHITECTURES)
+
 deps: ## Install the real Envoys and build the real Kubernetes and istiod into .deps
 	@$(SCRIPTS)/require
 	. $(SCRIPTS)/versions.env
