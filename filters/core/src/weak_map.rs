@@ -25,6 +25,16 @@ impl<K, V> Default for WeakMap<K, V> {
     }
 }
 
+impl<K: Eq + Hash, V> Entries<K, V> {
+    /// Removes dead values, not at every call: a configuration with many keys would look through all of them for each.
+    fn sweep(&mut self) {
+        if self.values.len() >= self.most {
+            self.values.retain(|_, value| value.strong_count() > 0);
+            self.most = self.values.len().saturating_mul(2).max(SWEEP_THRESHOLD);
+        }
+    }
+}
+
 impl<K: Eq + Hash, V> WeakMap<K, V> {
     /// The value that is alive under the key, or a new one.
     pub fn get_or_insert_with(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
@@ -32,14 +42,17 @@ impl<K: Eq + Hash, V> WeakMap<K, V> {
         if let Some(value) = kept.values.get(&key).and_then(Weak::upgrade) {
             return value;
         }
-        // Not at every call: a configuration with many keys would look through all of them for each.
-        if kept.values.len() >= kept.most {
-            kept.values.retain(|_, value| value.strong_count() > 0);
-            kept.most = kept.values.len().saturating_mul(2).max(SWEEP_THRESHOLD);
-        }
+        kept.sweep();
         let value = Arc::new(make());
         kept.values.insert(key, Arc::downgrade(&value));
         value
+    }
+
+    /// Puts another value under the key, and returns the one that was alive there.
+    pub(crate) fn replace(&self, key: K, value: &Arc<V>) -> Option<Arc<V>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.sweep();
+        kept.values.insert(key, Arc::downgrade(value)).and_then(|former| former.upgrade())
     }
 
     /// Calls `f` for every value that is alive.

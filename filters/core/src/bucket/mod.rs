@@ -16,6 +16,13 @@ pub struct Rate {
     pub burst: u32,
 }
 
+impl Rate {
+    /// A full bucket: at most 2^32 tokens, which is 2^62 billionths.
+    pub(crate) fn full(self) -> u64 {
+        u64::from(self.burst).saturating_mul(TOKEN)
+    }
+}
+
 /// The bucket of one flow control schema: full at first, refilled continuously. In any span of `t` seconds it admits at
 /// most `burst + qps × t` requests, whichever workers ask. Outlives the configurations that name it, so that an edit does
 /// not refill it.
@@ -51,7 +58,7 @@ pub trait SharedBucketState: std::fmt::Debug + Send + Sync {
 impl TokenBucket {
     /// A full bucket.
     pub fn new(rate: Rate) -> Self {
-        TokenBucket { rate, level: StateOwner::Local(Mutex::new(BucketState { tokens: full(rate), at: 0 })) }
+        TokenBucket { rate, level: StateOwner::Local(Mutex::new(BucketState { tokens: rate.full(), at: 0 })) }
     }
 
     /// A bucket whose level the host keeps.
@@ -69,7 +76,7 @@ impl TokenBucket {
         let StateOwner::Local(level) = &self.level else { return 0 };
         let now = u64::try_from(uptime.as_nanos()).unwrap_or(u64::MAX);
         let level = refilled(self.rate, *level.lock().unwrap_or_else(PoisonError::into_inner), now);
-        let taken = full(self.rate).saturating_sub(level.tokens).div_ceil(TOKEN);
+        let taken = self.rate.full().saturating_sub(level.tokens).div_ceil(TOKEN);
         u32::try_from(taken).unwrap_or(u32::MAX)
     }
 
@@ -86,7 +93,7 @@ impl TokenBucket {
                 rest.is_some()
             }
             StateOwner::Shared(shared) => shared.change(&|level| {
-                let level = level.unwrap_or(BucketState { tokens: full(self.rate), at: 0 });
+                let level = level.unwrap_or(BucketState { tokens: self.rate.full(), at: 0 });
                 let level = refilled(self.rate, level, now);
                 Some(BucketState { tokens: level.tokens.checked_sub(TOKEN)?, at: level.at })
             }),
@@ -96,12 +103,7 @@ impl TokenBucket {
 
 fn refilled(rate: Rate, level: BucketState, now: u64) -> BucketState {
     let refill = now.saturating_sub(level.at).saturating_mul(u64::from(rate.qps));
-    BucketState { tokens: level.tokens.saturating_add(refill).min(full(rate)), at: level.at.max(now) }
-}
-
-/// A full bucket: at most 2^32 tokens, which is 2^62 billionths.
-fn full(rate: Rate) -> u64 {
-    u64::from(rate.burst).saturating_mul(TOKEN)
+    BucketState { tokens: level.tokens.saturating_add(refill).min(rate.full()), at: level.at.max(now) }
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ fn edges_of_numbers_and_time_hold() {
     assert!(take_at(&largest, 0));
     assert!(take_at(&largest, u64::MAX));
     assert!(largest.take(Duration::MAX));
-    assert_eq!(full(largest.rate), u64::from(u32::MAX) * TOKEN, "does not saturate");
+    assert_eq!(largest.rate.full(), u64::from(u32::MAX) * TOKEN, "does not saturate");
     let never = bucket(0, 1);
     assert!(take_at(&never, 0));
     assert!(!never.take(Duration::MAX));

@@ -215,13 +215,14 @@ impl<T: Clone> Exchange<T> {
     pub fn fail_closed(&mut self, host: &mut impl Host<Stream = T>) {
         let refusal = Refusal::internal();
         let outcome = Outcome::Refused(refusal.cause);
+        // The proxy's answer to a request that it did not show is another matter.
+        (self.saw_request, self.is_answered) = (true, true);
+        (self.log_entry, self.outcome) = (Some(AccessLogEntry::bare()), Some(outcome));
+        // First, because what follows may panic as well, and nothing catches that but an end without an answer.
+        reply(&refusal, host);
         host.count(self.metrics.as_ref(), &RequestRecord::default(), outcome);
         host.end_wait();
         self.describe_failure(outcome, host);
-        (self.log_entry, self.outcome) = (Some(AccessLogEntry::bare()), Some(outcome));
-        // The proxy's answer to a request that it did not show is another matter.
-        (self.saw_request, self.is_answered) = (true, true);
-        reply(&refusal, host);
     }
 
     /// Decides a request, the first time or with the answers that it waited for, and carries the decision out.

@@ -227,7 +227,8 @@ impl<T: Clone> Exchange<T> {
         // A response of Envoy's own may have no server.
         let (true, Some(now)) = (server.is_some() || is_session, host.uptime()) else { return };
         let stream = host.stream(is_watch);
-        let arrival = StreamStart { server: server.as_deref(), is_session };
+        let configuration = self.metrics.as_ref().map(|metrics| metrics.configuration()).unwrap_or_default();
+        let arrival = StreamStart { server: server.as_deref(), is_session, configuration };
         let (guard, next) = streams.register(arrival, stream.clone(), now);
         if let Some(at) = next {
             host.call_at(&streams, at);

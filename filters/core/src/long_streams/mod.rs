@@ -1,12 +1,16 @@
 //! Long-running streams by their server: when a server is removed, its streams end a grace period later.
-//! Sessions, which are upgraded connections, may end after a time of their own, too.
+//! Sessions, which are upgraded connections, may end after a time of their own, too. And streams of configurations that were
+//! replaced long ago end when too many of those are kept by them.
 
+mod configurations;
 mod handle;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use configurations::Configurations;
+pub use configurations::StreamConfiguration;
 pub use handle::{StreamCommand, StreamHandle, Wake, watches_to_end};
 
 /// The long-running streams of one cluster. Outlives the configurations, so that a stream hears of what was edited after it
@@ -20,25 +24,28 @@ pub struct StreamRegistry<T>(Mutex<RegistryState<T>>);
 struct RegistryState<T> {
     /// The present servers, and how long a stream may outlive its own; `None` before the first configuration.
     served: Option<(HashSet<Box<str>>, Duration)>,
-    servers: BTreeMap<Box<str>, ServerStreams<T>>,
     /// How long a session may take, if it may not for ever.
     session_limit: Option<Duration>,
-    /// By number, and so by when they began.
-    sessions: BTreeMap<u64, Session<T>>,
     next: u64,
+    /// By number, and so by when they began. The other maps have these numbers.
+    streams: BTreeMap<u64, Stream<T>>,
+    servers: BTreeMap<Box<str>, ServerStreams>,
+    /// When each session began.
+    sessions: BTreeMap<u64, Duration>,
+    configurations: Configurations,
 }
 
 #[derive(Debug)]
-struct ServerStreams<T> {
-    gone_since: Option<Duration>,
-    streams: BTreeMap<u64, T>,
-}
-
-#[derive(Debug)]
-struct Session<T> {
-    since: Duration,
+struct Stream<T> {
     server: Option<Box<str>>,
-    stream: T,
+    configuration: u64,
+    handle: T,
+}
+
+#[derive(Debug)]
+struct ServerStreams {
+    gone_since: Option<Duration>,
+    streams: BTreeSet<u64>,
 }
 
 /// A stream that begins.
@@ -48,6 +55,8 @@ pub struct StreamStart<'a> {
     pub server: Option<&'a str>,
     /// Whether it is a session.
     pub is_session: bool,
+    /// The configuration that it was decided by, and keeps.
+    pub configuration: StreamConfiguration,
 }
 
 /// Why a stream is ended.
@@ -57,17 +66,21 @@ pub enum TerminationReason {
     ServerRemoved,
     /// It is a session, and took as long as sessions may.
     SessionLimit,
+    /// Streams kept too many configurations of the cluster that were replaced, and its was the oldest.
+    ConfigurationReplaced,
 }
 
 impl TerminationReason {
     /// All of them.
-    pub const ALL: [TerminationReason; 2] = [TerminationReason::ServerRemoved, TerminationReason::SessionLimit];
+    pub const ALL: [TerminationReason; 3] =
+        [TerminationReason::ServerRemoved, TerminationReason::SessionLimit, TerminationReason::ConfigurationReplaced];
 
     /// The reason in snake case, for access logs and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             TerminationReason::ServerRemoved => "server_removed",
             TerminationReason::SessionLimit => "session_limit",
+            TerminationReason::ConfigurationReplaced => "configuration_replaced",
         }
     }
 }
@@ -76,7 +89,6 @@ impl TerminationReason {
 #[derive(Debug)]
 pub struct StreamGuard<T> {
     streams: Arc<StreamRegistry<T>>,
-    server: Option<Box<str>>,
     number: u64,
 }
 
@@ -84,15 +96,17 @@ impl<T> Default for StreamRegistry<T> {
     fn default() -> Self {
         StreamRegistry(Mutex::new(RegistryState {
             served: None,
-            servers: BTreeMap::new(),
             session_limit: None,
-            sessions: BTreeMap::new(),
             next: 0,
+            streams: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            configurations: Configurations::default(),
         }))
     }
 }
 
-impl<T: Clone> StreamRegistry<T> {
+impl<T> StreamRegistry<T> {
     /// Says which servers are there, and for how long a stream may outlive its own. Returns when [`StreamRegistry::expire`] has
     /// to be called, if at all.
     pub fn set_servers<'s>(
@@ -131,78 +145,82 @@ impl<T: Clone> StreamRegistry<T> {
         let mut is_awaited = false;
         if let Some(name) = arrival.server {
             let is_gone = inner.served.as_ref().is_some_and(|(names, _)| !names.contains(name));
-            let new = || ServerStreams { gone_since: is_gone.then_some(now), streams: BTreeMap::new() };
-            let server = inner.servers.entry(name.into()).or_insert_with(new);
-            server.streams.insert(number, stream.clone());
+            let new = || ServerStreams { gone_since: is_gone.then_some(now), streams: BTreeSet::new() };
+            inner.servers.entry(name.into()).or_insert_with(new).streams.insert(number);
             is_awaited |= is_gone;
         }
         if arrival.is_session {
             // An earlier session is due earlier, and `expire` goes on from there.
             is_awaited |= inner.session_limit.is_some() && inner.sessions.is_empty();
-            inner.sessions.insert(number, Session { since: now, server: arrival.server.map(Into::into), stream });
+            inner.sessions.insert(number, now);
         }
-        let end = if is_awaited { inner.next_end() } else { None };
-        (StreamGuard { streams: Arc::clone(self), server: arrival.server.map(Into::into), number }, end)
+        let are_too_many = inner.configurations.add(arrival.configuration, number);
+        let (server, configuration) = (arrival.server.map(Into::into), arrival.configuration.id);
+        inner.streams.insert(number, Stream { server, configuration, handle: stream });
+        let end = match (are_too_many, is_awaited) {
+            (true, _) => Some(now),
+            (false, true) => inner.next_end(),
+            (false, false) => None,
+        };
+        (StreamGuard { streams: Arc::clone(self), number }, end)
     }
 
     /// Calls `end` for every stream whose time is over, once, and returns when to call again, if at all. A stream that
     /// has given its place back is not called for, and none gives it back meanwhile: `end` must not drop a [`StreamGuard`].
     pub fn expire(&self, now: Duration, end: impl Fn(&T, TerminationReason)) -> Option<Duration> {
         let mut inner = self.lock();
-        inner.end_on_gone_servers(now, &end);
-        inner.end_sessions(now, &end);
+        for (due, why) in [
+            (inner.on_gone_servers(now), TerminationReason::ServerRemoved),
+            (inner.old_sessions(now), TerminationReason::SessionLimit),
+            (inner.configurations.take_excess(), TerminationReason::ConfigurationReplaced),
+        ] {
+            for number in due {
+                if let Some(stream) = inner.remove(number) {
+                    end(&stream, why);
+                }
+            }
+        }
         inner.next_end()
     }
 
     /// Calls `f` for every stream whose end was not due yet; what holds for `end` of [`StreamRegistry::expire`] holds here.
     pub fn for_each(&self, f: impl FnMut(&T)) {
-        let inner = self.lock();
-        let elsewhere = inner.sessions.values().filter(|session| session.server.is_none());
-        let on_servers = inner.servers.values().flat_map(|server| server.streams.values());
-        on_servers.chain(elsewhere.map(|session| &session.stream)).for_each(f);
+        self.lock().streams.values().map(|stream| &stream.handle).for_each(f);
     }
-}
 
-impl<T> StreamRegistry<T> {
     fn lock(&self) -> MutexGuard<'_, RegistryState<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T> RegistryState<T> {
-    fn end_on_gone_servers(&mut self, now: Duration, end: &impl Fn(&T, TerminationReason)) {
-        let Some((_, grace)) = &self.served else { return };
-        for server in self.servers.values_mut() {
-            if server.gone_since.is_some_and(|since| since.saturating_add(*grace) <= now) {
-                for (number, stream) in std::mem::take(&mut server.streams) {
-                    self.sessions.remove(&number);
-                    end(&stream, TerminationReason::ServerRemoved);
-                }
-            }
-        }
-        self.servers.retain(|_, server| !server.streams.is_empty());
+    fn on_gone_servers(&self, now: Duration) -> Vec<u64> {
+        let Some((_, grace)) = &self.served else { return Vec::new() };
+        let is_due = |since: Duration| since.saturating_add(*grace) <= now;
+        let due = self.servers.values().filter(|server| server.gone_since.is_some_and(is_due));
+        due.flat_map(|server| &server.streams).copied().collect()
     }
 
-    fn end_sessions(&mut self, now: Duration, end: &impl Fn(&T, TerminationReason)) {
-        let Some(limit) = self.session_limit else { return };
-        while let Some(first) = self.sessions.first_entry() {
-            if first.get().since.saturating_add(limit) > now {
-                break;
-            }
-            let (number, session) = first.remove_entry();
-            if let Some(name) = &session.server {
-                self.remove(name, number);
-            }
-            end(&session.stream, TerminationReason::SessionLimit);
-        }
+    fn old_sessions(&self, now: Duration) -> Vec<u64> {
+        let Some(limit) = self.session_limit else { return Vec::new() };
+        let is_old = |since: &Duration| since.saturating_add(limit) <= now;
+        self.sessions.iter().take_while(|(_, since)| is_old(since)).map(|(number, _)| *number).collect()
     }
 
-    fn remove(&mut self, name: &str, number: u64) {
-        let Some(server) = self.servers.get_mut(name) else { return };
-        server.streams.remove(&number);
-        if server.streams.is_empty() {
-            self.servers.remove(name);
+    /// Forgets a stream. `None` if it was forgotten before.
+    fn remove(&mut self, number: u64) -> Option<T> {
+        let stream = self.streams.remove(&number)?;
+        self.sessions.remove(&number);
+        self.configurations.remove(stream.configuration, number);
+        if let Some(name) = &stream.server
+            && let Some(server) = self.servers.get_mut(name)
+        {
+            server.streams.remove(&number);
+            if server.streams.is_empty() {
+                self.servers.remove(name);
+            }
         }
+        Some(stream.handle)
     }
 
     fn next_end(&self) -> Option<Duration> {
@@ -210,7 +228,7 @@ impl<T> RegistryState<T> {
             let since = self.servers.values().filter_map(|server| server.gone_since).min()?;
             Some(since.saturating_add(*grace))
         });
-        let first = self.sessions.first_key_value().map(|(_, session)| session.since);
+        let first = self.sessions.first_key_value().map(|(_, since)| *since);
         let of_sessions = self.session_limit.zip(first).map(|(limit, since)| since.saturating_add(limit));
         on_servers.into_iter().chain(of_sessions).min()
     }
@@ -219,10 +237,7 @@ impl<T> RegistryState<T> {
 impl<T> Drop for StreamGuard<T> {
     fn drop(&mut self) {
         let mut inner = self.streams.lock();
-        inner.sessions.remove(&self.number);
-        if let Some(name) = &self.server {
-            inner.remove(name, self.number);
-        }
+        let _removed = inner.remove(self.number);
     }
 }
 

@@ -9,11 +9,11 @@ fn at(seconds: u64) -> Duration {
 }
 
 fn on(server: &str) -> StreamStart<'_> {
-    StreamStart { server: Some(server), is_session: false }
+    StreamStart { server: Some(server), is_session: false, configuration: StreamConfiguration::default() }
 }
 
 fn session(server: Option<&str>) -> StreamStart<'_> {
-    StreamStart { server, is_session: true }
+    StreamStart { server, is_session: true, configuration: StreamConfiguration::default() }
 }
 
 fn ended_why(streams: &Arc<StreamRegistry<u32>>, now: u64) -> (Vec<(u32, TerminationReason)>, Option<Duration>) {
@@ -128,4 +128,41 @@ fn session_ends_once_by_what_comes_first() {
     streams.limit_sessions(Some(at(1)));
     assert_eq!(ended_why(&streams, 101), (vec![(2, TerminationReason::SessionLimit)], None));
     assert_eq!(ended_why(&streams, 110), (vec![], None));
+}
+
+#[test]
+fn oldest_configurations_beyond_the_bound_lose_their_streams() {
+    // (policies of each, configurations that are kept)
+    for (policies, kept) in [(1, 256), (20_000, 20), (1_000_000, 1)] {
+        let streams = Arc::new(StreamRegistry::default());
+        let mut guards = Vec::new();
+        for id in 0..300 {
+            let configuration = StreamConfiguration { id, policies };
+            let number = u32::try_from(id).unwrap();
+            // Two streams, of which one is a session.
+            let (watch, due) = streams.register(StreamStart { configuration, ..on("a") }, number, at(id));
+            assert_eq!(due, (id >= kept).then_some(at(id)));
+            let start = StreamStart { configuration, ..session(Some("a")) };
+            let (exec, _) = streams.register(start, number, at(id));
+            guards.push((watch, exec));
+            let oldest = u32::try_from(id - kept.min(id)).unwrap();
+            let all = [oldest; 2].map(|stream| (stream, TerminationReason::ConfigurationReplaced));
+            let expected = if id >= kept { all.to_vec() } else { vec![] };
+            assert_eq!(ended_why(&streams, id).0, expected, "{id}");
+        }
+        drop(guards);
+        assert!(streams.lock().streams.is_empty() && streams.lock().servers.is_empty());
+    }
+}
+
+#[test]
+fn configuration_without_streams_makes_room() {
+    let streams = Arc::new(StreamRegistry::default());
+    let start = |id| StreamStart { configuration: StreamConfiguration { id, policies: 1 }, ..on("a") };
+    let _oldest = streams.register(start(0), 0, at(0));
+    for id in 1..1_000 {
+        let (_guard, due) = streams.register(start(id), 1, at(id));
+        assert_eq!(due, None);
+    }
+    assert_eq!(ended(&streams, 1_000), (vec![], None));
 }

@@ -11,6 +11,7 @@ use super::totals::{ClusterTotals, Limit, LimitSource};
 use super::{Outcome, SeriesLedger};
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
+use crate::long_streams::StreamConfiguration;
 use crate::rebalance::Rebalance;
 use crate::review::CredentialCaches;
 use portcullis_filter_config as config;
@@ -116,6 +117,11 @@ impl ClusterMetrics {
     /// Unique in the process, never 0.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// The configuration as a long-running stream keeps it.
+    pub(crate) fn configuration(&self) -> StreamConfiguration {
+        StreamConfiguration { id: self.id, policies: self.counts.policies.len() }
     }
 
     /// Counts a decision. Allocates nothing, unless nothing like it was counted before.

@@ -63,6 +63,7 @@ impl Outcome {
             Outcome::Terminated(TerminationReason::ServerRemoved) => 255,
             Outcome::Terminated(TerminationReason::SessionLimit) => 254,
             Outcome::Abandoned => 253,
+            Outcome::Terminated(TerminationReason::ConfigurationReplaced) => 252,
         }
     }
 
@@ -74,6 +75,7 @@ impl Outcome {
             255 => Outcome::Terminated(TerminationReason::ServerRemoved),
             254 => Outcome::Terminated(TerminationReason::SessionLimit),
             253 => Outcome::Abandoned,
+            252 => Outcome::Terminated(TerminationReason::ConfigurationReplaced),
             even if even % 2 == 0 => cause(even).map_or(Outcome::Malformed, Outcome::Refused),
             odd => cause(odd).map_or(Outcome::Malformed, Outcome::Replaced),
         }

@@ -119,6 +119,51 @@ fn edits_of_one_cluster_stay_within_its_share() {
 }
 
 #[test]
+fn gauges_of_many_configurations_in_use_are_those_of_the_newest() {
+    let (state, publisher) = (ProcessState::default(), Publisher::default());
+    let held: Vec<_> = (0..100)
+        .map(|edit| {
+            let metrics = compile(&state, "prod", edit, 1);
+            request(&publisher, &metrics, &name(edit, 0), edit);
+            metrics
+        })
+        .collect();
+    publish(&publisher, &mut Series::default());
+    let mut gauges = Gauges::default();
+    request(&publisher, &held[99], &name(99, 0), 99);
+    publish_gauges(&publisher, &mut gauges);
+    assert_eq!(gauges.0, Vec::<String>::new(), "nothing has changed");
+    let watch = held[0].start(list(&held[0], &name(0, 0)).key, true);
+    publish_gauges(&publisher, &mut gauges);
+    assert_eq!(
+        gauges.0,
+        ["apiserver_longrunning_requests prod,LIST,r0-0,,cluster 1"],
+        "a former configuration's watch shows"
+    );
+    drop((watch, held));
+    let _last = compile(&state, "prod", 100, 1);
+    publish_gauges(&publisher, &mut gauges);
+    assert!(gauges.0.iter().any(|gauge| gauge.contains("s99-0") && gauge.ends_with(" 0")), "{:?}", gauges.0);
+}
+
+/// Changes of gauges.
+#[derive(Debug, Default)]
+struct Gauges(Vec<String>);
+
+impl MetricsSink for Gauges {
+    fn add(&mut self, _metric: Metric, _labels: &[&str], _count: u64) {}
+
+    fn set(&mut self, metric: Metric, labels: &[&str], _before: u64, value: u64) {
+        self.0.push(format!("{} {} {value}", metric.name, labels.join(",")));
+    }
+}
+
+fn publish_gauges(publisher: &Publisher, gauges: &mut Gauges) {
+    gauges.0.clear();
+    while !publisher.publish(gauges) {}
+}
+
+#[test]
 fn labels_cost_nothing_after_an_edit() {
     let (state, publisher, mut series) = (ProcessState::default(), Publisher::default(), Series::default());
     let mut used = Vec::new();

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::catalog::{GAUGES, Metric, MetricsSink};
@@ -14,7 +14,7 @@ const MAX_SERIES: usize = 1_000;
 pub(super) struct WriteQueue {
     pending: VecDeque<(Arc<ClusterCounts>, PendingCount)>,
     gauges: VecDeque<GaugeChange>,
-    /// Gauges that the proxy shows, with their values.
+    /// Gauges that the proxy has, with their values.
     shown: BTreeMap<(&'static str, Vec<String>), u64>,
     /// Of every cluster that has series in this part of the listener: the proxy frees them with it, and not before. By address.
     ledgers: BTreeMap<usize, Arc<SeriesLedger>>,
@@ -38,8 +38,12 @@ impl WriteQueue {
         self.pending.iter().map(|(counts, _)| Arc::clone(counts)).collect()
     }
 
-    /// Takes up what changed. The first member says whether the configuration is in use, so that its gauges are shown.
+    /// Takes up what changed. The first member says whether the configuration is in use.
+    ///
+    /// Gauges are those of each cluster's newest configuration: an earlier one, which streams still use, shares what they show, and
+    /// each edit leaves as many of them as its owner opens watches.
     pub(super) fn fill(&mut self, all: Vec<(bool, Arc<ClusterCounts>)>) {
+        let newest = newest(&all);
         let mut gauges = Gauges::new();
         for (is_in_use, counts) in all {
             let before = self.pending.len();
@@ -47,7 +51,7 @@ impl WriteQueue {
             if let Some(talkers) = &counts.talkers {
                 talkers.merge();
             }
-            if is_in_use {
+            if newest.contains(&counts.id) {
                 gauges.append(&mut counts.gauges());
             }
             if is_in_use || self.pending.len() > before {
@@ -62,13 +66,13 @@ impl WriteQueue {
             gauges.into_iter().map(|(metric, labels, value)| ((metric.name, labels), (metric, value))).collect();
         let mut before = std::mem::take(&mut self.shown);
         for ((name, labels), (metric, value)) in values {
-            let before = before.remove(&(name, labels.clone())).unwrap_or(0);
-            if value > 0 {
-                self.shown.insert((name, labels.clone()), value);
+            let before = before.remove(&(name, labels.clone()));
+            self.shown.insert((name, labels.clone()), value);
+            if before != Some(value) {
+                self.gauges.push_back(GaugeChange { metric, labels, before: before.unwrap_or(0), value });
             }
-            self.gauges.push_back(GaugeChange { metric, labels, before, value });
         }
-        for ((name, labels), before) in before {
+        for ((name, labels), before) in before.into_iter().filter(|(_, before)| *before > 0) {
             if let Some(metric) = GAUGES.iter().find(|metric| metric.name == name) {
                 self.gauges.push_back(GaugeChange { metric: *metric, labels, before, value: 0 });
             }
@@ -90,6 +94,16 @@ impl WriteQueue {
         }
         self.is_empty()
     }
+}
+
+/// The newest configuration in use of each cluster, by [`ClusterCounts::id`].
+fn newest(all: &[(bool, Arc<ClusterCounts>)]) -> BTreeSet<u64> {
+    let mut newest: BTreeMap<&str, u64> = BTreeMap::new();
+    for (_, counts) in all.iter().filter(|(is_in_use, _)| *is_in_use) {
+        let id = newest.entry(&counts.cluster).or_insert(counts.id);
+        *id = counts.id.max(*id);
+    }
+    newest.into_values().collect()
 }
 
 /// Counts the series that are written.

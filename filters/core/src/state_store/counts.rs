@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::SharedData;
 use super::table::{Id, Row, Table, update};
-use crate::bucket::{BucketState, SharedBucketState};
+use crate::bucket::{BucketState, Rate, SharedBucketState};
 use crate::limit::SharedCount;
 
 /// Interval at which a VM renews the permits that it holds.
@@ -76,20 +76,38 @@ impl<H: SharedData> SharedCount for SharedInFlight<H> {
 pub(super) struct SharedBucket<H> {
     pub(super) host: H,
     pub(super) id: Id,
+    pub(super) rate: Rate,
+}
+
+/// Buckets of one value, of all clusters: each change of one reads and writes them all.
+const MAX_LEVELS: usize = 2_048;
+/// Time for which a bucket that never refills is kept after its last use.
+const UNREFILLED_TTL: Duration = Duration::from_secs(600);
+
+impl<H> SharedBucket<H> {
+    /// Nanoseconds of uptime at which the bucket is full, and so no other than one that is not there.
+    fn full_at(&self, level: BucketState) -> u64 {
+        let missing = self.rate.full().saturating_sub(level.tokens);
+        let unrefilled = || u64::try_from(UNREFILLED_TTL.as_nanos()).unwrap_or(u64::MAX);
+        let qps = u64::from(self.rate.qps);
+        level.at.saturating_add(if qps == 0 { unrefilled() } else { missing.div_ceil(qps) })
+    }
 }
 
 impl<H: SharedData> SharedBucketState for SharedBucket<H> {
     fn change(&self, change: &dyn Fn(Option<BucketState>) -> Option<BucketState>) -> bool {
+        let now = self.host.uptime().map_or(0, |now| u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
         update(&self.host, Table::Levels, &self.id, |rows| {
-            // A row is (id, tokens, time, nothing).
+            // A row is (id, tokens, time, time at which the bucket is full).
             let at = rows.iter().position(|row| row.id == self.id);
-            let known = at.and_then(|at| rows.get(at)).map(|row| BucketState { tokens: row.a, at: row.b });
-            let BucketState { tokens, at: time } = change(known)?;
-            let row = Row { id: self.id, a: tokens, b: time, c: 0 };
-            match at.and_then(|at| rows.get_mut(at)) {
-                Some(known) => *known = row,
-                None => rows.push(row),
+            let known = at.map(|at| rows.swap_remove(at)).map(|row| BucketState { tokens: row.a, at: row.b });
+            let level = change(known)?;
+            rows.retain(|row| row.c > now);
+            if rows.len() >= MAX_LEVELS {
+                let next = rows.iter().zip(0..).min_by_key(|(row, _)| row.c).map(|(_, at)| at)?;
+                rows.swap_remove(next);
             }
+            rows.push(Row { id: self.id, a: level.tokens, b: level.at, c: self.full_at(level) });
             Some(())
         })
     }

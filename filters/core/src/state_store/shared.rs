@@ -148,7 +148,7 @@ impl<H: SharedData> StateStore for SharedState<H> {
         self.buckets.get_or_insert_with((cluster.to_owned(), schema.to_owned(), rate), || {
             let numbers = [rate.qps.to_le_bytes(), rate.burst.to_le_bytes()].concat();
             let id = table::row_id(&[cluster.as_bytes(), schema.as_bytes(), &numbers]);
-            TokenBucket::shared(rate, Box::new(SharedBucket { host: self.host.clone(), id }))
+            TokenBucket::shared(rate, Box::new(SharedBucket { host: self.host.clone(), id, rate }))
         })
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::answers;
+use super::counts::SharedBucket;
 use super::{SharedData, SharedState, StateStore};
-use crate::bucket::Rate;
+use crate::bucket::{Rate, TokenBucket};
 use crate::review::{MIN_TRUST_SECS, ReviewResult};
 
 type Values = HashMap<Vec<u8>, (Vec<u8>, u32)>;
@@ -72,6 +73,51 @@ fn permits_of_a_removed_worker_are_released_after_a_while() {
     assert!(here.acquire(3).is_none(), "what is held and renewed stays");
     drop((third, fifth, sixth));
     assert_eq!(one.maintain(), None);
+}
+
+#[test]
+fn buckets_that_are_full_again_take_no_room() {
+    let host = Memory::default();
+    let state = SharedState::open(&host).unwrap();
+    let bytes = || -> usize {
+        let values = host.0.lock().unwrap();
+        values
+            .0
+            .iter()
+            .filter(|(key, _)| key.starts_with(b"portcullis/levels/"))
+            .map(|(_, (value, _))| value.len())
+            .sum()
+    };
+    let take = |rate| state.token_bucket("c", "s", rate).take(host.uptime().unwrap());
+    // As many rates as edits of a day bring: a second later most buckets are full.
+    for burst in 1..=20_000 {
+        assert!(take(Rate { qps: 1, burst }));
+        host.0.lock().unwrap().1 = u64::from(burst) / 100;
+    }
+    assert!(bytes() < 400 * 40, "{}", bytes());
+    // Buckets that never refill are kept for a while.
+    host.0.lock().unwrap().1 += 100;
+    assert!((1..=2_000).all(|burst| take(Rate { qps: 0, burst })));
+    let drained = state.token_bucket("other", "s", Rate { qps: 0, burst: 1 });
+    assert!(drained.take(host.uptime().unwrap()) && !drained.take(host.uptime().unwrap()));
+    assert!(bytes() >= 2_001 * 40);
+    host.0.lock().unwrap().1 += 601;
+    assert!((1..=2_000).all(|burst| take(Rate { qps: 1, burst })));
+    assert!(bytes() <= 2_000 * 40, "{}", bytes());
+}
+
+#[test]
+fn buckets_of_one_value_are_bounded() {
+    let host = Memory::default();
+    let _state = SharedState::open(&host).unwrap();
+    let rate = Rate { qps: 0, burst: 1 };
+    for number in 0..2_500_u16 {
+        let mut id = [0; 16];
+        id[1..3].copy_from_slice(&number.to_le_bytes());
+        let level = SharedBucket { host: host.clone(), id, rate };
+        assert!(TokenBucket::shared(rate, Box::new(level)).take(Duration::from_secs(u64::from(number))));
+    }
+    assert_eq!(host.shared(b"portcullis/levels/0").unwrap().0.len(), 2_048 * 40);
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub(super) async fn log_in(State(console): State<Console>, request: Request) -> 
         Err(rejection) => return (rejection.status(), "the form cannot be read\n").into_response(),
     };
     let to = own_path(&form.to);
-    let objects = console.object_names();
+    let objects = || console.object_names();
     match console.access.log_in(form.token.trim(), &headers, &connection, objects, Instant::now()).await {
         Ok(session) => see(to, &set_cookie(&session.id, session.lifetime)),
         Err(denied) => refuse(denied, to),

@@ -68,15 +68,16 @@ impl GatewayActivity {
         self.bytes = self.gateways.values().map(ProcessActivity::bytes).sum();
     }
 
-    /// Follows the objects, and forgets gateways that have gone.
-    pub(super) fn follow(&mut self, objects: KnownObjects, now: Instant) {
-        self.forget(now, MEMORY);
-        if self.known.as_ref() == Some(&objects) {
-            return;
-        }
+    /// Follows the objects.
+    pub(super) fn follow(&mut self, objects: KnownObjects) {
         self.gateways.values_mut().for_each(|gateway| gateway.retain_known(&objects));
         self.bytes = self.gateways.values().map(ProcessActivity::bytes).sum();
         self.known = Some(objects);
+    }
+
+    /// Forgets gateways that have gone.
+    pub(super) fn forget_gone(&mut self, now: Instant) {
+        self.forget(now, MEMORY);
     }
 
     /// Forgets the activity of a cluster whose object is another one now.

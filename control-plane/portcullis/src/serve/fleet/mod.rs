@@ -77,8 +77,8 @@ struct Memory {
     activity: GatewayActivity,
     histories: Histories,
     transitions: Transitions,
-    /// The UID of each object, by name.
-    owners: BTreeMap<String, String>,
+    /// The UID of each object, by name, as soon as the source was read.
+    owners: Option<BTreeMap<String, String>>,
     /// Whether a report was taken since the last look.
     is_news: bool,
     /// When readers were last notified.
@@ -165,13 +165,7 @@ impl Memory {
             let is_known = |name: &str| name == NO_CLUSTER || objects.contains_key(name);
             self.histories.add(&rates_by_cluster(&inputs), is_known, now);
         }
-        // Before the source was read, nothing is known of its objects.
-        if !status.snapshot.is_empty() {
-            let word =
-                |object: &ObjectStatus| object.diagnosis.version.uid.as_deref().map_or_else(String::new, object_word);
-            let known = objects.iter().map(|(name, object)| ((*name).to_owned(), word(object))).collect();
-            self.activity.follow(known, now.uptime);
-        }
+        self.activity.forget_gone(now.uptime);
         self.is_due(now)
     }
 
@@ -181,20 +175,23 @@ impl Memory {
         if status.snapshot.is_empty() {
             return;
         }
-        let owners: BTreeMap<&str, &str> = objects(status)
-            .into_iter()
-            .map(|(name, object)| (name, object.diagnosis.version.uid.as_deref().unwrap_or_default()))
-            .collect();
-        if owners.iter().map(|(name, uid)| (*name, *uid)).eq(self.owners.iter().map(|(name, uid)| (&**name, &**uid))) {
+        let uid = |object: &ObjectStatus| object.diagnosis.version.uid.clone().unwrap_or_default();
+        let owners: BTreeMap<String, String> =
+            objects(status).into_iter().map(|(name, object)| (name.to_owned(), uid(object))).collect();
+        if self.owners.as_ref() == Some(&owners) {
             return;
         }
-        let gone = self.owners.iter().filter(|(name, uid)| owners.get(name.as_str()) != Some(&uid.as_str()));
+        let before = self.owners.take().unwrap_or_default();
+        let gone = before.iter().filter(|(name, uid)| owners.get(*name) != Some(*uid));
         for (name, _) in gone {
             self.activity.forget_cluster(name);
             self.histories.forget(name);
             self.transitions.forget(name);
         }
-        self.owners = owners.into_iter().map(|(name, uid)| (name.to_owned(), uid.to_owned())).collect();
+        // At the same time: a report that comes next must not be taken for the former object's.
+        let word = |uid: &str| if uid.is_empty() { String::new() } else { object_word(uid) };
+        self.activity.follow(owners.iter().map(|(name, uid)| (name.clone(), word(uid))).collect());
+        self.owners = Some(owners);
     }
 
     /// Whether readers should look again.

@@ -75,7 +75,7 @@ impl ProcessActivity {
         at: Instant,
     ) {
         let name = message.cluster.as_str();
-        let is_known = is_known(name, known) && is_of_object(message, known);
+        let is_known = is_known(name, known) && is_of_object(name, &message.object, known);
         if !self.clusters.contains_key(name) {
             if !has_room || self.bytes > MAX_BYTES {
                 self.is_full = true;
@@ -100,10 +100,11 @@ impl ProcessActivity {
         self.bytes = self.bytes.saturating_sub(before) + now;
     }
 
-    /// Forgets the activity of clusters that are not known.
+    /// Forgets the activity of clusters that are not known, and that of other objects of a known one's name.
     pub(super) fn retain_known(&mut self, known: &KnownObjects) {
         for (name, entry) in &mut self.clusters {
-            if !is_known(name, Some(known)) {
+            let object = entry.as_ref().map_or("", |activity| activity.object());
+            if !is_known(name, Some(known)) || !is_of_object(name, object, Some(known)) {
                 self.bytes = self.bytes.saturating_sub(entry.take().map_or(0, |activity| activity.bytes()));
             }
         }
@@ -171,9 +172,9 @@ fn is_known(name: &str, known: Option<&KnownObjects>) -> bool {
 }
 
 /// Whether counts are those of the present object of their name, and not of an earlier one. A filter that is older names none.
-fn is_of_object(message: &ClusterMessage, known: Option<&KnownObjects>) -> bool {
-    let word = known.and_then(|known| known.get(&message.cluster)).filter(|word| !word.is_empty());
-    message.object.is_empty() || word.is_none_or(|word| *word == message.object)
+fn is_of_object(name: &str, object: &str, known: Option<&KnownObjects>) -> bool {
+    let word = known.and_then(|known| known.get(name)).filter(|word| !word.is_empty());
+    object.is_empty() || word.is_none_or(|word| word == object)
 }
 
 /// The memory of a cluster's place in the map.

@@ -44,9 +44,16 @@ pub(super) struct ClusterActivity {
     pub(super) in_flight: Box<[(u8, u32)]>,
     /// The encoded clients with the most requests.
     pub(super) top: Option<Box<[u8]>>,
+    /// The word of the object that it belongs to; empty where a filter names none.
+    object: Box<str>,
 }
 
 impl ClusterActivity {
+    /// The word of the object that it belongs to; empty where a filter names none.
+    pub(super) fn object(&self) -> &str {
+        &self.object
+    }
+
     /// A cluster without a request until `at`.
     pub(super) fn idle(at: Instant) -> Self {
         let samples = VecDeque::from([Sample { at, growth: Growth::none() }]);
@@ -64,6 +71,9 @@ impl ClusterActivity {
     ) {
         if self.names.is_full() {
             *self = Self::default();
+        }
+        if *self.object != *message.object {
+            self.object = message.object.as_str().into();
         }
         let mut counts = ReportedCounts::of(message, reasons, detail.then_some(&mut self.names));
         let mut growth = Growth::between(&self.reported, &counts);
@@ -146,5 +156,6 @@ impl ClusterActivity {
             + size_of_val(&*self.limits)
             + size_of_val(&*self.in_flight)
             + top
+            + self.object.len()
     }
 }

@@ -103,7 +103,12 @@ impl Retention {
         let diagnoses = &outcome.translation.diagnoses;
         let accepted = accepted_documents(outcome.translated, diagnoses, |_| false);
         let before = std::mem::replace(&mut self.accepted, accepted);
-        self.retired.record(&outcome.translation.resources, outcome.settings, now);
+        let is_replaced = |(name, document): (&String, &Arc<Value>)| {
+            let is_other = before.get(name).is_some_and(|before| !is_same_object(before, document));
+            is_other.then(|| name.clone())
+        };
+        let replaced = self.accepted.iter().filter_map(is_replaced).collect();
+        self.retired.record(&outcome.translation.resources, &replaced, outcome.settings, now);
         self.removed.record(before, &self.accepted);
         let fallbacks: BTreeSet<usize> = outcome.fallbacks.iter().map(|fallback| fallback.index).collect();
         let newest = accepted_documents(outcome.written, diagnoses, |index| fallbacks.contains(&index));

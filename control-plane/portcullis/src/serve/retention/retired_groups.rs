@@ -35,8 +35,15 @@ struct Retired {
 }
 
 impl RetiredGroups {
-    /// Compares a translation with the one before. Groups of an object that is served no longer are not retained.
-    pub(super) fn record(&mut self, translated: &[Arc<Resource>], settings: &Settings, now: Instant) {
+    /// Compares a translation with the one before. Groups of an object that is served no longer are not retained, nor are those
+    /// of objects in `replaced`, whose names belong to other objects now.
+    pub(super) fn record(
+        &mut self,
+        translated: &[Arc<Resource>],
+        replaced: &BTreeSet<String>,
+        settings: &Settings,
+        now: Instant,
+    ) {
         let before = std::mem::replace(&mut self.current, groups(translated));
         if self.instance != settings.instance {
             // The groups belong to another gateway.
@@ -47,6 +54,8 @@ impl RetiredGroups {
         let until = now + GRACE_PERIOD;
         let newly = before.into_iter().filter(|(key, _)| !self.current.contains_key(key));
         self.retired.extend(newly.map(|(key, resource)| (key, Retired { resource, until })));
+        let is_replaced = |owner: &Option<String>| owner.as_ref().is_some_and(|owner| replaced.contains(owner));
+        self.retired.retain(|_, retired| !is_replaced(&retired.resource.owner));
         let served: BTreeSet<_> = self.current.values().filter_map(|resource| resource.owner.as_ref()).collect();
         self.retired.retain(|key, retired| {
             let is_served = retired.resource.owner.as_ref().is_some_and(|owner| served.contains(owner));
@@ -127,7 +136,7 @@ mod tests {
     }
 
     fn retained(retired: &mut RetiredGroups, names: &[&str], now: Instant) -> Vec<String> {
-        retired.record(&all(names), &Settings::default(), now);
+        retired.record(&all(names), &BTreeSet::new(), &Settings::default(), now);
         retired.retained().iter().map(|resource| resource.name.clone()).collect()
     }
 
@@ -157,7 +166,7 @@ mod tests {
         let settings = Settings::default();
         let first = ["a/all@1", "!a/client@1", "!a/serving"];
         let second = ["a/all@2", "!a/client@2", "!a/serving"];
-        retired.record(&all(&first), &settings, now);
+        retired.record(&all(&first), &BTreeSet::new(), &settings, now);
         assert_eq!(retained(&mut retired, &first, now), [""; 0]);
         assert_eq!(retained(&mut retired, &second, now), ["a/all@1", "a/client@1"]);
         assert_eq!(retained(&mut retired, &first, now), ["a/all@2", "a/client@2"], "it is back");
@@ -189,7 +198,7 @@ mod tests {
         let mut retired = RetiredGroups::default();
         retained(&mut retired, &before, now);
         let settings = Settings { instance: "other".to_owned(), ..Settings::default() };
-        retired.record(&all(&["a/all", "!a/ca@1"]), &settings, now);
+        retired.record(&all(&["a/all", "!a/ca@1"]), &BTreeSet::new(), &settings, now);
         assert!(retired.retained().is_empty());
     }
 }

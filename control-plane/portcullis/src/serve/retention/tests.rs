@@ -72,3 +72,33 @@ fn wrong_edit_of_a_reference_starts_no_grace_period() {
     let (served, ..) = at(101, "other", None);
     assert!(!served, "the reference of the served version is revoked, too");
 }
+
+/// `kubectl replace --force`, or a relist after an outage: an object goes and another one of its name comes in one step.
+#[test]
+fn object_that_was_replaced_leaves_nothing() {
+    let clusters = portcullis_translate::type_urls::cluster();
+    let pools = |update: &Reconciled| -> BTreeSet<String> {
+        let all = update.snapshot.resources().filter(|(url, _, one)| *url == clusters && one.owner() == Some("a.test"));
+        all.map(|(_, name, _)| name.to_string()).collect()
+    };
+    for (uid, is_retained) in [("1", true), ("2", false)] {
+        let (mut reconciler, now) = (Reconciler::resume(None, HOUR), Instant::now());
+        let mut served = Vec::new();
+        // Without a CA the server is part of the generation.
+        for (uid, edit) in [("1", None), (uid, Some("https://10.0.0.2"))] {
+            let mut set = set("one", Some("one"));
+            for document in &mut set.clusters {
+                let mut edited = serde_json::Value::clone(document);
+                edited["metadata"]["uid"] = uid.into();
+                if let Some(server) = edit {
+                    edited["spec"]["servers"][0]["endpoint"] = server.into();
+                }
+                *document = std::sync::Arc::new(edited);
+            }
+            served.push(pools(&reconciler.reconcile(&set, &BTreeSet::new(), now).unwrap()));
+        }
+        let both = served[0].intersection(&served[1]).count();
+        assert!(!served[0].is_empty() && !served[1].is_empty());
+        assert_eq!(both > 0, is_retained, "{served:?}");
+    }
+}

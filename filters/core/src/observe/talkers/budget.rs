@@ -1,5 +1,8 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use super::Talkers;
+use crate::weak_map::WeakMap;
 
 /// Names of a process, of all kinds, beside [`ALWAYS`] of each kind for each cluster. A name takes some 200 bytes.
 const MAX_NAMES: u32 = 32_768;
@@ -13,11 +16,24 @@ const KINDS: u32 = 3;
 pub(crate) struct TalkerBudget {
     left: AtomicU32,
     clusters: AtomicU32,
+    /// By the cluster's name: one for each, however many objects of the name still have streams.
+    current: WeakMap<String, Talkers>,
 }
 
 impl Default for TalkerBudget {
     fn default() -> Self {
-        TalkerBudget { left: AtomicU32::new(MAX_NAMES), clusters: AtomicU32::new(0) }
+        TalkerBudget { left: AtomicU32::new(MAX_NAMES), clusters: AtomicU32::new(0), current: WeakMap::default() }
+    }
+}
+
+impl TalkerBudget {
+    /// Talkers for the newest object of this name. Those of an earlier one are forgotten.
+    pub(crate) fn start(self: &Arc<Self>, cluster: &str) -> Arc<Talkers> {
+        let talkers = Arc::new(Talkers::new(self));
+        if let Some(former) = self.current.replace(cluster.to_owned(), &talkers) {
+            former.forget();
+        }
+        talkers
     }
 }
 
@@ -26,12 +42,24 @@ impl Default for TalkerBudget {
 pub(super) struct TalkerLease {
     budget: Arc<TalkerBudget>,
     taken: AtomicU32,
+    has_ended: AtomicBool,
 }
 
 impl TalkerLease {
     pub(super) fn new(budget: &Arc<TalkerBudget>) -> Self {
         budget.clusters.fetch_add(1, Ordering::Relaxed);
-        TalkerLease { budget: Arc::clone(budget), taken: AtomicU32::new(0) }
+        TalkerLease { budget: Arc::clone(budget), taken: AtomicU32::new(0), has_ended: AtomicBool::new(false) }
+    }
+
+    /// Leaves the share to others. Names that were taken stay so until they are given back.
+    pub(super) fn end(&self) {
+        if !self.has_ended.swap(true, Ordering::Relaxed) {
+            self.budget.clusters.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
     }
 
     /// The names of each kind that the cluster may keep: at most `capacity`, and at most a fair share of what the process has, so
@@ -68,7 +96,7 @@ impl TalkerLease {
 impl Drop for TalkerLease {
     fn drop(&mut self) {
         self.budget.left.fetch_add(*self.taken.get_mut(), Ordering::Relaxed);
-        self.budget.clusters.fetch_sub(1, Ordering::Relaxed);
+        self.end();
     }
 }
 
@@ -95,6 +123,18 @@ mod tests {
         assert_eq!(names, 100 * 3 * 109, "each has its share");
         assert!(names <= usize::try_from(MAX_NAMES).unwrap());
         drop(some);
+        assert_eq!(budget.left.load(Ordering::Relaxed), MAX_NAMES);
+    }
+    #[test]
+    fn objects_of_one_name_have_one_share() {
+        let budget: Arc<TalkerBudget> = Arc::default();
+        let other = budget.start("other");
+        let objects: Vec<_> = (0..1_000).map(|_| budget.start("prod")).collect();
+        assert_eq!(budget.clusters.load(Ordering::Relaxed), 2);
+        assert_eq!(other.lease.share(u32::MAX), 5_461);
+        assert!(objects[..999].iter().all(|former| former.is_forgotten()) && !objects[999].is_forgotten());
+        drop((objects, other));
+        assert_eq!(budget.clusters.load(Ordering::Relaxed), 0);
         assert_eq!(budget.left.load(Ordering::Relaxed), MAX_NAMES);
     }
 }

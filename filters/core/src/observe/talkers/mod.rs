@@ -55,13 +55,28 @@ struct Sketches {
 }
 
 impl Talkers {
-    pub(crate) fn new(budget: &Arc<TalkerBudget>) -> Self {
+    fn new(budget: &Arc<TalkerBudget>) -> Self {
         Talkers {
             shown: AtomicU32::new(1),
             tables: [const { OnceLock::new() }; TABLES],
             counted: Mutex::default(),
             lease: TalkerLease::new(budget),
         }
+    }
+
+    /// Forgets all names, and counts no more: another object has the cluster's name now.
+    fn forget(&self) {
+        let mut counted = self.lock();
+        self.lease.end();
+        let Sketches { users, groups, user_agents } = &mut *counted;
+        for sketch in [users, groups, user_agents] {
+            self.lease.give_back(sketch.shrink(0));
+        }
+    }
+
+    /// Whether another object has the cluster's name now.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.lease.has_ended()
     }
 
     /// Shows that many of each kind from now on.
@@ -113,6 +128,9 @@ impl Talkers {
             return;
         }
         let mut counted = self.lock();
+        if self.is_forgotten() {
+            return;
+        }
         let Sketches { users, groups, user_agents } = &mut *counted;
         let capacity = self.capacity();
         let has_room = |names: usize| self.lease.has_room(names, capacity);

@@ -85,8 +85,8 @@ impl ClusterTotals {
         counts.answers.keep(servers);
         counts.limits.replace(limits);
         counts.talkers = top.map(|top| {
-            let known = counts.talkers.take();
-            let talkers = known.unwrap_or_else(|| Arc::new(Talkers::new(&self.budget)));
+            let known = counts.talkers.take().filter(|known| !known.is_forgotten());
+            let talkers = known.unwrap_or_else(|| self.budget.start(&self.name));
             talkers.show(top);
             talkers
         });

@@ -38,6 +38,8 @@ use subjects::{SubjectTable, without_credential};
 
 /// The longest token that is reviewed, in bytes.
 const MAX_TOKEN: usize = 16_384;
+/// The longest name of an object, in bytes (`DNS1123SubdomainMaxLength` in Kubernetes).
+const MAX_NAME: usize = 253;
 /// The longest lifetime of a session.
 const SESSION_LIFETIME: Duration = Duration::from_secs(8 * 3_600);
 /// Added to two review intervals: the age at which a session is no longer believed whatever became of its reviews.
@@ -225,13 +227,13 @@ impl Access {
         Ok((self.subjects.of(user, now), lifetime))
     }
 
-    /// Exchanges a token for a session. A reader of none of the objects gets none.
+    /// Exchanges a token for a session. A reader of none of the objects gets none; they are asked for when the token is known.
     pub(super) async fn log_in(
         &self,
         token: &str,
         headers: &HeaderMap,
         connection: &Connection,
-        objects: Vec<String>,
+        objects: impl FnOnce() -> Vec<String>,
         now: Instant,
     ) -> Result<NewSession, Denied> {
         let LoginPolicy::Reviewed(reviewer) = &self.policy else { return Err(Denied::Impossible) };
@@ -244,6 +246,8 @@ impl Access {
         let client = TokenSender::of(headers, connection, self.behind_tls_proxy);
         let (subject, lifetime) = self.review(reviewer.as_ref(), token, client, now).await?;
         let may_list = subject.may_list(reviewer.as_ref(), now).await?;
+        // Not before: strangers ask, too.
+        let objects = objects();
         // Of more objects than are reviewed, it may read one that was not.
         let may_read = may_list
             || objects.len() > MAX_OBJECTS
@@ -276,10 +280,13 @@ impl Access {
         }
     }
 
-    /// Whether a reader may see an object.
+    /// Whether a reader may see an object. A name that no object can have costs no review and no memory.
     pub(super) async fn sees(&self, reader: &Reader, name: &str, now: Instant) -> Result<bool, Denied> {
         if self.sees_all(reader, now).await? {
             return Ok(true);
+        }
+        if name.len() > MAX_NAME {
+            return Ok(false);
         }
         match (reader, &self.policy) {
             (Reader::Subject(subject, _), LoginPolicy::Reviewed(reviewer)) => {

@@ -127,3 +127,36 @@ async fn streams_of_one_reader_are_bounded() {
     held.pop();
     assert!(poll!(Box::pin(open("alice-token"))).is_pending(), "its end makes room");
 }
+
+/// A reader without any right asks for ever new names of great length.
+#[tokio::test]
+async fn names_that_no_object_has_are_not_reviewed() {
+    let api = Arc::<FakeApi>::default();
+    let site = Site::new(data(&CLUSTERS, "words"), LoginPolicy::Reviewed(Arc::clone(&api) as Arc<dyn Reviewer>));
+    let header = [("authorization", "Bearer alice-token")];
+    let ask = async |name: String| site.get(NEAR, &format!("/ui/api/clusters/{name}"), &header).await.status;
+    assert_eq!(ask("alice.test".to_owned()).await, StatusCode::OK);
+    let before = api.access_reviews.load(Ordering::Relaxed);
+    for number in 0..3_000 {
+        assert_eq!(ask(format!("alice{number:0>4000}")).await, StatusCode::FORBIDDEN);
+    }
+    assert_eq!(api.access_reviews.load(Ordering::Relaxed), before);
+    // As long as a name may be.
+    assert_eq!(ask(format!("bob{:0>250}", 1)).await, StatusCode::FORBIDDEN);
+    assert_eq!(api.access_reviews.load(Ordering::Relaxed), before + 1);
+}
+
+/// Wrong tokens cost no look at the objects.
+#[tokio::test]
+async fn strangers_logins_make_no_view() {
+    let (data, views) = (data(&CLUSTERS, "words"), Arc::<AtomicUsize>::default());
+    let data = FixedData { views: Arc::clone(&views), ..data };
+    let site = Site::new(data, LoginPolicy::Reviewed(Arc::<FakeApi>::default()));
+    for number in 0..3 {
+        let answer = site.post(NEAR, "/ui/login", &[], &format!("token=wrong{number}")).await;
+        assert_ne!(answer.status, StatusCode::SEE_OTHER);
+    }
+    assert_eq!(views.load(Ordering::Relaxed), 0);
+    assert_eq!(site.post(NEAR, "/ui/login", &[], "token=alice-token").await.status, StatusCode::SEE_OTHER);
+    assert_ne!(views.load(Ordering::Relaxed), 0);
+}

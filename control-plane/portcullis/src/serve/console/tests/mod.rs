@@ -36,10 +36,13 @@ pub(super) struct FixedData {
     pub(super) status: Arc<StatusBody>,
     pub(super) objects: Arc<ObjectSet>,
     pub(super) changes: watch::Sender<u64>,
+    /// The number of views of the fleet that were asked for.
+    pub(super) views: Arc<AtomicUsize>,
 }
 
 impl ConsoleData for FixedData {
     fn fleet(&self) -> Arc<FleetView> {
+        self.views.fetch_add(1, Ordering::Relaxed);
         Arc::clone(&self.fleet)
     }
 

@@ -167,6 +167,7 @@ pub(super) fn data(clusters: &[&str], text: &str) -> FixedData {
         status: Arc::new(status(vec![object("File", text, Served::Nothing, text)], text)),
         objects: Arc::default(),
         changes: watch::Sender::new(0),
+        views: Arc::default(),
     }
 }
 

@@ -91,7 +91,8 @@ fn gateways_together_take_no_more_than_the_room_of_all() {
     };
     for knows in [false, true] {
         if knows {
-            memory.follow(KnownObjects::from([("a".to_owned(), String::new())]), clock.at(1));
+            memory.forget_gone(clock.at(1));
+            memory.follow(KnownObjects::from([("a".to_owned(), String::new())]));
         }
         for node in 0..20 {
             for turn in 0..10 {
@@ -145,16 +146,19 @@ fn gateways_are_bounded_and_those_that_report_stay() {
 fn gateway_that_has_gone_is_forgotten() {
     let (clock, mut memory) = (Clock::new(), GatewayActivity::default());
     take(&mut memory, "n", Agent::default().parts(&activity(1, vec![cluster("a", &[("s", 1, 0)])])), clock.at(0));
-    memory.follow(KnownObjects::from([("a".to_owned(), String::new())]), clock.at(599));
+    memory.forget_gone(clock.at(599));
+    memory.follow(KnownObjects::from([("a".to_owned(), String::new())]));
     assert_eq!(memory.gateways().count(), 1);
-    memory.follow(KnownObjects::from([("a".to_owned(), String::new())]), clock.at(601));
+    memory.forget_gone(clock.at(601));
+    memory.follow(KnownObjects::from([("a".to_owned(), String::new())]));
     assert_eq!((memory.gateways().count(), memory.bytes()), (0, 0));
 }
 
 #[test]
 fn names_without_an_object_take_no_room() {
     let (clock, mut memory, mut agent) = (Clock::new(), GatewayActivity::default(), Agent::default());
-    memory.follow(KnownObjects::from([("a".to_owned(), String::new())]), clock.at(0));
+    memory.forget_gone(clock.at(0));
+    memory.follow(KnownObjects::from([("a".to_owned(), String::new())]));
     let names: Vec<String> = (0..5_000).map(|number| format!("x{number}")).collect();
     let clusters: Vec<_> = names.iter().map(|name| cluster(name, &[("s", 1, 0)])).collect();
     take(&mut memory, "n", agent.parts(&activity(1, clusters)), clock.at(0));
@@ -172,10 +176,12 @@ fn object_that_becomes_known_later_has_no_spike() {
         let (_, gateway, reported) = memory.reporting(clock.moment(seconds)).next().unwrap();
         gateway.cluster("a").map(|one| one.rates(reported).answers)
     };
-    memory.follow(KnownObjects::new(), clock.at(0));
+    memory.forget_gone(clock.at(0));
+    memory.follow(KnownObjects::new());
     assert_eq!(report(&mut memory, 0, 1_000_000), None);
     assert_eq!(report(&mut memory, 5, 1_000_050), None);
-    memory.follow(KnownObjects::from([("a".to_owned(), String::new())]), clock.at(6));
+    memory.forget_gone(clock.at(6));
+    memory.follow(KnownObjects::from([("a".to_owned(), String::new())]));
     assert_eq!(report(&mut memory, 10, 1_000_100), Some(0.0));
     assert_eq!(report(&mut memory, 15, 1_000_150), Some(10.0));
 }
@@ -187,7 +193,8 @@ fn activity_counts_before_there_are_objects() {
     for (seconds, count) in [(0, 100), (5, 150)] {
         take(&mut memory, "n", agent.parts(&activity(1, vec![cluster("a", &[("s", count, 0)])])), clock.at(seconds));
     }
-    memory.follow(KnownObjects::from([("a".to_owned(), String::new())]), clock.at(6));
+    memory.forget_gone(clock.at(6));
+    memory.follow(KnownObjects::from([("a".to_owned(), String::new())]));
     let (_, gateway, reported) = memory.reporting(clock.moment(6)).next().unwrap();
     assert_eq!(gateway.cluster("a").unwrap().rates(reported).answers, 10.0);
 }

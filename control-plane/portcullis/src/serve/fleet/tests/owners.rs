@@ -71,3 +71,30 @@ fn late_report_of_a_former_object_is_not_shown() {
         assert_eq!(shown.top.is_some(), is_shown, "{seconds}");
     }
 }
+
+/// A page is read between the replacement and the next look, and a gateway reports for the former object.
+#[test]
+fn report_between_a_replacement_and_the_next_look_is_not_kept() {
+    let (clock, mut memory, mut agent) = (Clock::new(), Memory::default(), Agent::default());
+    let [first, second] = ["1", "2"].map(|uid| status(vec![owned(uid, true)]));
+    memory.look(&first, &ServedObjects::default(), clock.moment(0));
+    memory.follow_owners(&second);
+    let late = ClusterActivity { object: object_word("1"), ..counts(10) };
+    take(&mut memory.activity, "n", agent.parts(&activity(1, vec![late])), clock.at(1));
+    memory.look(&second, &ServedObjects::default(), clock.moment(2));
+    assert!(view(&memory, &second, clock, 2).top.is_none());
+}
+
+/// A control plane that starts hears gateways before its source is read.
+#[test]
+fn report_for_a_former_object_before_the_source_is_read_is_not_kept() {
+    let (clock, second) = (Clock::new(), status(vec![owned("2", true)]));
+    for (seconds, uid, is_shown) in [(0, "1", false), (10, "2", true)] {
+        let mut agent = Agent::default();
+        let reported = ClusterActivity { object: object_word(uid), ..counts(seconds + 10) };
+        let mut memory = Memory::default();
+        take(&mut memory.activity, "n", agent.parts(&activity(1, vec![reported])), clock.at(seconds));
+        memory.look(&second, &ServedObjects::default(), clock.moment(seconds + 1));
+        assert_eq!(view(&memory, &second, clock, seconds + 1).top.is_some(), is_shown, "{uid}");
+    }
+}
