@@ -5,6 +5,8 @@ use crate::arguments::{Check, Completion, Crd, Man, Rbac};
 use crate::bootstrap::Bootstrap;
 use crate::copy::Copy;
 use crate::explain::Explain;
+use crate::offboard::Offboard;
+use crate::onboard::Onboard;
 use crate::probe::Probe;
 use crate::serve::Serve;
 use crate::status::Status;
@@ -19,6 +21,8 @@ use crate::top::Top;
 ///   portcullis agent --module-dir /usr/lib/portcullis --xds-socket /run/portcullis/xds.sock
 ///   portcullis status                                     # are they served?
 ///   portcullis top                                        # what do they do?
+///
+/// A cluster is put behind it by `portcullis onboard`.
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version, long_version = crate::version::long(), verbatim_doc_comment)]
 pub(crate) struct Cli {
@@ -35,6 +39,8 @@ pub(crate) enum Command {
     Check(Check),
     Explain(Box<Explain>),
     Rbac(Rbac),
+    Onboard(Box<Onboard>),
+    Offboard(Offboard),
     Crd(Crd),
     Completion(Completion),
     Man(Man),

@@ -14,9 +14,12 @@ mod crd;
 mod display_text;
 mod explain;
 mod http_client;
+mod kubectl_plugin;
 mod leader;
 mod listen;
 mod live;
+mod offboard;
+mod onboard;
 mod output;
 mod page_tls;
 mod probe;
@@ -35,11 +38,11 @@ mod version;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
 use arguments::LogFormat;
-use cli::{Cli, Command};
+use cli::Command;
+use kubectl_plugin::CommandLine;
 
 /// The client of Kubernetes logs answers that it cannot read, and answers hold keys. The source and the leader election report
 /// its failures.
@@ -49,7 +52,10 @@ const SILENCED: [&str; 3] = ["kube_client::client=off", "kube_client::client::tl
 static LOG_FORMAT: OnceLock<LogFormat> = OnceLock::new();
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match kubectl_plugin::command_line() {
+        CommandLine::Command(cli) => cli,
+        CommandLine::Completed(status) => return status,
+    };
     let asked = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let silenced = SILENCED.iter().filter_map(|directive| directive.parse().ok());
     let filter = silenced.fold(asked, EnvFilter::add_directive);
@@ -74,6 +80,8 @@ fn main() -> ExitCode {
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Rbac(arguments) => rbac::run(&arguments),
+        Command::Onboard(arguments) => onboard::run(&arguments),
+        Command::Offboard(arguments) => offboard::run(&arguments),
         Command::Crd(arguments) => crd::run(&arguments),
         Command::Completion(arguments) => completion::run(&arguments),
         Command::Man(arguments) => completion::man(&arguments),

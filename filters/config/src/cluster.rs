@@ -18,7 +18,7 @@ pub struct ClusterConfig {
     /// behind the name change only with a restart.
     #[serde(default)]
     pub identity: String,
-    /// A word for the object behind the name, made of its UID: counts, limits and clients by name are kept by it and the name, so
+    /// A word for the object behind the name, made of its UID: counts, limits, sessions and clients by name are kept by it and the name, so
     /// that another object of the name begins with none. Edits of one object keep it. Empty is enough if a name is never
     /// another object's.
     #[serde(default, skip_serializing_if = "String::is_empty")]

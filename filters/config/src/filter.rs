@@ -48,6 +48,10 @@ pub struct SpanSettings {
     /// Whether spans contain names of users.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub users: bool,
+    /// Whether clients' trace contexts are kept and a sampler of Envoy's decides on requests without one, so that the mark in
+    /// `x-request-id` does not say which of those are sampled. Their reviews carry no trace.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trusted_parents: bool,
 }
 
 /// Reports of an Envoy's activity.

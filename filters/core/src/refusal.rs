@@ -44,8 +44,11 @@ pub enum Cause {
     BadRequest,
     /// A presented credential failed.
     Unauthorized,
-    /// A credential could not be checked.
+    /// A credential was not checked: no server reviews tokens, too many are reviewed already, or a certificate cannot be read. Clients
+    /// without a credential can bring it about.
     Unchecked,
+    /// The servers gave no usable answer to a review.
+    ReviewFailed,
     /// The upstream does not believe the gateway.
     GatewayCredential,
     /// The cluster is closed.
@@ -66,12 +69,13 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 13] = [
+    pub const ALL: [Cause; 14] = [
         Cause::Loop,
         Cause::Misdirected,
         Cause::BadRequest,
         Cause::Unauthorized,
         Cause::Unchecked,
+        Cause::ReviewFailed,
         Cause::GatewayCredential,
         Cause::Denied,
         Cause::FlowControl,
@@ -90,6 +94,7 @@ impl Cause {
             Cause::BadRequest => "bad_request",
             Cause::Unauthorized => "unauthorized",
             Cause::Unchecked => "unchecked",
+            Cause::ReviewFailed => "review_failed",
             Cause::GatewayCredential => "gateway_credential",
             Cause::Denied => "denied",
             Cause::FlowControl => "flow_control",
@@ -200,7 +205,7 @@ impl Refusal {
     /// 503: the upstream did not answer a review. It saw nothing of the request, which may be repeated.
     pub fn review_failed() -> Self {
         let message = "the gateway could not have the request's credentials reviewed";
-        Refusal { retry_after: Some(1), ..Refusal::new(503, "ServiceUnavailable", Cause::Unchecked, message) }
+        Refusal { retry_after: Some(1), ..Refusal::new(503, "ServiceUnavailable", Cause::ReviewFailed, message) }
     }
 
     /// 429: too many reviews are under way.
@@ -326,6 +331,15 @@ fn escape_json(text: &str, body: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// An alert goes by `review_failed`.
+    #[test]
+    fn strangers_bring_about_no_failed_review() {
+        let of_strangers =
+            [Refusal::token_not_reviewed(), Refusal::certificate_not_readable(), Refusal::too_many_reviews()];
+        assert!(of_strangers.iter().all(|refusal| refusal.cause == Cause::Unchecked));
+        assert_eq!(Refusal::review_failed().cause, Cause::ReviewFailed);
+    }
 
     #[test]
     fn body_is_a_kubernetes_status() {

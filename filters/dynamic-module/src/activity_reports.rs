@@ -1,7 +1,7 @@
 //! Reports of this Envoy's activity to control planes, by callouts of a filter configuration, where no agent reads it. Each
 //! report is a whole gRPC stream in one request. Reports are written on the timer's thread and sent from Envoy's main thread.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use envoy_abi::http::{CalloutId, CalloutResponse, ConfigScheduler, MainThread};
@@ -66,12 +66,16 @@ impl ActivityReports {
 impl Drop for ActivityReports {
     fn drop(&mut self) {
         let Some(task) = &self.0 else { return };
-        *task.scheduler.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *task.scheduler() = None;
         task.reporter.give_up(&TURNS);
     }
 }
 
 impl ReportTask {
+    fn scheduler(&self) -> MutexGuard<'_, Option<ConfigScheduler>> {
+        self.scheduler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn end(self: &Arc<Self>, Ended { next, failure }: Ended) {
         run_at(self, next);
         if let Some(failure) = failure {
@@ -83,10 +87,16 @@ impl ReportTask {
 impl Task for ReportTask {
     fn run(self: Arc<Self>) {
         let now: Duration = uptime(Instant::now());
-        let scheduler = self.scheduler.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(scheduler) = &*scheduler else { return };
-        if self.reporter.write(&TURNS, now, || memory::activity(self.process)) {
-            scheduler.wake();
+        if self.scheduler().is_none() {
+            return;
+        }
+        // Without the lock: Envoy's main thread takes it when the configuration goes, and a large report takes a while.
+        let is_written = self.reporter.write(&TURNS, now, || memory::activity(self.process));
+        match &*self.scheduler() {
+            Some(scheduler) if is_written => scheduler.wake(),
+            Some(_) => {}
+            // It went meanwhile, and nothing sends the report or gives its turn back.
+            None => return self.reporter.give_up(&TURNS),
         }
         run_at(&self, now.saturating_add(self.reporter.interval()));
     }

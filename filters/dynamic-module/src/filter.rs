@@ -53,10 +53,10 @@ impl FilterConfig for Filter {
     // Envoy up to 1.39 and from 1.40 on carry the name in different fields; one filter needs none.
     fn new_route(_name: &[u8], body: &[u8]) -> Option<Self::Route> {
         fault::strike_if_named("route", body);
-        let loaded = RouteConfig::load(body, &memory::state()?, long_streams::of_cluster, uptime(Instant::now()));
-        let (route, next) = loaded.map_err(|error| log::error(&error.to_string())).ok()?;
-        if let Some(at) = next {
-            long_streams::call_at(&route.streams, at);
+        let loaded = RouteConfig::load(body, &memory::state()?, &long_streams::STREAMS, uptime(Instant::now()));
+        let (route, calls) = loaded.map_err(|error| log::error(&error.to_string())).ok()?;
+        for (streams, at) in calls {
+            long_streams::call_at(&streams, at);
         }
         Some(route)
     }

@@ -250,12 +250,13 @@ impl Host for StreamHost<'_> {
         }
     }
 
-    fn begin_wait(&mut self, reviews: &mut [Review]) {
+    fn begin_wait(&mut self, reviews: &mut [Review], is_sampled: bool) {
         let is_of_token = reviews.first().is_some_and(Review::is_of_token);
         let name = if is_of_token { "TokenReview" } else { "SubjectAccessReview" };
         let Some(mut span) = self.stream.span().and_then(|mut span| span.start_child(name)) else { return };
         span.set_tag(names::span::REVIEWS, &reviews.len().to_string());
-        if let Some((trace, id)) = span.ids() {
+        // A trace that Envoy does not sample must not have the upstream trace each review.
+        if let Some((trace, id)) = span.ids().filter(|_| is_sampled) {
             let traceparent = format!("00-{trace}-{id}-01");
             reviews.iter_mut().for_each(|review| review.join_trace(&traceparent));
         }

@@ -5,8 +5,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use envoy_abi::http::StreamScheduler;
-use portcullis_core::long_streams::{StreamHandle, StreamRegistry as Registry, Wake};
-use portcullis_core::weak_map::WeakMap;
+use portcullis_core::long_streams::{StreamHandle, StreamOwners, StreamRegistry as Registry, Wake};
 
 use crate::memory::uptime;
 use crate::timer::{Task, run_at};
@@ -15,8 +14,8 @@ use crate::timer::{Task, run_at};
 pub(crate) type LongStream = StreamHandle<Waker>;
 type StreamRegistry = Registry<LongStream>;
 
-/// By the cluster's name over all edits.
-static STREAMS: LazyLock<WeakMap<String, StreamRegistry>> = LazyLock::new(WeakMap::default);
+/// The long-running streams of all clusters, over all edits.
+pub(crate) static STREAMS: LazyLock<StreamOwners<LongStream>> = LazyLock::new(StreamOwners::default);
 
 #[derive(Debug)]
 pub(crate) struct Waker(pub(crate) StreamScheduler);
@@ -25,11 +24,6 @@ impl Wake for Waker {
     fn wake(&self) {
         self.0.wake();
     }
-}
-
-/// The long-running streams of a cluster.
-pub(crate) fn of_cluster(name: &str) -> Arc<StreamRegistry> {
-    STREAMS.get_or_insert_with(name.to_owned(), StreamRegistry::default)
 }
 
 /// Calls `f` for the long-running streams of all clusters.

@@ -3,23 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::long_streams::{StreamRegistry, TerminationReason};
+use portcullis_core::long_streams::{StreamOwners, StreamRegistry, TerminationReason};
 use portcullis_core::schedule::Schedule;
-use portcullis_core::weak_map::WeakMap;
 
-/// The long-running streams of this VM by cluster, and when they have to be looked through.
+/// The long-running streams of this VM, and when they have to be looked through.
 #[derive(Debug, Default)]
 pub(crate) struct LongStreams {
-    streams: WeakMap<String, StreamRegistry<u32>>,
+    pub(crate) streams: StreamOwners<u32>,
     calls: Schedule<Arc<StreamRegistry<u32>>>,
 }
 
 impl LongStreams {
-    /// The streams of a cluster.
-    pub(crate) fn of_cluster(&self, name: &str) -> Arc<StreamRegistry<u32>> {
-        self.streams.get_or_insert_with(name.to_owned(), StreamRegistry::default)
-    }
-
     /// Streams whose time is over.
     pub(crate) fn due(&mut self, uptime: Duration) -> Vec<(u32, TerminationReason)> {
         let over = std::cell::RefCell::new(Vec::new());

@@ -162,9 +162,9 @@ impl<H: Hostcalls> Vm<H> {
         let VmState { hostcalls, state, long_streams, .. } = &mut self.shared;
         let (hostcalls, state) = (&*hostcalls, state.as_ref()?);
         let load = |text: &[u8]| {
-            let (route, next) = RouteConfig::load(text, state, |name| long_streams.of_cluster(name), uptime)?;
-            if let Some(at) = next {
-                long_streams.call_at(&route.streams, at);
+            let (route, calls) = RouteConfig::load(text, state, &long_streams.streams, uptime)?;
+            for (streams, at) in calls {
+                long_streams.call_at(&streams, at);
             }
             Ok(route)
         };

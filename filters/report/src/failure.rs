@@ -24,8 +24,8 @@ pub(crate) enum Failure {
     Grpc(u16),
     /// A part has no acknowledgement.
     Refused,
-    /// The report is too long.
-    Size,
+    /// The number of clusters that are not in the report, which would be too long.
+    Size(usize),
 }
 
 impl Failure {
@@ -43,6 +43,11 @@ impl Failure {
         }
     }
 
+    /// Whether a line about one says all about the other.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        matches!((self, other), (Failure::Size(_), Failure::Size(_))) || self == other
+    }
+
     /// The reason in words, for a report of this node.
     pub(crate) fn reason(&self, node: &str) -> String {
         match self {
@@ -51,7 +56,11 @@ impl Failure {
             Failure::Status(status) => format!("HTTP status {status}"),
             Failure::Grpc(status) => format!("gRPC status {status}"),
             Failure::Refused => format!("it was refused; {node:?} has to be a name of the client certificate"),
-            Failure::Size => "it is too long".to_owned(),
+            Failure::Size(left_out) => {
+                format!(
+                    "{left_out} clusters, the last ones by name, are left out, because the report would be too long"
+                )
+            }
         }
     }
 }

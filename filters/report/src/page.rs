@@ -58,11 +58,22 @@ impl ActivityPage {
 
     /// The parts of a report to a receiver that has an earlier page, or none. Without a change it is one part without clusters.
     pub fn parts(&self, since: Option<Since>) -> Vec<Bytes> {
+        self.parts_within(since, usize::MAX).0
+    }
+
+    /// The parts of a report whose clusters have that many bytes at most, the first ones by name, and the number of clusters that
+    /// have no room.
+    pub fn parts_within(&self, since: Option<Since>, most: usize) -> (Vec<Bytes>, usize) {
         let since = since.filter(|since| since.process == self.process).map(|since| since.number);
         let changed = self.clusters.values().filter(|(number, _)| since.is_none_or(|since| *number > since));
         let mut parts: Vec<Vec<Bytes>> = vec![Vec::new()];
-        let mut bytes = 0;
+        let (mut bytes, mut total, mut left_out) = (0, 0_usize, 0);
         for (_, cluster) in changed {
+            total = total.saturating_add(cluster.len());
+            if total > most {
+                left_out += 1;
+                continue;
+            }
             if bytes + cluster.len() > MAX_PART_BYTES {
                 parts.push(Vec::new());
                 bytes = 0;
@@ -79,7 +90,7 @@ impl ActivityPage {
             complete: since.is_none(),
             more: position < last,
         };
-        parts.into_iter().enumerate().map(|one| part(one).encode_to_vec().into()).collect()
+        (parts.into_iter().enumerate().map(|one| part(one).encode_to_vec().into()).collect(), left_out)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{ActivityPage, request_body};
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after which a report that was not taken is followed by another one.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
-/// Longest report.
+/// Most bytes of the clusters of a report; the last ones by name are left out.
 const MAX_BYTES: usize = 8 << 20;
 
 /// The uptime of the next report to each Envoy cluster, for all configurations of a process: each listener has one, and all report
@@ -53,6 +53,7 @@ impl<Id> Default for State<Id> {
 struct Report {
     body: Vec<u8>,
     parts: usize,
+    left_out: usize,
     /// The Envoy clusters whose turn it is.
     clusters: Vec<String>,
 }
@@ -62,6 +63,7 @@ struct Report {
 struct Sent {
     cluster: String,
     parts: usize,
+    left_out: usize,
     at: Duration,
 }
 
@@ -121,21 +123,18 @@ impl<Id: Ord> Reporter<Id> {
         if clusters.is_empty() {
             return false;
         }
-        let parts = ActivityPage::default().succeeded_by(&activity()).parts(None);
+        let (parts, left_out) = ActivityPage::default().succeeded_by(&activity()).parts_within(None, MAX_BYTES);
         let body = request_body(&self.node, &parts);
-        self.state().unsent = Some(Report { body, parts: parts.len(), clusters });
+        self.state().unsent = Some(Report { body, parts: parts.len(), left_out, clusters });
         true
     }
 
     /// Sends the report that is written, if there is one: `callout` gets an Envoy cluster and the body, and gives the callout's id, or
     /// `None` where none was made. Returns those that have failed at once.
     pub fn send(&self, turns: &Turns, now: Duration, mut callout: impl FnMut(&str, &[u8]) -> Option<Id>) -> Vec<Ended> {
-        let Some(Report { body, parts, clusters }) = self.state().unsent.take() else { return Vec::new() };
+        let Some(Report { body, parts, left_out, clusters }) = self.state().unsent.take() else { return Vec::new() };
         let send = |cluster| {
-            let sent = Sent { cluster, parts, at: now };
-            if body.len() > MAX_BYTES {
-                return Some(self.end(turns, &sent, Some(Failure::Size), now));
-            }
+            let sent = Sent { cluster, parts, left_out, at: now };
             self.state().starting = Some(sent.clone());
             let id = callout(&sent.cluster, &body);
             let mut state = self.state();
@@ -168,9 +167,10 @@ impl<Id: Ord> Reporter<Id> {
     }
 
     fn end(&self, turns: &Turns, sent: &Sent, failure: Option<Failure>, now: Duration) -> Ended {
+        let failure = failure.or_else(|| (sent.left_out > 0).then_some(Failure::Size(sent.left_out)));
         let next = match failure {
-            None => sent.at.saturating_add(self.interval).max(now),
-            Some(Failure::Refused | Failure::Size) => now.saturating_add(self.interval),
+            None | Some(Failure::Size(_)) => sent.at.saturating_add(self.interval).max(now),
+            Some(Failure::Refused) => now.saturating_add(self.interval),
             Some(_) => now.saturating_add(RETRY_AFTER),
         };
         turns.set(sent.cluster.clone(), next);
@@ -185,8 +185,8 @@ impl<Id: Ord> Reporter<Id> {
             return None;
         };
         let before = state.failures.insert(cluster.to_owned(), failure.clone());
-        (before.as_ref() != Some(&failure))
-            .then(|| format!("the activity is not reported to {cluster:?}: {}", failure.reason(&self.node)))
+        (!before.is_some_and(|before| before.is_like(&failure)))
+            .then(|| format!("the activity is not reported whole to {cluster:?}: {}", failure.reason(&self.node)))
     }
 }
 
@@ -246,6 +246,49 @@ mod tests {
             let ended = reporter.answered(&turns, &1, answer, seconds(now)).unwrap();
             assert_eq!((ended.next, ended.failure.is_some()), (seconds(next), is_named), "{now}: {:?}", ended.failure);
         }
+    }
+
+    /// More clusters than a report has room for: those that fit are sent, and the log has a line about the others once.
+    #[test]
+    fn report_that_is_too_long_is_sent_as_far_as_it_fits() {
+        use portcullis_filter_config::activity::ClusterActivity;
+        let (turns, reporter) = (Turns::new(), reporter(&["plane"]));
+        let one = |number: usize| ClusterActivity {
+            cluster: format!("{number:06}{}", "x".repeat(240)),
+            object: "o".repeat(240),
+            running: 1,
+            ..ClusterActivity::default()
+        };
+        // Names alone are 10 MB.
+        let all = Activity { clusters: (0..20_000).map(one).collect(), ..Activity::default() };
+        for (now, is_told) in [(0, true), (10, false)] {
+            let mut length = 0;
+            assert!(reporter.write(&turns, seconds(now), || all.clone()));
+            let callout = |_: &str, body: &[u8]| {
+                length = body.len();
+                Some(1)
+            };
+            assert!(reporter.send(&turns, seconds(now), callout).is_empty());
+            assert!((7 << 20..9 << 20).contains(&length), "{length}");
+            let parts = reporter.state().sent.values().map(|sent| sent.parts).sum::<usize>();
+            let answer = CalloutAnswer { bytes: parts * ACKNOWLEDGEMENT_BYTES, ..TAKEN };
+            let ended = reporter.answered(&turns, &1, answer, seconds(now)).unwrap();
+            assert_eq!((ended.next, ended.failure.is_some()), (seconds(now + 10), is_told), "{:?}", ended.failure);
+            assert!(!is_told || ended.failure.unwrap().contains("clusters, the last ones by name"));
+        }
+    }
+
+    /// A configuration that goes while its report is written gives the turn back, before and after.
+    #[test]
+    fn configuration_may_go_while_its_report_is_written() {
+        let (turns, one, other) = (Turns::new(), reporter(&["plane"]), reporter(&["plane"]));
+        let gone = || {
+            one.give_up(&turns);
+            Activity::default()
+        };
+        assert!(one.write(&turns, seconds(0), gone));
+        one.give_up(&turns);
+        assert!(sent(&other, &turns, seconds(1)));
     }
 
     #[test]

@@ -101,6 +101,7 @@ impl Gateway {
         let bootstrap = plane.bootstrap_with("envoy-0", &flags)?;
         let bootstrap =
             options.heap_level.as_deref().map_or(Ok(bootstrap.clone()), |file| with_heap_level(&bootstrap, file))?;
+        let bootstrap = with_quick_spans(bootstrap)?;
         let mut envoy_options = EnvoyOptions::new(bootstrap);
         envoy_options.version.clone_from(&options.envoy_version);
         envoy_options.module_dir.clone_from(&options.module_dir);
@@ -341,6 +342,14 @@ fn with_more(settings: &str, options: &GatewayOptions) -> Result<String> {
         spec.insert("wasmModulePath".to_owned(), file.to_string_lossy().into());
     }
     Ok(format!("{object:#}"))
+}
+
+/// The bootstrap with spans sent after a fifth of a second, not five seconds: most tests of traces would only wait for that.
+fn with_quick_spans(mut bootstrap: Value) -> Result<Value> {
+    let layer = bootstrap.pointer_mut("/layered_runtime/layers/0/static_layer").and_then(Value::as_object_mut);
+    let lacks = || Error::Lacks { what: "the bootstrap".to_owned(), field: "a static layer".to_owned() };
+    layer.ok_or_else(lacks)?.insert("tracing.opentelemetry.flush_interval_ms".to_owned(), 200.into());
+    Ok(bootstrap)
 }
 
 /// The bootstrap with a file for the heap.

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use portcullis_api::{Settings, without_references};
+use portcullis_api::{Problem, Settings, claims_of, without_references};
 use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::exchange::RouteConfig;
 use portcullis_core::host_names::AllowedHosts;
@@ -28,7 +28,7 @@ pub(crate) enum EnvironmentError {
     #[error("no UpstreamCluster is among the files")]
     NoCluster,
     #[error("UpstreamCluster {0}: {1}")]
-    Cluster(String, portcullis_api::Problem),
+    Cluster(String, Problem),
     #[error("the GatewaySettings cannot be used: {0}")]
     Settings(String),
     #[error("UpstreamCluster {0}")]
@@ -65,7 +65,11 @@ pub(super) struct ServedCluster {
 impl Environment {
     pub(super) fn read(paths: &[PathBuf]) -> Result<Self, EnvironmentError> {
         let all = all_objects(paths)?;
-        let mut environment = Self::new(&all, !paths.is_empty(), |_| true)?;
+        let settings = settings(&all).map_err(EnvironmentError::Settings)?;
+        let mut environment = Self::empty(&settings, !paths.is_empty())?;
+        for (document, lost) in all.clusters.iter().zip(lost_names(&all.clusters, &settings)) {
+            environment.add(document, &lost, &settings)?;
+        }
         let refused = all.diagnoses.iter().filter(|diagnosis| diagnosis.refused);
         let refused = refused.map(|diagnosis| format!("{}: {}", diagnosis.file, diagnosis.message));
         environment.problems.splice(..0, refused);
@@ -76,18 +80,21 @@ impl Environment {
     }
 
     /// The gateway with one of the clusters, which owns its names among all of them.
-    pub(super) fn of_cluster(objects: &ObjectSet, cluster: &str) -> Result<Self, EnvironmentError> {
-        let environment = Self::new(objects, true, |name| name == cluster)?;
+    pub(super) fn of_cluster(objects: &KnownObjects, cluster: &str) -> Result<Self, EnvironmentError> {
+        let settings = objects.settings.as_ref().map_err(|problems| EnvironmentError::Settings(problems.clone()))?;
+        let mut environment = Self::empty(settings, true)?;
+        for (document, lost) in objects.set.clusters.iter().zip(&objects.lost) {
+            if name_of(document) == cluster {
+                environment.add(document, lost, settings)?;
+            }
+        }
         if environment.clusters.is_empty() { Err(EnvironmentError::NoCluster) } else { Ok(environment) }
     }
 
-    fn new(objects: &ObjectSet, has_files: bool, is_wanted: impl Fn(&str) -> bool) -> Result<Self, EnvironmentError> {
-        let settings = settings(objects)?;
-        let gateway = Gateway::compile(&explain_gateway(&settings)).map_err(EnvironmentError::Gateway)?;
+    fn empty(settings: &Settings, has_files: bool) -> Result<Self, EnvironmentError> {
+        let gateway = Gateway::compile(&explain_gateway(settings)).map_err(EnvironmentError::Gateway)?;
         let (clusters, problems) = (Vec::new(), Vec::new());
-        let mut environment = Environment { gateway, clusters, has_files, problems, asked: AtomicU64::new(0) };
-        environment.add(objects, &settings, is_wanted)?;
-        Ok(environment)
+        Ok(Environment { gateway, clusters, has_files, problems, asked: AtomicU64::new(0) })
     }
 
     /// A time so long after every earlier one that each request finds the token buckets full.
@@ -102,42 +109,88 @@ impl Environment {
 
     fn add(
         &mut self,
-        objects: &ObjectSet,
+        document: &Value,
+        lost: &[(String, Problem)],
         settings: &Settings,
-        is_wanted: impl Fn(&str) -> bool,
     ) -> Result<(), EnvironmentError> {
-        for (document, lost) in objects.clusters.iter().zip(lost_names(&objects.clusters, settings)) {
-            let name = document.pointer("/metadata/name").and_then(|name| name.as_str()).unwrap_or_default().to_owned();
-            if !is_wanted(&name) {
-                continue;
-            }
-            let read = explain_input(document, settings)
-                .map_err(|problem| EnvironmentError::Cluster(name.clone(), problem))?;
-            for problem in &read.problems {
-                self.problems.push(format!("UpstreamCluster {name} would be refused: {problem}"));
-            }
-            let (route, _) = RouteConfig::compile(&read.config, &EmptyState, Arc::default(), Duration::ZERO)
-                .map_err(|error| EnvironmentError::Compile(name.clone(), error))?;
-            for (_, problem) in &lost {
-                self.problems.push(format!("UpstreamCluster {name} would not have a name: {problem}"));
-            }
-            let is_own = |name: &&str| lost.iter().all(|(lost, _)| lost != name);
-            // Without its own name it is not served at all.
-            let is_served = is_own(&name.as_str());
-            let names = || read.config.authorities.iter().map(String::as_str).filter(is_own).filter(|_| is_served);
-            self.clusters.push(ServedCluster {
-                exact: AllowedHosts::new(names().filter(|name| !name.starts_with('*'))),
-                names: AllowedHosts::new(names()),
-                matcher: LinearMatcher::new(&read.config.policies.policies()),
-                name,
-                route,
-                subsets: read.subsets,
-                strategies: read.strategies,
-                config: read.config,
-            });
+        let name = name_of(document).to_owned();
+        let read =
+            explain_input(document, settings).map_err(|problem| EnvironmentError::Cluster(name.clone(), problem))?;
+        for problem in &read.problems {
+            self.problems.push(format!("UpstreamCluster {name} would be refused: {problem}"));
         }
+        let (route, _) = RouteConfig::compile(&read.config, &EmptyState, Arc::default(), Duration::ZERO)
+            .map_err(|error| EnvironmentError::Compile(name.clone(), error))?;
+        for (_, problem) in lost {
+            self.problems.push(format!("UpstreamCluster {name} would not have a name: {problem}"));
+        }
+        let is_own = |name: &&str| lost.iter().all(|(lost, _)| lost != name);
+        // Without its own name it is not served at all.
+        let is_served = is_own(&name.as_str());
+        let names = || read.config.authorities.iter().map(String::as_str).filter(is_own).filter(|_| is_served);
+        self.clusters.push(ServedCluster {
+            exact: AllowedHosts::new(names().filter(|name| !name.starts_with('*'))),
+            names: AllowedHosts::new(names()),
+            matcher: LinearMatcher::new(&read.config.policies.policies()),
+            name,
+            route,
+            subsets: read.subsets,
+            strategies: read.strategies,
+            config: read.config,
+        });
         Ok(())
     }
+}
+
+/// The objects of a control plane with what every question needs of all of them: it is found out once.
+#[derive(Debug)]
+pub(crate) struct KnownObjects {
+    set: Arc<ObjectSet>,
+    /// Or why there are none.
+    settings: Result<Settings, String>,
+    /// By cluster, in their order.
+    lost: Vec<Vec<(String, Problem)>>,
+    /// The names that a cluster claims: those without a wildcard, and all.
+    hosts: Vec<[AllowedHosts; 2]>,
+}
+
+impl KnownObjects {
+    /// Looks through all objects.
+    pub(crate) fn new(set: Arc<ObjectSet>) -> Self {
+        let settings = settings(&set);
+        let lost = settings.as_ref().map(|settings| lost_names(&set.clusters, settings)).unwrap_or_default();
+        let hosts = |document: &Arc<Value>| {
+            let claims = claims_of(document).names;
+            let names = || claims.iter().map(|(name, _)| name.as_str());
+            [AllowedHosts::new(names().filter(|name| !name.starts_with('*'))), AllowedHosts::new(names())]
+        };
+        let hosts = set.clusters.iter().map(hosts).collect();
+        Self { set, settings, lost, hosts }
+    }
+
+    /// Whether these are the objects.
+    pub(crate) fn is_of(&self, set: &Arc<ObjectSet>) -> bool {
+        Arc::ptr_eq(&self.set, set)
+    }
+
+    /// The names of all clusters.
+    pub(crate) fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.set.clusters.iter().map(|document| name_of(document))
+    }
+
+    /// The cluster that claims a host, first of all without a wildcard.
+    pub(crate) fn by_host(&self, host: &str) -> Option<&str> {
+        let find = |which: usize| {
+            let claims = |hosts: &[AllowedHosts; 2]| hosts.get(which).is_some_and(|all| all.name(host.as_bytes()));
+            self.hosts.iter().position(claims)
+        };
+        let found = find(0).or_else(|| find(1))?;
+        self.names().nth(found)
+    }
+}
+
+fn name_of(document: &Value) -> &str {
+    document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The objects of all files together: names are owned across them.
@@ -153,7 +206,7 @@ fn all_objects(paths: &[PathBuf]) -> Result<ObjectSet, EnvironmentError> {
 }
 
 /// The settings in the files. Wrong ones are an error, as defaults could hide protected identities.
-fn settings(objects: &ObjectSet) -> Result<Settings, EnvironmentError> {
+fn settings(objects: &ObjectSet) -> Result<Settings, String> {
     // The content of referenced files is not at hand, and no request depends on it.
     let known: Vec<Value> = objects.settings.iter().map(|document| without_references(document).0).collect();
     let choice = choose_settings(&known, Some(check_client_ca));
@@ -161,7 +214,7 @@ fn settings(objects: &ObjectSet) -> Result<Settings, EnvironmentError> {
         let problems = choice.diagnoses.iter().flat_map(|diagnosis| &diagnosis.problems);
         problems.map(ToString::to_string).collect::<Vec<_>>().join("; ")
     };
-    choice.settings.ok_or_else(|| EnvironmentError::Settings(problems()))
+    choice.settings.ok_or_else(problems)
 }
 
 /// A process in which nothing has happened yet.

@@ -12,19 +12,18 @@ use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 
 use portcullis_core::identity::UserInfo;
-use portcullis_sources::ObjectSet;
 
 pub(crate) use answer::{DispatchAnswer, Explanation, RequestInfoAnswer};
 pub(crate) use arguments::Explain;
 use arguments::ExplainCommand;
 use environment::Environment;
-pub(crate) use environment::EnvironmentError;
+pub(crate) use environment::{EnvironmentError, KnownObjects};
 use paste::PastedRequest;
 use request::{Named, Request};
 
 /// Explains a request to one of the clusters. The second part is why the objects would not be served as they are.
 pub(crate) fn explain(
-    objects: &ObjectSet,
+    objects: &KnownObjects,
     cluster: &str,
     request: &PastedRequest,
     user: Option<UserInfo>,

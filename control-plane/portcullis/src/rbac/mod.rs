@@ -15,7 +15,7 @@ use crate::read_manifests::{ManifestError, read_manifests};
 
 /// The reason for which the manifests do not show the permissions.
 #[derive(Debug, thiserror::Error)]
-enum RbacError {
+pub(crate) enum RbacError {
     #[error(transparent)]
     Manifests(#[from] ManifestError),
     #[error("UpstreamCluster {0}: {1}")]
@@ -35,12 +35,17 @@ pub(crate) fn run(arguments: &Rbac) -> ExitCode {
     }
     let user = arguments.user.as_deref().unwrap_or("system:portcullis");
     match clusters(&arguments.files, arguments.cluster.as_deref()) {
-        Ok(clusters) => match health_paths(&clusters) {
-            Ok(paths) => print(arguments, &[role(&clusters, &paths), binding(user)]),
+        Ok(clusters) => match gateway_manifests(&clusters, user) {
+            Ok(manifests) => print(arguments, &manifests),
             Err(error) => crate::fail(&error),
         },
         Err(error) => crate::fail(&error),
     }
+}
+
+/// The role and the binding of the gateway's own user in the clusters.
+pub(crate) fn gateway_manifests(clusters: &[Cluster], user: &str) -> Result<[Value; 2], RbacError> {
+    Ok([role(clusters, &health_paths(clusters)?), binding(user)])
 }
 
 /// The paths of health checks as kube-apiserver authorises them: decoded, and without the query.
@@ -68,7 +73,8 @@ fn print(arguments: &Rbac, manifests: &[Value]) -> ExitCode {
     }
 }
 
-const NAME: &str = "portcullis";
+/// The name of the role and of its binding.
+pub(crate) const NAME: &str = "portcullis";
 
 fn clusters(files: &[PathBuf], wanted: Option<&str>) -> Result<Vec<Cluster>, RbacError> {
     let mut clusters = Vec::new();

@@ -68,7 +68,10 @@ pub(super) fn tracer(tracing: &Tracing, settings: &Settings, filter: FilterBuild
 
 /// The filter's part in spans.
 pub(super) fn span_settings(tracing: &Tracing) -> SpanSettings {
-    SpanSettings { users: tracing.users == TracingUsers::Sent }
+    SpanSettings {
+        users: tracing.users == TracingUsers::Sent,
+        trusted_parents: tracing.parents == TracingParents::Trusted,
+    }
 }
 
 /// The headers that are removed from requests before Envoy begins a span.

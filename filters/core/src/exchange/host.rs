@@ -133,9 +133,9 @@ pub trait Host {
 
     /// Names the span of the request, unless the name is empty, and writes attributes into it, if the proxy traces it.
     fn describe_span<'a>(&mut self, _name: &str, _attributes: impl Iterator<Item = (Attribute, &'a str)>) {}
-    /// Begins a span about waiting for reviews, below that of the request, and has the reviews carry it to the upstream
-    /// ([`Review::join_trace`]).
-    fn begin_wait(&mut self, _reviews: &mut [Review]) {}
+    /// Begins a span about waiting for reviews, below that of the request. If the request is certainly sampled, the reviews
+    /// carry the span to the upstream ([`Review::join_trace`]).
+    fn begin_wait(&mut self, _reviews: &mut [Review], _is_sampled: bool) {}
     /// Ends that span, if there is one.
     fn end_wait(&mut self) {}
 }

@@ -318,8 +318,9 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
         self.span.extend(attributes.map(|(attribute, value)| format!("{} {value}", attribute.name)));
     }
 
-    fn begin_wait(&mut self, reviews: &mut [Review]) {
-        self.span.push(format!("wait for {}", reviews.len()));
+    fn begin_wait(&mut self, reviews: &mut [Review], is_sampled: bool) {
+        let apart = if is_sampled { "" } else { " apart from the trace" };
+        self.span.push(format!("wait for {}{apart}", reviews.len()));
         reviews.iter_mut().for_each(|review| review.join_trace("00-trace-wait-01"));
     }
 

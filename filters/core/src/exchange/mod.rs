@@ -32,7 +32,7 @@ use drain::Drain;
 pub use host::{Asked, HeaderLines, Host};
 pub use memory::MemoryHost;
 use portcullis_filter_config::SpanSettings;
-pub use route::{LoadError, RouteCache, RouteConfig};
+pub use route::{LoadError, RouteCache, RouteConfig, StreamCall};
 use timeline::Timeline;
 use tracking::Tracking;
 
@@ -367,7 +367,7 @@ impl<T: Clone> Exchange<T> {
         if let Some(span) = &seen.span {
             // The client may leave while it waits.
             host.describe_span("", span.of_envoy());
-            host.begin_wait(&mut reviews);
+            host.begin_wait(&mut reviews, span.is_certain());
         }
         let asked = host.ask(reviews);
         if asked == Ok(Asked::Waiting) {

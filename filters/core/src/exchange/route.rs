@@ -9,7 +9,7 @@ use portcullis_filter_config::{ClusterConfig, FilterConfig, PeerSource};
 
 use crate::cluster::{Cluster, CompileError};
 use crate::gateway::Gateway;
-use crate::long_streams::StreamRegistry;
+use crate::long_streams::{StreamOwners, StreamRegistry};
 use crate::state_store::StateStore;
 use crate::x509::hex_digest;
 
@@ -50,6 +50,9 @@ impl Gateway {
     }
 }
 
+/// Streams to look through, and the uptime at which.
+pub type StreamCall<T> = (Arc<StreamRegistry<T>>, Duration);
+
 /// A cluster's configuration as a route carries it, with the cluster's long-running streams.
 #[derive(Debug)]
 pub struct RouteConfig<T> {
@@ -62,19 +65,25 @@ pub struct RouteConfig<T> {
 }
 
 impl<T: Clone> RouteConfig<T> {
-    /// Compiles a configuration from JSON ([`RouteConfig::compile`]); `streams` finds the streams by the cluster's name.
+    /// Compiles a configuration from JSON ([`RouteConfig::compile`]). Streams of another object that had the name end when those
+    /// of a removed server do. Also returns the uptimes at which [`StreamRegistry::expire`] has to be called because of that.
     ///
     /// # Errors
-    /// [`LoadError`].
+    /// [`LoadError`]; all streams are as before.
     pub fn load(
         text: &[u8],
         memory: &impl StateStore,
-        streams: impl FnOnce(&str) -> Arc<StreamRegistry<T>>,
+        streams: &StreamOwners<T>,
         uptime: Duration,
-    ) -> Result<(Self, Option<Duration>), LoadError> {
+    ) -> Result<(Self, Vec<StreamCall<T>>), LoadError> {
         let config: ClusterConfig = serde_json::from_slice(text)?;
-        RouteConfig::compile(&config, memory, streams(&config.name), uptime)
-            .map_err(|error| LoadError::Cluster(config.name, error))
+        let (name, object) = (config.name.as_str(), config.object.as_str());
+        let (route, next) = RouteConfig::compile(&config, memory, streams.of(name, object), uptime)
+            .map_err(|error| LoadError::Cluster(name.to_owned(), error))?;
+        let others = streams.others(name, object).into_iter();
+        let others = others.filter_map(|other| other.close(uptime).map(|at| (other, at)));
+        let calls = next.map(|at| (Arc::clone(&route.streams), at)).into_iter().chain(others).collect();
+        Ok((route, calls))
     }
 
     /// Compiles a configuration and gives its servers and session limit to `streams`. Also returns the uptime at which
@@ -157,5 +166,55 @@ impl<T> RouteCache<T> {
             let is_same = cached.route.as_ref().is_some_and(|route| Some(route.name.as_str()) == name);
             !is_same && uptime.saturating_sub(cached.used) < IDLE_TTL
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use portcullis_filter_config::Servers;
+
+    use super::*;
+    use crate::gateway::tests::plain_config;
+    use crate::long_streams::{StreamConfiguration, StreamStart, TerminationReason};
+    use crate::state_store::EphemeralState;
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn sessions_of_a_former_owner_keep_their_limit_and_end_with_its_servers() {
+        let owners = StreamOwners::default();
+        let load = |object: &str, limit, drain_seconds, now| {
+            let config = ClusterConfig {
+                object: object.to_owned(),
+                max_session_duration_seconds: limit,
+                servers: Some(Servers { names: vec!["a".into()], drain_seconds }),
+                ..plain_config(None)
+            };
+            let text = serde_json::to_vec(&config).unwrap();
+            RouteConfig::load(&text, &EphemeralState([7; 32]), &owners, at(now)).unwrap()
+        };
+        let ended = |route: &RouteConfig<u32>, now| {
+            let ended = RefCell::new(Vec::new());
+            let next = route.streams.expire(at(now), |stream, why| ended.borrow_mut().push((*stream, why)));
+            (ended.into_inner(), next)
+        };
+        let configuration = StreamConfiguration::default();
+        let session = StreamStart { server: Some("a"), is_session: true, configuration };
+        let (first, calls) = load("1", None, 60, 0);
+        assert!(calls.is_empty());
+        let (_running, _) = first.streams.register(session, 1, at(0));
+        let (second, calls) = load("2", Some(5), 600, 100);
+        let calls: Vec<_> = calls.iter().map(|(streams, at)| (Arc::ptr_eq(streams, &first.streams), *at)).collect();
+        assert_eq!(calls, [(true, at(160))], "the drain period of its own object");
+        let (_young, _) = second.streams.register(session, 2, at(100));
+        assert_eq!(ended(&second, 105), (vec![(2, TerminationReason::SessionLimit)], None));
+        assert_eq!(ended(&first, 159), (vec![], Some(at(160))), "no limit of the next owner");
+        assert_eq!(ended(&first, 160), (vec![(1, TerminationReason::ServerRemoved)], None));
+        let (edited, calls) = load("2", Some(5), 600, 200);
+        assert!(Arc::ptr_eq(&edited.streams, &second.streams) && calls.is_empty(), "an edit of the same object");
     }
 }

@@ -4,6 +4,7 @@
 
 mod configurations;
 mod handle;
+mod owners;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +13,9 @@ use std::time::Duration;
 use configurations::Configurations;
 pub use configurations::StreamConfiguration;
 pub use handle::{StreamCommand, StreamHandle, Wake, watches_to_end};
+pub use owners::StreamOwners;
 
-/// The long-running streams of one cluster. Outlives the configurations, so that a stream hears of what was edited after it
+/// The long-running streams of one object. Outlives the configurations, so that a stream hears of what was edited after it
 /// began. `T` is how the host reaches a stream.
 ///
 /// Times are the host's uptime, which only goes forward.
@@ -28,7 +30,7 @@ struct RegistryState<T> {
     session_limit: Option<Duration>,
     next: u64,
     /// By number, and so by when they began. The other maps have these numbers.
-    streams: BTreeMap<u64, Stream<T>>,
+    streams: BTreeMap<u64, RegisteredStream<T>>,
     servers: BTreeMap<Box<str>, ServerStreams>,
     /// When each session began.
     sessions: BTreeMap<u64, Duration>,
@@ -36,7 +38,7 @@ struct RegistryState<T> {
 }
 
 #[derive(Debug)]
-struct Stream<T> {
+struct RegisteredStream<T> {
     server: Option<Box<str>>,
     configuration: u64,
     handle: T,
@@ -124,6 +126,12 @@ impl<T> StreamRegistry<T> {
         inner.next_end()
     }
 
+    /// Takes all servers away, because another object has the name. Returns what [`StreamRegistry::set_servers`] returns.
+    pub(crate) fn close(&self, now: Duration) -> Option<Duration> {
+        let grace = self.lock().served.as_ref().map(|(_, grace)| *grace)?;
+        self.set_servers(std::iter::empty(), grace, now)
+    }
+
     /// Says how long sessions may take from their beginning, those that run included; `None` lets them run for as long as
     /// they like. Returns what [`StreamRegistry::set_servers`] returns.
     pub fn limit_sessions(&self, limit: Option<Duration>) -> Option<Duration> {
@@ -156,7 +164,7 @@ impl<T> StreamRegistry<T> {
         }
         let are_too_many = inner.configurations.add(arrival.configuration, number);
         let (server, configuration) = (arrival.server.map(Into::into), arrival.configuration.id);
-        inner.streams.insert(number, Stream { server, configuration, handle: stream });
+        inner.streams.insert(number, RegisteredStream { server, configuration, handle: stream });
         let end = match (are_too_many, is_awaited) {
             (true, _) => Some(now),
             (false, true) => inner.next_end(),

@@ -28,12 +28,14 @@ const REASON_DIGIT: (usize, u8) = (14, b'4');
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpanRecord {
     settings: SpanSettings,
+    /// Whether Envoy certainly samples the request, and does not only perhaps.
+    is_certain: bool,
     name: String,
     attributes: Vec<(Attribute, String)>,
 }
 
-/// Whether Envoy samples a request. Of one with a trace context the context decides, of others the digit in `x-request-id`,
-/// which Envoy writes itself. Only a saving: Envoy drops what is written into a span that it does not sample.
+/// Whether Envoy samples a request, or may do so. Of one with a trace context the context decides, of others the digit in
+/// `x-request-id`, which Envoy writes itself. Only a saving: Envoy drops what is written into a span that it does not sample.
 fn is_sampled(request_id: Option<&[u8]>, traceparent: Option<&[u8]>) -> bool {
     let (place, not_traced) = REASON_DIGIT;
     if let Some(parent) = traceparent {
@@ -65,7 +67,8 @@ impl SpanRecord {
         if !is_sampled(request_id, traceparent) {
             return None;
         }
-        let mut span = Box::new(SpanRecord { settings, ..SpanRecord::default() });
+        let is_certain = !settings.trusted_parents || traceparent.is_some();
+        let mut span = Box::new(SpanRecord { settings, is_certain, ..SpanRecord::default() });
         if let Some(agent) = agent.filter(|agent| agent.len() > MAX_VALUE_CHARS) {
             span.say(USER_AGENT, agent);
         }
@@ -74,6 +77,11 @@ impl SpanRecord {
             span.attributes.push((GRPC_PATH, path));
         }
         Some(span)
+    }
+
+    /// Whether reviews go on with the trace as a sampled one.
+    pub(crate) fn is_certain(&self) -> bool {
+        self.is_certain
     }
 
     /// Whether the span contains names of users.
@@ -154,6 +162,19 @@ pub(crate) const fn decision(outcome: Outcome) -> [(Attribute, &'static str); 2]
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sampling_is_certain_unless_a_sampler_may_decide() {
+        let parent = format!("00-{}-{}-01", "a".repeat(32), "b".repeat(16));
+        let id = (&b"x-request-id"[..], &b"3f1b0c9a-77a2-90aa-8a52-000000000000"[..]);
+        let begun = |trusted_parents, headers: &[(&'static [u8], &[u8])]| {
+            let settings = SpanSettings { trusted_parents, ..SpanSettings::default() };
+            SpanRecord::begin(settings, headers.iter().copied()).map(|span| span.is_certain())
+        };
+        assert_eq!(begun(false, &[id]), Some(true));
+        assert_eq!(begun(true, &[id]), Some(false));
+        assert_eq!(begun(true, &[id, (b"traceparent", parent.as_bytes())]), Some(true));
+    }
 
     #[test]
     fn request_is_sampled_as_envoy_marks_it_or_its_parent_says() {

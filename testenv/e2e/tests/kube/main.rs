@@ -21,6 +21,7 @@ mod istio;
 mod kubectl;
 mod matrix;
 mod metrics;
+mod onboard;
 mod passthrough;
 mod plain;
 mod protected;

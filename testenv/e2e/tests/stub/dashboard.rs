@@ -126,7 +126,7 @@ const SHOWN: &[Row] = &[
     ("99th percentile of each part", "servers", &[("", Between(1.0, 5.0))]),
     ("99th percentile of each part", "reviews", &[("", Between(0.0, 1.0))]),
     ("99th percentile of each part", "filter", &[("", Between(0.0, 0.1))]),
-    ("Failures by origin", "{{cluster}} {{server}}", &[("server=@", Count(20.0))]),
+    ("Failures by origin", "{{cluster}} {{server}}{{reason}}", &[("server=@", Count(20.0))]),
     ("Slowest servers", "{{cluster}} {{server}}", &[("server=@", Between(1.0, 5.0))]),
     ("By cluster", "{{cluster}}", &[("cluster=prod.example.com", Count(162.0))]),
     ("99th percentile by cluster", "{{cluster}}", &[("cluster=prod.example.com", Between(1.0, 5.0))]),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use portcullis_e2e::GatewayOptions;
+use portcullis_e2e::{GatewayOptions, MetricsPage};
 use portcullis_harness::client::{ClientPool, H2Client, Outgoing};
 use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
@@ -130,6 +130,15 @@ fn storm(test: &str, length: Duration) {
     let turns = statuses.values().sum::<usize>() / (CONNECTIONS * AT_ONCE);
     assert!(2 * asked[0].load(Ordering::Acquire) >= turns, "{asked:?} beside {turns} turns");
     assert!(statuses.contains_key(&429), "the storm is more than the bound takes: {statuses:?}");
+    // An alert goes by `review_failed`: these are none, for which the servers were not asked.
+    let apart = || {
+        let page = MetricsPage::of(&fixture.gateway);
+        let of = |reason| page.sum("requests_total", &[("cluster", NAME), ("reason", reason)]);
+        let (unchecked, failed) = (of("unchecked"), of("review_failed"));
+        if unchecked == statuses[&429] as u64 { Ok(failed) } else { Err(format!("{unchecked}, {statuses:?}")) }
+    };
+    let failed = wait::until_ok("refusals without a review are apart", SOON, apart).unwrap();
+    eprintln!("{} unchecked, {failed} reviews failed", statuses[&429]);
     let users: BTreeSet<_> =
         fixture.client_records().into_iter().map(|record| record.effective.unwrap().username).collect();
     assert_eq!(users, BTreeSet::from(["alice".to_owned(), "robot".to_owned()]));

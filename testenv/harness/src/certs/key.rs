@@ -34,6 +34,11 @@ impl PrivateKey {
         Ok(Self { pkcs8: pkcs8.as_ref().to_owned(), public_point: pair.public_key().as_ref().to_owned() })
     }
 
+    /// The public half alone, of a key that another process has. It cannot sign.
+    pub(super) fn of_another(public_point: Vec<u8>) -> Self {
+        Self { pkcs8: Vec::new(), public_point }
+    }
+
     /// The key as PKCS#8 DER.
     pub fn pkcs8_der(&self) -> &[u8] {
         &self.pkcs8

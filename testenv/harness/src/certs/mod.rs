@@ -4,6 +4,7 @@ mod build;
 mod der;
 mod extensions;
 mod key;
+mod request;
 mod spec;
 
 use std::path::Path;

@@ -1,14 +1,10 @@
 //! A question of a reader: how does the gateway treat this request, and why not otherwise?
 
-use portcullis_api::claims_of;
-use portcullis_core::host_names::AllowedHosts;
 use portcullis_core::identity::UserInfo;
-use portcullis_sources::ObjectSet;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::explain::paste::{self, PasteError, PastedRequest};
-use crate::explain::{EnvironmentError, Explanation, explain};
+use crate::explain::{EnvironmentError, Explanation, KnownObjects, explain};
 
 /// The longest name of a user or cluster, and list of groups, in bytes.
 const MAX_NAME: usize = 4_096;
@@ -74,7 +70,7 @@ pub(super) enum QuestionError {
 
 impl Question {
     /// Reads the text and finds the cluster that it is about.
-    pub(super) fn read(&self, objects: &ObjectSet) -> Result<Asked, QuestionError> {
+    pub(super) fn read(&self, objects: &KnownObjects) -> Result<Asked, QuestionError> {
         if [&self.cluster, &self.user, &self.groups].into_iter().any(|text| text.len() > MAX_NAME) {
             return Err(QuestionError::Name);
         }
@@ -105,27 +101,20 @@ impl Question {
 }
 
 /// The cluster that serves a host; without a host, the only one that there is.
-fn by_host(objects: &ObjectSet, host: Option<&str>) -> Result<String, QuestionError> {
-    let name = |document: &Value| document.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned);
-    if let [only] = objects.clusters.as_slice() {
-        return name(only).ok_or(QuestionError::NoObjects);
-    }
-    let Some(host) = host else {
-        return Err(if objects.clusters.is_empty() { QuestionError::NoObjects } else { QuestionError::NeedsCluster });
+fn by_host(objects: &KnownObjects, host: Option<&str>) -> Result<String, QuestionError> {
+    let mut names = objects.names();
+    let found = match (names.len(), host) {
+        (0, _) => return Err(QuestionError::NoObjects),
+        (1, _) => names.next().filter(|name| !name.is_empty()).ok_or(QuestionError::NoObjects)?,
+        (_, None) => return Err(QuestionError::NeedsCluster),
+        (_, Some(host)) => objects.by_host(host).ok_or_else(|| QuestionError::UnknownHost(host.to_owned()))?,
     };
-    let serves = |document: &Value, exactly: bool| {
-        let claims = claims_of(document).names;
-        let names = claims.iter().map(|(name, _)| name.as_str());
-        AllowedHosts::new(names.filter(|name| !exactly || !name.starts_with('*'))).name(host.as_bytes())
-    };
-    let find = |exactly| objects.clusters.iter().find(|document| serves(document, exactly));
-    let found = find(true).or_else(|| find(false)).and_then(|document| name(document));
-    found.ok_or_else(|| QuestionError::UnknownHost(host.to_owned()))
+    Ok(found.to_owned())
 }
 
 impl Asked {
     /// The answer, by the filter's own code.
-    pub(super) fn answer(self, objects: &ObjectSet) -> Result<Explained, QuestionError> {
+    pub(super) fn answer(self, objects: &KnownObjects) -> Result<Explained, QuestionError> {
         let (explanation, problems) = explain(objects, &self.cluster, &self.request, self.user.clone())?;
         let mut notes = self.request.notes.clone();
         if self.request.headers.iter().any(|(name, _)| name.to_ascii_lowercase().starts_with("impersonate-")) {
@@ -149,11 +138,13 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use portcullis_sources::ObjectSet;
+    use serde_json::{Value, json};
     use std::sync::Arc;
 
-    fn objects(clusters: &[Value]) -> ObjectSet {
-        ObjectSet { clusters: clusters.iter().cloned().map(Arc::new).collect(), ..ObjectSet::default() }
+    fn objects(clusters: &[Value]) -> KnownObjects {
+        let clusters = clusters.iter().cloned().map(Arc::new).collect();
+        KnownObjects::new(Arc::new(ObjectSet { clusters, ..ObjectSet::default() }))
     }
 
     fn cluster(name: &str, names: &[&str]) -> Value {
@@ -172,7 +163,7 @@ mod tests {
         })
     }
 
-    fn asked(question: &Question, objects: &ObjectSet) -> Result<String, String> {
+    fn asked(question: &Question, objects: &KnownObjects) -> Result<String, String> {
         question.read(objects).map(|asked| asked.cluster).map_err(|error| error.to_string())
     }
 
@@ -197,6 +188,13 @@ mod tests {
         let one = objects(&[cluster("a.test", &[])]);
         assert_eq!(asked(&question("GET /api"), &one), Ok("a.test".to_owned()));
         assert!(asked(&question("GET /api"), &objects(&[])).unwrap_err().contains("no object"));
+    }
+
+    #[test]
+    fn objects_are_known_until_there_are_others() {
+        let set = Arc::new(ObjectSet::default());
+        let known = KnownObjects::new(Arc::clone(&set));
+        assert!(known.is_of(&set) && !known.is_of(&Arc::new(ObjectSet::default())));
     }
 
     #[test]

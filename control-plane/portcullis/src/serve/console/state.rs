@@ -7,13 +7,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::access::{Access, Denied, LoginPolicy, Reader};
 use super::data::ConsoleData;
 use super::question::{Explained, Question, QuestionError};
+use crate::explain::KnownObjects;
 use crate::serve::fleet::view::{ClusterSummary, ClusterView, FleetView};
 use crate::serve::turns::without_turn;
 
 /// The number of streams of events: of all readers, and of one who has a name.
 const MAX_STREAMS: usize = 32;
 const MAX_STREAMS_OF_READER: usize = 4;
-/// The number of explanations that are made at a time: each looks at all objects.
+/// The number of explanations that are made at a time: each compiles the policies of an object.
 const MAX_EXPLANATIONS: usize = 2;
 /// The name under which requests that reached no cluster are counted. No object has it.
 const NO_CLUSTER: &str = "-";
@@ -26,6 +27,8 @@ pub(in crate::serve) struct Console {
     pub(super) streams: Arc<Semaphore>,
     readers: Arc<Mutex<BTreeMap<String, Arc<Semaphore>>>>,
     explanations: Arc<Semaphore>,
+    /// The objects of the newest explanation.
+    known: Arc<Mutex<Option<Arc<KnownObjects>>>>,
 }
 
 /// The place of a stream of events, among all and among those of its reader.
@@ -60,6 +63,7 @@ impl Console {
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
             readers: Arc::default(),
             explanations: Arc::new(Semaphore::new(MAX_EXPLANATIONS)),
+            known: Arc::default(),
         }
     }
 
@@ -83,6 +87,16 @@ impl Console {
     /// Reviews sessions until it is dropped.
     pub(in crate::serve) async fn review_sessions(self) {
         self.access.review_sessions().await;
+    }
+
+    /// The newest objects, looked through once.
+    pub(super) fn known_objects(&self) -> Arc<KnownObjects> {
+        let newest = self.data.objects();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*known {
+            Some(known) if known.is_of(&newest) => Arc::clone(known),
+            _ => Arc::clone(known.insert(Arc::new(KnownObjects::new(newest)))),
+        }
     }
 
     /// The names of all objects.
@@ -128,7 +142,7 @@ impl Console {
         question: &Question,
         now: Instant,
     ) -> Result<Result<Explained, String>, Denied> {
-        let objects = self.data.objects();
+        let objects = self.known_objects();
         let asked = match question.read(&objects) {
             Ok(asked) => asked,
             // Readers without a right to all do not learn which hosts are served.
@@ -140,7 +154,7 @@ impl Console {
         if !self.access.sees(reader, &asked.cluster, now).await? {
             return Err(Denied::Forbidden);
         }
-        // The objects of a fleet and their policies take a while.
+        // The policies of an object take a while.
         let place = without_turn(Arc::clone(&self.explanations).acquire_owned()).await;
         let work = tokio::task::spawn_blocking(move || {
             // It goes on when the reader has gone.

@@ -15,6 +15,11 @@ const MEMORY: Duration = Duration::from_secs(600);
 const MAX_GATEWAYS: usize = 1_000;
 /// Most bytes of the activity of all gateways; beyond them only the sums of clusters that are remembered go on.
 const MAX_BYTES: usize = 256 << 20;
+/// The part of it that is kept for gateways which take little, so that a few large ones leave room for all others: more than the
+/// gateways that one certificate can invent take with [`SHARE`] each.
+const RESERVE: usize = 64 << 20;
+/// Most bytes of a gateway that takes little.
+const SHARE: usize = 256 << 10;
 
 /// The activity of all gateways, by node.
 #[derive(Debug, Default)]
@@ -34,8 +39,9 @@ impl GatewayActivity {
         if !self.gateways.contains_key(node) && !self.has_room(at) {
             return;
         }
-        let has_room = self.bytes < MAX_BYTES;
         let gateway = self.gateways.entry(node.to_owned()).or_insert_with(|| ProcessActivity::new(process));
+        let room = if gateway.bytes() < SHARE { MAX_BYTES } else { MAX_BYTES - RESERVE };
+        let has_room = self.bytes < room;
         self.bytes = self.bytes.saturating_sub(gateway.bytes());
         if gateway.process != process {
             *gateway = ProcessActivity::new(process);

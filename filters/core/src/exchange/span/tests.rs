@@ -11,7 +11,8 @@ const UNSAMPLED: (&str, &str) = ("x-request-id", "3f1b0c9a-77a2-40aa-8a52-000000
 
 /// The fixture in a gateway that describes spans.
 fn describing(fixture: Fixture, users: bool) -> Fixture {
-    let config = FilterConfig { tracing: Some(SpanSettings { users }), ..FilterConfig::new("lab") };
+    let config =
+        FilterConfig { tracing: Some(SpanSettings { users, ..SpanSettings::default() }), ..FilterConfig::new("lab") };
     Fixture { gateway: Gateway::compile(&config).unwrap(), ..fixture }
 }
 
@@ -122,6 +123,25 @@ fn wait_for_reviews_is_a_span_that_always_ends() {
     unsampled.chain = None;
     begin(&fixture, &mut unsampled);
     assert!(unsampled.span.is_empty());
+}
+
+#[test]
+fn review_joins_no_trace_that_may_not_be_sampled() {
+    let fixture = reviewing_with(|_| {});
+    let tracing = Some(SpanSettings { trusted_parents: true, ..SpanSettings::default() });
+    let config = FilterConfig { tracing, ..FilterConfig::new("lab") };
+    let fixture = Fixture { gateway: Gateway::compile(&config).unwrap(), ..fixture };
+    let parent = ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    for (token, more, wait) in [
+        ("Bearer good", &[SAMPLED][..], "wait for 1 apart from the trace"),
+        ("Bearer other", &[SAMPLED, parent], "wait for 1"),
+    ] {
+        let headers: Vec<_> = [("authorization", token)].into_iter().chain(more.iter().copied()).collect();
+        let mut host = proxy(&fixture, POD, &headers);
+        host.chain = None;
+        begin(&fixture, &mut host);
+        assert_eq!(host.span, [wait]);
+    }
 }
 
 #[test]

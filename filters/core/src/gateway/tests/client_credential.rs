@@ -137,7 +137,7 @@ fn reviewed_token_is_still_the_clients_own() {
     assert_eq!(sent(&fixture, Peer::None, &[TOKEN, UPGRADE[0], UPGRADE[1]]).unwrap().0, "robots.anonymous.session");
     let no = r#"{"kind":"TokenReview","status":{"authenticated":false}}"#;
     assert_eq!(after(&[("authorization", "Bearer def")], (201, no)), "401 unauthorized");
-    assert_eq!(after(&[("authorization", "Bearer ghi")], (500, "")), "503 unchecked");
+    assert_eq!(after(&[("authorization", "Bearer ghi")], (500, "")), "503 review_failed");
     assert_eq!(after(&[("authorization", "Bearer a\tb")], (500, "")), "401 unauthorized", "it cannot be reviewed");
     assert_eq!(sent(&fixture, Peer::None, &[]), Err(403), "nobody is no robot");
 }

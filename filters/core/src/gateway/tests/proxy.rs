@@ -116,7 +116,7 @@ fn token_shares_a_connection_only_after_its_confirmation() {
     assert_eq!(sent(&fixture, Peer::None, &[TOKEN, UPGRADE[0], UPGRADE[1]]).unwrap().0, "all.anonymous.session");
     let no = r#"{"kind":"TokenReview","status":{"authenticated":false}}"#;
     assert_eq!(after(("authorization", "Bearer def"), 201, no), "401 unauthorized");
-    assert_eq!(after(("authorization", "Bearer ghi"), 500, ""), "503 unchecked");
+    assert_eq!(after(("authorization", "Bearer ghi"), 500, ""), "503 review_failed");
 }
 
 #[test]

@@ -133,7 +133,7 @@ fn review_without_confirmation_authenticates_no_user() {
         (201, body(r#"{"kind":"TokenReview","status":{"authenticated":true}}"#)),
         (201, body(r#"{"kind":"TokenReview","status":{"authenticated":"true","user":{"username":"eve"}}}"#)),
     ];
-    for (answers, expected) in [(rejected.as_slice(), "401 unauthorized"), (failed.as_slice(), "503 unchecked")] {
+    for (answers, expected) in [(rejected.as_slice(), "401 unauthorized"), (failed.as_slice(), "503 review_failed")] {
         for answer in answers {
             let (_, outcome) = reviewed(&reviewing(), Peer::None, TOKEN, now(), |_| answer.clone());
             assert_eq!(outcome, expected, "{answer:?}");
@@ -150,10 +150,10 @@ fn failures_are_not_remembered_and_rejections_are_for_a_while() {
         (asked.len(), outcome)
     };
     let rejection = r#"{"kind":"TokenReview","status":{"authenticated":false}}"#;
-    assert_eq!(ask(0, (503, "")), (1, "503 unchecked".to_owned()));
+    assert_eq!(ask(0, (503, "")), (1, "503 review_failed".to_owned()));
     assert_eq!(ask(0, (201, rejection)), (1, "401 unauthorized".to_owned()));
     assert_eq!(ask(9, (503, "")), (0, "401 unauthorized".to_owned()));
-    assert_eq!(ask(10, (503, "")), (1, "503 unchecked".to_owned()));
+    assert_eq!(ask(10, (503, "")), (1, "503 review_failed".to_owned()));
 }
 
 /// Moments after a good or a bad answer came, by the time of day and by the uptime; whether it is asked again.
@@ -251,7 +251,7 @@ fn client_may_act_as_whom_it_may_impersonate() {
     for broken in [(503, ""), (201, "{}"), (200, r#"{"kind":"SubjectAccessReview","status":{"allowed":true}}"#)] {
         let fixture = reviewing();
         let (_, outcome) = reviewed(&fixture, Peer::None, &headers, now(), |_| (broken.0, broken.1.to_owned()));
-        assert_eq!(outcome, "503 unchecked", "{broken:?}");
+        assert_eq!(outcome, "503 review_failed", "{broken:?}");
     }
 }
 

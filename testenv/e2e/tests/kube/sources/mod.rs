@@ -13,4 +13,4 @@ mod scale;
 mod traffic;
 
 pub(crate) use control_plane::{ControlPlaneUnderTest, SOON};
-pub(crate) use fixture::SourceFixture;
+pub(crate) use fixture::{NAMESPACE, SourceFixture, printed};

@@ -146,7 +146,7 @@ fn in_motion(test: &str, edits: usize, step: impl Fn(&mut Motion, usize)) {
 #[test]
 fn mode_edits_grant_no_other_identity() {
     in_motion("generations", 8, |motion, number| {
-        motion.edit(Edit { by_headers: number % 2 == 1, has_mute: false });
+        motion.edit(Edit { by_headers: number % 2 == 1, ..Edit::default() });
         motion.gateway.apply(&motion.manifest).unwrap();
     });
 }
@@ -154,9 +154,9 @@ fn mode_edits_grant_no_other_identity() {
 #[test]
 fn mode_edits_beside_a_mute_server_grant_no_other_identity() {
     in_motion("generations-mute", 2, |motion, number| {
-        motion.edit(Edit { by_headers: number % 2 == 1, has_mute: true });
+        motion.edit(Edit { by_headers: number % 2 == 1, has_mute: true, ..Edit::default() });
         motion.gateway.apply(&motion.manifest).unwrap();
-        motion.edit(Edit { by_headers: number % 2 == 1, has_mute: false });
+        motion.edit(Edit { by_headers: number % 2 == 1, ..Edit::default() });
         motion.gateway.apply(&motion.manifest).unwrap();
     });
 }
@@ -164,14 +164,38 @@ fn mode_edits_beside_a_mute_server_grant_no_other_identity() {
 #[test]
 fn mode_edits_amid_a_killed_control_plane_grant_no_identity() {
     in_motion("generations-killed", 2, |motion, number| {
-        motion.edit(Edit { by_headers: number % 2 == 1, has_mute: true });
+        motion.edit(Edit { by_headers: number % 2 == 1, has_mute: true, ..Edit::default() });
         motion.gateway.write(&motion.manifest).unwrap();
         let warming =
             || (motion.gateway.envoy().admin().stat("cluster_manager.warming_clusters").ok()? > 0).then_some(());
         wait::until("Envoy warms clusters", SOON, warming).unwrap();
         motion.gateway.plane().process().kill();
         motion.gateway.restart_control_plane().unwrap();
-        motion.edit(Edit { by_headers: number % 2 == 1, has_mute: false });
+        motion.edit(Edit { by_headers: number % 2 == 1, ..Edit::default() });
+        motion.gateway.apply(&motion.manifest).unwrap();
+    });
+}
+
+/// The servers take their time for the handshakes of the new pools.
+#[test]
+fn mode_edits_beside_a_slow_server_grant_no_other_identity() {
+    in_motion("generations-slow", 4, |motion, number| {
+        let before = motion.slow.relayed();
+        motion.edit(Edit { by_headers: number % 2 == 1, has_slow: true, ..Edit::default() });
+        motion.gateway.apply(&motion.manifest).unwrap();
+        let reached = || (motion.slow.relayed() > before).then_some(());
+        wait::until("the slow server is reached", SOON, reached).unwrap();
+    });
+}
+
+/// Deletes the object and makes it anew, or edits the servers' authorities or the subject of the gateway's credential.
+#[test]
+fn edits_of_object_authority_and_subject_grant_no_other_identity() {
+    in_motion("generations-facts", 9, |motion, number| {
+        if number == 0 {
+            motion.edit(Edit::default());
+        }
+        motion.succeed(number);
         motion.gateway.apply(&motion.manifest).unwrap();
     });
 }
@@ -184,7 +208,7 @@ const REVIEWED: Duration = Duration::from_secs(5);
 fn ask_over_the_change(by_headers: bool) -> Option<()> {
     let mut motion = Motion::start("generations-waiting");
     if !by_headers {
-        motion.edit(Edit { by_headers, has_mute: false });
+        motion.edit(Edit { by_headers, ..Edit::default() });
         motion.gateway.apply(&motion.manifest).unwrap();
     }
     let target = motion.target();
@@ -200,7 +224,7 @@ fn ask_over_the_change(by_headers: bool) -> Option<()> {
         let exec = scope.spawn(|| robot.exec(&[]));
         let asked = || motion.stubs.iter().any(|stub| !stub.records_for(REVIEWS).is_empty()).then_some(());
         wait::until("the token is asked about", SOON, asked).unwrap();
-        motion.edit(Edit { by_headers: !by_headers, has_mute: false });
+        motion.edit(Edit { by_headers: !by_headers, ..Edit::default() });
         motion.gateway.apply(&motion.manifest).unwrap();
         motion.stubs.iter().for_each(StubServer::clear_faults);
         (read.join().unwrap(), exec.join().unwrap())

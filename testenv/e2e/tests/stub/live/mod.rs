@@ -16,5 +16,6 @@ mod repointed;
 mod server;
 mod sessions;
 mod site;
+mod slow_server;
 mod source;
 mod stalled;

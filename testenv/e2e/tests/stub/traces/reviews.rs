@@ -9,6 +9,7 @@ use portcullis_harness::deps;
 use portcullis_harness::otel::{Sink, Span, Spans};
 use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
+use serde_json::json;
 
 use super::{ARRIVES, all_to, server_span, traced};
 use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
@@ -92,4 +93,25 @@ fn wait_of_a_client_that_leaves_ends_with_it() {
     let server = sink.wait_span("its request", ARRIVES, |span| span.kind == 2 && span.id == wait.parent).unwrap();
     assert_eq!(server.trace, wait.trace);
     assert_eq!(get(&target, &format!("Authorization: Bearer {ROBOT}\r\n")), 200, "the answer stays");
+}
+
+#[test]
+fn review_is_marked_as_sampled_only_if_it_is() {
+    for version in deps::envoy_versions() {
+        let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
+        let sink = Sink::start().unwrap();
+        let mut tracing = all_to(sink.address());
+        tracing["parents"] = json!("Trusted");
+        tracing["samplingRatePerMillion"] = json!(0);
+        let fixture = traced(&format!("waits-rate-{version}"), &options, &tracing);
+        let target = fixture.gateway.target(NAME);
+        assert_eq!(get(&target, &format!("Authorization: Bearer {ROBOT}\r\n")), 200);
+        assert_eq!(fixture.stub.records_for(TOKEN_REVIEWS).len(), 1);
+        assert_eq!(parents(&fixture, TOKEN_REVIEWS), Vec::<String>::new());
+        let admin = target.identity(&fixture.pki.admin);
+        let parent = "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        assert_eq!(get(&admin, &format!("Impersonate-User: bob\r\n{parent}\r\n")), 200);
+        let joined = parents(&fixture, ACCESS_REVIEWS);
+        assert!(joined.len() == 1 && joined[0].contains("0af7651916cd43dd8448eb211c80319c"), "{joined:?}");
+    }
 }

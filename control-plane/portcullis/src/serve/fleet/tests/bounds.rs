@@ -105,6 +105,29 @@ fn gateways_together_take_no_more_than_the_room_of_all() {
     }
 }
 
+/// Gateways that were taken over fill all room that they get; one that takes little is still heard.
+#[test]
+fn large_gateways_leave_room_for_small_ones() {
+    let (clock, mut memory) = (Clock::new(), GatewayActivity::default());
+    for node in 0..8 {
+        for turn in 0..2 {
+            take(&mut memory, &format!("loud{node}"), loud(3_500, turn), clock.at(turn * 5));
+        }
+    }
+    let mib = memory.bytes() >> 20;
+    println!("{mib} MiB");
+    assert!((190..=256).contains(&mib), "{mib} MiB");
+    let mut quiet = Agent::default();
+    for turn in 0..2 {
+        let counts = cluster("a", &[("s", 50 * turn, 0)]);
+        take(&mut memory, "quiet", quiet.parts(&activity(1, vec![counts])), clock.at(10 + 5 * turn));
+    }
+    let found = memory.reporting(clock.moment(15)).find(|(node, _, _)| *node == "quiet");
+    let (_, gateway, reported) = found.expect("the quiet one is remembered");
+    assert_eq!(gateway.cluster("a").unwrap().rates(reported).answers, 10.0);
+    assert!(!gateway.cluster("a").unwrap().each(reported).is_empty());
+}
+
 /// A hostile gateway invents reasons of refusals.
 #[test]
 fn invented_reasons_displace_no_real_one() {

@@ -87,7 +87,7 @@ fn report_between_a_replacement_and_the_next_look_is_not_kept() {
 
 /// A control plane that starts hears gateways before its source is read.
 #[test]
-fn report_for_a_former_object_before_the_source_is_read_is_not_kept() {
+fn report_before_the_source_is_read_is_judged_afterwards() {
     let (clock, second) = (Clock::new(), status(vec![owned("2", true)]));
     for (seconds, uid, is_shown) in [(0, "1", false), (10, "2", true)] {
         let mut agent = Agent::default();
