@@ -1,47 +1,88 @@
-# The images of Portcullis: `docker build --target control-plane .` and `--target gateway`; `kubernetes` and `tools` are for
-# docker-compose.yml. They are published nowhere, and manifests call them portcullis.invalid/TARGET. All of one Debian, so that
-# the module finds in Envoy's process the C library that it was built with.
+# The images of Portcullis: `docker build --target control-plane .`, `--target gateway`, and for gateways of Istio's `--target module`
+# and `--target wasm`; `kubernetes` and `tools` are for docker-compose.yml. They are published nowhere, and manifests call them
+# portcullis.invalid/TARGET. deploy/images/build builds them without a compiler's image: --build-context puts directories in
+# the place of the stages build, build-wasm, build-kubernetes and envoy.
 
-FROM rust:1.95-slim-trixie AS build
+# The Debian of all images. Compilers' images below must not have a newer C library.
+ARG BASE=debian:trixie-slim
+ARG RUST=rust:1.95-slim-trixie
+ARG GO=golang:1.26-trixie
+# The Envoy project's own image. To pin it, append the digest that `docker buildx imagetools inspect` prints: …@sha256:….
+ARG ENVOY=docker.io/envoyproxy/envoy:distroless-v1.40.0
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+
+FROM ${RUST} AS build
 WORKDIR /src
 COPY . .
-RUN cargo build --locked --release -p portcullis \
- && cargo build --locked --profile module -p portcullis-dynamic-module
+ENV CARGO_TARGET_DIR=/target
+RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/target deploy/images/binaries /out
 
-# Envoy's own executable, from its Python package, in the version that is tested.
-FROM python:3-slim-trixie AS envoy
+FROM ${RUST} AS build-wasm
+RUN apt-get update && apt-get install -y --no-install-recommends clang python3 && rustup target add wasm32-unknown-unknown
 WORKDIR /src
-COPY testenv/scripts/install-envoy testenv/scripts/versions.env testenv/scripts/
-RUN testenv/scripts/install-envoy && mkdir /out && mv .deps/envoy/*/envoy /out/envoy
+COPY . .
+RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target testenv/scripts/build-wasm /out/portcullis.wasm
 
 # etcd, kube-apiserver and kubectl, as the tests have them.
-FROM golang:1.26-trixie AS build-kubernetes
+FROM ${GO} AS build-kubernetes
 WORKDIR /src
 COPY testenv/scripts/build-kube testenv/scripts/versions.env testenv/scripts/
 COPY testenv/kube testenv/kube
-RUN testenv/scripts/build-kube
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build testenv/scripts/build-kube && cp -rL .deps/kube/current /out
 
-FROM debian:trixie-slim AS control-plane
-COPY deploy/compose/healthy /usr/local/bin/healthy
-COPY --from=build /src/target/release/portcullis /usr/local/bin/portcullis
+FROM ${ENVOY} AS envoy
+
+FROM ${BASE} AS root
+COPY deploy/images/make-root /usr/local/bin/
+RUN make-root /rootfs
+
+FROM scratch AS runtime
+COPY --from=root /rootfs/ /
+COPY LICENSE NOTICE /usr/share/doc/portcullis/
+COPY --from=build /out/portcullis.cdx.json /usr/share/sbom/
+COPY --from=build /out/portcullis /usr/local/bin/portcullis
+ENV PATH=/usr/local/bin SSL_CERT_FILE=/etc/ssl/certs/ca-certificates.crt
 USER 65532:65532
 ENTRYPOINT ["portcullis"]
+
+FROM runtime AS control-plane
+ARG VERSION
+ARG REVISION
+LABEL org.opencontainers.image.title="portcullis control-plane" org.opencontainers.image.version="${VERSION}" org.opencontainers.image.revision="${REVISION}" org.opencontainers.image.licenses="Apache-2.0" org.opencontainers.image.source="https://portcullis.invalid/portcullis"
 CMD ["serve", "--help"]
 
-FROM debian:trixie-slim AS gateway
-COPY deploy/compose/healthy /usr/local/bin/healthy
-COPY --from=build /src/target/release/portcullis /usr/local/bin/portcullis
-COPY --from=build /src/target/module/libportcullis.so /usr/local/lib/portcullis/libportcullis.so
-COPY --from=envoy /out/envoy /usr/local/bin/envoy
-USER 65532:65532
-ENTRYPOINT ["portcullis"]
+FROM runtime AS gateway
+COPY --from=build /out/libportcullis.cdx.json /usr/share/sbom/
+COPY --from=build /out/libportcullis.so /usr/local/lib/portcullis/libportcullis.so
+COPY --from=envoy /usr/local/bin/envoy /usr/local/bin/envoy
+ARG VERSION
+ARG REVISION
+LABEL org.opencontainers.image.title="portcullis gateway" org.opencontainers.image.version="${VERSION}" org.opencontainers.image.revision="${REVISION}" org.opencontainers.image.licenses="Apache-2.0" org.opencontainers.image.source="https://portcullis.invalid/portcullis"
 CMD ["agent", "--help"]
 
-FROM debian:trixie-slim AS kubernetes
-COPY deploy/compose/healthy /usr/local/bin/healthy
-COPY --from=build-kubernetes /src/.deps/kube/current/etcd /usr/local/bin/etcd
-COPY --from=build-kubernetes /src/.deps/kube/current/kube-apiserver /usr/local/bin/kube-apiserver
-COPY --from=build-kubernetes /src/.deps/kube/current/kubectl /usr/local/bin/kubectl
+# For an image volume of Kubernetes, mounted where ENVOY_DYNAMIC_MODULES_SEARCH_PATH leads.
+FROM scratch AS module
+COPY LICENSE NOTICE /
+COPY --from=build /out/libportcullis.cdx.json /
+COPY --from=build /out/libportcullis.so /libportcullis.so
+ARG VERSION
+ARG REVISION
+LABEL org.opencontainers.image.title="portcullis module" org.opencontainers.image.version="${VERSION}" org.opencontainers.image.revision="${REVISION}" org.opencontainers.image.licenses="Apache-2.0" org.opencontainers.image.source="https://portcullis.invalid/portcullis"
+
+# Istio takes plugin.wasm from the last layer.
+FROM scratch AS wasm
+COPY LICENSE NOTICE /
+COPY --from=build /out/portcullis-wasm.cdx.json /
+COPY --from=build-wasm /out/portcullis.wasm /plugin.wasm
+ARG VERSION
+ARG REVISION
+LABEL org.opencontainers.image.title="portcullis wasm" org.opencontainers.image.version="${VERSION}" org.opencontainers.image.revision="${REVISION}" org.opencontainers.image.licenses="Apache-2.0" org.opencontainers.image.source="https://portcullis.invalid/portcullis"
+
+FROM ${BASE} AS kubernetes
+COPY --from=build-kubernetes /out/etcd /usr/local/bin/etcd
+COPY --from=build-kubernetes /out/kube-apiserver /usr/local/bin/kube-apiserver
+COPY --from=build-kubernetes /out/kubectl /usr/local/bin/kubectl
 # A new volume takes its owner from here.
 RUN install -d -o 65532 -g 65532 -m 0700 /var/lib/etcd
 USER 65532:65532
@@ -51,5 +92,5 @@ USER root
 RUN apt-get update && apt-get install -y --no-install-recommends openssl && rm -rf /var/lib/apt/lists/* \
  && install -d -o 65532 -g 65532 -m 0700 /certs/kubernetes /certs/control-plane /certs/gateway /certs/users
 COPY deploy/compose/make-certificates deploy/compose/grant-rights /usr/local/bin/
-COPY --from=build /src/target/release/portcullis /usr/local/bin/portcullis
+COPY --from=build /out/portcullis /usr/local/bin/portcullis
 USER 65532:65532

@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-one test-wasm test-istio test-otel test-helm test-dashboard test-console screenshots compatibility test-long tsan miri bench-envoy bench-cpu bench-scale deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-one test-wasm test-istio test-otel test-helm test-dashboard test-console screenshots compatibility test-long tsan miri bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -101,6 +101,27 @@ bench-scale: ## Measure 100 and 1,000 clusters on a real Envoy: cold push, one e
 	@$(MAKE) --no-print-directory module
 	cargo build --release -p portcullis -p portcullis-bench
 	target/release/portcullis-bench scale
+
+images: ## Build the images of the Dockerfile from what this machine compiles, with podman; needs root and apt-get. ENGINE=docker for an own engine
+	@variables=; [ "$${ENGINE:-podman}" != podman ] || variables="$$($(SCRIPTS)/install-podman)"
+	eval "$$variables"
+	deploy/images/build
+
+test-images: ## Build the images, and run and upgrade docker-compose.yml from them; needs root, apt-get and the ports 6443, 9080 and 9081
+	@$(MAKE) --no-print-directory images
+	eval "$$($(SCRIPTS)/install-podman)"
+	VERSION=$$(sed -n 's/^version = "\(.*\)"/\1-next/p' Cargo.toml | head -n 1) deploy/images/build control-plane gateway
+	$(SCRIPTS)/test-images
+
+deb: ## Build the Debian package in target/dist
+	@deploy/debian/build
+
+test-deb: ## Build the Debian package, and install and run it under systemd in podman; needs root and apt-get
+	@deploy/debian/build
+	$(SCRIPTS)/test-deb
+
+dist: ## Build the release's files in target/dist: tarballs, package, SBOMs, SHA256SUMS; ARCHITECTURES="amd64 arm64" cross-compiles
+	@deploy/release/build $(ARCHITECTURES)
 
 deps: ## Install the real Envoys and build the real Kubernetes and istiod into .deps
 	@$(SCRIPTS)/require

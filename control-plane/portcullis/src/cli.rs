@@ -4,10 +4,12 @@ use crate::agent::{Agent, ExecEnvoy};
 use crate::arguments::{Check, Completion, Crd, Man, Rbac};
 use crate::backup::{Backup, Restore};
 use crate::bootstrap::Bootstrap;
+use crate::copy::Copy;
 use crate::explain::Explain;
 use crate::offboard::Offboard;
 use crate::onboard::Onboard;
 use crate::init::Init;
+use crate::probe::Probe;
 use crate::serve::Serve;
 use crate::status::Status;
 use crate::top::Top;
@@ -50,4 +52,6 @@ pub(crate) enum Command {
     ExecEnvoy(ExecEnvoy),
     Status(Status),
     Top(Top),
+    Probe(Probe),
+    Copy(Copy),
 }

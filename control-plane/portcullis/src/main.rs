@@ -10,6 +10,7 @@ mod cli;
 mod client_ca;
 mod completion;
 mod control_plane_client;
+mod copy;
 mod crd;
 mod display_text;
 mod explain;
@@ -23,10 +24,12 @@ mod offboard;
 mod onboard;
 mod output;
 mod page_tls;
+mod probe;
 mod rbac;
 mod read_manifests;
 mod runtime;
 mod serve;
+mod service_manager;
 mod status;
 mod stop_signals;
 mod table;
@@ -75,6 +78,8 @@ fn main() -> ExitCode {
         Command::ExecEnvoy(arguments) => agent::exec_envoy(&arguments),
         Command::Bootstrap(arguments) => bootstrap::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Copy(arguments) => copy::run(&arguments),
+        Command::Probe(arguments) => probe::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Rbac(arguments) => rbac::run(&arguments),
         Command::Onboard(arguments) => onboard::run(&arguments),

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use super::activity::ActivitySource;
 use super::filter::Filter;
 use super::{Agent, ExecEnvoy};
+use crate::service_manager;
 
 /// The time for Envoy to end after SIGTERM. With 1,000 clusters on a busy machine it took 4 s.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,6 +64,9 @@ impl EnvoyProcess {
             // A Ctrl-C at the terminal is for this program, which lets Envoy drain.
             .process_group(0)
             .kill_on_drop(true);
+        for name in service_manager::VARIABLES {
+            command.env_remove(name);
+        }
         if let Some(directory) = &arguments.module_dir {
             command.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", directory);
         }

@@ -1,6 +1,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -15,6 +16,7 @@ use super::pages::MetricsPage;
 use super::{Agent, pages, report};
 use crate::listen;
 use crate::runtime::{RuntimeError, Threads, runtime};
+use crate::service_manager::ServiceManager;
 use crate::stop_signals::StopSignals;
 
 /// Why the gateway cannot start or go on. The operator has to act.
@@ -60,6 +62,8 @@ async fn supervise(arguments: &Agent) -> Result<ExitStatus, RunError> {
 
     let admin = Admin::new(address);
     let (sight, seen) = watch::channel(EnvoyState::new(Instant::now()));
+    let manager = Arc::new(ServiceManager::from_environment());
+    tokio::spawn(announce(Arc::clone(&manager), seen.clone()));
     tokio::spawn(listen::serve(listener, pages::router(seen, MetricsPage::new(admin, activity.clone())), None));
     tokio::spawn(probe(admin, sight.clone()));
     report::start(admin, activity, &arguments.bootstrap);
@@ -68,6 +72,7 @@ async fn supervise(arguments: &Agent) -> Result<ExitStatus, RunError> {
         () = stop.recv() => {}
     }
     leave(&sight);
+    manager.stopping();
     tracing::info!(unready = ?arguments.shutdown_delay, drain = ?arguments.drain_timeout, "asked to end: draining");
     tokio::select! {
         status = envoy.ended() => return ended(status),
@@ -75,6 +80,11 @@ async fn supervise(arguments: &Agent) -> Result<ExitStatus, RunError> {
         () = drain_after_delay(arguments, admin, &filter) => tracing::info!("drained"),
     }
     envoy.end().await.map_err(RunError::Wait)
+}
+
+/// Announces to the service manager what the probes answer.
+async fn announce(manager: Arc<ServiceManager>, seen: watch::Receiver<EnvoyState>) {
+    manager.follow(seen, EnvoyState::not_ready_reason, |state| !state.hangs(Instant::now())).await;
 }
 
 async fn drain_after_delay(arguments: &Agent, admin: Admin, filter: &Filter) {

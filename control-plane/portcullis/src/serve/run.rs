@@ -28,6 +28,7 @@ use super::xds::XdsError;
 use crate::leader::campaign;
 use crate::listen;
 use crate::runtime::{RuntimeError, Threads, runtime};
+use crate::service_manager::ServiceManager;
 use crate::stop_signals::StopSignals;
 
 /// The time limit for open connections to end.
@@ -68,6 +69,7 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
 async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let mut stop_signals = StopSignals::new().map_err(RunError::Signal)?;
     raise_descriptors();
+    let manager = Arc::new(ServiceManager::from_environment());
     let last_good = arguments.state.state_dir.as_deref().map(LastGood::load).unwrap_or_default();
     let source = Source::open(&arguments.source, last_good.snapshot.is_some()).await?;
     let listeners = arguments.xds.open().await?;
@@ -110,6 +112,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         watchdog: Arc::clone(&watchdog),
         health: source.health.clone(),
     };
+    tasks.push(tokio::spawn(announce(Arc::clone(&manager), snapshots.clone(), Arc::clone(&watchdog))));
     let objects = Arc::new(OnceLock::new());
     let data = LiveData { fleet: Arc::clone(&fleet), observer, objects: Arc::clone(&objects) };
     let console = Console::new(data, &arguments.http.login(&source));
@@ -152,6 +155,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         () = listen::serve(listener, pages, page_tls) => {}
     }
     tracing::info!("stopping");
+    manager.stopping();
     // Takes the sender of snapshots with it, at which every stream ends.
     follow.abort();
     tasks.iter().for_each(JoinHandle::abort);
@@ -167,6 +171,12 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         let _ = xds.await;
     }
     Ok(())
+}
+
+/// Announces to the service manager what the probes answer.
+async fn announce<T>(manager: Arc<ServiceManager>, snapshots: watch::Receiver<Option<T>>, watchdog: Arc<Watchdog>) {
+    let unready_reason = |snapshot: &Option<T>| snapshot.is_none().then_some("nothing is served yet: see /status");
+    manager.follow(snapshots, unready_reason, |_| watchdog.is_alive(Instant::now())).await;
 }
 
 /// Every connection takes a descriptor, and the usual limit of 1,024 is meant for programs that select.

@@ -4,6 +4,8 @@ use portcullis_harness::project_root;
 
 /// The Dockerfile's stages, in their order.
 pub(super) struct Dockerfile {
+    /// The defaults of the arguments before the first stage.
+    pub(super) arguments: BTreeMap<String, String>,
     pub(super) stages: Vec<Stage>,
 }
 
@@ -26,18 +28,22 @@ pub(super) struct Copy<'a> {
 impl Dockerfile {
     pub(super) fn read() -> Self {
         let text = std::fs::read_to_string(project_root().join("Dockerfile")).unwrap();
-        let mut stages: Vec<Stage> = Vec::new();
+        let (mut arguments, mut stages) = (BTreeMap::new(), Vec::<Stage>::new());
         let joined = text.replace("\\\n", " ");
         for line in joined.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let (word, rest) = line.split_once(' ').unwrap();
             if word == "FROM" {
                 let (from, name) = rest.split_once(" AS ").unwrap_or_else(|| panic!("a stage without a name: {line}"));
-                stages.push(Stage { name: name.to_owned(), from: from.to_owned(), ..Stage::default() });
+                let from = value(from, &arguments);
+                stages.push(Stage { name: name.to_owned(), from, ..Stage::default() });
+            } else if stages.is_empty() {
+                let (name, default) = rest.split_once('=').unwrap();
+                assert!(word == "ARG" && arguments.insert(name.to_owned(), default.to_owned()).is_none(), "{line}");
             } else {
                 stages.last_mut().unwrap().instructions.push((word.to_owned(), rest.to_owned()));
             }
         }
-        Dockerfile { stages }
+        Dockerfile { arguments, stages }
     }
 
     pub(super) fn stage(&self, name: &str) -> &Stage {
@@ -83,6 +89,12 @@ impl Stage {
         let copies = self.instructions.iter().filter(|(word, _)| word == "COPY" || word == "ADD");
         copies.map(|(_, rest)| copy(rest)).collect()
     }
+}
+
+/// `${NAME}` as its default, everything else as it is.
+fn value(text: &str, arguments: &BTreeMap<String, String>) -> String {
+    let name = text.strip_prefix("${").and_then(|rest| rest.strip_suffix('}'));
+    name.map_or(text.to_owned(), |name| arguments.get(name).unwrap_or_else(|| panic!("no argument {name}")).clone())
 }
 
 fn copy(rest: &str) -> Copy<'_> {

@@ -91,7 +91,7 @@ impl Compose {
         let own = |path: PathBuf| {
             format!("{}:/usr/local/bin/{}", path.display(), path.file_name().unwrap().to_str().unwrap())
         };
-        let scripts = ["healthy", "make-certificates", "grant-rights"];
+        let scripts = ["make-certificates", "grant-rights"];
         let scripts = scripts.map(|name| own(project_root().join("deploy/compose").join(name)));
         let kube = [kube.etcd, kube.kube_apiserver, kube.kubectl].map(|path| {
             let name = path.file_name().unwrap().to_owned();

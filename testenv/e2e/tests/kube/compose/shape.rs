@@ -7,8 +7,10 @@ use super::dockerfile::Dockerfile;
 use super::project::{Project, Service, Source};
 use crate::declared::{is_noticed, parsed};
 
-/// The stages that become images.
+/// The stages that become images and run.
 const IMAGES: [&str; 4] = ["control-plane", "gateway", "kubernetes", "tools"];
+/// The stages of which an image is nothing but a file.
+const FILES: [(&str, &str); 2] = [("module", "/libportcullis.so"), ("wasm", "/plugin.wasm")];
 
 /// As `docker compose config` reads it, and as BuildKit does, with its lint rules.
 #[test]
@@ -159,9 +161,35 @@ fn images_run_as_nobody_and_hold_what_is_there() {
         }
         known.push(&stage.name);
     }
-    // All of one Debian: Envoy's process has one C library for itself and for the module.
+    // The C library of compilers' images is not newer than that of what is shipped.
+    for name in ["BASE", "RUST", "GO"] {
+        assert!(dockerfile.arguments[name].contains("trixie"), "{name}");
+    }
     let bases = dockerfile.stages.iter().filter(|stage| !known.contains(&stage.from.as_str()));
-    assert!(bases.clone().count() > 4 && bases.clone().all(|stage| stage.from.contains("trixie")));
+    let others: Vec<&str> = bases.map(|stage| stage.from.as_str()).filter(|from| !from.contains("trixie")).collect();
+    assert_eq!(others, [&dockerfile.arguments["ENVOY"], "scratch", "scratch", "scratch"]);
+    for (image, file) in FILES {
+        assert_eq!(dockerfile.line(image).len(), 1, "{image} has no base");
+        assert_eq!(
+            dockerfile.stage(image).copies().last().unwrap().target,
+            file,
+            "{image}: Istio reads the last layer"
+        );
+    }
+}
+
+#[test]
+fn images_that_are_shipped_have_labels_and_an_sbom() {
+    let dockerfile = Dockerfile::read();
+    for image in ["control-plane", "gateway", "module", "wasm"] {
+        let labels = dockerfile.last(image, "LABEL").unwrap();
+        for name in ["title", "version", "revision", "licenses", "source"] {
+            assert!(labels.contains(&format!("org.opencontainers.image.{name}=")), "{image}: {name}");
+        }
+        let files = dockerfile.files(image);
+        assert!(files.values().any(|source| source.ends_with(".cdx.json")), "{image}: {files:?}");
+        assert!(files.keys().any(|file| file.ends_with("/LICENSE")), "{image}: {files:?}");
+    }
 }
 
 /// Paths between the stages are those at which the build leaves its outcome.
@@ -177,15 +205,20 @@ fn versions_and_paths_are_those_of_the_project() {
     let go: Vec<&str> = go.split('.').take(2).collect();
     let golang = format!("golang:{}-", go.join("."));
     assert!(dockerfile.stage("build-kubernetes").from.starts_with(&golang), "{golang}");
-    let build = &dockerfile.stage("build").instructions;
-    let build = build.iter().find(|(word, _)| word == "RUN").unwrap().1.as_str();
-    assert!(
-        build.contains("--release -p portcullis ") && build.contains("--profile module -p portcullis-dynamic-module")
-    );
+    let script = std::fs::read_to_string(project_root().join("deploy/images/binaries")).unwrap();
+    for command in ["--release -p portcullis ", "--profile module -p portcullis-dynamic-module "] {
+        assert!(script.contains(command), "{command}");
+    }
+    let run = |stage: &str| dockerfile.last(stage, "RUN").unwrap();
+    assert!(run("build").ends_with("deploy/images/binaries /out"));
+    assert!(run("build-kubernetes").ends_with("cp -rL .deps/kube/current /out"));
     let file = |stage: &str, path: &str| dockerfile.files(stage)[path].clone();
-    assert_eq!(file("gateway", "/usr/local/bin/portcullis"), "/src/target/release/portcullis");
-    assert_eq!(file("gateway", "/usr/local/lib/portcullis/libportcullis.so"), "/src/target/module/libportcullis.so");
-    let binaries = file("kubernetes", "/usr/local/bin/etcd").replace("/src/", "");
+    assert_eq!(file("gateway", "/usr/local/bin/portcullis"), "/out/portcullis");
+    assert_eq!(file("gateway", "/usr/local/lib/portcullis/libportcullis.so"), "/out/libportcullis.so");
+    let envoy = std::fs::read_to_string(project_root().join("testenv/scripts/versions.env")).unwrap();
+    let envoy = envoy.lines().find_map(|line| line.strip_prefix("ENVOY_VERSION=")).unwrap();
+    assert!(dockerfile.arguments["ENVOY"].contains(&format!("/envoy:distroless-v{envoy}")), "the tested version");
+    let binaries = file("kubernetes", "/usr/local/bin/etcd").replace("/out/", ".deps/kube/current/");
     let Some(kube) = deps::kube_or_skip("dockerfile").unwrap() else { return };
     assert!(kube.etcd.ends_with(Path::new(&binaries)), "{binaries}");
 }
