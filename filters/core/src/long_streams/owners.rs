@@ -11,10 +11,13 @@ const SWEEP_THRESHOLD: usize = 64;
 #[derive(Debug)]
 pub struct StreamOwners<T>(Mutex<OwnerNames<T>>);
 
+/// The word for an object, and its streams.
+type Owner<T> = (String, Weak<StreamRegistry<T>>);
+
 #[derive(Debug)]
 struct OwnerNames<T> {
     /// The objects of a name, rarely more than one.
-    objects: HashMap<String, Vec<(String, Weak<StreamRegistry<T>>)>>,
+    objects: HashMap<String, Vec<Owner<T>>>,
     /// Number of names at which unused ones are swept.
     most: usize,
 }
