@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_of_equal_questions_are_woken_when_all_their_answers_are_there() {
+    fn streams_of_equal_questions_are_woken_with_their_last_answer() {
         let ((reviews, main), [one, other]) = (callouts(), [(); 2].map(|()| Woken::default()));
         let waits = reviews.ask(vec![review(b"a"), review(b"b")], Arc::clone(&one), NOW).unwrap();
         let shares = reviews.ask(vec![review(b"a")], Arc::clone(&other), NOW).unwrap();
