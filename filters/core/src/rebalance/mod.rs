@@ -5,6 +5,7 @@
 //! gateway.
 
 mod load;
+mod lots;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 pub use load::ProcessLoad;
 pub(crate) use load::RunningPlace;
+pub use lots::Lots;
 use portcullis_filter_config as config;
 
 const MILLION: u64 = 1_000_000;
