@@ -24,25 +24,25 @@
 {{- define "portcullis.labels" -}}
 app.kubernetes.io/name: portcullis
 app.kubernetes.io/part-of: portcullis
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end -}}
 
 {{/* Labels that select: (list . COMPONENT). */}}
 {{- define "portcullis.selector" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: portcullis
-app.kubernetes.io/instance: {{ $root.Release.Name }}
+app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
 {{/* Metadata of a component's object: (list . COMPONENT NAME). */}}
 {{- define "portcullis.metadata" -}}
 {{- $root := index . 0 -}}
-name: {{ index . 2 }}
-namespace: {{ $root.Release.Namespace }}
+name: {{ index . 2 | quote }}
+namespace: {{ $root.Release.Namespace | quote }}
 labels:
   app.kubernetes.io/component: {{ index . 1 }}
   {{- include "portcullis.labels" $root | nindent 2 }}
@@ -51,8 +51,8 @@ labels:
 {{/* Metadata of an object of the whole release: (list . NAME). */}}
 {{- define "portcullis.commonMetadata" -}}
 {{- $root := index . 0 -}}
-name: {{ index . 1 }}
-namespace: {{ $root.Release.Namespace }}
+name: {{ index . 1 | quote }}
+namespace: {{ $root.Release.Namespace | quote }}
 labels:
   {{- include "portcullis.labels" $root | nindent 2 }}
 {{- end -}}

@@ -40,7 +40,7 @@ imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with $values.nodeSelector }}
 nodeSelector:
@@ -58,8 +58,8 @@ affinity:
 topologySpreadConstraints:
 {{- range $values.topologySpread.keys }}
 - maxSkew: 1
-  topologyKey: {{ . }}
-  whenUnsatisfiable: {{ $values.topologySpread.whenUnsatisfiable }}
+  topologyKey: {{ . | quote }}
+  whenUnsatisfiable: {{ $values.topologySpread.whenUnsatisfiable | quote }}
   labelSelector:
     matchLabels:
       {{- $selector | nindent 6 }}
@@ -74,7 +74,7 @@ topologySpreadConstraints:
 {{- $values := index . 1 -}}
 image: {{ include "portcullis.image" . }}
 {{- with $root.Values.image.pullPolicy }}
-imagePullPolicy: {{ . }}
+imagePullPolicy: {{ . | quote }}
 {{- end }}
 command: [portcullis]
 livenessProbe:
@@ -100,6 +100,6 @@ securityContext:
   {{- end }}
   ports:
   {{- range .Values.networkPolicies.apiserverPorts }}
-  - {port: {{ . }}}
+  - {port: {{ . | toJson }}}
   {{- end }}
 {{- end -}}

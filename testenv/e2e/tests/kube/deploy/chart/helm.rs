@@ -75,8 +75,18 @@ impl Helm {
 
     /// The output of `helm template`.
     pub(in crate::deploy) fn render(&self, release: Release<'_>, values: &Value) -> Rendered {
+        self.template(release, values, &[])
+    }
+
+    /// The same for values that the schema may refuse.
+    pub(super) fn render_unchecked(&self, release: Release<'_>, values: &Value) -> Rendered {
+        self.template(release, values, &["--skip-schema-validation"])
+    }
+
+    fn template(&self, release: Release<'_>, values: &Value, flags: &[&str]) -> Rendered {
         let (chart, values) = (chart(), self.file(values));
-        let text = self.ok(&["template", release.name, &chart, "-n", release.namespace, "-f", &values]);
+        let command = ["template", release.name, &chart, "-n", release.namespace, "-f", &values];
+        let text = self.ok(&[&command[..], flags].concat());
         let is_named_after = release.name.contains("portcullis");
         let prefix = if is_named_after { release.name.to_owned() } else { format!("{}-portcullis", release.name) };
         Rendered::new(text, Naming { namespace: release.namespace.to_owned(), prefix })

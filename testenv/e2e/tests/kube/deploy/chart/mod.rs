@@ -4,6 +4,7 @@ mod helm;
 mod lifecycle;
 mod same;
 mod schema;
+mod strings;
 mod values;
 
 pub(super) use helm::{Helm, Release};

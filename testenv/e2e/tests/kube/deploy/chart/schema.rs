@@ -22,6 +22,23 @@ fn values_are_refused_with_the_place_of_the_mistake() {
         ),
         (json!({"networkPolicies": {"apiserverPorts": []}}), "at '/networkPolicies/apiserverPorts'"),
         (json!({"fullnameOverride": "Edge"}), "at '/fullnameOverride'"),
+        (json!({"image": {"registry": "a: b"}}), "at '/image/registry'"),
+        (json!({"gateway": {"image": {"repository": "a #b"}}}), "at '/gateway/image/repository'"),
+        (json!({"controlPlane": {"console": {"hosts": ["a: b"]}}}), "at '/controlPlane/console/hosts/0'"),
+        (json!({"gateway": {"topologySpread": {"keys": ["a #b"]}}}), "at '/gateway/topologySpread/keys/0'"),
+        (
+            json!({"gateway": {"service": {"loadBalancerClass": "a\n  externalIPs: [192.0.2.1]"}}}),
+            "at '/gateway/service/loadBalancerClass'",
+        ),
+        (
+            json!({"gateway": {"service": {"loadBalancerSourceRanges": ["a: b"]}}}),
+            "at '/gateway/service/loadBalancerSourceRanges/0'",
+        ),
+        (
+            json!({"networkPolicies": {"dns": {"namespace": "a\n      podSelector: {}"}}}),
+            "at '/networkPolicies/dns/namespace'",
+        ),
+        (json!({"networkPolicies": {"apiservers": [{"cidr": "a: b"}]}}), "at '/networkPolicies/apiservers/0/cidr'"),
     ];
     for (values, message) in rows {
         let file = helm.file(&values);
