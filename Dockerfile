@@ -7,7 +7,8 @@
 ARG BASE=debian:trixie-slim
 ARG RUST=rust:1.95-slim-trixie
 ARG GO=golang:1.26-trixie
-# The Envoy project's own image. To pin it, append the digest that `docker buildx imagetools inspect` prints: …@sha256:….
+# The Envoy project's own image, pinned by its tag and not by a digest: a tag can be moved. To pin it, append the digest that
+# `docker buildx imagetools inspect` prints: …@sha256:…. release.yml takes no other.
 ARG ENVOY=docker.io/envoyproxy/envoy:distroless-v1.40.0
 ARG VERSION=0.1.0
 ARG REVISION=unknown
@@ -33,6 +34,11 @@ RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache
 
 FROM ${ENVOY} AS envoy
 
+FROM ${BASE} AS envoy-sbom
+COPY deploy/images/envoy-sbom /usr/local/bin/
+COPY --from=envoy /usr/local/bin/envoy /usr/local/bin/envoy
+RUN envoy-sbom /usr/local/bin/envoy /out/envoy.cdx.json
+
 FROM ${BASE} AS root
 COPY deploy/images/make-root /usr/local/bin/
 RUN make-root /rootfs
@@ -55,6 +61,7 @@ CMD ["serve", "--help"]
 FROM runtime AS gateway
 COPY --from=build /out/libportcullis.cdx.json /usr/share/sbom/
 COPY --from=build /out/libportcullis.so /usr/local/lib/portcullis/libportcullis.so
+COPY --from=envoy-sbom /out/envoy.cdx.json /usr/share/sbom/
 COPY --from=envoy /usr/local/bin/envoy /usr/local/bin/envoy
 ARG VERSION
 ARG REVISION

@@ -190,6 +190,8 @@ fn images_that_are_shipped_have_labels_and_an_sbom() {
         assert!(files.values().any(|source| source.ends_with(".cdx.json")), "{image}: {files:?}");
         assert!(files.keys().any(|file| file.ends_with("/LICENSE")), "{image}: {files:?}");
     }
+    // Crates are not all that is in it.
+    assert_eq!(dockerfile.files("gateway")["/usr/share/sbom/envoy.cdx.json"], "/out/envoy.cdx.json");
 }
 
 /// Paths between the stages are those at which the build leaves its outcome.
