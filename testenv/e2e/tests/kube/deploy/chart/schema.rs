@@ -38,6 +38,14 @@ fn values_are_refused_with_the_place_of_the_mistake() {
             json!({"networkPolicies": {"dns": {"namespace": "a\n      podSelector: {}"}}}),
             "at '/networkPolicies/dns/namespace'",
         ),
+        (
+            json!({"gateway": {"podLabels": {"app.kubernetes.io/name": "mine"}}}),
+            "at '/gateway/podLabels/app.kubernetes.io~1name'",
+        ),
+        (
+            json!({"monitoring": {"labels": {"app.kubernetes.io/instance": "mine"}}}),
+            "at '/monitoring/labels/app.kubernetes.io~1instance'",
+        ),
         (json!({"networkPolicies": {"apiservers": [{"cidr": "a: b"}]}}), "at '/networkPolicies/apiservers/0/cidr'"),
     ];
     for (values, message) in rows {
