@@ -108,3 +108,12 @@ fn numbers_of_the_chart_stay_integers() {
     let args = spec["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
     assert!(args.contains(&json!("3000000")), "{args:?}");
 }
+
+/// Helm's YAML takes a line separator for a line break: without indent behind it a key of the ConfigMap would follow.
+#[test]
+fn settings_with_a_line_separator_stay_one_text() {
+    let Some(helm) = Helm::find("separator") else { return };
+    let rendered = helm.render(DEFAULT, &json!({"settings": {"word": "a\u{2028}kind: Secret"}}));
+    let mut after = rendered.text.split('\u{2028}').skip(1);
+    assert!(after.all(|rest| rest.starts_with("    ")), "{}", rendered.text);
+}
