@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use portcullis_api::SecretBytes;
@@ -59,19 +59,38 @@ pub(super) fn write(dir: &Path, plan: &Plan, parts: &[Material], force: bool) ->
 
 /// Writes a file with a mode, by renaming a finished one into its place.
 fn put(path: &Path, content: &[u8], mode: u32) -> Result<(), OnboardError> {
-    let changed = fs::read(path).ok().as_deref() != Some(content);
-    if changed {
-        replace(path, content, mode).map_err(|error| OnboardError::Write(path.to_owned(), error))?;
-    }
+    let is_new = fs::read(path).ok().as_deref() != Some(content);
+    let written = match is_new {
+        true => replace(path, content, mode).map(|()| true),
+        // An edit of the mode of what is no key is the operator's.
+        false if is_of_keys(path) => tighten(path, mode),
+        false => Ok(false),
+    };
+    let directory = path.parent().filter(|_| is_of_keys(path)).map_or(Ok(false), |parent| tighten(parent, 0o700));
+    let changed = written.and_then(|written| Ok(directory? || written));
+    let changed = changed.map_err(|error| OnboardError::Write(path.to_owned(), error))?;
     say_outcome(&path.display().to_string(), changed, false);
     Ok(())
+}
+
+/// Whether a file is below the root of references.
+fn is_of_keys(path: &Path) -> bool {
+    path.parent().and_then(Path::parent).and_then(Path::file_name).is_some_and(|name| name == REFERENCES)
+}
+
+/// Takes the rights of others away; whether there were any.
+fn tighten(path: &Path, mode: u32) -> io::Result<bool> {
+    let is_open = fs::metadata(path)?.permissions().mode() & 0o777 & !mode != 0;
+    if is_open {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    }
+    Ok(is_open)
 }
 
 fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("."));
     // Directories with keys are for this user alone.
-    let of_keys = parent.parent().and_then(Path::file_name).is_some_and(|name| name == REFERENCES);
-    fs::DirBuilder::new().recursive(true).mode(if of_keys { 0o700 } else { 0o755 }).create(parent)?;
+    fs::DirBuilder::new().recursive(true).mode(if is_of_keys(path) { 0o700 } else { 0o755 }).create(parent)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let hidden = parent.join(format!(".{name}.partial"));
     // An interrupted run may have left it with another mode.
@@ -103,5 +122,10 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap(), mode(&path)), (b"two".to_vec(), 0o600));
         assert_eq!(mode(path.parent().unwrap()), 0o700);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+        // Files of an earlier run may be open to others.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o755)).unwrap();
+        put(&path, b"two", 0o600).unwrap();
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
     }
 }
