@@ -20,6 +20,8 @@ const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 /// How often the request is looked at, and how often it is said that it still waits.
 const LOOK: Duration = Duration::from_secs(1);
 const REMIND: Duration = Duration::from_secs(15);
+/// How often an approval is tried that finds the request changed.
+const APPROVALS: usize = 3;
 /// Bytes of a digest in the name of a request.
 const NAME_DIGEST: usize = 5;
 
@@ -39,13 +41,64 @@ pub(super) async fn request(
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
     let step = format!("making CertificateSigningRequest {name}");
     let kind = "CertificateSigningRequest";
-    api.create(&collection(kind, ""), &object).await.map_err(api.failed(step))?;
+    let created = api.create(&collection(kind, ""), &object).await.map_err(api.failed(step))?;
+    let sent = Sent::new(&created, &object);
     say(&format!("{kind} {name}: made, for {user}"));
-    if arguments.no_approve || !approve(api, &name).await? {
+    if arguments.no_approve || !approve(api, &sent, created).await? {
         say(&format!("{kind} {name}: waits for its approval: kubectl certificate approve {name}"));
     }
-    let certificate = wait(api, &name, arguments.approval_timeout).await?;
+    let certificate = wait(api, &sent, arguments.approval_timeout).await?;
     Ok(Credential::Pair { certificate, key: SecretBytes::new(key.serialize_pem().into_bytes()) })
+}
+
+/// The request as it was sent. Another that was made under its name would get another's key a certificate.
+struct Sent {
+    name: String,
+    uid: String,
+    request: String,
+}
+
+impl Sent {
+    fn new(created: &Value, object: &Value) -> Self {
+        let [name, request] = ["/metadata/name", "/spec/request"].map(|pointer| text(object, pointer).to_owned());
+        Self { name, uid: text(created, "/metadata/uid").to_owned(), request }
+    }
+
+    fn check(&self, found: &Value) -> Result<(), OnboardError> {
+        if text(found, "/metadata/uid") == self.uid && text(found, "/spec/request") == self.request {
+            return Ok(());
+        }
+        Err(OnboardError::Unsigned(self.name.clone(), "another request has its name now".to_owned()))
+    }
+
+    fn path(&self) -> String {
+        format!("{}/{}", collection("CertificateSigningRequest", ""), self.name)
+    }
+
+    /// The approval of the object that was read, and of no later one.
+    fn approval(&self, read: &Value) -> Value {
+        let condition = json!({
+            "type": "Approved", "status": "True", "reason": "PortcullisOnboard",
+            "message": "approved by the user of portcullis onboard",
+        });
+        json!({
+            "metadata": {"uid": self.uid, "resourceVersion": text(read, "/metadata/resourceVersion")},
+            "status": {"conditions": [condition]},
+        })
+    }
+
+    async fn read(&self, api: &ClusterApi) -> Result<Value, OnboardError> {
+        let name = &self.name;
+        let found = api.get(&self.path()).await;
+        let found = found.map_err(api.failed(format!("reading CertificateSigningRequest {name}")))?;
+        let found = found.ok_or_else(|| OnboardError::Unsigned(name.clone(), "it was deleted".to_owned()))?;
+        self.check(&found)?;
+        Ok(found)
+    }
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn signing_request(cluster: &str, pem: &str, lifetime: Option<Duration>) -> Value {
@@ -67,31 +120,30 @@ fn signing_request(cluster: &str, pem: &str, lifetime: Option<Duration>) -> Valu
     })
 }
 
-/// Approves the request if this user may.
-async fn approve(api: &ClusterApi, name: &str) -> Result<bool, OnboardError> {
-    let condition = json!({
-        "type": "Approved", "status": "True", "reason": "PortcullisOnboard",
-        "message": "approved by the user of portcullis onboard",
-    });
-    let path = format!("{}/{name}/approval?fieldManager={MANAGER}", collection("CertificateSigningRequest", ""));
-    match api.merge(&path, &json!({"status": {"conditions": [condition]}})).await {
-        Ok(_) => {
-            say(&format!("CertificateSigningRequest {name}: approved"));
-            Ok(true)
+/// Approves the request if this user may. `read` is the object as it is now.
+async fn approve(api: &ClusterApi, sent: &Sent, mut read: Value) -> Result<bool, OnboardError> {
+    let (name, path) = (&sent.name, format!("{}/approval?fieldManager={MANAGER}", sent.path()));
+    for _ in 0..APPROVALS {
+        sent.check(&read)?;
+        match api.merge(&path, &sent.approval(&read)).await {
+            Ok(_) => {
+                say(&format!("CertificateSigningRequest {name}: approved"));
+                return Ok(true);
+            }
+            Err(ApiError::Refused { code: 403, .. }) => return Ok(false),
+            // A controller may have written to it meanwhile.
+            Err(ApiError::Refused { code: 409, .. }) => read = sent.read(api).await?,
+            Err(error) => return Err(api.failed(format!("approving CertificateSigningRequest {name}"))(error)),
         }
-        Err(ApiError::Refused { code: 403, .. }) => Ok(false),
-        Err(error) => Err(api.failed(format!("approving CertificateSigningRequest {name}"))(error)),
     }
+    Ok(false)
 }
 
-async fn wait(api: &ClusterApi, name: &str, limit: Duration) -> Result<Vec<u8>, OnboardError> {
-    let path = format!("{}/{name}", collection("CertificateSigningRequest", ""));
+async fn wait(api: &ClusterApi, sent: &Sent, limit: Duration) -> Result<Vec<u8>, OnboardError> {
+    let name = sent.name.as_str();
     let (started, mut said) = (Instant::now(), Instant::now());
     while started.elapsed() < limit {
-        let found = api.get(&path).await.map_err(api.failed(format!("reading CertificateSigningRequest {name}")))?;
-        let Some(found) = found else {
-            return Err(OnboardError::Unsigned(name.to_owned(), "it was deleted".to_owned()));
-        };
+        let found = sent.read(api).await?;
         if let Some(reason) = refusal(&found) {
             return Err(OnboardError::Unsigned(name.to_owned(), reason));
         }
@@ -146,6 +198,25 @@ mod tests {
         assert_eq!(refusal(&request).unwrap(), "denied not this one");
         assert_eq!(refusal(&json!({"status": {"conditions": [{"type": "Approved"}]}})), None);
         assert!(is_approved(&json!({"status": {"conditions": [{"type": "Approved"}]}})));
+    }
+
+    #[test]
+    fn approval_is_for_the_request_that_was_sent_alone() {
+        let object = signing_request("a.test", "mine", None);
+        let stored = |uid: &str, object: &Value| {
+            let mut stored = object.clone();
+            stored["metadata"]["uid"] = json!(uid);
+            stored["metadata"]["resourceVersion"] = json!("7");
+            stored
+        };
+        let sent = Sent::new(&stored("u1", &object), &object);
+        assert_eq!(sent.approval(&stored("u1", &object))["metadata"], json!({"uid": "u1", "resourceVersion": "7"}));
+        assert!(sent.check(&stored("u1", &object)).is_ok());
+        let other = signing_request("a.test", "theirs", None);
+        for swapped in [stored("u1", &other), stored("u2", &object), json!({})] {
+            let error = sent.check(&swapped).unwrap_err().to_string();
+            assert!(error.contains("another request has its name"), "{error}");
+        }
     }
 
     #[test]
