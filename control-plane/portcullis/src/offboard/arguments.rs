@@ -8,8 +8,9 @@ use crate::onboard::{StoreArguments, TargetArguments, host_name};
 ///
 /// It lists what it would delete, and asks: the UpstreamCluster and its Secrets in the store (or the files of --output-dir),
 /// and in the cluster of --kubeconfig the gateway's role and binding, its service account and CertificateSigningRequests.
-/// Objects that `portcullis onboard` did not make are left, and named. Role, binding and service account stay as long as
-/// another UpstreamCluster of the store has one of the same servers.
+/// Objects that `portcullis onboard` did not make, or that others have edited, are left, and named; with an UpstreamCluster
+/// that is left its Secrets stay, too. Role, binding and service account are deleted if the UpstreamCluster is found, goes, and
+/// no other UpstreamCluster there has one of the same servers. Otherwise they stay, with the reason; --rights deletes them.
 ///
 ///   portcullis offboard --name prod.example.com --store-context gateways --kubeconfig prod.kubeconfig --dry-run
 ///   portcullis offboard --name prod.example.com --store-context gateways --kubeconfig prod.kubeconfig --yes
@@ -34,6 +35,9 @@ pub(crate) struct Offboard {
         required_unless_present_any = ["store_kubeconfig", "store_context", "kubeconfig", "context"],
     )]
     pub(crate) output_dir: Option<PathBuf>,
+    /// Delete the gateway's role, binding and service account in the cluster even if another UpstreamCluster may need them.
+    #[arg(long)]
+    pub(crate) rights: bool,
     /// Delete without a question.
     #[arg(long, short = 'y')]
     pub(crate) yes: bool,

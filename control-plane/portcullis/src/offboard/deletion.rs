@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::onboard::{ClusterApi, OnboardError, is_ours};
+use crate::onboard::{ClusterApi, OnboardError, foreign_managers};
 
 /// Something to delete.
 pub(super) enum Deletion {
     Object {
         api: ClusterApi,
         path: String,
+        uid: String,
         shown: String,
     },
     File(PathBuf),
@@ -27,17 +28,20 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Adds an object that was made by `portcullis onboard`, and names another.
-    pub(super) fn add(&mut self, api: &ClusterApi, path: String, object: &Value) {
+    /// Adds an object that is of `portcullis onboard` alone, and names another; whether it was added.
+    pub(super) fn add(&mut self, api: &ClusterApi, path: String, object: &Value) -> bool {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let namespace = text("/metadata/namespace");
         let place = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
         let shown = format!("{} {place}{} in {}", kind_of_path(&path), text("/metadata/name"), api.side);
-        if is_ours(object) {
-            self.deletions.push(Deletion::Object { api: api.clone(), path, shown });
+        let others = foreign_managers(object);
+        if others.is_empty() {
+            let uid = text("/metadata/uid").to_owned();
+            self.deletions.push(Deletion::Object { api: api.clone(), path, uid, shown });
         } else {
-            self.left.push(format!("{shown}: not made by portcullis onboard"));
+            self.left.push(format!("{shown}: {}", others.join(", ")));
         }
+        others.is_empty()
     }
 
     pub(super) fn add_file(&mut self, path: PathBuf) {
@@ -64,8 +68,8 @@ impl Deletion {
 
     pub(super) async fn run(&self) -> Result<(), OnboardError> {
         match self {
-            Deletion::Object { api, path, shown } => {
-                api.delete(path).await.map_err(api.failed(format!("deleting {shown}"))).map(drop)
+            Deletion::Object { api, path, uid, shown } => {
+                api.delete(path, uid).await.map_err(api.failed(format!("deleting {shown}"))).map(drop)
             }
             Deletion::File(path) => gone(fs::remove_file(path), path),
             Deletion::Directory(path) => match fs::remove_dir(path) {

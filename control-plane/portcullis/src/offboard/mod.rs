@@ -69,52 +69,88 @@ fn is_confirmed() -> bool {
 /// Everything that was made for the cluster: first what clients use, then what the gateway needs.
 async fn find(arguments: &Offboard) -> Result<Found, OnboardError> {
     let (name, mut found) = (arguments.name.as_str(), Found::default());
-    let mut shared_by = None;
+    let mut read = Read::default();
     if arguments.store.is_given() {
         let store = StoreCluster::open(&arguments.store).await?;
-        shared_by = find_in_store(&store, name, &mut found).await?;
+        find_in_store(&store, name, &mut found, &mut read).await?;
     }
     if let Some(dir) = &arguments.output_dir {
-        shared_by = shared_by.or(find_in_directory(dir, name, &mut found)?);
+        find_in_directory(dir, name, &mut found, &mut read)?;
     }
     if arguments.target.kubeconfig.is_none() && arguments.target.context.is_none() {
         found.left.push("the gateway's rights in the cluster itself: no --kubeconfig names it".to_owned());
         return Ok(found);
     }
     let target = TargetCluster::open(&arguments.target).await?;
-    if let Some(other) = shared_by {
-        found
-            .left
-            .push(format!("the gateway's rights in the cluster itself: UpstreamCluster {other} has the same server"));
-    } else {
-        find_rights(&target, &mut found).await?;
+    match read.need_of_rights(name).filter(|_| !arguments.rights) {
+        Some(reason) => {
+            let shown = format!("the gateway's rights in the cluster itself: {reason}; --rights deletes them");
+            found.left.push(shown);
+        }
+        None => find_rights(&target, &mut found).await?,
     }
     find_requests(&target, name, &mut found).await?;
     Ok(found)
 }
 
-/// Objects of the store; another UpstreamCluster with one of the same servers.
-async fn find_in_store(store: &StoreCluster, name: &str, found: &mut Found) -> Result<Option<String>, OnboardError> {
-    let object = store.existing(name).await?;
-    if let Some(object) = &object {
-        found.add(&store.api, object_path("UpstreamCluster", "", name), object);
+/// The UpstreamClusters that were read.
+#[derive(Default)]
+struct Read {
+    /// Those of the name: in the store and in the directory.
+    own: Vec<Value>,
+    others: Vec<Value>,
+    /// One of the name is not deleted.
+    stays: bool,
+}
+
+impl Read {
+    /// A reason for which the gateway may need its rights in the cluster afterwards.
+    fn need_of_rights(&self, name: &str) -> Option<String> {
+        if self.own.is_empty() {
+            return Some(format!("UpstreamCluster {name} was not read, and another of its servers may need them"));
+        }
+        if self.stays {
+            return Some(format!("UpstreamCluster {name} stays, and needs them"));
+        }
+        let other = self.own.iter().find_map(|own| sharer(own, &self.others))?;
+        Some(format!("UpstreamCluster {other} has the same server"))
+    }
+}
+
+/// Objects of the store.
+async fn find_in_store(
+    store: &StoreCluster,
+    name: &str,
+    found: &mut Found,
+    read: &mut Read,
+) -> Result<(), OnboardError> {
+    read.others.extend(store.others(name).await?);
+    if let Some(object) = store.existing(name).await? {
+        let goes = found.add(&store.api, object_path("UpstreamCluster", "", name), &object);
+        read.own.push(object);
+        if !goes {
+            read.stays = true;
+            found.left.push(format!("Secrets of {name} in {}: UpstreamCluster {name} stays", store.api.side));
+            return Ok(());
+        }
     }
     for secret in store.secrets(name).await? {
         found.add(&store.api, store.secret_path(text(&secret, "/metadata/name")), &secret);
     }
-    let Some(object) = object else { return Ok(None) };
-    Ok(sharer(&object, &store.others(name).await?))
+    Ok(())
 }
 
-fn find_in_directory(dir: &Path, name: &str, found: &mut Found) -> Result<Option<String>, OnboardError> {
+fn find_in_directory(dir: &Path, name: &str, found: &mut Found, read: &mut Read) -> Result<(), OnboardError> {
     found.add_file(manifest(dir, name));
     let folder = references(dir, name);
     file_names().into_iter().for_each(|file| found.add_file(folder.join(file)));
     found.add_file(folder);
     let set = read_inputs(&[Input::Path(dir.to_owned())]).map_err(crate::read_manifests::ManifestError::from)?;
-    let (ours, others): (Vec<Value>, Vec<Value>) =
+    let (own, others): (Vec<Value>, Vec<Value>) =
         set.clusters.iter().map(|one| one.as_ref().clone()).partition(|one| text(one, "/metadata/name") == name);
-    Ok(ours.first().and_then(|ours| sharer(ours, &others)))
+    read.own.extend(own);
+    read.others.extend(others);
+    Ok(())
 }
 
 /// Another object that has one of the same servers.
@@ -170,15 +206,30 @@ mod tests {
 
     use super::*;
 
+    fn object(name: &str, servers: &[&str]) -> Value {
+        let servers: Vec<Value> = servers.iter().map(|one| json!({"endpoint": one})).collect();
+        json!({"metadata": {"name": name}, "spec": {"servers": servers}})
+    }
+
     #[test]
     fn rights_are_shared_by_objects_with_one_of_the_same_servers() {
-        let object = |name: &str, servers: &[&str]| {
-            let servers: Vec<Value> = servers.iter().map(|one| json!({"endpoint": one})).collect();
-            json!({"metadata": {"name": name}, "spec": {"servers": servers}})
-        };
         let ours = object("a.test", &["https://10.0.0.1:6443", "https://10.0.0.2:6443"]);
         assert_eq!(sharer(&ours, &[object("b.test", &["https://10.0.0.3:6443"]), object("c.test", &[])]), None);
         let other = object("d.test", &["https://10.0.0.9:6443", "https://10.0.0.2:6443"]);
         assert_eq!(sharer(&ours, &[other]), Some("d.test".to_owned()));
+    }
+
+    #[test]
+    fn rights_go_with_an_object_that_was_read_and_shares_none() {
+        let ours = object("a.test", &["https://10.0.0.1:6443"]);
+        let need = |own: &[&Value], others: &[Value], stays| {
+            let own = own.iter().map(|one| (*one).clone()).collect();
+            Read { own, others: others.to_vec(), stays }.need_of_rights("a.test").unwrap_or_default()
+        };
+        assert!(need(&[], &[], false).contains("was not read"));
+        assert!(need(&[], &[object("b.test", &["https://10.0.0.1:6443"])], false).contains("was not read"));
+        assert!(need(&[&ours], &[object("b.test", &["https://10.0.0.1:6443"])], false).contains("b.test has the same"));
+        assert!(need(&[&ours], &[], true).contains("stays"));
+        assert_eq!(need(&[&ours], &[object("b.test", &["https://10.0.0.2:6443"])], false), "");
     }
 }

@@ -9,7 +9,7 @@ use hyper::{Method, Request, Response, StatusCode, header};
 use kube::client::Body;
 use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::error::{ApiError, OnboardError, Side};
@@ -38,7 +38,7 @@ pub(crate) struct Apply {
     pub(crate) force: bool,
 }
 
-/// The configuration of a kubeconfig's context.
+/// The configuration of a kubeconfig's context. One whose servers are not verified is refused: keys and rights go there.
 pub(crate) async fn read_kubeconfig(
     path: Option<&Path>,
     context: Option<&str>,
@@ -53,8 +53,19 @@ pub(crate) async fn read_kubeconfig(
         None => Config::from_kubeconfig(&options).await,
     };
     let mut config = read.map_err(|error| OnboardError::Kubeconfig(side, Box::new(error)))?;
+    refuse_unverified(&config).map_err(|fault| OnboardError::Unverified(side, fault))?;
     config.connect_timeout = Some(CONNECT);
     Ok(config)
+}
+
+fn refuse_unverified(config: &Config) -> Result<(), &'static str> {
+    if config.accept_invalid_certs {
+        return Err("has insecure-skip-tls-verify");
+    }
+    if config.cluster_url.scheme_str() != Some("https") {
+        return Err("has a server without https");
+    }
+    Ok(())
 }
 
 impl ClusterApi {
@@ -106,7 +117,8 @@ impl ClusterApi {
 
     /// Creates an object; the server's answer.
     pub(super) async fn create(&self, collection: &str, object: &Value) -> Result<Value, ApiError> {
-        self.object(json_request(Method::POST, collection, Some(object), &[])?).await
+        let path = format!("{collection}?fieldManager={MANAGER}");
+        self.object(json_request(Method::POST, &path, Some(object), &[])?).await
     }
 
     /// Merges into an object.
@@ -123,9 +135,13 @@ impl ClusterApi {
         self.object(json_request(Method::PATCH, &path, Some(object), &kind)?).await
     }
 
-    /// Deletes an object; whether there was one.
-    pub(crate) async fn delete(&self, path: &str) -> Result<bool, ApiError> {
-        Ok(absent(self.object(json_request(Method::DELETE, path, None, &[])?).await)?.is_some())
+    /// Deletes the object that was read, and no other that has its name now; whether there was one.
+    pub(crate) async fn delete(&self, path: &str, uid: &str) -> Result<bool, ApiError> {
+        let request = json_request(Method::DELETE, path, Some(&delete_options(uid)), &[])?;
+        match absent(self.object(request).await) {
+            Err(ApiError::Refused { code: 409, .. }) => Err(ApiError::Replaced),
+            other => Ok(other?.is_some()),
+        }
     }
 
     /// The error of a step here.
@@ -133,6 +149,10 @@ impl ClusterApi {
         let (step, side) = (step.into(), self.side);
         move |source| OnboardError::Request { step, side, source }
     }
+}
+
+fn delete_options(uid: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}})
 }
 
 fn absent(answer: Result<Value, ApiError>) -> Result<Option<Value>, ApiError> {
@@ -187,5 +207,42 @@ pub(crate) fn collection(kind: &str, namespace: &str) -> String {
         "ServiceAccount" => format!("/api/v1/namespaces/{namespace}/serviceaccounts"),
         "Secret" => format!("/api/v1/namespaces/{namespace}/secrets"),
         _ => format!("/apis/{}/upstreamclusters", portcullis_api::CLUSTER_API_VERSION),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn opened(cluster: Value) -> Result<Config, OnboardError> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kubeconfig");
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "a",
+            "clusters": [{"name": "a", "cluster": cluster}],
+            "users": [{"name": "a", "user": {"token": "none"}}],
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        });
+        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+        read_kubeconfig(Some(&path), None, Side::Target).await
+    }
+
+    #[tokio::test]
+    async fn kubeconfig_whose_servers_are_not_verified_is_refused() {
+        let faults = [
+            (json!({"server": "https://10.0.0.1:6443", "insecure-skip-tls-verify": true}), "insecure-skip-tls-verify"),
+            (json!({"server": "http://10.0.0.1:8080"}), "without https"),
+        ];
+        for (cluster, fault) in faults {
+            let error = opened(cluster).await.unwrap_err();
+            assert!(error.to_string().contains(fault), "{error}");
+            assert!(error.advice().unwrap().contains("certificate-authority"), "{error}");
+        }
+        assert!(opened(json!({"server": "https://10.0.0.1:6443"})).await.is_ok());
+    }
+
+    #[test]
+    fn deletion_names_the_object_that_was_read() {
+        assert_eq!(delete_options("abc")["preconditions"], json!({"uid": "abc"}));
     }
 }

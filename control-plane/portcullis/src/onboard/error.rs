@@ -45,6 +45,8 @@ pub(crate) enum ApiError {
     Body(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("the answer is not JSON")]
     Json(#[source] serde_json::Error),
+    #[error("another object has its name now")]
+    Replaced,
     #[error("the request cannot be built")]
     Build(#[source] hyper::http::Error),
 }
@@ -56,6 +58,8 @@ pub(crate) enum OnboardError {
     Runtime(#[from] RuntimeError),
     #[error("cannot use the kubeconfig of {0}")]
     Kubeconfig(Side, #[source] Box<KubeconfigError>),
+    #[error("the kubeconfig of {0} {1}")]
+    Unverified(Side, &'static str),
     #[error("cannot make a client of {0}")]
     Client(Side, #[source] Box<kube::Error>),
     #[error("{step} failed in {side}")]
@@ -108,6 +112,10 @@ impl OnboardError {
             OnboardError::Kubeconfig(..) | OnboardError::Client(..) => {
                 "correct the file, or name another one or another context; repeating alone does not help"
             }
+            OnboardError::Unverified(..) => {
+                "another could answer in the cluster's place, and take keys or give a false CA: name a kubeconfig with https and \
+                 the CA of the servers (certificate-authority)"
+            }
             OnboardError::Lacks(Side::Store, _) => "make it there, or name another store; then repeat the command",
             OnboardError::Lacks(..) => "give it on the command line",
             OnboardError::Edited(_) => "--force-conflicts replaces it; keep your changes elsewhere before",
@@ -159,6 +167,7 @@ impl ApiError {
                 "the server refuses the content: correct the arguments; repeating alone does not help".to_owned()
             }
             ApiError::Refused { .. } => format!("{side} is in trouble: repeat the command later"),
+            ApiError::Replaced => "it was made anew meanwhile: repeat the command, and look at it first".to_owned(),
             _ => format!(
                 "{side} does not answer from this machine: check address, network and CA, then repeat the command"
             ),

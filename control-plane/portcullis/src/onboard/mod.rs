@@ -35,7 +35,7 @@ pub(crate) use directory::{manifest, references};
 pub(crate) use error::OnboardError;
 pub(crate) use object::file_names;
 pub(crate) use progress::say;
-pub(crate) use store::{StoreCluster, is_ours};
+pub(crate) use store::{StoreCluster, foreign_managers};
 pub(crate) use target::TargetCluster;
 
 use arguments::IdentityMode;

@@ -1,6 +1,6 @@
 //! The cluster that stores UpstreamClusters, with their Secrets.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use base64::Engine;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::arguments::StoreArguments;
 use super::certificate::selector;
-use super::cluster_api::{Apply, ClusterApi, MANAGED_BY, MANAGER, collection, object_path, read_kubeconfig};
+use super::cluster_api::{Apply, ClusterApi, MANAGER, collection, object_path, read_kubeconfig};
 use super::error::{OnboardError, Side};
 use super::object::{Material, Pair, Plan, ReferenceForm};
-use super::progress::say_outcome;
+use super::progress::{say, say_outcome};
 use super::target::apply;
 
 /// The cluster that stores UpstreamClusters.
@@ -72,8 +72,13 @@ impl StoreCluster {
             if wanted.iter().any(|wanted| wanted == name) {
                 continue;
             }
+            let owners = foreign_managers(&secret);
+            if !owners.is_empty() {
+                say(&format!("Secret {name}, which nothing refers to: stays, {}", owners.join(", ")));
+                continue;
+            }
             self.api
-                .delete(&self.secret_path(name))
+                .delete(&self.secret_path(name), text(&secret, "/metadata/uid"))
                 .await
                 .map_err(self.api.failed(format!("deleting Secret {name}")))?;
             say_outcome(&format!("Secret {name}, which nothing refers to: deletion"), true, false);
@@ -160,12 +165,43 @@ fn owns_policies(object: &Value) -> bool {
         || object.pointer("/spec/dispatchPolicies").is_none()
 }
 
-/// Whether an object was applied by `portcullis onboard`: by its label, or by the manager of its fields.
-pub(crate) fn is_ours(object: &Value) -> bool {
-    let label = object.pointer("/metadata/labels").and_then(|labels| labels.get(MANAGED_BY));
-    let managers = object.pointer("/metadata/managedFields").and_then(Value::as_array).into_iter().flatten();
-    let applied = managers
-        .into_iter()
-        .any(|entry| entry.get("manager") == Some(&json!(MANAGER)) && entry.get("operation") == Some(&json!("Apply")));
-    label == Some(&json!(MANAGER)) || applied
+/// Reasons for which an object is not of `portcullis onboard` alone; none if only it wrote the object. A label or an apply of
+/// equal values does not make an object of others ours. Of a subresource, as the status is, others are the authors.
+pub(crate) fn foreign_managers(object: &Value) -> Vec<String> {
+    let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array).into_iter().flatten();
+    let main = entries.filter(|entry| text(entry, "/subresource").is_empty());
+    let managers: BTreeSet<&str> = main.map(|entry| text(entry, "/manager")).collect();
+    if !managers.contains(MANAGER) {
+        return vec!["not made by portcullis onboard".to_owned()];
+    }
+    let others = managers.into_iter().filter(|manager| *manager != MANAGER);
+    others.map(|manager| format!("{} owns fields of it", crate::display_text::one_line(manager))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(entries: &[(&str, &str, &str)]) -> Value {
+        let entries: Vec<Value> = entries
+            .iter()
+            .map(|(manager, operation, subresource)| {
+                json!({"manager": manager, "operation": operation, "subresource": subresource})
+            })
+            .collect();
+        json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": MANAGER}, "managedFields": entries}})
+    }
+
+    #[test]
+    fn object_is_ours_if_no_other_manager_owns_fields_of_it() {
+        let ours = (MANAGER, "Apply", "");
+        assert!(foreign_managers(&object(&[ours])).is_empty());
+        assert!(foreign_managers(&object(&[(MANAGER, "Update", "")])).is_empty());
+        assert!(foreign_managers(&object(&[ours, ("portcullis", "Update", "status")])).is_empty());
+        let shared = foreign_managers(&object(&[ours, ("kubectl-client-side-apply", "Update", "")]));
+        assert_eq!(shared, ["kubectl-client-side-apply owns fields of it"]);
+        assert_eq!(foreign_managers(&object(&[("argocd", "Apply", "")])), ["not made by portcullis onboard"]);
+        assert_eq!(foreign_managers(&object(&[])), ["not made by portcullis onboard"], "a label alone says nothing");
+        assert_eq!(foreign_managers(&object(&[(MANAGER, "Apply", "status")])), ["not made by portcullis onboard"]);
+    }
 }

@@ -50,13 +50,21 @@ fn onboard_twice_changes_nothing_and_offboard_leaves_nothing() {
     let present = fixture.objects();
     let asked = offboard(&["--dry-run"]);
     assert!(
-        asked.code == Some(0) && asked.stderr.contains("to delete: upstreamclusters prod.example.com"),
-        "{asked:#?}"
+        asked.code == Some(0) && asked.stderr.contains("kubectl-patch owns fields of it"),
+        "an object that another edited stays: {asked:#?}"
     );
+    assert!(asked.stderr.contains("UpstreamCluster prod.example.com stays, and needs them"), "{asked:#?}");
+    assert!(!asked.stderr.contains("to delete: secrets"), "{asked:#?}");
     let unconfirmed = offboard(&[]);
     assert!(unconfirmed.code == Some(1) && unconfirmed.stderr.contains("--yes"), "{unconfirmed:#?}");
     assert_eq!(fixture.objects(), present);
-    let done = offboard(&["--yes"]);
+    fixture.source.admin(&["delete", "upstreamcluster", NAME]);
+    let role = "/apis/rbac.authorization.k8s.io/v1/clusterroles/portcullis";
+    let without = offboard(&["--yes"]);
+    assert!(without.code == Some(0) && without.stderr.contains("was not read"), "{without:#?}");
+    assert!(without.stderr.contains("deleted: secrets"), "{without:#?}");
+    assert!(fixture.source.kube.get(role).is_ok(), "another UpstreamCluster may need the rights");
+    let done = offboard(&["--yes", "--rights"]);
     assert_eq!(done.code, Some(0), "{done:#?}");
     assert_eq!(fixture.objects(), before, "nothing of ours is left, and nothing else was touched: {done:#?}");
     assert!(offboard(&["--yes"]).stderr.contains("nothing of prod.example.com is here"));
@@ -87,7 +95,48 @@ fn rights_that_others_made_or_need_are_left() {
     fixture.source.admin(&["-n", "kube-system", "create", "serviceaccount", "portcullis"]);
     fixture.source.apply(&printed);
     let before = fixture.objects();
-    let foreign = fixture.run("offboard", &[place("a.example.com"), vec!["--yes"]].concat());
+    let unread = fixture.run("offboard", &[place("a.example.com"), vec!["--yes"]].concat());
+    assert!(unread.stderr.contains("UpstreamCluster a.example.com was not read"), "{unread:#?}");
+    let foreign = fixture.run("offboard", &[place("a.example.com"), vec!["--yes", "--rights"]].concat());
     assert!(foreign.stderr.contains("not made by portcullis onboard"), "{foreign:#?}");
     assert_eq!(fixture.objects(), before);
+}
+
+#[test]
+fn objects_that_others_manage_too_stay() {
+    let Some(fixture) = OnboardFixture::start("offboard-managed") else { return };
+    let before = fixture.objects();
+    let onboard = || fixture.run("onboard", &[fixture.flags(), vec!["--token"]].concat()).is_good().stderr.clone();
+    let offboard = || {
+        let ended = fixture.run("offboard", &[fixture.flags(), vec!["--yes"]].concat());
+        assert_eq!(ended.code, Some(0), "{ended:#?}");
+        ended.stderr
+    };
+    onboard();
+    let log = offboard();
+    assert!(log.contains("deleted: upstreamclusters prod.example.com"), "{log}");
+    assert_eq!(fixture.objects(), before, "{log}");
+
+    // Rights with the same values that others applied before.
+    let user = "system:serviceaccount:kube-system:portcullis";
+    fixture.source.apply(&crate::sources::printed(&["rbac", "--user", user]));
+    let foreign = fixture.objects();
+    onboard();
+    let log = offboard();
+    assert!(log.contains("stays: clusterroles portcullis") && log.contains("kubectl owns fields of it"), "{log}");
+    let names = |objects: &[String]| -> Vec<String> {
+        objects.iter().filter_map(|one| one.rsplit_once(' ')).map(|(name, _)| name.to_owned()).collect()
+    };
+    assert_eq!(names(&fixture.objects()), names(&foreign), "{log}");
+
+    // An UpstreamCluster that a repository has: its Secrets serve it.
+    onboard();
+    let mut object = fixture.source.stored(NAME);
+    object["metadata"] = json!({"name": NAME});
+    object.as_object_mut().unwrap().remove("status");
+    fixture.source.apply(&object.to_string());
+    let managed = fixture.objects();
+    let log = offboard();
+    assert!(log.contains("stays: upstreamclusters prod.example.com") && log.contains("stays: Secrets of"), "{log}");
+    assert_eq!(fixture.objects(), managed, "{log}");
 }
