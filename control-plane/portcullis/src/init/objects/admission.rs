@@ -20,9 +20,13 @@ fn rule(group: &str, resources: &[&str], operations: &[&str]) -> Value {
     json!({"apiGroups": [group], "apiVersions": ["*"], "resources": resources, "operations": operations})
 }
 
-fn policies() -> [RefusedWrites; 6] {
+fn policies() -> [RefusedWrites; 7] {
     let workloads = [
-        rule("", &["pods", "replicationcontrollers", "persistentvolumeclaims"], &["CREATE"]),
+        rule(
+            "",
+            &["pods", "replicationcontrollers", "persistentvolumes", "persistentvolumeclaims", "resourcequotas"],
+            &["CREATE"],
+        ),
         rule("apps", &["*"], &["CREATE"]),
         rule("batch", &["*"], &["CREATE"]),
     ];
@@ -38,9 +42,20 @@ fn policies() -> [RefusedWrites; 6] {
         RefusedWrites {
             name: "portcullis-delete-in-background",
             rules: json!([rule("*", &["*"], &["DELETE"])]),
-            good: "!has(request.options.propagationPolicy) || request.options.propagationPolicy == 'Background'",
+            // The older form of the same option is served, too.
+            good: "(!has(request.options.propagationPolicy) || request.options.propagationPolicy == 'Background') && \
+                   (!has(request.options.orphanDependents) || request.options.orphanDependents == false)",
             message: "this store has no garbage collector, and the object would wait for it forever; delete with \
                       --cascade=background, and dependents by name",
+            action: "Deny",
+        },
+        RefusedWrites {
+            name: "portcullis-no-finalizers-of-the-garbage-collector",
+            rules: json!([rule("*", &["*"], &["CREATE", "UPDATE"])]),
+            good: "!has(object.metadata) || !has(object.metadata.finalizers) || \
+                   object.metadata.finalizers.all(one, one != 'foregroundDeletion' && one != 'orphan')",
+            message: "this store has no garbage collector, which removes the finalizers foregroundDeletion and orphan; leave \
+                      them out",
             action: "Deny",
         },
         RefusedWrites {

@@ -3,13 +3,14 @@ use portcullis_harness::wait;
 use super::fixture::{START, Store};
 
 /// A command of the administrator, or a manifest to create; and part of the message of its refusal.
-const REFUSED: [(&str, &str); 7] = [
+const REFUSED: [(&str, &str); 8] = [
     ("delete namespace doomed", "this store deletes no namespace"),
     ("delete configmap kept --cascade=foreground", "delete with --cascade=background"),
     ("delete configmap kept --cascade=orphan", "delete with --cascade=background"),
     ("run pod --image=none", "this store runs nothing"),
     ("create deployment web --image=none", "this store runs nothing"),
     ("create job once --image=none", "this store runs nothing"),
+    ("create quota some --hard=pods=1", "this store runs nothing"),
     ("create clusterrole sum --aggregation-rule=a=b", "would stay empty"),
 ];
 
@@ -31,7 +32,11 @@ fn objects_that_would_wait_for_a_controller_are_refused() {
     }
     let phase = store.kubectl(&["get", "namespace", "doomed", "-o", "jsonpath={.status.phase}"]).run_ok().unwrap();
     assert_eq!(phase, "Active");
+    let orphan = "/api/v1/namespaces/default/configmaps/kept?orphanDependents=true";
+    let answer = store.kubectl(&["delete", "--raw", orphan]).run().unwrap();
+    assert!(!answer.success() && answer.stderr.contains("--cascade=background"), "{}", answer.stderr);
     store.kubectl(&["delete", "configmap", "kept"]).run_ok().unwrap();
+    manifests_are_refused(&store);
     store.kubectl(&["create", "serviceaccount", "robot", "-n", "portcullis"]).run_ok().unwrap();
     let token = store.kubectl(&["create", "token", "robot", "-n", "portcullis"]).run_ok().unwrap();
     assert!(token.split('.').count() == 3);
@@ -45,4 +50,34 @@ fn objects_that_would_wait_for_a_controller_are_refused() {
     let file = store.run.write("owned.yaml", owned).unwrap();
     let answer = store.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]).run().unwrap();
     assert!(answer.success() && answer.stderr.contains("stays when its owner is deleted"), "{}", answer.stderr);
+}
+
+/// Manifests to apply, and part of the message of their refusal.
+fn manifests_are_refused(store: &Store) {
+    let finalized = |finalizer: &str| {
+        format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: held, namespace: default, finalizers: [{finalizer}]}}\n"
+        )
+    };
+    let volume = "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: disk}\nspec:\n  capacity: {storage: 1Gi}\n  \
+                  accessModes: [ReadWriteOnce]\n  hostPath: {path: /none}\n";
+    let manifests = [
+        (finalized("foregroundDeletion"), "foregroundDeletion and orphan"),
+        (finalized("orphan"), "foregroundDeletion and orphan"),
+        (volume.to_owned(), "this store runs nothing"),
+    ];
+    for (text, message) in manifests {
+        let file = store.run.next("refused");
+        std::fs::write(&file, &text).unwrap();
+        let refused = || {
+            let more = ["apply", "--server-side", "--dry-run=server", "-f", file.to_str().unwrap()];
+            let answer = store.kubectl(&more).run().unwrap();
+            let is_refused = !answer.success() && answer.stderr.contains(message);
+            if is_refused { Ok(()) } else { Err(answer.stdout + &answer.stderr) }
+        };
+        wait::until_ok(&text, START, refused).unwrap();
+    }
+    // A finalizer of others is theirs to remove.
+    let file = store.run.write("held.yaml", finalized("example.com/held")).unwrap();
+    store.kubectl(&["apply", "--server-side", "--dry-run=server", "-f", file.to_str().unwrap()]).run_ok().unwrap();
 }
