@@ -166,3 +166,18 @@ fn authentication_configuration_belongs_to_the_operator() {
     run(&root, &StoreArguments::default(), start(), true);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "{}");
 }
+
+/// The user of the units passes through directories that are root's.
+#[test]
+fn parents_that_the_operator_opened_stay_so() {
+    let (_dir, root) = store();
+    run(&root, &arguments(&[]), start(), false);
+    let parents = [root.clone(), root.join("members")];
+    for parent in &parents {
+        std::fs::set_permissions(parent, std::fs::Permissions::from_mode(0o711)).unwrap();
+    }
+    assert!(!run(&root, &StoreArguments::default(), start(), true).is_empty());
+    for parent in &parents {
+        assert_eq!(parent.metadata().unwrap().permissions().mode() & 0o777, 0o711, "{}", parent.display());
+    }
+}

@@ -46,7 +46,8 @@ fn viewer() -> Value {
     ])
 }
 
-/// Writes objects, and in the namespace Secrets, which it cannot read back: `kubectl apply --server-side`.
+/// Writes objects, and in the namespace Secrets: `kubectl apply --server-side`. It cannot list Secrets, but the answer to a patch
+/// is the whole Secret, so it reads those whose names it knows.
 fn editor() -> Value {
     let mut rules = viewer();
     if let Some(rules) = rules.as_array_mut() {
