@@ -22,7 +22,8 @@ fuzz_target!(|data: &[u8]| {
             (line[..end].to_ascii_lowercase(), line.get(end + 1..).unwrap_or_default())
         })
         .collect();
-    let scan = HeaderScan::from_headers(headers.iter().map(|(name, value)| (&**name, *value)), b"lab", Reserved::default());
+    let scan =
+        HeaderScan::from_headers(headers.iter().map(|(name, value)| (&**name, *value)), b"lab", Reserved::default());
 
     let removals = scan.removals(ForwardedHeaders::default());
     let is_lifted = |name: &[u8]| removals.names().any(|to_remove| to_remove.eq_ignore_ascii_case(name));
