@@ -55,6 +55,6 @@ pub fn judge<T>(
         vec![(b":method", b"GET"), (b":path", b"/api/v1/namespaces/n/pods/a"), (b":authority", b"prod")];
     all.extend_from_slice(headers);
     let scan = gateway.scan(Some(cluster), all.iter().copied());
-    let request = RequestContext { scan: &scan, peer: Peer::None, settled, now: at(now), uptime: age(now) };
+    let request = RequestContext { scan: &scan, peer: Peer::None, answers, now: at(now), uptime: age(now) };
     read(gateway.decide(cluster, &request))
 }
