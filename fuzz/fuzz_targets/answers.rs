@@ -24,8 +24,8 @@ fn reviews(token: bool) -> Vec<Review> {
 fuzz_target!(|data: &[u8]| {
     for token in [true, false] {
         for review in &REVIEWS[usize::from(token)] {
-            assert_eq!(review.settle(200, data, age(NOW)), ReviewResult::Failed, "only 201 is an answer");
-            let result = review.settle(201, data, age(NOW));
+            assert_eq!(review.accept_answer(200, data, age(NOW)), ReviewResult::Failed, "only 201 is an answer");
+            let result = review.accept_answer(201, data, age(NOW));
             let said: Option<Value> = match serde_json::from_slice(data) {
                 // Go ignores unused numbers of any size, and so does the filter, but not this witness.
                 Err(error) if error.to_string().contains("number out of range") => return,

@@ -47,7 +47,11 @@ fuzz_target!(|data: &[u8]| {
     assert!(!asked.is_empty());
     assert!(header.windows(asked.len()).any(|window| window == asked.as_bytes()), "another token than was presented");
 
-    review.settle(201, br#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"u"}}}"#, age(NOW));
+    review.accept_answer(
+        201,
+        br#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"u"}}}"#,
+        age(NOW),
+    );
     let is_known = |now: u64| {
         judge(&gateway, &cluster, &headers, &ReviewAnswers::default(), now, |decision| {
             matches!(decision, Decision::Forward(_))

@@ -47,7 +47,7 @@ pub fn judge<T>(
     gateway: &Gateway,
     cluster: &Cluster,
     headers: &[(&[u8], &[u8])],
-    settled: &ReviewAnswers,
+    answers: &ReviewAnswers,
     now: u64,
     read: impl FnOnce(Decision<'_>) -> T,
 ) -> T {
