@@ -55,6 +55,31 @@ pub struct Rule {
     pub non_resource_urls: Vec<String>,
 }
 
+impl Policy {
+    /// Its size: itself, its rules, and the entries of their lists.
+    pub fn entries(&self) -> usize {
+        self.rules.iter().fold(1, |sum, rule| sum.saturating_add(rule.entries()))
+    }
+}
+
+impl Rule {
+    fn entries(&self) -> usize {
+        let lists = [
+            self.verbs.len(),
+            self.api_groups.len(),
+            self.api_versions.len(),
+            self.resources.len(),
+            self.resource_names.len(),
+            self.namespaces.len(),
+            self.users.len(),
+            self.service_accounts.len(),
+            self.user_groups.len(),
+            self.non_resource_urls.len(),
+        ];
+        lists.into_iter().fold(1, usize::saturating_add)
+    }
+}
+
 /// A service account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]

@@ -205,7 +205,7 @@ fn streams_are_ended_once_and_never_after_they_left() {
             let time = secs(turn);
             let server = ["a", "b", "c"][number(thread, turn, 3)];
             let stream = Arc::new(LongStream { has_left: AtomicBool::new(false), ends: AtomicU64::new(0) });
-            let configuration = StreamConfiguration { id: turn as u64, policies: 2_000 };
+            let configuration = StreamConfiguration { id: turn as u64, entries: 2_000 };
             let arrival = StreamStart { server: Some(server), is_session: turn % 2 == 0, configuration };
             registered.push((streams.register(arrival, Arc::clone(&stream), time).0, stream));
             match turn % 13 {

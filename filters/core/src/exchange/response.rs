@@ -94,13 +94,14 @@ impl<T: Clone> Exchange<T> {
         }
     }
 
-    /// Ends a long-running stream. A watch ends as if the server had ended it: its client opens it again.
+    /// Ends a long-running stream. A watch ends as if the server had ended it: its client opens it again. Not one that must give memory
+    /// back: Envoy keeps a finished stream whose client does not read.
     pub fn terminate(&mut self, why: TerminationReason, host: &mut impl Host<Stream = T>) {
         let Tracking::Active { stream, is_watch, is_terminated, .. } = &mut self.tracking else { return };
         if std::mem::replace(is_terminated, true) {
             return;
         }
-        if *is_watch {
+        if *is_watch && why != TerminationReason::ConfigurationReplaced {
             host.finish(stream);
         } else {
             host.reset(details(why.as_str()));

@@ -2,17 +2,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Configurations of one cluster that its streams may keep.
 const MAX_CONFIGURATIONS: usize = 256;
-/// Policies of all these configurations; the newest one may have more. A policy takes some hundred bytes, and its texts in Envoy
-/// as much again.
-const MAX_POLICIES: usize = 400_000;
+/// Entries of the policies of all these configurations; the newest one may have more. An entry takes some 500 bytes in the index of
+/// policies (docs/performance.md), and its text in Envoy.
+const MAX_ENTRIES: usize = 500_000;
 
 /// The configuration that a stream was decided by. Envoy keeps it, as this filter does, for as long as the stream lasts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamConfiguration {
     /// A later configuration has a greater one.
     pub id: u64,
-    /// The number of its policies, which is its size.
-    pub policies: usize,
+    /// Its size: the number of its policies, and of the entries of their rules' lists.
+    pub entries: usize,
 }
 
 /// The numbers of the streams of each configuration. Without a bound the owner of an object could fill the memory of a proxy that
@@ -22,7 +22,7 @@ pub(super) struct Configurations(BTreeMap<u64, ConfigurationStreams>);
 
 #[derive(Debug, Default)]
 struct ConfigurationStreams {
-    policies: usize,
+    entries: usize,
     streams: BTreeSet<u64>,
 }
 
@@ -31,7 +31,7 @@ impl Configurations {
     pub(super) fn add(&mut self, of: StreamConfiguration, stream: u64) -> bool {
         let is_new = !self.0.contains_key(&of.id);
         let kept = self.0.entry(of.id).or_default();
-        kept.policies = of.policies;
+        kept.entries = of.entries;
         kept.streams.insert(stream);
         is_new && self.are_too_many()
     }
@@ -55,7 +55,7 @@ impl Configurations {
     }
 
     fn are_too_many(&self) -> bool {
-        let policies = self.0.values().fold(0_usize, |sum, kept| sum.saturating_add(kept.policies));
-        self.0.len() > MAX_CONFIGURATIONS || (self.0.len() > 1 && policies > MAX_POLICIES)
+        let entries = self.0.values().fold(0_usize, |sum, kept| sum.saturating_add(kept.entries));
+        self.0.len() > MAX_CONFIGURATIONS || (self.0.len() > 1 && entries > MAX_ENTRIES)
     }
 }

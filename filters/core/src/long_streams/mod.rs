@@ -19,6 +19,10 @@ pub use shutdown::Shutdown;
 
 use crate::schedule::{Task, Wake};
 
+/// Most time for which streams outlive their object, where another has its name: as long as Envoy drains a removed filter chain.
+/// Else an owner who makes an object anew again and again could keep all of them for a day.
+const MAX_FORMER_GRACE: Duration = Duration::from_secs(600);
+
 /// The long-running streams of one object. Outlives the configurations, so that a stream hears of what was edited after it
 /// began. `T` is how the host reaches a stream.
 ///
@@ -132,7 +136,7 @@ impl<T> StreamRegistry<T> {
 
     /// Takes all servers away, because another object has the name. Returns what [`StreamRegistry::set_servers`] returns.
     pub(crate) fn close(&self, now: Duration) -> Option<Duration> {
-        let grace = self.lock().served.as_ref().map(|(_, grace)| *grace)?;
+        let grace = self.lock().served.as_ref().map(|(_, grace)| (*grace).min(MAX_FORMER_GRACE))?;
         self.set_servers(std::iter::empty(), grace, now)
     }
 

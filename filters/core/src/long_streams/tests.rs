@@ -154,12 +154,12 @@ fn shutdown_drains_once_and_ends_watches_until_its_end() {
 
 #[test]
 fn oldest_configurations_beyond_the_bound_lose_their_streams() {
-    // (policies of each, configurations that are kept)
-    for (policies, kept) in [(1, 256), (20_000, 20), (1_000_000, 1)] {
+    // (entries of each, configurations that are kept)
+    for (entries, kept) in [(1, 256), (20_000, 25), (1_000_000, 1)] {
         let streams = Arc::new(StreamRegistry::default());
         let mut guards = Vec::new();
         for id in 0..300 {
-            let configuration = StreamConfiguration { id, policies };
+            let configuration = StreamConfiguration { id, entries };
             let number = u32::try_from(id).unwrap();
             // Two streams, of which one is a session.
             let (watch, due) = streams.register(StreamStart { configuration, ..on("a") }, number, at(id));
@@ -180,11 +180,20 @@ fn oldest_configurations_beyond_the_bound_lose_their_streams() {
 #[test]
 fn configuration_without_streams_makes_room() {
     let streams = Arc::new(StreamRegistry::default());
-    let start = |id| StreamStart { configuration: StreamConfiguration { id, policies: 1 }, ..on("a") };
+    let start = |id| StreamStart { configuration: StreamConfiguration { id, entries: 1 }, ..on("a") };
     let _oldest = streams.register(start(0), 0, at(0));
     for id in 1..1_000 {
         let (_guard, due) = streams.register(start(id), 1, at(id));
         assert_eq!(due, None);
     }
     assert_eq!(ended(&streams, 1_000), (vec![], None));
+}
+
+#[test]
+fn streams_of_a_former_object_end_soon_whatever_its_owner_chose() {
+    let streams = Arc::new(StreamRegistry::default());
+    streams.set_servers(["a"].into_iter(), at(24 * 3_600), at(0));
+    let _watch = streams.register(on("a"), 1, at(1));
+    assert_eq!(streams.close(at(10)), Some(at(610)));
+    assert_eq!(ended(&streams, 610), (vec![1], None));
 }

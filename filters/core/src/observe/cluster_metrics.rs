@@ -33,6 +33,8 @@ pub struct ClusterMetrics {
     /// The attributes of requests that are exported, if any.
     pub(super) export: Option<config::RequestInfoExport>,
     slow_log: SlowLog,
+    /// The size of the policies, for the bound of what streams keep.
+    entries: usize,
 }
 
 /// State of metrics that outlives a cluster's configurations.
@@ -93,6 +95,7 @@ impl ClusterMetrics {
             tells_users,
             export: config.request_info.clone(),
             slow_log: SlowLog::of(config),
+            entries: policies.iter().map(config::Policy::entries).sum(),
             ..ClusterMetrics::of(counts)
         }
     }
@@ -111,6 +114,7 @@ impl ClusterMetrics {
             tells_users: true,
             export: None,
             slow_log: SlowLog::default(),
+            entries: 0,
         }
     }
 
@@ -121,7 +125,7 @@ impl ClusterMetrics {
 
     /// The configuration as a long-running stream keeps it.
     pub(crate) fn configuration(&self) -> StreamConfiguration {
-        StreamConfiguration { id: self.id, policies: self.counts.policies.len() }
+        StreamConfiguration { id: self.id, entries: self.entries }
     }
 
     /// Counts a decision. Allocates nothing, unless nothing like it was counted before.

@@ -82,6 +82,8 @@ fn one_trace_leads_from_a_client_through_the_gateway_to_etcd() {
     let of_etcd = |span: &Span| span.service == "etcd" && span.name.contains("Range");
     let deepest = traced.wait("etcd's span of the read", 2, of_etcd);
     traced.wait("the gateway's span", 2, |span| span.service == "e2e" && span.kind == 2);
+    // It ends after those below it.
+    traced.wait("kube-apiserver's span of the request", 2, |span| span.service == "apiserver" && span.kind == 2);
     let line = traced.line_of(&deepest);
     let mut services: Vec<_> = line.iter().map(|span| span.service.as_str()).collect();
     services.dedup();
