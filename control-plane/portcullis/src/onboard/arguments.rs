@@ -22,8 +22,9 @@ use crate::arguments::ManifestOutput;
 ///   portcullis onboard --kubeconfig prod.kubeconfig --name prod.example.com --token --store-context gateways
 ///   portcullis onboard --name prod.example.com --check --store-context gateways
 ///
-/// A second run changes nothing that is good. Keys are never printed on a terminal. With --upstream-identity RequestHeader
-/// the front-proxy certificate comes from files (--client-cert, --client-key): no signer of Kubernetes issues one.
+/// A second run changes nothing that is good, but with --token it asks for a new token. Keys are never printed on a terminal.
+/// With --upstream-identity RequestHeader the front-proxy certificate comes from files (--client-cert, --client-key): no
+/// signer of Kubernetes issues one.
 ///
 /// Exit: 0 if everything is done and every check is good, 1 if a step or a check failed, 2 for a wrong command line.
 #[derive(Debug, Args)]

@@ -123,11 +123,13 @@ struct Unsent<'a, W: Wake, M: Wake, C: Copy + Eq + Hash> {
 
 impl<W: Wake, M: Wake, C: Copy + Eq + Hash> Unsent<'_, W, M, C> {
     fn sent(mut self, id: C) {
-        let Some(key) = self.key.take() else { return };
+        let Some(key) = self.key else { return };
         let early = self.reviews.lock().sent(key, id);
         if let Some(result) = early {
             self.reviews.answered(&key, &result, self.uptime);
         }
+        // Last: after a panic before it the streams that wait get no answer, but an end.
+        self.key = None;
     }
 }
 
