@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-one test-wasm test-istio test-otel test-helm test-dashboard test-console screenshots compatibility test-long tsan miri bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-onboard test-istio test-otel test-helm test-dashboard test-console screenshots compatibility test-long tsan miri bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -33,8 +33,23 @@ test-one: ## Run the tests whose names contain NAME, as in make test-one NAME=st
 	$(MAKE) --no-print-directory module build
 	$(SCRIPTS)/run-tests $(NAME)
 
-test: ## Run everything that must pass: format, lints, unit, integration and end-to-end tests
+test: ## Run format, lints, unit, integration and end-to-end tests; the parts of testenv/parts.json have targets of their own
 	@$(SCRIPTS)/test
+
+test-all: ## Run everything that must pass, as CI does: make test, its parts, and each supported Envoy
+	@$(SCRIPTS)/test all
+
+test-store: ## Run the tests of the store of objects, with real etcds and kube-apiservers
+	@$(SCRIPTS)/install-envoy
+	$(SCRIPTS)/build-kube
+	$(MAKE) --no-print-directory module build
+	CI=true $(SCRIPTS)/run-tests --part store
+
+test-onboard: ## Run the tests of portcullis onboard and offboard, with a real kube-apiserver
+	@$(SCRIPTS)/install-envoy
+	$(SCRIPTS)/build-kube
+	$(MAKE) --no-print-directory module build
+	CI=true $(SCRIPTS)/run-tests --part onboard
 
 test-wasm: ## Run the end-to-end tests with portcullis.wasm instead of the module, except those that docs/compatibility.md lists
 	@. $(SCRIPTS)/versions.env
@@ -48,7 +63,7 @@ test-istio: ## Build istiod and run the tests with Istio gateways
 	$(SCRIPTS)/build-kube
 	$(SCRIPTS)/build-istio
 	$(MAKE) --no-print-directory module wasm build
-	CI=true cargo test --workspace --test kube -- istio::
+	CI=true $(SCRIPTS)/run-tests --part istio
 
 test-otel: ## Build the OpenTelemetry collector and run the tests of traces, with a real kube-apiserver and etcd
 	@$(SCRIPTS)/install-envoy
@@ -63,7 +78,7 @@ test-helm: ## Build Helm and run the tests of the chart, with a real kube-apiser
 	$(SCRIPTS)/fetch-definitions
 	$(SCRIPTS)/build-helm
 	$(MAKE) --no-print-directory module build
-	CI=true PORTCULLIS_HELM=required $(SCRIPTS)/run-tests deploy::chart pods_of_the_chart
+	CI=true PORTCULLIS_HELM=required $(SCRIPTS)/run-tests --part chart
 
 test-dashboard: ## Check the types of the Grafana dashboard by @grafana/schema; needs npm
 	@$(SCRIPTS)/check-dashboard
@@ -164,7 +179,8 @@ wasm-faulty: ## Build the portcullis.wasm that panics on demand, for tests
 	@$(SCRIPTS)/build-wasm target/wasm/faulty.wasm --features fault-injection
 
 build: ## Build the workspace: control plane, lab, test tools
-	@cargo build --workspace
+	@# With the tests: alone, programs would be compiled twice, once for each set of features.
+	cargo test --workspace --no-run --quiet
 
 lint: ## Check format, lints and wording; warnings are errors
 	@$(SCRIPTS)/wording

@@ -8,6 +8,7 @@ mod faults;
 mod file_lengths;
 mod images;
 mod modules;
+mod parts;
 mod test_names;
 mod texts;
 mod threats;
