@@ -91,13 +91,13 @@ COPY --from=build-kubernetes /out/etcd /usr/local/bin/etcd
 COPY --from=build-kubernetes /out/kube-apiserver /usr/local/bin/kube-apiserver
 COPY --from=build-kubernetes /out/kubectl /usr/local/bin/kubectl
 # A new volume takes its owner from here.
-RUN install -d -o 65532 -g 65532 -m 0700 /var/lib/etcd
+RUN install -d -o 65532 -g 65532 -m 0700 /var/lib/etcd /store /store/members /store/members/compose
 USER 65532:65532
 
 FROM kubernetes AS tools
 USER root
 RUN apt-get update && apt-get install -y --no-install-recommends openssl && rm -rf /var/lib/apt/lists/* \
- && install -d -o 65532 -g 65532 -m 0700 /certs/kubernetes /certs/control-plane /certs/gateway /certs/users
-COPY deploy/compose/make-certificates deploy/compose/grant-rights /usr/local/bin/
+ && install -d -o 65532 -g 65532 -m 0700 /certs/kubernetes /certs/control-plane /certs/gateway /certs/users /access/control-plane /access/users
+COPY deploy/compose/make-certificates deploy/compose/grant-rights deploy/compose/fill-store /usr/local/bin/
 COPY --from=build /out/portcullis /usr/local/bin/portcullis
 USER 65532:65532

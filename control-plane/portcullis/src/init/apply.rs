@@ -7,8 +7,8 @@ use kube::{Client, Error};
 use portcullis_sources::ConnectError;
 use serde_json::Value;
 
-use super::objects;
 use super::settings::Settings;
+use super::{objects, withdrawn};
 
 /// The field manager of everything that is applied.
 const MANAGER: &str = "portcullis-init";
@@ -26,29 +26,41 @@ pub(super) enum ApplyError {
     Apply { name: String, source: Box<Error> },
     #[error("the kube-apiserver does not serve UpstreamClusters")]
     NotServed,
+    #[error(transparent)]
+    Withdrawn(#[from] withdrawn::RemoveError),
 }
 
-/// Applies everything in order, as soon as the kube-apiserver is ready; gives the names.
+/// The objects that the store got or lost, by kind and name.
+pub(super) struct Applied {
+    pub(super) names: Vec<String>,
+    pub(super) removed: Vec<String>,
+}
+
+/// Applies everything in order, as soon as the kube-apiserver is ready; with `prune`, removes what earlier runs applied and this
+/// one does not.
 pub(super) async fn apply(
     kubeconfig: &Path,
     settings: &Settings,
     timeout: Duration,
-) -> Result<Vec<String>, ApplyError> {
+    prune: bool,
+) -> Result<Applied, ApplyError> {
     let deadline = Instant::now() + timeout;
     let access = portcullis_sources::connect(Some(kubeconfig), None, Some(&settings.namespace)).await?;
     wait_ready(&access.client, deadline).await?;
     let mut names = Vec::new();
-    for object in objects::all(settings) {
-        if is_present_namespace(&access.client, &object).await {
+    let objects = objects::all(settings);
+    for object in &objects {
+        if is_present_namespace(&access.client, object).await {
             continue;
         }
-        let name = apply_one(&access.client, &object, deadline).await?;
+        let name = apply_one(&access.client, object, deadline).await?;
         if object.get("kind").and_then(Value::as_str) == Some("CustomResourceDefinition") {
-            wait_served(&access.client, &object, deadline).await?;
+            wait_served(&access.client, object, deadline).await?;
         }
         names.push(name);
     }
-    Ok(names)
+    let removed = if prune { withdrawn::remove(&access.client, &objects).await? } else { Vec::new() };
+    Ok(Applied { names, removed })
 }
 
 async fn wait_ready(client: &Client, deadline: Instant) -> Result<(), ApplyError> {

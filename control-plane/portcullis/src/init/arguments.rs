@@ -4,6 +4,7 @@ use std::time::Duration;
 use clap::Args;
 use portcullis_api::parse_duration;
 
+use super::forget::Forgotten;
 use super::member::Member;
 use super::tenant::Tenant;
 
@@ -17,7 +18,7 @@ use super::tenant::Tenant;
 ///
 /// It starts nothing. A second run changes nothing but what is missing, what other flags ask for, and certificates that end
 /// within 90 days: they keep their subjects and CAs, and running servers read them without a restart. Flags are remembered in
-/// DIR/store.json. With --apply it waits for the kube-apiserver, and applies the definition, the namespace, roles for people
+/// DIR/store.json until they have another value, or --forget. With --apply it waits for the kube-apiserver, and applies the definition, the namespace, roles for people
 /// and the control plane, and policies that refuse objects which would wait forever for a controller (docs/store.md).
 ///
 /// Three members are laid out by --member three times. Each directory DIR/members/NAME is for one host and holds no key of a
@@ -34,6 +35,13 @@ pub(crate) struct Init {
     /// With --apply: how long it is waited for.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "2m", requires = "apply")]
     pub(super) timeout: Duration,
+    /// With --apply: delete roles, bindings and policies of earlier runs that no flag asks for any more.
+    #[arg(long, requires = "apply")]
+    pub(super) prune: bool,
+    /// Forget a remembered flag before those of this run are taken: host-dir, server-name, kube-apiserver-flag, etcd-flag or
+    /// tenant, all their values, or tenant=NAME. May be repeated. Their objects in the store go by --apply --prune.
+    #[arg(long = "forget", value_name = "FLAG")]
+    pub(super) forgotten: Vec<Forgotten>,
     /// Renew every certificate of a server and client now; the CAs stay.
     #[arg(long)]
     pub(super) renew: bool,

@@ -5,6 +5,7 @@ mod arguments;
 mod authority;
 mod configuration;
 mod files;
+mod forget;
 mod kubeconfig;
 mod layout;
 mod member;
@@ -14,6 +15,7 @@ mod settings;
 mod tenant;
 #[cfg(test)]
 mod tests;
+mod withdrawn;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,6 +43,8 @@ enum InitError {
     SameMember,
     #[error("{0:?} cannot be the name of a namespace")]
     Namespace(String),
+    #[error("--forget tenant={0}: no such tenant is remembered in store.json")]
+    NoTenant(String),
     #[error("--server-name {0:?} is neither a DNS name nor an IP address")]
     ServerName(String),
     #[error("cannot {step} {}", path.display())]
@@ -79,14 +83,15 @@ pub(crate) fn run(arguments: &Init) -> ExitCode {
 
 fn init(arguments: &Init) -> Result<String, InitError> {
     let mut layout = Layout::open(&arguments.data_dir)?;
-    let settings = Settings::of(&layout.path(""), &arguments.store)?;
+    let settings = Settings::of(&layout, &arguments.store, &arguments.forgotten)?;
     layout::lay_out(&mut layout, &settings, Renewal { now: now()?, all: arguments.renew })?;
     let mut text: String = layout.written().iter().map(|name| format!("wrote {name}\n")).collect();
     if arguments.apply {
         let kubeconfig = layout.path(ADMIN_KUBECONFIG);
         let runtime = crate::runtime::runtime(crate::runtime::Threads::Current)?;
-        let applied = runtime.block_on(apply::apply(&kubeconfig, &settings, arguments.timeout))?;
-        text.extend(applied.iter().map(|name| format!("applied {name}\n")));
+        let applied = runtime.block_on(apply::apply(&kubeconfig, &settings, arguments.timeout, arguments.prune))?;
+        text.extend(applied.names.iter().map(|name| format!("applied {name}\n")));
+        text.extend(applied.removed.iter().map(|name| format!("removed {name}\n")));
     }
     if text.is_empty() {
         text.push_str("nothing to do\n");

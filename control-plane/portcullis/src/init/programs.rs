@@ -60,19 +60,24 @@ impl Program {
     pub(super) fn unit(&self, dir: &Path) -> String {
         let Self { name, unit, .. } = self;
         let Unit { description, after, writes, .. } = unit;
-        let dir = dir.display();
+        // Programs in a home need what is hidden from the others.
+        let homes = ["/home", "/root", "/run/user"];
+        let home = if homes.into_iter().any(|home| dir.starts_with(home)) { "" } else { "ProtectHome=yes\n" };
+        let dir = dir.display().to_string().replace('%', "%%");
         format!(
             "# Written by portcullis init.\n\
              [Unit]\nDescription={description}\nWants=network-online.target\nAfter=network-online.target {after}\n\n\
-             [Service]\nType=notify\nNotifyAccess=main\nExecStart={dir}/start/{name}\n\
+             [Service]\nType=notify\nNotifyAccess=main\nExecStart=\"{dir}/start/{name}\"\n\
              TimeoutStartSec=infinity\nRestart=always\nRestartSec=2\nLimitNOFILE=65536\nLimitCORE=0\n\n\
-             User=portcullis-store\nGroup=portcullis-store\nUMask=0077\nReadWritePaths={dir}/{writes}\n\n\
-             NoNewPrivileges=yes\nCapabilityBoundingSet=\nAmbientCapabilities=\nProtectSystem=strict\nPrivateTmp=yes\n\
-             PrivateDevices=yes\nProtectProc=invisible\nProtectClock=yes\nProtectControlGroups=yes\nProtectHostname=yes\n\
+             User=portcullis-store\nGroup=portcullis-store\nUMask=0077\nReadWritePaths=\"{dir}/{writes}\"\n\n\
+             NoNewPrivileges=yes\nCapabilityBoundingSet=\nAmbientCapabilities=\nProtectSystem=strict\n{home}PrivateTmp=yes\n\
+             PrivateDevices=yes\nPrivateUsers=yes\nPrivateIPC=yes\nRemoveIPC=yes\nProtectProc=invisible\n\
+             ProtectClock=yes\nProtectControlGroups=yes\nProtectHostname=yes\n\
              ProtectKernelLogs=yes\nProtectKernelModules=yes\nProtectKernelTunables=yes\n\
              RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX\nRestrictNamespaces=yes\nRestrictRealtime=yes\n\
              RestrictSUIDSGID=yes\nLockPersonality=yes\nMemoryDenyWriteExecute=yes\nSystemCallArchitectures=native\n\
-             SystemCallFilter=@system-service\nSystemCallFilter=~@privileged\n\n\
+             SystemCallFilter=@system-service\nSystemCallFilter=~@privileged @resources\n\
+             SystemCallFilter=setrlimit prlimit64 sched_setaffinity\nSystemCallErrorNumber=EPERM\n\n\
              [Install]\nWantedBy=multi-user.target\n"
         )
     }

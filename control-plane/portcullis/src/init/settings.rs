@@ -1,10 +1,11 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::InitError;
 use super::arguments::StoreArguments;
-use super::files::{self, Layout};
+use super::files::Layout;
+use super::forget::Forgotten;
 use super::member::{Member, is_host, is_label};
 use super::tenant::Tenant;
 
@@ -26,13 +27,16 @@ pub(super) struct Settings {
 const FILE: &str = "store.json";
 
 impl Settings {
-    /// The remembered ones, with the flags of this run in their place.
-    pub(super) fn of(data_dir: &Path, arguments: &StoreArguments) -> Result<Self, InitError> {
-        let path = data_dir.join(FILE);
-        let mut settings = match files::read(&path)? {
-            Some(text) => serde_json::from_slice(&text).map_err(|source| InitError::Settings { path, source })?,
+    /// The remembered ones without those that this run forgets, and with its flags in their place.
+    pub(super) fn of(layout: &Layout, arguments: &StoreArguments, forgotten: &[Forgotten]) -> Result<Self, InitError> {
+        let mut settings: Self = match layout.read(FILE)? {
+            Some(text) => serde_json::from_slice(&text)
+                .map_err(|source| InitError::Settings { path: layout.path(FILE), source })?,
             None => Self::new(arguments)?,
         };
+        for one in forgotten {
+            settings.forget(one)?;
+        }
         settings.take(arguments);
         settings.check()?;
         Ok(settings)
@@ -54,6 +58,25 @@ impl Settings {
             etcd_flags: Vec::new(),
             tenants: Vec::new(),
         })
+    }
+
+    /// A tenant that is not there is an error: its name is misspelt.
+    fn forget(&mut self, forgotten: &Forgotten) -> Result<(), InitError> {
+        match forgotten {
+            Forgotten::HostDir => self.host_dir = None,
+            Forgotten::ServerNames => self.server_names.clear(),
+            Forgotten::KubeApiserverFlags => self.kube_apiserver_flags.clear(),
+            Forgotten::EtcdFlags => self.etcd_flags.clear(),
+            Forgotten::Tenants => self.tenants.clear(),
+            Forgotten::Tenant(name) => {
+                let before = self.tenants.len();
+                self.tenants.retain(|tenant| tenant.name != *name);
+                if self.tenants.len() == before {
+                    return Err(InitError::NoTenant(name.clone()));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn take(&mut self, arguments: &StoreArguments) {

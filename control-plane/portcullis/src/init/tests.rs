@@ -7,6 +7,7 @@ use time::{Duration, OffsetDateTime};
 use super::arguments::StoreArguments;
 use super::authority::Renewal;
 use super::files::Layout;
+use super::forget::Forgotten;
 use super::layout::lay_out;
 use super::settings::Settings;
 
@@ -27,7 +28,7 @@ fn arguments(members: &[&str]) -> StoreArguments {
 
 fn run(dir: &Path, arguments: &StoreArguments, now: OffsetDateTime, all: bool) -> Vec<String> {
     let mut layout = Layout::open(dir).unwrap();
-    let settings = Settings::of(dir, arguments).unwrap();
+    let settings = Settings::of(&layout, arguments, &[]).unwrap();
     lay_out(&mut layout, &settings, Renewal { now, all }).unwrap();
     layout.written().to_vec()
 }
@@ -132,7 +133,7 @@ fn authority_that_ends_within_a_year_is_an_error() {
     let (_dir, root) = store();
     run(&root, &arguments(&[]), start(), false);
     let mut layout = Layout::open(&root).unwrap();
-    let settings = Settings::of(&root, &StoreArguments::default()).unwrap();
+    let settings = Settings::of(&layout, &StoreArguments::default(), &[]).unwrap();
     let late = Renewal { now: start() + DAY * 3300, all: false };
     let error = lay_out(&mut layout, &settings, late).unwrap_err().to_string();
     assert!(error.contains("ends within a year"), "{error}");
@@ -180,4 +181,56 @@ fn parents_that_the_operator_opened_stay_so() {
     for parent in &parents {
         assert_eq!(parent.metadata().unwrap().permissions().mode() & 0o777, 0o711, "{}", parent.display());
     }
+}
+
+#[test]
+fn flags_are_forgotten_and_others_taken() {
+    let (_dir, root) = store();
+    let given = StoreArguments {
+        server_names: vec!["old.example.com".to_owned()],
+        tenants: ["blue=b.example.com", "red=r.example.com"].map(|tenant| tenant.parse().unwrap()).to_vec(),
+        ..arguments(&[])
+    };
+    run(&root, &given, start(), false);
+    let layout = Layout::open(&root).unwrap();
+    let forgotten = ["tenant=blue", "server-name", "etcd-flag"].map(|flag| flag.parse().unwrap());
+    let settings = Settings::of(&layout, &StoreArguments::default(), &forgotten).unwrap();
+    assert_eq!(settings.tenants.iter().map(|tenant| tenant.name.as_str()).collect::<Vec<_>>(), ["red"]);
+    assert_eq!(settings.server_names, Vec::<String>::new());
+    let error = Settings::of(&layout, &StoreArguments::default(), &["tenant=bleu".parse().unwrap()]).unwrap_err();
+    assert!(error.to_string().contains("tenant=bleu"), "{error}");
+    assert!("namespace".parse::<Forgotten>().is_err(), "a store has a namespace");
+}
+
+/// The user of a member's units owns its directory, and root runs `init`.
+#[test]
+fn links_in_a_members_directory_are_not_followed() {
+    use std::os::unix::fs::symlink;
+
+    let (dir, root) = store();
+    run(&root, &arguments(&[]), start(), false);
+    let outside = dir.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("file"), "of somebody else").unwrap();
+    let member = root.join("members/local");
+    for (name, is_hard) in [
+        ("start", false),
+        ("pki/etcd.pem", false),
+        ("config/authentication.json", false),
+        ("config/audit-policy.json", true),
+    ] {
+        let (path, kept) = (member.join(name), dir.path().join("kept"));
+        let aim = if path.is_dir() { outside.clone() } else { outside.join("file") };
+        std::fs::rename(&path, &kept).unwrap();
+        if is_hard { std::fs::hard_link(aim, &path) } else { symlink(aim, &path) }.unwrap();
+        let mut layout = Layout::open(&root).unwrap();
+        let settings = Settings::of(&layout, &StoreArguments::default(), &[]).unwrap();
+        let error = lay_out(&mut layout, &settings, Renewal { now: start(), all: true }).unwrap_err();
+        assert!(error.to_string().contains(name), "{name}: {error}");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::rename(&kept, &path).unwrap();
+    }
+    let outside = all_of(&outside);
+    assert_eq!(outside.len(), 1, "{:?}", outside.keys());
+    assert!(outside.values().all(|(mode, content)| mode & 0o777 == 0o644 && content == b"of somebody else"));
 }

@@ -10,6 +10,11 @@ use super::CONTROL_PLANE_USER;
 use super::settings::Settings;
 use crate::leader::LEASE_NAME;
 
+/// The label of everything that `init --apply` writes, by which `--prune` finds it again.
+pub(super) const LABEL: &str = "app.kubernetes.io/managed-by";
+/// Its value.
+pub(super) const MANAGED_BY: &str = "portcullis-init";
+
 /// All of them, in the order in which they are applied.
 pub(super) fn all(settings: &Settings) -> Vec<Value> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": settings.namespace}});
@@ -19,7 +24,18 @@ pub(super) fn all(settings: &Settings) -> Vec<Value> {
         .chain(control_plane)
         .chain(roles::all(settings))
         .chain(admission::all())
+        .map(labelled)
         .collect()
+}
+
+fn labelled(mut object: Value) -> Value {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+        if let Some(labels) = labels.as_object_mut() {
+            labels.insert(LABEL.to_owned(), json!(MANAGED_BY));
+        }
+    }
+    object
 }
 
 fn definition() -> Value {

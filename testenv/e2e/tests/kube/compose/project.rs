@@ -19,13 +19,23 @@ pub(super) struct Service {
 
 impl Project {
     pub(super) fn read() -> Self {
-        let text = std::fs::read_to_string(project_root().join("docker-compose.yml")).unwrap();
+        let text = with_defaults(&std::fs::read_to_string(project_root().join("docker-compose.yml")).unwrap());
         let mut whole: Value = serde_saphyr::from_str(&text).unwrap();
         merge(&mut whole);
         let services = whole["services"].as_object().unwrap().iter();
         let services = services.map(|(name, fields)| (name.clone(), Service { fields: fields.clone() })).collect();
         Project { whole, services }
     }
+}
+
+/// `${NAME:-default}` without the variable.
+fn with_defaults(text: &str) -> String {
+    let mut parts = text.split("${");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |whole, part| {
+        let (variable, rest) = part.split_once('}').unwrap();
+        whole + variable.split_once(":-").unwrap().1 + rest
+    })
 }
 
 /// Merges the value of `<<` into the object around it, which has precedence (YAML 1.1).
@@ -65,6 +75,11 @@ impl Service {
     pub(super) fn texts(&self, field: &str) -> Vec<String> {
         let list = self.fields[field].as_array().into_iter().flatten();
         list.map(|one| one.as_str().unwrap_or_else(|| panic!("{field} holds {one}")).to_owned()).collect()
+    }
+
+    /// The profile without which it does not start.
+    pub(super) fn profile(&self) -> Option<&str> {
+        self.fields["profiles"][0].as_str()
     }
 
     /// The build target of its image.

@@ -31,7 +31,7 @@ fn dockers_own_parsers_have_nothing_to_say() {
 #[test]
 fn every_service_is_confined() {
     let project = Project::read();
-    assert_eq!(project.services.len(), 8);
+    assert_eq!(project.services.len(), 14);
     for (name, service) in &project.services {
         let fields = &service.fields;
         assert_eq!(fields["user"], "65532:65532", "{name}");
@@ -60,16 +60,28 @@ fn keys_are_mounted_where_they_are_needed() {
                     assert!(mount.read_only && project_root().join(path).exists(), "{name}: {mount:?}");
                 }
             }
-            let makes_them = name == "certificates" || matches!(&mount.source, Source::Volume(one) if one == "etcd");
-            assert!(mount.read_only || makes_them, "{name}: {mount:?}");
+            let Source::Volume(volume) = &mount.source else { continue };
+            let writes = matches!(
+                (name.as_str(), volume.as_str()),
+                ("certificates", _)
+                    | ("etcd", "etcd")
+                    | ("store-layout" | "store-objects", "store-authority" | "store-member")
+                    | ("store" | "store-apiserver", "store-member")
+                    | ("store-objects", "store-control-plane-access" | "store-users-access")
+            );
+            assert_eq!(!mount.read_only, writes, "{name}: {mount:?}");
         }
     }
     for (volume, users) in [
         ("kubernetes-certs", &["apiserver-1", "apiserver-2", "certificates"][..]),
-        ("control-plane-certs", &["certificates", "control-plane"]),
+        ("control-plane-certs", &["certificates", "control-plane", "store-control-plane", "store-objects"]),
         ("gateway-certs", &["certificates", "gateway"]),
         ("users-certs", &["certificates", "kubectl", "rights"]),
         ("etcd", &["etcd"]),
+        ("store-authority", &["store-layout", "store-objects"]),
+        ("store-member", &["store", "store-apiserver", "store-layout", "store-objects"]),
+        ("store-control-plane-access", &["store-control-plane", "store-objects"]),
+        ("store-users-access", &["store-kubectl", "store-objects"]),
     ] {
         let uses =
             |service: &Service| service.mounts().iter().any(|mount| mount.source == Source::Volume(volume.to_owned()));
@@ -77,7 +89,9 @@ fn keys_are_mounted_where_they_are_needed() {
             project.services.iter().filter(|(_, one)| uses(one)).map(|(name, _)| name.as_str()).collect();
         assert_eq!(found, users, "{volume}");
     }
-    assert_eq!(project.services["certificates"].fields["network_mode"], "none");
+    for name in ["certificates", "store-layout"] {
+        assert_eq!(project.services[name].fields["network_mode"], "none", "{name}");
+    }
 }
 
 #[test]
@@ -125,7 +139,9 @@ fn programs_of_services_are_in_their_images() {
         let files = dockerfile.files(target);
         let program = service.command(&dockerfile).remove(0);
         let checks = service.health_check().map(|mut words| words.remove(0));
-        for program in [Some(program), checks].into_iter().flatten() {
+        // The start scripts are what `portcullis init` writes.
+        let programs = [Some(program), checks].into_iter().flatten();
+        for program in programs.filter(|program| !program.starts_with("/store/")) {
             assert!(files.contains_key(&format!("/usr/local/bin/{program}")), "{name}: {program} in {target}");
         }
         for word in service.texts("command").iter().filter_map(|word| word.split_once("=/usr/local/")) {

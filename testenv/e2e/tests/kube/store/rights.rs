@@ -1,4 +1,4 @@
-use super::fixture::{Store, cluster};
+use super::fixture::{Store, cluster, portcullis};
 
 /// The columns of the table.
 const USERS: [(&str, &str); 6] = [
@@ -81,4 +81,33 @@ fn tenant_writes_its_own_objects_and_no_other() {
     assert!(!answer.success() && answer.stderr.contains("forbidden"), "{}", answer.stderr);
     store.kubectl(&["get", "upstreamclusters", "blue.example.com"]).args(as_tenant).run_ok().unwrap();
     assert!(!store.kubectl(&["get", "upstreamclusters"]).args(as_tenant).run().unwrap().success());
+}
+
+/// The role of a forgotten tenant goes, and no other object.
+#[test]
+fn tenant_that_is_forgotten_has_no_rights() {
+    let tenants = ["--tenant", "blue=blue.example.com", "--tenant", "red=red.example.com"];
+    let Some(store) = Store::start("store-forget", 1, &tenants) else { return };
+    let may_write = |tenant: &str| {
+        let group = format!("portcullis:tenant:{tenant}");
+        let asked = format!("patch upstreamclusters/{tenant}.example.com");
+        let who = ["--as", "someone", "--as-group", group.as_str()];
+        store.kubectl(&question(&asked)).args(who).run().unwrap().stdout.trim() == "yes"
+    };
+    // A role of an administrator's own, without the label of init.
+    store.kubectl(&["create", "clusterrole", "own", "--verb=get", "--resource=upstreamclusters"]).run_ok().unwrap();
+    let dir = store.dir.to_str().unwrap();
+    let forget = ["init", "--data-dir", dir, "--forget", "tenant=blue", "--apply"];
+    portcullis(&forget);
+    assert!(may_write("blue"), "nothing is deleted without --prune");
+    let again = ["init", "--data-dir", dir, "--apply", "--prune"];
+    let text = portcullis(&again);
+    let removed: Vec<&str> = text.lines().filter(|line| line.starts_with("removed ")).collect();
+    assert_eq!(
+        removed,
+        ["removed ClusterRoleBinding portcullis-tenant-blue", "removed ClusterRole portcullis-tenant-blue"]
+    );
+    assert!(!may_write("blue") && may_write("red"));
+    store.kubectl(&["get", "clusterrole", "own", "portcullis-editor"]).run_ok().unwrap();
+    assert!(!portcullis(&again).contains("removed "), "a second run removes nothing");
 }
