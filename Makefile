@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-onboard test-istio test-otel test-helm test-dashboard test-console screenshots compatibility test-long tsan miri bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-onboard test-istio test-clients test-otel test-helm test-dashboard test-console screenshots compatibility test-long tsan miri bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -64,6 +64,14 @@ test-istio: ## Build istiod and run the tests with Istio gateways
 	$(SCRIPTS)/build-istio
 	$(MAKE) --no-print-directory module wasm build
 	CI=true $(SCRIPTS)/run-tests --part istio
+
+test-clients: ## Build programs with the client libraries of Go, Rust, Python, JavaScript and Java, and run them past the gateway and through it; needs go, npm and mvn
+	@$(SCRIPTS)/install-envoy
+	$(SCRIPTS)/build-kube
+	$(SCRIPTS)/build-helm
+	$(SCRIPTS)/build-clients
+	$(MAKE) --no-print-directory module build
+	CI=true PORTCULLIS_CLIENTS=required $(SCRIPTS)/run-tests --part clients
 
 test-otel: ## Build the OpenTelemetry collector and run the tests of traces, with a real kube-apiserver and etcd
 	@$(SCRIPTS)/install-envoy

@@ -147,6 +147,15 @@ pub fn helm_or_skip(test: &str) -> Result<Option<PathBuf>, Missing> {
     unless_required("PORTCULLIS_HELM", test, helm())
 }
 
+/// The programs that drive client libraries (testenv/clients), or a reason to skip a test; `make test-clients` sets
+/// `PORTCULLIS_CLIENTS=required`.
+pub fn clients_or_skip(test: &str) -> Result<Option<PathBuf>, Missing> {
+    let dir = project_root().join(".deps/clients");
+    let all = ["go", "rust", "python", "javascript", "java"].map(|one| dir.join(one).join("built"));
+    let found = all.into_iter().try_for_each(|mark| present("a client", mark, "make test-clients").map(|_| ()));
+    unless_required("PORTCULLIS_CLIENTS", test, found.map(|()| dir))
+}
+
 /// The result, or a reason to skip a test, as a warning on stderr. A missing file is an error only if the variable is `required`:
 /// it takes longer to build than what CI waits for.
 fn unless_required<T>(variable: &str, test: &str, found: Result<T, Missing>) -> Result<Option<T>, Missing> {

@@ -4,6 +4,7 @@ mod browser;
 mod copy;
 mod exec;
 mod forward;
+mod libraries;
 mod limit;
 mod logs;
 mod long;

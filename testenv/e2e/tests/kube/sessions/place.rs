@@ -1,5 +1,5 @@
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -146,6 +146,11 @@ impl Way<'_> {
         let kubectl = self.place.fixture.kube.kubectl(&self.kubeconfig).cache_dir(&self.file("cache"));
         let kubectl = kubectl.env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", is_on);
         kubectl.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", is_on).args(args)
+    }
+
+    /// The kubeconfig of its user, on its way.
+    pub(super) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
     }
 
     /// A file of this way's own.
