@@ -137,6 +137,8 @@ pub(super) fn kube_apiserver(settings: &Settings, member: &Member) -> Program {
     };
     program
         .text("bind-address", member.listen_ip())
+        // For pods, of which there are none. Without it a host needs a default route.
+        .text("advertise-address", "127.0.0.1")
         .text("secure-port", member.api_port.to_string())
         .path("tls-cert-file", "pki/kube-apiserver.pem")
         .path("tls-private-key-file", "pki/kube-apiserver.pem")
