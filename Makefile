@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-onboard test-istio test-clients test-otel test-helm test-dashboard test-console screenshots compatibility test-long tsan miri bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-onboard test-istio test-clients test-cmd test-otel test-helm test-dashboard test-console screenshots compatibility test-long tsan miri bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -72,6 +72,13 @@ test-clients: ## Build programs with the client libraries of Go, Rust, Python, J
 	$(SCRIPTS)/build-clients
 	$(MAKE) --no-print-directory module build
 	CI=true PORTCULLIS_CLIENTS=required $(SCRIPTS)/run-tests --part clients
+
+test-cmd: ## Run Kubernetes' own scripts test/cmd past the gateway and through it, in both modes
+	@$(SCRIPTS)/install-envoy
+	$(SCRIPTS)/build-kube
+	$(SCRIPTS)/build-test-cmd
+	$(MAKE) --no-print-directory module build
+	CI=true PORTCULLIS_TEST_CMD=required $(SCRIPTS)/run-tests --part cmd
 
 test-otel: ## Build the OpenTelemetry collector and run the tests of traces, with a real kube-apiserver and etcd
 	@$(SCRIPTS)/install-envoy

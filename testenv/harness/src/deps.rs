@@ -74,9 +74,10 @@ pub fn envoy_compat_versions() -> Vec<String> {
 }
 
 /// The real etcd, kube-apiserver and kubectl. Built from source and long to build, hence optional on a laptop: see
-/// [`kube_or_skip`].
+/// [`kube_or_skip`]. `PORTCULLIS_KUBE` overrides the directory, for other versions (`make kubernetes-versions`).
 pub fn kube() -> Result<KubeBinaries, Missing> {
-    let dir = project_root().join(".deps/kube/current");
+    let given = std::env::var_os("PORTCULLIS_KUBE").map(PathBuf::from);
+    let dir = given.unwrap_or_else(|| project_root().join(".deps/kube/current"));
     let find = |name: &str| present(name, dir.join(name), "make deps");
     Ok(KubeBinaries {
         etcd: find("etcd")?,
@@ -154,6 +155,14 @@ pub fn clients_or_skip(test: &str) -> Result<Option<PathBuf>, Missing> {
     let all = ["go", "rust", "python", "javascript", "java"].map(|one| dir.join(one).join("built"));
     let found = all.into_iter().try_for_each(|mark| present("a client", mark, "make test-clients").map(|_| ()));
     unless_required("PORTCULLIS_CLIENTS", test, found.map(|()| dir))
+}
+
+/// Kubernetes' scripts test/cmd with their binaries, or a reason to skip a test; `make test-cmd` sets
+/// `PORTCULLIS_TEST_CMD=required`.
+pub fn test_cmd_or_skip(test: &str) -> Result<Option<PathBuf>, Missing> {
+    let dir = project_root().join(".deps/test-cmd/current");
+    let found = present("test/cmd of Kubernetes", dir.join("tree/test/cmd/legacy-script.sh"), "make test-cmd");
+    unless_required("PORTCULLIS_TEST_CMD", test, found.map(|_| dir))
 }
 
 /// The result, or a reason to skip a test, as a warning on stderr. A missing file is an error only if the variable is `required`:

@@ -31,6 +31,7 @@ mod sources;
 mod status;
 mod store;
 mod streams;
+mod test_cmd;
 mod tokens;
 mod traces;
 mod wasm;

@@ -194,7 +194,8 @@ impl RealKube {
         use crate::certs::PrivateKey;
         use crate::rundir::write_private;
         let accounts = PrivateKey::generate()?;
-        self.client_ca.write_pem(&self.dir.join("client-ca.pem"))?;
+        let client_cas = self.client_ca.pem() + &options.more_client_cas;
+        write_private(&self.dir.join("client-ca.pem"), client_cas.as_bytes())?;
         write_private(&self.dir.join("accounts.key"), accounts.pem().as_bytes())?;
         write_private(&self.dir.join("accounts.pub"), accounts.public_pem().as_bytes())?;
         write_private(&self.dir.join("audit-policy.json"), audit::POLICY.as_bytes())?;

@@ -54,6 +54,8 @@ pub struct KubeOptions {
     pub request_header: Option<RequestHeader>,
     /// DNS names in the servers' certificates besides localhost and kubernetes.default.svc.
     pub server_names: Vec<String>,
+    /// More authorities of users' certificates, as PEM.
+    pub more_client_cas: String,
     /// The receiver for OTLP over gRPC to which kube-apiserver and etcd send spans: of requests whose parent is sampled, no others.
     pub traces: Option<SocketAddr>,
     /// More flags, like `--goaway-chance=0.02`.
@@ -69,6 +71,7 @@ impl Default for KubeOptions {
             node: false,
             request_header: None,
             server_names: Vec::new(),
+            more_client_cas: String::new(),
             traces: None,
             flags: Vec::new(),
         }
