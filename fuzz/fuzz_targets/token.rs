@@ -39,7 +39,7 @@ fuzz_target!(|data: &[u8]| {
             assert!(forward.user.is_none(), "nobody was asked about");
             None
         }
-        Decision::Refuse(_) => None,
+        Decision::Refuse(_) | Decision::Queue(..) => None,
     });
     let Some(review) = review else { return };
     let asked: Value = serde_json::from_str(review.body()).expect("a question is JSON");

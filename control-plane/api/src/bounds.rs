@@ -6,6 +6,10 @@ pub(crate) const MAX_NAMES: usize = 256;
 pub(crate) const MAX_SERVERS: usize = 1_000;
 /// Maximum number of flow control schemas.
 pub(crate) const MAX_SCHEMAS: usize = 1_000;
+/// Maximum number of fair queues.
+pub(crate) const MAX_FAIR_QUEUES: usize = 100;
+/// Maximum number of weights of a fair queue.
+pub(crate) const MAX_WEIGHTS: usize = 1_000;
 /// Maximum number of groups of servers. Each is three Envoy clusters, with health checks of their own.
 pub(crate) const MAX_GROUPS: usize = 100;
 /// Maximum number of dispatch policies.

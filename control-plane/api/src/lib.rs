@@ -51,11 +51,11 @@ pub use schema::cluster_definition;
 pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
     AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,
-    ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema,
-    GatewaySettings, GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging,
-    MaxRequestsInflight, MetricsSettings, ObjectMeta, PairInFiles, PairInSecret, PairReference, PortcullisSpec,
-    ProtectedIdentitySettings, ProxyProtocolSettings, RebalanceConditions, RebalanceSettings, References,
-    RequestHeaderNames, RequestHeaderSpec, SecureServing, ServerDetails, ServerSpec, TokenBucket, TokenInSecret,
-    TokenReference, TracingParents, TracingProtocol, TracingSettings, TracingUsers, UpstreamCluster,
-    UpstreamClusterSpec, UserMetrics, UserMetricsMode, WildcardSubdomains,
+    ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy, Exempt, FairQueue, FlowControl,
+    FlowControlSchema, FlowWeight, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec, LimitSettings,
+    ListenerSettings, Logging, MaxRequestsInflight, MetricsSettings, ObjectMeta, PairInFiles, PairInSecret,
+    PairReference, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings, RebalanceConditions,
+    RebalanceSettings, References, RequestHeaderNames, RequestHeaderSpec, SecureServing, ServerDetails, ServerSpec,
+    TokenBucket, TokenInSecret, TokenReference, TracingParents, TracingProtocol, TracingSettings, TracingUsers,
+    UpstreamCluster, UpstreamClusterSpec, UserMetrics, UserMetricsMode, WildcardSubdomains,
 };

@@ -34,6 +34,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         upstream_identity: upstream_identity(cluster, settings),
         protected: settings.protected.clone(),
         flow_control_schemas: cluster.schemas.clone(),
+        fair_queues: cluster.fair_queues.clone(),
         servers: Some(servers(cluster)),
         max_session_duration_seconds: cluster.max_session_duration.map(whole_seconds),
         log_refused: is_logged(LogMode::Unset),

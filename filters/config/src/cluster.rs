@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::dispatch::Dispatch;
+use crate::fair_queue::FairQueueConfig;
 use crate::rebalance::Rebalance;
 
 /// One `UpstreamCluster`, as its virtual host carries it (`DynamicModuleFilterPerRoute.filter_config`).
@@ -59,6 +60,9 @@ pub struct ClusterConfig {
     /// Limits that policies name. Those that do not limit (`exempt`) do not stand here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flow_control_schemas: Vec<FlowControlSchema>,
+    /// Limits that policies name, beyond which requests wait.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fair_queues: Vec<FairQueueConfig>,
     /// Whether the access log has requests that are refused before a policy decides about them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log_refused: bool,

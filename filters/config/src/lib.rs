@@ -14,6 +14,7 @@ pub mod activity;
 mod cluster;
 mod destination;
 mod dispatch;
+mod fair_queue;
 mod filter;
 mod hex;
 pub mod names;
@@ -30,6 +31,7 @@ pub use cluster::{
 };
 pub use destination::{GENERATION_MARK, Pool, RequestClass, destination, destinations, without_generation};
 pub use dispatch::Dispatch;
+pub use fair_queue::{FairQueueConfig, FlowDistinguisher, FlowWeight};
 pub use filter::{ActivityReports, FilterConfig, PeerSource, SpanSettings};
 pub use hex::hex;
 pub use policy::{Policy, Rule, RuleList, ServiceAccount};

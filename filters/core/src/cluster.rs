@@ -9,6 +9,7 @@ use portcullis_filter_config::{
 };
 
 use crate::bucket::{Rate, TokenBucket};
+use crate::fair::FairSchema;
 use crate::header_scan::{Reserved, can_be_reserved};
 use crate::host_names::AllowedHosts;
 use crate::limit::{InFlight, InFlightPermit};
@@ -41,6 +42,9 @@ pub enum CompileError {
     /// The draining of connections.
     #[error("rebalance is out of bounds")]
     Rebalance,
+    /// A fair queue.
+    #[error("the fair queue {0:?} is out of bounds")]
+    FairQueue(String),
     /// Without an instance id the gateway would not recognise its own requests.
     #[error("the instance id is not a word")]
     Instance,
@@ -153,6 +157,7 @@ fn reserved(raw: &RequestHeaders, names: &HeaderNames) -> Box<[Box<[u8]>]> {
 enum Limit {
     InFlight { running: Arc<InFlight>, max: u32 },
     Bucket(Arc<TokenBucket>),
+    Fair(FairSchema),
 }
 
 #[derive(Debug)]
@@ -181,7 +186,7 @@ impl Cluster {
         let policies = Policies::new(&written);
         let pools = Pool::of(&config.upstream_identity);
         let destinations = policies.groups().map(|group| Destinations::for_group(group, pools)).collect();
-        let schemas = schemas(config, &config.counted_name(), store);
+        let schemas = schemas(config, &config.counted_name(), store)?;
         let limits = written.iter().map(|policy| schema_of(policy, config)).collect();
         let rebalance = rebalance(config, store)?;
         let series = Arc::new(ClusterMetrics::new(config, &written, store, &caches, rebalance));
@@ -225,7 +230,15 @@ impl Cluster {
         match self.schemas.get(*schema) {
             Some(Limit::InFlight { running, max }) => running.acquire(*max).map(Some).ok_or(LimitReached),
             Some(Limit::Bucket(bucket)) => bucket.take(uptime).then_some(None).ok_or(LimitReached),
-            None => Ok(None),
+            Some(Limit::Fair(_)) | None => Ok(None),
+        }
+    }
+
+    /// The fair queue of a policy, if it names one: a request needs a seat of it.
+    pub(crate) fn fair_queue(&self, policy: usize) -> Option<&FairSchema> {
+        match self.schemas.get((*self.limits.get(policy)?)?)? {
+            Limit::Fair(schema) => Some(schema),
+            Limit::InFlight { .. } | Limit::Bucket(_) => None,
         }
     }
 
@@ -253,7 +266,11 @@ fn cache_identity(config: &config::ClusterConfig) -> &str {
 #[derive(Debug)]
 pub(crate) struct LimitReached;
 
-fn schemas(config: &config::ClusterConfig, counted: &str, store: &impl StateStore) -> Vec<Limit> {
+/// The limits of flow control, then the fair queues.
+fn schemas(config: &config::ClusterConfig, counted: &str, store: &impl StateStore) -> Result<Vec<Limit>, CompileError> {
+    if let Some(bad) = config.fair_queues.iter().find(|queue| !queue.is_within_bounds()) {
+        return Err(CompileError::FairQueue(bad.name.clone()));
+    }
     let limit = |schema: &config::FlowControlSchema| match schema.limit {
         FlowControlLimit::MaxRequestsInflight(max) => {
             Limit::InFlight { running: store.in_flight(counted, &schema.name), max }
@@ -262,12 +279,15 @@ fn schemas(config: &config::ClusterConfig, counted: &str, store: &impl StateStor
             Limit::Bucket(store.token_bucket(counted, &schema.name, Rate { qps, burst }))
         }
     };
-    config.flow_control_schemas.iter().map(limit).collect()
+    let fair = |queue: &config::FairQueueConfig| Limit::Fair(FairSchema::new(queue, store.fair_queue(counted, queue)));
+    let limits = config.flow_control_schemas.iter().map(limit);
+    Ok(limits.chain(config.fair_queues.iter().map(fair)).collect())
 }
 
 fn schema_of(policy: &config::Policy, config: &config::ClusterConfig) -> Option<usize> {
     let name = policy.flow_control_schema.as_ref()?;
-    config.flow_control_schemas.iter().position(|schema| schema.name == *name)
+    let names = config.flow_control_schemas.iter().map(|schema| &schema.name);
+    names.chain(config.fair_queues.iter().map(|queue| &queue.name)).position(|schema| schema == name)
 }
 
 impl Destinations {

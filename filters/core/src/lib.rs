@@ -15,7 +15,7 @@
 //! - [`refusal`]: every response that the filter gives itself, as a Kubernetes `Status`.
 //! - [`credential`] and [`header_scan`]: bearer tokens, and the headers that no client may send, found in one pass.
 //! - [`request`]: a request as the phases hand it on. `protected`, `impersonation`, [`attribution`]: the checks of identities.
-//! - [`limit`] and [`bucket`]: requests in flight and per second. [`rebalance`]: draining of connections at random.
+//! - [`limit`] and [`bucket`]: requests in flight and per second; [`fair`]: requests that wait for a seat. [`rebalance`]: draining of connections at random.
 //!   [`observe`]: metrics and the access log.
 //! - [`state_store`]: state that outlives a configuration; [`cluster`]: one cluster's configuration, compiled.
 //! - [`gateway`]: the decision about one request, phase by phase.
@@ -32,6 +32,7 @@ pub mod cluster;
 pub mod credential;
 mod dns;
 pub mod exchange;
+pub mod fair;
 pub mod fault;
 pub mod gateway;
 mod go_strings;

@@ -55,6 +55,10 @@ pub enum Cause {
     Denied,
     /// As many requests run, or as many came, as may.
     FlowControl,
+    /// The fair queue of the request is full.
+    QueueFull,
+    /// The request waited in a fair queue for too long.
+    QueueTimeout,
     /// The client asked to impersonate.
     Impersonation,
     /// The client is, or asked to impersonate, a protected identity.
@@ -69,7 +73,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 14] = [
+    pub const ALL: [Cause; 16] = [
         Cause::Loop,
         Cause::Misdirected,
         Cause::BadRequest,
@@ -79,6 +83,8 @@ impl Cause {
         Cause::GatewayCredential,
         Cause::Denied,
         Cause::FlowControl,
+        Cause::QueueFull,
+        Cause::QueueTimeout,
         Cause::Impersonation,
         Cause::ProtectedIdentity,
         Cause::NoPolicy,
@@ -98,6 +104,8 @@ impl Cause {
             Cause::GatewayCredential => "gateway_credential",
             Cause::Denied => "denied",
             Cause::FlowControl => "flow_control",
+            Cause::QueueFull => "queue_full",
+            Cause::QueueTimeout => "queue_timeout",
             Cause::Impersonation => "impersonation",
             Cause::ProtectedIdentity => "protected_identity",
             Cause::NoPolicy => "no_policy",
@@ -228,6 +236,18 @@ impl Refusal {
         Refusal { retry_after, ..Refusal::new(429, "TooManyRequests", Cause::FlowControl, message) }
     }
 
+    /// 429: the fair queue of the request is full. With Retry-After as of [`Refusal::too_many_requests`].
+    pub fn queue_full(resource: &[u8]) -> Self {
+        let message = "too many requests of this flow wait at the moment; please try again later";
+        Refusal { message: message.into(), cause: Cause::QueueFull, ..Refusal::too_many_requests(resource) }
+    }
+
+    /// 429: the request waited in a fair queue for too long. With Retry-After as of [`Refusal::too_many_requests`].
+    pub fn queue_timeout(resource: &[u8]) -> Self {
+        let message = "the request waited too long for its turn; please try again later";
+        Refusal { message: message.into(), cause: Cause::QueueTimeout, ..Refusal::too_many_requests(resource) }
+    }
+
     /// 503: a client certificate was presented, but its chain did not reach the filter.
     pub fn certificate_not_readable() -> Self {
         let message = "the gateway could not read the client certificate of this connection";
@@ -329,60 +349,4 @@ fn escape_json(text: &str, body: &mut String) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An alert goes by `review_failed`.
-    #[test]
-    fn strangers_bring_about_no_failed_review() {
-        let of_strangers =
-            [Refusal::token_not_reviewed(), Refusal::certificate_not_readable(), Refusal::too_many_reviews()];
-        assert!(of_strangers.iter().all(|refusal| refusal.cause == Cause::Unchecked));
-        assert_eq!(Refusal::review_failed().cause, Cause::ReviewFailed);
-    }
-
-    #[test]
-    fn body_is_a_kubernetes_status() {
-        assert_eq!(
-            Refusal::unauthorized().body(),
-            "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"Unauthorized\",\
-             \"reason\":\"Unauthorized\",\"code\":401}\n"
-        );
-        let info = RequestInfo {
-            is_resource: true,
-            api_group: b"apps",
-            resource: b"deployments",
-            name: b"a\"b".as_slice().into(),
-            ..RequestInfo::default()
-        };
-        let details =
-            r#""reason":"Forbidden","details":{"name":"a\"b","group":"apps","kind":"deployments"},"code":403}"#;
-        assert!(Refusal::no_policy(&info).body().trim_end().ends_with(details), "{}", Refusal::no_policy(&info).body());
-        let plain = Refusal::no_policy(&RequestInfo::default()).body();
-        assert!(plain.contains(r#""details":{},"code":403"#), "{plain}");
-        let part = ResourceAttributes {
-            group: "authentication.k8s.io",
-            resource: "userextras",
-            subresource: "scopes".into(),
-            namespace: String::new(),
-            name: "view".into(),
-        };
-        let refusal = Refusal::may_not_impersonate("alice", &part);
-        assert!(
-            refusal.message.starts_with(
-                "userextras.authentication.k8s.io \"view\" is forbidden: User \"alice\" cannot impersonate resource \
-                 \"userextras/scopes\" in API group \"authentication.k8s.io\" at the cluster scope"
-            ),
-            "{}",
-            refusal.message
-        );
-        assert!(
-            refusal.body().contains(r#""details":{"name":"view","group":"authentication.k8s.io","kind":"userextras"}"#)
-        );
-        let odd = Refusal { retry_after: Some(1), ..Refusal::bad_request("a \"b\" \\ \n") };
-        assert!(
-            odd.body()
-                .contains(r#""message":"a \"b\" \\ \u000a","reason":"BadRequest","details":{"retryAfterSeconds":1}"#)
-        );
-    }
-}
+mod tests;

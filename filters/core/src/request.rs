@@ -6,6 +6,7 @@ use std::time::Duration;
 use portcullis_filter_config::RequestClass;
 use rustls_pki_types::UnixTime;
 
+use crate::fair::SeatRequest;
 use crate::header_scan::HeaderScan;
 use crate::identity::UserInfo;
 use crate::moment::Moment;
@@ -54,6 +55,8 @@ pub(crate) enum Interrupt {
     Refuse(Refusal),
     /// The upstream has to be asked first.
     Review(Vec<Review>),
+    /// The request has to wait for a seat. If it cannot wait, this is the answer.
+    Queue(SeatRequest, Refusal),
 }
 
 impl From<Refusal> for Interrupt {

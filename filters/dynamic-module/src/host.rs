@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use envoy_abi::http::{CalloutId, ChildSpan, FilterHandle, HeaderMap, Headers, LocalReply};
 use portcullis_core::exchange::{Asked, Edit, HeaderLines, Host};
+use portcullis_core::fair::{BoxedWake, FairQueue};
 use portcullis_core::long_streams::StreamRegistry;
 use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord, Response};
 use portcullis_core::review::{Review, ReviewAnswers, ReviewCallouts, WaitingStream};
@@ -205,6 +206,14 @@ impl Host for StreamHost<'_> {
         Some(answers)
     }
 
+    fn waker(&mut self) -> Option<BoxedWake> {
+        Some(Box::new(Waker(self.stream.scheduler())))
+    }
+
+    fn expire_at(&mut self, queue: &Arc<FairQueue>, at: Duration) -> bool {
+        run_at(queue, at)
+    }
+
     fn stream(&mut self, is_watch: bool) -> LongStream {
         LongStream::new(Waker(self.stream.scheduler()), is_watch)
     }
@@ -228,6 +237,10 @@ impl Host for StreamHost<'_> {
 
     fn record_review_wait(&mut self, milliseconds: u64) {
         self.stream.record(self.metrics.review_wait, milliseconds);
+    }
+
+    fn record_queue_wait(&mut self, milliseconds: u64) {
+        self.stream.record(self.metrics.queue_wait, milliseconds);
     }
 
     fn gauges_changed(&mut self) {

@@ -1,7 +1,7 @@
 use std::sync::LazyLock;
 
 use envoy_abi::http::{ConfigHandle, Counter, Gauge, Histogram, MetricSink};
-use portcullis_core::observe::catalog::{COUNTERS, FILTER_DURATION, GAUGES, Metric, REVIEW_WAIT};
+use portcullis_core::observe::catalog::{COUNTERS, FILTER_DURATION, GAUGES, Metric, QUEUE_WAIT, REVIEW_WAIT};
 use portcullis_core::observe::{Flusher, MetricsSink, OrphanedMetrics};
 
 use crate::memory;
@@ -16,6 +16,7 @@ pub(crate) struct Metrics {
     gauges: Vec<(&'static str, Gauge)>,
     pub(crate) processing: Histogram,
     pub(crate) review_wait: Histogram,
+    pub(crate) queue_wait: Histogram,
     pub(crate) flusher: Flusher<ConfigWaker>,
 }
 
@@ -52,6 +53,7 @@ impl Metrics {
             gauges,
             processing: handle.histogram(FILTER_DURATION.name)?,
             review_wait: handle.histogram(REVIEW_WAIT.name)?,
+            queue_wait: handle.histogram(QUEUE_WAIT.name)?,
             flusher: Flusher::new(memory::unrouted(), Waker(handle.scheduler()), run_after, &ORPHANED),
         })
     }

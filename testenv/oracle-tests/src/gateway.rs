@@ -64,7 +64,7 @@ impl Lab {
             let request = RequestContext { scan: &scan, peer: Peer::None, answers: &answers, now, uptime };
             let outcome = match self.0.decide(&self.1, &request) {
                 Decision::Forward(forward) => Outcome::Forward(forward.user.map(|user| user.user().clone())),
-                Decision::Refuse(refusal) => Outcome::Refuse(refusal.code),
+                Decision::Refuse(refusal) | Decision::Queue(_, refusal) => Outcome::Refuse(refusal.code),
                 Decision::Review(reviews) => {
                     for review in reviews {
                         let question: Value = serde_json::from_str(review.body()).unwrap_or_default();

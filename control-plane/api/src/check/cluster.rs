@@ -3,12 +3,13 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use portcullis_filter_config::FlowControlSchema;
+use portcullis_filter_config::{FairQueueConfig, FlowControlSchema};
 
 use super::certificates::{KeyPair, read_client_bundle, read_pair};
 use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache, check_extras};
 use super::endpoint::parse_endpoint;
+use super::fair_queue::check_fair_queues;
 use super::feature_gates::{FeatureGates, check_gates};
 use super::flow_control::check_flow_control;
 use super::health::{HealthCheck, check_health};
@@ -89,6 +90,8 @@ pub struct Cluster {
     pub gates: FeatureGates,
     /// Limits that policies may name.
     pub schemas: Vec<FlowControlSchema>,
+    /// Limits that policies may name, beyond which requests wait.
+    pub fair_queues: Vec<FairQueueConfig>,
     /// Whether requests without a credential are let through.
     pub allow_anonymous: bool,
     /// For how long answers about credentials are believed.
@@ -140,10 +143,11 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let gates = check_gates(&raw.metadata, findings);
     let log_mode = check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), findings);
     let schemas = check_flow_control(&raw.spec.flow_control, findings);
+    let fair_queues = check_fair_queues(&raw.spec, findings);
     let mut servers = check_servers(&raw.spec.servers, allow_loopback, findings);
     check_details(&raw.spec.portcullis.servers, &mut servers, findings);
     let client = check_client(&raw.spec.client_config, &name, findings);
-    let policies = check_policies(&raw.spec.dispatch_policies, &servers, &raw.spec.flow_control, findings);
+    let policies = check_policies(&raw.spec, &servers, findings);
     check_spelling(&raw.spec, findings);
     let serving = check_serving(&raw.spec.secure_serving, findings);
     let client_ca = check_client_ca(&raw.spec.secure_serving, findings);
@@ -186,6 +190,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         health_check,
         gates,
         schemas,
+        fair_queues,
         allow_anonymous,
         credential_cache,
         forwarded_extras,

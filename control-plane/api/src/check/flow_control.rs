@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use portcullis_filter_config::{self as config, FlowControlLimit};
 
 use super::Findings;
-use crate::types::{FlowControl, FlowControlSchema};
+use crate::types::{FlowControl, FlowControlSchema, UpstreamClusterSpec};
 
 const PATH: &str = "spec.flowControl.flowControlSchemas";
 
@@ -34,12 +34,11 @@ fn limit_of(schema: &FlowControlSchema) -> Option<FlowControlLimit> {
     u32::try_from(max).ok().map(FlowControlLimit::MaxRequestsInflight)
 }
 
-/// A schema that a policy names must exist.
-pub(super) fn check_reference(name: &str, limits: &FlowControl, policy: &str, findings: &mut Findings) {
-    if name.is_empty() {
-        return;
-    }
-    if !limits.flow_control_schemas.iter().any(|schema| schema.name == name) {
+/// A schema or fair queue that a policy names must exist.
+pub(super) fn check_reference(name: &str, spec: &UpstreamClusterSpec, policy: &str, findings: &mut Findings) {
+    let is_schema = spec.flow_control.flow_control_schemas.iter().any(|schema| schema.name == name);
+    let is_queue = spec.portcullis.fair_queues.iter().any(|queue| queue.name == name);
+    if !name.is_empty() && !is_schema && !is_queue {
         findings
             .problem(format!("{policy}.flowControlSchemaName"), "is not one of spec.flowControl.flowControlSchemas");
     }

@@ -7,6 +7,7 @@ mod client;
 mod cluster;
 mod credentials;
 mod endpoint;
+mod fair_queue;
 mod feature_gates;
 mod flow_control;
 mod health;

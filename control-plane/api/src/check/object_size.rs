@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Findings;
-use crate::bounds::{MAX_GROUPS, MAX_NAMES, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS, MAX_VIRTUAL_IPS};
+use crate::bounds::{MAX_FAIR_QUEUES, MAX_GROUPS, MAX_NAMES, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS, MAX_VIRTUAL_IPS};
 use crate::types::UpstreamClusterSpec;
 
 /// Whether no list that is a set for server-side apply has an entry twice.
@@ -33,6 +33,7 @@ pub(super) fn check_size(spec: &UpstreamClusterSpec, findings: &mut Findings) ->
         ("spec.portcullis.virtualIPs", spec.portcullis.virtual_ips.len(), MAX_VIRTUAL_IPS),
         ("spec.portcullis.servers", spec.portcullis.servers.len(), MAX_SERVERS),
         ("spec.flowControl.flowControlSchemas", spec.flow_control.flow_control_schemas.len(), MAX_SCHEMAS),
+        ("spec.portcullis.fairQueues", spec.portcullis.fair_queues.len(), MAX_FAIR_QUEUES),
         ("spec.dispatchPolicies", spec.dispatch_policies.len(), MAX_POLICIES),
     ];
     let mut is_fine = true;

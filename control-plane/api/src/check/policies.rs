@@ -9,7 +9,7 @@ use super::{Findings, flow_control};
 use crate::problem::Problem;
 use crate::problem::ProblemCode;
 use crate::request_part::{RequestPart, parts};
-use crate::types::{DispatchPolicy, FlowControl};
+use crate::types::UpstreamClusterSpec;
 
 /// How the requests of a policy are spread over its servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,12 +51,8 @@ pub struct Policy {
     pub rules: Vec<Rule>,
 }
 
-pub(super) fn check_policies(
-    raw: &[DispatchPolicy],
-    servers: &[Server],
-    limits: &FlowControl,
-    findings: &mut Findings,
-) -> Vec<Policy> {
+pub(super) fn check_policies(spec: &UpstreamClusterSpec, servers: &[Server], findings: &mut Findings) -> Vec<Policy> {
+    let raw = &spec.dispatch_policies;
     if raw.is_empty() {
         findings
             .problem("spec.dispatchPolicies", "at least one policy is required: without it every request is refused");
@@ -65,7 +61,7 @@ pub(super) fn check_policies(
     for (index, policy) in raw.iter().enumerate() {
         let path = format!("spec.dispatchPolicies[{index}]");
         let strategy = check_strategy(&policy.strategy, &path, findings);
-        flow_control::check_reference(&policy.flow_control_schema_name, limits, &path, findings);
+        flow_control::check_reference(&policy.flow_control_schema_name, spec, &path, findings);
         if policy.rules.is_empty() {
             findings.problem(format!("{path}.rules"), "at least one rule is required");
         }

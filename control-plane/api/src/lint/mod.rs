@@ -37,6 +37,7 @@ pub fn lint_cluster(raw: &UpstreamCluster, now: i64) -> Vec<Problem> {
     fallback::lint(&raw.spec.dispatch_policies, &mut warnings);
     servers::lint_servers(&raw.spec, &mut warnings);
     servers::lint_limits(&raw.spec, &mut warnings);
+    servers::lint_fair_queues(&raw.spec, &mut warnings);
     servers::lint_unknown(&raw.spec, &mut warnings);
     expiry::lint_cluster(&raw.spec, now, &mut warnings);
     warnings.0

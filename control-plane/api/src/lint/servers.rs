@@ -50,6 +50,20 @@ pub(super) fn lint_limits(spec: &UpstreamClusterSpec, warnings: &mut Warnings) {
     }
 }
 
+pub(super) fn lint_fair_queues(spec: &UpstreamClusterSpec, warnings: &mut Warnings) {
+    for (index, queue) in spec.portcullis.fair_queues.iter().enumerate() {
+        if spec.dispatch_policies.iter().any(|policy| policy.flow_control_schema_name == queue.name) {
+            continue;
+        }
+        warnings.add(
+            ProblemCode::UnusedSchema,
+            format!("spec.portcullis.fairQueues[{index}].name"),
+            "no policy names this fair queue: it limits nothing",
+            "name it in flowControlSchemaName of a policy, or remove it",
+        );
+    }
+}
+
 pub(super) fn lint_unknown(spec: &UpstreamClusterSpec, warnings: &mut Warnings) {
     let ours = &spec.portcullis;
     if ours.upstream_identity != "RequestHeader" || ours.request_header.token_review != Some(false) {

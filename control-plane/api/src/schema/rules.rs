@@ -1,6 +1,11 @@
 use serde_json::{Value, json};
 
-use crate::bounds::{MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS, MAX_VIRTUAL_IPS, MAX_ZONE};
+use portcullis_filter_config::FairQueueConfig;
+
+use crate::bounds::{
+    MAX_FAIR_QUEUES, MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS, MAX_VIRTUAL_IPS, MAX_WEIGHTS,
+    MAX_ZONE,
+};
 
 /// A duration as [`crate::parse_duration`] reads it.
 pub(super) const DURATION: &str = r"^(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h))+)$";
@@ -230,6 +235,9 @@ fn ours() -> Vec<(&'static str, Value)> {
         "duration(self) == duration('0s') || duration(self) >= duration('10ms') && duration(self) <= duration('1h')",
         "must be from 10ms to 1h, or 0 for no request",
     );
+    let wait =
+        duration("duration(self) >= duration('1ms') && duration(self) <= duration('1m')", "must be from 1ms to 1m");
+    let map = |key: &str, most: usize| json!({"maxItems": most, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]});
     let lifetime = || duration("duration(self) <= duration('1h')", "must be from 0 to 1h");
     let check =
         || duration("duration(self) >= duration('1s') && duration(self) <= duration('300s')", "must be from 1s to 5m");
@@ -243,6 +251,18 @@ fn ours() -> Vec<(&'static str, Value)> {
         ("portcullis.requestTimeout", timeout),
         ("portcullis.drainPeriod", drain),
         ("portcullis.maxSessionDuration", session),
+        ("portcullis.fairQueues", map("name", MAX_FAIR_QUEUES)),
+        ("portcullis.fairQueues[]", json!({"required": ["name", "max"]})),
+        ("portcullis.fairQueues[].name", json!({"minLength": 1})),
+        ("portcullis.fairQueues[].max", json!({"minimum": 1})),
+        ("portcullis.fairQueues[].queues", json!({"minimum": 1, "maximum": FairQueueConfig::MAX_QUEUES})),
+        ("portcullis.fairQueues[].handSize", json!({"minimum": 1, "maximum": FairQueueConfig::MAX_HAND_SIZE})),
+        ("portcullis.fairQueues[].queueLength", json!({"minimum": 1, "maximum": FairQueueConfig::MAX_WAITING})),
+        ("portcullis.fairQueues[].timeout", wait),
+        ("portcullis.fairQueues[].by", json!({"enum": ["", "user", "userGroup", "namespace", "serviceAccount"]})),
+        ("portcullis.fairQueues[].weights", map("flow", MAX_WEIGHTS)),
+        ("portcullis.fairQueues[].weights[]", json!({"required": ["flow", "weight"]})),
+        ("portcullis.fairQueues[].weights[].weight", json!({"minimum": 1, "maximum": FairQueueConfig::MAX_WEIGHT})),
         ("portcullis.logging.slow", slow),
         ("portcullis.virtualIPs", json!({"maxItems": MAX_VIRTUAL_IPS, "x-kubernetes-list-type": "set"})),
         ("portcullis.virtualIPs[]", json!({"maxLength": 45, "pattern": "^[0-9A-Fa-f:.]+$"})),

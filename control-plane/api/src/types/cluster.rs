@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DispatchPolicy, FlowControl, ObjectMeta, References, RequestHeaderSpec};
+use super::{DispatchPolicy, FairQueue, FlowControl, ObjectMeta, References, RequestHeaderSpec};
 use crate::secret::{PublicBytes, SecretBytes};
 
 /// A group of kube-apiservers behind one host name. The shape is KubeGateway's, `spec.portcullis` is ours.
@@ -142,6 +142,8 @@ pub struct PortcullisSpec {
     /// Writes the client's address, the request's id and the impersonating user into the servers' audit logs, as extra
     /// attributes of the user; false if unset, because a user sees these, too (`kubectl auth whoami`).
     pub audit_attribution: bool,
+    /// Limits of requests at a time beyond which requests wait their turn. Policies name them like flow control schemas.
+    pub fair_queues: Vec<FairQueue>,
     /// Requests that are logged even if `spec.logging` and the policies do not log them.
     pub logging: ConspicuousLogging,
     /// References to certificates, keys and tokens that are not in the object itself.

@@ -1,6 +1,7 @@
 //! The raw objects, as users write them.
 
 mod cluster;
+mod fair_queue;
 mod flow_control;
 mod identity;
 mod meta;
@@ -13,6 +14,7 @@ pub use cluster::{
     ClientConfig, CredentialCacheSpec, HealthCheckSpec, Logging, PortcullisSpec, SecureServing, ServerDetails,
     ServerSpec, UpstreamCluster, UpstreamClusterSpec,
 };
+pub use fair_queue::{FairQueue, FlowWeight};
 pub use flow_control::{Exempt, FlowControl, FlowControlSchema, MaxRequestsInflight, TokenBucket};
 pub use identity::{RequestHeaderNames, RequestHeaderSpec};
 pub use meta::ObjectMeta;

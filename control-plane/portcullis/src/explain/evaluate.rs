@@ -94,7 +94,7 @@ impl Environment {
             }
             Some(refusal) => {
                 answer.refusal = Some(RefusalAnswer::new(refusal));
-                matches!(refusal.cause, Cause::NoPolicy | Cause::FlowControl)
+                matches!(refusal.cause, Cause::NoPolicy | Cause::FlowControl | Cause::QueueFull | Cause::QueueTimeout)
             }
         };
         if let Some(info) = info.filter(|_| is_dispatched) {

@@ -122,6 +122,7 @@ fn cluster(client_ca: String) -> config::ClusterConfig {
         }),
         upstream_identity: config::UpstreamIdentity::Impersonate,
         flow_control_schemas: vec![],
+        fair_queues: vec![],
         request_info: None,
         policies: (0..100).map(policy).collect(),
     }

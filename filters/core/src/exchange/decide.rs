@@ -1,5 +1,6 @@
 use super::certificate::PresentedChain;
 use super::{HeaderLines, Host, RouteConfig};
+use crate::fair::Admission;
 use crate::gateway::{Decision, Gateway};
 use crate::header_scan::{ForwardedHeaders, HeaderRemovals};
 use crate::moment::Moment;
@@ -19,6 +20,7 @@ pub(super) fn decide<'c, T: Clone, H: Host<Stream = T>>(
     gateway: &'c Gateway,
     route: Option<&'c RouteConfig<T>>,
     answers: &ReviewAnswers,
+    admission: &mut Admission,
     at: Moment,
     host: &H,
     seen: &mut RequestRecord,
@@ -34,7 +36,7 @@ pub(super) fn decide<'c, T: Clone, H: Host<Stream = T>>(
             let chain = PresentedChain::find(gateway.peer_source(), &scan, host);
             let Moment { now, uptime } = at;
             let request = RequestContext { scan: &scan, peer: chain.peer(), answers, now, uptime };
-            gateway.decide_recording(cluster, &request, seen)
+            gateway.decide_admitting(cluster, &request, admission, seen)
         }
         None => Decision::Refuse(Gateway::unrouted(&scan)),
     };
@@ -44,7 +46,7 @@ pub(super) fn decide<'c, T: Clone, H: Host<Stream = T>>(
     }
     let forwarded = match &decision {
         Decision::Forward(forward) => forward.forwarded,
-        Decision::Review(_) | Decision::Refuse(_) => ForwardedHeaders::default(),
+        Decision::Review(_) | Decision::Queue(..) | Decision::Refuse(_) => ForwardedHeaders::default(),
     };
     let (removals, has_connection) = (scan.removals(forwarded), scan.has_connection);
     Some(Decided { decision, removals, has_connection })

@@ -42,7 +42,8 @@ impl<T: Clone> Exchange<T> {
 
     /// Answers a request. One beyond a limit of flow control may drain its connection first.
     pub(super) fn refuse(&mut self, refusal: Refusal, host: &mut impl Host<Stream = T>) -> Next {
-        if refusal.cause == Cause::FlowControl && self.drains_limited(host) {
+        let is_limited = matches!(refusal.cause, Cause::FlowControl | Cause::QueueFull | Cause::QueueTimeout);
+        if is_limited && self.drains_limited(host) {
             self.drain = Drain::BeforeReply(Box::new(refusal));
             return Next::Pause;
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use portcullis_filter_config::names::request::Field;
 use portcullis_filter_config::names::span::Attribute;
 
+use crate::fair::{BoxedWake, FairQueue};
 use crate::gateway::Edit;
 use crate::long_streams::StreamRegistry;
 use crate::moment::Moment;
@@ -110,6 +111,14 @@ pub trait Host {
     fn ask(&mut self, reviews: Vec<Review>) -> Result<Asked, Refusal>;
     /// Answers to the reviews that the stream waits for, once all have come; an answer is taken once.
     fn take_answers(&mut self) -> Option<ReviewAnswers>;
+    /// Wakes this stream on its worker, from any thread. `None` from a host on which no request waits for a seat.
+    fn waker(&mut self) -> Option<BoxedWake> {
+        None
+    }
+    /// Has the wait of the queue's requests ended at that uptime, by [`crate::schedule::Task::run`]. False if the host has no timer.
+    fn expire_at(&mut self, _queue: &Arc<FairQueue>, _at: Duration) -> bool {
+        false
+    }
     /// The upstream rejected a token that a review had found good: answers that the host shares with others are too old.
     fn token_rejected(&mut self, _key: &ReviewKey, _uptime: Duration) {}
 
@@ -126,6 +135,8 @@ pub trait Host {
     fn record_processing(&mut self, microseconds: u64);
     /// Records [`crate::observe::catalog::REVIEW_WAIT`], the time that a request waited for reviews.
     fn record_review_wait(&mut self, milliseconds: u64);
+    /// Records [`crate::observe::catalog::QUEUE_WAIT`], the time that a request waited for a seat.
+    fn record_queue_wait(&mut self, _milliseconds: u64) {}
     /// Marks gauges as changed.
     fn gauges_changed(&mut self);
     /// Writes the filter's members of the access log's line.

@@ -1,6 +1,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use portcullis_filter_config::names;
@@ -9,12 +10,14 @@ use portcullis_filter_config::names::span::Attribute;
 use rustls_pki_types::UnixTime;
 
 use super::host::{Asked, HeaderLines, Host};
+use crate::fair::{BoxedWake, FairQueue};
 use crate::gateway::Edit;
 use crate::long_streams::StreamRegistry;
 use crate::moment::Moment;
 use crate::observe::{ClusterMetrics, Outcome, Publisher, RequestRecord, Response, Server};
 use crate::refusal::Refusal;
 use crate::review::{Review, ReviewAnswers, ReviewResult};
+use crate::schedule::Wake;
 use crate::x509::KnownChains;
 
 /// A proxy in memory that runs one stream: for tools and tests. `A` answers reviews, at once.
@@ -50,6 +53,8 @@ pub struct MemoryHost<A> {
     pub random: u64,
     /// Whether answers to reviews get lost, as they do when the configuration changes meanwhile.
     pub loses_answers: bool,
+    /// How often the stream was woken, if it can wait for a seat.
+    pub woken: Option<Arc<AtomicU32>>,
     /// The filter state that opened a route.
     pub destination: Option<String>,
     /// Exported attributes.
@@ -86,6 +91,7 @@ impl<A> MemoryHost<A> {
             drains: false,
             random: u64::MAX,
             loses_answers: false,
+            woken: None,
             destination: None,
             exported: Vec::new(),
             reply: None,
@@ -103,6 +109,14 @@ impl<A> MemoryHost<A> {
 
     fn remove(lines: &mut Vec<(Vec<u8>, Vec<u8>)>, name: &[u8]) {
         lines.retain(|(line, _)| !line.eq_ignore_ascii_case(name));
+    }
+}
+
+struct WakeCounter(Arc<AtomicU32>);
+
+impl Wake for WakeCounter {
+    fn wake(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -272,6 +286,19 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
 
     fn take_answers(&mut self) -> Option<ReviewAnswers> {
         Some(std::mem::take(&mut self.answers))
+    }
+
+    fn waker(&mut self) -> Option<BoxedWake> {
+        Some(Box::new(WakeCounter(Arc::clone(self.woken.as_ref()?))))
+    }
+
+    fn expire_at(&mut self, _queue: &Arc<FairQueue>, at: Duration) -> bool {
+        self.effects.push(format!("expire at {}", at.as_secs()));
+        true
+    }
+
+    fn record_queue_wait(&mut self, milliseconds: u64) {
+        self.effects.push(format!("queued {milliseconds}"));
     }
 
     fn stream(&mut self, _is_watch: bool) {}

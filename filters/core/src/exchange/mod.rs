@@ -8,7 +8,7 @@
 //! - Nothing goes upstream unless every edit succeeded and the route was opened: each early return answers the request here.
 //! - Headers that no client may send are removed from every request, also from one that is answered here, before anything is
 //!   added.
-//! - A request that waits for reviews has not been changed.
+//! - A request that waits, for reviews or a seat, has not been changed.
 //! - A forwarded request is never decided again, and no body or trailers go on of a request that was not forwarded.
 
 mod certificate;
@@ -23,6 +23,7 @@ mod span;
 mod tests;
 mod timeline;
 mod tracking;
+mod wait;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +36,9 @@ use portcullis_filter_config::SpanSettings;
 pub use route::{LoadError, RouteCache, RouteConfig, StreamCall};
 use timeline::Timeline;
 use tracking::Tracking;
+use wait::WaitingFor;
 
+use crate::fair::{Admission, Seat};
 use crate::fault::Fault;
 pub use crate::gateway::Edit;
 use crate::gateway::{Decision, Forward, Gateway};
@@ -44,12 +47,8 @@ use crate::moment::Moment;
 use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, RunningRequest};
 use crate::rebalance::RunningPlace;
 use crate::refusal::Refusal;
-use crate::review::{PassedToken, Review, ReviewAnswers};
+use crate::review::{PassedToken, ReviewAnswers};
 use crate::upgrade_gate::UpgradeGate;
-
-/// Maximum number of times that a request waits for reviews: twice for its tokens, nine times for its impersonation, and some
-/// more for what was forgotten because the configuration changed meanwhile.
-const MAX_ROUNDS: u8 = 14;
 
 /// The proxy's next step after a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +72,9 @@ pub struct Exchange<T> {
     drain: Drain,
     rounds: u8,
     answers: ReviewAnswers,
-    waiting_since: Option<Duration>,
+    waiting: WaitingFor,
+    /// The outcome of its wait for a seat.
+    admission: Admission,
     processing_time: Duration,
     timeline: Timeline,
     is_forwarded: bool,
@@ -91,6 +92,7 @@ pub struct Exchange<T> {
     /// The request has a span, to add to it what happens later.
     is_traced: bool,
     permit: Option<InFlightPermit>,
+    seat: Option<Seat>,
     /// The place among the requests of the process by which connections are drained.
     place: Option<RunningPlace>,
     token: Option<PassedToken>,
@@ -108,7 +110,8 @@ impl<T> Default for Exchange<T> {
             drain: Drain::None,
             rounds: 0,
             answers: ReviewAnswers::default(),
-            waiting_since: None,
+            waiting: WaitingFor::Nothing,
+            admission: Admission::None,
             processing_time: Duration::ZERO,
             timeline: Timeline::default(),
             is_forwarded: false,
@@ -122,6 +125,7 @@ impl<T> Default for Exchange<T> {
             tracing: None,
             is_traced: false,
             permit: None,
+            seat: None,
             place: None,
             token: None,
             owns_unauthorized: false,
@@ -174,11 +178,9 @@ impl<T: Clone> Exchange<T> {
         }
         match std::mem::take(&mut self.drain) {
             Drain::None => {
-                // Decided again, a request would be another user's: what it presented was removed when it was forwarded.
-                let answers = if self.waiting_since.is_some() { host.take_answers() } else { None };
-                let Some(answers) = answers else { return Next::Pause };
-                self.answers.extend(answers);
-                host.end_wait();
+                if !self.end_wait(host) {
+                    return Next::Pause;
+                }
             }
             Drain::BeforeDecision => host.drain_connection(),
             Drain::Beside => {
@@ -189,11 +191,6 @@ impl<T: Clone> Exchange<T> {
                 host.drain_connection();
                 return self.answer(&refusal, host);
             }
-        }
-        if let (Some(since), Some(now)) = (self.waiting_since.take(), host.uptime()) {
-            let waited = now.saturating_sub(since);
-            self.timeline.waited = self.timeline.waited.saturating_add(waited);
-            host.record_review_wait(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
         }
         let next = self.process(gateway, route, host);
         if next == Next::Continue {
@@ -244,7 +241,8 @@ impl<T: Clone> Exchange<T> {
         let outcome = match &progress {
             Progress::Waiting | Progress::Retry => {
                 // For the case that it leaves while it waits.
-                (self.record, self.waiting_since) = (seen, Some(end));
+                self.record = seen;
+                self.waiting.begin(end);
                 return Next::Pause;
             }
             Progress::Forwarded => Outcome::Forwarded,
@@ -283,7 +281,7 @@ impl<T: Clone> Exchange<T> {
     ) -> Progress {
         loop {
             self.fault.strike("decide");
-            let Some(decided) = decide(gateway, route, &self.answers, at, host, seen) else {
+            let Some(decided) = decide(gateway, route, &self.answers, &mut self.admission, at, host, seen) else {
                 return Progress::Refused(Refusal::internal());
             };
             self.is_traced = seen.span.is_some();
@@ -310,6 +308,11 @@ impl<T: Clone> Exchange<T> {
                 Ok(Asked::Found) => return Progress::Retry,
                 Err(refusal) => Decision::Refuse(refusal),
             },
+            Decision::Queue(wanted, full) => match self.queue(wanted, full, host) {
+                Ok(Asked::Waiting) => return Progress::Waiting,
+                Ok(Asked::Found) => return Progress::Retry,
+                Err(refusal) => Decision::Refuse(refusal),
+            },
             decision => decision,
         };
         let mut is_clean = !self.fault.is("remove");
@@ -327,7 +330,7 @@ impl<T: Clone> Exchange<T> {
                 self.forward(forward, decided.has_connection, route, host)
             }
             Decision::Refuse(refusal) => Progress::Refused(refusal),
-            Decision::Forward(_) | Decision::Review(_) => Progress::Refused(Refusal::internal()),
+            Decision::Forward(_) | Decision::Review(_) | Decision::Queue(..) => Progress::Refused(Refusal::internal()),
         }
     }
 
@@ -346,6 +349,7 @@ impl<T: Clone> Exchange<T> {
         }
         self.fault.strike("applied");
         self.permit = forward.permit.take();
+        self.seat = forward.seat.take();
         self.token = forward.token.take();
         self.owns_unauthorized = forward.owns_unauthorized;
         self.upgrade = UpgradeGate::for_request(forward.is_upgrade);
@@ -354,30 +358,6 @@ impl<T: Clone> Exchange<T> {
             self.tracking = Tracking::Pending { streams, is_watch: forward.is_watch };
         }
         Progress::Forwarded
-    }
-
-    fn ask(
-        &mut self,
-        mut reviews: Vec<Review>,
-        seen: &RequestRecord,
-        host: &mut impl Host<Stream = T>,
-    ) -> Result<Asked, Refusal> {
-        if self.rounds >= MAX_ROUNDS {
-            return Err(Refusal::review_failed());
-        }
-        if let Some(span) = &seen.span {
-            // The client may leave while it waits.
-            host.describe_span("", span.of_envoy());
-            span::begin_wait(&mut reviews, span.is_certain(), host);
-        }
-        let asked = host.ask(reviews);
-        if asked == Ok(Asked::Waiting) {
-            self.rounds = self.rounds.saturating_add(1);
-        } else {
-            host.end_wait();
-        }
-        self.fault.strike("asked");
-        asked
     }
 }
 

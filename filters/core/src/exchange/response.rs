@@ -55,6 +55,10 @@ impl<T: Clone> Exchange<T> {
             return Next::Continue;
         }
         self.timeline.answered = host.uptime();
+        if self.is_long {
+            // A watch has started.
+            self.release_seat(host);
+        }
         self.note_unseen_request(host);
         let token = self.token.take();
         let needs_status = self.owns_unauthorized || token.is_some() || self.upgrade.is_closed();
@@ -130,6 +134,7 @@ impl<T: Clone> Exchange<T> {
             host.log(&members);
         }
         self.tracking = Tracking::None;
+        self.leave_queue(host);
         if self.permit.take().is_some() {
             host.gauges_changed();
         }

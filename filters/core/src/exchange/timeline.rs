@@ -10,16 +10,19 @@ pub(super) struct Timeline {
     pub(super) answered: Option<Duration>,
     /// The time that it waited for reviews.
     pub(super) waited: Duration,
+    /// The time that it waited for a seat.
+    pub(super) queued: Duration,
 }
 
 impl Timeline {
     /// The phases of a request that ended.
     pub(super) fn phases(self, end: Duration) -> Phases {
-        let Timeline { received, forwarded, answered, waited } = self;
+        let Timeline { received, forwarded, answered, waited, queued } = self;
         let here = between(received, forwarded.or(Some(end))).unwrap_or_default();
         Phases {
-            filter: here.saturating_sub(waited),
+            filter: here.saturating_sub(waited).saturating_sub(queued),
             reviews: waited,
+            queue: queued,
             server: between(forwarded, answered.or(Some(end))).unwrap_or_default(),
             answer: between(answered.filter(|_| forwarded.is_some()), Some(end)).unwrap_or_default(),
         }

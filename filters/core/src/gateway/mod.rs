@@ -2,6 +2,7 @@
 
 mod credential_mode;
 mod edits;
+mod seats;
 mod validate;
 
 use std::sync::Arc;
@@ -11,11 +12,13 @@ pub use edits::{Edit, subprotocols_without_tokens};
 use portcullis_filter_config::{
     ActivityReports, CONFIG_VERSION, FilterConfig, PeerSource, Pool, RequestClass, SpanSettings,
 };
+use seats::take_seat;
 use validate::{check_message, check_target, presents_two_tokens};
 
 use crate::attribution;
 use crate::authenticate::{authenticate, effective_user};
 use crate::cluster::{Cluster, CompileError, LimitReached, check_header_names};
+use crate::fair::{Admission, FlowOf, Seat, SeatRequest};
 use crate::header_scan::{ForwardedHeaders, HeaderScan, Reserved};
 use crate::identity::UserInfo;
 use crate::limit::InFlightPermit;
@@ -45,6 +48,8 @@ pub enum Decision<'c> {
     Forward(Forward<'c>),
     /// It waits until these are answered, then it is judged again.
     Review(Vec<Review>),
+    /// It waits for a seat of a fair queue, then it is judged again with what it got. If it cannot wait, this is the answer.
+    Queue(SeatRequest, Refusal),
     /// It ends here.
     Refuse(Refusal),
 }
@@ -73,6 +78,8 @@ pub struct Forward<'c> {
     pub is_watch: bool,
     /// The request's permit among those that run, to be kept until it ends.
     pub permit: Option<InFlightPermit>,
+    /// The request's seat of a fair queue, to be kept until it ends; of a watch, until its answer begins.
+    pub seat: Option<Seat>,
     /// The token that goes upstream as good. A 401 is then about it ([`PassedToken::report_rejected`]).
     pub token: Option<PassedToken>,
     /// Whether a 401 can only be about the gateway's own credential ([`Refusal::gateway_credential`]).
@@ -157,20 +164,32 @@ impl Gateway {
         self.decide_recording(cluster, request, &mut RequestRecord::default())
     }
 
-    /// Decides a request, and records what it was.
+    /// Decides a request that has not waited for a seat, and records what it was.
     pub fn decide_recording<'c>(
         &'c self,
         cluster: &'c Cluster,
         request: &RequestContext<'_>,
         seen: &mut RequestRecord,
     ) -> Decision<'c> {
-        let decided = self.try_forward(cluster, request, seen);
-        if !matches!(decided, Err(Interrupt::Review(_))) {
+        self.decide_admitting(cluster, request, &mut Admission::None, seen)
+    }
+
+    /// Decides a request with what it got by waiting for a seat, and records what it was.
+    pub fn decide_admitting<'c>(
+        &'c self,
+        cluster: &'c Cluster,
+        request: &RequestContext<'_>,
+        admission: &mut Admission,
+        seen: &mut RequestRecord,
+    ) -> Decision<'c> {
+        let decided = self.try_forward(cluster, request, admission, seen);
+        if !matches!(decided, Err(Interrupt::Review(_) | Interrupt::Queue(..))) {
             seen.add_message(cluster.series(), request.scan);
         }
         match decided {
             Ok(forward) => Decision::Forward(forward),
             Err(Interrupt::Review(reviews)) => Decision::Review(reviews),
+            Err(Interrupt::Queue(wanted, full)) => Decision::Queue(wanted, full),
             Err(Interrupt::Refuse(refusal)) => Decision::Refuse(refusal),
         }
     }
@@ -179,9 +198,13 @@ impl Gateway {
     /// the request is refused or the user is not known yet. For tools; [`Gateway::decide`] does this itself.
     pub fn acting_user(&self, cluster: &Cluster, request: &RequestContext<'_>) -> Option<UserInfo> {
         let EffectiveUser { client, .. } = self.identify(cluster, request, &mut RequestRecord::default()).ok()?;
+        self.known_user(&client).cloned()
+    }
+
+    fn known_user<'a>(&'a self, client: &'a Client) -> Option<&'a UserInfo> {
         match client {
             Client::Opaque { .. } => None,
-            client => Some(client.user().map_or_else(|| self.anonymous.clone(), |user| user.user().clone())),
+            client => Some(client.user().map_or(&self.anonymous, |user| user.user())),
         }
     }
 
@@ -211,6 +234,7 @@ impl Gateway {
         &'c self,
         cluster: &'c Cluster,
         request: &RequestContext<'_>,
+        admission: &mut Admission,
         seen: &mut RequestRecord,
     ) -> Result<Forward<'c>, Interrupt> {
         let scan = request.scan;
@@ -220,8 +244,8 @@ impl Gateway {
         let info = target.resolve(scan.method).map_err(bad_request)?;
         target.check(&info).map_err(bad_request)?;
         seen.request(cluster.series(), &info, scan);
-        let decided = self.identify_and_dispatch(cluster, request, &info, seen);
-        if !matches!(decided, Err(Interrupt::Review(_))) {
+        let decided = self.identify_and_dispatch(cluster, request, &info, admission, seen);
+        if !matches!(decided, Err(Interrupt::Review(_) | Interrupt::Queue(..))) {
             seen.add_request(cluster.series(), &info, scan);
         }
         decided
@@ -232,6 +256,7 @@ impl Gateway {
         cluster: &'c Cluster,
         request: &RequestContext<'_>,
         info: &RequestInfo<'_>,
+        admission: &mut Admission,
         seen: &mut RequestRecord,
     ) -> Result<Forward<'c>, Interrupt> {
         let scan = request.scan;
@@ -239,13 +264,17 @@ impl Gateway {
         let policy = self.dispatch(cluster, &client, info).ok_or_else(|| Refusal::no_policy(info))?;
         seen.policy(policy);
         let passes = cluster.identity.passes();
+        let class = class_of(info, scan);
+        let flow =
+            |client| FlowOf { user: self.known_user(client), info, path: scan.path, is_long: !class.has_timeout() };
+        let wanted = cluster.fair_queue(policy).and_then(|queue| queue.seat_of(flow(&client)));
         let mode = CredentialMode::for_client(client, passes);
         let pool = mode.pool(scan.is_upgrade);
-        let class = class_of(info, scan);
         let destination = cluster.destination(policy, pool, class).ok_or_else(Refusal::internal)?;
         // Last: a request that is refused for another reason takes no token.
         let refused = |LimitReached| Refusal::too_many_requests(info.resource);
         let permit = cluster.acquire(policy, request.uptime).map_err(refused)?;
+        let seat = wanted.map(|wanted| take_seat(wanted, admission, request.uptime, info.resource)).transpose()?;
         let keeps_credential = mode.keeps_credential() || cluster.identity.is_unchanged();
         let forwarded = ForwardedHeaders { credential: keeps_credential, impersonation: passes };
         // The service behind a proxy subresource or verb may ask for credentials of its own.
@@ -269,6 +298,7 @@ impl Gateway {
             is_watch: *info.verb == *b"watch" && class == RequestClass::Watch,
             subprotocols: (scan.token_subprotocol && !forwarded.credential).then(|| subprotocols_without_tokens(scan)),
             permit,
+            seat,
             token,
             owns_unauthorized: matches!(pool, Pool::Http2 | Pool::Upgrade) && owns_answer,
         })

@@ -221,16 +221,31 @@ pub const FILTER_DURATION: Metric = Metric {
 pub const REVIEW_WAIT: Metric = Metric {
     name: "review_wait_milliseconds",
     kind: Kind::Histogram,
-    help: "Time that a request waited for TokenReviews and SubjectAccessReviews. Requests whose answers were cached do \
-           not count.",
+    help: "Time that a request waited for TokenReviews and SubjectAccessReviews, not those whose answers were cached.",
     labels: &[],
+};
+
+/// The time that a request waited for a seat of a fair queue.
+pub const QUEUE_WAIT: Metric = Metric {
+    name: "queue_wait_milliseconds",
+    kind: Kind::Histogram,
+    help: "Time that a request waited in a fair queue until it got a seat, waited for too long or left.",
+    labels: &[],
+};
+
+/// Requests that wait in fair queues.
+pub const QUEUED_REQUESTS: Metric = Metric {
+    name: "queued_requests",
+    kind: Kind::Gauge,
+    help: "Requests that wait in a fair queue.",
+    labels: &["cluster", "schema"],
 };
 
 /// Requests in flight.
 pub const REQUESTS_IN_FLIGHT: Metric = Metric {
     name: "requests_in_flight",
     kind: Kind::Gauge,
-    help: "Requests in flight that hold a permit of `maxRequestsInflight`.",
+    help: "Requests in flight that hold a permit of `maxRequestsInflight`, or seats of a fair queue that are taken.",
     labels: &["cluster", "schema"],
 };
 
@@ -238,7 +253,7 @@ pub const REQUESTS_IN_FLIGHT: Metric = Metric {
 pub const IN_FLIGHT_LIMIT: Metric = Metric {
     name: "requests_in_flight_limit",
     kind: Kind::Gauge,
-    help: "Requests in flight that `maxRequestsInflight` allows.",
+    help: "Requests in flight that `maxRequestsInflight` allows, or seats of a fair queue.",
     labels: &["cluster", "schema"],
 };
 
@@ -276,7 +291,7 @@ pub const REBALANCED_CONNECTIONS: Metric = Metric {
 };
 
 /// All of them.
-pub const METRICS: [Metric; 15] = [
+pub const METRICS: [Metric; 17] = [
     REQUESTS,
     RESPONSES,
     DURATIONS.histogram,
@@ -286,6 +301,8 @@ pub const METRICS: [Metric; 15] = [
     LONG_RUNNING,
     FILTER_DURATION,
     REVIEW_WAIT,
+    QUEUE_WAIT,
+    QUEUED_REQUESTS,
     REQUESTS_IN_FLIGHT,
     IN_FLIGHT_LIMIT,
     REQUESTS_PER_SECOND_LIMIT,
@@ -311,9 +328,10 @@ pub const COUNTERS: [Metric; 12] = [
 ];
 
 /// The gauges that a host defines.
-pub const GAUGES: [Metric; 7] = [
+pub const GAUGES: [Metric; 8] = [
     IN_FLIGHT,
     LONG_RUNNING,
+    QUEUED_REQUESTS,
     REQUESTS_IN_FLIGHT,
     IN_FLIGHT_LIMIT,
     REQUESTS_PER_SECOND_LIMIT,

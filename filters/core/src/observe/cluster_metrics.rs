@@ -10,6 +10,7 @@ use super::talkers::Talkers;
 use super::totals::{ClusterTotals, Limit, LimitSource};
 use super::{Outcome, SeriesLedger};
 use crate::bucket::{Rate, TokenBucket};
+use crate::fair::FairQueue;
 use crate::limit::InFlight;
 use crate::long_streams::StreamConfiguration;
 use crate::rebalance::Rebalance;
@@ -44,6 +45,9 @@ pub(crate) trait MetricsState {
 
     /// The token bucket of a flow control schema with this rate.
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket>;
+
+    /// The queues of a fair queue.
+    fn fair_queue(&self, cluster: &str, config: &config::FairQueueConfig) -> Arc<FairQueue>;
 
     /// The running requests of a cluster, by the name under which it counts.
     fn running(&self, cluster: &str) -> Arc<RunningRequests>;
@@ -83,7 +87,7 @@ impl ClusterMetrics {
             policies: policies.iter().zip(0_usize..).map(policy_labels).collect(),
             resources: ResourceLabels::of(policies),
             running: memory.running(&counted),
-            limits: config.flow_control_schemas.iter().map(|schema| schema_limit(&counted, schema, memory)).collect(),
+            limits: schema_limits(config, &counted, memory),
             rebalance,
             caches: Some(Arc::clone(caches)),
             totals,
@@ -217,6 +221,12 @@ fn schema_limit(cluster: &str, schema: &config::FlowControlSchema, memory: &impl
     }
 }
 
+fn schema_limits(config: &config::ClusterConfig, counted: &str, memory: &impl MetricsState) -> Vec<SchemaLimit> {
+    let limits = config.flow_control_schemas.iter().map(|schema| schema_limit(counted, schema, memory));
+    let seats = |queue: &config::FairQueueConfig| SchemaLimit::of_seats(&queue.name, memory.fair_queue(counted, queue));
+    limits.chain(config.fair_queues.iter().map(seats)).collect()
+}
+
 /// The limits of the configuration's schemas, to be shown as they are used.
 fn limits(config: &config::ClusterConfig, counted: &str, memory: &impl MetricsState) -> Vec<Limit> {
     let limit = |schema: &config::FlowControlSchema| {
@@ -230,5 +240,9 @@ fn limits(config: &config::ClusterConfig, counted: &str, memory: &impl MetricsSt
         };
         Limit { schema: schema.name.as_str().into(), source }
     };
-    config.flow_control_schemas.iter().map(limit).collect()
+    let seats = |queue: &config::FairQueueConfig| {
+        let source = LimitSource::Seats(memory.fair_queue(counted, queue));
+        Limit { schema: queue.name.as_str().into(), source }
+    };
+    config.flow_control_schemas.iter().map(limit).chain(config.fair_queues.iter().map(seats)).collect()
 }

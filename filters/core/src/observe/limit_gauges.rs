@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::catalog::{IN_FLIGHT_LIMIT, Metric, REQUESTS_IN_FLIGHT, REQUESTS_PER_SECOND_LIMIT};
+use super::catalog::{IN_FLIGHT_LIMIT, Metric, QUEUED_REQUESTS, REQUESTS_IN_FLIGHT, REQUESTS_PER_SECOND_LIMIT};
 use super::series_ledger::SeriesLedger;
+use crate::fair::FairQueue;
 use crate::limit::InFlight;
 
 /// The limit of one flow control schema, as gauges show it.
@@ -18,6 +19,7 @@ pub(super) struct SchemaLimit {
 enum LimitedValue {
     InFlight { running: Arc<InFlight>, max: u32 },
     Rate(u32),
+    Seats(Arc<FairQueue>),
 }
 
 impl SchemaLimit {
@@ -31,14 +33,24 @@ impl SchemaLimit {
         SchemaLimit { schema: schema.into(), value: LimitedValue::Rate(requests_per_second), has_room: OnceLock::new() }
     }
 
+    /// A fair queue.
+    pub(super) fn of_seats(schema: &str, queue: Arc<FairQueue>) -> Self {
+        SchemaLimit { schema: schema.into(), value: LimitedValue::Seats(queue), has_room: OnceLock::new() }
+    }
+
     fn values(&self) -> impl Iterator<Item = (Metric, u64)> {
-        let [first, second] = match &self.value {
+        let values = match &self.value {
             LimitedValue::InFlight { running, max } => {
-                [Some((REQUESTS_IN_FLIGHT, u64::from(running.count()))), Some((IN_FLIGHT_LIMIT, u64::from(*max)))]
+                [Some((REQUESTS_IN_FLIGHT, running.count())), Some((IN_FLIGHT_LIMIT, *max)), None]
             }
-            LimitedValue::Rate(qps) => [Some((REQUESTS_PER_SECOND_LIMIT, u64::from(*qps))), None],
+            LimitedValue::Rate(qps) => [Some((REQUESTS_PER_SECOND_LIMIT, *qps)), None, None],
+            LimitedValue::Seats(queue) => [
+                Some((REQUESTS_IN_FLIGHT, queue.taken())),
+                Some((IN_FLIGHT_LIMIT, queue.max())),
+                Some((QUEUED_REQUESTS, queue.waiting())),
+            ],
         };
-        [first, second].into_iter().flatten()
+        values.into_iter().flatten().map(|(metric, value)| (metric, u64::from(value)))
     }
 
     fn has_room(&self, ledger: &SeriesLedger) -> bool {

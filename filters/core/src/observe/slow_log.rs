@@ -55,6 +55,8 @@ pub(crate) struct Phases {
     pub(crate) filter: Duration,
     /// Waiting for TokenReviews and SubjectAccessReviews.
     pub(crate) reviews: Duration,
+    /// Waiting for a seat of a fair queue.
+    pub(crate) queue: Duration,
     /// From the request's departure to the headers of the answer; the upload of its body is in it.
     pub(crate) server: Duration,
     /// From the headers of the answer to its end, as fast as the client takes it.
@@ -63,8 +65,14 @@ pub(crate) struct Phases {
 
 impl Phases {
     /// Their names in the line, in order, and their times.
-    pub(super) const fn named(self) -> [(&'static str, Duration); 4] {
-        [("filterMs", self.filter), ("reviewsMs", self.reviews), ("serverMs", self.server), ("answerMs", self.answer)]
+    pub(super) const fn named(self) -> [(&'static str, Duration); 5] {
+        [
+            ("filterMs", self.filter),
+            ("reviewsMs", self.reviews),
+            ("queueMs", self.queue),
+            ("serverMs", self.server),
+            ("answerMs", self.answer),
+        ]
     }
 
     /// The name of the longest one.

@@ -15,7 +15,10 @@ use std::time::Duration;
 pub use process::ProcessState;
 pub use shared::SharedState;
 
+use portcullis_filter_config::FairQueueConfig;
+
 use crate::bucket::{Rate, TokenBucket};
+use crate::fair::{FairQueue, WaitingCount};
 use crate::limit::InFlight;
 use crate::observe::{ClusterTotals, MetricsState, RunningRequests, SeriesLedger};
 use crate::rebalance::ProcessLoad;
@@ -35,6 +38,11 @@ pub trait StateStore {
     /// The token bucket of a flow control schema. The rate is part of what it is found by: another rate is another bucket,
     /// and a full one.
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket>;
+
+    /// The queues of a fair queue, by the name under which the cluster counts and the schema's. New ones if there were none.
+    fn fair_queue(&self, _cluster: &str, config: &FairQueueConfig) -> Arc<FairQueue> {
+        Arc::new(FairQueue::new(&[0; 32], &WaitingCount::default(), config))
+    }
 
     /// The running requests of a cluster, for metrics; by the name under which it counts. A host that shows no metrics needs none.
     fn running(&self, _cluster: &str) -> Arc<RunningRequests> {
@@ -108,6 +116,10 @@ impl<S: StateStore> MetricsState for S {
 
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {
         StateStore::token_bucket(self, cluster, schema, rate)
+    }
+
+    fn fair_queue(&self, cluster: &str, config: &FairQueueConfig) -> Arc<FairQueue> {
+        StateStore::fair_queue(self, cluster, config)
     }
 
     fn running(&self, cluster: &str) -> Arc<RunningRequests> {

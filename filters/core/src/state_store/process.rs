@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use portcullis_filter_config::FairQueueConfig;
 use portcullis_filter_config::activity::ClusterActivity;
 
 use super::{CacheOwner, StateStore};
 use crate::bucket::{Rate, TokenBucket};
+use crate::fair::{FairQueue, WaitingCount};
 use crate::limit::InFlight;
 use crate::observe::{ClusterTotals, RunningRequests, SeriesBudget, SeriesLedger, TalkerBudget};
 use crate::rebalance::ProcessLoad;
@@ -21,6 +23,8 @@ pub struct ProcessState {
     caches: WeakMap<CacheOwner, CredentialCaches>,
     in_flight: WeakMap<(String, String), InFlight>,
     buckets: WeakMap<(String, String, Rate), TokenBucket>,
+    fair_queues: WeakMap<(String, String), FairQueue>,
+    waiting: WaitingCount,
     running: WeakMap<String, RunningRequests>,
     series: Arc<SeriesBudget>,
     ledgers: WeakMap<String, SeriesLedger>,
@@ -94,6 +98,12 @@ impl StateStore for SeededState<'_> {
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {
         let key = (cluster.to_owned(), schema.to_owned(), rate);
         self.state.buckets.get_or_insert_with(key, || TokenBucket::new(rate))
+    }
+
+    fn fair_queue(&self, cluster: &str, config: &FairQueueConfig) -> Arc<FairQueue> {
+        let key = (cluster.to_owned(), config.name.clone());
+        let new = || FairQueue::new(&self.secret, &self.state.waiting, config);
+        self.state.fair_queues.get_or_insert_with(key, new)
     }
 
     fn running(&self, cluster: &str) -> Arc<RunningRequests> {

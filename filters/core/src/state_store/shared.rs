@@ -3,11 +3,13 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use portcullis_filter_config::FairQueueConfig;
 use ring::hmac;
 
 use super::counts::{RENEWAL_INTERVAL, SharedBucket, SharedInFlight};
 use super::{CacheOwner, SharedData, StateStore, answers, table};
 use crate::bucket::{Rate, TokenBucket};
+use crate::fair::{FairQueue, WaitingCount};
 use crate::limit::{InFlight, SharedCount};
 use crate::observe::{RunningRequests, SeriesBudget, SeriesLedger};
 use crate::review::{CredentialCaches, Review, ReviewKey, ReviewResult, Store};
@@ -28,6 +30,8 @@ pub struct SharedState<H> {
     caches: WeakMap<CacheOwner, CredentialCaches>,
     in_flight: WeakMap<(String, String), InFlight>,
     buckets: WeakMap<(String, String, Rate), TokenBucket>,
+    fair_queues: WeakMap<(String, String), FairQueue>,
+    waiting: WaitingCount,
     running: WeakMap<String, RunningRequests>,
     series: Arc<SeriesBudget>,
     ledgers: WeakMap<String, SeriesLedger>,
@@ -58,6 +62,8 @@ impl<H: SharedData> SharedState<H> {
             caches: WeakMap::default(),
             in_flight: WeakMap::default(),
             buckets: WeakMap::default(),
+            fair_queues: WeakMap::default(),
+            waiting: WaitingCount::default(),
             running: WeakMap::default(),
             series: Arc::default(),
             ledgers: WeakMap::default(),
@@ -134,6 +140,14 @@ impl<H: SharedData> StateStore for SharedState<H> {
             self.permits.borrow_mut().push(Arc::downgrade(&permits));
             InFlight::shared(Box::new(Counted(permits)))
         })
+    }
+
+    /// Seats are counted by each worker alone.
+    fn fair_queue(&self, cluster: &str, config: &FairQueueConfig) -> Arc<FairQueue> {
+        let mut secret = [0; 32];
+        secret.copy_from_slice(hmac::sign(&self.secret, b"fair queues").as_ref());
+        let key = (cluster.to_owned(), config.name.clone());
+        self.fair_queues.get_or_insert_with(key, || FairQueue::new(&secret, &self.waiting, config))
     }
 
     fn running(&self, cluster: &str) -> Arc<RunningRequests> {

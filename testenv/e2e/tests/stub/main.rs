@@ -20,6 +20,7 @@ mod dashboard;
 mod default_client_ca;
 mod drain;
 mod fail_closed;
+mod fair;
 mod faults;
 mod fixture;
 mod forged_certificates;

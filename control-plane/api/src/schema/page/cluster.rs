@@ -36,7 +36,7 @@ The control plane writes it where Kubernetes stores the object, and shows the sa
 ";
 
 /// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 28] = [
+const DEFAULTS: [Default; 33] = [
     ("spec.clientConfig.serverName", "`metadata.name`"),
     ("spec.dispatchPolicies[].strategy", "`RoundRobin`"),
     ("spec.portcullis.allowAnonymous", "`true`"),
@@ -47,6 +47,11 @@ const DEFAULTS: [Default; 28] = [
     ("spec.portcullis.credentialCache.rejectedTokenTTL", "`10s`"),
     ("spec.portcullis.credentialCache.tokenTTL", "`2m`"),
     ("spec.portcullis.drainPeriod", "`5m`"),
+    ("spec.portcullis.fairQueues[].by", "`user`"),
+    ("spec.portcullis.fairQueues[].handSize", "`6`"),
+    ("spec.portcullis.fairQueues[].queueLength", "`50`"),
+    ("spec.portcullis.fairQueues[].queues", "`64`"),
+    ("spec.portcullis.fairQueues[].timeout", "`15s`"),
     ("spec.portcullis.healthCheck.healthyThreshold", "`1`"),
     ("spec.portcullis.healthCheck.interval", "`5s`"),
     ("spec.portcullis.healthCheck.path", "`/readyz`"),

@@ -1,5 +1,6 @@
 mod counted;
 mod drain;
+mod fair;
 mod talkers;
 
 use std::time::Duration;
@@ -8,12 +9,13 @@ use portcullis_filter_config::{
     FilterConfig, PeerSource, RequestHeaders, RequestInfoExport, Servers, UpstreamIdentity, names,
 };
 
+use super::wait::MAX_ROUNDS;
 use super::*;
 use crate::gateway::tests::reviews::{reviewing_with, token_of};
 use crate::gateway::tests::{Fixture, POD, fixture, fixture_with};
 use crate::long_streams::TerminationReason;
 use crate::refusal::Cause;
-use crate::review::ReviewResult;
+use crate::review::{Review, ReviewResult};
 use crate::testing::{self, issue, now};
 use crate::x509::hex_digest;
 

@@ -171,7 +171,7 @@ fn run(case: &Case) -> Result<End, TestCaseError> {
         );
         let request = RequestContext { scan: &scan, peer, answers: &known, now: now(), uptime: UPTIME };
         match fixture.gateway.decide(&fixture.route.cluster, &request) {
-            Decision::Refuse(_) => return Ok(End::Refused),
+            Decision::Refuse(_) | Decision::Queue(..) => return Ok(End::Refused),
             Decision::Forward(forward) => {
                 let sent = Sent { headers: &headers, scan: &scan, forward: &forward, case, earned: &earned.borrow() };
                 sent.check_headers()?;

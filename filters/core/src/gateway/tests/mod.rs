@@ -83,6 +83,7 @@ pub(crate) fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         reviews: None,
         upstream_identity: UpstreamIdentity::Impersonate,
         flow_control_schemas: vec![],
+        fair_queues: vec![],
         log_refused: false,
         log_slow_milliseconds: None,
         log_failed: false,
@@ -120,7 +121,9 @@ fn outcome(fixture: &Fixture, peer: Peer<'_>, method: &str, path: &str, headers:
             format!("{} {user}", forward.destination)
         }
         Decision::Review(reviews) => format!("review {}", reviews.len()),
-        Decision::Refuse(refusal) => format!("{} {}", refusal.code, refusal.cause.as_str()),
+        Decision::Refuse(refusal) | Decision::Queue(_, refusal) => {
+            format!("{} {}", refusal.code, refusal.cause.as_str())
+        }
     }
 }
 

@@ -64,7 +64,9 @@ fn reviewed_at(
                 let lines: Vec<String> = lines.map(|(name, value)| format!("{name}={value}")).collect();
                 return (asked, format!("{} {}", forward.destination, lines.join(" ")).trim_end().to_owned());
             }
-            Decision::Refuse(refusal) => return (asked, format!("{} {}", refusal.code, refusal.cause.as_str())),
+            Decision::Refuse(refusal) | Decision::Queue(_, refusal) => {
+                return (asked, format!("{} {}", refusal.code, refusal.cause.as_str()));
+            }
             Decision::Review(reviews) => {
                 assert!(asked.len() < 100, "it always needs more");
                 for review in reviews {

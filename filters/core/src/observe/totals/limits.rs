@@ -4,6 +4,7 @@ use std::time::Duration;
 use portcullis_filter_config::activity::LimitUse;
 
 use crate::bucket::{Rate, TokenBucket};
+use crate::fair::FairQueue;
 use crate::limit::InFlight;
 
 /// The limit of a flow control schema.
@@ -18,6 +19,7 @@ pub(in crate::observe) struct Limit {
 pub(in crate::observe) enum LimitSource {
     InFlight { running: Arc<InFlight>, max: u32 },
     Bucket(Arc<TokenBucket>),
+    Seats(Arc<FairQueue>),
 }
 
 /// The limits of the newest configuration, with what they refused since the start of the process.
@@ -48,6 +50,7 @@ impl LimitTotals {
         let activity = |(limit, refused): &(Limit, u64)| {
             let (used, limit_of, rate) = match &limit.source {
                 LimitSource::InFlight { running, max } => (running.count(), *max, 0),
+                LimitSource::Seats(queue) => (queue.taken(), queue.max(), 0),
                 LimitSource::Bucket(bucket) => {
                     let Rate { qps, burst } = bucket.rate();
                     (bucket.used(uptime), burst, qps)

@@ -129,7 +129,7 @@ impl ClusterSums {
     /// Adds decisions of a policy, by its number from 1 or 0 for none, under the schema that it names.
     pub(super) fn decided(&mut self, policy: u32, outcome: Outcome, schema: &str, count: u64) {
         self.policies.add(policy, outcome, count);
-        if outcome == Outcome::Refused(Cause::FlowControl) {
+        if let Outcome::Refused(Cause::FlowControl | Cause::QueueFull | Cause::QueueTimeout) = outcome {
             self.limits.refused(schema, count);
         }
     }

@@ -1,0 +1,219 @@
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use portcullis_filter_config::{ClusterConfig, FairQueueConfig, FlowDistinguisher, Policy, Rule};
+
+use super::*;
+use crate::fair::FairQueue;
+use crate::gateway::tests::plain_config;
+use crate::schedule::Task;
+use crate::state_store::{ProcessState, StateStore};
+
+const PODS: &str = "/api/v1/pods?limit=1";
+
+fn fair(max: u32) -> FairQueueConfig {
+    FairQueueConfig {
+        name: "fair".into(),
+        max,
+        queues: 8,
+        hand_size: 2,
+        queue_length: 1,
+        timeout_milliseconds: 2_000,
+        by: FlowDistinguisher::User,
+        weights: vec![],
+    }
+}
+
+fn queueing(config: &mut ClusterConfig, max: u32) {
+    config.fair_queues = vec![fair(max)];
+    let all = || vec!["*".to_owned()];
+    let rule = Rule { verbs: all(), api_groups: all(), resources: all(), non_resource_urls: all(), ..Rule::default() };
+    let flow_control_schema = Some("fair".into());
+    config.policies = vec![Policy { group: "all".into(), flow_control_schema, log: true, rules: vec![rule] }].into();
+}
+
+fn site(max: u32) -> Fixture {
+    fixture_with(|config| queueing(config, max))
+}
+
+/// The queues of a site: those of a seat that a request took.
+fn queue_of(exchange: &Exchange<()>) -> Arc<FairQueue> {
+    Arc::clone(exchange.seat.as_ref().unwrap().queue())
+}
+
+fn patient(fixture: &Fixture, target: &str) -> Proxy {
+    let mut host = proxy(fixture, target, &[]);
+    host.woken = Some(Arc::<AtomicU32>::default());
+    host
+}
+
+fn at(host: &mut Proxy, milliseconds: u64) {
+    host.moment = host.moment.map(|moment| Moment { uptime: Duration::from_millis(milliseconds), ..moment });
+}
+
+fn woken(host: &Proxy) -> u32 {
+    host.woken.as_ref().unwrap().load(Ordering::Relaxed)
+}
+
+fn resume(fixture: &Fixture, exchange: &mut Exchange<()>, host: &mut Proxy) -> Next {
+    exchange.resume(&fixture.gateway, Some(&fixture.route), host)
+}
+
+fn answer(host: &Proxy) -> Option<(u16, Cause, Option<u32>)> {
+    host.reply.as_ref().map(|reply| (reply.code, reply.cause, reply.retry_after))
+}
+
+#[test]
+fn request_waits_unchanged_and_goes_on_as_its_own_user() {
+    let fixture = site(1);
+    let (mut running, mut waiting) = (patient(&fixture, POD), patient(&fixture, POD));
+    let (mut first, next) = begin(&fixture, &mut running);
+    assert_eq!(next, Next::Continue);
+    let queue = queue_of(&first);
+    let (mut second, next) = begin(&fixture, &mut waiting);
+    let before = patient(&fixture, POD).headers.len();
+    assert_eq!((next, &waiting.destination, waiting.headers.len()), (Next::Pause, &None, before));
+    assert_eq!(second.request_body(), Next::Pause);
+    assert_eq!(resume(&fixture, &mut second, &mut waiting), Next::Pause, "woken for nothing");
+    assert_eq!((queue.taken(), queue.waiting(), woken(&waiting)), (1, 1, 0));
+    first.complete(&mut running);
+    assert_eq!((queue.taken(), queue.waiting(), woken(&waiting)), (1, 0, 1));
+    at(&mut waiting, 250);
+    assert_eq!(resume(&fixture, &mut second, &mut waiting), Next::Continue);
+    assert_eq!(values(&waiting, "impersonate-user"), ["alice"]);
+    assert!(waiting.effects.contains(&"queued 250".to_owned()), "{:?}", waiting.effects);
+    assert_eq!(resume(&fixture, &mut second, &mut waiting), Next::Pause, "decided once");
+    second.complete(&mut waiting);
+    assert_eq!(queue.taken(), 0);
+}
+
+#[test]
+fn full_queue_is_answered_429() {
+    let fixture = site(1);
+    let mut hosts: [Proxy; 4] = std::array::from_fn(|_| patient(&fixture, POD));
+    let held: Vec<_> = hosts.iter_mut().map(|host| begin(&fixture, host)).collect();
+    // One runs and two wait, one in each queue of the hand.
+    assert_eq!(
+        held.iter().map(|(_, next)| *next).collect::<Vec<_>>(),
+        [Next::Continue, Next::Pause, Next::Pause, Next::Stop]
+    );
+    assert_eq!(answer(&hosts[3]), Some((429, Cause::QueueFull, Some(1))));
+    let mut impatient = proxy(&fixture, "/api/v1/namespaces/n/events/a", &[]);
+    assert_eq!(begin(&fixture, &mut impatient).1, Next::Stop, "a host on which no request waits");
+    assert_eq!(answer(&impatient), Some((429, Cause::QueueFull, None)));
+}
+
+#[test]
+fn request_that_waited_too_long_is_answered_429() {
+    let fixture = site(1);
+    let (mut running, mut waiting) = (patient(&fixture, POD), patient(&fixture, POD));
+    let (first, _) = begin(&fixture, &mut running);
+    let (mut second, _) = begin(&fixture, &mut waiting);
+    assert!(waiting.effects.contains(&"expire at 2".to_owned()), "{:?}", waiting.effects);
+    assert_eq!(queue_of(&first).run(Duration::from_secs(2)), None);
+    assert_eq!(woken(&waiting), 1);
+    at(&mut waiting, 2_000);
+    assert_eq!(resume(&fixture, &mut second, &mut waiting), Next::Stop);
+    assert_eq!(answer(&waiting), Some((429, Cause::QueueTimeout, Some(1))));
+    assert_eq!((&waiting.destination, values(&waiting, "impersonate-user").len()), (&None, 0));
+    let queue = queue_of(&first);
+    second.complete(&mut waiting);
+    assert_eq!((queue.taken(), queue.waiting()), (1, 0));
+}
+
+#[test]
+fn client_that_leaves_the_queue_frees_its_place() {
+    let fixture = site(1);
+    let (mut running, mut waiting) = (patient(&fixture, POD), patient(&fixture, POD));
+    let (first, _) = begin(&fixture, &mut running);
+    let queue = queue_of(&first);
+    let (mut second, _) = begin(&fixture, &mut waiting);
+    second.complete(&mut waiting);
+    assert_eq!((queue.taken(), queue.waiting()), (1, 0));
+    assert!(waiting.effects.contains(&"count cluster abandoned client_left".to_owned()), "{:?}", waiting.effects);
+    let (third, _) = begin(&fixture, &mut patient(&fixture, POD));
+    drop(first);
+    assert_eq!(queue.taken(), 1, "the next has its turn");
+    drop(third);
+    assert_eq!(queue.taken(), 0, "and gives it back, also where nothing completes it");
+}
+
+#[test]
+fn watch_gives_its_seat_back_when_its_answer_begins() {
+    let fixture = site(1);
+    let (mut watching, mut waiting) = (patient(&fixture, WATCH), patient(&fixture, POD));
+    let (mut watch, _) = begin(&fixture, &mut watching);
+    let queue = queue_of(&watch);
+    let (mut get, next) = begin(&fixture, &mut waiting);
+    assert_eq!((next, queue.taken()), (Next::Pause, 1));
+    watching.status = Some("200");
+    assert_eq!(watch.response_headers(&mut watching), Next::Continue);
+    assert_eq!(woken(&waiting), 1);
+    assert_eq!(resume(&fixture, &mut get, &mut waiting), Next::Continue);
+    waiting.status = Some("200");
+    get.response_headers(&mut waiting);
+    assert_eq!(queue.taken(), 1, "other requests keep theirs to their end");
+    get.complete(&mut waiting);
+    watch.complete(&mut watching);
+    assert_eq!(queue.taken(), 0);
+}
+
+#[test]
+fn sessions_probes_and_reviews_never_wait() {
+    let fixture = site(1);
+    let (first, _) = begin(&fixture, &mut patient(&fixture, PODS));
+    let queue = queue_of(&first);
+    for (method, target, headers) in [
+        ("GET", EXEC, &UPGRADE[..]),
+        ("GET", "/api/v1/namespaces/n/pods/a/log?follow=1", &[]),
+        ("GET", "/readyz/etcd", &[]),
+        ("POST", "/apis/authentication.k8s.io/v1/tokenreviews", &[]),
+        ("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", &[]),
+    ] {
+        let mut host = proxy(&fixture, target, headers);
+        host.headers[0].1 = method.as_bytes().to_vec();
+        assert_eq!(begin(&fixture, &mut host).1, Next::Continue, "{target}");
+    }
+    for (method, target) in [
+        ("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/a"),
+        ("PATCH", "/api/v1/nodes/a/status"),
+        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
+        ("GET", "/readyzz"),
+    ] {
+        let mut host = proxy(&fixture, target, &[]);
+        host.headers[0].1 = method.as_bytes().to_vec();
+        assert_eq!(begin(&fixture, &mut host).1, Next::Stop, "{target}: alice is no node");
+    }
+    assert_eq!((queue.taken(), queue.waiting()), (1, 0));
+}
+
+/// The request is decided, and its route opened, by the edition that it came under.
+#[test]
+fn request_that_waits_survives_an_edit() {
+    let state = ProcessState::default();
+    let fixture = site(1);
+    let compile = |max: u32, group: &str| {
+        let mut config = plain_config(None);
+        queueing(&mut config, max);
+        config.client_ca = Some(fixture.ca.pem());
+        let policies = config.policies.policies().into_owned();
+        config.policies = policies.into_iter().map(|policy| Policy { group: group.into(), ..policy }).collect();
+        let store = state.with_secret([1; 32]);
+        assert!(store.totals("x").is_some());
+        RouteConfig::<()>::compile(&config, &store, Arc::default(), Duration::ZERO).unwrap().0
+    };
+    let before = compile(1, "old");
+    let (mut running, mut waiting) = (patient(&fixture, POD), patient(&fixture, POD));
+    let (mut first, mut second) = (Exchange::default(), Exchange::default());
+    assert_eq!(first.request_headers(&fixture.gateway, Some(&before), &mut running), Next::Continue);
+    assert_eq!(second.request_headers(&fixture.gateway, Some(&before), &mut waiting), Next::Pause);
+    let after = compile(2, "new");
+    assert_eq!(woken(&waiting), 1, "the edit gives a seat more");
+    assert_eq!(second.resume(&fixture.gateway, Some(&before), &mut waiting), Next::Continue);
+    assert_eq!(waiting.destination.as_deref(), Some("old.h2.read"));
+    let mut third = patient(&fixture, POD);
+    let mut exchange = Exchange::default();
+    assert_eq!(exchange.request_headers(&fixture.gateway, Some(&after), &mut third), Next::Pause, "one queue for both");
+    drop((first, second, before));
+    assert_eq!(exchange.resume(&fixture.gateway, Some(&after), &mut third), Next::Continue);
+    assert_eq!(third.destination.as_deref(), Some("new.h2.read"));
+}
