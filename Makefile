@@ -195,7 +195,7 @@ wasm-faulty: ## Build the portcullis.wasm that panics on demand, for tests
 
 build: ## Build the workspace: control plane, lab, test tools
 	@# With the tests: alone, programs would be compiled twice, once for each set of features.
-	cargo test --workspace --no-run --quiet
+	cargo build --workspace --bins --tests --examples --quiet
 
 lint: ## Check format, lints and wording; warnings are errors
 	@$(SCRIPTS)/wording
