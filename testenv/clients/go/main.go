@@ -14,7 +14,7 @@ import (
 
 const (
 	namespace = "default"
-	// Longer than any step takes, so that a step that hangs is told and not waited for.
+	// Longer than any step takes: a step that hangs is an error.
 	deadline = 60 * time.Second
 )
 

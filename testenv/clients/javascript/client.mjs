@@ -9,7 +9,7 @@ config.loadFromFile(file);
 const core = config.makeApiClient(CoreV1Api);
 const name = `javascript-${pod}`;
 const did = (...facts) => console.log(...facts);
-// A step that hangs is told, not waited for.
+// A step that hangs is an error.
 setTimeout(() => { console.error("error: it hangs"); process.exit(1); }, 60000).unref();
 
 const pods = await core.listNamespacedPod({ namespace, fieldSelector: `metadata.name=${pod}` });

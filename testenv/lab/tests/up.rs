@@ -178,8 +178,12 @@ fn lab_serves_objects_of_a_store_that_init_lays_out() {
     let up = Up::begin_with("lab-store", "#!/bin/sh\n", &["STORE=apiserver"]).stand();
     assert_eq!(up.get_as_alice("prod.lab").trim(), "200");
     let line = up.commands().into_iter().find(|line| line.contains("store/admin.kubeconfig")).unwrap();
-    let said = String::from_utf8(shell(&line).stdout).unwrap();
-    assert!(said.lines().any(|row| row.contains("prod.lab") && row.matches("True").count() == 3), "{line}: {said}");
+    let ready = || {
+        let said = String::from_utf8(shell(&line).stdout).unwrap();
+        let row = said.lines().find(|row| row.contains("prod.lab"));
+        if row.is_some_and(|row| row.matches("True").count() == 3) { Ok(()) } else { Err(format!("{line}: {said}")) }
+    };
+    up.make.wait_ready("status of the object in the store", SOON, ready).unwrap();
     let processes = up.processes();
     up.make.stop();
     wait_gone(&processes);

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use portcullis_filter_config::FairQueueConfig;
-use queue_set::{Charge, Load, QueueSet, QueueSettings};
+use queue_set::{Charge, Load, QueuePlace, QueueSet, QueueSettings};
 use ring::hmac;
 pub(crate) use schema::{FairSchema, FlowOf};
 use shuffle::{FlowHash, Hand};
@@ -74,7 +74,7 @@ struct FairState {
 struct Slot {
     waker: BoxedWake,
     turn: Mutex<SlotState>,
-    _place: WaitingPlace,
+    _counted: WaitingPlace,
 }
 
 #[derive(Debug, Default)]
@@ -123,7 +123,7 @@ pub struct Seat {
 #[derive(Debug)]
 pub struct Ticket {
     request: SeatRequest,
-    number: u64,
+    place: QueuePlace,
     slot: Arc<Slot>,
 }
 
@@ -247,16 +247,16 @@ impl SeatRequest {
     /// # Errors
     /// [`QueueFull`].
     pub fn wait(self, waker: BoxedWake, now: Duration) -> Result<Wait, QueueFull> {
-        let place = self.queue.waiting.enter().ok_or(QueueFull)?;
-        let slot = Arc::new(Slot { waker, turn: Mutex::default(), _place: place });
-        let (number, call_at) = self.queue.change(Some(now), |state| {
+        let counted = self.queue.waiting.enter().ok_or(QueueFull)?;
+        let slot = Arc::new(Slot { waker, turn: Mutex::default(), _counted: counted });
+        let (place, call_at) = self.queue.change(Some(now), |state| {
             let hand = self.hand(state);
-            let number = state.set.wait(&hand, self.load, now, Arc::clone(&slot)).map_err(|_| QueueFull)?;
+            let place = state.set.wait(&hand, self.load, now, Arc::clone(&slot)).map_err(|_| QueueFull)?;
             let call_at = if state.timer.is_none() { state.set.next_deadline() } else { None };
             state.timer = state.timer.or(call_at);
-            Ok((number, call_at))
+            Ok((place, call_at))
         })?;
-        Ok(Wait { ticket: Ticket { request: self, number, slot }, call_at })
+        Ok(Wait { ticket: Ticket { request: self, place, slot }, call_at })
     }
 
     /// The queues, for the host's timer.
@@ -301,7 +301,7 @@ impl Drop for Ticket {
             return;
         }
         self.request.queue.change(None, |state| match self.slot.set(SlotState::Taken) {
-            SlotState::Waiting => drop(state.set.remove(self.number, None)),
+            SlotState::Waiting => drop(state.set.remove(self.place, None)),
             SlotState::Given(charge) => state.set.finish(charge, None),
             SlotState::Expired | SlotState::Taken => {}
         });

@@ -51,6 +51,13 @@ pub(super) struct Charge {
 #[derive(Debug)]
 pub(super) struct Full;
 
+/// The place of a request that waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QueuePlace {
+    queue: usize,
+    number: u64,
+}
+
 /// A request that waits, with what the host finds it by.
 #[derive(Debug)]
 struct Waiting<W> {
@@ -161,11 +168,11 @@ impl<W> QueueSet<W> {
         Some(self.charge(index, load))
     }
 
-    /// Adds a request to the shortest queue of the hand. Returns its number.
+    /// Adds a request to the shortest queue of the hand. Returns its place.
     ///
     /// # Errors
     /// [`Full`].
-    pub(super) fn wait(&mut self, hand: &Hand, load: Load, now: Duration, value: W) -> Result<u64, Full> {
+    pub(super) fn wait(&mut self, hand: &Hand, load: Load, now: Duration, value: W) -> Result<QueuePlace, Full> {
         self.advance(now);
         let index = self.shortest(hand);
         let most = self.settings.queue_length;
@@ -182,7 +189,7 @@ impl<W> QueueSet<W> {
         });
         self.waiting = self.waiting.saturating_add(1);
         self.wanted = self.wanted.saturating_add(u64::from(load.width));
-        Ok(number)
+        Ok(QueuePlace { queue: index, number })
     }
 
     /// Gives seats to the next request that waits, if there are enough for it. A request that needs more than there are at the
@@ -219,11 +226,12 @@ impl<W> QueueSet<W> {
     }
 
     /// Removes a request that waits.
-    pub(super) fn remove(&mut self, number: u64, now: Option<Duration>) -> Option<W> {
+    pub(super) fn remove(&mut self, place: QueuePlace, now: Option<Duration>) -> Option<W> {
         self.advance(now.unwrap_or(self.now));
-        let place = |queue: &Queue<W>| queue.waiting.iter().position(|waiting| waiting.number == number);
-        let (index, at) = self.queues.iter().enumerate().find_map(|(index, queue)| Some((index, place(queue)?)))?;
-        self.remove_at(index, at)
+        // In a queue, numbers are in ascending order: clients that leave in numbers cost no search of all that wait.
+        let waiting = &self.queues.get(place.queue)?.waiting;
+        let at = waiting.binary_search_by_key(&place.number, |waiting| waiting.number).ok()?;
+        self.remove_at(place.queue, at)
     }
 
     /// Removes the requests that have waited for too long.
