@@ -258,7 +258,8 @@ impl EnvoyModel {
         ] {
             if let Some(kind) = self.kinds.get_mut(&url) {
                 kind.has.retain(|name, _| wants.contains(name));
-                kind.asked.retain(|name| wants.contains(name) || kind.wants.contains(name));
+                // Envoy subscribes anew to a name that it let go of and wants again before it has said either: it has forgotten the resource.
+                kind.asked.retain(|name| kind.wants.contains(name) || !wants.contains(name));
                 kind.wants = wants;
             }
         }
