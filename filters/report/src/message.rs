@@ -24,6 +24,9 @@ pub struct PartMessage {
     /// Whether other parts of this report follow.
     #[prost(bool, tag = "6")]
     pub more: bool,
+    /// Whether clusters with a count are left out, because a report has no room for them.
+    #[prost(bool, tag = "7")]
+    pub partial: bool,
 }
 
 /// The activity of a cluster.

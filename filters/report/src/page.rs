@@ -22,6 +22,8 @@ pub struct ActivityPage {
     reasons: Vec<String>,
     number: u64,
     clusters: BTreeMap<String, (u64, Bytes)>,
+    /// Clusters are missing for which a report has no room.
+    is_partial: bool,
 }
 
 /// The page that a receiver has.
@@ -40,9 +42,11 @@ impl ActivityPage {
         self.number += 1;
         self.uptime_seconds = activity.uptime_seconds;
         let mut before = std::mem::take(&mut self.clusters);
+        self.is_partial = activity.clusters.len() > MAX_CLUSTERS;
         for cluster in activity.clusters.iter().take(MAX_CLUSTERS) {
             let encoded = encode(cluster, &mut self.reasons);
             if encoded.len() > MAX_CLUSTER_BYTES {
+                self.is_partial = true;
                 continue;
             }
             let unchanged = before.remove(&cluster.cluster).filter(|(_, known)| *known == encoded);
@@ -82,12 +86,14 @@ impl ActivityPage {
             parts.last_mut().into_iter().for_each(|part| part.push(cluster.clone()));
         }
         let last = parts.len() - 1;
+        let is_partial = self.is_partial || left_out > 0;
         let part = |(position, clusters): (usize, Vec<Bytes>)| PartMessage {
             process: self.process,
             uptime_seconds: self.uptime_seconds,
             reasons: self.reasons.clone(),
             clusters,
-            complete: since.is_none(),
+            complete: since.is_none() && !is_partial,
+            partial: is_partial,
             more: position < last,
         };
         (parts.into_iter().enumerate().map(|one| part(one).encode_to_vec().into()).collect(), left_out)

@@ -26,19 +26,22 @@ pub(crate) struct ReportPart {
     pub(crate) reasons: Vec<String>,
     pub(crate) complete: bool,
     pub(crate) more: bool,
+    pub(crate) partial: bool,
     clusters: Vec<Bytes>,
 }
 
 impl ReportPart {
     /// Reads a part, and of its clusters only how many bytes they have.
     pub(crate) fn read(content: Bytes) -> Result<Self, ReadError> {
-        let PartMessage { process, uptime_seconds, mut reasons, mut clusters, complete, more } =
+        let PartMessage { process, uptime_seconds, mut reasons, mut clusters, complete, more, partial } =
             PartMessage::decode(content).map_err(ReadError::Part)?;
         reasons.truncate(MAX_REASONS);
         reasons.iter_mut().for_each(|reason| *reason = one_line(shortened(reason, MAX_REASON)));
+        let sent = clusters.len();
         clusters.truncate(MAX_CLUSTERS);
         clusters.retain(|cluster| cluster.len() <= MAX_CLUSTER_BYTES);
-        Ok(Self { process, uptime_seconds, reasons, complete, more, clusters })
+        let partial = partial || clusters.len() < sent;
+        Ok(Self { process, uptime_seconds, reasons, complete, more, partial, clusters })
     }
 
     /// Reads the clusters, one after the other. One without a usable name is left out.

@@ -134,7 +134,7 @@ impl<H: SharedData> StateStore for SharedState<H> {
 
     fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight> {
         self.in_flight.get_or_insert_with((cluster.to_owned(), schema.to_owned()), || {
-            let id = table::row_id(&[cluster.as_bytes(), schema.as_bytes()]);
+            let id = table::row_id(&self.secret, &[cluster.as_bytes(), schema.as_bytes()]);
             let permits = SharedInFlight { host: self.host.clone(), id, vm: self.vm, own: AtomicU32::new(0) };
             let permits = Arc::new(permits);
             self.permits.borrow_mut().push(Arc::downgrade(&permits));
@@ -161,7 +161,7 @@ impl<H: SharedData> StateStore for SharedState<H> {
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {
         self.buckets.get_or_insert_with((cluster.to_owned(), schema.to_owned(), rate), || {
             let numbers = [rate.qps.to_le_bytes(), rate.burst.to_le_bytes()].concat();
-            let id = table::row_id(&[cluster.as_bytes(), schema.as_bytes(), &numbers]);
+            let id = table::row_id(&self.secret, &[cluster.as_bytes(), schema.as_bytes(), &numbers]);
             TokenBucket::shared(rate, Box::new(SharedBucket { host: self.host.clone(), id, rate }))
         })
     }

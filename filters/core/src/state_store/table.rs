@@ -1,7 +1,7 @@
 //! Rows of numbers that all workers share and change in one step. They are in a fixed number of values, which exist before the
 //! first worker runs: a first write is not compared with anything, and would undo another worker's.
 
-use ring::digest::{SHA256, digest};
+use ring::hmac;
 
 use super::SharedData;
 
@@ -33,15 +33,16 @@ pub(super) struct Row {
     pub(super) c: u64,
 }
 
-/// The id of a subject that these words name.
-pub(super) fn row_id(words: &[&[u8]]) -> Id {
+/// The id of a subject that these words name. Owners choose the words: under a secret, none can choose words whose rows crowd out those
+/// of others from one value.
+pub(super) fn row_id(secret: &hmac::Key, words: &[&[u8]]) -> Id {
     let mut text = Vec::new();
     for word in words {
         text.extend_from_slice(&word.len().to_le_bytes());
         text.extend_from_slice(word);
     }
     let mut id = Id::default();
-    for (byte, of) in id.iter_mut().zip(digest(&SHA256, &text).as_ref()) {
+    for (byte, of) in id.iter_mut().zip(hmac::sign(secret, &text).as_ref()) {
         *byte = *of;
     }
     id

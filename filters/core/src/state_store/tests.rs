@@ -2,6 +2,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ring::hmac;
 use serde_json::json;
 
 use super::answers;
@@ -153,4 +154,14 @@ fn answer_that_is_contradicted_is_shared_no_longer() {
     put(true, 200);
     put(false, 201);
     assert_eq!(found(), Some((false, 201)));
+}
+
+/// An owner who could compute them would choose names whose rows crowd out those of others.
+#[test]
+fn rows_of_the_same_words_differ_by_the_secret() {
+    let of =
+        |secret: u8, words: &[&[u8]]| super::table::row_id(&hmac::Key::new(hmac::HMAC_SHA256, &[secret; 32]), words);
+    let ids = [of(1, &[b"a", b"bc"]), of(1, &[b"ab", b"c"]), of(2, &[b"a", b"bc"])];
+    assert!(ids[0] != ids[1] && ids[0] != ids[2], "{ids:?}");
+    assert_eq!(ids[0], of(1, &[b"a", b"bc"]));
 }

@@ -93,24 +93,30 @@ fn alerts_are_out_of_reach_for_strangers() {
         };
         wait::until_ok("Prometheus has the counts", SOON, equal).unwrap();
     };
-    let (read, failing) = (Outgoing::get(PODS, &[]), Outgoing::get(FAILING, &[]));
+    let (read, failing, public) =
+        (Outgoing::get(PODS, &[]), Outgoing::get(FAILING, &[]), Outgoing::get("/version", &[]));
     let respond = Action::Respond { status: 500, headers: Vec::new(), body: String::new() };
     fixture.stub.fault(Fault::new(FAILING, respond));
     // Growth counts from a series' first sample on.
-    for (client, request, status) in
-        [(&nobody, &looping, 508), (&nobody, &wrong, 401), (&alice, &read, 200), (&alice, &failing, 500)]
-    {
+    for (client, request, status) in [
+        (&nobody, &looping, 508),
+        (&nobody, &wrong, 401),
+        (&nobody, &public, 200),
+        (&alice, &read, 200),
+        (&alice, &failing, 500),
+    ] {
         answered(client, request, 1, status);
     }
-    is_counted(4.0);
+    is_counted(5.0);
     answered(&nobody, &looping, 300, 508);
     answered(&alice, &read, 100, 200);
     is_counted(400.0);
     until_alerts(&prometheus, &["PortcullisNoReport"], || {});
 
     answered(&nobody, &wrong, 2_000, 401);
+    answered(&nobody, &public, 2_000, 200);
     answered(&alice, &failing, 20, 500);
-    is_counted(2_020.0);
+    is_counted(4_020.0);
     until_alerts(&prometheus, &["PortcullisNoReport", "PortcullisServersFail"], || {});
 
     let unreachable = fixture.manifest().set("/spec/servers", json!([{"endpoint": "https://127.0.0.1:9"}]));

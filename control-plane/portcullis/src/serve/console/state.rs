@@ -16,6 +16,8 @@ const MAX_STREAMS: usize = 32;
 const MAX_STREAMS_OF_READER: usize = 4;
 /// The number of explanations that are made at a time: each compiles the policies of an object.
 const MAX_EXPLANATIONS: usize = 2;
+/// The answer where an explanation panicked.
+const FAILED: &str = "the request cannot be explained: report this";
 /// The name under which requests that reached no cluster are counted. No object has it.
 const NO_CLUSTER: &str = "-";
 
@@ -89,13 +91,15 @@ impl Console {
         self.access.review_sessions().await;
     }
 
-    /// The newest objects, looked through once.
-    pub(super) fn known_objects(&self) -> Arc<ExplainedObjects> {
-        let newest = self.data.objects();
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*known {
-            Some(known) if known.is_of(&newest) => Arc::clone(known),
-            _ => Arc::clone(known.insert(Arc::new(ExplainedObjects::new(newest)))),
+    /// Looks through the newest objects, once: not to be called on a thread of the runtime.
+    pub(super) fn known_objects(&self) -> impl FnOnce() -> Arc<ExplainedObjects> + use<> {
+        let (known, newest) = (Arc::clone(&self.known), self.data.objects());
+        move || {
+            let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+            match &*known {
+                Some(known) if known.is_of(&newest) => Arc::clone(known),
+                _ => Arc::clone(known.insert(Arc::new(ExplainedObjects::new(newest)))),
+            }
         }
     }
 
@@ -142,8 +146,17 @@ impl Console {
         question: &Question,
         now: Instant,
     ) -> Result<Result<Explained, String>, Denied> {
-        let objects = self.known_objects();
-        let asked = match question.read(&objects) {
+        // Ten thousand objects, and the policies of one, take a while.
+        let place = without_turn(Arc::clone(&self.explanations).acquire_owned()).await;
+        let (objects, question) = (self.known_objects(), question.clone());
+        let work = tokio::task::spawn_blocking(move || {
+            let objects = objects();
+            let asked = question.read(&objects);
+            drop(place);
+            (objects, asked)
+        });
+        let Ok((objects, asked)) = work.await else { return Ok(Err(FAILED.to_owned())) };
+        let asked = match asked {
             Ok(asked) => asked,
             // Readers without a right to all do not learn which hosts are served.
             Err(QuestionError::UnknownHost(_)) if !self.access.sees_all(reader, now).await? => {
@@ -154,13 +167,12 @@ impl Console {
         if !self.access.sees(reader, &asked.cluster, now).await? {
             return Err(Denied::Forbidden);
         }
-        // The policies of an object take a while.
         let place = without_turn(Arc::clone(&self.explanations).acquire_owned()).await;
         let work = tokio::task::spawn_blocking(move || {
             // It goes on when the reader has gone.
             let _place = place;
             asked.answer(&objects).map_err(|error| error.to_string())
         });
-        Ok(work.await.unwrap_or_else(|_| Err("the request cannot be explained: report this".to_owned())))
+        Ok(work.await.unwrap_or_else(|_| Err(FAILED.to_owned())))
     }
 }

@@ -13,17 +13,31 @@ const MAX_AGE: Duration = Duration::from_secs(30);
 const MEMORY: Duration = Duration::from_secs(600);
 /// Most gateways that are remembered.
 const MAX_GATEWAYS: usize = 1_000;
-/// Most bytes of the activity of all gateways; beyond them only the sums of clusters that are remembered go on.
-const MAX_BYTES: usize = 256 << 20;
-/// The part of it that is kept for gateways which take little, so that a few large ones leave room for all others: more than the
-/// gateways that one certificate can invent take with [`SHARE`] each.
-const RESERVE: usize = 64 << 20;
-/// Most bytes of a gateway that takes little.
-const SHARE: usize = 256 << 10;
+
+/// Most bytes of activity.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Of one gateway.
+    pub(super) of_one: usize,
+    /// Of all gateways; beyond them only the sums of clusters that are remembered go on.
+    pub(super) of_all: usize,
+    /// The part of it that is kept for gateways which take little, so that a few large ones leave room for all others: more than
+    /// the gateways that one certificate can invent take with [`Bounds::little`] each.
+    pub(super) reserve: usize,
+    /// Of a gateway that takes little.
+    pub(super) little: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { of_one: 48 << 20, of_all: 256 << 20, reserve: 64 << 20, little: 256 << 10 }
+    }
+}
 
 /// The activity of all gateways, by node.
 #[derive(Debug, Default)]
 pub(super) struct GatewayActivity {
+    bounds: Bounds,
     gateways: BTreeMap<String, ProcessActivity>,
     /// The objects, as soon as there are any.
     known: Option<KnownObjects>,
@@ -31,20 +45,28 @@ pub(super) struct GatewayActivity {
 }
 
 impl GatewayActivity {
+    /// Without any activity, with other bounds than usual.
+    #[cfg(test)]
+    pub(super) fn within(bounds: Bounds) -> Self {
+        Self { bounds, ..Self::default() }
+    }
+
     /// Takes a part of a gateway's report that came at `at`.
     pub(super) fn take(&mut self, node: &str, report: &ReportPart, clusters: Vec<ClusterMessage>, at: Instant) {
         let reasons = report.reasons.iter().map(|reason| position(reason)).collect();
-        let &ReportPart { process, uptime_seconds, complete, more, .. } = report;
-        let part = ProcessPart { uptime_seconds, complete, more, reasons, clusters };
+        let &ReportPart { process, uptime_seconds, complete, partial, more, .. } = report;
+        let part = ProcessPart { uptime_seconds, complete, partial, more, reasons, clusters };
         if !self.gateways.contains_key(node) && !self.has_room(at) {
             return;
         }
-        let gateway = self.gateways.entry(node.to_owned()).or_insert_with(|| ProcessActivity::new(process));
-        let room = if gateway.bytes() < SHARE { MAX_BYTES } else { MAX_BYTES - RESERVE };
+        let Bounds { of_one, of_all, reserve, little } = self.bounds;
+        let new = || ProcessActivity::new(process, of_one);
+        let gateway = self.gateways.entry(node.to_owned()).or_insert_with(new);
+        let room = if gateway.bytes() < little { of_all } else { of_all.saturating_sub(reserve) };
         let has_room = self.bytes < room;
         self.bytes = self.bytes.saturating_sub(gateway.bytes());
         if gateway.process != process {
-            *gateway = ProcessActivity::new(process);
+            *gateway = new();
         }
         gateway.take(&part, self.known.as_ref(), has_room, at);
         self.bytes += gateway.bytes();
@@ -64,7 +86,7 @@ impl GatewayActivity {
     }
 
     fn is_full(&self) -> bool {
-        self.gateways.len() >= MAX_GATEWAYS || self.bytes >= MAX_BYTES
+        self.gateways.len() >= MAX_GATEWAYS || self.bytes >= self.bounds.of_all
     }
 
     fn forget(&mut self, at: Instant, age: Duration) {

@@ -6,9 +6,6 @@ use super::rates::Rates;
 use super::samples::ClusterActivity;
 use crate::activity_report::ClusterMessage;
 
-/// Most bytes of the activity of one gateway.
-const MAX_BYTES: usize = 48 << 20;
-
 /// The activity of one Envoy process, which begins anew with another process.
 #[derive(Debug)]
 pub(super) struct ProcessActivity {
@@ -20,17 +17,22 @@ pub(super) struct ProcessActivity {
     heard: Option<Instant>,
     /// Whether every cluster with a count was in a report, so that one that comes later had none before.
     is_complete: bool,
+    /// Whether a part of the report that is coming leaves clusters out.
+    is_partial: bool,
     /// Whether a cluster was left out for want of room.
     is_full: bool,
     /// A cluster that is not known is here without activity: its counts are not those since its object exists.
     clusters: BTreeMap<String, Option<Box<ClusterActivity>>>,
     bytes: usize,
+    /// Most bytes.
+    most: usize,
 }
 
 /// One part of a report, read.
 pub(super) struct ProcessPart {
     pub(super) uptime_seconds: u64,
     pub(super) complete: bool,
+    pub(super) partial: bool,
     pub(super) more: bool,
     /// The positions of the reasons of the report in the memory of reasons.
     pub(super) reasons: Vec<u8>,
@@ -38,16 +40,18 @@ pub(super) struct ProcessPart {
 }
 
 impl ProcessActivity {
-    pub(super) fn new(process: u64) -> Self {
+    pub(super) fn new(process: u64, most: usize) -> Self {
         Self {
             process,
             uptime_seconds: 0,
             last: None,
             heard: None,
             is_complete: false,
+            is_partial: false,
             is_full: false,
             clusters: BTreeMap::new(),
             bytes: 0,
+            most,
         }
     }
 
@@ -59,8 +63,10 @@ impl ProcessActivity {
         for message in &part.clusters {
             self.take_cluster(message, part, known, has_room, at);
         }
+        self.is_partial |= part.partial;
         if !part.more {
-            self.is_complete |= part.complete;
+            // A cluster that was left out may have had counts before it comes.
+            self.is_complete = (self.is_complete || part.complete) && !std::mem::take(&mut self.is_partial);
             self.last = Some(at);
             self.forget_old(at);
         }
@@ -77,7 +83,7 @@ impl ProcessActivity {
         let name = message.cluster.as_str();
         let is_known = is_known(name, known) && is_of_object(name, &message.object, known);
         if !self.clusters.contains_key(name) {
-            if !has_room || self.bytes > MAX_BYTES {
+            if !has_room || self.bytes > self.most {
                 self.is_full = true;
                 return;
             }
@@ -90,7 +96,7 @@ impl ProcessActivity {
         let Some(entry) = self.clusters.get_mut(name) else { return };
         let before = entry.as_ref().map_or(0, |activity| activity.bytes());
         if is_known {
-            let detail = has_room && self.bytes <= MAX_BYTES;
+            let detail = has_room && self.bytes <= self.most;
             let activity = entry.get_or_insert_default();
             activity.take(message, &part.reasons, detail, self.last, at);
         } else {

@@ -115,7 +115,8 @@ fn every_metric_of_ours_that_is_asked_for_is_told() {
                 if !own.contains(&label) && !COMMON.contains(&label.as_str()) {
                     wrong.push(format!("{metric} has no label {label}: {expression}"));
                 }
-                let words = value.split('|').filter(|word| !word.starts_with('$') && !["4..", "5.."].contains(word));
+                let words =
+                    value.split('|').filter(|word| !word.starts_with('$') && !["", "4..", "5.."].contains(word));
                 wrong.extend(
                     words
                         .filter(|word| !text.contains(&format!("`{word}`")))

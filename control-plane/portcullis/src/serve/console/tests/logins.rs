@@ -88,7 +88,7 @@ async fn tenant_explains_requests_to_its_own_objects_only() {
     };
     assert_eq!(explain("alice.test").await, 200);
     assert_eq!((explain("bob.test").await, explain("none.test").await), (403, 403), "whether it exists is not learned");
-    let known = || site.console.known_objects();
+    let known = || site.console.known_objects()();
     assert!(Arc::ptr_eq(&known(), &known()), "all objects are looked through once");
 }
 

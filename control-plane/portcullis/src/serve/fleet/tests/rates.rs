@@ -8,6 +8,7 @@ use super::super::keys::{Key, is_error};
 use super::super::rates::{Rates, quantile};
 use super::super::view::RATE_WINDOW;
 use super::{Agent, Clock, activity, cluster, take};
+use crate::activity_report::ActivityPage;
 
 /// The rates of a cluster at one gateway.
 pub(super) fn rates(memory: &GatewayActivity, clock: Clock, seconds: u64, node: &str, name: &str) -> Rates {
@@ -55,6 +56,25 @@ fn cluster_that_appears_later_began_at_zero() {
     take(&mut memory, "n", agent.parts(&activity(1, vec![old(), new])), clock.at(5));
     assert_eq!(rates(&memory, clock, 5, "n", "new").answers, 10.0);
     assert_eq!(rates(&memory, clock, 5, "n", "old").answers, 0.0);
+}
+
+/// Its counts began at an unknown time: as one that is new it would have a peak.
+#[test]
+fn cluster_that_reports_left_out_has_no_peak() {
+    let (clock, mut memory) = (Clock::new(), GatewayActivity::default());
+    let page = |clusters| ActivityPage::default().succeeded_by(&activity(1, clusters));
+    let (old, late) = (|| cluster("a-old", &[("s", 1_000, 0)]), |count| cluster("late", &[("s", count, 0)]));
+    take(&mut memory, "n", page(vec![old()]).parts(None), clock.at(0));
+    // There is room for one of two.
+    let within = |most| page(vec![old(), late(1_000)]).parts_within(None, most);
+    let (parts, _) = (0..).map(within).find(|(_, left_out)| *left_out == 1).unwrap();
+    take(&mut memory, "n", parts, clock.at(5));
+    take(&mut memory, "n", page(vec![old(), late(1_050)]).parts(None), clock.at(10));
+    for name in ["a-old", "late"] {
+        assert_eq!(rates(&memory, clock, 10, "n", name).answers, 0.0, "{name}");
+    }
+    take(&mut memory, "n", page(vec![old(), late(1_100), cluster("new", &[("s", 50, 0)])]).parts(None), clock.at(15));
+    assert!(rates(&memory, clock, 15, "n", "new").answers > 0.0, "the report before was whole");
 }
 
 #[test]
