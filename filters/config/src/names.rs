@@ -132,15 +132,19 @@ pub mod span {
     pub const USER_AGENT: Attribute = attribute!("user_agent");
     /// Envoy's attribute of a gRPC request's path: without its query.
     pub const GRPC_PATH: Attribute = attribute!("grpc.path");
+    /// Envoy's attribute of a gRPC request's `Content-Type`, if that is longer than a value may be: cut.
+    pub const GRPC_CONTENT_TYPE: Attribute = attribute!("grpc.content_type");
+    /// Envoy's attribute of a gRPC request's `grpc-timeout`, if that is longer than a value may be: cut.
+    pub const GRPC_TIMEOUT: Attribute = attribute!("grpc.timeout");
     /// Attributes that Envoy writes when a span ends, in place of any that are there. They reach custom tags by filter state, also from
     /// the dynamic module.
-    pub const OF_ENVOY: [Attribute; 2] = [USER_AGENT, GRPC_PATH];
+    pub const OF_ENVOY: [Attribute; 4] = [USER_AGENT, GRPC_PATH, GRPC_CONTENT_TYPE, GRPC_TIMEOUT];
 
     /// How many questions a span about waiting for reviews is about.
     pub const REVIEWS: &str = "portcullis.reviews";
 
     /// All attributes of a request's span.
-    pub const ALL: [Attribute; 19] = [
+    pub const ALL: [Attribute; 21] = [
         PATH,
         CLUSTER,
         VERB,
@@ -160,6 +164,8 @@ pub mod span {
         REVIEW_WAIT,
         USER_AGENT,
         GRPC_PATH,
+        GRPC_CONTENT_TYPE,
+        GRPC_TIMEOUT,
     ];
 }
 

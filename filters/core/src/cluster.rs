@@ -9,7 +9,7 @@ use portcullis_filter_config::{
 };
 
 use crate::bucket::{Rate, TokenBucket};
-use crate::fair::FairSchema;
+use crate::fair::{FairQueue, FairSchema};
 use crate::header_scan::{Reserved, can_be_reserved};
 use crate::host_names::AllowedHosts;
 use crate::limit::{InFlight, InFlightPermit};
@@ -75,6 +75,7 @@ pub struct Cluster {
     /// By policy, the index of its schema in `schemas`.
     limits: Vec<Option<usize>>,
     series: Arc<ClusterMetrics>,
+    entries: usize,
 }
 
 /// The way by which the upstream learns the user of a request.
@@ -207,7 +208,13 @@ impl Cluster {
             schemas,
             limits,
             series,
+            entries: written.iter().map(config::Policy::entries).sum(),
         })
+    }
+
+    /// The entries of the lists of its policies.
+    pub(crate) fn entries(&self) -> usize {
+        self.entries
     }
 
     /// Whether a connection is to take no more requests once one came on it.
@@ -240,6 +247,14 @@ impl Cluster {
             Limit::Fair(schema) => Some(schema),
             Limit::InFlight { .. } | Limit::Bucket(_) => None,
         }
+    }
+
+    /// All fair queues, in the order of the configuration.
+    pub(crate) fn queues(&self) -> impl Iterator<Item = &Arc<FairQueue>> {
+        self.schemas.iter().filter_map(|schema| match schema {
+            Limit::Fair(schema) => Some(schema.queue()),
+            Limit::InFlight { .. } | Limit::Bucket(_) => None,
+        })
     }
 
     /// The filter state value that opens the route to a policy's server group. `None` for a pool that this identity mode does

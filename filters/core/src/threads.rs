@@ -9,7 +9,7 @@ use portcullis_filter_config as config;
 use rcgen::DnType;
 
 use crate::identity::UserInfo;
-use crate::long_streams::{StreamConfiguration, StreamRegistry, StreamStart};
+use crate::long_streams::{Edition, StreamOwners, StreamStart};
 use crate::moment::Moment;
 use crate::policy::Policies;
 use crate::request_info::RequestInfo;
@@ -197,7 +197,8 @@ fn streams_are_ended_once_and_never_after_they_left() {
         has_left: AtomicBool,
         ends: AtomicU64,
     }
-    let streams = Arc::new(StreamRegistry::<Arc<LongStream>>::default());
+    let owners = StreamOwners::<Arc<LongStream>>::default();
+    let streams = owners.of("a", "1");
     let ended = AtomicUsize::new(0);
     on_threads(|thread| {
         let mut registered = Vec::new();
@@ -205,12 +206,13 @@ fn streams_are_ended_once_and_never_after_they_left() {
             let time = secs(turn);
             let server = ["a", "b", "c"][number(thread, turn, 3)];
             let stream = Arc::new(LongStream { has_left: AtomicBool::new(false), ends: AtomicU64::new(0) });
-            let configuration = StreamConfiguration { id: turn as u64, entries: 2_000 };
-            let arrival = StreamStart { server: Some(server), is_session: turn % 2 == 0, configuration };
-            registered.push((streams.register(arrival, Arc::clone(&stream), time).0, stream));
+            let edition = Arc::new(Edition::new(turn as u64, 0, 50_000));
+            owners.use_edition("a", &edition);
+            let arrival = StreamStart { server: Some(server), is_session: turn % 2 == 0, edition: &edition };
+            registered.push(((streams.register(arrival, Arc::clone(&stream), time).0, edition), stream));
             match turn % 13 {
-                0 => drop(streams.set_servers(["a", "b"].into_iter(), secs(5), time)),
-                4 => drop(streams.set_servers(["b", "c"].into_iter(), secs(5), time)),
+                0 => drop(streams.set_servers(["a", "b"].into_iter(), secs(5), u64::MAX, time)),
+                4 => drop(streams.set_servers(["b", "c"].into_iter(), secs(5), u64::MAX, time)),
                 7 => drop(streams.limit_sessions((turn % 3 != 0).then(|| secs(9)))),
                 _ => {}
             }

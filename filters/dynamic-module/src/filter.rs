@@ -15,7 +15,7 @@ use crate::host::{LocalState, Reviews, StreamHost};
 use crate::long_streams::{self, LongStream};
 use crate::memory::{self, uptime};
 use crate::metrics::Metrics;
-use crate::timer::{Waker, run_at};
+use crate::timer::Waker;
 
 /// The HTTP filter of a listener: maps Envoy's hooks to [`Exchange`].
 pub(crate) struct Filter {
@@ -54,11 +54,9 @@ impl FilterConfig for Filter {
     // Envoy up to 1.39 and from 1.40 on carry the name in different fields; one filter needs none.
     fn new_route(_name: &[u8], body: &[u8]) -> Option<Self::Route> {
         fault::strike_if_named("route", body);
-        let loaded = RouteConfig::load(body, &memory::state()?, &long_streams::STREAMS, uptime(Instant::now()));
-        let (route, calls) = loaded.map_err(|error| log::error(&error.to_string())).ok()?;
-        for (streams, at) in calls {
-            run_at(&streams, at);
-        }
+        let loaded = RouteConfig::load(body, &memory::state()?, &long_streams::STREAMS);
+        let (route, update) = loaded.map_err(|error| log::error(&error.to_string())).ok()?;
+        long_streams::apply_if_used(update);
         Some(route)
     }
 
@@ -69,6 +67,10 @@ impl FilterConfig for Filter {
         stream: &mut FilterHandle,
     ) -> HeadersStatus {
         self.metrics.flusher.on_stream(&mut self.metrics.sink(stream));
+        long_streams::end_editions(stream);
+        if let Some(route) = route {
+            stream.join(route.edition.id());
+        }
         let StreamState { exchange, local } = state;
         headers_status(exchange.request_headers(&self.gateway, route, &mut self.host(local, stream)))
     }

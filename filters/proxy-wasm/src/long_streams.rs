@@ -1,5 +1,6 @@
 //! Ends streams whose server was removed, and sessions that took too long, when their time is over.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,9 @@ use portcullis_core::schedule::Schedule;
 /// The long-running streams of this VM, and when they have to be looked through.
 #[derive(Debug, Default)]
 pub(crate) struct LongStreams {
-    pub(crate) streams: StreamOwners<u32>,
+    pub(crate) streams: Rc<StreamOwners<u32>>,
+    /// The number of [`StreamOwners::ended`] that was acted on.
+    seen: u64,
     calls: Schedule<Arc<StreamRegistry<u32>>>,
 }
 
@@ -23,6 +26,12 @@ impl LongStreams {
             }
         }
         over.into_inner()
+    }
+
+    /// Whether further editions have ended since the last call.
+    pub(crate) fn have_editions_ended(&mut self) -> bool {
+        let ended = self.streams.ended();
+        std::mem::replace(&mut self.seen, ended) != ended
     }
 
     /// The uptime at which there is something to look through, if there is.

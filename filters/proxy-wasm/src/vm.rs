@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use portcullis_core::exchange::{Exchange, Next, RouteCache, RouteConfig};
+use portcullis_core::exchange::{Exchange, Next, RouteCache, RouteConfig, RouteUpdate};
+use portcullis_core::long_streams::TerminationReason;
 use portcullis_core::review::ReviewOutcome;
 use portcullis_core::state_store::SharedState;
 use portcullis_core::{Gateway, fault};
@@ -127,7 +128,7 @@ impl<H: Hostcalls> Vm<H> {
         let answers = self.ask(root, |reviews, context| reviews.retry(context)).unwrap_or_default();
         self.resume(answers);
         let due = self.shared.hostcalls.uptime().map(|uptime| self.shared.long_streams.due(uptime)).unwrap_or_default();
-        for (id, why) in due {
+        for (id, why) in due.into_iter().chain(self.of_ended_editions()) {
             if self.shared.hostcalls.act_for(id) {
                 self.run(id, |exchange, _, host| exchange.terminate(why, host));
             }
@@ -138,6 +139,16 @@ impl<H: Hostcalls> Vm<H> {
             compiled.metrics.publish(&self.shared.hostcalls);
             self.arm(root);
         }
+    }
+
+    /// The streams whose edition has to go, whatever they are doing, if there are further ones since the last call.
+    fn of_ended_editions(&mut self) -> Vec<(u32, TerminationReason)> {
+        if !self.shared.long_streams.have_editions_ended() {
+            return Vec::new();
+        }
+        let is_kept = |stream: &Stream| stream.route.as_ref().is_some_and(|route| route.edition.is_ended());
+        let ended = self.streams.iter().filter(|(_, stream)| is_kept(stream));
+        ended.map(|(id, _)| (*id, TerminationReason::ConfigurationReplaced)).collect()
     }
 
     /// A stream has ended. Envoy shows this VM no response to a request that it answered before the filter saw it.
@@ -162,15 +173,15 @@ impl<H: Hostcalls> Vm<H> {
     fn route(&mut self, uptime: Duration) -> Option<Rc<RouteConfig<u32>>> {
         let VmState { hostcalls, state, long_streams, .. } = &mut self.shared;
         let (hostcalls, state) = (&*hostcalls, state.as_ref()?);
-        let load = |text: &[u8]| {
-            let (route, calls) = RouteConfig::load(text, state, &long_streams.streams, uptime)?;
-            for (streams, at) in calls {
+        let streams = Rc::clone(&long_streams.streams);
+        let load = |text: &[u8]| RouteConfig::load(text, state, &streams);
+        let apply = |update: &RouteUpdate<u32>| {
+            for (streams, at) in update.apply(&streams, uptime) {
                 long_streams.call_at(&streams, at);
             }
-            Ok(route)
         };
         let (digest, text) = (hostcalls.property(names::wasm::DIGEST), || hostcalls.property(names::wasm::CONFIG));
-        self.routes.get(digest, text, uptime, load).unwrap_or_else(|error| {
+        self.routes.get(digest, text, uptime, load, apply).unwrap_or_else(|error| {
             hostcalls.log(&error.to_string());
             None
         })

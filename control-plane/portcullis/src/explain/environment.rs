@@ -119,7 +119,7 @@ impl Environment {
         for problem in &read.problems {
             self.problems.push(format!("UpstreamCluster {name} would be refused: {problem}"));
         }
-        let (route, _) = RouteConfig::compile(&read.config, &EmptyState, Arc::default(), Duration::ZERO)
+        let (route, _) = RouteConfig::compile(&read.config, &EmptyState, Arc::default(), 0)
             .map_err(|error| EnvironmentError::Compile(name.clone(), error))?;
         for (_, problem) in lost {
             self.problems.push(format!("UpstreamCluster {name} would not have a name: {problem}"));

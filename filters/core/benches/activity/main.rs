@@ -164,8 +164,8 @@ fn route(state: &ProcessState, (number, mode): (usize, &str), client: &Client) -
     let config = serde_json::from_value(config).unwrap();
     let store = state.with_secret([0; 32]);
     let compiled = match mode {
-        "metrics" | "series" => RouteConfig::compile(&config, &WithoutActivity(store), Arc::default(), Duration::ZERO),
-        _ => RouteConfig::compile(&config, &store, Arc::default(), Duration::ZERO),
+        "metrics" | "series" => RouteConfig::compile(&config, &WithoutActivity(store), Arc::default(), 0),
+        _ => RouteConfig::compile(&config, &store, Arc::default(), 0),
     };
     compiled.unwrap().0
 }

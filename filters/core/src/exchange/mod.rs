@@ -33,7 +33,7 @@ use drain::Drain;
 pub use host::{Asked, HeaderLines, Host};
 pub use memory::MemoryHost;
 use portcullis_filter_config::SpanSettings;
-pub use route::{LoadError, RouteCache, RouteConfig, StreamCall};
+pub use route::{LoadError, RouteCache, RouteConfig, RouteUpdate, StreamCall};
 use timeline::Timeline;
 use tracking::Tracking;
 use wait::WaitingFor;
@@ -99,6 +99,8 @@ pub struct Exchange<T> {
     owns_unauthorized: bool,
     upgrade: UpgradeGate,
     tracking: Tracking<T>,
+    /// It was reset because its edition has to go.
+    is_expelled: bool,
 }
 
 impl<T> Default for Exchange<T> {
@@ -131,6 +133,7 @@ impl<T> Default for Exchange<T> {
             owns_unauthorized: false,
             upgrade: UpgradeGate::default(),
             tracking: Tracking::None,
+            is_expelled: false,
         }
     }
 }
@@ -329,7 +332,10 @@ impl<T: Clone> Exchange<T> {
             Decision::Forward(forward) if is_clean && is_exported => {
                 self.forward(forward, decided.has_connection, route, host)
             }
-            Decision::Refuse(refusal) => Progress::Refused(refusal),
+            Decision::Refuse(refusal) => {
+                span::shorten(host);
+                Progress::Refused(refusal)
+            }
             Decision::Forward(_) | Decision::Review(_) | Decision::Queue(..) => Progress::Refused(Refusal::internal()),
         }
     }
@@ -343,7 +349,8 @@ impl<T: Clone> Exchange<T> {
     ) -> Progress {
         let is_edited = forward.edits(has_connection).all(|edit| host.edit(edit));
         // Before the route is opened, which may free the configuration of the one before.
-        let streams = route.filter(|_| forward.is_long).map(|route| Arc::clone(&route.streams));
+        let long_of = route.filter(|_| forward.is_long);
+        let tracked = long_of.map(|route| (Arc::clone(&route.streams), Arc::clone(&route.edition)));
         if !is_edited || !host.open_route(forward.destination) {
             return Progress::Refused(Refusal::internal());
         }
@@ -354,8 +361,8 @@ impl<T: Clone> Exchange<T> {
         self.owns_unauthorized = forward.owns_unauthorized;
         self.upgrade = UpgradeGate::for_request(forward.is_upgrade);
         self.is_long = forward.is_long;
-        if let Some(streams) = streams {
-            self.tracking = Tracking::Pending { streams, is_watch: forward.is_watch };
+        if let Some((streams, edition)) = tracked {
+            self.tracking = Tracking::Pending { streams, edition, is_watch: forward.is_watch };
         }
         Progress::Forwarded
     }

@@ -98,19 +98,41 @@ impl<T: Clone> Exchange<T> {
         }
     }
 
-    /// Ends a long-running stream. A watch ends as if the server had ended it: its client opens it again. Not one that must give memory
-    /// back: Envoy keeps a finished stream whose client does not read.
+    /// Ends a stream. One that runs for long ends as if the server had ended it if it is a watch: its client opens it again.
     pub fn terminate(&mut self, why: TerminationReason, host: &mut impl Host<Stream = T>) {
+        if why == TerminationReason::ConfigurationReplaced {
+            self.expel(host);
+            return;
+        }
         let Tracking::Active { stream, is_watch, is_terminated, .. } = &mut self.tracking else { return };
         if std::mem::replace(is_terminated, true) {
             return;
         }
-        if *is_watch && why != TerminationReason::ConfigurationReplaced {
+        if *is_watch {
             host.finish(stream);
         } else {
             host.reset(details(why.as_str()));
         }
         self.note(Outcome::Terminated(why), host);
+    }
+
+    /// Resets a stream of which the proxy must give back memory, whatever it is doing: also one that was ended before and whose client
+    /// does not read.
+    #[cold]
+    fn expel(&mut self, host: &mut impl Host<Stream = T>) {
+        if std::mem::replace(&mut self.is_expelled, true) {
+            return;
+        }
+        let outcome = Outcome::Terminated(TerminationReason::ConfigurationReplaced);
+        if self.is_forwarded() {
+            self.note(outcome, host);
+        } else if self.outcome.is_none() {
+            self.leave_undecided(outcome, host);
+        }
+        self.is_answered = true;
+        host.end_wait();
+        self.leave_queue(host);
+        host.reset(details(TerminationReason::ConfigurationReplaced.as_str()));
     }
 
     /// The host's handle of this stream, once it runs for long.
@@ -126,7 +148,7 @@ impl<T: Clone> Exchange<T> {
         self.fault.strike("stream-complete");
         host.end_wait();
         if self.saw_request && self.outcome.is_none() {
-            self.abandon(host);
+            self.leave_undecided(Outcome::Abandoned, host);
         }
         self.count_response(host);
         if let (Some(entry), Some(outcome)) = (self.log_entry.take(), self.outcome) {
@@ -142,9 +164,9 @@ impl<T: Clone> Exchange<T> {
 
     /// Counts a request that left before it was decided.
     #[cold]
-    fn abandon(&mut self, host: &mut impl Host<Stream = T>) {
-        host.count(self.metrics.as_ref(), &self.record, Outcome::Abandoned);
-        self.outcome = Some(Outcome::Abandoned);
+    fn leave_undecided(&mut self, outcome: Outcome, host: &mut impl Host<Stream = T>) {
+        host.count(self.metrics.as_ref(), &self.record, outcome);
+        self.outcome = Some(outcome);
         if let Some(metrics) = self.metrics.as_ref().filter(|metrics| self.record.is_logged(metrics)) {
             self.log_entry = late_entry(&self.record, metrics, host);
         }
@@ -160,14 +182,17 @@ impl<T: Clone> Exchange<T> {
         let other = || if host.reached_server() { Server::Unnamed } else { Server::Missing };
         let server = metrics.map(|_| known.or(named.as_deref().map(Server::Named)).unwrap_or_else(other));
         let Timeline { received, forwarded, answered, .. } = self.timeline;
-        let response = Response {
+        let mut response = Response {
             code: host.response_code().unwrap_or(0),
             server,
             duration: between(received, end).filter(|_| server.is_some()),
             server_duration: between(forwarded, answered).filter(|_| server != Some(Server::Missing)),
             bytes: host.response_bytes(),
         };
-        self.count_talker(response.bytes.unwrap_or(0), self.record.is_known(&response), host);
+        let is_known = self.record.is_known(&response);
+        // Quick answers to strangers would hide a slow server.
+        response.server_duration = response.server_duration.filter(|_| is_known);
+        self.count_talker(response.bytes.unwrap_or(0), is_known, host);
         // The host shows gauges with it.
         (self.running, self.place) = (None, None);
         host.count_response(self.metrics.as_ref(), &self.record, &response);
@@ -229,13 +254,12 @@ impl<T: Clone> Exchange<T> {
     }
 
     fn track(&mut self, is_session: bool, host: &mut impl Host<Stream = T>) {
-        let Tracking::Pending { streams, is_watch } = std::mem::take(&mut self.tracking) else { return };
+        let Tracking::Pending { streams, edition, is_watch } = std::mem::take(&mut self.tracking) else { return };
         let server = host.server().and_then(|name| String::from_utf8(name.into_owned()).ok());
         // A response of Envoy's own may have no server.
         let (true, Some(now)) = (server.is_some() || is_session, host.uptime()) else { return };
         let stream = host.stream(is_watch);
-        let configuration = self.metrics.as_ref().map(|metrics| metrics.configuration()).unwrap_or_default();
-        let arrival = StreamStart { server: server.as_deref(), is_session, configuration };
+        let arrival = StreamStart { server: server.as_deref(), is_session, edition: &edition };
         let (guard, next) = streams.register(arrival, stream.clone(), now);
         if let Some(at) = next {
             host.call_at(&streams, at);
@@ -265,6 +289,10 @@ impl<W: Wake> Exchange<StreamHandle<W>> {
         route: Option<&RouteConfig<StreamHandle<W>>>,
         host: &mut H,
     ) {
+        if route.is_some_and(|route| route.edition.is_ended()) {
+            self.terminate(TerminationReason::ConfigurationReplaced, host);
+            return;
+        }
         if let Some(stream) = self.long_stream().cloned() {
             if let Some(why) = stream.termination() {
                 self.terminate(why, host);

@@ -1,15 +1,16 @@
 //! Configurations as a proxy hands them over, compiled.
 
 use std::collections::HashMap;
-use std::rc::Rc;
-use std::sync::Arc;
+use std::rc::{self, Rc};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use portcullis_filter_config::{ClusterConfig, FilterConfig, PeerSource};
+use portcullis_filter_config::{ClusterConfig, FairQueueConfig, FilterConfig, PeerSource, Servers};
 
 use crate::cluster::{Cluster, CompileError};
+use crate::fair::FairQueue;
 use crate::gateway::Gateway;
-use crate::long_streams::{StreamOwners, StreamRegistry};
+use crate::long_streams::{Edition, StreamOwners, StreamRegistry};
 use crate::state_store::StateStore;
 use crate::x509::hex_digest;
 
@@ -62,72 +63,126 @@ pub struct RouteConfig<T> {
     pub cluster: Cluster,
     /// Outlives the configuration: streams of an earlier one hear of what was edited.
     pub streams: Arc<StreamRegistry<T>>,
+    /// Alive for as long as the proxy keeps the configuration.
+    pub edition: Arc<Edition>,
 }
 
-impl<T: Clone> RouteConfig<T> {
-    /// Compiles a configuration from JSON ([`RouteConfig::compile`]). Streams of another object that had the name end when those
-    /// of a removed server do. Also returns the uptimes at which [`StreamRegistry::expire`] has to be called because of that.
+/// The changes that a configuration makes to requests which run or wait already. Until [`RouteUpdate::apply`] there are none: a proxy may
+/// refuse what it has compiled.
+#[derive(Debug)]
+#[must_use]
+pub struct RouteUpdate<T> {
+    name: String,
+    object: String,
+    edition: Weak<Edition>,
+    streams: Weak<StreamRegistry<T>>,
+    servers: Option<Servers>,
+    session_limit: Option<Duration>,
+    queues: Vec<(Arc<FairQueue>, FairQueueConfig)>,
+}
+
+impl<T> RouteUpdate<T> {
+    /// Applies the changes, unless nothing uses the configuration: streams of servers that are gone, of another object that had the
+    /// name, and of editions beyond the bound will end, and queues have the numbers of this configuration. Returns the streams on
+    /// which [`StreamRegistry::expire`] has to be called because of that.
+    pub fn apply(&self, owners: &StreamOwners<T>, uptime: Duration) -> Vec<StreamCall<T>> {
+        let (Some(edition), Some(streams)) = (self.edition.upgrade(), self.streams.upgrade()) else {
+            return Vec::new();
+        };
+        for (queue, config) in &self.queues {
+            queue.configure(config);
+        }
+        let on_servers = self.servers.as_ref().and_then(|servers| {
+            let names = servers.names.iter().map(String::as_str);
+            streams.set_servers(names, Duration::from_secs(servers.drain_seconds), edition.id(), uptime)
+        });
+        let by_limit = streams.limit_sessions(self.session_limit);
+        let next = on_servers.into_iter().chain(by_limit).min();
+        let others = owners.others(&self.name, &self.object).into_iter();
+        let others = others.filter_map(|other| other.close(uptime).map(|at| (other, at)));
+        let of_ended = owners.use_edition(&self.name, &edition).into_iter().map(|streams| (streams, uptime));
+        next.map(|at| (streams, at)).into_iter().chain(others).chain(of_ended).collect()
+    }
+}
+
+impl<T> RouteConfig<T> {
+    /// Compiles a configuration from JSON ([`RouteConfig::compile`]).
     ///
     /// # Errors
-    /// [`LoadError`]; all streams are as before.
+    /// [`LoadError`].
     pub fn load(
         text: &[u8],
         memory: &impl StateStore,
-        streams: &StreamOwners<T>,
-        uptime: Duration,
-    ) -> Result<(Self, Vec<StreamCall<T>>), LoadError> {
+        owners: &StreamOwners<T>,
+    ) -> Result<(Self, RouteUpdate<T>), LoadError> {
         let config: ClusterConfig = serde_json::from_slice(text)?;
-        let (name, object) = (config.name.as_str(), config.object.as_str());
-        let (route, next) = RouteConfig::compile(&config, memory, streams.of(name, object), uptime)
-            .map_err(|error| LoadError::Cluster(name.to_owned(), error))?;
-        let others = streams.others(name, object).into_iter();
-        let others = others.filter_map(|other| other.close(uptime).map(|at| (other, at)));
-        let calls = next.map(|at| (Arc::clone(&route.streams), at)).into_iter().chain(others).collect();
-        Ok((route, calls))
+        let streams = owners.of(&config.name, &config.object);
+        RouteConfig::compile(&config, memory, streams, text.len())
+            .map_err(|error| LoadError::Cluster(config.name.clone(), error))
     }
 
-    /// Compiles a configuration and gives its servers and session limit to `streams`. Also returns the uptime at which
-    /// [`StreamRegistry::expire`] has to be called because of that, if at all.
+    /// Compiles a configuration with a text of that many bytes. Also returns the changes that it makes to what runs already.
     ///
     /// # Errors
-    /// [`CompileError`], the control plane's fault; `streams` are as before.
+    /// [`CompileError`], the control plane's fault.
     pub fn compile(
         config: &ClusterConfig,
         memory: &impl StateStore,
         streams: Arc<StreamRegistry<T>>,
-        uptime: Duration,
-    ) -> Result<(Self, Option<Duration>), CompileError> {
+        text: usize,
+    ) -> Result<(Self, RouteUpdate<T>), CompileError> {
         let cluster = Cluster::compile(config, memory)?;
-        let mut next = None;
-        if let Some(servers) = &config.servers {
-            let names = servers.names.iter().map(String::as_str);
-            next = streams.set_servers(names, Duration::from_secs(servers.drain_seconds), uptime);
-        }
-        let by_limit = streams.limit_sessions(config.max_session_duration_seconds.map(Duration::from_secs));
-        Ok((RouteConfig { name: config.name.clone(), cluster, streams }, next.into_iter().chain(by_limit).min()))
+        let edition = Arc::new(Edition::new(cluster.series().id(), text, cluster.entries()));
+        let update = RouteUpdate {
+            name: config.name.clone(),
+            object: config.object.clone(),
+            edition: Arc::downgrade(&edition),
+            streams: Arc::downgrade(&streams),
+            servers: config.servers.clone(),
+            session_limit: config.max_session_duration_seconds.map(Duration::from_secs),
+            queues: cluster.queues().cloned().zip(config.fair_queues.iter().cloned()).collect(),
+        };
+        Ok((RouteConfig { name: config.name.clone(), cluster, streams, edition }, update))
     }
 }
 
 /// The clusters' configurations that a worker has met, for a proxy that has no configuration by route: a virtual host carries the
 /// text and a digest of it, so that no request has to read the text.
 #[derive(Debug)]
-pub struct RouteCache<T>(HashMap<Vec<u8>, CachedRoute<T>>);
+pub struct RouteCache<T> {
+    routes: HashMap<Vec<u8>, CachedRoute<T>>,
+    /// Those that were forgotten while streams kept them: the same text is the same edition again.
+    kept: HashMap<Vec<u8>, KeptRoute<T>>,
+}
 
 #[derive(Debug)]
 struct CachedRoute<T> {
     /// `None` for a configuration that cannot be used.
-    route: Option<Rc<RouteConfig<T>>>,
+    route: Option<(Rc<RouteConfig<T>>, RouteUpdate<T>)>,
     used: Duration,
+}
+
+#[derive(Debug)]
+struct KeptRoute<T> {
+    route: rc::Weak<RouteConfig<T>>,
+    update: RouteUpdate<T>,
+}
+
+impl<T> CachedRoute<T> {
+    fn route(&self) -> Option<Rc<RouteConfig<T>>> {
+        self.route.as_ref().map(|(route, _)| Rc::clone(route))
+    }
 }
 
 impl<T> Default for RouteCache<T> {
     fn default() -> Self {
-        RouteCache(HashMap::new())
+        RouteCache { routes: HashMap::new(), kept: HashMap::new() }
     }
 }
 
 impl<T> RouteCache<T> {
-    /// The configuration of the current request. `None` if there is none that can be used: the request fails closed.
+    /// The configuration of the current request. `None` if there is none that can be used: the request fails closed. `apply` gets the
+    /// changes of a configuration that comes into use.
     ///
     /// # Errors
     /// [`LoadError`], at the first request.
@@ -136,12 +191,13 @@ impl<T> RouteCache<T> {
         digest: Option<Vec<u8>>,
         text: impl FnOnce() -> Option<Vec<u8>>,
         uptime: Duration,
-        load: impl FnOnce(&[u8]) -> Result<RouteConfig<T>, LoadError>,
+        load: impl FnOnce(&[u8]) -> Result<(RouteConfig<T>, RouteUpdate<T>), LoadError>,
+        apply: impl FnOnce(&RouteUpdate<T>),
     ) -> Result<Option<Rc<RouteConfig<T>>>, LoadError> {
         let given = digest.filter(|digest| !digest.is_empty());
-        if let Some(cached) = given.as_ref().and_then(|digest| self.0.get_mut(digest)) {
+        if let Some(cached) = given.as_ref().and_then(|digest| self.routes.get_mut(digest)) {
             cached.used = uptime;
-            return Ok(cached.route.clone());
+            return Ok(cached.route());
         }
         let Some(text) = text() else { return Ok(None) };
         let digest = hex_digest(&text).to_vec();
@@ -149,23 +205,48 @@ impl<T> RouteCache<T> {
             return Err(LoadError::Digest);
         }
         // Without a digest in the metadata this one may have been met before, too.
-        if let Some(cached) = self.0.get_mut(&digest) {
+        if let Some(cached) = self.routes.get_mut(&digest) {
             cached.used = uptime;
-            return Ok(cached.route.clone());
+            return Ok(cached.route());
         }
-        let loaded = load(&text).map(Rc::new);
-        let name = loaded.as_ref().ok().map(|route| route.name.as_str());
+        let loaded = match self.revive(&digest) {
+            Some(kept) => Ok(kept),
+            None => load(&text).map(|(route, update)| (Rc::new(route), update)),
+        };
+        let name = loaded.as_ref().ok().map(|(route, _)| route.name.as_str());
         self.forget(name, uptime);
-        self.0.insert(digest, CachedRoute { route: loaded.as_ref().ok().cloned(), used: uptime });
-        loaded.map(Some)
+        if let Ok((_, update)) = &loaded {
+            apply(update);
+        }
+        let (route, error) = match loaded {
+            Ok(route) => (Some(route), None),
+            Err(error) => (None, Some(error)),
+        };
+        let cached = CachedRoute { route, used: uptime };
+        let found = cached.route();
+        self.routes.insert(digest, cached);
+        error.map_or(Ok(found), Err)
+    }
+
+    /// A configuration that streams have kept, unless they have to end.
+    fn revive(&mut self, digest: &[u8]) -> Option<(Rc<RouteConfig<T>>, RouteUpdate<T>)> {
+        let kept = self.kept.remove(digest)?;
+        let route = kept.route.upgrade().filter(|route| !route.edition.is_ended())?;
+        Some((route, kept.update))
     }
 
     /// Forgets earlier configurations of the cluster, and those of clusters that no request asks for.
     fn forget(&mut self, name: Option<&str>, uptime: Duration) {
-        self.0.retain(|_, cached| {
-            let is_same = cached.route.as_ref().is_some_and(|route| Some(route.name.as_str()) == name);
-            !is_same && uptime.saturating_sub(cached.used) < IDLE_TTL
-        });
+        let is_old = |_: &Vec<u8>, cached: &mut CachedRoute<T>| {
+            let is_same = cached.route.as_ref().is_some_and(|(route, _)| Some(route.name.as_str()) == name);
+            is_same || uptime.saturating_sub(cached.used) >= IDLE_TTL
+        };
+        self.kept.retain(|_, kept| kept.route.strong_count() > 0);
+        for (digest, cached) in self.routes.extract_if(is_old) {
+            let in_use = cached.route.filter(|(route, _)| Rc::strong_count(route) > 1);
+            let kept = in_use.map(|(route, update)| KeptRoute { route: Rc::downgrade(&route), update });
+            self.kept.extend(kept.map(|kept| (digest, kept)));
+        }
     }
 }
 
@@ -173,11 +254,9 @@ impl<T> RouteCache<T> {
 mod tests {
     use std::cell::RefCell;
 
-    use portcullis_filter_config::Servers;
-
     use super::*;
     use crate::gateway::tests::plain_config;
-    use crate::long_streams::{StreamConfiguration, StreamStart, TerminationReason};
+    use crate::long_streams::{StreamStart, TerminationReason};
     use crate::state_store::EphemeralState;
 
     fn at(seconds: u64) -> Duration {
@@ -195,17 +274,17 @@ mod tests {
                 ..plain_config(None)
             };
             let text = serde_json::to_vec(&config).unwrap();
-            RouteConfig::load(&text, &EphemeralState([7; 32]), &owners, at(now)).unwrap()
+            let (route, update) = RouteConfig::load(&text, &EphemeralState([7; 32]), &owners).unwrap();
+            (route, update.apply(&owners, at(now)))
         };
         let ended = |route: &RouteConfig<u32>, now| {
             let ended = RefCell::new(Vec::new());
             let next = route.streams.expire(at(now), |stream, why| ended.borrow_mut().push((*stream, why)));
             (ended.into_inner(), next)
         };
-        let configuration = StreamConfiguration::default();
-        let session = StreamStart { server: Some("a"), is_session: true, configuration };
         let (first, calls) = load("1", None, 60, 0);
         assert!(calls.is_empty());
+        let session = StreamStart { server: Some("a"), is_session: true, edition: &first.edition };
         let (_running, _) = first.streams.register(session, 1, at(0));
         let (second, calls) = load("2", Some(5), 600, 100);
         let calls: Vec<_> = calls.iter().map(|(streams, at)| (Arc::ptr_eq(streams, &first.streams), *at)).collect();
@@ -214,7 +293,50 @@ mod tests {
         assert_eq!(ended(&second, 105), (vec![(2, TerminationReason::SessionLimit)], None));
         assert_eq!(ended(&first, 159), (vec![], Some(at(160))), "no limit of the next owner");
         assert_eq!(ended(&first, 160), (vec![(1, TerminationReason::ServerRemoved)], None));
+        let text = |object: &str| {
+            let servers = Some(Servers { names: vec!["b".into()], drain_seconds: 0 });
+            serde_json::to_vec(&ClusterConfig { object: object.to_owned(), servers, ..plain_config(None) }).unwrap()
+        };
+        for object in ["2", "3"] {
+            let (refused, update) = RouteConfig::load(&text(object), &EphemeralState([7; 32]), &owners).unwrap();
+            drop(refused);
+            assert!(update.apply(&owners, at(150)).is_empty());
+        }
+        assert_eq!(ended(&second, 150), (vec![], None), "what the proxy refuses ends nothing");
         let (edited, calls) = load("2", Some(5), 600, 200);
         assert!(Arc::ptr_eq(&edited.streams, &second.streams) && calls.is_empty(), "an edit of the same object");
+    }
+
+    #[test]
+    fn text_that_streams_keep_is_one_edition() {
+        let owners = StreamOwners::<u32>::default();
+        let mut cache = RouteCache::default();
+        let mut seen = |name: &str, limit: u64| {
+            let config = ClusterConfig {
+                name: name.to_owned(),
+                max_session_duration_seconds: Some(limit),
+                ..plain_config(None)
+            };
+            let text = serde_json::to_vec(&config).unwrap();
+            let load = |text: &[u8]| RouteConfig::load(text, &EphemeralState([7; 32]), &owners);
+            let apply = |update: &RouteUpdate<u32>| drop(update.apply(&owners, at(0)));
+            cache.get(None, || Some(text), at(0), load, apply).unwrap().unwrap()
+        };
+        // A stream of each of two editions, which take turns.
+        let (first, second) = (seen("a", 1), seen("a", 2));
+        for _ in 0..1_000 {
+            assert!(Rc::ptr_eq(&first, &seen("a", 1)) && Rc::ptr_eq(&second, &seen("a", 2)));
+        }
+        let session = StreamStart { server: None, is_session: true, edition: &first.edition };
+        assert_eq!(first.streams.register(session, 1, at(0)).1, Some(at(2)), "the limit of the newest");
+        seen("a", 1);
+        assert_eq!(first.streams.expire(at(0), |_, _| ()), None);
+        assert_eq!((owners.ended(), first.edition.is_ended()), (0, false));
+        let weak = Rc::downgrade(&second);
+        drop(second);
+        assert_eq!(weak.strong_count(), 0, "nothing else keeps it");
+        let kept: Vec<_> = (10..300).map(|limit| seen("a", limit)).collect();
+        assert!(first.edition.is_ended() && !kept.last().unwrap().edition.is_ended());
+        assert!(!Rc::ptr_eq(&first, &seen("a", 1)), "its streams have to end: requests get one of their own");
     }
 }

@@ -1,7 +1,7 @@
 //! The exchange's part in the trace of a request.
 
-use super::{Exchange, HeaderLines, Host};
-use crate::observe::{Outcome, SpanRecord, decision};
+use super::{Edit, Exchange, HeaderLines, Host};
+use crate::observe::{MAX_VALUE_CHARS, Outcome, SpanRecord, decision};
 use crate::review::Review;
 
 impl<T: Clone> Exchange<T> {
@@ -34,6 +34,19 @@ impl<T: Clone> Exchange<T> {
     #[cold]
     pub(super) fn amend_span(&self, outcome: Outcome, host: &mut impl Host<Stream = T>) {
         host.describe_span("", decision(outcome).into_iter());
+    }
+}
+
+/// Cuts what Envoy writes whole into the span of a refused request, and no server accepts that long: when the span ends, Envoy reads the
+/// request's headers once more.
+pub(super) fn shorten(host: &mut impl Host) {
+    for name in [":authority", ":method"] {
+        let long = host.request_header(name).filter(|value| value.len() > MAX_VALUE_CHARS);
+        let cut = long.as_ref().and_then(|value| value.get(..MAX_VALUE_CHARS)).map(<[u8]>::to_vec);
+        if let Some(cut) = cut {
+            // One that cannot be cut is refused all the same.
+            let _ = host.edit(Edit::Set(name.as_bytes(), &cut));
+        }
     }
 }
 

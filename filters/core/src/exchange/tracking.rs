@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::long_streams::{StreamGuard, StreamRegistry};
+use crate::long_streams::{Edition, StreamGuard, StreamRegistry};
 
 /// How a long-running stream is followed until its server is removed or its time is over.
 #[derive(Debug, Default)]
@@ -9,7 +9,7 @@ pub(super) enum Tracking<T> {
     #[default]
     None,
     /// The response has not come, and so the server is not known.
-    Pending { streams: Arc<StreamRegistry<T>>, is_watch: bool },
+    Pending { streams: Arc<StreamRegistry<T>>, edition: Arc<Edition>, is_watch: bool },
     /// It runs.
     Active { stream: T, is_watch: bool, is_terminated: bool, _guard: StreamGuard<T> },
 }

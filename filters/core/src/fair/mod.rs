@@ -22,6 +22,7 @@ use std::time::Duration;
 use portcullis_filter_config::FairQueueConfig;
 use queue_set::{Charge, Load, QueuePlace, QueueSet, QueueSettings};
 use ring::hmac;
+pub use schema::Flow;
 pub(crate) use schema::{FairSchema, FlowOf};
 use shuffle::{FlowHash, Hand};
 

@@ -43,10 +43,18 @@ pub(crate) struct FlowOf<'a> {
     pub(crate) is_long: bool,
 }
 
+/// The flow of a request in a fair queue, for tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Its name: a user, a group, a namespace or a service account; empty for the rest.
+    pub name: Vec<u8>,
+    /// Seats that the request takes, with the flow's weight. `None` if it needs none and never waits.
+    pub seats: Option<(u32, u32)>,
+}
+
 impl FairSchema {
-    /// Takes the numbers of a configuration, and gives them to the queues.
+    /// A fair queue of one configuration. The queues themselves keep their numbers ([`FairQueue::configure`]).
     pub(crate) fn new(config: &FairQueueConfig, queue: Arc<FairQueue>) -> Self {
-        queue.configure(config);
         FairSchema {
             queue,
             by: config.by,
@@ -55,6 +63,11 @@ impl FairSchema {
             // A list has at most 15 % of the seats.
             widest: config.max.saturating_mul(3).div_ceil(20).clamp(1, MOST_SEATS),
         }
+    }
+
+    /// The queues that its configurations share.
+    pub(crate) fn queue(&self) -> &Arc<FairQueue> {
+        &self.queue
     }
 
     /// The seat that a request needs. `None` if it needs none and never waits: sessions, administrators, heartbeats, reviews and
@@ -74,6 +87,12 @@ impl FairSchema {
             hand_size: self.hand_size,
             load: Load { width, weight },
         })
+    }
+
+    /// The flow of a request, for tools.
+    pub(crate) fn flow(&self, request: FlowOf<'_>) -> Flow {
+        let seats = self.seat_of(request).map(|wanted| (wanted.load.width, wanted.load.weight));
+        Flow { name: self.flow_of(request).into_owned(), seats }
     }
 
     /// The name of the request's flow.

@@ -37,9 +37,15 @@ pub(super) fn check_message(scan: &HeaderScan<'_>, cluster: &Cluster) -> Result<
     Ok(())
 }
 
+/// The longest method. Those of HTTP's registry have up to 17 letters.
+const MAX_METHOD: usize = 64;
+
 pub(super) fn check_target(scan: &HeaderScan<'_>) -> Result<(), Refusal> {
     if scan.method == b"CONNECT" || !scan.path.starts_with(b"/") {
         return Err(Refusal::bad_request("the request's target is not a path"));
+    }
+    if scan.method.len() > MAX_METHOD {
+        return Err(Refusal::bad_request("the request's method is too long"));
     }
     Ok(())
 }

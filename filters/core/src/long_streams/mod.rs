@@ -1,18 +1,17 @@
 //! Long-running streams by their server: when a server is removed, its streams end a grace period later.
-//! Sessions, which are upgraded connections, may end after a time of their own, too. And streams of configurations that were
-//! replaced long ago end when too many of those are kept by them.
+//! Sessions, which are upgraded connections, may end after a time of their own, too. And streams of editions that were
+//! replaced long ago end when streams keep too many of those.
 
-mod configurations;
+mod edition;
 mod handle;
 mod owners;
 mod shutdown;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use configurations::Configurations;
-pub use configurations::StreamConfiguration;
+pub use edition::Edition;
 pub use handle::{StreamCommand, StreamHandle};
 pub use owners::StreamOwners;
 pub use shutdown::Shutdown;
@@ -32,8 +31,8 @@ pub struct StreamRegistry<T>(Mutex<RegistryState<T>>);
 
 #[derive(Debug)]
 struct RegistryState<T> {
-    /// The present servers, and how long a stream may outlive its own; `None` before the first configuration.
-    served: Option<(HashSet<Box<str>>, Duration)>,
+    /// `None` before the first configuration.
+    served: Option<Served>,
     /// How long a session may take, if it may not for ever.
     session_limit: Option<Duration>,
     next: u64,
@@ -42,13 +41,28 @@ struct RegistryState<T> {
     servers: BTreeMap<Box<str>, ServerStreams>,
     /// When each session began.
     sessions: BTreeMap<u64, Duration>,
-    configurations: Configurations,
+    editions: BTreeMap<u64, EditionStreams>,
+}
+
+/// The present servers, and how long a stream may outlive its own.
+#[derive(Debug)]
+struct Served {
+    names: HashSet<Box<str>>,
+    grace: Duration,
+    /// The edition that says so.
+    edition: u64,
+}
+
+#[derive(Debug)]
+struct EditionStreams {
+    edition: Weak<Edition>,
+    streams: BTreeSet<u64>,
 }
 
 #[derive(Debug)]
 struct RegisteredStream<T> {
     server: Option<Box<str>>,
-    configuration: u64,
+    edition: u64,
     handle: T,
 }
 
@@ -65,8 +79,8 @@ pub struct StreamStart<'a> {
     pub server: Option<&'a str>,
     /// Whether it is a session.
     pub is_session: bool,
-    /// The configuration that it was decided by, and keeps.
-    pub configuration: StreamConfiguration,
+    /// The edition that it began under, and keeps.
+    pub edition: &'a Arc<Edition>,
 }
 
 /// Why a stream is ended.
@@ -76,7 +90,7 @@ pub enum TerminationReason {
     ServerRemoved,
     /// It is a session, and took as long as sessions may.
     SessionLimit,
-    /// Streams kept too many configurations of the cluster that were replaced, and its was the oldest.
+    /// Streams kept too many editions of the cluster's configuration, and its was the oldest.
     ConfigurationReplaced,
 }
 
@@ -111,18 +125,19 @@ impl<T> Default for StreamRegistry<T> {
             streams: BTreeMap::new(),
             servers: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            configurations: Configurations::default(),
+            editions: BTreeMap::new(),
         }))
     }
 }
 
 impl<T> StreamRegistry<T> {
-    /// Says which servers are there, and for how long a stream may outlive its own. Returns when [`StreamRegistry::expire`] has
+    /// Says which servers are there by an edition, and for how long a stream may outlive its own. Returns when [`StreamRegistry::expire`] has
     /// to be called, if at all.
     pub fn set_servers<'s>(
         &self,
         names: impl Iterator<Item = &'s str>,
         grace: Duration,
+        edition: u64,
         now: Duration,
     ) -> Option<Duration> {
         let mut inner = self.lock();
@@ -130,14 +145,15 @@ impl<T> StreamRegistry<T> {
         for (name, server) in &mut inner.servers {
             server.gone_since = if names.contains(name) { None } else { server.gone_since.or(Some(now)) };
         }
-        inner.served = Some((names, grace));
+        inner.served = Some(Served { names, grace, edition });
         inner.next_end()
     }
 
     /// Takes all servers away, because another object has the name. Returns what [`StreamRegistry::set_servers`] returns.
     pub(crate) fn close(&self, now: Duration) -> Option<Duration> {
-        let grace = self.lock().served.as_ref().map(|(_, grace)| (*grace).min(MAX_FORMER_GRACE))?;
-        self.set_servers(std::iter::empty(), grace, now)
+        let (grace, edition) =
+            self.lock().served.as_ref().map(|served| (served.grace.min(MAX_FORMER_GRACE), served.edition))?;
+        self.set_servers(std::iter::empty(), grace, edition, now)
     }
 
     /// Says how long sessions may take from their beginning, those that run included; `None` lets them run for as long as
@@ -160,7 +176,11 @@ impl<T> StreamRegistry<T> {
         inner.next = inner.next.wrapping_add(1);
         let mut is_awaited = false;
         if let Some(name) = arrival.server {
-            let is_gone = inner.served.as_ref().is_some_and(|(names, _)| !names.contains(name));
+            // A later edition's server may not have been named here yet.
+            let is_gone = inner
+                .served
+                .as_ref()
+                .is_some_and(|served| arrival.edition.id() <= served.edition && !served.names.contains(name));
             let new = || ServerStreams { gone_since: is_gone.then_some(now), streams: BTreeSet::new() };
             inner.servers.entry(name.into()).or_insert_with(new).streams.insert(number);
             is_awaited |= is_gone;
@@ -170,10 +190,13 @@ impl<T> StreamRegistry<T> {
             is_awaited |= inner.session_limit.is_some() && inner.sessions.is_empty();
             inner.sessions.insert(number, now);
         }
-        let are_too_many = inner.configurations.add(arrival.configuration, number);
-        let (server, configuration) = (arrival.server.map(Into::into), arrival.configuration.id);
-        inner.streams.insert(number, RegisteredStream { server, configuration, handle: stream });
-        let end = match (are_too_many, is_awaited) {
+        let edition = arrival.edition.id();
+        let new = || EditionStreams { edition: Arc::downgrade(arrival.edition), streams: BTreeSet::new() };
+        inner.editions.entry(edition).or_insert_with(new).streams.insert(number);
+        inner
+            .streams
+            .insert(number, RegisteredStream { server: arrival.server.map(Into::into), edition, handle: stream });
+        let end = match (arrival.edition.is_ended(), is_awaited) {
             (true, _) => Some(now),
             (false, true) => inner.next_end(),
             (false, false) => None,
@@ -188,7 +211,7 @@ impl<T> StreamRegistry<T> {
         for (due, why) in [
             (inner.on_gone_servers(now), TerminationReason::ServerRemoved),
             (inner.old_sessions(now), TerminationReason::SessionLimit),
-            (inner.configurations.take_excess(), TerminationReason::ConfigurationReplaced),
+            (inner.of_ended_editions(), TerminationReason::ConfigurationReplaced),
         ] {
             for number in due {
                 if let Some(stream) = inner.remove(number) {
@@ -211,8 +234,8 @@ impl<T> StreamRegistry<T> {
 
 impl<T> RegistryState<T> {
     fn on_gone_servers(&self, now: Duration) -> Vec<u64> {
-        let Some((_, grace)) = &self.served else { return Vec::new() };
-        let is_due = |since: Duration| since.saturating_add(*grace) <= now;
+        let Some(served) = &self.served else { return Vec::new() };
+        let is_due = |since: Duration| since.saturating_add(served.grace) <= now;
         let due = self.servers.values().filter(|server| server.gone_since.is_some_and(is_due));
         due.flat_map(|server| &server.streams).copied().collect()
     }
@@ -223,11 +246,21 @@ impl<T> RegistryState<T> {
         self.sessions.iter().take_while(|(_, since)| is_old(since)).map(|(number, _)| *number).collect()
     }
 
+    fn of_ended_editions(&self) -> Vec<u64> {
+        let is_ended = |kept: &&EditionStreams| kept.edition.upgrade().is_some_and(|edition| edition.is_ended());
+        self.editions.values().filter(is_ended).flat_map(|kept| &kept.streams).copied().collect()
+    }
+
     /// Forgets a stream. `None` if it was forgotten before.
     fn remove(&mut self, number: u64) -> Option<T> {
         let stream = self.streams.remove(&number)?;
         self.sessions.remove(&number);
-        self.configurations.remove(stream.configuration, number);
+        if let Some(kept) = self.editions.get_mut(&stream.edition) {
+            kept.streams.remove(&number);
+            if kept.streams.is_empty() {
+                self.editions.remove(&stream.edition);
+            }
+        }
         if let Some(name) = &stream.server
             && let Some(server) = self.servers.get_mut(name)
         {
@@ -240,9 +273,9 @@ impl<T> RegistryState<T> {
     }
 
     fn next_end(&self) -> Option<Duration> {
-        let on_servers = self.served.as_ref().and_then(|(_, grace)| {
+        let on_servers = self.served.as_ref().and_then(|served| {
             let since = self.servers.values().filter_map(|server| server.gone_since).min()?;
-            Some(since.saturating_add(*grace))
+            Some(since.saturating_add(served.grace))
         });
         let first = self.sessions.first_key_value().map(|(_, since)| *since);
         let of_sessions = self.session_limit.zip(first).map(|(limit, since)| since.saturating_add(limit));

@@ -1,39 +1,70 @@
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::StreamRegistry;
+use super::edition::{Edition, Editions};
 
 /// Fewer names than this are not worth a look.
 const SWEEP_THRESHOLD: usize = 64;
 
 /// The long-running streams of all objects, by the cluster's name and the word for its object: a name's next owner says nothing
-/// about the sessions of the one before. Streams live as long as something uses them, over all edits.
+/// about the sessions of the one before. Streams live as long as something uses them, over all edits. And the editions that
+/// streams keep, by the cluster's name.
 #[derive(Debug)]
-pub struct StreamOwners<T>(Mutex<OwnerNames<T>>);
+pub struct StreamOwners<T> {
+    names: Mutex<OwnerNames<T>>,
+    ended: AtomicU64,
+}
 
 /// The word for an object, and its streams.
 type Owner<T> = (String, Weak<StreamRegistry<T>>);
 
 #[derive(Debug)]
 struct OwnerNames<T> {
-    /// The objects of a name, rarely more than one.
-    objects: HashMap<String, Vec<Owner<T>>>,
+    names: HashMap<String, OwnerName<T>>,
     /// Number of names at which unused ones are swept.
     most: usize,
+    /// Editions whose streams have to end.
+    ended: Vec<Weak<Edition>>,
+}
+
+#[derive(Debug)]
+struct OwnerName<T> {
+    /// Rarely more than one.
+    objects: Vec<Owner<T>>,
+    editions: Editions,
+}
+
+impl<T> Default for OwnerName<T> {
+    fn default() -> Self {
+        OwnerName { objects: Vec::new(), editions: Editions::default() }
+    }
+}
+
+impl<T> OwnerName<T> {
+    fn is_used(&self) -> bool {
+        !self.editions.are_gone() || self.objects.iter().any(|(_, streams)| streams.strong_count() > 0)
+    }
+
+    fn alive(&self) -> impl Iterator<Item = (&str, Arc<StreamRegistry<T>>)> {
+        self.objects.iter().filter_map(|(object, streams)| Some((object.as_str(), streams.upgrade()?)))
+    }
 }
 
 impl<T> Default for StreamOwners<T> {
     fn default() -> Self {
-        StreamOwners(Mutex::new(OwnerNames { objects: HashMap::new(), most: SWEEP_THRESHOLD }))
+        let names = OwnerNames { names: HashMap::new(), most: SWEEP_THRESHOLD, ended: Vec::new() };
+        StreamOwners { names: Mutex::new(names), ended: AtomicU64::new(0) }
     }
 }
 
 impl<T> StreamOwners<T> {
     /// The streams of an object.
     pub fn of(&self, name: &str, object: &str) -> Arc<StreamRegistry<T>> {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.lock();
         names.sweep();
-        let objects = names.objects.entry(name.to_owned()).or_default();
+        let objects = &mut names.names.entry(name.to_owned()).or_default().objects;
         objects.retain(|(_, streams)| streams.strong_count() > 0);
         if let Some(known) = objects.iter().find(|(known, _)| known == object).and_then(|(_, known)| known.upgrade()) {
             return known;
@@ -45,27 +76,57 @@ impl<T> StreamOwners<T> {
 
     /// The streams of other objects of the name.
     pub(crate) fn others(&self, name: &str, object: &str) -> Vec<Arc<StreamRegistry<T>>> {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let others = names.objects.get(name).into_iter().flatten().filter(|(other, _)| other != object);
-        others.filter_map(|(_, streams)| streams.upgrade()).collect()
+        let names = self.lock();
+        let others = names.names.get(name).into_iter().flat_map(OwnerName::alive).filter(|(other, _)| *other != object);
+        others.map(|(_, streams)| streams).collect()
     }
 
     /// Calls `f` for the streams of every object.
     pub fn for_each(&self, f: impl FnMut(Arc<StreamRegistry<T>>)) {
-        let all: Vec<_> = {
-            let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            names.objects.values().flatten().filter_map(|(_, streams)| streams.upgrade()).collect()
-        };
+        let all: Vec<_> =
+            self.lock().names.values().flat_map(|name| name.alive().map(|(_, streams)| streams)).collect();
         all.into_iter().for_each(f);
+    }
+
+    /// Notes an edition as the newest of the name. Returns the streams of all objects of the name if some of them have to end
+    /// because of it: [`StreamRegistry::expire`] ends those that run for long.
+    pub(crate) fn use_edition(&self, name: &str, edition: &Arc<Edition>) -> Vec<Arc<StreamRegistry<T>>> {
+        let mut names = self.lock();
+        let OwnerNames { names, ended, .. } = &mut *names;
+        let name = names.entry(name.to_owned()).or_default();
+        let now_ended = name.editions.add(edition);
+        if now_ended.is_empty() {
+            return Vec::new();
+        }
+        ended.retain(|edition| edition.strong_count() > 0);
+        ended.extend(now_ended.iter().map(Arc::downgrade));
+        self.ended.fetch_add(1, Ordering::AcqRel);
+        name.alive().map(|(_, streams)| streams).collect()
+    }
+
+    /// A number that changes whenever streams of further editions have to end ([`StreamOwners::ended_editions`]).
+    pub fn ended(&self) -> u64 {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// The ids of the editions whose streams have to end, as far as something keeps them. Streams that run for long are ended without
+    /// the host's help; others are the host's to find.
+    pub fn ended_editions(&self) -> HashSet<u64> {
+        let names = self.lock();
+        names.ended.iter().filter_map(|edition| Some(edition.upgrade()?.id())).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, OwnerNames<T>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T> OwnerNames<T> {
     fn sweep(&mut self) {
         // Not at every call: a configuration with many clusters would look through all of them for each.
-        if self.objects.len() >= self.most {
-            self.objects.retain(|_, objects| objects.iter().any(|(_, streams)| streams.strong_count() > 0));
-            self.most = self.objects.len().saturating_mul(2).max(SWEEP_THRESHOLD);
+        if self.names.len() >= self.most {
+            self.names.retain(|_, name| name.is_used());
+            self.most = self.names.len().saturating_mul(2).max(SWEEP_THRESHOLD);
         }
     }
 }
@@ -89,7 +150,53 @@ mod tests {
         for name in 0..1_000 {
             drop(owners.of(&name.to_string(), ""));
         }
-        let kept = owners.0.lock().unwrap().objects.len();
+        let kept = owners.names.lock().unwrap().names.len();
         assert!(kept <= SWEEP_THRESHOLD + 1 && Arc::ptr_eq(&second, &owners.of("a", "2")), "{kept}");
+    }
+
+    #[test]
+    fn oldest_editions_beyond_the_bound_have_to_end() {
+        // (bytes of text of each, editions that are kept)
+        for (text, kept) in [(1, 256), (10 << 20, 6), (1 << 30, 1)] {
+            let owners = StreamOwners::<()>::default();
+            // Objects that follow one another share the bound of their name; another name has its own.
+            let _streams = [owners.of("a", "1"), owners.of("a", "2"), owners.of("b", "3")];
+            let other = Arc::new(Edition::new(1_000, text, 0));
+            assert!(owners.use_edition("b", &other).is_empty());
+            let mut editions = Vec::new();
+            for id in 0..300 {
+                editions.push(Arc::new(Edition::new(id, text, 0)));
+                let concerned = owners.use_edition("a", editions.last().unwrap());
+                let excess = usize::try_from(id).unwrap() >= kept;
+                assert_eq!(concerned.len(), if excess { 2 } else { 0 }, "{id}");
+            }
+            let ended = editions.iter().filter(|edition| edition.is_ended()).count();
+            assert_eq!((ended, owners.ended()), (300 - kept, 300 - kept as u64));
+            assert!(editions.iter().is_sorted_by_key(|edition| !edition.is_ended()), "the oldest first");
+            assert_eq!(owners.ended_editions(), (0..300 - kept as u64).collect());
+            assert!(!other.is_ended());
+            editions.clear();
+            assert!(owners.ended_editions().is_empty(), "none that nothing keeps");
+        }
+    }
+
+    #[test]
+    fn editions_that_nothing_keeps_make_room() {
+        let owners = StreamOwners::<()>::default();
+        let oldest = Arc::new(Edition::new(0, 1, 1));
+        owners.use_edition("a", &oldest);
+        for id in 1..1_000 {
+            assert!(owners.use_edition("a", &Arc::new(Edition::new(id, 1, 1))).is_empty());
+        }
+        owners.use_edition("a", &oldest);
+        assert!(!oldest.is_ended() && owners.ended() == 0);
+    }
+
+    #[test]
+    fn entries_of_policies_weigh() {
+        let owners = StreamOwners::<()>::default();
+        let editions = [0, 1].map(|id| Arc::new(Edition::new(id, 0, 500_000)));
+        editions.iter().for_each(|edition| drop(owners.use_edition("a", edition)));
+        assert_eq!(editions.each_ref().map(|edition| edition.is_ended()), [true, false]);
     }
 }

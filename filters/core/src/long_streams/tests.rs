@@ -5,17 +5,18 @@ use std::sync::atomic::AtomicU32;
 use super::*;
 
 const GRACE: Duration = Duration::from_secs(10);
+static EDITION: LazyLock<Arc<Edition>> = LazyLock::new(Arc::default);
 
 fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
 fn on(server: &str) -> StreamStart<'_> {
-    StreamStart { server: Some(server), is_session: false, configuration: StreamConfiguration::default() }
+    StreamStart { server: Some(server), is_session: false, edition: &EDITION }
 }
 
 fn session(server: Option<&str>) -> StreamStart<'_> {
-    StreamStart { server, is_session: true, configuration: StreamConfiguration::default() }
+    StreamStart { server, is_session: true, edition: &EDITION }
 }
 
 fn ended_why(streams: &Arc<StreamRegistry<u32>>, now: u64) -> (Vec<(u32, TerminationReason)>, Option<Duration>) {
@@ -32,7 +33,7 @@ fn ended(streams: &Arc<StreamRegistry<u32>>, now: u64) -> (Vec<u32>, Option<Dura
 #[test]
 fn streams_of_a_removed_server_end_after_the_drain_period() {
     let streams = Arc::new(StreamRegistry::default());
-    assert_eq!(streams.set_servers(["a", "b", "c"].into_iter(), GRACE, at(0)), None);
+    assert_eq!(streams.set_servers(["a", "b", "c"].into_iter(), GRACE, 0, at(0)), None);
     let stays: Vec<_> = [("a", 1), ("b", 2), ("b", 3), ("c", 4)]
         .into_iter()
         .map(|(server, number)| streams.register(on(server), number, at(1)))
@@ -41,8 +42,8 @@ fn streams_of_a_removed_server_end_after_the_drain_period() {
     let all = RefCell::new(Vec::new());
     streams.for_each(|stream| all.borrow_mut().push(*stream));
     assert_eq!(all.into_inner(), [1, 2, 3, 4]);
-    assert_eq!(streams.set_servers(["a", "c"].into_iter(), GRACE, at(5)), Some(at(15)));
-    assert_eq!(streams.set_servers(["a"].into_iter(), GRACE, at(8)), Some(at(15)), "b is gone since 5 s");
+    assert_eq!(streams.set_servers(["a", "c"].into_iter(), GRACE, 0, at(5)), Some(at(15)));
+    assert_eq!(streams.set_servers(["a"].into_iter(), GRACE, 0, at(8)), Some(at(15)), "b is gone since 5 s");
     assert_eq!(ended(&streams, 14), (vec![], Some(at(15))));
     assert_eq!(ended(&streams, 15), (vec![2, 3], Some(at(18))));
     assert_eq!(ended(&streams, 18), (vec![4], None));
@@ -54,13 +55,13 @@ fn streams_of_a_removed_server_end_after_the_drain_period() {
 #[test]
 fn server_that_comes_back_keeps_its_streams() {
     let streams = Arc::new(StreamRegistry::default());
-    streams.set_servers(["a"].into_iter(), GRACE, at(0));
+    streams.set_servers(["a"].into_iter(), GRACE, 0, at(0));
     let _stay = streams.register(on("a"), 1, at(0));
-    assert_eq!(streams.set_servers([].into_iter(), GRACE, at(5)), Some(at(15)));
-    assert_eq!(streams.set_servers(["a"].into_iter(), GRACE, at(9)), None);
+    assert_eq!(streams.set_servers([].into_iter(), GRACE, 0, at(5)), Some(at(15)));
+    assert_eq!(streams.set_servers(["a"].into_iter(), GRACE, 0, at(9)), None);
     assert_eq!(ended(&streams, 99), (vec![], None));
-    assert_eq!(streams.set_servers([].into_iter(), GRACE, at(100)), Some(at(110)));
-    assert_eq!(streams.set_servers([].into_iter(), at(2), at(101)), Some(at(102)));
+    assert_eq!(streams.set_servers([].into_iter(), GRACE, 0, at(100)), Some(at(110)));
+    assert_eq!(streams.set_servers([].into_iter(), at(2), 0, at(101)), Some(at(102)));
     assert_eq!(ended(&streams, 102).0, vec![1]);
 }
 
@@ -69,7 +70,7 @@ fn stream_that_starts_on_a_removed_server_drains_too() {
     let streams = Arc::new(StreamRegistry::default());
     let (early, none) = streams.register(on("x"), 1, at(0));
     assert_eq!((none, ended(&streams, 99).1), (None, None), "nobody said which servers there are");
-    streams.set_servers(["a"].into_iter(), GRACE, at(1));
+    streams.set_servers(["a"].into_iter(), GRACE, 0, at(1));
     let (_late, end) = streams.register(on("y"), 2, at(3));
     assert_eq!(end, Some(at(11)), "x first");
     drop(early);
@@ -80,7 +81,7 @@ fn stream_that_starts_on_a_removed_server_drains_too() {
 #[test]
 fn sessions_alone_end_after_their_longest_duration() {
     let streams = Arc::new(StreamRegistry::default());
-    streams.set_servers(["a"].into_iter(), GRACE, at(0));
+    streams.set_servers(["a"].into_iter(), GRACE, 0, at(0));
     assert_eq!(streams.limit_sessions(Some(at(60))), None);
     let (_watch, none) = streams.register(on("a"), 1, at(0));
     assert_eq!(none, None);
@@ -119,10 +120,10 @@ fn another_limit_holds_for_sessions_that_run() {
 #[test]
 fn session_ends_once_by_what_comes_first() {
     let streams = Arc::new(StreamRegistry::default());
-    streams.set_servers(["a"].into_iter(), GRACE, at(0));
+    streams.set_servers(["a"].into_iter(), GRACE, 0, at(0));
     streams.limit_sessions(Some(at(60)));
     let (_removed, _) = streams.register(session(Some("a")), 1, at(0));
-    assert_eq!(streams.set_servers([].into_iter(), GRACE, at(5)), Some(at(15)));
+    assert_eq!(streams.set_servers([].into_iter(), GRACE, 0, at(5)), Some(at(15)));
     assert_eq!(ended_why(&streams, 15), (vec![(1, TerminationReason::ServerRemoved)], None));
     assert_eq!(ended_why(&streams, 60), (vec![], None));
     let (_limited, end) = streams.register(session(Some("b")), 2, at(100));
@@ -153,46 +154,49 @@ fn shutdown_drains_once_and_ends_watches_until_its_end() {
 }
 
 #[test]
-fn oldest_configurations_beyond_the_bound_lose_their_streams() {
-    // (entries of each, configurations that are kept)
-    for (entries, kept) in [(1, 256), (20_000, 25), (1_000_000, 1)] {
-        let streams = Arc::new(StreamRegistry::default());
-        let mut guards = Vec::new();
-        for id in 0..300 {
-            let configuration = StreamConfiguration { id, entries };
-            let number = u32::try_from(id).unwrap();
-            // Two streams, of which one is a session.
-            let (watch, due) = streams.register(StreamStart { configuration, ..on("a") }, number, at(id));
-            assert_eq!(due, (id >= kept).then_some(at(id)));
-            let start = StreamStart { configuration, ..session(Some("a")) };
-            let (exec, _) = streams.register(start, number, at(id));
-            guards.push((watch, exec));
-            let oldest = u32::try_from(id - kept.min(id)).unwrap();
-            let all = [oldest; 2].map(|stream| (stream, TerminationReason::ConfigurationReplaced));
-            let expected = if id >= kept { all.to_vec() } else { vec![] };
-            assert_eq!(ended_why(&streams, id).0, expected, "{id}");
-        }
-        drop(guards);
-        assert!(streams.lock().streams.is_empty() && streams.lock().servers.is_empty());
+fn streams_of_ended_editions_end_at_once() {
+    let owners = StreamOwners::<u32>::default();
+    // Two objects that have had the name one after the other.
+    let objects = [owners.of("a", "1"), owners.of("a", "2")];
+    let editions: Vec<_> = (0..300).map(|id| Arc::new(Edition::new(id, 1, 1))).collect();
+    let mut guards = Vec::new();
+    for (number, edition) in (0..).zip(&editions) {
+        let streams = &objects[usize::from(number >= 150)];
+        assert_eq!(owners.use_edition("a", edition).len(), if number >= 256 { 2 } else { 0 }, "{number}");
+        let (watch, due) = streams.register(StreamStart { edition, ..on("a") }, number, at(1));
+        assert_eq!(due, None);
+        guards.push((watch, streams.register(StreamStart { edition, ..session(Some("a")) }, number, at(1)).0));
+        let replaced = |number: u32| [(number, TerminationReason::ConfigurationReplaced); 2].to_vec();
+        let expected = number.checked_sub(256).map_or_else(Vec::new, replaced);
+        assert_eq!(ended_why(&objects[0], 1).0, expected, "{number}");
+        assert_eq!(ended_why(&objects[1], 1).0, vec![]);
     }
+    let (_late, due) = objects[0].register(StreamStart { edition: &editions[0], ..on("a") }, 7, at(2));
+    assert_eq!(due, Some(at(2)), "it has begun under an edition that has to go");
+    assert_eq!(ended(&objects[0], 2).0, vec![7]);
+    drop(guards);
+    let state = objects[1].lock();
+    assert!(state.streams.is_empty() && state.servers.is_empty() && state.editions.is_empty());
 }
 
 #[test]
-fn configuration_without_streams_makes_room() {
+fn stream_of_a_later_edition_is_on_no_removed_server() {
     let streams = Arc::new(StreamRegistry::default());
-    let start = |id| StreamStart { configuration: StreamConfiguration { id, entries: 1 }, ..on("a") };
-    let _oldest = streams.register(start(0), 0, at(0));
-    for id in 1..1_000 {
-        let (_guard, due) = streams.register(start(id), 1, at(id));
-        assert_eq!(due, None);
-    }
-    assert_eq!(ended(&streams, 1_000), (vec![], None));
+    streams.set_servers(["a"].into_iter(), Duration::ZERO, 5, at(0));
+    let later = Arc::new(Edition::new(6, 0, 0));
+    // Its configuration is in use already, and has not been applied here yet.
+    let (_early, due) = streams.register(StreamStart { edition: &later, ..on("b") }, 1, at(1));
+    assert_eq!(due, None);
+    assert_eq!(streams.set_servers(["a", "b"].into_iter(), Duration::ZERO, 6, at(2)), None);
+    assert!(ended(&streams, 99).0.is_empty());
+    let (_gone, due) = streams.register(StreamStart { edition: &later, ..on("c") }, 2, at(100));
+    assert_eq!(due, Some(at(100)));
 }
 
 #[test]
 fn streams_of_a_former_object_end_soon_whatever_its_owner_chose() {
     let streams = Arc::new(StreamRegistry::default());
-    streams.set_servers(["a"].into_iter(), at(24 * 3_600), at(0));
+    streams.set_servers(["a"].into_iter(), at(24 * 3_600), 0, at(0));
     let _watch = streams.register(on("a"), 1, at(1));
     assert_eq!(streams.close(at(10)), Some(at(610)));
     assert_eq!(ended(&streams, 610), (vec![1], None));

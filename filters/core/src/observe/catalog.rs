@@ -180,7 +180,7 @@ pub const DURATIONS: HistogramMetrics = histogram!(
 pub const SERVER_DURATIONS: HistogramMetrics = histogram!(
     "server_duration_seconds",
     "Time from a request's departure to a server until the headers of the answer. The gateway's own part, reviews included, and \
-     the transfer of the answer are not in it. The sum grows in whole seconds.",
+     the transfer of the answer are not in it. Only of clients that were let in by a credential. The sum grows in whole seconds.",
     ["cluster", "server", "verb"]
 );
 

@@ -12,7 +12,6 @@ use super::{Outcome, SeriesLedger};
 use crate::bucket::{Rate, TokenBucket};
 use crate::fair::FairQueue;
 use crate::limit::InFlight;
-use crate::long_streams::StreamConfiguration;
 use crate::rebalance::Rebalance;
 use crate::review::CredentialCaches;
 use portcullis_filter_config as config;
@@ -34,8 +33,6 @@ pub struct ClusterMetrics {
     /// The attributes of requests that are exported, if any.
     pub(super) export: Option<config::RequestInfoExport>,
     slow_log: SlowLog,
-    /// The size of the policies, for the bound of what streams keep.
-    entries: usize,
 }
 
 /// State of metrics that outlives a cluster's configurations.
@@ -99,7 +96,6 @@ impl ClusterMetrics {
             tells_users,
             export: config.request_info.clone(),
             slow_log: SlowLog::of(config),
-            entries: policies.iter().map(config::Policy::entries).sum(),
             ..ClusterMetrics::of(counts)
         }
     }
@@ -118,18 +114,12 @@ impl ClusterMetrics {
             tells_users: true,
             export: None,
             slow_log: SlowLog::default(),
-            entries: 0,
         }
     }
 
     /// Unique in the process, never 0.
     pub fn id(&self) -> u64 {
         self.id
-    }
-
-    /// The configuration as a long-running stream keeps it.
-    pub(crate) fn configuration(&self) -> StreamConfiguration {
-        StreamConfiguration { id: self.id, entries: self.entries }
     }
 
     /// Counts a decision. Allocates nothing, unless nothing like it was counted before.

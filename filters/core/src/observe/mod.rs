@@ -53,6 +53,7 @@ pub(crate) use cluster_metrics::MetricsState;
 pub use flush::{FLUSH_INTERVAL, FlushTimer, Flusher, OrphanedMetrics};
 pub use outcome::Outcome;
 pub use publisher::Publisher;
+pub(crate) use request_attributes::MAX_VALUE_CHARS;
 pub use request_attributes::RequestAttributes;
 pub use request_record::RequestRecord;
 pub use responses::Response;

@@ -7,7 +7,7 @@ use crate::request::class_of;
 use crate::request_info::RequestInfo;
 
 /// The most characters of a value: no name of Kubernetes' has more.
-pub(super) const MAX_VALUE_CHARS: usize = 253;
+pub(crate) const MAX_VALUE_CHARS: usize = 253;
 
 /// The attributes of a request that are exported to other filters, routes and logs.
 ///

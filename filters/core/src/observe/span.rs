@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use portcullis_filter_config::SpanSettings;
 use portcullis_filter_config::names::span::{
-    API_GROUP, API_VERSION, Attribute, CLUSTER, DECISION, GRPC_PATH, IMPERSONATED_USER, NAME, NAMESPACE, OF_ENVOY,
-    PATH, POLICY, REASON, RESOURCE, REVIEW_WAIT, SCHEMA, SERVER_GROUP, SUBRESOURCE, USER, USER_AGENT, VERB,
+    API_GROUP, API_VERSION, Attribute, CLUSTER, DECISION, GRPC_CONTENT_TYPE, GRPC_PATH, GRPC_TIMEOUT,
+    IMPERSONATED_USER, NAME, NAMESPACE, OF_ENVOY, PATH, POLICY, REASON, RESOURCE, REVIEW_WAIT, SCHEMA, SERVER_GROUP,
+    SUBRESOURCE, USER, USER_AGENT, VERB,
 };
 
 use super::Outcome;
@@ -52,13 +53,14 @@ impl SpanRecord {
         settings: SpanSettings,
         headers: impl Iterator<Item = (&'h [u8], &'h [u8])>,
     ) -> Option<Box<Self>> {
-        let [mut request_id, mut traceparent, mut agent, mut content_type, mut path] = [None; 5];
+        let [mut request_id, mut traceparent, mut agent, mut content_type, mut timeout, mut path] = [None; 6];
         for (name, value) in headers {
             let seen = match name {
                 b"x-request-id" => &mut request_id,
                 b"traceparent" => &mut traceparent,
                 b"user-agent" => &mut agent,
                 b"content-type" => &mut content_type,
+                b"grpc-timeout" => &mut timeout,
                 b":path" => &mut path,
                 _ => continue,
             };
@@ -69,10 +71,15 @@ impl SpanRecord {
         }
         let is_certain = !settings.trusted_parents || traceparent.is_some();
         let mut span = Box::new(SpanRecord { settings, is_certain, ..SpanRecord::default() });
-        if let Some(agent) = agent.filter(|agent| agent.len() > MAX_VALUE_CHARS) {
-            span.say(USER_AGENT, agent);
-        }
+        let mut cut = |attribute, value: Option<&[u8]>| {
+            if let Some(long) = value.filter(|value| value.len() > MAX_VALUE_CHARS) {
+                span.say(attribute, long);
+            }
+        };
+        cut(USER_AGENT, agent);
         if content_type.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
+            cut(GRPC_CONTENT_TYPE, content_type);
+            cut(GRPC_TIMEOUT, timeout);
             let path = line(without_query(path.unwrap_or_default()), MAX_PATH_CHARS);
             span.attributes.push((GRPC_PATH, path));
         }

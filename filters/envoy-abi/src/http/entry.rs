@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 
+use super::worker_streams::WorkerPlace;
 use super::{CalloutId, CalloutResponse, ConfigHandle, FilterConfig, FilterHandle, HeadersStatus, MainThread};
 use crate::guard::{Panicked, guard};
 use crate::log;
@@ -12,6 +13,8 @@ struct Stream<C: FilterConfig> {
     config: &'static C,
     kept: C::Stream,
     is_poisoned: bool,
+    /// Among the streams of the worker, for those that joined a group.
+    place: Option<WorkerPlace>,
 }
 
 /// # Safety
@@ -65,7 +68,8 @@ pub unsafe fn route_config_destroy<C: FilterConfig>(route: ModulePtr) {
 pub unsafe fn filter_new<C: FilterConfig>(config: ModulePtr) -> ModulePtr {
     // SAFETY: alive until after `filter_destroy`; the lifetime never leaves this module.
     let config: &'static C = unsafe { &*config.cast::<C>() };
-    Box::into_raw(Box::new(Stream { config, kept: C::Stream::default(), is_poisoned: false })).cast::<c_void>()
+    Box::into_raw(Box::new(Stream { config, kept: C::Stream::default(), is_poisoned: false, place: None }))
+        .cast::<c_void>()
 }
 
 /// # Safety
@@ -99,6 +103,10 @@ unsafe fn run<C: FilterConfig, R: Copy>(
         fail_closed(stream, &mut handle);
         stopped
     });
+    if let Some(group) = handle.take_group() {
+        // SAFETY: on the stream's worker; the place goes with the stream, before its filter.
+        stream.place = unsafe { WorkerPlace::take(filter, group) };
+    }
     handle.carry_out();
     answer
 }

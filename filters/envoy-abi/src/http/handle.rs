@@ -1,4 +1,4 @@
-use super::{ConfigScheduler, HeaderMap, StreamScheduler};
+use super::{ConfigScheduler, HeaderMap, StreamScheduler, worker_streams};
 use crate::exported::is_1_39_or_later;
 use crate::raw::{self, Buffer, ConfigPtr, FilterPtr, HeaderPair};
 
@@ -27,6 +27,7 @@ impl ConfigHandle {
 pub struct FilterHandle {
     pub(super) filter: FilterPtr,
     ending: Option<Ending>,
+    group: Option<u64>,
 }
 
 /// An answer of the filter's own.
@@ -55,7 +56,7 @@ impl FilterHandle {
     /// # Safety
     /// `filter` is what Envoy passed to the hook that is running, and the handle does not outlive it.
     pub(crate) unsafe fn new(filter: FilterPtr) -> Self {
-        FilterHandle { filter, ending: None }
+        FilterHandle { filter, ending: None, group: None }
     }
 
     /// The first header of the name.
@@ -119,6 +120,20 @@ impl FilterHandle {
                 Buffer::lend(value),
             )
         }
+    }
+
+    /// Has the stream found by [`FilterHandle::wake_streams`] on its worker, as one of that group, until it ends.
+    pub fn join(&mut self, group: u64) {
+        self.group = Some(group);
+    }
+
+    pub(super) fn take_group(&mut self) -> Option<u64> {
+        self.group.take()
+    }
+
+    /// Wakes the streams of this worker whose group `is_meant`: Envoy calls `resumed` of each once this hook has returned.
+    pub fn wake_streams(&self, is_meant: impl Fn(u64) -> bool) {
+        worker_streams::wake_streams(is_meant);
     }
 
     /// Answers the stream when the hook has returned. The first answer stands, later ones are dropped.

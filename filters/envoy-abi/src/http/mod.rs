@@ -7,6 +7,7 @@ mod main_thread;
 mod metrics;
 mod scheduler;
 mod span;
+mod worker_streams;
 
 pub use handle::{ConfigHandle, FilterHandle, LocalReply};
 pub use headers::Headers;

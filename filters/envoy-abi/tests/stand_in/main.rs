@@ -180,6 +180,50 @@ fn waking_races_with_the_end_of_streams() {
 }
 
 #[test]
+fn streams_of_a_group_are_woken_on_their_worker() {
+    let _alone = alone();
+    let config = config();
+    let worker = config.worker(true);
+    let joined = |worker: &Worker<'_>, group: &str, more: (&str, &str)| {
+        let stream = worker.stream(&[(":path", "/waits"), ("joins", group), more]);
+        assert_eq!(stream.request_headers(), Some(if more.0 == "panics" { STOP } else { WAIT }));
+        stream
+    };
+    let meant = [joined(&worker, "1", ("then", "")), joined(&worker, "1", ("then", "reset"))];
+    let others = [joined(&worker, "2", ("then", "")), waiting(&worker, "")];
+    // Before the wake, by a panic, and between the wake and its delivery.
+    let (early, late) = (joined(&worker, "1", ("then", "")), joined(&worker, "1", ("then", "")));
+    early.end();
+    let poisoned = joined(&worker, "1", ("panics", "request"));
+    let waking = || {
+        assert_eq!(
+            worker.stream(&[(":path", "/refused"), ("joins", "1"), ("wakes", "1")]).request_headers(),
+            Some(STOP)
+        );
+    };
+    std::thread::scope(|scope| {
+        let elsewhere = || {
+            let worker = config.worker(true);
+            let waking = worker.stream(&[(":path", "/refused"), ("wakes", "1")]);
+            assert_eq!(waking.request_headers(), Some(STOP));
+            worker.run();
+        };
+        scope.spawn(elsewhere).join().unwrap();
+    });
+    worker.run();
+    assert!(!meant[0].saw("continued"), "another worker's streams are left alone");
+    waking();
+    late.end();
+    worker.run();
+    assert!(meant[0].saw("continued") && meant[1].saw("reset: gone"));
+    assert!(![&others[0], &others[1], &early, &late, &poisoned].iter().any(|stream| stream.saw("continued")));
+    meant.iter().chain(&others).for_each(|stream| stream.end());
+    module(&config).waiting.lock().unwrap().clear();
+    waking();
+    assert_eq!(ALIVE.load(Ordering::Acquire), 1);
+}
+
+#[test]
 fn panic_fails_closed_at_every_place() {
     let _alone = alone();
     let config = config();

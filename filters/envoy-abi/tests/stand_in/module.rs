@@ -37,6 +37,11 @@ pub(crate) fn is_asked_to_panic(stream: &FilterHandle, place: &str) -> bool {
     stream.header(HeaderMap::Request, b"panics") == Some(place.as_bytes())
 }
 
+/// The number of a group in a header.
+fn group(stream: &FilterHandle, header: &[u8]) -> Option<u64> {
+    stream.header(HeaderMap::Request, header).and_then(|number| std::str::from_utf8(number).ok()?.parse().ok())
+}
+
 fn maybe_panic(stream: &FilterHandle, place: &str) {
     assert!(!is_asked_to_panic(stream, place), "a panic on demand");
 }
@@ -60,6 +65,12 @@ impl FilterConfig for Module {
 
     fn request_headers(&self, route: Option<&String>, kept: &mut Kept, stream: &mut FilterHandle) -> HeadersStatus {
         assert_eq!(route.map(String::as_str), Some("filter route"));
+        if let Some(group) = group(stream, b"joins") {
+            stream.join(group);
+        }
+        if let Some(meant) = group(stream, b"wakes") {
+            stream.wake_streams(|group| group == meant);
+        }
         maybe_panic(stream, "request");
         let Some(headers) = stream.headers(HeaderMap::Request) else {
             stream.reset("unreadable".to_owned());

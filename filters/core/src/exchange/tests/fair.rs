@@ -5,6 +5,7 @@ use portcullis_filter_config::{ClusterConfig, FairQueueConfig, FlowDistinguisher
 use super::*;
 use crate::fair::FairQueue;
 use crate::gateway::tests::plain_config;
+use crate::long_streams::StreamOwners;
 use crate::schedule::Task;
 use crate::state_store::{ProcessState, StateStore};
 
@@ -199,14 +200,19 @@ fn request_that_waits_survives_an_edit() {
         config.policies = policies.into_iter().map(|policy| Policy { group: group.into(), ..policy }).collect();
         let store = state.with_secret([1; 32]);
         assert!(store.totals("x").is_some());
-        RouteConfig::<()>::compile(&config, &store, Arc::default(), Duration::ZERO).unwrap().0
+        RouteConfig::<()>::compile(&config, &store, Arc::default(), 0).unwrap()
     };
-    let before = compile(1, "old");
+    let (before, _) = compile(1, "old");
     let (mut running, mut waiting) = (patient(&fixture, POD), patient(&fixture, POD));
     let (mut first, mut second) = (Exchange::default(), Exchange::default());
     assert_eq!(first.request_headers(&fixture.gateway, Some(&before), &mut running), Next::Continue);
     assert_eq!(second.request_headers(&fixture.gateway, Some(&before), &mut waiting), Next::Pause);
-    let after = compile(2, "new");
+    let (refused, update) = compile(3, "refused");
+    drop(refused);
+    assert!(update.apply(&StreamOwners::default(), Duration::ZERO).is_empty());
+    let (after, update) = compile(2, "new");
+    assert_eq!(woken(&waiting), 0, "the proxy may refuse it");
+    let _ = update.apply(&StreamOwners::default(), Duration::ZERO);
     assert_eq!(woken(&waiting), 1, "the edit gives a seat more");
     assert_eq!(second.resume(&fixture.gateway, Some(&before), &mut waiting), Next::Continue);
     assert_eq!(waiting.destination.as_deref(), Some("old.h2.read"));

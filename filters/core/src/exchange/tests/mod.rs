@@ -1,5 +1,6 @@
 mod counted;
 mod drain;
+mod expelled;
 mod fair;
 mod talkers;
 
@@ -255,14 +256,6 @@ fn long_streams_end_when_their_server_is_removed() {
         assert_eq!(ended.count(), 2, "once: {:?}", host.effects);
     }
     let fixture = fixture();
-    let mut host = proxy(&fixture, WATCH, &[]);
-    let (mut exchange, _) = begin(&fixture, &mut host);
-    (host.status, host.server) = (Some("200"), Some("a".to_owned()));
-    exchange.response_headers(&mut host);
-    exchange.terminate(TerminationReason::ConfigurationReplaced, &mut host);
-    let reset = "reset portcullis_configuration_replaced".to_owned();
-    assert!(host.effects.contains(&reset), "its client may not read: {:?}", host.effects);
-
     let mut host = proxy(&fixture, POD, &[]);
     let (mut exchange, _) = begin(&fixture, &mut host);
     host.server = Some("a".to_owned());

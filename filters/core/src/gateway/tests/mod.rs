@@ -19,6 +19,7 @@ pub(crate) use rustls_pki_types::UnixTime;
 
 pub(crate) use super::*;
 use crate::exchange::RouteConfig;
+use crate::long_streams::StreamOwners;
 pub(crate) use crate::moment::Moment;
 use crate::refusal::Cause;
 pub(crate) use crate::request::Peer;
@@ -55,7 +56,8 @@ pub(crate) fn fixture_in(state: &impl StateStore, change: impl FnOnce(&mut Clust
     let ca = ca("clients");
     let mut config = plain_config(Some(ca.pem()));
     change(&mut config);
-    let (route, _) = RouteConfig::compile(&config, state, Arc::default(), UPTIME).unwrap();
+    let (route, update) = RouteConfig::compile(&config, state, Arc::default(), 0).unwrap();
+    let _ = update.apply(&StreamOwners::default(), UPTIME);
     Fixture { gateway: gateway(), route, ca }
 }
 

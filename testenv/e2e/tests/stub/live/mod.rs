@@ -3,6 +3,7 @@
 mod changes;
 mod churn;
 mod drain_scope;
+mod editions;
 mod failures;
 mod freeze;
 mod generations;

@@ -132,7 +132,20 @@ fn long_agent() -> String {
 
 const SECRET: &str = "only-between-client-and-server";
 /// The beginnings of the clients' `User-Agent`s.
-const AGENTS: [&str; 8] = ["query", "bearer", "socket", "grpc", "cookie", "agent", "path", "impersonates"];
+const AGENTS: [&str; 12] = [
+    "query",
+    "bearer",
+    "socket",
+    "grpc",
+    "verbose",
+    "internal",
+    "host",
+    "method",
+    "cookie",
+    "agent",
+    "path",
+    "impersonates",
+];
 
 /// Sends requests that hold a secret, or too much, of which some are refused.
 fn send_secrets(fixture: &StubFixture) {
@@ -147,8 +160,18 @@ fn send_secrets(fixture: &StubFixture) {
     let exec = format!("{PODS}/a/exec?command={SECRET}");
     nobody.get(&exec, &[("user-agent", "socket"), ("sec-websocket-protocol", &socket)]).unwrap();
     // A gateway's own answer to gRPC is a reset.
-    let grpc = [("user-agent", &b"grpc"[..]), ("content-type", b"application/grpc"), ("te", b"trailers")];
-    let _ = alice.request("POST", &query, &grpc, b"");
+    let grpc = |agent: &'static [u8], kind, timeout| {
+        let headers = [("user-agent", agent), ("content-type", kind), ("te", b"trailers"), ("grpc-timeout", timeout)];
+        let _ = alice.request("POST", &query, &headers, b"");
+    };
+    grpc(b"grpc", b"application/grpc", b"1S");
+    let long_kind = format!("application/grpc+{}", "k".repeat(9_000));
+    grpc(b"verbose", long_kind.as_bytes(), "9".repeat(9_000).as_bytes());
+    let of_envoy = [("x-envoy-downstream-service-cluster", &*agent), ("x-client-trace-id", &agent)];
+    alice.get(PODS, &[&[("user-agent", "internal")][..], &of_envoy].concat()).unwrap();
+    let host = connect(&target.clone().identity(&fixture.pki.alice)).authority(&"h".repeat(9_000));
+    assert_eq!(host.get(PODS, &[("user-agent", "host")]).unwrap().status, 421);
+    assert_eq!(alice.request(&"M".repeat(9_000), PODS, &[("user-agent", b"method")], b"").unwrap().status, 400);
     alice.get(PODS, &[("user-agent", "cookie"), ("cookie", &cookie)]).unwrap();
     alice.get(PODS, &[("user-agent", &agent)]).unwrap();
     alice.get(&long, &[("user-agent", "path")]).unwrap();

@@ -1,0 +1,88 @@
+//! Requests that never end keep old editions of their object's configuration, up to a bound.
+
+use std::time::Duration;
+
+use portcullis_e2e::{GatewayOptions, Manifest, allow_all};
+use portcullis_harness::client::{TlsConnection, TlsTarget};
+use portcullis_harness::wait;
+use portcullis_stub_apiserver::{Action, Fault};
+use serde_json::json;
+
+use crate::fixture::{NAME, PODS, StubFixture};
+
+const HELD: &str = "/api/v1/namespaces/held/pods";
+const SOON: Duration = Duration::from_secs(60);
+/// Ten of these are more than may be kept.
+const ENTRIES: usize = 60_000;
+const EDITIONS: usize = 12;
+
+/// An edition with many entries, which differs from the others.
+fn edition(fixture: &StubFixture, number: usize) -> Manifest {
+    let names: Vec<String> = (0..ENTRIES).map(|entry| format!("n{}", entry * EDITIONS + number)).collect();
+    let many = json!({"verbs": ["get"], "apiGroups": ["*"], "resources": ["*"], "resourceNames": names});
+    fixture.manifest().policies(json!([{"rules": [many]}, {"rules": [allow_all()]}]))
+}
+
+/// A request without a response: its server withholds it, or its client the body.
+struct Unanswered {
+    get: TlsConnection,
+    post: TlsConnection,
+}
+
+impl Unanswered {
+    fn begin(target: &TlsTarget) -> Self {
+        let (mut get, mut post) = (target.connect().unwrap(), target.connect().unwrap());
+        get.write(format!("GET {HELD} HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes()).unwrap();
+        let head = format!("POST {PODS} HTTP/1.1\r\nHost: {NAME}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n");
+        post.write(head.as_bytes()).unwrap();
+        Unanswered { get, post }
+    }
+
+    /// Waits for the end of both, which have no response.
+    fn end(mut self) {
+        for connection in [&mut self.get, &mut self.post] {
+            let read = connection.read_to_end().unwrap_or_default();
+            assert!(read.is_empty(), "{}", String::from_utf8_lossy(&read));
+        }
+    }
+
+    fn go_on(mut self) {
+        assert_eq!(self.get.read_head().unwrap().status, 200);
+        self.post.write(b"{}").unwrap();
+        assert!(self.post.read_head().unwrap().status >= 200);
+    }
+}
+
+#[test]
+fn oldest_editions_end_however_their_requests_are_kept() {
+    let fixture = StubFixture::start("editions", &GatewayOptions::default());
+    fixture.stub.fault(Fault::new(HELD, Action::Hold));
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice).alpn(&["http/1.1"]).timeout(SOON);
+    let mut kept = Vec::new();
+    for number in 0..EDITIONS {
+        fixture.gateway.apply(&edition(&fixture, number)).unwrap();
+        kept.push(Unanswered::begin(&target));
+        let all_there = || (fixture.stub.records_for(HELD).len() > number).then_some(());
+        wait::until("the request at its server", SOON, all_there).unwrap();
+    }
+    let newest = kept.pop().unwrap();
+    let oldest = kept.swap_remove(0);
+    std::thread::scope(|scope| {
+        let end = scope.spawn(|| oldest.end());
+        // Each worker looks at the next request that begins on it.
+        let begin = || {
+            let get = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
+            assert_eq!(target.raw_request(get.as_bytes()).unwrap().status, 200);
+            end.is_finished().then_some(())
+        };
+        wait::until("the end of the oldest edition's requests", SOON, begin).unwrap();
+        end.join().unwrap();
+    });
+    let reasons = || {
+        let metrics = fixture.gateway.envoy().admin().stats("configuration_replaced").ok()?;
+        (!metrics.is_empty()).then_some(())
+    };
+    wait::until("the reason in metrics", SOON, reasons).unwrap();
+    fixture.stub.clear_faults();
+    newest.go_on();
+}
