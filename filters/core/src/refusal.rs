@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::time::Duration;
 
 use portcullis_filter_config::names;
 
@@ -114,6 +115,9 @@ impl Cause {
         }
     }
 }
+
+/// Different values of `Retry-After`, from 1 on.
+const RETRY_SPREAD: u32 = 4;
 
 impl Refusal {
     fn new(code: u16, reason: &'static str, cause: Cause, message: impl Into<Cow<'static, str>>) -> Self {
@@ -270,6 +274,14 @@ impl Refusal {
     /// 508: the request came back.
     pub fn loop_detected() -> Self {
         Refusal::new(508, "LoopDetected", Cause::Loop, "the request has already been through this gateway")
+    }
+
+    /// Sets apart clients that are refused at the same time: client-go repeats a request after exactly as many seconds as `Retry-After`
+    /// says, and those of all clients would come at once again. The fractions of the uptime are as good as chance here.
+    pub(crate) fn spread(&mut self, uptime: Duration) {
+        if let Some(seconds) = &mut self.retry_after {
+            *seconds = seconds.saturating_add(uptime.subsec_nanos() % RETRY_SPREAD);
+        }
     }
 
     /// The headers of the response, names in lower case.

@@ -1,4 +1,5 @@
 use portcullis_core::Refusal;
+use portcullis_core::fair::Flow;
 use portcullis_core::request_info::RequestInfo;
 use serde::Serialize;
 use serde_json::Value;
@@ -60,9 +61,30 @@ pub(crate) struct DispatchAnswer {
     pub(crate) policy: Option<usize>,
     pub(crate) rule: Option<usize>,
     pub(crate) flow_control_schema: Option<String>,
+    /// Of a schema that is a fair queue.
+    pub(crate) flow: Option<FlowAnswer>,
     pub(crate) upstream_subset: Option<Vec<String>>,
     pub(crate) strategy: Option<&'static str>,
     pub(crate) trace: Vec<String>,
+}
+
+/// The flow of the request in a fair queue.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FlowAnswer {
+    /// Empty for requests that belong to no flow of their own.
+    pub(crate) name: String,
+    /// 0 for a request that needs no seat and never waits.
+    pub(crate) seats: u32,
+    /// The share of the flow; null where the request needs no seat.
+    pub(crate) weight: Option<u32>,
+}
+
+impl From<Flow> for FlowAnswer {
+    fn from(flow: Flow) -> Self {
+        let (seats, weight) = flow.seats.map_or((0, None), |(seats, weight)| (seats, Some(weight)));
+        Self { name: text(&flow.name), seats, weight }
+    }
 }
 
 /// The gateway's own answer to the client.

@@ -7,7 +7,7 @@ use portcullis_core::refusal::Cause;
 use portcullis_core::request_info::{RequestInfo, RequestTarget};
 use portcullis_core::review::{Review, ReviewResult};
 use portcullis_core::upstream_user::UpstreamUser;
-use portcullis_core::{Peer, Refusal, RequestContext};
+use portcullis_core::{Gateway, Peer, Refusal, RequestContext};
 use rustls_pki_types::UnixTime;
 
 use super::answer::{DispatchAnswer, Explanation, RefusalAnswer, RequestInfoAnswer, text};
@@ -102,13 +102,14 @@ impl Environment {
             let rescanned = replaced.as_ref().map(|headers| self.gateway.scan(Some(cluster), pairs(headers)));
             let scan = rescanned.as_ref().unwrap_or(scan);
             let context = RequestContext { scan, peer: Peer::None, answers: exchange.answers(), now, uptime };
-            answer.dispatch = self.gateway.acting_user(cluster, &context).map(|user| served.dispatch(info, &user));
+            answer.dispatch =
+                self.gateway.acting_user(cluster, &context).map(|user| served.dispatch(info, &user, scan));
         }
     }
 }
 
 impl ServedCluster {
-    fn dispatch(&self, info: &RequestInfo<'_>, user: &UserInfo) -> DispatchAnswer {
+    fn dispatch(&self, info: &RequestInfo<'_>, user: &UserInfo, scan: &HeaderScan<'_>) -> DispatchAnswer {
         let matched = self.matcher.first_match(info, user);
         let policy = matched.map(|matched| matched.policy);
         let count = policy.unwrap_or(usize::MAX);
@@ -120,6 +121,7 @@ impl ServedCluster {
             policy,
             rule: matched.map(|matched| matched.rule),
             flow_control_schema: schema,
+            flow: policy.and_then(|index| Gateway::flow(&self.route.cluster, index, user, info, scan)).map(Into::into),
             upstream_subset: subset.cloned(),
             strategy: policy.and_then(|index| self.strategies.get(index)).copied(),
             trace: self.matcher.mismatches(count, info, user),

@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod certificates;
+mod flows;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -136,6 +137,7 @@ fn answer_has_every_part_that_applies_and_null_for_the_rest() {
             "credential": {"outcome": "none", "source": null, "tokenSha256": null, "subprotocolsAfterSuccess": null},
             "dispatch": {
                 "upstreamCluster": "a.test", "matched": true, "policy": 1, "rule": 1, "flowControlSchema": null,
+                "flow": null,
                 "upstreamSubset": null, "strategy": "RoundRobin",
                 "trace": ["policy 0, rule 0: verbs [\"create\"] do not cover \"watch\""],
             },

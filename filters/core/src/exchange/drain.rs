@@ -41,7 +41,8 @@ impl<T: Clone> Exchange<T> {
     }
 
     /// Answers a request. One beyond a limit of flow control may drain its connection first.
-    pub(super) fn refuse(&mut self, refusal: Refusal, host: &mut impl Host<Stream = T>) -> Next {
+    pub(super) fn refuse(&mut self, mut refusal: Refusal, host: &mut impl Host<Stream = T>) -> Next {
+        refusal.spread(host.uptime().unwrap_or_default());
         let is_limited = matches!(refusal.cause, Cause::FlowControl | Cause::QueueFull | Cause::QueueTimeout);
         if is_limited && self.drains_limited(host) {
             self.drain = Drain::BeforeReply(Box::new(refusal));

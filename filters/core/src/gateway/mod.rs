@@ -18,7 +18,7 @@ use validate::{check_message, check_target, presents_two_tokens};
 use crate::attribution;
 use crate::authenticate::{authenticate, effective_user};
 use crate::cluster::{Cluster, CompileError, LimitReached, check_header_names};
-use crate::fair::{Admission, FlowOf, Seat, SeatRequest};
+use crate::fair::{Admission, Flow, FlowOf, Seat, SeatRequest};
 use crate::header_scan::{ForwardedHeaders, HeaderScan, Reserved};
 use crate::identity::UserInfo;
 use crate::limit::InFlightPermit;
@@ -199,6 +199,18 @@ impl Gateway {
     pub fn acting_user(&self, cluster: &Cluster, request: &RequestContext<'_>) -> Option<UserInfo> {
         let EffectiveUser { client, .. } = self.identify(cluster, request, &mut RequestRecord::default()).ok()?;
         self.known_user(&client).cloned()
+    }
+
+    /// The flow of a user's request in the fair queue of a policy, if the policy names one. For tools.
+    pub fn flow(
+        cluster: &Cluster,
+        policy: usize,
+        user: &UserInfo,
+        info: &RequestInfo<'_>,
+        scan: &HeaderScan<'_>,
+    ) -> Option<Flow> {
+        let is_long = !class_of(info, scan).has_timeout();
+        Some(cluster.fair_queue(policy)?.flow(FlowOf { user: Some(user), info, path: scan.path, is_long }))
     }
 
     fn known_user<'a>(&'a self, client: &'a Client) -> Option<&'a UserInfo> {

@@ -51,3 +51,20 @@ fn body_is_a_kubernetes_status() {
         odd.body().contains(r#""message":"a \"b\" \\ \u000a","reason":"BadRequest","details":{"retryAfterSeconds":1}"#)
     );
 }
+
+/// client-go comes back after exactly as many seconds as the header says.
+#[test]
+fn clients_that_are_refused_together_come_back_apart() {
+    let seconds = |nanos: u32| {
+        let mut refused = Refusal::too_many_requests(b"pods");
+        refused.spread(Duration::new(7, nanos));
+        refused.retry_after
+    };
+    let mut seen: Vec<_> = (0..100).map(|number| seconds(number * 1_001)).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen, [1, 2, 3, 4].map(Some));
+    let mut denied = Refusal::denied();
+    denied.spread(Duration::new(7, 3));
+    assert_eq!(denied.retry_after, None, "it need not come back");
+}

@@ -67,7 +67,7 @@ fn heartbeats_pass_while_a_list_waits_and_later_all_pass() {
     step(&fixture, "2-heartbeats.yaml");
     assert_eq!(heartbeats(&node), [200; 3]);
     let answer = list();
-    assert_eq!((answer.status, answer.header("retry-after").as_deref()), (429, Some("1")), "{}", answer.text());
+    assert!(answer.status == 429 && matches!(answer.retry_after(), Some(1..=4)), "{answer:?}");
     let told = fixture.kubectl(&fixture.alice).args(["get", "--raw", PODS]).run().unwrap();
     assert!(told.stderr.contains("too many requests"), "{told:?}");
 

@@ -31,7 +31,7 @@ fn watches_count_against_the_limit_until_they_end() {
     assert!(watches.iter().all(|watch| watch.response.status == 200));
 
     let refused = clients[3].get(PODS, &[]).unwrap();
-    assert_eq!((refused.status, refused.header("retry-after").as_deref()), (429, Some("1")));
+    assert!(refused.status == 429 && matches!(refused.retry_after(), Some(1..=4)), "{refused:?}");
     assert_eq!(refused.json().unwrap()["reason"], "TooManyRequests");
     let event = clients[3].get(EVENTS, &[]).unwrap();
     assert_eq!((event.status, event.header("retry-after")), (429, None), "clients drop events");

@@ -107,7 +107,7 @@ fn answer_that_is_none_is_a_503_each_time_and_never_anonymous() {
         for _ in 0..2 {
             let response = get(&target, ROBOT);
             assert_eq!(response.status, 503, "{case}: {}", response.text());
-            assert_eq!(response.header("retry-after").as_deref(), Some("1"), "{case}");
+            assert!(matches!(response.retry_after(), Some(1..=4)), "{case}: {response:?}");
             assert_eq!(response.json().unwrap()["reason"], "ServiceUnavailable", "{case}");
         }
         assert!(fixture.stub.records_for(REVIEWS).len() >= 2, "{case}: the failure is not remembered");
@@ -269,7 +269,7 @@ fn slow() -> Option<()> {
         let started = Instant::now();
         let response = get(&target, ROBOT);
         let (took, is_first) = (started.elapsed(), !earlier.is_finished());
-        assert_eq!((response.status, response.header("retry-after").as_deref()), (503, Some("1")));
+        assert!(response.status == 503 && matches!(response.retry_after(), Some(1..=4)), "{response:?}");
         assert!(took >= DEADLINE, "{took:?}");
         assert!(fixture.stub.records_for(PODS).is_empty());
         assert_eq!(earlier.join().unwrap(), 504);

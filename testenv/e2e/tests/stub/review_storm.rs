@@ -35,12 +35,12 @@ fn strangers(client: &H2Client, lane: usize, is_over: &AtomicBool) -> BTreeMap<u
         };
         for timed in client.timed_burst((0..5 * AT_ONCE).map(stranger).collect(), AT_ONCE) {
             let answer = timed.answer.unwrap();
-            let retry_after = answer.header("retry-after");
+            let is_spread = matches!(answer.retry_after(), Some(1..=4));
             match answer.status {
-                401 => assert_eq!(retry_after, None),
-                429 => assert_eq!(retry_after.as_deref(), Some("1")),
+                401 => assert_eq!(answer.header("retry-after"), None),
+                429 => assert!(is_spread, "{answer:?}"),
                 // A review that took too long.
-                503 if timed.took >= DEADLINE => assert_eq!(retry_after.as_deref(), Some("1")),
+                503 if timed.took >= DEADLINE => assert!(is_spread, "{answer:?}"),
                 other => panic!("{other}: {}", answer.text()),
             }
             *statuses.entry(answer.status).or_default() += 1;

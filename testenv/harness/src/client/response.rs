@@ -25,6 +25,11 @@ impl Response {
         matching.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).collect()
     }
 
+    /// The seconds of `Retry-After`. `None` without the header, and where it has no number.
+    pub fn retry_after(&self) -> Option<u32> {
+        self.header("retry-after")?.parse().ok()
+    }
+
     /// The body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()

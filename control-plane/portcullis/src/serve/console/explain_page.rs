@@ -169,6 +169,18 @@ fn policy(html: &mut Html, dispatch: &DispatchAnswer) {
             html.raw("none");
         }
     });
+    if let Some(flow) = &dispatch.flow {
+        fact(html, "Flow", |html| {
+            match flow.name.as_str() {
+                "" => html.raw("the one of all requests without a flow of their own"),
+                name => html.raw("<code>").text(name).raw("</code>"),
+            };
+            match flow.seats {
+                0 => html.raw(", never waits"),
+                seats => html.raw(", takes ").show(seats).raw(" of the seats"),
+            };
+        });
+    }
     fact(html, "Destination", |html| {
         match &dispatch.upstream_subset {
             Some(subset) => {
