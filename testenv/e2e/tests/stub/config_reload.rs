@@ -26,7 +26,12 @@ fn start(test: &str, options: &GatewayOptions) -> StubFixture {
 
 /// The results of the waiting requests: status and `Retry-After` (nothing if the connection was closed), and the time since the
 /// first of them was sent.
-type Answers = Vec<(Option<(u16, Option<String>)>, Duration)>;
+type Answers = Vec<(Option<(u16, Option<u32>)>, Duration)>;
+
+/// Whether an answer says that the review failed, and when to come back.
+fn may_come_back(answer: Option<(u16, Option<u32>)>) -> bool {
+    matches!(answer, Some((503, Some(1..=4))))
+}
 
 /// Those who wait.
 struct Waiting {
@@ -83,7 +88,7 @@ fn while_waiting(fixture: &StubFixture, action: Action, meanwhile: impl FnOnce(&
                 waiting.answered.fetch_add(1, Ordering::AcqRel);
                 // No client is left to give up by itself.
                 assert!(!matches!(&response, Err(error) if error.is_timeout()), "{response:?}");
-                let answer = response.ok().map(|response| (response.status, response.header("retry-after")));
+                let answer = response.ok().map(|response| (response.status, response.retry_after()));
                 (answer, waiting.since.elapsed())
             })
         };
@@ -109,9 +114,8 @@ fn while_waiting(fixture: &StubFixture, action: Action, meanwhile: impl FnOnce(&
 
 /// Every request was served. Nothing if a review was given up because its time was over.
 fn all_are_served(answers: Answers) -> Option<()> {
-    let is_late = |(answer, after): &(Option<(u16, Option<String>)>, Duration)| {
-        *after >= DEADLINE && *answer == Some((503, Some("1".to_owned())))
-    };
+    let is_late =
+        |(answer, after): &(Option<(u16, Option<u32>)>, Duration)| *after >= DEADLINE && may_come_back(*answer);
     if answers.iter().any(is_late) {
         return None;
     }
@@ -165,7 +169,7 @@ fn waiting_requests_end_when_the_filter_is_replaced() {
             replace_routes(&fixture);
             replace_chain(&fixture);
         })?;
-        answers.into_iter().for_each(|(answer, _)| assert_eq!(answer, Some((503, Some("1".to_owned())))));
+        assert!(answers.iter().all(|(answer, _)| may_come_back(*answer)), "{answers:?}");
         assert!(fixture.stub.records_for(PODS).is_empty());
         Some(())
     };
@@ -213,7 +217,7 @@ fn waiting_requests_end_when_the_cluster_is_removed() {
             fixture.gateway.plane().wait_status("the cluster is gone", SOON, gone).unwrap();
             fixture.gateway.wait_for_every_worker().unwrap();
         })?;
-        answers.into_iter().for_each(|(answer, _)| assert_eq!(answer, Some((503, Some("1".to_owned())))));
+        assert!(answers.iter().all(|(answer, _)| may_come_back(*answer)), "{answers:?}");
         assert!(fixture.stub.records_for(PODS).is_empty());
         Some(())
     };
