@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-onboard test-istio test-clients test-cmd test-otel test-helm test-dashboard test-console screenshots compatibility test-long tsan miri bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-onboard test-objects test-istio test-clients test-cmd test-otel test-helm test-dashboard test-console screenshots compatibility test-long tsan miri bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -50,6 +50,12 @@ test-onboard: ## Run the tests of portcullis onboard and offboard, with a real k
 	$(SCRIPTS)/build-kube
 	$(MAKE) --no-print-directory module build
 	CI=true $(SCRIPTS)/run-tests --part onboard
+
+test-objects: ## Run the tests of objects in a kube-apiserver: how they are read, and their status
+	@$(SCRIPTS)/install-envoy
+	$(SCRIPTS)/build-kube
+	$(MAKE) --no-print-directory module build
+	CI=true $(SCRIPTS)/run-tests --part objects
 
 test-wasm: ## Run the end-to-end tests with portcullis.wasm instead of the module, except those that docs/compatibility.md lists
 	@. $(SCRIPTS)/versions.env
