@@ -67,7 +67,7 @@ fn made(cluster: &Cluster) -> &str {
 }
 
 /// The object's mark as a word that the filter keeps counts by; empty for one of a file.
-pub(crate) fn cluster_word(cluster: &Cluster) -> String {
+pub fn cluster_word(cluster: &Cluster) -> String {
     object_word(made(cluster))
 }
 

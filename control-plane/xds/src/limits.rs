@@ -35,6 +35,8 @@ pub struct Limits {
     pub activity: usize,
     /// Shortest time between two reports of a stream; who sends more is read later.
     pub report_pause: Duration,
+    /// The same between two reports of the use of limits that gateways share.
+    pub limits_pause: Duration,
     /// Names of resources that a stream may ask for or claim to have.
     pub names: usize,
     /// Bytes of responses that a peer has not read yet. One that is larger goes alone.
@@ -62,6 +64,7 @@ impl Default for Limits {
             report: 8 << 20,
             activity: 1 << 20,
             report_pause: Duration::from_secs(1),
+            limits_pause: Duration::from_millis(50),
             names: 100_000,
             unread: 32 << 20,
             answer: Duration::from_secs(120),

@@ -235,6 +235,31 @@ pub struct FlowControlSchema {
     pub name: String,
     /// The limit.
     pub limit: FlowControlLimit,
+    /// The limit of all gateways together, of the same kind. While a control plane divides it, this gateway's part of it holds
+    /// instead of `limit`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub global: Option<GlobalLimit>,
+}
+
+/// A limit of all gateways together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GlobalLimit {
+    /// The limit.
+    pub limit: FlowControlLimit,
+    /// The way in which it is divided.
+    pub strategy: GlobalStrategy,
+}
+
+/// The way in which gateways get their parts of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum GlobalStrategy {
+    /// All of it is divided by what the gateways had use for in the last seconds.
+    Allocate,
+    /// Each gateway gets what it uses and a small reserve, several times a second.
+    Count,
 }
 
 /// The limit of a schema, exact over all workers of an Envoy.

@@ -8,6 +8,7 @@
 //!   nothing.
 //! - [`destination`]: how a decision names the route that it opens.
 //! - [`activity`]: what a process counts, for the control plane.
+//! - [`limits`]: parts of limits that several gateways share.
 //! - [`names`]: filter state keys, metadata keys and extension names.
 
 pub mod activity;
@@ -17,6 +18,7 @@ mod dispatch;
 mod fair_queue;
 mod filter;
 mod hex;
+pub mod limits;
 pub mod names;
 mod policy;
 mod rebalance;
@@ -26,7 +28,7 @@ mod validator;
 mod version;
 
 pub use cluster::{
-    ClusterConfig, FlowControlLimit, FlowControlSchema, ProtectedIdentities, RequestHeaders, RequestInfoExport,
+    ClusterConfig, FlowControlLimit, FlowControlSchema, GlobalLimit, GlobalStrategy, ProtectedIdentities, RequestHeaders, RequestInfoExport,
     Reviews, Servers, UpstreamIdentity,
 };
 pub use destination::{GENERATION_MARK, Pool, RequestClass, destination, destinations, without_generation};

@@ -193,6 +193,12 @@ pub const AGENT_DRAIN: &str = "leave";
 /// bytes behind the line: [`crate::activity::Activity`] as JSON. A module that knows the command says so by the word alone, once.
 pub const AGENT_ACTIVITY: &str = "activity";
 
+/// A command with a number, answered as [`AGENT_ACTIVITY`] is and under the same word: the use of limits that gateways share.
+pub const AGENT_LIMITS: &str = "limits";
+
+/// A command with a message in base64, which is not answered: the parts of these limits that the process has from now on.
+pub const AGENT_PARTS: &str = "parts";
+
 /// Envoy puts it before the names of the filter's metrics, `envoy_portcullis_requests_total`.
 pub const METRICS_NAMESPACE: &str = "portcullis";
 

@@ -4,15 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_filter_config as config;
-use portcullis_filter_config::{
-    CONFIG_VERSION, FlowControlLimit, Pool, RequestClass, RequestHeaders, UpstreamIdentity, destination,
-};
+use portcullis_filter_config::{CONFIG_VERSION, Pool, RequestClass, RequestHeaders, UpstreamIdentity, destination};
 
-use crate::bucket::{Rate, TokenBucket};
 use crate::fair::{FairQueue, FairSchema};
+use crate::flow_limit::{FlowLimit, LimitReached};
 use crate::header_scan::{Reserved, can_be_reserved};
 use crate::host_names::AllowedHosts;
-use crate::limit::{InFlight, InFlightPermit};
+use crate::limit::InFlightPermit;
 use crate::observe::ClusterMetrics;
 use crate::policy::Policies;
 use crate::protected::Protected;
@@ -156,8 +154,7 @@ fn reserved(raw: &RequestHeaders, names: &HeaderNames) -> Box<[Box<[u8]>]> {
 /// The limit of a flow control schema.
 #[derive(Debug)]
 enum Limit {
-    InFlight { running: Arc<InFlight>, max: u32 },
-    Bucket(Arc<TokenBucket>),
+    Flow(FlowLimit),
     Fair(FairSchema),
 }
 
@@ -235,8 +232,7 @@ impl Cluster {
     pub(crate) fn acquire(&self, policy: usize, uptime: Duration) -> Result<Option<InFlightPermit>, LimitReached> {
         let Some(Some(schema)) = self.limits.get(policy) else { return Ok(None) };
         match self.schemas.get(*schema) {
-            Some(Limit::InFlight { running, max }) => running.acquire(*max).map(Some).ok_or(LimitReached),
-            Some(Limit::Bucket(bucket)) => bucket.take(uptime).then_some(None).ok_or(LimitReached),
+            Some(Limit::Flow(limit)) => limit.acquire(uptime),
             Some(Limit::Fair(_)) | None => Ok(None),
         }
     }
@@ -245,7 +241,7 @@ impl Cluster {
     pub(crate) fn fair_queue(&self, policy: usize) -> Option<&FairSchema> {
         match self.schemas.get((*self.limits.get(policy)?)?)? {
             Limit::Fair(schema) => Some(schema),
-            Limit::InFlight { .. } | Limit::Bucket(_) => None,
+            Limit::Flow(_) => None,
         }
     }
 
@@ -253,7 +249,7 @@ impl Cluster {
     pub(crate) fn queues(&self) -> impl Iterator<Item = &Arc<FairQueue>> {
         self.schemas.iter().filter_map(|schema| match schema {
             Limit::Fair(schema) => Some(schema.queue()),
-            Limit::InFlight { .. } | Limit::Bucket(_) => None,
+            Limit::Flow(_) => None,
         })
     }
 
@@ -277,23 +273,12 @@ fn cache_identity(config: &config::ClusterConfig) -> &str {
     if config.identity.is_empty() { &config.name } else { &config.identity }
 }
 
-/// The schema's limit is reached.
-#[derive(Debug)]
-pub(crate) struct LimitReached;
-
 /// The limits of flow control, then the fair queues.
 fn schemas(config: &config::ClusterConfig, counted: &str, store: &impl StateStore) -> Result<Vec<Limit>, CompileError> {
     if let Some(bad) = config.fair_queues.iter().find(|queue| !queue.is_within_bounds()) {
         return Err(CompileError::FairQueue(bad.name.clone()));
     }
-    let limit = |schema: &config::FlowControlSchema| match schema.limit {
-        FlowControlLimit::MaxRequestsInflight(max) => {
-            Limit::InFlight { running: store.in_flight(counted, &schema.name), max }
-        }
-        FlowControlLimit::TokenBucket { qps, burst } => {
-            Limit::Bucket(store.token_bucket(counted, &schema.name, Rate { qps, burst }))
-        }
-    };
+    let limit = |schema: &config::FlowControlSchema| Limit::Flow(store.flow_limit(counted, schema));
     let fair = |queue: &config::FairQueueConfig| Limit::Fair(FairSchema::new(queue, store.fair_queue(counted, queue)));
     let limits = config.flow_control_schemas.iter().map(limit);
     Ok(limits.chain(config.fair_queues.iter().map(fair)).collect())
@@ -319,6 +304,8 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
+    use crate::bucket::{Rate, TokenBucket};
+    use crate::limit::InFlight;
     use crate::state_store::EphemeralState;
 
     /// Remembers for whom caches were asked.

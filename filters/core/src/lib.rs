@@ -15,7 +15,8 @@
 //! - [`refusal`]: every response that the filter gives itself, as a Kubernetes `Status`.
 //! - [`credential`] and [`header_scan`]: bearer tokens, and the headers that no client may send, found in one pass.
 //! - [`request`]: a request as the phases hand it on. `protected`, `impersonation`, [`attribution`]: the checks of identities.
-//! - [`limit`] and [`bucket`]: requests in flight and per second; [`fair`]: requests that wait for a seat. [`rebalance`]: draining of connections at random.
+//! - [`limit`] and [`bucket`]: requests in flight and per second; [`global_limit`]: parts of limits that gateways share;
+//!   [`flow_limit`]: any of these; [`fair`]: requests that wait for a seat. [`rebalance`]: draining of connections at random.
 //!   [`observe`]: metrics and the access log.
 //! - [`state_store`]: state that outlives a configuration; [`cluster`]: one cluster's configuration, compiled.
 //! - [`gateway`]: the decision about one request, phase by phase.
@@ -34,7 +35,9 @@ mod dns;
 pub mod exchange;
 pub mod fair;
 pub mod fault;
+pub mod flow_limit;
 pub mod gateway;
+pub mod global_limit;
 mod go_strings;
 pub mod header_scan;
 pub mod host_names;

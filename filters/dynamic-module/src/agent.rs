@@ -5,16 +5,16 @@ use std::io::{self, BufRead, Write};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::thread;
 use std::time::Duration;
 
+use envoy_abi::guard::guard;
 use envoy_abi::log;
 use portcullis_filter_config::names;
 use portcullis_report::channel::{ANNOUNCEMENT, Command, write_answer};
 
-use crate::{long_streams, memory};
+use crate::{limits, long_streams, memory};
 
 static STARTED: Once = Once::new();
 /// Time that the agent may take to read a part of an answer. One that reads nothing gets no further answer.
@@ -38,10 +38,11 @@ fn serve() {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         match Command::parse(&line) {
             Some(Command::Drain(time)) => long_streams::shut_down(time),
-            Some(Command::Activity(number)) => {
-                if answers.as_mut().is_some_and(|answers| answers.activity(number).is_err()) {
-                    answers = None;
-                }
+            Some(Command::Activity(number)) => answers = answers.and_then(|answers| answers.activity(number)),
+            Some(Command::Limits(number)) => answers = answers.and_then(|answers| answers.limits(number)),
+            Some(Command::Parts(message)) => {
+                // A panic must not end the thread, which has watches to end later.
+                let _ = guard("portcullis: a panic while parts of limits were applied", || limits::apply(&message));
             }
             None => log::error("portcullis: the agent sent a command that this module does not know"),
         }
@@ -64,14 +65,24 @@ impl Answers {
         Some(answers)
     }
 
-    fn activity(&mut self, number: u64) -> io::Result<()> {
-        // A panic must not end the thread, which has watches to end later.
-        let page = catch_unwind(AssertUnwindSafe(|| serde_json::to_vec(&memory::activity(self.process))));
-        let page = page.ok().and_then(Result::ok).unwrap_or_default();
-        let written = write_answer(&self.socket, number, &page);
-        if written.is_err() {
+    /// Answers with the activity. `None` if the agent does not read, which ends the answers.
+    fn activity(self, number: u64) -> Option<Self> {
+        let process = self.process;
+        self.answer(number, || serde_json::to_vec(&memory::activity(process)).unwrap_or_default())
+    }
+
+    /// Answers with the use of limits that gateways share.
+    fn limits(self, number: u64) -> Option<Self> {
+        let process = self.process;
+        self.answer(number, || limits::report(process))
+    }
+
+    fn answer(self, number: u64, page: impl FnOnce() -> Vec<u8>) -> Option<Self> {
+        let page = guard("portcullis: a panic while a page for the agent was made", page).unwrap_or_default();
+        if write_answer(&self.socket, number, &page).is_err() {
             let _ = self.socket.shutdown(Shutdown::Write);
+            return None;
         }
-        written
+        Some(self)
     }
 }

@@ -2,6 +2,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use portcullis_core::StateStore;
+use portcullis_core::global_limit::GlobalLimits;
 use portcullis_core::observe::ClusterTotals;
 use portcullis_core::state_store::ProcessState;
 use portcullis_filter_config::activity::Activity;
@@ -35,6 +36,11 @@ pub(crate) fn unrouted() -> Arc<ClusterTotals> {
 pub(crate) fn activity(process: u64) -> Activity {
     let uptime = uptime(Instant::now());
     Activity { process, uptime_seconds: uptime.as_secs(), clusters: STATE.activity(uptime) }
+}
+
+/// The parts of limits that gateways share.
+pub(crate) fn global_limits() -> &'static GlobalLimits {
+    STATE.global_limits()
 }
 
 /// Forgets what is too old. True if anything is left.

@@ -5,18 +5,24 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use portcullis_filter_config::names::{AGENT_ACTIVITY, AGENT_DRAIN};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use portcullis_filter_config::names::{AGENT_ACTIVITY, AGENT_DRAIN, AGENT_LIMITS, AGENT_PARTS};
 
 /// The line by which a filter says that it answers.
 pub const ANNOUNCEMENT: &str = AGENT_ACTIVITY;
 
 /// A command of the agent's; displayed as its line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// To send the connections of long-running requests away, and end watches one after the other within that time.
     Drain(Duration),
     /// To answer with the page of activity, under that number.
     Activity(u64),
+    /// To answer with a report of the use of limits that gateways share, under that number; empty if the process has none.
+    Limits(u64),
+    /// To apply the parts of these limits: an encoded [`crate::limits::PartsMessage`].
+    Parts(Vec<u8>),
 }
 
 impl Command {
@@ -25,6 +31,8 @@ impl Command {
         match line.trim().split_once(' ')? {
             (AGENT_DRAIN, time) => Some(Command::Drain(Duration::from_millis(time.parse().ok()?))),
             (AGENT_ACTIVITY, number) => Some(Command::Activity(number.parse().ok()?)),
+            (AGENT_LIMITS, number) => Some(Command::Limits(number.parse().ok()?)),
+            (AGENT_PARTS, text) => Some(Command::Parts(STANDARD.decode(text).ok()?)),
             _ => None,
         }
     }
@@ -35,11 +43,13 @@ impl fmt::Display for Command {
         match self {
             Command::Drain(time) => writeln!(f, "{AGENT_DRAIN} {}", time.as_millis()),
             Command::Activity(number) => writeln!(f, "{AGENT_ACTIVITY} {number}"),
+            Command::Limits(number) => writeln!(f, "{AGENT_LIMITS} {number}"),
+            Command::Parts(message) => writeln!(f, "{AGENT_PARTS} {}", STANDARD.encode(message)),
         }
     }
 }
 
-/// Writes the answer to [`Command::Activity`].
+/// Writes the answer to [`Command::Activity`] or [`Command::Limits`].
 ///
 /// # Errors
 /// That of the writer. The next answer would be taken for the rest of this page: the channel has to be given up.
@@ -60,10 +70,13 @@ mod tests {
 
     #[test]
     fn commands_are_read_as_they_are_written() {
-        for command in [Command::Drain(Duration::from_millis(1_500)), Command::Activity(u64::MAX)] {
+        let parts = Command::Parts(vec![0, 10, 13, 255]);
+        for command in
+            [Command::Drain(Duration::from_millis(1_500)), Command::Activity(u64::MAX), Command::Limits(0), parts]
+        {
             assert_eq!(Command::parse(&command.to_string()), Some(command));
         }
-        for odd in ["", "leave", "leave x", "leave -1", "activity", "activity 1 2", "restart 1"] {
+        for odd in ["", "leave", "leave x", "leave -1", "activity", "activity 1 2", "restart 1", "parts *", "limits"] {
             assert_eq!(Command::parse(odd), None, "{odd}");
         }
     }

@@ -18,7 +18,7 @@ pub const REQUEST_HEADERS: [(&str, &str); 5] = [
 
 /// Bytes before each message of gRPC: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
-/// Bytes of an acknowledgement in the body of a response: it has no fields.
+/// Bytes of the acknowledgement of a report in the body of a response: its fields are empty.
 pub const ACKNOWLEDGEMENT_BYTES: usize = PREFIX_BYTES;
 
 /// A message of a gateway.
@@ -33,11 +33,19 @@ pub struct ReportRequest {
     /// The report; the first message may come without one.
     #[prost(bytes = "bytes", tag = "3")]
     pub content: Bytes,
+    /// The use of limits that gateways share, a [`crate::limits::UseMessage`]; empty in a message about anything else.
+    #[prost(bytes = "bytes", tag = "4")]
+    pub limits: Bytes,
 }
 
 /// The acknowledgement of a message.
-#[derive(Clone, Copy, PartialEq, prost::Message)]
-pub struct ReportResponse {}
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ReportResponse {
+    /// The gateway's parts of these limits, a [`crate::limits::PartsMessage`]; empty from a control plane that does not divide
+    /// them, and where none were reported.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub limits: Bytes,
+}
 
 /// The body of a request that is a whole stream: the parts of one report of a node, one message each.
 pub fn request_body(node: &str, parts: &[Bytes]) -> Vec<u8> {

@@ -2,13 +2,14 @@
 //! filter's page ([`portcullis_filter_config::activity`]) by cluster, in parts of bounded size, without the clusters that have not
 //! changed. Messages of the gRPC service that takes it.
 //!
-//! Fields have numbers, unknown ones are ignored. Numbers from 16 on of the messages of a part are free for what gateways will
-//! report besides, such as their part of limits that several gateways share.
+//! Fields have numbers, unknown ones are ignored. Limits that several gateways share
+//! have messages of their own ([`limits`]) on streams of the same service.
 
 pub mod bounds;
 pub mod channel;
 mod envelope;
 mod failure;
+pub mod limits;
 pub mod message;
 mod page;
 pub mod reporter;

@@ -142,7 +142,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let name = check_name(raw, findings);
     let gates = check_gates(&raw.metadata, findings);
     let log_mode = check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), findings);
-    let schemas = check_flow_control(&raw.spec.flow_control, findings);
+    let schemas = check_flow_control(&raw.spec.flow_control, gates.global_limits, findings);
     let fair_queues = check_fair_queues(&raw.spec, findings);
     let mut servers = check_servers(&raw.spec.servers, allow_loopback, findings);
     check_details(&raw.spec.portcullis.servers, &mut servers, findings);

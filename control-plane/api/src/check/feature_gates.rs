@@ -7,14 +7,24 @@ use crate::types::ObjectMeta;
 const ANNOTATION: &str = "proxy.kubegateway.io/feature-gates";
 
 /// The effects of an object's feature gates.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeatureGates {
     /// Every request is answered 429.
     pub deny_all_requests: bool,
     /// A connection takes no more requests once one came on it.
     pub close_connections: bool,
+    /// Whether limits of all gateways hold, where the schemas have them.
+    pub global_limits: bool,
     /// Whether requests are traced, if the object says so: by default the settings decide.
     pub tracing: Option<bool>,
+}
+
+impl Default for FeatureGates {
+    /// Without the annotation. Limits of all gateways hold: a schema names a strategy for them, and where KubeGateway needs the gate
+    /// besides, its processes may have it for all objects.
+    fn default() -> Self {
+        Self { deny_all_requests: false, close_connections: false, global_limits: true, tracing: None }
+    }
 }
 
 /// Reads the feature gates. A gate that cannot be read may have been meant to close the cluster, so it refuses the object. An
@@ -25,6 +35,7 @@ pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Feature
     };
     let path = format!("metadata.annotations[{ANNOTATION}]");
     let (mut deny_all, mut close, mut all_alpha, mut tracing) = (None, None, false, None);
+    let mut global_limits = FeatureGates::default().global_limits;
     for gate in text.split(',').map(str::trim).filter(|gate| !gate.is_empty()) {
         let (name, value) = gate.split_once('=').unwrap_or((gate, ""));
         let Some(on) = truth(value.trim()) else {
@@ -35,15 +46,12 @@ pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Feature
             "DenyAllRequests" => deny_all = Some(on),
             "CloseConnectionWhenIdle" => close = Some(on),
             "Tracing" => tracing = Some(on),
+            "GlobalRateLimiter" => global_limits = on,
             // Kubernetes' own word for every alpha gate, and all of KubeGateway's are.
             "AllAlpha" => all_alpha = on,
-            "GlobalRateLimiter" | "AllBeta" if !on => {}
-            known @ ("GlobalRateLimiter" | "AllBeta") => {
-                findings.warn(Problem::coded(
-                    ProblemCode::NoEffect,
-                    path.clone(),
-                    format!("{known} has no effect yet"),
-                ));
+            "AllBeta" if !on => {}
+            "AllBeta" => {
+                findings.warn(Problem::coded(ProblemCode::NoEffect, path.clone(), "no gate is beta"));
             }
             other => findings.warn(unknown(path.clone(), other)),
         }
@@ -51,6 +59,7 @@ pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Feature
     FeatureGates {
         deny_all_requests: deny_all.unwrap_or(all_alpha),
         close_connections: close.unwrap_or(all_alpha),
+        global_limits,
         tracing,
     }
 }

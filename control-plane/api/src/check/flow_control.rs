@@ -1,14 +1,18 @@
 use std::collections::BTreeSet;
 
-use portcullis_filter_config::{self as config, FlowControlLimit};
+use portcullis_filter_config::{self as config, FlowControlLimit, GlobalLimit, GlobalStrategy};
 
 use super::Findings;
-use crate::types::{FlowControl, FlowControlSchema, UpstreamClusterSpec};
+use crate::types::{FlowControl, FlowControlSchema, MaxRequestsInflight, TokenBucket, UpstreamClusterSpec};
 
 const PATH: &str = "spec.flowControl.flowControlSchemas";
 
-/// Checks all schemas, and gives those that limit.
-pub(super) fn check_flow_control(raw: &FlowControl, findings: &mut Findings) -> Vec<config::FlowControlSchema> {
+/// Checks all schemas, and gives those that limit. `has_global_limits`: whether limits of all gateways hold.
+pub(super) fn check_flow_control(
+    raw: &FlowControl,
+    has_global_limits: bool,
+    findings: &mut Findings,
+) -> Vec<config::FlowControlSchema> {
     let mut names = BTreeSet::new();
     for (index, schema) in raw.flow_control_schemas.iter().enumerate() {
         let path = format!("{PATH}[{index}]");
@@ -18,20 +22,48 @@ pub(super) fn check_flow_control(raw: &FlowControl, findings: &mut Findings) -> 
             findings.problem(format!("{path}.name"), "is used by another schema");
         }
         check_schema(schema, &path, findings);
+        check_strategy(schema, has_global_limits, &path, findings);
     }
-    let limits = raw.flow_control_schemas.iter();
-    limits
-        .filter_map(|schema| Some(config::FlowControlSchema { name: schema.name.clone(), limit: limit_of(schema)? }))
-        .collect()
+    let checked = |schema: &FlowControlSchema| {
+        let global = global_limit(schema).filter(|_| has_global_limits);
+        Some(config::FlowControlSchema { name: schema.name.clone(), limit: limit_of(schema)?, global })
+    };
+    raw.flow_control_schemas.iter().filter_map(checked).collect()
+}
+
+fn strategy(schema: &FlowControlSchema) -> Option<GlobalStrategy> {
+    match schema.strategy.as_str() {
+        "globalAllocate" => Some(GlobalStrategy::Allocate),
+        "globalCount" => Some(GlobalStrategy::Count),
+        _ => None,
+    }
+}
+
+/// The limit of all gateways, if the schema has one and a strategy for it.
+fn global_limit(schema: &FlowControlSchema) -> Option<GlobalLimit> {
+    let strategy = strategy(schema)?;
+    let limit = if schema.token_bucket.is_some() {
+        token_bucket(schema.global_token_bucket.as_ref()?)?
+    } else {
+        max_requests_inflight(schema.global_max_requests_inflight.as_ref()?)?
+    };
+    Some(GlobalLimit { limit, strategy })
 }
 
 fn limit_of(schema: &FlowControlSchema) -> Option<FlowControlLimit> {
-    if let Some(bucket) = &schema.token_bucket {
-        let (qps, burst) = (u32::try_from(bucket.qps).ok()?, u32::try_from(bucket.burst).ok()?);
-        return Some(FlowControlLimit::TokenBucket { qps, burst });
+    match &schema.token_bucket {
+        Some(bucket) => token_bucket(bucket),
+        None => max_requests_inflight(schema.max_requests_inflight.as_ref()?),
     }
-    let max = schema.max_requests_inflight.as_ref()?.max;
-    u32::try_from(max).ok().map(FlowControlLimit::MaxRequestsInflight)
+}
+
+fn token_bucket(bucket: &TokenBucket) -> Option<FlowControlLimit> {
+    let (qps, burst) = (u32::try_from(bucket.qps).ok()?, u32::try_from(bucket.burst).ok()?);
+    Some(FlowControlLimit::TokenBucket { qps, burst })
+}
+
+fn max_requests_inflight(limit: &MaxRequestsInflight) -> Option<FlowControlLimit> {
+    u32::try_from(limit.max).ok().map(FlowControlLimit::MaxRequestsInflight)
 }
 
 /// A schema or fair queue that a policy names must exist.
@@ -54,9 +86,19 @@ fn check_schema(schema: &FlowControlSchema, path: &str, findings: &mut Findings)
     }
     check_inflight(schema, path, findings);
     check_bucket(schema, path, findings);
-    if schema.global_max_requests_inflight.is_some() || schema.global_token_bucket.is_some() {
-        findings.warning(path, "the global limit is not enforced yet: the local one holds for each Envoy");
-    }
+}
+
+/// Warns where a limit of all gateways is written, or a strategy for one, and the local limit holds nevertheless.
+fn check_strategy(schema: &FlowControlSchema, has_global_limits: bool, path: &str, findings: &mut Findings) {
+    let is_written = schema.global_max_requests_inflight.is_some() || schema.global_token_bucket.is_some();
+    let reason = match strategy(schema) {
+        None if is_written => "strategy is neither globalAllocate nor globalCount",
+        Some(_) if !is_written && schema.exempt.is_none() => "strategy needs globalMaxRequestsInflight or globalTokenBucket",
+        Some(_) if is_written && !has_global_limits => "the gate GlobalRateLimiter is false",
+        Some(_) if is_written && global_limit(schema).is_none() && schema.exempt.is_some() => "exempt has no limit",
+        _ => return,
+    };
+    findings.warning(path, format!("{reason}: the local limit holds for each gateway"));
 }
 
 fn check_inflight(schema: &FlowControlSchema, path: &str, findings: &mut Findings) {

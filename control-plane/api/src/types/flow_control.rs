@@ -16,7 +16,9 @@ pub struct FlowControl {
 pub struct FlowControlSchema {
     /// Unique in the object.
     pub name: String,
-    /// `local`, `globalAllocate`, `globalCount` or empty.
+    /// `local` or empty: the limit holds for each gateway. `globalAllocate`: all gateways together have the global limit, which is
+    /// divided by what each of them has use for. `globalCount`: the same, and each gateway gets what it uses and a small reserve,
+    /// ten times a second. The local limit holds in a gateway that is cut off from the control plane.
     pub strategy: String,
     /// No limit.
     pub exempt: Option<Exempt>,

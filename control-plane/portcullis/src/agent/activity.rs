@@ -1,12 +1,13 @@
-//! The page of activity, as the filter in Envoy answers it over the agent's channel.
+//! Answers of the filter in Envoy over the agent's channel: the page of activity, and the use of limits that gateways share.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use portcullis_filter_config::activity::Activity;
-use portcullis_report::channel::{ANNOUNCEMENT, parse_answer};
+use portcullis_report::channel::{ANNOUNCEMENT, Command, parse_answer};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
@@ -87,19 +88,33 @@ impl ActivitySource {
         if let Some((_, page)) = newest.as_ref().filter(|(at, _)| at.elapsed() < age) {
             return Ok(Arc::clone(page));
         }
-        let page = Arc::new(serde_json::from_slice(&self.0.ask().await?)?);
+        let page = Arc::new(serde_json::from_slice(&self.0.ask(Command::Activity).await?)?);
         *newest = Some((Instant::now(), Arc::clone(&page)));
         Ok(page)
+    }
+
+    /// A report of the use of limits that gateways share; empty if the filter has no part of one.
+    pub(super) async fn limits(&self) -> Result<Bytes, ActivityError> {
+        if !self.0.is_announced.load(Ordering::Relaxed) {
+            return Err(ActivityError::Unavailable);
+        }
+        let _turn = self.0.turn.lock().await;
+        self.0.ask(Command::Limits).await.map(Bytes::from)
+    }
+
+    /// Has the filter apply the parts of these limits.
+    pub(super) async fn apply(&self, parts: &[u8]) -> Result<(), ActivityError> {
+        self.0.filter.send(Command::Parts(parts.to_vec())).await.map_err(ActivityError::Ask)
     }
 }
 
 impl Shared {
-    async fn ask(&self) -> Result<Vec<u8>, ActivityError> {
+    async fn ask(&self, question: impl FnOnce(u64) -> Command) -> Result<Vec<u8>, ActivityError> {
         let number = self.last.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
         *self.waiting() = Some((number, sender));
         let exchange = async {
-            self.filter.ask_activity(number).await.map_err(ActivityError::Ask)?;
+            self.filter.send(question(number)).await.map_err(ActivityError::Ask)?;
             answer.await.map_err(|_| ActivityError::Ended)
         };
         timeout(TIMEOUT, exchange).await.map_err(|_| ActivityError::Timeout)?

@@ -28,12 +28,8 @@ impl Filter {
         self.send(Command::Drain(time)).await
     }
 
-    /// Asks for the page of activity, to be answered under that number.
-    pub(super) async fn ask_activity(&self, number: u64) -> io::Result<()> {
-        self.send(Command::Activity(number)).await
-    }
-
-    async fn send(&self, command: Command) -> io::Result<()> {
+    /// Sends a command.
+    pub(super) async fn send(&self, command: Command) -> io::Result<()> {
         self.0.lock().await.write_all(command.to_string().as_bytes()).await
     }
 }

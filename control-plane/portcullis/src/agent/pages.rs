@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::activity::{ActivityError, ActivitySource};
 use super::admin::Admin;
 use super::admin::EnvoyState;
+use super::report::LimitsState;
 use super::talkers;
 
 /// /healthz and /readyz of this program and its Envoy, and /metrics: Envoy's, with the talkers behind them.
@@ -55,12 +56,13 @@ const MAX_AGE: Duration = Duration::from_secs(5);
 pub(super) struct MetricsPage {
     admin: Admin,
     activity: ActivitySource,
+    limits: LimitsState,
     places: Arc<Semaphore>,
 }
 
 impl MetricsPage {
-    pub(super) fn new(admin: Admin, activity: ActivitySource) -> Self {
-        Self { admin, activity, places: Arc::new(Semaphore::new(AT_ONCE)) }
+    pub(super) fn new(admin: Admin, activity: ActivitySource, limits: LimitsState) -> Self {
+        Self { admin, activity, limits, places: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
     /// The page, handed on as it comes, and the talkers. 503 while too many ask, or where Envoy does not answer.
@@ -71,7 +73,8 @@ impl MetricsPage {
         match self.admin.stream(PAGE, place).await {
             Ok(body) => {
                 let talkers = once(talkers_text(self.activity.clone()).map(Ok));
-                let page = BodyDataStream::new(body).chain(talkers);
+                let limits = once(std::future::ready(Ok(Bytes::from(self.limits.text()))));
+                let page = BodyDataStream::new(body).chain(talkers).chain(limits);
                 ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], Body::from_stream(page)).into_response()
             }
             Err(error) => {

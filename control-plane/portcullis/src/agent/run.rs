@@ -13,6 +13,7 @@ use super::drain::drain;
 use super::envoy::{EnvoyProcess, exit_code};
 use super::filter::Filter;
 use super::pages::MetricsPage;
+use super::report::LimitsState;
 use super::{Agent, pages, report};
 use crate::listen;
 use crate::runtime::{RuntimeError, Threads, runtime};
@@ -61,12 +62,13 @@ async fn supervise(arguments: &Agent) -> Result<ExitStatus, RunError> {
     tracing::info!(%http_address, envoy = %arguments.envoy.display(), "listening");
 
     let admin = Admin::new(address);
+    let limits = LimitsState::default();
     let (sight, seen) = watch::channel(EnvoyState::new(Instant::now()));
     let manager = Arc::new(ServiceManager::from_environment());
     tokio::spawn(announce(Arc::clone(&manager), seen.clone()));
-    tokio::spawn(listen::serve(listener, pages::router(seen, MetricsPage::new(admin, activity.clone())), None));
+    tokio::spawn(listen::serve(listener, pages::router(seen, MetricsPage::new(admin, activity.clone(), limits.clone())), None));
     tokio::spawn(probe(admin, sight.clone()));
-    report::start(admin, activity, &arguments.bootstrap);
+    report::start(admin, activity, limits, &arguments.bootstrap);
     tokio::select! {
         status = envoy.ended() => return ended(status),
         () = stop.recv() => {}

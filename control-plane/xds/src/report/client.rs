@@ -52,7 +52,19 @@ impl ReportStream {
     /// # Errors
     /// The stream has ended.
     pub async fn send(&mut self, instance: &str, content: Bytes) -> Result<(), Status> {
-        let request = ReportRequest { node: String::new(), instance: instance.to_owned(), content };
+        self.exchange(ReportRequest { instance: instance.to_owned(), content, ..ReportRequest::default() }).await.map(drop)
+    }
+
+    /// Sends the use of limits that gateways share, and waits for the parts of them; empty from a control plane that divides none.
+    ///
+    /// # Errors
+    /// The stream has ended.
+    pub async fn divide(&mut self, limits: Bytes) -> Result<Bytes, Status> {
+        let answer = self.exchange(ReportRequest { limits, ..ReportRequest::default() }).await?;
+        Ok(answer.limits)
+    }
+
+    async fn exchange(&mut self, request: ReportRequest) -> Result<ReportResponse, Status> {
         if self.sender.send(request).await.is_err() {
             // The reason is in the answers.
             self.acknowledged().await?;
@@ -61,8 +73,8 @@ impl ReportStream {
         self.acknowledged().await
     }
 
-    async fn acknowledged(&mut self) -> Result<(), Status> {
+    async fn acknowledged(&mut self) -> Result<ReportResponse, Status> {
         let message = self.acknowledgements.message().await?;
-        message.map(drop).ok_or_else(|| Status::unavailable("the control plane has ended the stream"))
+        message.ok_or_else(|| Status::unavailable("the control plane has ended the stream"))
     }
 }

@@ -30,11 +30,18 @@ pub struct GatewayReport {
 #[error("{0}")]
 pub struct UnreadableReport(pub String);
 
-/// Takes the reports of gateways.
+/// Takes the reports of gateways, and divides the limits that they share.
 pub trait ReportSink: Send + Sync {
     /// Takes a report. Calls come from within the streams, so they must not wait.
     ///
     /// # Errors
     /// The report cannot be read. Its stream ends.
     fn take(&self, report: GatewayReport) -> Result<(), UnreadableReport>;
+
+    /// Takes the use of limits that gateways share, and returns the gateway's parts of them; empty if it gets none from here. Calls
+    /// must not wait either.
+    ///
+    /// # Errors
+    /// The report cannot be read. Its stream ends.
+    fn divide(&self, report: GatewayReport) -> Result<Bytes, UnreadableReport>;
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use portcullis_report::{ReportRequest, ReportResponse, SERVICE, STREAM_REPORTS};
 use tokio::sync::{mpsc, watch};
@@ -13,7 +14,7 @@ use tonic::server::{Grpc, NamedService, StreamingService};
 use tonic::{Code, Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::{GatewayReport, ReportSink};
+use super::{GatewayReport, ReportSink, UnreadableReport};
 use crate::admission::{Admission, QueuedResponse, ResponseStream, admission};
 use crate::limits::Rejection;
 use crate::snapshot::Snapshot;
@@ -128,8 +129,8 @@ impl GatewayStream {
         self.admission.admit();
         let mut next = Some(Ok(first));
         while let Some(message) = next {
-            let pause = self.take(&node, message.inspect_err(|status| self.count(status))?)?;
-            self.acknowledge().await?;
+            let (limits, pause) = self.take(&node, message.inspect_err(|status| self.count(status))?)?;
+            self.acknowledge(limits).await?;
             tokio::time::sleep(pause).await;
             next = messages.next().await;
         }
@@ -142,26 +143,35 @@ impl GatewayStream {
         Ok(id.to_owned())
     }
 
-    /// Hands a report on. Returns the time for which the peer's next one has to wait.
-    fn take(&self, node: &str, message: ReportRequest) -> Result<Duration, Status> {
+    /// Hands a report on. Returns the answer about limits, and the time for which the peer's next report has to wait.
+    fn take(&self, node: &str, message: ReportRequest) -> Result<(Bytes, Duration), Status> {
         if !message.node.is_empty() && message.node != node {
             return Err(Status::invalid_argument("the node id changed within a stream"));
         }
         if message.instance.len() > MAX_INSTANCE {
             return Err(Status::invalid_argument("an instance has at most 63 bytes"));
         }
-        if message.content.is_empty() {
-            return Ok(Duration::ZERO);
-        }
         let start = Instant::now();
-        let report = GatewayReport { node: node.to_owned(), instance: message.instance, content: message.content };
-        self.sink.take(report).map_err(|error| Status::invalid_argument(error.to_string()))?;
-        Ok(self.admission.worked(start.elapsed()).max(self.admission.limits().report_pause))
+        let (mut limits, mut pause) = (Bytes::new(), Duration::ZERO);
+        let report = |content| GatewayReport { node: node.to_owned(), instance: message.instance.clone(), content };
+        let refused = |error: UnreadableReport| Status::invalid_argument(error.to_string());
+        if !message.content.is_empty() {
+            self.sink.take(report(message.content)).map_err(refused)?;
+            pause = self.admission.limits().report_pause;
+        }
+        if !message.limits.is_empty() {
+            limits = self.sink.divide(report(message.limits)).map_err(refused)?;
+            pause = pause.max(self.admission.limits().limits_pause);
+        }
+        if pause.is_zero() {
+            return Ok((limits, pause));
+        }
+        Ok((limits, self.admission.worked(start.elapsed()).max(pause)))
     }
 
     /// A peer that does not read its acknowledgements is not read either, and is not waited for without end.
-    async fn acknowledge(&self) -> Result<(), Status> {
-        let response = QueuedResponse { content: Ok(ReportResponse {}), room: None };
+    async fn acknowledge(&self, limits: Bytes) -> Result<(), Status> {
+        let response = QueuedResponse { content: Ok(ReportResponse { limits }), room: None };
         match tokio::time::timeout(self.admission.limits().answer, self.responses.send(response)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(Status::cancelled("the stream is closed")),

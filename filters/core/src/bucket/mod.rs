@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Cost of one request. In billionths of a token a rate per second is a whole number per nanosecond, so that nothing is ever
 /// rounded: no drift, however long and however often a bucket is asked.
-const TOKEN: u64 = 1_000_000_000;
+pub(crate) const TOKEN: u64 = 1_000_000_000;
 
 /// The rate and burst of a bucket. Equal rates are the same bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

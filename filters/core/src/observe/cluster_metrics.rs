@@ -9,9 +9,8 @@ use super::slow_log::{Conspicuous, SlowLog};
 use super::talkers::Talkers;
 use super::totals::{ClusterTotals, Limit, LimitSource};
 use super::{Outcome, SeriesLedger};
-use crate::bucket::{Rate, TokenBucket};
 use crate::fair::FairQueue;
-use crate::limit::InFlight;
+use crate::flow_limit::FlowLimit;
 use crate::rebalance::Rebalance;
 use crate::review::CredentialCaches;
 use portcullis_filter_config as config;
@@ -37,11 +36,8 @@ pub struct ClusterMetrics {
 
 /// State of metrics that outlives a cluster's configurations.
 pub(crate) trait MetricsState {
-    /// The running requests of a flow control schema, by the name under which the cluster counts and the schema's.
-    fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight>;
-
-    /// The token bucket of a flow control schema with this rate.
-    fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket>;
+    /// The limit of a flow control schema, by the name under which the cluster counts.
+    fn flow_limit(&self, cluster: &str, schema: &config::FlowControlSchema) -> FlowLimit;
 
     /// The queues of a fair queue.
     fn fair_queue(&self, cluster: &str, config: &config::FairQueueConfig) -> Arc<FairQueue>;
@@ -201,18 +197,11 @@ fn policy_labels((policy, number): (&config::Policy, usize)) -> PolicyLabels {
     }
 }
 
-/// The gauges of a schema's limit.
-fn schema_limit(cluster: &str, schema: &config::FlowControlSchema, memory: &impl MetricsState) -> SchemaLimit {
-    match schema.limit {
-        config::FlowControlLimit::MaxRequestsInflight(max) => {
-            SchemaLimit::of_requests_in_flight(&schema.name, memory.in_flight(cluster, &schema.name), max)
-        }
-        config::FlowControlLimit::TokenBucket { qps, .. } => SchemaLimit::of_rate(&schema.name, qps),
-    }
-}
-
 fn schema_limits(config: &config::ClusterConfig, counted: &str, memory: &impl MetricsState) -> Vec<SchemaLimit> {
-    let limits = config.flow_control_schemas.iter().map(|schema| schema_limit(counted, schema, memory));
+    let limits = config
+        .flow_control_schemas
+        .iter()
+        .map(|schema| SchemaLimit::of_limit(&schema.name, memory.flow_limit(counted, schema)));
     let seats = |queue: &config::FairQueueConfig| SchemaLimit::of_seats(&queue.name, memory.fair_queue(counted, queue));
     limits.chain(config.fair_queues.iter().map(seats)).collect()
 }
@@ -220,14 +209,7 @@ fn schema_limits(config: &config::ClusterConfig, counted: &str, memory: &impl Me
 /// The limits of the configuration's schemas, to be shown as they are used.
 fn limits(config: &config::ClusterConfig, counted: &str, memory: &impl MetricsState) -> Vec<Limit> {
     let limit = |schema: &config::FlowControlSchema| {
-        let source = match schema.limit {
-            config::FlowControlLimit::MaxRequestsInflight(max) => {
-                LimitSource::InFlight { running: memory.in_flight(counted, &schema.name), max }
-            }
-            config::FlowControlLimit::TokenBucket { qps, burst } => {
-                LimitSource::Bucket(memory.token_bucket(counted, &schema.name, Rate { qps, burst }))
-            }
-        };
+        let source = LimitSource::Limit(memory.flow_limit(counted, schema));
         Limit { schema: schema.name.as_str().into(), source }
     };
     let seats = |queue: &config::FairQueueConfig| {

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use super::catalog::{IN_FLIGHT_LIMIT, Metric, QUEUED_REQUESTS, REQUESTS_IN_FLIGHT, REQUESTS_PER_SECOND_LIMIT};
 use super::series_ledger::SeriesLedger;
 use crate::fair::FairQueue;
-use crate::limit::InFlight;
+use crate::flow_limit::FlowLimit;
 
 /// The limit of one flow control schema, as gauges show it.
 #[derive(Debug)]
@@ -17,20 +17,14 @@ pub(super) struct SchemaLimit {
 
 #[derive(Debug)]
 enum LimitedValue {
-    InFlight { running: Arc<InFlight>, max: u32 },
-    Rate(u32),
+    Limit(FlowLimit),
     Seats(Arc<FairQueue>),
 }
 
 impl SchemaLimit {
-    /// A limit of requests in flight.
-    pub(super) fn of_requests_in_flight(schema: &str, running: Arc<InFlight>, max: u32) -> Self {
-        SchemaLimit { schema: schema.into(), value: LimitedValue::InFlight { running, max }, has_room: OnceLock::new() }
-    }
-
-    /// A limit of requests per second.
-    pub(super) fn of_rate(schema: &str, requests_per_second: u32) -> Self {
-        SchemaLimit { schema: schema.into(), value: LimitedValue::Rate(requests_per_second), has_room: OnceLock::new() }
+    /// A limit of requests in flight or per second.
+    pub(super) fn of_limit(schema: &str, limit: FlowLimit) -> Self {
+        SchemaLimit { schema: schema.into(), value: LimitedValue::Limit(limit), has_room: OnceLock::new() }
     }
 
     /// A fair queue.
@@ -40,10 +34,14 @@ impl SchemaLimit {
 
     fn values(&self) -> impl Iterator<Item = (Metric, u64)> {
         let values = match &self.value {
-            LimitedValue::InFlight { running, max } => {
-                [Some((REQUESTS_IN_FLIGHT, running.count())), Some((IN_FLIGHT_LIMIT, *max)), None]
+            LimitedValue::Limit(limit) => {
+                let (running, max) = limit.seats().unzip();
+                [
+                    running.map(|running| (REQUESTS_IN_FLIGHT, running)),
+                    max.map(|max| (IN_FLIGHT_LIMIT, max)),
+                    limit.rate().map(|rate| (REQUESTS_PER_SECOND_LIMIT, rate)),
+                ]
             }
-            LimitedValue::Rate(qps) => [Some((REQUESTS_PER_SECOND_LIMIT, *qps)), None, None],
             LimitedValue::Seats(queue) => [
                 Some((REQUESTS_IN_FLIGHT, queue.taken())),
                 Some((IN_FLIGHT_LIMIT, queue.max())),

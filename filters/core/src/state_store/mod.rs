@@ -15,10 +15,12 @@ use std::time::Duration;
 pub use process::ProcessState;
 pub use shared::SharedState;
 
-use portcullis_filter_config::FairQueueConfig;
+use portcullis_filter_config::{FairQueueConfig, FlowControlLimit, FlowControlSchema};
 
 use crate::bucket::{Rate, TokenBucket};
 use crate::fair::{FairQueue, WaitingCount};
+use crate::flow_limit::FlowLimit;
+use crate::global_limit::GlobalLimits;
 use crate::limit::InFlight;
 use crate::observe::{ClusterTotals, MetricsState, RunningRequests, SeriesLedger};
 use crate::rebalance::ProcessLoad;
@@ -38,6 +40,23 @@ pub trait StateStore {
     /// The token bucket of a flow control schema. The rate is part of what it is found by: another rate is another bucket,
     /// and a full one.
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket>;
+
+    /// The parts of limits that gateways share. A host that reports no use of them has none, and local limits hold.
+    fn global_limits(&self) -> Option<&GlobalLimits> {
+        None
+    }
+
+    /// The limit of a flow control schema, by the name under which the cluster counts.
+    fn flow_limit(&self, cluster: &str, schema: &FlowControlSchema) -> FlowLimit {
+        let running = || self.in_flight(cluster, &schema.name);
+        let global = self.global_limits().and_then(|limits| FlowLimit::global(schema, cluster, limits, running));
+        global.unwrap_or_else(|| match schema.limit {
+            FlowControlLimit::MaxRequestsInflight(max) => FlowLimit::in_flight(running(), max),
+            FlowControlLimit::TokenBucket { qps, burst } => {
+                FlowLimit::bucket(self.token_bucket(cluster, &schema.name, Rate { qps, burst }))
+            }
+        })
+    }
 
     /// The queues of a fair queue, by the name under which the cluster counts and the schema's. New ones if there were none.
     fn fair_queue(&self, _cluster: &str, config: &FairQueueConfig) -> Arc<FairQueue> {
@@ -110,12 +129,8 @@ pub struct CacheOwner {
 }
 
 impl<S: StateStore> MetricsState for S {
-    fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight> {
-        StateStore::in_flight(self, cluster, schema)
-    }
-
-    fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {
-        StateStore::token_bucket(self, cluster, schema, rate)
+    fn flow_limit(&self, cluster: &str, schema: &FlowControlSchema) -> FlowLimit {
+        StateStore::flow_limit(self, cluster, schema)
     }
 
     fn fair_queue(&self, cluster: &str, config: &FairQueueConfig) -> Arc<FairQueue> {

@@ -10,6 +10,7 @@ use portcullis_filter_config::activity::ClusterActivity;
 use super::{CacheOwner, StateStore};
 use crate::bucket::{Rate, TokenBucket};
 use crate::fair::{FairQueue, WaitingCount};
+use crate::global_limit::GlobalLimits;
 use crate::limit::InFlight;
 use crate::observe::{ClusterTotals, RunningRequests, SeriesBudget, SeriesLedger, TalkerBudget};
 use crate::rebalance::ProcessLoad;
@@ -33,6 +34,7 @@ pub struct ProcessState {
     configurations: AtomicU64,
     talkers: Arc<TalkerBudget>,
     load: Arc<ProcessLoad>,
+    global_limits: GlobalLimits,
 }
 
 /// The name under which requests count that reach no cluster.
@@ -42,6 +44,11 @@ impl ProcessState {
     /// The state, with a secret for caches that are yet to be made.
     pub fn with_secret(&self, secret: [u8; 32]) -> impl StateStore {
         SeededState { state: self, secret }
+    }
+
+    /// The parts of limits that gateways share.
+    pub fn global_limits(&self) -> &GlobalLimits {
+        &self.global_limits
     }
 
     /// The activity of requests that reach no cluster.
@@ -116,6 +123,10 @@ impl StateStore for SeededState<'_> {
 
     fn ledger(&self, cluster: &str) -> Arc<SeriesLedger> {
         self.state.ledgers.get_or_insert_with(cluster.to_owned(), || SeriesLedger::new(&self.state.series))
+    }
+
+    fn global_limits(&self) -> Option<&GlobalLimits> {
+        Some(&self.state.global_limits)
     }
 
     fn load(&self) -> Arc<ProcessLoad> {

@@ -4,6 +4,7 @@
 mod activity;
 mod clusters_page;
 mod in_flight;
+mod limits;
 mod network;
 mod send;
 mod statistics;
@@ -11,11 +12,13 @@ mod statistics;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::health::v3::EndpointHealthResponse;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
+pub(super) use self::limits::LimitsState;
 use self::network::Network;
 use self::send::ControlPlane;
 use self::statistics::Servers;
@@ -30,6 +33,9 @@ const INTERVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_s
 /// Envoy answers from its main thread, of which reports take at most a fiftieth.
 const SHARE: u32 = 50;
 
+/// Answers about limits that wait to be read: one of each control plane, of which one divides them.
+const CONTROL_PLANES: usize = 8;
+
 type HealthReport = Option<Arc<EndpointHealthResponse>>;
 
 /// The inputs of the reports to one control plane.
@@ -43,16 +49,21 @@ struct ReportInputs {
     news: watch::Receiver<send::ByPeer>,
     /// The newest page of the filter's activity.
     pages: watch::Receiver<activity::Page>,
+    /// The use of limits that gateways share, and the way back of their parts.
+    limits: (limits::UseReports, limits::Answers),
 }
 
 /// Polls and reports until the runtime ends. Every control plane gets the reports, because each of them may be the one that
 /// writes conditions.
-pub(super) fn start(admin: Admin, source: ActivitySource, arguments: &Bootstrap) {
+pub(super) fn start(admin: Admin, source: ActivitySource, limits: LimitsState, arguments: &Bootstrap) {
     let (sender, found) = watch::channel(None);
     let heard = send::HeardChannel::default();
     let news = heard.subscribe();
     let (page_sender, pages) = watch::channel(None);
-    let reports = ReportInputs { found, heard, news, pages };
+    let (use_sender, uses) = watch::channel(Bytes::new());
+    let (answer_sender, answers) = mpsc::channel(CONTROL_PLANES);
+    let reports = ReportInputs { found, heard, news, pages, limits: (uses, answer_sender) };
+    tokio::spawn(limits::follow(source.clone(), use_sender, answers, limits));
     tokio::spawn(ask(admin, sender));
     tokio::spawn(activity::read(source, admin, page_sender));
     let node = Node { id: arguments.node_id.clone(), ..Node::default() };

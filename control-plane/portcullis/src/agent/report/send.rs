@@ -24,6 +24,7 @@ use tonic::transport;
 use tonic::transport::Endpoint;
 
 use super::activity;
+use super::limits;
 use super::network::Network;
 use super::{HealthReport, ReportInputs};
 
@@ -104,10 +105,11 @@ fn chain(error: &dyn std::error::Error) -> String {
 /// Ends without an error when there will be no more reports.
 async fn stream_reports(peer: &ControlPlane, node: &Node, reports: &mut ReportInputs) -> Result<(), ReportError> {
     let channel = peer.connect().await?;
-    let (name, pages) = (peer.display(), reports.pages.clone());
+    let (name, pages, (uses, answers)) = (peer.display(), reports.pages.clone(), reports.limits.clone());
     tokio::select! {
         ended = stream_health(channel.clone(), peer, node, reports) => ended,
-        never = activity::report_on(channel, &node.id, pages, &name) => match never {},
+        never = activity::report_on(channel.clone(), &node.id, pages, &name) => match never {},
+        never = limits::exchange_on(channel, &node.id, uses, answers, &name) => match never {},
     }
 }
 

@@ -3,9 +3,8 @@ use std::time::Duration;
 
 use portcullis_filter_config::activity::LimitUse;
 
-use crate::bucket::{Rate, TokenBucket};
 use crate::fair::FairQueue;
-use crate::limit::InFlight;
+use crate::flow_limit::{FlowLimit, LimitLevel};
 
 /// The limit of a flow control schema.
 #[derive(Debug)]
@@ -17,8 +16,7 @@ pub(in crate::observe) struct Limit {
 /// The place where a limit's use is counted.
 #[derive(Debug)]
 pub(in crate::observe) enum LimitSource {
-    InFlight { running: Arc<InFlight>, max: u32 },
-    Bucket(Arc<TokenBucket>),
+    Limit(FlowLimit),
     Seats(Arc<FairQueue>),
 }
 
@@ -48,15 +46,12 @@ impl LimitTotals {
 
     pub(super) fn activity(&self, uptime: Duration) -> Vec<LimitUse> {
         let activity = |(limit, refused): &(Limit, u64)| {
-            let (used, limit_of, rate) = match &limit.source {
-                LimitSource::InFlight { running, max } => (running.count(), *max, 0),
-                LimitSource::Seats(queue) => (queue.taken(), queue.max(), 0),
-                LimitSource::Bucket(bucket) => {
-                    let Rate { qps, burst } = bucket.rate();
-                    (bucket.used(uptime), burst, qps)
-                }
+            let level = match &limit.source {
+                LimitSource::Limit(limit) => limit.level(uptime),
+                LimitSource::Seats(queue) => LimitLevel { used: queue.taken(), limit: queue.max(), rate: 0 },
             };
-            LimitUse { schema: limit.schema.to_string(), used, limit: limit_of, rate, refused: *refused }
+            let LimitLevel { used, limit: most, rate } = level;
+            LimitUse { schema: limit.schema.to_string(), used, limit: most, rate, refused: *refused }
         };
         self.0.iter().map(activity).collect()
     }

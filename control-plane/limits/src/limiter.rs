@@ -1,0 +1,131 @@
+//! All limits, and the processes that report the use of their parts.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use portcullis_filter_config::GlobalLimit;
+use portcullis_filter_config::limits::PartUse;
+
+use crate::shares::{Answer, RESERVED_FOR, Shares};
+
+/// Most processes at a time.
+const MAX_HOLDERS: usize = 4_096;
+/// Most processes of one node at a time: the present one, and those that it ran before within [`RESERVED_FOR`].
+const MAX_HOLDERS_OF_NODE: usize = 4;
+
+/// A process that reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HolderId(u64);
+
+/// The reason that a report gets no answer. The local limits hold in that process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A newer report of the process came before. No fault: the newer one is answered.
+    #[error("a newer report of the process was answered")]
+    Old,
+    /// The node or the fleet has too many processes. The node's fault; to be tried again after [`RESERVED_FOR`].
+    #[error("too many processes report parts of limits")]
+    TooMany,
+}
+
+/// Divides limits among gateways. It is to be the only one that does so: whoever makes another one has made sure that this one
+/// answers no more.
+#[derive(Debug, Default)]
+pub struct Limiter {
+    /// By the name under which a cluster counts, then by schema.
+    clusters: HashMap<String, HashMap<String, Shares>>,
+    /// By node and number of the process.
+    holders: BTreeMap<String, Vec<Holder>>,
+    count: usize,
+    next: u64,
+    swept: Duration,
+}
+
+#[derive(Debug)]
+struct Holder {
+    process: u64,
+    id: HolderId,
+    /// The newest report.
+    number: u64,
+    last: Duration,
+}
+
+impl Limiter {
+    /// A limiter without limits.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the limits of all objects: by the name under which a cluster counts, then by schema. Limits that stay keep their
+    /// parts. New ones first renew what gateways say that they have, see [`RESERVED_FOR`].
+    pub fn configure(&mut self, limits: &BTreeMap<String, BTreeMap<String, GlobalLimit>>, now: Duration) {
+        self.clusters.retain(|cluster, _| limits.contains_key(cluster));
+        for (cluster, schemas) in limits {
+            let known = self.clusters.entry(cluster.clone()).or_default();
+            known.retain(|schema, _| schemas.contains_key(schema));
+            for (schema, limit) in schemas {
+                match known.get_mut(schema) {
+                    Some(shares) => shares.replace(*limit, now),
+                    None => drop(known.insert(schema.clone(), Shares::new(*limit, now))),
+                }
+            }
+        }
+    }
+
+    /// Whether there is anything to divide.
+    pub fn is_idle(&self) -> bool {
+        self.clusters.is_empty()
+    }
+
+    /// Begins with the report of a process.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn holder(&mut self, node: &str, process: u64, number: u64, now: Duration) -> Result<HolderId, Refusal> {
+        self.sweep(now);
+        let known = self.holders.get_mut(node).and_then(|all| all.iter_mut().find(|one| one.process == process));
+        if let Some(holder) = known {
+            if number <= holder.number {
+                return Err(Refusal::Old);
+            }
+            (holder.number, holder.last) = (number, now);
+            return Ok(holder.id);
+        }
+        let of_node = self.holders.get(node).map_or(0, Vec::len);
+        if of_node >= MAX_HOLDERS_OF_NODE || self.count >= MAX_HOLDERS {
+            return Err(Refusal::TooMany);
+        }
+        let id = HolderId(self.next);
+        self.next = self.next.saturating_add(1);
+        self.count = self.count.saturating_add(1);
+        self.holders.entry(node.to_owned()).or_default().push(Holder { process, id, number, last: now });
+        Ok(id)
+    }
+
+    /// Takes the use of one limit out of a report, and gives the process its part from now on. `None` if there is no such limit.
+    pub fn exchange(
+        &mut self,
+        holder: HolderId,
+        cluster: &str,
+        schema: &str,
+        used: PartUse,
+        now: Duration,
+    ) -> Option<Answer> {
+        let shares = self.clusters.get_mut(cluster)?.get_mut(schema)?;
+        Some(shares.exchange(holder, used, now))
+    }
+
+    /// Gives back what processes have left behind; looks at all of them at most twice a second.
+    fn sweep(&mut self, now: Duration) {
+        if now < self.swept.saturating_add(Duration::from_millis(500)) {
+            return;
+        }
+        self.swept = now;
+        self.holders.retain(|_, all| {
+            all.retain(|holder| now < holder.last.saturating_add(RESERVED_FOR));
+            !all.is_empty()
+        });
+        self.count = self.holders.values().map(Vec::len).sum();
+        self.clusters.values_mut().flat_map(HashMap::values_mut).for_each(|shares| shares.sweep(now));
+    }
+}

@@ -1,0 +1,165 @@
+//! One limit, and what each process has of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
+use portcullis_filter_config::limits::{LEASE, Part, PartUse};
+
+use crate::division::{Rest, units_of};
+use crate::issue::Issue;
+use crate::limiter::HolderId;
+
+/// The time after an answer at which its lease has ended by any clock that is at most two percent slow.
+pub const RESERVED_FOR: Duration = Duration::from_millis(4_081);
+const _: () = assert!(RESERVED_FOR.as_millis() * 98 >= LEASE.as_millis() * 98 + LEASE.as_millis() * 2 - 80);
+
+/// The time for which a process is taken to want what it wanted at most.
+const PEAK: Duration = Duration::from_secs(1);
+/// The pause until a process reports again: if its part is allocated, if it has less than it wants, and if it is counted.
+const PAUSE: Duration = Duration::from_secs(1);
+const SHORT_PAUSE: Duration = Duration::from_millis(250);
+const COUNT_PAUSE: Duration = Duration::from_millis(100);
+/// A process that wants nothing gets at least this part of what it would get if all wanted the same, to begin with.
+const FLOOR: u32 = 20;
+
+/// The answer about one limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The part of the process; `None` where the local limit is to hold.
+    pub part: Option<Part>,
+    /// The time after which it should report again.
+    pub next: Duration,
+}
+
+/// One limit.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    limit: GlobalLimit,
+    /// Until then there may be leases of another limiter, which this one does not know.
+    learns_until: Duration,
+    holdings: BTreeMap<HolderId, Holding>,
+    issue: Issue,
+}
+
+/// The part of one process.
+#[derive(Clone, Copy, Debug, Default)]
+struct Holding {
+    /// Units that nobody else may get.
+    reserved: u32,
+    /// Units that it had use for at most lately, and when.
+    wanted: u32,
+    wanted_at: Duration,
+    last: Duration,
+}
+
+impl Shares {
+    pub(crate) fn new(limit: GlobalLimit, now: Duration) -> Self {
+        let learns_until = now.saturating_add(RESERVED_FOR);
+        Self { limit, learns_until, holdings: BTreeMap::new(), issue: Issue::new(now) }
+    }
+
+    /// Takes another limit. Parts of a larger one shrink with the next reports; a limit of another kind begins anew.
+    pub(crate) fn replace(&mut self, limit: GlobalLimit, now: Duration) {
+        let is_rate = |limit: &GlobalLimit| matches!(limit.limit, FlowControlLimit::TokenBucket { .. });
+        if is_rate(&limit) != is_rate(&self.limit) || limit.strategy != self.limit.strategy {
+            *self = Self::new(limit, now);
+        }
+        self.limit = limit;
+    }
+
+    /// Gives back the parts whose leases have ended.
+    pub(crate) fn sweep(&mut self, now: Duration) {
+        self.holdings.retain(|_, holding| now < holding.last.saturating_add(RESERVED_FOR));
+    }
+
+    /// Takes the report of a process, and gives it its part from now on.
+    pub(crate) fn exchange(&mut self, holder: HolderId, used: PartUse, now: Duration) -> Answer {
+        match (self.limit.limit, self.limit.strategy) {
+            (FlowControlLimit::MaxRequestsInflight(max), strategy) if !used.is_rate => {
+                let claim = match strategy {
+                    GlobalStrategy::Allocate => used.wanted,
+                    GlobalStrategy::Count => used.wanted.max(used.used.saturating_add(reserve(max, 50))),
+                };
+                let quota = self.divide(holder, PartUse { wanted: claim, ..used }, max, now);
+                let part = quota.map(|quota| Part { quota, ..Part::default() });
+                Answer { part, next: self.pause(quota.is_some_and(|quota| quota < used.wanted)) }
+            }
+            (FlowControlLimit::TokenBucket { qps, burst }, GlobalStrategy::Allocate) if used.is_rate => {
+                // Tokens are not reserved: a bucket that shrinks loses them at once.
+                let quota = self.divide(holder, PartUse { used: 0, ..used }, qps, now);
+                let part = quota.map(|quota| Part { quota, burst: share(burst, quota, qps), tokens: 0 });
+                Answer { part, next: self.pause(quota.is_some_and(|quota| quota < used.wanted)) }
+            }
+            (FlowControlLimit::TokenBucket { qps, burst }, GlobalStrategy::Count) if used.is_rate => {
+                // Enough for two pauses at the present rate.
+                let ahead = share(used.wanted, 2, 10).max(reserve(qps, 20)).min(burst);
+                let tokens = self.issue.take(ahead.saturating_sub(used.used), qps, burst, now);
+                Answer { part: Some(Part { quota: 0, burst: ahead, tokens }), next: COUNT_PAUSE }
+            }
+            // The gateway has another edition of the object.
+            _ => Answer { part: None, next: SHORT_PAUSE },
+        }
+    }
+
+    fn pause(&self, is_short: bool) -> Duration {
+        match self.limit.strategy {
+            GlobalStrategy::Count => COUNT_PAUSE,
+            GlobalStrategy::Allocate if is_short => SHORT_PAUSE,
+            GlobalStrategy::Allocate => PAUSE,
+        }
+    }
+
+    /// The units of a process from now on, out of `total`.
+    fn divide(&mut self, holder: HolderId, used: PartUse, total: u32, now: Duration) -> Option<u32> {
+        let is_learning = now < self.learns_until;
+        let mut holding = self.holdings.get(&holder).copied().unwrap_or_default();
+        // A process that says to have more than it ever got is not believed, but where this limiter cannot know.
+        let held = if is_learning { used.held } else { used.held.min(holding.reserved) };
+        if used.wanted >= holding.wanted || now >= holding.wanted_at.saturating_add(PEAK) {
+            (holding.wanted, holding.wanted_at) = (used.wanted, now);
+        }
+        holding.last = now;
+        // The requests that run are as true as the part: they go on whatever it is.
+        let occupied = held.max(used.used);
+        holding.reserved = occupied;
+        self.holdings.insert(holder, holding);
+        let quota = if is_learning { held.min(total) } else { self.target(holder, total).min(self.free(holder, total)) };
+        if let Some(holding) = self.holdings.get_mut(&holder) {
+            holding.reserved = occupied.max(quota);
+        }
+        (!is_learning || held > 0).then_some(quota)
+    }
+
+    /// The units of a process if all parts could change at once.
+    fn target(&self, holder: HolderId, total: u32) -> u32 {
+        let processes = u32::try_from(self.holdings.len()).unwrap_or(u32::MAX);
+        let even = total.checked_div(processes).unwrap_or_default();
+        let floor = even.checked_div(FLOOR).unwrap_or_default().max(even.min(1));
+        let claims: Vec<u32> = self.holdings.values().map(|holding| holding.wanted.max(floor)).collect();
+        let rest = match self.limit.strategy {
+            GlobalStrategy::Allocate => Rest::Divided,
+            GlobalStrategy::Count => Rest::Kept,
+        };
+        let position = self.holdings.range(..holder).count();
+        units_of(&claims, position, total, rest)
+    }
+
+    /// The units that no other process has.
+    fn free(&self, holder: HolderId, total: u32) -> u32 {
+        let others = self.holdings.iter().filter(|(other, _)| **other != holder);
+        let reserved: u64 = others.map(|(_, holding)| u64::from(holding.reserved)).sum();
+        u32::try_from(u64::from(total).saturating_sub(reserved)).unwrap_or_default()
+    }
+}
+
+/// A small part of a limit, at least one.
+fn reserve(limit: u32, parts: u32) -> u32 {
+    limit.checked_div(parts).unwrap_or_default().max(limit.min(1))
+}
+
+/// `whole × units ÷ of`, rounded down, so that the shares of all units together are not more than the whole.
+fn share(whole: u32, units: u32, of: u32) -> u32 {
+    let part = u64::from(whole).saturating_mul(u64::from(units)).checked_div(u64::from(of));
+    u32::try_from(part.unwrap_or_default()).unwrap_or(u32::MAX)
+}

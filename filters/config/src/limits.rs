@@ -1,0 +1,30 @@
+//! Parts of limits that several gateways share: the use that a gateway reports, and the part that it gets.
+
+use std::time::Duration;
+
+/// The time for which a part holds, counted by the gateway from the moment at which it began to write its report.
+pub const LEASE: Duration = Duration::from_secs(4);
+
+/// Use of one limit in one process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartUse {
+    /// Whether the limit is a rate; otherwise it is one of requests in flight.
+    pub is_rate: bool,
+    /// The part that the process has: requests in flight, or requests per second. 0 if its lease has ended.
+    pub held: u32,
+    /// Requests in flight, or whole tokens in the bucket.
+    pub used: u32,
+    /// The part that the process has use for: requests in flight, or requests per second, those that it refused included.
+    pub wanted: u32,
+}
+
+/// The part of one limit that a process has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Requests in flight, or requests per second.
+    pub quota: u32,
+    /// Most tokens in the bucket; 0 for requests in flight.
+    pub burst: u32,
+    /// Tokens that are added to the bucket once.
+    pub tokens: u32,
+}

@@ -1,0 +1,118 @@
+//! The limit of a flow control schema, compiled: in this process alone, or its part of a limit of all gateways.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_filter_config::{FlowControlLimit, FlowControlSchema};
+
+use crate::bucket::{Rate, TokenBucket};
+use crate::global_limit::{GlobalLimits, RatePart, SeatsPart};
+use crate::limit::{InFlight, InFlightPermit};
+
+/// A limit.
+#[derive(Clone, Debug)]
+pub struct FlowLimit(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    InFlight { running: Arc<InFlight>, max: u32 },
+    Bucket(Arc<TokenBucket>),
+    Seats { part: Arc<SeatsPart>, local: u32 },
+    Rate { part: Arc<RatePart>, local: Rate },
+}
+
+/// The limit is reached.
+#[derive(Debug)]
+pub struct LimitReached;
+
+/// A limit as it is at some uptime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitLevel {
+    /// Requests in flight, or used tokens.
+    pub used: u32,
+    /// The most requests in flight, or the size of the bucket.
+    pub limit: u32,
+    /// Tokens a second; 0 for requests in flight.
+    pub rate: u32,
+}
+
+impl FlowLimit {
+    /// A limit of requests in flight in this process.
+    pub fn in_flight(running: Arc<InFlight>, max: u32) -> Self {
+        Self(Kind::InFlight { running, max })
+    }
+
+    /// A limit of requests per second in this process.
+    pub fn bucket(bucket: Arc<TokenBucket>) -> Self {
+        Self(Kind::Bucket(bucket))
+    }
+
+    /// This process's part of the schema's limit of all gateways. `None` if it has none, or one of another kind than the local one.
+    pub fn global(
+        schema: &FlowControlSchema,
+        cluster: &str,
+        limits: &GlobalLimits,
+        running: impl FnOnce() -> Arc<InFlight>,
+    ) -> Option<Self> {
+        match (schema.limit, schema.global?.limit) {
+            (FlowControlLimit::MaxRequestsInflight(local), FlowControlLimit::MaxRequestsInflight(_)) => {
+                Some(Self(Kind::Seats { part: limits.seats(cluster, &schema.name, &running()), local }))
+            }
+            (FlowControlLimit::TokenBucket { qps, burst }, FlowControlLimit::TokenBucket { .. }) => {
+                Some(Self(Kind::Rate { part: limits.rate(cluster, &schema.name), local: Rate { qps, burst } }))
+            }
+            _ => None,
+        }
+    }
+
+    /// Counts a request. `Ok(None)` if it has no permit to release: a token was taken, which cannot be given back.
+    ///
+    /// # Errors
+    /// [`LimitReached`] if no permit is free or no token is left.
+    pub fn acquire(&self, uptime: Duration) -> Result<Option<InFlightPermit>, LimitReached> {
+        match &self.0 {
+            Kind::InFlight { running, max } => running.acquire(*max).map(Some).ok_or(LimitReached),
+            Kind::Bucket(bucket) => bucket.take(uptime).then_some(None).ok_or(LimitReached),
+            Kind::Seats { part, local } => part.acquire(*local, uptime).map(Some).ok_or(LimitReached),
+            Kind::Rate { part, local } => part.take(*local, uptime).then_some(None).ok_or(LimitReached),
+        }
+    }
+
+    /// The limit and its use at that uptime.
+    pub fn level(&self, uptime: Duration) -> LimitLevel {
+        match &self.0 {
+            Kind::InFlight { running, max } => LimitLevel { used: running.count(), limit: *max, rate: 0 },
+            Kind::Seats { part, local } => {
+                LimitLevel { used: part.running().count(), limit: part.max(*local, uptime), rate: 0 }
+            }
+            Kind::Bucket(bucket) => {
+                let Rate { qps, burst } = bucket.rate();
+                LimitLevel { used: bucket.used(uptime), limit: burst, rate: qps }
+            }
+            Kind::Rate { part, local } => {
+                let Rate { qps, burst } = part.part(uptime).unwrap_or(*local);
+                let used = burst.saturating_sub(part.tokens(*local, uptime));
+                // Of a rate that is counted a process has tokens only.
+                LimitLevel { used, limit: burst, rate: qps.max(1) }
+            }
+        }
+    }
+
+    /// Requests in flight, and the most there may be; `None` for requests per second.
+    pub(crate) fn seats(&self) -> Option<(u32, u32)> {
+        match &self.0 {
+            Kind::InFlight { running, max } => Some((running.count(), *max)),
+            Kind::Seats { part, local } => Some((part.running().count(), part.last_max(*local))),
+            Kind::Bucket(_) | Kind::Rate { .. } => None,
+        }
+    }
+
+    /// Requests per second in the long run; `None` for requests in flight.
+    pub(crate) fn rate(&self) -> Option<u32> {
+        match &self.0 {
+            Kind::Bucket(bucket) => Some(bucket.rate().qps),
+            Kind::Rate { part, local } => Some(part.last_rate().map_or(local.qps, |rate| rate.qps)),
+            Kind::InFlight { .. } | Kind::Seats { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The parts of this process of limits that several gateways share.
+//!
+//! A control plane divides such a limit. The host sends a report of the use of each part ([`GlobalLimits::report`]) and applies
+//! the answer ([`GlobalLimits::apply`]); no request waits for either. All parts have one lease, which the newest answer prolongs.
+//! When it has ended, or before there was one, the larger of the local limit and of what was in use holds.
+
+mod lease;
+mod rate;
+mod seats;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use portcullis_filter_config::limits::{LEASE, Part, PartUse};
+
+use lease::Lease;
+pub use rate::RatePart;
+pub use seats::SeatsPart;
+
+use crate::limit::InFlight;
+use crate::weak_map::WeakMap;
+
+/// All parts of a process.
+#[derive(Debug, Default)]
+pub struct GlobalLimits {
+    lease: Arc<Lease>,
+    /// By the name under which the cluster counts and the schema's.
+    seats: WeakMap<(String, String), SeatsPart>,
+    rates: WeakMap<(String, String), RatePart>,
+    report: Mutex<NewestReport>,
+}
+
+/// The newest report, until it is answered.
+#[derive(Debug, Default)]
+struct NewestReport {
+    number: u64,
+    written: Duration,
+    parts: Vec<SharedPart>,
+}
+
+#[derive(Clone, Debug)]
+enum SharedPart {
+    Seats(Arc<SeatsPart>),
+    Rate(Arc<RatePart>),
+}
+
+/// The limit that a part is of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PartName {
+    /// The name under which the cluster counts.
+    pub cluster: String,
+    /// The flow control schema.
+    pub schema: String,
+}
+
+/// A report to be sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LimitReport {
+    /// To be in the answer.
+    pub number: u64,
+    /// The use of each part, by name.
+    pub parts: Vec<(PartName, PartUse)>,
+}
+
+impl GlobalLimits {
+    /// The part of a limit of requests in flight.
+    pub fn seats(&self, cluster: &str, schema: &str, running: &Arc<InFlight>) -> Arc<SeatsPart> {
+        let new = || SeatsPart::new(name(cluster, schema), &self.lease, running);
+        self.seats.get_or_insert_with((cluster.to_owned(), schema.to_owned()), new)
+    }
+
+    /// The part of a limit of requests per second.
+    pub fn rate(&self, cluster: &str, schema: &str) -> Arc<RatePart> {
+        let new = || RatePart::new(name(cluster, schema), &self.lease);
+        self.rates.get_or_insert_with((cluster.to_owned(), schema.to_owned()), new)
+    }
+
+    /// A report of all parts that are in use. The answers to earlier ones count no more.
+    pub fn report(&self, uptime: Duration) -> LimitReport {
+        let mut parts = Vec::new();
+        self.seats.for_each(|part| parts.push(SharedPart::Seats(part)));
+        self.rates.for_each(|part| parts.push(SharedPart::Rate(part)));
+        parts.sort_by(|one, other| one.name().cmp(other.name()));
+        let mut newest = self.newest();
+        newest.number = newest.number.saturating_add(1);
+        newest.written = uptime;
+        let reported = parts.iter().map(|part| (part.name().clone(), part.report(uptime))).collect();
+        newest.parts = parts;
+        LimitReport { number: newest.number, parts: reported }
+    }
+
+    /// Applies the answer to the report of that number: the parts of all limits in its order, `None` where the local limit is to
+    /// hold. False if a newer report was written, or it was answered before.
+    pub fn apply(&self, number: u64, parts: impl IntoIterator<Item = Option<Part>>, uptime: Duration) -> bool {
+        let mut newest = self.newest();
+        if number != newest.number || newest.parts.is_empty() {
+            return false;
+        }
+        let granted = parts.into_iter().chain(std::iter::repeat(None));
+        for (part, granted) in std::mem::take(&mut newest.parts).iter().zip(granted) {
+            match part {
+                SharedPart::Seats(seats) => seats.replace(granted),
+                SharedPart::Rate(rate) => rate.replace(granted, uptime),
+            }
+        }
+        // By this process's clock, from a moment before the control plane's began to count.
+        self.lease.prolong(newest.written.saturating_add(LEASE));
+        true
+    }
+
+    fn newest(&self) -> MutexGuard<'_, NewestReport> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SharedPart {
+    fn name(&self) -> &PartName {
+        match self {
+            SharedPart::Seats(part) => part.name(),
+            SharedPart::Rate(part) => part.name(),
+        }
+    }
+
+    fn report(&self, uptime: Duration) -> PartUse {
+        match self {
+            SharedPart::Seats(part) => part.report(uptime),
+            SharedPart::Rate(part) => part.report(uptime),
+        }
+    }
+}
+
+fn name(cluster: &str, schema: &str) -> PartName {
+    PartName { cluster: cluster.to_owned(), schema: schema.to_owned() }
+}

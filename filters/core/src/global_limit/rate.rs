@@ -1,0 +1,137 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use portcullis_filter_config::limits::{Part, PartUse};
+
+use super::PartName;
+use super::lease::{Lease, nanoseconds};
+use crate::bucket::{Rate, TOKEN};
+
+/// The part of a limit of requests per second: a bucket whose rate changes while it is in use. It has one token at first, so that
+/// a process that restarts brings no burst along; an edit of the limit keeps it.
+#[derive(Debug)]
+pub struct RatePart {
+    name: PartName,
+    lease: Arc<Lease>,
+    bucket: Mutex<Bucket>,
+}
+
+#[derive(Debug, Default)]
+struct Bucket {
+    /// Billionths of a token.
+    tokens: u64,
+    /// Nanoseconds of uptime up to which it is refilled; `None` before it is first looked at.
+    at: Option<u64>,
+    /// The part, also when its lease has ended.
+    part: Option<Rate>,
+    /// Requests per second that went through between the last two reports under a lease.
+    observed: u32,
+    asked: u32,
+    taken: u32,
+    reported: u64,
+}
+
+impl RatePart {
+    pub(super) fn new(name: PartName, lease: &Arc<Lease>) -> Self {
+        let bucket = Mutex::new(Bucket { tokens: TOKEN, ..Bucket::default() });
+        Self { name, lease: Arc::clone(lease), bucket }
+    }
+
+    pub(super) fn name(&self) -> &PartName {
+        &self.name
+    }
+
+    /// Takes a token, if there is one. `local` is the limit without a control plane.
+    pub fn take(&self, local: Rate, uptime: Duration) -> bool {
+        let mut bucket = self.bucket();
+        bucket.refill(Some(local), self.lease.until(), nanoseconds(uptime));
+        bucket.asked = bucket.asked.saturating_add(1);
+        let rest = bucket.tokens.checked_sub(TOKEN);
+        if let Some(rest) = rest {
+            bucket.tokens = rest;
+            bucket.taken = bucket.taken.saturating_add(1);
+        }
+        rest.is_some()
+    }
+
+    /// The part of the limit, while it is leased: tokens are added either at its rate, or with each report.
+    pub fn part(&self, uptime: Duration) -> Option<Rate> {
+        self.bucket().part.filter(|_| self.lease.is_live(uptime))
+    }
+
+    /// The part by the newest answer, whether or not its lease has ended.
+    pub(crate) fn last_rate(&self) -> Option<Rate> {
+        self.bucket().part
+    }
+
+    /// Requests that could go through at that uptime.
+    pub fn tokens(&self, local: Rate, uptime: Duration) -> u32 {
+        let mut bucket = self.bucket();
+        bucket.refill(Some(local), self.lease.until(), nanoseconds(uptime));
+        whole(bucket.tokens)
+    }
+
+    pub(super) fn report(&self, uptime: Duration) -> PartUse {
+        let (until, now) = (self.lease.until(), nanoseconds(uptime));
+        let mut bucket = self.bucket();
+        // Without the local limit, which the next request brings along.
+        bucket.refill(None, until, now);
+        let passed = now.saturating_sub(bucket.reported);
+        let (asked, taken) = (per_second(bucket.asked, passed), per_second(bucket.taken, passed));
+        (bucket.asked, bucket.taken, bucket.reported) = (0, 0, now);
+        let held = bucket.part.filter(|_| now < until);
+        if held.is_some() {
+            bucket.observed = taken;
+        }
+        PartUse { is_rate: true, held: held.map_or(0, |part| part.qps), used: whole(bucket.tokens), wanted: asked }
+    }
+
+    pub(super) fn replace(&self, part: Option<Part>, uptime: Duration) {
+        let mut bucket = self.bucket();
+        let now = nanoseconds(uptime);
+        bucket.refill(None, self.lease.until(), now);
+        // The time between two leases makes nothing for the second one.
+        bucket.at = bucket.at.max(Some(now));
+        bucket.part = part.map(|part| Rate { qps: part.quota, burst: part.burst });
+        if let (Some(part), Some(rate)) = (part, bucket.part) {
+            let added = u64::from(part.tokens).saturating_mul(TOKEN);
+            bucket.tokens = bucket.tokens.saturating_add(added).min(rate.full());
+        }
+    }
+
+    fn bucket(&self) -> MutexGuard<'_, Bucket> {
+        self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Bucket {
+    /// Adds what the part has made until its lease ended, and from then on what the local limit makes; without one nothing, and
+    /// the time since then is left for the next call.
+    fn refill(&mut self, local: Option<Rate>, until: u64, now: u64) {
+        if let Some(part) = self.part {
+            self.add(part, now.min(until));
+        }
+        let is_over = self.part.is_none() || now >= until;
+        if let Some(local) = local.filter(|_| is_over) {
+            let qps = local.qps.max(self.observed);
+            self.add(Rate { qps, burst: local.burst.max(qps) }, now);
+        }
+    }
+
+    fn add(&mut self, rate: Rate, now: u64) {
+        let at = self.at.unwrap_or(now);
+        let made = now.saturating_sub(at).saturating_mul(u64::from(rate.qps));
+        self.tokens = self.tokens.saturating_add(made).min(rate.full());
+        self.at = Some(at.max(now));
+    }
+}
+
+/// Requests per second, out of those in that many nanoseconds: at least a tenth of a second, so that a request alone is no rate.
+fn per_second(requests: u32, nanoseconds: u64) -> u32 {
+    let rate = u64::from(requests).saturating_mul(TOKEN).div_ceil(nanoseconds.max(TOKEN / 10));
+    u32::try_from(rate).unwrap_or(u32::MAX)
+}
+
+fn whole(tokens: u64) -> u32 {
+    u32::try_from(tokens.checked_div(TOKEN).unwrap_or_default()).unwrap_or(u32::MAX)
+}

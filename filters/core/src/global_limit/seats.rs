@@ -1,0 +1,93 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use portcullis_filter_config::limits::{Part, PartUse};
+
+use super::PartName;
+use super::lease::Lease;
+use crate::limit::{InFlight, InFlightPermit};
+
+/// No part: the local limit holds.
+const NONE: u32 = u32::MAX;
+
+/// The part of a limit of requests in flight. An edit of the limit keeps it.
+#[derive(Debug)]
+pub struct SeatsPart {
+    name: PartName,
+    lease: Arc<Lease>,
+    running: Arc<InFlight>,
+    quota: AtomicU32,
+    /// Most requests in flight between the last two reports under a lease.
+    observed: AtomicU32,
+    /// Most requests in flight since the last report.
+    peak: AtomicU32,
+    /// Requests that were refused since the last report.
+    refused: AtomicU32,
+}
+
+impl SeatsPart {
+    pub(super) fn new(name: PartName, lease: &Arc<Lease>, running: &Arc<InFlight>) -> Self {
+        Self {
+            name,
+            lease: Arc::clone(lease),
+            running: Arc::clone(running),
+            quota: AtomicU32::new(NONE),
+            observed: AtomicU32::default(),
+            peak: AtomicU32::default(),
+            refused: AtomicU32::default(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &PartName {
+        &self.name
+    }
+
+    /// Takes a permit, if this part of the limit has one. `local` is the limit without a control plane.
+    pub fn acquire(&self, local: u32, uptime: Duration) -> Option<InFlightPermit> {
+        let permit = self.running.acquire(self.max(local, uptime));
+        if permit.is_some() {
+            self.peak.fetch_max(self.running.count(), Ordering::Relaxed);
+        } else {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        permit
+    }
+
+    /// Most requests in flight at that uptime.
+    pub fn max(&self, local: u32, uptime: Duration) -> u32 {
+        self.quota(uptime).unwrap_or_else(|| local.max(self.observed.load(Ordering::Acquire)))
+    }
+
+    /// The same by the newest answer, whether or not its lease has ended.
+    pub(crate) fn last_max(&self, local: u32) -> u32 {
+        let quota = self.quota.load(Ordering::Acquire);
+        if quota == NONE { local } else { quota }
+    }
+
+    /// The part of the limit, while it is leased.
+    pub fn quota(&self, uptime: Duration) -> Option<u32> {
+        let quota = self.quota.load(Ordering::Acquire);
+        (quota != NONE && self.lease.is_live(uptime)).then_some(quota)
+    }
+
+    /// The requests in flight.
+    pub fn running(&self) -> &Arc<InFlight> {
+        &self.running
+    }
+
+    pub(super) fn report(&self, uptime: Duration) -> PartUse {
+        let used = self.running.count();
+        let peak = self.peak.swap(used, Ordering::AcqRel).max(used);
+        let refused = self.refused.swap(0, Ordering::AcqRel);
+        let held = self.quota(uptime);
+        if let Some(quota) = held {
+            self.observed.store(peak.min(quota), Ordering::Release);
+        }
+        PartUse { is_rate: false, held: held.unwrap_or_default(), used, wanted: peak.saturating_add(refused) }
+    }
+
+    pub(super) fn replace(&self, part: Option<Part>) {
+        self.quota.store(part.map_or(NONE, |part| part.quota.min(NONE - 1)), Ordering::Release);
+    }
+}
