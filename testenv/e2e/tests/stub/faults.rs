@@ -51,7 +51,7 @@ enum Fate {
 
 use Fate::{Ended, Refused, Served};
 
-const HOOKS: [(&str, &[Way], Fate); 16] = [
+const HOOKS: [(&str, &[Way], Fate); 17] = [
     ("request-headers", ALL, Refused),
     ("decide", ALL, Refused),
     ("remove", ALL, Refused),
@@ -65,6 +65,7 @@ const HOOKS: [(&str, &[Way], Fate); 16] = [
     ("request-body", &[Upload], Ended),
     ("request-trailers", &[Upload], Ended),
     ("response-headers", ALL, Ended),
+    ("response-ended", &[Certificate, Token, Impersonation], Ended),
     ("stream-complete", ALL, Served),
     ("destroy", ALL, Served),
     ("metrics", &[Certificate], Served),
