@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(3);
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const EXEC: &str = "/api/v1/namespaces/default/pods/p/exec?command=x";
-const TOKENS: usize = 200;
+const TOKENS: usize = 250;
 
 /// How a client says who it is, and what it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
