@@ -205,11 +205,11 @@ impl Cluster {
             schemas,
             limits,
             series,
-            entries: written.iter().map(config::Policy::entries).sum(),
+            entries: entries(config, &written),
         })
     }
 
-    /// The entries of the lists of its policies.
+    /// The entries of the lists of its policies, and of its fair queues as many as take the same memory.
     pub(crate) fn entries(&self) -> usize {
         self.entries
     }
@@ -261,6 +261,14 @@ impl Cluster {
         let class = RequestClass::ALL.iter().position(|candidate| *candidate == class)?;
         table.get(pool)?.get(class)?.as_deref()
     }
+}
+
+/// Queues that take as much memory as an entry of a policy's lists.
+const QUEUES_PER_ENTRY: u32 = 8;
+
+fn entries(config: &config::ClusterConfig, policies: &[config::Policy]) -> usize {
+    let queues = config.fair_queues.iter().map(|fair| fair.queues.div_ceil(QUEUES_PER_ENTRY) as usize);
+    policies.iter().map(config::Policy::entries).chain(queues).sum()
 }
 
 fn rebalance(config: &config::ClusterConfig, store: &impl StateStore) -> Result<Option<Rebalance>, CompileError> {

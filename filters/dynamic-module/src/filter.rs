@@ -104,6 +104,11 @@ impl FilterConfig for Filter {
         headers_status(exchange.response_headers(&mut self.host(local, stream)))
     }
 
+    fn response_ended(&self, state: &mut StreamState, stream: &mut FilterHandle) {
+        let StreamState { exchange, local } = state;
+        exchange.response_ended(&mut self.host(local, stream));
+    }
+
     fn request_body(&self, state: &mut StreamState) -> BodyStatus {
         match state.exchange.request_body() {
             Next::Continue => BodyStatus::Continue,

@@ -42,6 +42,8 @@ impl FilterConfig for Idle {
         BodyStatus::Continue
     }
 
+    fn response_ended(&self, _: &mut (), _: &mut FilterHandle) {}
+
     fn stream_complete(&self, _kept: &mut (), _stream: &mut FilterHandle) {}
 
     fn fail_closed(&self, _kept: &mut (), _stream: &mut FilterHandle) {}

@@ -94,27 +94,29 @@ macro_rules! module {
             unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
                 filter: FilterPtr,
                 stream: ModulePtr,
-                _end_of_stream: bool,
+                end_of_stream: bool,
             ) -> u32 {
                 // SAFETY: called by Envoy.
-                unsafe { entry::response_headers::<$filter>(filter, stream) }
+                unsafe { entry::response_headers::<$filter>(filter, stream, end_of_stream) }
             }
 
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
-                _filter: FilterPtr,
-                _stream: ModulePtr,
-                _end_of_stream: bool,
+            unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_body(
+                filter: FilterPtr,
+                stream: ModulePtr,
+                end_of_stream: bool,
             ) -> u32 {
-                0
+                // SAFETY: called by Envoy.
+                unsafe { entry::response_body::<$filter>(filter, stream, end_of_stream) }
             }
 
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(
-                _filter: FilterPtr,
-                _stream: ModulePtr,
+            unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_trailers(
+                filter: FilterPtr,
+                stream: ModulePtr,
             ) -> u32 {
-                0
+                // SAFETY: called by Envoy.
+                unsafe { entry::response_body::<$filter>(filter, stream, true) }
             }
 
             #[unsafe(no_mangle)]

@@ -112,6 +112,7 @@ fn common(stat_prefix: String, settings: &Settings) -> Manager {
         forward_client_cert_details: ForwardClientCertDetails::Sanitize.into(),
         server_header_transformation: ServerHeaderTransformation::PassThrough.into(),
         stream_idle_timeout: Some(seconds(300)),
+        stream_flush_timeout: Some(seconds(FLUSH_TIMEOUT)),
         request_headers_timeout: Some(seconds(10)),
         max_request_headers_kb: Some(uint(MAX_HEADERS_KIB)),
         common_http_protocol_options: Some(HttpProtocolOptions {
@@ -177,6 +178,11 @@ fn http_filter(name: &str, config: Any) -> HttpFilter {
 /// Seconds that a connection may be without a request: a bit longer than Go's clients keep one (90 s), and kube-apiserver. Envoy's own
 /// hour would keep as long what a stranger's certificate takes.
 const IDLE_TIMEOUT: u64 = 120;
+
+/// Seconds that a client may take to read the rest of a response that is complete here. Without it Envoy goes by the route's idle
+/// timeout, which is off for watches: their streams, with the configuration that they began under, would stay for as long as the
+/// connection.
+const FLUSH_TIMEOUT: u64 = 30;
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
 

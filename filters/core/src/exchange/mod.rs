@@ -93,6 +93,8 @@ pub struct Exchange<T> {
     is_traced: bool,
     permit: Option<InFlightPermit>,
     seat: Option<Seat>,
+    /// The seat is needed until the answer begins.
+    is_start: bool,
     /// The place among the requests of the process by which connections are drained.
     place: Option<RunningPlace>,
     token: Option<PassedToken>,
@@ -128,6 +130,7 @@ impl<T> Default for Exchange<T> {
             is_traced: false,
             permit: None,
             seat: None,
+            is_start: false,
             place: None,
             token: None,
             owns_unauthorized: false,
@@ -311,7 +314,7 @@ impl<T: Clone> Exchange<T> {
                 Ok(Asked::Found) => return Progress::Retry,
                 Err(refusal) => Decision::Refuse(refusal),
             },
-            Decision::Queue(wanted, full) => match self.queue(wanted, full, host) {
+            Decision::Queue(wanted, full) => match self.queue(wanted, full, seen, host) {
                 Ok(Asked::Waiting) => return Progress::Waiting,
                 Ok(Asked::Found) => return Progress::Retry,
                 Err(refusal) => Decision::Refuse(refusal),
@@ -357,6 +360,7 @@ impl<T: Clone> Exchange<T> {
         self.fault.strike("applied");
         self.permit = forward.permit.take();
         self.seat = forward.seat.take();
+        self.is_start = forward.is_start;
         self.token = forward.token.take();
         self.owns_unauthorized = forward.owns_unauthorized;
         self.upgrade = UpgradeGate::for_request(forward.is_upgrade);

@@ -55,7 +55,7 @@ impl<T: Clone> Exchange<T> {
             return Next::Continue;
         }
         self.timeline.answered = host.uptime();
-        if self.is_long {
+        if self.is_start {
             // A watch has started.
             self.release_seat(host);
         }
@@ -87,6 +87,20 @@ impl<T: Clone> Exchange<T> {
             self.count_long_talker(host);
         }
         Next::Continue
+    }
+
+    /// The server has nothing more to do for the request: gives back its seat and its permit, which a client that does not read the
+    /// answer would hold until the stream ends.
+    pub fn response_ended(&mut self, host: &mut impl Host<Stream = T>) {
+        self.fault.strike("response-ended");
+        self.release_seat(host);
+        self.release_permit(host);
+    }
+
+    fn release_permit(&mut self, host: &mut impl Host<Stream = T>) {
+        if self.permit.take().is_some() {
+            host.gauges_changed();
+        }
     }
 
     /// Counts a request that the proxy answered before the filter saw it, such as malformed HTTP. For hosts to which the proxy
@@ -157,9 +171,7 @@ impl<T: Clone> Exchange<T> {
         }
         self.tracking = Tracking::None;
         self.leave_queue(host);
-        if self.permit.take().is_some() {
-            host.gauges_changed();
-        }
+        self.release_permit(host);
     }
 
     /// Counts a request that left before it was decided.

@@ -18,7 +18,7 @@ impl<T: Clone> Exchange<T> {
     pub(super) fn describe_undecided(&self, host: &mut impl Host<Stream = T>) {
         let begun = self.tracing.and_then(|settings| SpanRecord::begin(settings, host.request_headers()?.lines()));
         if let Some(record) = begun {
-            host.describe_span("", record.of_envoy());
+            describe_waiting(&record, host);
         }
     }
 
@@ -48,6 +48,13 @@ pub(super) fn shorten(host: &mut impl Host) {
             let _ = host.edit(Edit::Set(name.as_bytes(), &cut));
         }
     }
+}
+
+/// Writes in place of Envoy's own attributes those that a client may not choose whole: it may leave while it waits. The method is one
+/// that is known by then, the name one that the cluster has.
+#[cold]
+pub(super) fn describe_waiting(record: &SpanRecord, host: &mut impl Host) {
+    host.describe_span("", record.of_envoy());
 }
 
 /// Begins a span about waiting for reviews. If the request is certainly sampled, they carry it to the upstream: a trace that Envoy does

@@ -79,8 +79,7 @@ impl<T: Clone> Exchange<T> {
             return Err(Refusal::review_failed());
         }
         if let Some(span) = &seen.span {
-            // The client may leave while it waits.
-            host.describe_span("", span.of_envoy());
+            span::describe_waiting(span, host);
             span::begin_wait(&mut reviews, span.is_certain(), host);
         }
         let asked = host.ask(reviews);
@@ -98,12 +97,16 @@ impl<T: Clone> Exchange<T> {
         &mut self,
         wanted: SeatRequest,
         full: Refusal,
+        seen: &RequestRecord,
         host: &mut impl Host<Stream = T>,
     ) -> Result<Asked, Refusal> {
         if self.rounds >= MAX_ROUNDS {
             return Err(full);
         }
         self.rounds = self.rounds.saturating_add(1);
+        if let Some(span) = &seen.span {
+            span::describe_waiting(span, host);
+        }
         let (Some(waker), Some(now)) = (host.waker(), host.uptime()) else { return Err(full) };
         let Ok(wait) = wanted.wait(waker, now) else { return Err(full) };
         // Without a timer it could wait forever.

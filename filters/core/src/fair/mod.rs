@@ -33,25 +33,41 @@ pub type BoxedWake = Box<dyn Wake + Send + Sync>;
 
 /// Maximum number of requests that wait in a process, over all schemas.
 const MAX_WAITING: u32 = 16_384;
+/// Shortest time between two looks for requests that have waited for too long: each look is at all that wait.
+const EXPIRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The number of requests that wait in a process.
-#[derive(Clone, Debug, Default)]
-pub struct WaitingCount(Arc<AtomicU32>);
+/// The number of requests that wait in a process, and of those of one cluster among them.
+#[derive(Debug, Default)]
+pub struct WaitingCount {
+    all: Arc<AtomicU32>,
+    own: Arc<AtomicU32>,
+}
 
 impl WaitingCount {
-    fn enter(&self) -> Option<WaitingPlace> {
+    /// The count of another cluster of the process.
+    #[must_use]
+    pub fn of_cluster(&self) -> Self {
+        WaitingCount { all: Arc::clone(&self.all), own: Arc::default() }
+    }
+
+    /// A cluster has at most half of the places that the others leave, so that none of them takes all.
+    fn enter(self: &Arc<Self>) -> Option<WaitingPlace> {
         let one_more = |count: u32| (count < MAX_WAITING).then(|| count.saturating_add(1));
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
-        Some(WaitingPlace(Arc::clone(&self.0)))
+        let before = self.all.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
+        let own = self.own.fetch_add(1, Ordering::AcqRel);
+        let place = WaitingPlace(Arc::clone(self));
+        let others = before.saturating_sub(own);
+        (own < MAX_WAITING.saturating_sub(others) / 2).then_some(place)
     }
 }
 
 #[derive(Debug)]
-struct WaitingPlace(Arc<AtomicU32>);
+struct WaitingPlace(Arc<WaitingCount>);
 
 impl Drop for WaitingPlace {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.own.fetch_sub(1, Ordering::AcqRel);
+        self.0.all.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -60,7 +76,7 @@ impl Drop for WaitingPlace {
 #[derive(Debug)]
 pub struct FairQueue {
     key: hmac::Key,
-    waiting: WaitingCount,
+    waiting: Arc<WaitingCount>,
     state: Mutex<FairState>,
 }
 
@@ -166,10 +182,10 @@ pub struct QueueFull;
 
 impl FairQueue {
     /// Queues without requests.
-    pub fn new(secret: &[u8; 32], waiting: &WaitingCount, config: &FairQueueConfig) -> Self {
+    pub fn new(secret: &[u8; 32], waiting: &Arc<WaitingCount>, config: &FairQueueConfig) -> Self {
         FairQueue {
             key: hmac::Key::new(hmac::HMAC_SHA256, secret),
-            waiting: waiting.clone(),
+            waiting: Arc::clone(waiting),
             state: Mutex::new(FairState { set: QueueSet::new(settings(config)), timer: None }),
         }
     }
@@ -225,7 +241,7 @@ impl Task for FairQueue {
             for slot in &expired {
                 slot.set(SlotState::Expired);
             }
-            state.timer = state.set.next_deadline();
+            state.timer = state.set.next_deadline().map(|next| next.max(uptime.saturating_add(EXPIRY_INTERVAL)));
             state.timer
         });
         expired.iter().for_each(|slot| slot.waker.wake());

@@ -11,6 +11,9 @@ use super::shuffle::Hand;
 /// The time that a request is expected to take, seconds; corrected when it ends.
 const EXPECTED_SECONDS: f64 = 0.003;
 
+/// Requests for which an empty queue keeps room.
+const KEPT_CAPACITY: usize = 64;
+
 /// The numbers of a schema that an edit may change at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QueueSettings {
@@ -83,6 +86,13 @@ struct Queue<W> {
 impl<W> Queue<W> {
     fn is_active(&self) -> bool {
         self.running > 0 || !self.waiting.is_empty()
+    }
+
+    /// Gives the room of many requests back once none is left.
+    fn shrink(&mut self) {
+        if self.waiting.is_empty() && self.waiting.capacity() > KEPT_CAPACITY {
+            self.waiting = VecDeque::new();
+        }
     }
 }
 
@@ -205,6 +215,7 @@ impl<W> QueueSet<W> {
             let waiting = queue.waiting.pop_front()?;
             queue.start = queue.start.max(waiting.arrived);
             queue.running = queue.running.saturating_add(1);
+            queue.shrink();
             Some(waiting)
         })?;
         self.left(load);
@@ -239,9 +250,13 @@ impl<W> QueueSet<W> {
         self.advance(now);
         let mut expired = Vec::new();
         for index in 0..self.queues.len() {
-            let late = |queue: &Queue<W>| queue.waiting.iter().position(|waiting| waiting.deadline <= now);
-            while let Some(at) = self.queues.get(index).and_then(late) {
-                expired.extend(self.remove_at(index, at));
+            let late: Vec<usize> = self.queues.get(index).map_or_else(Vec::new, |queue| {
+                let waiting = queue.waiting.iter().enumerate();
+                waiting.filter(|(_, waiting)| waiting.deadline <= now).map(|(at, _)| at).collect()
+            });
+            // As a rule they are in front, where a place is removed at once.
+            for (at, gone) in late.into_iter().zip(0..) {
+                expired.extend(self.remove_at(index, at.saturating_sub(gone)));
             }
         }
         expired
@@ -256,6 +271,7 @@ impl<W> QueueSet<W> {
         let waiting = self.change(index, |queue| {
             let waiting = queue.waiting.remove(at)?;
             queue.seats = queue.seats.saturating_sub(u64::from(waiting.load.width));
+            queue.shrink();
             Some(waiting)
         })?;
         self.left(waiting.load);

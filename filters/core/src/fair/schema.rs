@@ -6,7 +6,7 @@ use portcullis_filter_config::{FairQueueConfig, FlowDistinguisher};
 
 use super::{FairQueue, FlowHash, Load, SeatRequest};
 use crate::identity::UserInfo;
-use crate::request_info::RequestInfo;
+use crate::request_info::{RequestInfo, list_options};
 
 /// Objects that one seat is worth, and the widest list: those of API Priority and Fairness.
 const OBJECTS_PER_SEAT: u64 = 100;
@@ -39,8 +39,6 @@ pub(crate) struct FlowOf<'a> {
     pub(crate) info: &'a RequestInfo<'a>,
     /// The raw path with its query.
     pub(crate) path: &'a [u8],
-    /// Whether it may run for as long as it likes.
-    pub(crate) is_long: bool,
 }
 
 /// The flow of a request in a fair queue, for tools.
@@ -73,8 +71,9 @@ impl FairSchema {
     /// The seat that a request needs. `None` if it needs none and never waits: sessions, administrators, heartbeats, reviews and
     /// probes.
     pub(crate) fn seat_of(&self, request: FlowOf<'_>) -> Option<SeatRequest> {
-        let is_watch = *request.info.verb == *b"watch";
-        if (request.is_long && !is_watch) || is_exempt(request) {
+        // By the rule of kube-apiserver: a server may ignore the upgrade of any other request.
+        let is_session = request.info.is_long_running() && *request.info.verb != *b"watch";
+        if is_session || is_exempt(request) {
             return None;
         }
         let flow = self.flow_of(request);
@@ -119,24 +118,38 @@ impl FairSchema {
     /// A list takes as many seats as the objects that it asks for are worth.
     fn width_of(&self, FlowOf { info, path, .. }: FlowOf<'_>) -> u32 {
         match &*info.verb {
-            b"list" if info.name.is_empty() => match limit_of(path) {
-                Some(limit) => {
+            b"list" if info.name.is_empty() => match ListSize::of(path) {
+                ListSize::Limited(limit) => {
                     let seats = limit.div_ceil(OBJECTS_PER_SEAT).max(1);
                     u32::try_from(seats).unwrap_or(MOST_SEATS).min(self.widest)
                 }
-                None => self.widest,
+                ListSize::Whole => self.widest,
             },
+            b"watch" if list_options::sends_initial_events(query_of(path)) => self.widest,
             b"deletecollection" => self.widest,
             _ => 1,
         }
     }
 }
 
-/// The `limit` of a list; `None` if it has none, or one that is not written plainly.
-fn limit_of(path: &[u8]) -> Option<u64> {
-    let query = path.splitn(2, |byte| *byte == b'?').nth(1)?;
-    let value = query.split(|byte| *byte == b'&').find_map(|pair| pair.strip_prefix(b"limit="))?;
-    std::str::from_utf8(value).ok()?.parse().ok().filter(|limit| *limit > 0)
+/// Objects that a server looks at for a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListSize {
+    /// As many as the client asks for.
+    Limited(u64),
+    /// All.
+    Whole,
+}
+
+impl ListSize {
+    /// A selector is compared with every object, and a list from the watch cache (`resourceVersion=0`) has no limit.
+    fn of(path: &[u8]) -> Self {
+        list_options::limit(query_of(path)).map_or(ListSize::Whole, ListSize::Limited)
+    }
+}
+
+fn query_of(path: &[u8]) -> &[u8] {
+    path.splitn(2, |byte| *byte == b'?').nth(1).unwrap_or_default()
 }
 
 /// Requests without which a cluster falls apart, or that others wait for.

@@ -14,7 +14,7 @@ fn config(max: u32) -> FairQueueConfig {
 }
 
 fn queue(max: u32) -> Arc<FairQueue> {
-    Arc::new(FairQueue::new(&[7; 32], &WaitingCount::default(), &config(max)))
+    Arc::new(FairQueue::new(&[7; 32], &Arc::default(), &config(max)))
 }
 
 fn wanted(queue: &Arc<FairQueue>, flow: u32, width: u32) -> SeatRequest {
@@ -128,20 +128,41 @@ fn request_waits_no_longer_than_it_may() {
 
 #[test]
 fn full_queue_and_full_process_refuse() {
-    let waiting = WaitingCount::default();
+    let waiting = Arc::new(WaitingCount::default());
     let small = FairQueueConfig { queues: 1, hand_size: 1, queue_length: 2, ..config(1) };
     let queue = Arc::new(FairQueue::new(&[7; 32], &waiting, &small));
     let woken = Woken::default();
     let _running = wanted(&queue, 1, 1).try_take(MS).unwrap();
     let tickets: Vec<_> = (0..2).map(|flow| wait(wanted(&queue, flow, 1), &woken, MS).unwrap()).collect();
     assert_eq!(wait(wanted(&queue, 3, 1), &woken, MS).err(), Some(QueueFull));
-    waiting.0.store(MAX_WAITING, Ordering::Relaxed);
+    waiting.all.store(MAX_WAITING, Ordering::Relaxed);
     let other = Arc::new(FairQueue::new(&[7; 32], &waiting, &small));
     let _other = wanted(&other, 1, 1).try_take(MS).unwrap();
     assert_eq!(wait(wanted(&other, 1, 1), &woken, MS).err(), Some(QueueFull));
-    waiting.0.store(2, Ordering::Relaxed);
+    waiting.all.store(2, Ordering::Relaxed);
     drop(tickets);
-    assert_eq!(waiting.0.load(Ordering::Relaxed), 0, "who leaves is counted no more");
+    let counts = [&waiting.all, &waiting.own].map(|count| count.load(Ordering::Relaxed));
+    assert_eq!(counts, [0, 0], "a request that leaves is counted no more");
+}
+
+#[test]
+fn cluster_has_half_of_the_places_that_others_leave() {
+    let all = WaitingCount::default();
+    let clusters: Vec<_> = (0..4).map(|_| Arc::new(all.of_cluster())).collect();
+    let mut places = Vec::new();
+    let taken: Vec<usize> = clusters
+        .iter()
+        .map(|cluster| {
+            let before = places.len();
+            while let Some(place) = cluster.enter() {
+                places.push(place);
+            }
+            places.len() - before
+        })
+        .collect();
+    assert_eq!(taken, [8_192, 4_096, 2_048, 1_024]);
+    drop(places);
+    assert_eq!(all.all.load(Ordering::Relaxed), 0);
 }
 
 #[test]
@@ -213,7 +234,7 @@ fn no_seat_is_lost_after_a_hundred_thousand_resets() {
     }
     drop((seats, tickets));
     assert_eq!((queue.taken(), queue.waiting()), (0, 0));
-    assert_eq!(queue.waiting.0.load(Ordering::Relaxed), 0);
+    assert_eq!(queue.waiting.all.load(Ordering::Relaxed), 0);
 }
 
 #[test]

@@ -74,7 +74,9 @@ pub struct Forward<'c> {
     pub via: Option<&'c str>,
     /// Whether the request may run for as long as it likes.
     pub is_long: bool,
-    /// Whether it is a watch: the client opens it again, from where it was, whenever it ends.
+    /// Whether it takes its seats until the answer begins only: a watch, whatever carries it.
+    pub is_start: bool,
+    /// Whether it is a watch of which the end is the end of an answer: the client opens it again, from where it was, whenever it ends.
     pub is_watch: bool,
     /// The request's permit among those that run, to be kept until it ends.
     pub permit: Option<InFlightPermit>,
@@ -209,8 +211,7 @@ impl Gateway {
         info: &RequestInfo<'_>,
         scan: &HeaderScan<'_>,
     ) -> Option<Flow> {
-        let is_long = !class_of(info, scan).has_timeout();
-        Some(cluster.fair_queue(policy)?.flow(FlowOf { user: Some(user), info, path: scan.path, is_long }))
+        Some(cluster.fair_queue(policy)?.flow(FlowOf { user: Some(user), info, path: scan.path }))
     }
 
     fn known_user<'a>(&'a self, client: &'a Client) -> Option<&'a UserInfo> {
@@ -277,8 +278,7 @@ impl Gateway {
         seen.policy(policy);
         let passes = cluster.identity.passes();
         let class = class_of(info, scan);
-        let flow =
-            |client| FlowOf { user: self.known_user(client), info, path: scan.path, is_long: !class.has_timeout() };
+        let flow = |client| FlowOf { user: self.known_user(client), info, path: scan.path };
         let wanted = cluster.fair_queue(policy).and_then(|queue| queue.seat_of(flow(&client)));
         let mode = CredentialMode::for_client(client, passes);
         let pool = mode.pool(scan.is_upgrade);
@@ -307,6 +307,7 @@ impl Gateway {
             forwarded,
             is_upgrade: scan.is_upgrade,
             is_long: !class.has_timeout(),
+            is_start: *info.verb == *b"watch",
             is_watch: *info.verb == *b"watch" && class == RequestClass::Watch,
             subprotocols: (scan.token_subprotocol && !forwarded.credential).then(|| subprotocols_without_tokens(scan)),
             permit,

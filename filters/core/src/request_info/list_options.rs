@@ -51,6 +51,28 @@ pub struct Selectors<'a> {
     pub label: Option<Cow<'a, [u8]>>,
 }
 
+/// The number of objects to which a list confines the server: `None` if it may look at all of them, because there is no `limit`, or a
+/// selector, or the list comes from the watch cache.
+pub(crate) fn limit(query: &[u8]) -> Option<u64> {
+    let mut limit = None;
+    let mut is_confined = true;
+    for (key, value) in pairs(query) {
+        match &*key {
+            b"limit" if limit.is_none() => limit = Some(value),
+            b"fieldSelector" | b"labelSelector" => is_confined &= value.is_empty(),
+            b"resourceVersion" => is_confined &= *value != *b"0",
+            _ => {}
+        }
+    }
+    let limit = std::str::from_utf8(&limit?).ok()?.parse().ok()?;
+    (is_confined && limit > 0).then_some(limit)
+}
+
+/// Whether a watch begins with all objects (KEP-3157).
+pub(crate) fn sends_initial_events(query: &[u8]) -> bool {
+    pairs(query).any(|(key, value)| *key == *b"sendInitialEvents" && is_true(&value, true))
+}
+
 pub(super) fn selectors(query: &[u8]) -> Selectors<'_> {
     let mut found = Selectors::default();
     for (key, value) in pairs(query) {
@@ -97,4 +119,35 @@ fn is_int64(value: &[u8]) -> bool {
 /// A name that is possible in a path (apimachinery, `path.IsValidPathSegmentName`).
 fn is_path_segment(name: &[u8]) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.iter().any(|byte| matches!(byte, b'/' | b'%'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_is_confined_by_a_plain_limit_alone() {
+        let rows: [(&[u8], Option<u64>); 14] = [
+            (b"", None),
+            (b"limit=500", Some(500)),
+            (b"limit=0", None),
+            (b"limit=-1", None),
+            (b"limit=x", None),
+            (b"limit=7&limit=9", Some(7)),
+            (b"%6cimit=100000&limit=1", Some(100_000)),
+            (b"limit=1;x&limit=2", Some(2)),
+            (b"limit=1&resourceVersion=0", None),
+            (b"limit=1&resourceVersion=12", Some(1)),
+            (b"limit=1&labelSelector=a%3Dnever", None),
+            (b"limit=1&fieldSelector=spec.nodeName%3Dn", None),
+            (b"limit=1&labelSelector=", Some(1)),
+            (b"continue=x&limit=5", Some(5)),
+        ];
+        for (query, expected) in rows {
+            assert_eq!(limit(query), expected, "{}", String::from_utf8_lossy(query));
+        }
+        assert!(sends_initial_events(b"watch=1&sendInitialEvents=true&allowWatchBookmarks=true"));
+        assert!(!sends_initial_events(b"watch=1&sendInitialEvents=false"));
+        assert!(!sends_initial_events(b"watch=1"));
+    }
 }

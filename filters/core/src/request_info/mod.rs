@@ -5,7 +5,7 @@
 mod escape;
 mod field_selector;
 mod label_selector;
-mod list_options;
+pub(crate) mod list_options;
 mod shape;
 mod target;
 

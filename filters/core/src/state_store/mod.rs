@@ -60,7 +60,7 @@ pub trait StateStore {
 
     /// The queues of a fair queue, by the name under which the cluster counts and the schema's. New ones if there were none.
     fn fair_queue(&self, _cluster: &str, config: &FairQueueConfig) -> Arc<FairQueue> {
-        Arc::new(FairQueue::new(&[0; 32], &WaitingCount::default(), config))
+        Arc::new(FairQueue::new(&[0; 32], &Arc::new(WaitingCount::default()), config))
     }
 
     /// The running requests of a cluster, for metrics; by the name under which it counts. A host that shows no metrics needs none.

@@ -26,6 +26,8 @@ pub struct ProcessState {
     buckets: WeakMap<(String, String, Rate), TokenBucket>,
     fair_queues: WeakMap<(String, String), FairQueue>,
     waiting: WaitingCount,
+    /// The same of each cluster.
+    waiting_of_clusters: WeakMap<String, WaitingCount>,
     running: WeakMap<String, RunningRequests>,
     series: Arc<SeriesBudget>,
     ledgers: WeakMap<String, SeriesLedger>,
@@ -109,7 +111,11 @@ impl StateStore for SeededState<'_> {
 
     fn fair_queue(&self, cluster: &str, config: &FairQueueConfig) -> Arc<FairQueue> {
         let key = (cluster.to_owned(), config.name.clone());
-        let new = || FairQueue::new(&self.secret, &self.state.waiting, config);
+        let waiting = || self.state.waiting.of_cluster();
+        let new = || {
+            let waiting = self.state.waiting_of_clusters.get_or_insert_with(cluster.to_owned(), waiting);
+            FairQueue::new(&self.secret, &waiting, config)
+        };
         self.state.fair_queues.get_or_insert_with(key, new)
     }
 

@@ -32,6 +32,8 @@ pub struct SharedState<H> {
     buckets: WeakMap<(String, String, Rate), TokenBucket>,
     fair_queues: WeakMap<(String, String), FairQueue>,
     waiting: WaitingCount,
+    /// The same of each cluster.
+    waiting_of_clusters: WeakMap<String, WaitingCount>,
     running: WeakMap<String, RunningRequests>,
     series: Arc<SeriesBudget>,
     ledgers: WeakMap<String, SeriesLedger>,
@@ -64,6 +66,7 @@ impl<H: SharedData> SharedState<H> {
             buckets: WeakMap::default(),
             fair_queues: WeakMap::default(),
             waiting: WaitingCount::default(),
+            waiting_of_clusters: WeakMap::default(),
             running: WeakMap::default(),
             series: Arc::default(),
             ledgers: WeakMap::default(),
@@ -147,7 +150,11 @@ impl<H: SharedData> StateStore for SharedState<H> {
         let mut secret = [0; 32];
         secret.copy_from_slice(hmac::sign(&self.secret, b"fair queues").as_ref());
         let key = (cluster.to_owned(), config.name.clone());
-        self.fair_queues.get_or_insert_with(key, || FairQueue::new(&secret, &self.waiting, config))
+        self.fair_queues.get_or_insert_with(key, || {
+            let waiting = || self.waiting.of_cluster();
+            let waiting = self.waiting_of_clusters.get_or_insert_with(cluster.to_owned(), waiting);
+            FairQueue::new(&secret, &waiting, config)
+        })
     }
 
     fn running(&self, cluster: &str) -> Arc<RunningRequests> {

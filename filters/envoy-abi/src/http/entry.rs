@@ -125,15 +125,39 @@ pub unsafe fn request_headers<C: FilterConfig>(filter: FilterPtr, stream: Module
 
 /// # Safety
 /// As [`run`].
-pub unsafe fn response_headers<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) -> u32 {
+pub unsafe fn response_headers<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr, is_end: bool) -> u32 {
     // SAFETY: alive, and not used elsewhere now.
     if unsafe { &*stream.cast::<Stream<C>>() }.is_poisoned {
         // The answer that `fail_closed` gave.
         return HeadersStatus::Continue.code();
     }
-    let hook = |config: &C, kept: &mut C::Stream, handle: &mut FilterHandle| config.response_headers(kept, handle);
+    let hook = |config: &C, kept: &mut C::Stream, handle: &mut FilterHandle| {
+        let status = config.response_headers(kept, handle);
+        if is_end {
+            config.response_ended(kept, handle);
+        }
+        status
+    };
     // SAFETY: as the caller says.
     unsafe { run("http_filter_response_headers", (filter, stream), HeadersStatus::StopIteration, hook) }.code()
+}
+
+/// Takes a piece of the response's body, or its trailers: only the end matters.
+///
+/// # Safety
+/// As [`run`].
+pub unsafe fn response_body<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr, is_end: bool) -> u32 {
+    /// `response_body_status` and `response_trailers_status`: on to the next filter, for a stream that a panic has ended too.
+    const CONTINUE: u32 = 0;
+    if !is_end {
+        return CONTINUE;
+    }
+    let hook = |config: &C, kept: &mut C::Stream, handle: &mut FilterHandle| {
+        config.response_ended(kept, handle);
+        CONTINUE
+    };
+    // SAFETY: as the caller says.
+    unsafe { run("http_filter_response_body", (filter, stream), CONTINUE, hook) }
 }
 
 /// # Safety

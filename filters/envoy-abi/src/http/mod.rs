@@ -121,6 +121,10 @@ pub trait FilterConfig: Sized + Send + Sync + 'static {
     /// Sees the upstream's answer. Not called for answers that the filter itself made.
     fn response_headers(&self, kept: &mut Self::Stream, stream: &mut FilterHandle) -> HeadersStatus;
 
+    /// The response is complete: nothing more of it comes, but the client may not have read it yet. Also called for answers that the
+    /// proxy or the filter made; may not be called for a stream that is reset.
+    fn response_ended(&self, kept: &mut Self::Stream, stream: &mut FilterHandle);
+
     /// The stream has ended, however it did; the access log is written next. Called once for each stream, also for those
     /// whose request headers never came here.
     fn stream_complete(&self, kept: &mut Self::Stream, stream: &mut FilterHandle);

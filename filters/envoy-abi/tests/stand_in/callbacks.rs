@@ -178,7 +178,7 @@ callbacks! {
         // The answer comes, and the stream ends, before the call returns.
         let module = *lock(&stream.module);
         if let Some(Kept(module)) = module {
-            unsafe { entry::response_headers::<Module>(filter, module) };
+            unsafe { entry::response_headers::<Module>(filter, module, false) };
             Stream::end_of(filter);
         }
     }

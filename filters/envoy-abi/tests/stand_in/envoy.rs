@@ -194,7 +194,7 @@ impl Stream {
 
     pub(crate) fn response_headers(self: &Arc<Self>) -> Option<u32> {
         // SAFETY: as Envoy calls it.
-        self.hook(|filter, module| unsafe { entry::response_headers::<Module>(filter, module) })
+        self.hook(|filter, module| unsafe { entry::response_headers::<Module>(filter, module, false) })
     }
 
     /// The stream ends: the module's part is destroyed. Once; later calls find nothing.

@@ -168,6 +168,8 @@ impl FilterConfig for Module {
         HeadersStatus::Continue
     }
 
+    fn response_ended(&self, _: &mut Self::Stream, _: &mut FilterHandle) {}
+
     fn stream_complete(&self, kept: &mut Kept, stream: &mut FilterHandle) {
         kept.is_completed = true;
         maybe_panic(stream, "complete");

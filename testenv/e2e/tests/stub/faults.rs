@@ -18,7 +18,7 @@ const SOON: Duration = Duration::from_secs(20);
 const PATIENCE: Duration = Duration::from_secs(3);
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const EXEC: &str = "/api/v1/namespaces/default/pods/p/exec?command=x";
-const TOKENS: usize = 200;
+const TOKENS: usize = 250;
 
 /// How a client says who it is, and what it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ enum Fate {
 
 use Fate::{Ended, Refused, Served};
 
-const HOOKS: [(&str, &[Way], Fate); 16] = [
+const HOOKS: [(&str, &[Way], Fate); 17] = [
     ("request-headers", ALL, Refused),
     ("decide", ALL, Refused),
     ("remove", ALL, Refused),
@@ -65,6 +65,7 @@ const HOOKS: [(&str, &[Way], Fate); 16] = [
     ("request-body", &[Upload], Ended),
     ("request-trailers", &[Upload], Ended),
     ("response-headers", ALL, Ended),
+    ("response-ended", &[Certificate, Token, Impersonation], Ended),
     ("stream-complete", ALL, Served),
     ("destroy", ALL, Served),
     ("metrics", &[Certificate], Served),

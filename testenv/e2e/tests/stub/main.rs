@@ -67,6 +67,7 @@ mod talkers;
 mod top;
 mod traces;
 mod trusted_hops;
+mod unread;
 mod upgrades;
 mod versions;
 mod wasm;

@@ -1,5 +1,8 @@
+use std::sync::Arc;
+
 use portcullis_filter_config::{FilterConfig, SpanSettings};
 
+use super::super::tests::fair::queueing;
 use super::super::tests::{EXEC, Proxy, UPGRADE, begin, proxy};
 use super::super::{Gateway, Next};
 use crate::gateway::tests::reviews::reviewing_with;
@@ -77,6 +80,21 @@ fn attributes_of_envoys_own_are_cut_before_a_wait() {
     let mut plain = proxy(&fixture, POD, &[SAMPLED, ("user-agent", "kubectl"), ("content-type", "application/json")]);
     begin(&fixture, &mut plain);
     assert!(!plain.span.iter().any(|line| line.starts_with("user_agent") || line.starts_with("grpc")));
+}
+
+#[test]
+fn attributes_of_envoys_own_are_cut_before_a_wait_for_a_seat() {
+    let fixture = describing(fixture_with(|config| queueing(config, 1)), false);
+    let agent = "a".repeat(300);
+    let headers = [SAMPLED, ("user-agent", agent.as_str()), ("content-type", "application/grpc+proto")];
+    let mut hosts: [Proxy; 2] = std::array::from_fn(|_| {
+        let mut host = proxy(&fixture, &format!("{POD}?token=secret"), &headers);
+        host.woken = Some(Arc::default());
+        host
+    });
+    let [_running, (_, next)] = hosts.each_mut().map(|host| begin(&fixture, host));
+    assert_eq!(next, Next::Pause);
+    assert_eq!(hosts[1].span, [format!("user_agent {}…", "a".repeat(253)), format!("grpc.path {POD}")]);
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn fair(max: u32) -> FairQueueConfig {
     }
 }
 
-fn queueing(config: &mut ClusterConfig, max: u32) {
+pub(in crate::exchange) fn queueing(config: &mut ClusterConfig, max: u32) {
     config.fair_queues = vec![fair(max)];
     let all = || vec!["*".to_owned()];
     let rule = Rule { verbs: all(), api_groups: all(), resources: all(), non_resource_urls: all(), ..Rule::default() };
@@ -222,4 +222,36 @@ fn request_that_waits_survives_an_edit() {
     drop((first, second, before));
     assert_eq!(exchange.resume(&fixture.gateway, Some(&after), &mut third), Next::Continue);
     assert_eq!(third.destination.as_deref(), Some("new.h2.read"));
+}
+
+#[test]
+fn seat_goes_back_when_the_answer_ends_and_not_when_it_is_read() {
+    let fixture = site(1);
+    let (mut running, mut waiting) = (patient(&fixture, POD), patient(&fixture, POD));
+    let (mut first, _) = begin(&fixture, &mut running);
+    let queue = queue_of(&first);
+    let (_second, next) = begin(&fixture, &mut waiting);
+    assert_eq!((next, woken(&waiting)), (Next::Pause, 0));
+    first.response_headers(&mut running);
+    assert_eq!((queue.taken(), woken(&waiting)), (1, 0), "the server still works on it");
+    first.response_ended(&mut running);
+    assert_eq!(woken(&waiting), 1, "the client may take its time");
+    first.complete(&mut running);
+    assert_eq!((queue.taken(), queue.waiting()), (1, 0), "the second one's");
+}
+
+#[test]
+fn upgrade_that_a_server_may_ignore_needs_a_seat() {
+    let fixture = site(1);
+    let upgrade = [("connection", "Upgrade"), ("upgrade", "websocket")];
+    for (path, needs, keeps) in
+        [(PODS, true, true), ("/api/v1/pods?watch=1", true, false), ("/api/v1/namespaces/a/pods/p/exec", false, false)]
+    {
+        let mut host = proxy(&fixture, path, &upgrade);
+        let (mut exchange, next) = begin(&fixture, &mut host);
+        assert_eq!((next, exchange.seat.is_some()), (Next::Continue, needs), "{path}");
+        exchange.response_headers(&mut host);
+        assert_eq!(exchange.seat.is_some(), keeps, "{path}");
+        exchange.complete(&mut host);
+    }
 }

@@ -1,7 +1,7 @@
 mod counted;
 mod drain;
 mod expelled;
-mod fair;
+pub(super) mod fair;
 mod talkers;
 
 use std::time::Duration;
