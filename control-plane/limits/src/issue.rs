@@ -39,7 +39,8 @@ mod tests {
     fn issue_is_burst_and_rate_exactly() {
         let seconds = Duration::from_secs;
         let mut issue = Issue::new(seconds(10));
-        let rows = [(10, 5, 0), (11, 5, 3), (11, 5, 0), (12, 2, 2), (13, 9, 4), (1_000, 100, 7), (1_000, 1, 0), (999, 1, 0)];
+        let rows =
+            [(10, 5, 0), (11, 5, 3), (11, 5, 0), (12, 2, 2), (13, 9, 4), (1_000, 100, 7), (1_000, 1, 0), (999, 1, 0)];
         for (at, wanted, taken) in rows {
             assert_eq!(issue.take(wanted, 3, 7, seconds(at)), taken, "{wanted} at {at} s");
         }

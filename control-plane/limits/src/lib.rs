@@ -12,11 +12,13 @@
 //! No clock, no I/O: time is an argument. Nothing here knows how reports travel.
 
 mod division;
+mod holder;
 mod issue;
 mod limiter;
 mod shares;
 #[cfg(test)]
 mod tests;
 
-pub use limiter::{HolderId, Limiter, Refusal};
-pub use shares::{Answer, RESERVED_FOR};
+pub use holder::HolderId;
+pub use limiter::{HolderRefusal, Limiter};
+pub use shares::{LimitAnswer, RESERVED_FOR};

@@ -6,20 +6,17 @@ use std::time::Duration;
 use portcullis_filter_config::GlobalLimit;
 use portcullis_filter_config::limits::PartUse;
 
-use crate::shares::{Answer, RESERVED_FOR, Shares};
+use crate::holder::HolderId;
+use crate::shares::{LimitAnswer, RESERVED_FOR, Shares};
 
 /// Most processes at a time.
 const MAX_HOLDERS: usize = 4_096;
 /// Most processes of one node at a time: the present one, and those that it ran before within [`RESERVED_FOR`].
 const MAX_HOLDERS_OF_NODE: usize = 4;
 
-/// A process that reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HolderId(u64);
-
 /// The reason that a report gets no answer. The local limits hold in that process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum HolderRefusal {
     /// A newer report of the process came before. No fault: the newer one is answered.
     #[error("a newer report of the process was answered")]
     Old,
@@ -28,8 +25,8 @@ pub enum Refusal {
     TooMany,
 }
 
-/// Divides limits among gateways. It is to be the only one that does so: whoever makes another one has made sure that this one
-/// answers no more.
+/// Divides limits among gateways. No other may do so at the same time: before another is made, this one has to
+/// have answered for the last time.
 #[derive(Debug, Default)]
 pub struct Limiter {
     /// By the name under which a cluster counts, then by schema.
@@ -80,20 +77,20 @@ impl Limiter {
     /// Begins with the report of a process.
     ///
     /// # Errors
-    /// [`Refusal`].
-    pub fn holder(&mut self, node: &str, process: u64, number: u64, now: Duration) -> Result<HolderId, Refusal> {
+    /// [`HolderRefusal`].
+    pub fn holder(&mut self, node: &str, process: u64, number: u64, now: Duration) -> Result<HolderId, HolderRefusal> {
         self.sweep(now);
         let known = self.holders.get_mut(node).and_then(|all| all.iter_mut().find(|one| one.process == process));
         if let Some(holder) = known {
             if number <= holder.number {
-                return Err(Refusal::Old);
+                return Err(HolderRefusal::Old);
             }
             (holder.number, holder.last) = (number, now);
             return Ok(holder.id);
         }
         let of_node = self.holders.get(node).map_or(0, Vec::len);
         if of_node >= MAX_HOLDERS_OF_NODE || self.count >= MAX_HOLDERS {
-            return Err(Refusal::TooMany);
+            return Err(HolderRefusal::TooMany);
         }
         let id = HolderId(self.next);
         self.next = self.next.saturating_add(1);
@@ -110,7 +107,7 @@ impl Limiter {
         schema: &str,
         used: PartUse,
         now: Duration,
-    ) -> Option<Answer> {
+    ) -> Option<LimitAnswer> {
         let shares = self.clusters.get_mut(cluster)?.get_mut(schema)?;
         Some(shares.exchange(holder, used, now))
     }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use portcullis_filter_config::limits::{LEASE, LimitPart, PartUse};
 use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
-use portcullis_filter_config::limits::{LEASE, Part, PartUse};
 
 use crate::division::{Rest, units_of};
+use crate::holder::HolderId;
 use crate::issue::Issue;
-use crate::limiter::HolderId;
 
 /// The time after an answer at which its lease has ended by any clock that is at most two percent slow.
 pub const RESERVED_FOR: Duration = Duration::from_millis(4_081);
@@ -25,9 +25,9 @@ const FLOOR: u32 = 20;
 
 /// The answer about one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct LimitAnswer {
     /// The part of the process; `None` where the local limit is to hold.
-    pub part: Option<Part>,
+    pub part: Option<LimitPart>,
     /// The time after which it should report again.
     pub next: Duration,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Shares {
 /// The part of one process.
 #[derive(Clone, Copy, Debug, Default)]
 struct Holding {
-    /// Units that nobody else may get.
+    /// Units that no other process may get.
     reserved: u32,
     /// Units that it had use for at most lately, and when.
     wanted: u32,
@@ -74,7 +74,7 @@ impl Shares {
     }
 
     /// Takes the report of a process, and gives it its part from now on.
-    pub(crate) fn exchange(&mut self, holder: HolderId, used: PartUse, now: Duration) -> Answer {
+    pub(crate) fn exchange(&mut self, holder: HolderId, used: PartUse, now: Duration) -> LimitAnswer {
         match (self.limit.limit, self.limit.strategy) {
             (FlowControlLimit::MaxRequestsInflight(max), strategy) if !used.is_rate => {
                 let claim = match strategy {
@@ -82,24 +82,32 @@ impl Shares {
                     GlobalStrategy::Count => used.wanted.max(used.used.saturating_add(reserve(max, 50))),
                 };
                 let quota = self.divide(holder, PartUse { wanted: claim, ..used }, max, now);
-                let part = quota.map(|quota| Part { quota, ..Part::default() });
-                Answer { part, next: self.pause(quota.is_some_and(|quota| quota < used.wanted)) }
+                let part = quota.map(|quota| LimitPart { quota, ..LimitPart::default() });
+                LimitAnswer { part, next: self.pause(quota.is_some_and(|quota| quota < used.wanted)) }
             }
             (FlowControlLimit::TokenBucket { qps, burst }, GlobalStrategy::Allocate) if used.is_rate => {
                 // Tokens are not reserved: a bucket that shrinks loses them at once.
                 let quota = self.divide(holder, PartUse { used: 0, ..used }, qps, now);
-                let part = quota.map(|quota| Part { quota, burst: share(burst, quota, qps), tokens: 0 });
-                Answer { part, next: self.pause(quota.is_some_and(|quota| quota < used.wanted)) }
+                let part = quota.map(|quota| LimitPart { quota, burst: share(burst, quota, qps), tokens: 0 });
+                LimitAnswer { part, next: self.pause(quota.is_some_and(|quota| quota < used.wanted)) }
             }
             (FlowControlLimit::TokenBucket { qps, burst }, GlobalStrategy::Count) if used.is_rate => {
-                // Enough for two pauses at the present rate.
-                let ahead = share(used.wanted, 2, 10).max(reserve(qps, 20)).min(burst);
+                let ahead = self.ahead(holder, used.wanted, now).max(reserve(qps, 20)).min(burst);
                 let tokens = self.issue.take(ahead.saturating_sub(used.used), qps, burst, now);
-                Answer { part: Some(Part { quota: 0, burst: ahead, tokens }), next: COUNT_PAUSE }
+                LimitAnswer { part: Some(LimitPart { quota: 0, burst: ahead, tokens }), next: COUNT_PAUSE }
             }
             // The gateway has another edition of the object.
-            _ => Answer { part: None, next: SHORT_PAUSE },
+            _ => LimitAnswer { part: None, next: SHORT_PAUSE },
         }
+    }
+
+    /// Tokens that a process will use until its report after the next one, if they come as they did the last time.
+    fn ahead(&mut self, holder: HolderId, wanted: u32, now: Duration) -> u32 {
+        let holding = self.holdings.entry(holder).or_insert(Holding { last: now, ..Holding::default() });
+        let passed = now.saturating_sub(holding.last).clamp(COUNT_PAUSE, PAUSE);
+        holding.last = now;
+        let milliseconds = u32::try_from(passed.as_millis()).unwrap_or(u32::MAX);
+        share(wanted, milliseconds.saturating_mul(2), 1_000)
     }
 
     fn pause(&self, is_short: bool) -> Duration {
@@ -124,7 +132,8 @@ impl Shares {
         let occupied = held.max(used.used);
         holding.reserved = occupied;
         self.holdings.insert(holder, holding);
-        let quota = if is_learning { held.min(total) } else { self.target(holder, total).min(self.free(holder, total)) };
+        let quota =
+            if is_learning { held.min(total) } else { self.target(holder, total).min(self.free(holder, total)) };
         if let Some(holding) = self.holdings.get_mut(&holder) {
             holding.reserved = occupied.max(quota);
         }
@@ -135,12 +144,12 @@ impl Shares {
     fn target(&self, holder: HolderId, total: u32) -> u32 {
         let processes = u32::try_from(self.holdings.len()).unwrap_or(u32::MAX);
         let even = total.checked_div(processes).unwrap_or_default();
-        let floor = even.checked_div(FLOOR).unwrap_or_default().max(even.min(1));
-        let claims: Vec<u32> = self.holdings.values().map(|holding| holding.wanted.max(floor)).collect();
-        let rest = match self.limit.strategy {
-            GlobalStrategy::Allocate => Rest::Divided,
-            GlobalStrategy::Count => Rest::Kept,
+        let (floor, rest) = match self.limit.strategy {
+            GlobalStrategy::Allocate => (reserve(even, FLOOR), Rest::Divided),
+            // A reserve is in each claim already.
+            GlobalStrategy::Count => (0, Rest::Kept),
         };
+        let claims: Vec<u32> = self.holdings.values().map(|holding| holding.wanted.max(floor)).collect();
         let position = self.holdings.range(..holder).count();
         units_of(&claims, position, total, rest)
     }

@@ -36,7 +36,7 @@ use serde_json::Value;
 pub use diagnosis::{Diagnosis, Reason, Version};
 pub use explain_input::{ExplainInput, explain_gateway, explain_input, lost_names};
 pub use filter_build::{FilterBuild, UnknownBuild};
-pub use generation::object_word;
+pub use generation::{cluster_word, object_word};
 pub use names::ResourceNames;
 pub use removed_cluster::tombstone_routes;
 pub use resource::{Part, Resource, type_urls};

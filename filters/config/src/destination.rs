@@ -92,9 +92,13 @@ pub fn without_generation(name: &str) -> &str {
 impl ClusterConfig {
     /// The name under which counts and limits are kept: another object of the name has another.
     pub fn counted_name(&self) -> String {
-        let Self { name, object, .. } = self;
-        if object.is_empty() { name.clone() } else { format!("{name}{GENERATION_MARK}{object}") }
+        counted_name(&self.name, &self.object)
     }
+}
+
+/// The name under which counts and limits of an object are kept, by that of its cluster and its own word, which may be empty.
+pub fn counted_name(name: &str, object: &str) -> String {
+    if object.is_empty() { name.to_owned() } else { format!("{name}{GENERATION_MARK}{object}") }
 }
 
 /// The value of the [`crate::names::DESTINATION`] filter state, one entry of the virtual host's matcher tree.

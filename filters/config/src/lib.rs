@@ -28,10 +28,12 @@ mod validator;
 mod version;
 
 pub use cluster::{
-    ClusterConfig, FlowControlLimit, FlowControlSchema, GlobalLimit, GlobalStrategy, ProtectedIdentities, RequestHeaders, RequestInfoExport,
-    Reviews, Servers, UpstreamIdentity,
+    ClusterConfig, FlowControlLimit, FlowControlSchema, GlobalLimit, GlobalStrategy, ProtectedIdentities,
+    RequestHeaders, RequestInfoExport, Reviews, Servers, UpstreamIdentity,
 };
-pub use destination::{GENERATION_MARK, Pool, RequestClass, destination, destinations, without_generation};
+pub use destination::{
+    GENERATION_MARK, Pool, RequestClass, counted_name, destination, destinations, without_generation,
+};
 pub use dispatch::Dispatch;
 pub use fair_queue::{FairQueueConfig, FlowDistinguisher, FlowWeight};
 pub use filter::{ActivityReports, FilterConfig, PeerSource, SpanSettings};

@@ -20,7 +20,7 @@ pub struct PartUse {
 
 /// The part of one limit that a process has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct LimitPart {
     /// Requests in flight, or requests per second.
     pub quota: u32,
     /// Most tokens in the bucket; 0 for requests in flight.

@@ -11,10 +11,10 @@ use crate::limit::{InFlight, InFlightPermit};
 
 /// A limit.
 #[derive(Clone, Debug)]
-pub struct FlowLimit(Kind);
+pub struct FlowLimit(FlowLimitKind);
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum FlowLimitKind {
     InFlight { running: Arc<InFlight>, max: u32 },
     Bucket(Arc<TokenBucket>),
     Seats { part: Arc<SeatsPart>, local: u32 },
@@ -39,12 +39,12 @@ pub struct LimitLevel {
 impl FlowLimit {
     /// A limit of requests in flight in this process.
     pub fn in_flight(running: Arc<InFlight>, max: u32) -> Self {
-        Self(Kind::InFlight { running, max })
+        Self(FlowLimitKind::InFlight { running, max })
     }
 
     /// A limit of requests per second in this process.
     pub fn bucket(bucket: Arc<TokenBucket>) -> Self {
-        Self(Kind::Bucket(bucket))
+        Self(FlowLimitKind::Bucket(bucket))
     }
 
     /// This process's part of the schema's limit of all gateways. `None` if it has none, or one of another kind than the local one.
@@ -56,10 +56,10 @@ impl FlowLimit {
     ) -> Option<Self> {
         match (schema.limit, schema.global?.limit) {
             (FlowControlLimit::MaxRequestsInflight(local), FlowControlLimit::MaxRequestsInflight(_)) => {
-                Some(Self(Kind::Seats { part: limits.seats(cluster, &schema.name, &running()), local }))
+                Some(Self(FlowLimitKind::Seats { part: limits.seats(cluster, &schema.name, &running()), local }))
             }
             (FlowControlLimit::TokenBucket { qps, burst }, FlowControlLimit::TokenBucket { .. }) => {
-                Some(Self(Kind::Rate { part: limits.rate(cluster, &schema.name), local: Rate { qps, burst } }))
+                Some(Self(FlowLimitKind::Rate { part: limits.rate(cluster, &schema.name), local: Rate { qps, burst } }))
             }
             _ => None,
         }
@@ -71,25 +71,25 @@ impl FlowLimit {
     /// [`LimitReached`] if no permit is free or no token is left.
     pub fn acquire(&self, uptime: Duration) -> Result<Option<InFlightPermit>, LimitReached> {
         match &self.0 {
-            Kind::InFlight { running, max } => running.acquire(*max).map(Some).ok_or(LimitReached),
-            Kind::Bucket(bucket) => bucket.take(uptime).then_some(None).ok_or(LimitReached),
-            Kind::Seats { part, local } => part.acquire(*local, uptime).map(Some).ok_or(LimitReached),
-            Kind::Rate { part, local } => part.take(*local, uptime).then_some(None).ok_or(LimitReached),
+            FlowLimitKind::InFlight { running, max } => running.acquire(*max).map(Some).ok_or(LimitReached),
+            FlowLimitKind::Bucket(bucket) => bucket.take(uptime).then_some(None).ok_or(LimitReached),
+            FlowLimitKind::Seats { part, local } => part.acquire(*local, uptime).map(Some).ok_or(LimitReached),
+            FlowLimitKind::Rate { part, local } => part.take(*local, uptime).then_some(None).ok_or(LimitReached),
         }
     }
 
     /// The limit and its use at that uptime.
     pub fn level(&self, uptime: Duration) -> LimitLevel {
         match &self.0 {
-            Kind::InFlight { running, max } => LimitLevel { used: running.count(), limit: *max, rate: 0 },
-            Kind::Seats { part, local } => {
+            FlowLimitKind::InFlight { running, max } => LimitLevel { used: running.count(), limit: *max, rate: 0 },
+            FlowLimitKind::Seats { part, local } => {
                 LimitLevel { used: part.running().count(), limit: part.max(*local, uptime), rate: 0 }
             }
-            Kind::Bucket(bucket) => {
+            FlowLimitKind::Bucket(bucket) => {
                 let Rate { qps, burst } = bucket.rate();
                 LimitLevel { used: bucket.used(uptime), limit: burst, rate: qps }
             }
-            Kind::Rate { part, local } => {
+            FlowLimitKind::Rate { part, local } => {
                 let Rate { qps, burst } = part.part(uptime).unwrap_or(*local);
                 let used = burst.saturating_sub(part.tokens(*local, uptime));
                 // Of a rate that is counted a process has tokens only.
@@ -101,18 +101,18 @@ impl FlowLimit {
     /// Requests in flight, and the most there may be; `None` for requests per second.
     pub(crate) fn seats(&self) -> Option<(u32, u32)> {
         match &self.0 {
-            Kind::InFlight { running, max } => Some((running.count(), *max)),
-            Kind::Seats { part, local } => Some((part.running().count(), part.last_max(*local))),
-            Kind::Bucket(_) | Kind::Rate { .. } => None,
+            FlowLimitKind::InFlight { running, max } => Some((running.count(), *max)),
+            FlowLimitKind::Seats { part, local } => Some((part.running().count(), part.last_max(*local))),
+            FlowLimitKind::Bucket(_) | FlowLimitKind::Rate { .. } => None,
         }
     }
 
     /// Requests per second in the long run; `None` for requests in flight.
     pub(crate) fn rate(&self) -> Option<u32> {
         match &self.0 {
-            Kind::Bucket(bucket) => Some(bucket.rate().qps),
-            Kind::Rate { part, local } => Some(part.last_rate().map_or(local.qps, |rate| rate.qps)),
-            Kind::InFlight { .. } | Kind::Seats { .. } => None,
+            FlowLimitKind::Bucket(bucket) => Some(bucket.rate().qps),
+            FlowLimitKind::Rate { part, local } => Some(part.last_rate().map_or(local.qps, |rate| rate.qps)),
+            FlowLimitKind::InFlight { .. } | FlowLimitKind::Seats { .. } => None,
         }
     }
 }

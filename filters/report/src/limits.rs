@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use portcullis_filter_config::limits::{Part, PartUse};
+use portcullis_filter_config::limits::{LimitPart, PartUse};
 use prost::Message;
 
 /// Most bytes of a gateway's message. Limits that do not fit are left out, and the local ones hold for them.
@@ -49,9 +49,13 @@ pub struct ClusterUseMessage {
     pub columns: Vec<u32>,
 }
 
-/// Encodes a [`UseMessage`] with the parts in their order, which those of one cluster are next to each other in. What would make
-/// it longer than [`MAX_USE_BYTES`] is left out.
-pub fn encode_use<'a>(process: u64, number: u64, parts: impl IntoIterator<Item = (&'a str, &'a str, PartUse)>) -> Vec<u8> {
+/// Encodes a [`UseMessage`] with the parts in their order, which those of one cluster are next to each other in. Parts that
+/// would make it longer than [`MAX_USE_BYTES`] are left out.
+pub fn encode_use<'a>(
+    process: u64,
+    number: u64,
+    parts: impl IntoIterator<Item = (&'a str, &'a str, PartUse)>,
+) -> Vec<u8> {
     let mut message = UseMessage { process, number, clusters: Vec::new() };
     let (mut bytes, mut cluster) = (0_usize, ClusterUseMessage::default());
     for (name, schema, used) in parts {
@@ -119,16 +123,16 @@ impl PartsMessage {
     }
 
     /// Adds the part of the next schema; `None` where the local limit is to hold.
-    pub fn push(&mut self, part: Option<Part>) {
-        let Part { quota, burst, tokens } = part.unwrap_or_default();
+    pub fn push(&mut self, part: Option<LimitPart>) {
+        let LimitPart { quota, burst, tokens } = part.unwrap_or_default();
         self.columns.extend([u32::from(part.is_some()), quota, burst, tokens]);
     }
 
     /// The parts, in the order of the schemas.
-    pub fn parts(&self) -> impl Iterator<Item = Option<Part>> {
+    pub fn parts(&self) -> impl Iterator<Item = Option<LimitPart>> {
         let (columns, _) = self.columns.as_chunks::<PART_COLUMNS>();
         columns.iter().map(|[is_there, quota, burst, tokens]| {
-            (*is_there != 0).then_some(Part { quota: *quota, burst: *burst, tokens: *tokens })
+            (*is_there != 0).then_some(LimitPart { quota: *quota, burst: *burst, tokens: *tokens })
         })
     }
 }
@@ -154,7 +158,7 @@ mod tests {
         let read = ClusterUseMessage::decode(&*message.encode_to_vec()).unwrap();
         assert_eq!(read.uses().collect::<Vec<_>>(), [("a", one), ("b", other)]);
 
-        let part = Part { quota: 5, burst: 6, tokens: 7 };
+        let part = LimitPart { quota: 5, burst: 6, tokens: 7 };
         let mut parts = PartsMessage { number: 1, next_milliseconds: 100, ..Default::default() };
         [Some(part), None].into_iter().for_each(|part| parts.push(part));
         let bytes = parts.encode_to_vec();
@@ -166,9 +170,10 @@ mod tests {
     fn message_of_many_parts_stays_within_its_bound_and_in_order() {
         let names: Vec<String> = (0..30_000).map(|number| format!("schema-{number:05}")).collect();
         let used = |held| PartUse { held, used: u32::MAX, wanted: u32::MAX, is_rate: true };
-        let parts = names.iter().zip(0..).map(|(name, number)| {
-            (if number < 1_500 { "a" } else { "b" }, name.as_str(), used(number))
-        });
+        let parts = names
+            .iter()
+            .zip(0..)
+            .map(|(name, number)| (if number < 1_500 { "a" } else { "b" }, name.as_str(), used(number)));
         let bytes = encode_use(1, 2, parts);
         assert!(bytes.len() <= MAX_USE_BYTES, "{}", bytes.len());
         let message = UseMessage::decode(&*bytes).unwrap();

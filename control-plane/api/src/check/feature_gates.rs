@@ -34,8 +34,7 @@ pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Feature
         return FeatureGates::default();
     };
     let path = format!("metadata.annotations[{ANNOTATION}]");
-    let (mut deny_all, mut close, mut all_alpha, mut tracing) = (None, None, false, None);
-    let mut global_limits = FeatureGates::default().global_limits;
+    let (mut deny_all, mut close, mut global_limits, mut tracing, mut all_alpha) = (None, None, None, None, None);
     for gate in text.split(',').map(str::trim).filter(|gate| !gate.is_empty()) {
         let (name, value) = gate.split_once('=').unwrap_or((gate, ""));
         let Some(on) = truth(value.trim()) else {
@@ -46,9 +45,9 @@ pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Feature
             "DenyAllRequests" => deny_all = Some(on),
             "CloseConnectionWhenIdle" => close = Some(on),
             "Tracing" => tracing = Some(on),
-            "GlobalRateLimiter" => global_limits = on,
+            "GlobalRateLimiter" => global_limits = Some(on),
             // Kubernetes' own word for every alpha gate, and all of KubeGateway's are.
-            "AllAlpha" => all_alpha = on,
+            "AllAlpha" => all_alpha = Some(on),
             "AllBeta" if !on => {}
             "AllBeta" => {
                 findings.warn(Problem::coded(ProblemCode::NoEffect, path.clone(), "no gate is beta"));
@@ -57,9 +56,9 @@ pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Feature
         }
     }
     FeatureGates {
-        deny_all_requests: deny_all.unwrap_or(all_alpha),
-        close_connections: close.unwrap_or(all_alpha),
-        global_limits,
+        deny_all_requests: deny_all.or(all_alpha).unwrap_or_default(),
+        close_connections: close.or(all_alpha).unwrap_or_default(),
+        global_limits: global_limits.or(all_alpha).unwrap_or(true),
         tracing,
     }
 }

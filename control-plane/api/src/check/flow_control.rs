@@ -93,7 +93,9 @@ fn check_strategy(schema: &FlowControlSchema, has_global_limits: bool, path: &st
     let is_written = schema.global_max_requests_inflight.is_some() || schema.global_token_bucket.is_some();
     let reason = match strategy(schema) {
         None if is_written => "strategy is neither globalAllocate nor globalCount",
-        Some(_) if !is_written && schema.exempt.is_none() => "strategy needs globalMaxRequestsInflight or globalTokenBucket",
+        Some(_) if !is_written && schema.exempt.is_none() => {
+            "strategy needs globalMaxRequestsInflight or globalTokenBucket"
+        }
         Some(_) if is_written && !has_global_limits => "the gate GlobalRateLimiter is false",
         Some(_) if is_written && global_limit(schema).is_none() && schema.exempt.is_some() => "exempt has no limit",
         _ => return,

@@ -66,7 +66,11 @@ async fn supervise(arguments: &Agent) -> Result<ExitStatus, RunError> {
     let (sight, seen) = watch::channel(EnvoyState::new(Instant::now()));
     let manager = Arc::new(ServiceManager::from_environment());
     tokio::spawn(announce(Arc::clone(&manager), seen.clone()));
-    tokio::spawn(listen::serve(listener, pages::router(seen, MetricsPage::new(admin, activity.clone(), limits.clone())), None));
+    tokio::spawn(listen::serve(
+        listener,
+        pages::router(seen, MetricsPage::new(admin, activity.clone(), limits.clone())),
+        None,
+    ));
     tokio::spawn(probe(admin, sight.clone()));
     report::start(admin, activity, limits, &arguments.bootstrap);
     tokio::select! {

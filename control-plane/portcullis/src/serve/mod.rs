@@ -22,6 +22,7 @@ mod gateway_states;
 mod generations;
 mod http;
 mod http_arguments;
+mod limits;
 mod metrics;
 mod reconcile_loop;
 mod reconciler;

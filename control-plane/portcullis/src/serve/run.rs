@@ -16,6 +16,7 @@ use super::edit_traces::{EditTraces, StreamObserver, TracingError};
 use super::filter_views::FilterViews;
 use super::fleet::Fleet;
 use super::http::{AllowedHosts, Probes, router};
+use super::limits::{LimitDivision, Reports};
 use super::metrics::ControlPlaneMetrics;
 use super::reconcile_loop::{Outputs, ReconcileLoop};
 use super::source::SourceState;
@@ -96,6 +97,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref()),
     }));
+    let limits = LimitDivision::new(served_objects.clone(), leadership.as_ref().map(|one| one.leads.clone()));
     let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects));
     let hosts = Arc::new(AllowedHosts::new(&arguments.http.http_hosts));
     let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch()), tokio::spawn(Arc::clone(&fleet).watch())];
@@ -147,7 +149,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         // An error means that the other end is gone, which is the end as well.
         let _ = stopped.await;
     };
-    let served = ServerState { snapshots, registry, health, views, reports: Some(fleet) };
+    let served = ServerState { snapshots, registry, health, views, reports: Some(Arc::new(Reports { fleet, limits })) };
     let mut xds = tokio::spawn(portcullis_xds::serve(listeners, served, shutdown));
     tokio::select! {
         () = stop_signals.recv() => {}

@@ -194,23 +194,40 @@ fn field_without_effect_is_warned_of() {
 fn limit_that_is_not_enforced_is_reported() {
     let pki = Pki::new();
     let bucket = json!({"qps": 5, "burst": 5});
-    for (limit, is_enforced) in [
-        (json!({"name": "a", "exempt": {}}), true),
-        (json!({"name": "a", "maxRequestsInflight": {"max": 5}}), true),
-        (json!({"name": "a", "maxRequestsInflight": {"max": 0}}), true),
-        (json!({"name": "a", "tokenBucket": bucket}), true),
-        (json!({"name": "a", "tokenBucket": bucket, "strategy": "globalCount"}), true),
-        (json!({"name": "a", "tokenBucket": bucket, "globalTokenBucket": bucket}), false),
-        (json!({"name": "a", "maxRequestsInflight": {"max": 1}, "globalMaxRequestsInflight": {"max": 2}}), false),
+    let (off, needs) = ("the gate GlobalRateLimiter is false", "strategy needs");
+    let neither = "strategy is neither globalAllocate nor globalCount";
+    let global = json!({"name": "a", "tokenBucket": bucket, "globalTokenBucket": bucket, "strategy": "globalCount"});
+    let seats = json!({"name": "a", "maxRequestsInflight": {"max": 1}, "globalMaxRequestsInflight": {"max": 2}});
+    for (limit, gates, reported) in [
+        (json!({"name": "a", "exempt": {}}), "", None),
+        (json!({"name": "a", "exempt": {}, "strategy": "globalCount"}), "", None),
+        (json!({"name": "a", "maxRequestsInflight": {"max": 5}}), "", None),
+        (json!({"name": "a", "maxRequestsInflight": {"max": 0}}), "", None),
+        (json!({"name": "a", "tokenBucket": bucket}), "", None),
+        (json!({"name": "a", "tokenBucket": bucket, "strategy": "local"}), "", None),
+        (json!({"name": "a", "tokenBucket": bucket, "strategy": "globalCount"}), "", Some(needs)),
+        (json!({"name": "a", "tokenBucket": bucket, "globalTokenBucket": bucket}), "", Some(neither)),
+        (seats, "", Some(neither)),
+        (global.clone(), "", None),
+        (global.clone(), "GlobalRateLimiter=true", None),
+        (global.clone(), "GlobalRateLimiter=false", Some(off)),
+        (global.clone(), "AllAlpha=false", Some(off)),
+        (global, "AllAlpha=false,GlobalRateLimiter=true", None),
     ] {
         let mut cluster = pki.cluster("prod.example.com");
         set(&mut cluster, "/spec/flowControl", json!({"flowControlSchemas": [limit]}));
         set(&mut cluster, "/spec/dispatchPolicies/1/flowControlSchemaName", json!("a"));
+        set(&mut cluster, "/metadata/annotations", json!({"proxy.kubegateway.io/feature-gates": gates}));
         let diagnosis = translated(&pki.settings(), &[cluster]).diagnoses.remove(0);
         assert!(diagnosis.accepted, "{limit}: {}", diagnosis.message);
-        let message = "spec.flowControl.flowControlSchemas[0]: the global limit is not enforced yet";
-        let is_found = diagnosis.warnings.iter().any(|warning| warning.contains(message));
-        assert_eq!(is_found, !is_enforced, "{limit}: {:?}", diagnosis.warnings);
+        let found: Vec<_> =
+            diagnosis.warnings.iter().filter(|warning| warning.contains("flowControlSchemas[0]")).collect();
+        let is_reported = reported.is_some_and(|reason| found.iter().any(|warning| warning.contains(reason)));
+        assert_eq!(
+            (found.len(), is_reported),
+            (usize::from(reported.is_some()), reported.is_some()),
+            "{limit}: {found:?}"
+        );
     }
 }
 

@@ -52,7 +52,9 @@ impl ReportStream {
     /// # Errors
     /// The stream has ended.
     pub async fn send(&mut self, instance: &str, content: Bytes) -> Result<(), Status> {
-        self.exchange(ReportRequest { instance: instance.to_owned(), content, ..ReportRequest::default() }).await.map(drop)
+        self.exchange(ReportRequest { instance: instance.to_owned(), content, ..ReportRequest::default() })
+            .await
+            .map(drop)
     }
 
     /// Sends the use of limits that gateways share, and waits for the parts of them; empty from a control plane that divides none.

@@ -17,8 +17,9 @@ use validate::{check_message, check_target, presents_two_tokens};
 
 use crate::attribution;
 use crate::authenticate::{authenticate, effective_user};
-use crate::cluster::{Cluster, CompileError, LimitReached, check_header_names};
+use crate::cluster::{Cluster, CompileError, check_header_names};
 use crate::fair::{Admission, Flow, FlowOf, Seat, SeatRequest};
+use crate::flow_limit::LimitReached;
 use crate::header_scan::{ForwardedHeaders, HeaderScan, Reserved};
 use crate::identity::UserInfo;
 use crate::limit::InFlightPermit;

@@ -13,7 +13,7 @@ mod tests;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use portcullis_filter_config::limits::{LEASE, Part, PartUse};
+use portcullis_filter_config::limits::{LEASE, LimitPart, PartUse};
 
 use lease::Lease;
 pub use rate::RatePart;
@@ -93,7 +93,7 @@ impl GlobalLimits {
 
     /// Applies the answer to the report of that number: the parts of all limits in its order, `None` where the local limit is to
     /// hold. False if a newer report was written, or it was answered before.
-    pub fn apply(&self, number: u64, parts: impl IntoIterator<Item = Option<Part>>, uptime: Duration) -> bool {
+    pub fn apply(&self, number: u64, parts: impl IntoIterator<Item = Option<LimitPart>>, uptime: Duration) -> bool {
         let mut newest = self.newest();
         if number != newest.number || newest.parts.is_empty() {
             return false;

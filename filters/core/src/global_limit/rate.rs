@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use portcullis_filter_config::limits::{Part, PartUse};
+use portcullis_filter_config::limits::{LimitPart, PartUse};
 
 use super::PartName;
 use super::lease::{Lease, nanoseconds};
@@ -86,7 +86,7 @@ impl RatePart {
         PartUse { is_rate: true, held: held.map_or(0, |part| part.qps), used: whole(bucket.tokens), wanted: asked }
     }
 
-    pub(super) fn replace(&self, part: Option<Part>, uptime: Duration) {
+    pub(super) fn replace(&self, part: Option<LimitPart>, uptime: Duration) {
         let mut bucket = self.bucket();
         let now = nanoseconds(uptime);
         bucket.refill(None, self.lease.until(), now);

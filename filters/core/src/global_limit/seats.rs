@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use portcullis_filter_config::limits::{Part, PartUse};
+use portcullis_filter_config::limits::{LimitPart, PartUse};
 
 use super::PartName;
 use super::lease::Lease;
@@ -87,7 +87,7 @@ impl SeatsPart {
         PartUse { is_rate: false, held: held.unwrap_or_default(), used, wanted: peak.saturating_add(refused) }
     }
 
-    pub(super) fn replace(&self, part: Option<Part>) {
+    pub(super) fn replace(&self, part: Option<LimitPart>) {
         self.quota.store(part.map_or(NONE, |part| part.quota.min(NONE - 1)), Ordering::Release);
     }
 }

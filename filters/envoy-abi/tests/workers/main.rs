@@ -20,6 +20,8 @@ mod envoy;
 mod filter;
 #[path = "../../../dynamic-module/src/host.rs"]
 mod host;
+#[path = "../../../dynamic-module/src/limits.rs"]
+mod limits;
 #[path = "../../../dynamic-module/src/long_streams.rs"]
 mod long_streams;
 #[path = "../../../dynamic-module/src/memory.rs"]

@@ -18,6 +18,11 @@ impl ReportSink for Witness {
         self.0.lock().unwrap().push((report.node, report.content.len()));
         Ok(())
     }
+
+    fn divide(&self, report: GatewayReport) -> Result<Bytes, UnreadableReport> {
+        let answer = report.content.clone();
+        self.take(report).map(|()| answer)
+    }
 }
 
 impl Witness {
@@ -109,4 +114,17 @@ async fn control_plane_without_the_service_says_so() {
     let site = Site::start("reports-none", limits(), snapshot(1, 1)).await;
     let opened = tokio::time::timeout(SOON, client(&site, "new").await.open("new")).await;
     assert_eq!(opened.unwrap().map(drop).unwrap_err().code(), Code::Unimplemented);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn use_of_limits_is_answered_on_its_stream() {
+    let witness = Arc::new(Witness::default());
+    let site = Site::with_reports("reports-limits", limits(), snapshot(1, 1), Some(witness.clone())).await;
+    let mut stream = client(&site, "gw-1").await.open("gw-1").await.unwrap();
+    for content in ["one", "two"] {
+        assert_eq!(stream.divide(Bytes::from_static(content.as_bytes())).await.unwrap(), content);
+    }
+    stream.send("", Bytes::from_static(b"three")).await.unwrap();
+    let taken = [3, 3, 5].map(|length| ("gw-1".to_owned(), length));
+    assert_eq!(witness.taken(), taken);
 }

@@ -28,7 +28,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
 /// The newest report; empty if there is none.
 pub(super) type UseReports = watch::Receiver<Bytes>;
 /// The way of answers.
-pub(super) type Answers = mpsc::Sender<Bytes>;
+pub(super) type PartsSender = mpsc::Sender<Bytes>;
 
 /// The success of the exchange, for metrics.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +97,7 @@ async fn exchange(
     if report.is_empty() {
         return PAUSE;
     }
-    // Answers to the report before.
+    // PartsSender to the report before.
     while answers.try_recv().is_ok() {}
     reports.send_replace(report);
     let Ok(Some(parts)) = timeout(ANSWER_TIMEOUT, answers.recv()).await else { return Duration::ZERO };
@@ -113,7 +113,7 @@ pub(super) async fn exchange_on(
     channel: Channel,
     node: &str,
     mut reports: UseReports,
-    answers: Answers,
+    answers: PartsSender,
     peer: &str,
 ) -> Infallible {
     let client = ReportClient::new(channel);
@@ -133,7 +133,7 @@ async fn send_reports(
     client: &ReportClient,
     node: &str,
     reports: &mut UseReports,
-    answers: &Answers,
+    answers: &PartsSender,
 ) -> Result<Infallible, Status> {
     // A gateway that shares no limit opens no stream.
     if reports.wait_for(|report| !report.is_empty()).await.is_err() {

@@ -50,7 +50,7 @@ struct ReportInputs {
     /// The newest page of the filter's activity.
     pages: watch::Receiver<activity::Page>,
     /// The use of limits that gateways share, and the way back of their parts.
-    limits: (limits::UseReports, limits::Answers),
+    limits: (limits::UseReports, limits::PartsSender),
 }
 
 /// Polls and reports until the runtime ends. Every control plane gets the reports, because each of them may be the one that

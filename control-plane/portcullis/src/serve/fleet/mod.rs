@@ -37,7 +37,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use portcullis_translate::object_word;
-use portcullis_xds::{GatewayReport, ReportSink, UnreadableReport};
+use portcullis_xds::{GatewayReport, UnreadableReport};
 use tokio::sync::watch;
 
 use activity::GatewayActivity;
@@ -205,8 +205,12 @@ impl Memory {
     }
 }
 
-impl ReportSink for Fleet {
-    fn take(&self, report: GatewayReport) -> Result<(), UnreadableReport> {
+impl Fleet {
+    /// Takes a gateway's report of its activity.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn take(&self, report: GatewayReport) -> Result<(), UnreadableReport> {
         // There is one instance today. A gateway that names one knows of several.
         if !report.instance.is_empty() && report.instance != self.served.borrow().instance {
             return Ok(());

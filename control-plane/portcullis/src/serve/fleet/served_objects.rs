@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use portcullis_api::{CertificateDates, UpstreamCluster, certificate_dates, parse_cluster, unchecked_cluster};
+use portcullis_filter_config::{GlobalLimit, counted_name};
+use portcullis_translate::{ResourceNames, cluster_word};
 use serde_json::Value;
 
 use super::rule_text::rule_text;
@@ -23,6 +25,10 @@ pub(super) struct ServedObject {
     /// Names of flow control schemas.
     pub(super) schemas: Vec<String>,
     pub(super) certificates: Vec<CertificateDates>,
+    /// The word by which the filter knows the object.
+    pub(super) word: String,
+    /// Limits of all gateways together, by schema.
+    pub(super) global_limits: BTreeMap<String, GlobalLimit>,
 }
 
 /// A server that may get requests.
@@ -35,6 +41,15 @@ pub(super) struct ServedServer {
 
 /// Most policies of an object that are shown.
 const MAX_POLICIES: usize = 1_000;
+
+impl ServedObjects {
+    /// The limits of all gateways together, by the name under which a cluster counts, then by schema.
+    pub(crate) fn global_limits(&self) -> BTreeMap<String, BTreeMap<String, GlobalLimit>> {
+        let objects = self.by_name.iter().filter(|(_, object)| !object.global_limits.is_empty());
+        let counted = |name: &str, word: &str| counted_name(ResourceNames::new(&self.instance, name).chain(), word);
+        objects.map(|(name, object)| (counted(name, &object.word), object.global_limits.clone())).collect()
+    }
+}
 
 /// Reads each document once.
 #[derive(Debug, Default)]
@@ -63,16 +78,20 @@ impl ServedObject {
 
     fn of_cluster(raw: &UpstreamCluster) -> Self {
         let Some(cluster) = unchecked_cluster(raw) else { return Self::default() };
-        let served = cluster.servers.into_iter().filter(|server| server.enabled).map(|server| ServedServer {
+        let served = cluster.servers.iter().filter(|server| server.enabled).map(|server| ServedServer {
             server: server.endpoint.to_string(),
-            zone: Some(server.zone).filter(|zone| !zone.is_empty()),
+            zone: Some(server.zone.clone()).filter(|zone| !zone.is_empty()),
         });
         let policies = cluster.policies.iter().take(MAX_POLICIES);
+        let word = cluster_word(&cluster);
+        let global = cluster.schemas.iter().filter_map(|schema| Some((schema.name.clone(), schema.global?)));
         Self {
             servers: served.collect(),
             policies: policies.map(|one| one.rules.first().map(rule_text).unwrap_or_default()).collect(),
-            schemas: cluster.schemas.into_iter().map(|schema| schema.name).collect(),
+            global_limits: global.collect(),
+            schemas: cluster.schemas.iter().map(|schema| schema.name.clone()).collect(),
             certificates: certificate_dates(&raw.spec),
+            word,
         }
     }
 }

@@ -40,8 +40,10 @@ const PODS: Policies<'static> = &[("pods", "a")];
 
 fn config(schemas: Schemas<'_>, policies: Policies<'_>) -> ClusterConfig {
     let mut config = plain_config(None);
-    config.flow_control_schemas =
-        schemas.iter().map(|(name, limit)| FlowControlSchema { name: (*name).into(), limit: *limit }).collect();
+    config.flow_control_schemas = schemas
+        .iter()
+        .map(|(name, limit)| FlowControlSchema { name: (*name).into(), limit: *limit, global: None })
+        .collect();
     let policy = |(resource, schema): &(&str, &str)| Policy {
         group: "all".into(),
         flow_control_schema: Some((*schema).into()),

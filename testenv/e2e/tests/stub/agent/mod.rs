@@ -4,6 +4,7 @@ mod conditions;
 mod exit;
 mod fixture;
 mod fleet;
+mod global_limits;
 mod in_flight;
 mod metrics;
 mod rebalance;

@@ -1,0 +1,161 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use portcullis_filter_config::limits::{LimitPart, PartUse};
+use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
+
+use crate::{HolderId, HolderRefusal, Limiter, RESERVED_FOR};
+
+fn at(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+fn limits(limit: FlowControlLimit, strategy: GlobalStrategy) -> BTreeMap<String, BTreeMap<String, GlobalLimit>> {
+    let schemas = BTreeMap::from([("s".to_owned(), GlobalLimit { limit, strategy })]);
+    BTreeMap::from([("c".to_owned(), schemas)])
+}
+
+/// A limiter that has learnt what there is to learn, at 10 s.
+fn limiter(limit: FlowControlLimit, strategy: GlobalStrategy) -> Limiter {
+    let mut limiter = Limiter::new();
+    limiter.configure(&limits(limit, strategy), at(0.0));
+    limiter
+}
+
+struct Gateway {
+    node: &'static str,
+    number: u64,
+}
+
+impl Gateway {
+    fn report(&mut self, limiter: &mut Limiter, used: PartUse, now: Duration) -> Option<LimitPart> {
+        self.number += 1;
+        let holder: HolderId = limiter.holder(self.node, 1, self.number, now).unwrap();
+        limiter.exchange(holder, "c", "s", used, now).unwrap().part
+    }
+}
+
+fn gateways() -> [Gateway; 3] {
+    ["a", "b", "c"].map(|node| Gateway { node, number: 0 })
+}
+
+fn seats(held: u32, used: u32, wanted: u32) -> PartUse {
+    PartUse { is_rate: false, held, used, wanted }
+}
+
+fn quota(part: Option<LimitPart>) -> Option<u32> {
+    part.map(|part| part.quota)
+}
+
+const MAX: FlowControlLimit = FlowControlLimit::MaxRequestsInflight(90);
+
+#[test]
+fn limiter_that_knows_nothing_renews_and_grants_nothing() {
+    let mut limiter = limiter(MAX, GlobalStrategy::Allocate);
+    let [mut a, mut b, mut c] = gateways();
+    assert_eq!(quota(a.report(&mut limiter, seats(50, 10, 10), at(1.0))), Some(50));
+    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(1.0))), None, "the local limit holds there");
+    assert_eq!(quota(a.report(&mut limiter, seats(50, 10, 10), at(5.0))), Some(10), "b has use for the rest");
+    assert_eq!(quota(c.report(&mut limiter, seats(0, 0, 90), at(5.0))), Some(40), "b and c have half of it each");
+}
+
+#[test]
+fn part_that_shrinks_is_free_when_its_gateway_says_so() {
+    let mut limiter = limiter(MAX, GlobalStrategy::Allocate);
+    let [mut a, mut b, _] = gateways();
+    assert_eq!(quota(a.report(&mut limiter, seats(0, 0, 0), at(10.0))), Some(90), "alone it has all");
+    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(10.1))), Some(0));
+    assert_eq!(quota(a.report(&mut limiter, seats(90, 0, 0), at(11.0))), Some(2), "a small part to begin with");
+    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(11.1))), Some(0), "a may not know of it yet");
+    assert_eq!(quota(a.report(&mut limiter, seats(2, 40, 0), at(11.2))), Some(2));
+    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(11.3))), Some(50), "forty requests still run");
+    assert_eq!(quota(a.report(&mut limiter, seats(2, 0, 0), at(12.0))), Some(2));
+    assert_eq!(quota(b.report(&mut limiter, seats(50, 50, 90), at(12.1))), Some(88));
+}
+
+#[test]
+fn part_of_a_silent_gateway_is_free_after_its_lease() {
+    let mut limiter = limiter(MAX, GlobalStrategy::Allocate);
+    let [mut a, mut b, _] = gateways();
+    a.report(&mut limiter, seats(0, 80, 80), at(10.0));
+    let nearly = at(10.0) + RESERVED_FOR - Duration::from_millis(1);
+    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), nearly)), Some(0));
+    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(15.0))), Some(90));
+    assert_eq!(
+        quota(a.report(&mut limiter, seats(80, 80, 80), at(15.1))),
+        Some(0),
+        "it is not believed to have a part"
+    );
+}
+
+#[test]
+fn counted_seats_are_those_in_use_and_a_reserve() {
+    let mut limiter = limiter(FlowControlLimit::MaxRequestsInflight(100), GlobalStrategy::Count);
+    let [mut a, mut b, _] = gateways();
+    assert_eq!(quota(a.report(&mut limiter, seats(0, 0, 0), at(10.0))), Some(2));
+    assert_eq!(quota(a.report(&mut limiter, seats(2, 2, 30), at(10.1))), Some(30));
+    assert_eq!(quota(a.report(&mut limiter, seats(30, 30, 30), at(10.2))), Some(32));
+    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 500), at(10.2))), Some(68));
+}
+
+#[test]
+fn rate_is_divided_with_its_burst() {
+    let limit = FlowControlLimit::TokenBucket { qps: 100, burst: 250 };
+    let mut limiter = limiter(limit, GlobalStrategy::Allocate);
+    let [mut a, mut b, _] = gateways();
+    let rate = |held, wanted| PartUse { is_rate: true, held, used: 0, wanted };
+    assert_eq!(a.report(&mut limiter, rate(0, 0), at(10.0)), Some(LimitPart { quota: 100, burst: 250, tokens: 0 }));
+    b.report(&mut limiter, rate(0, 300), at(10.0));
+    assert_eq!(a.report(&mut limiter, rate(100, 30), at(11.0)), Some(LimitPart { quota: 30, burst: 75, tokens: 0 }));
+    a.report(&mut limiter, rate(30, 30), at(11.1));
+    assert_eq!(b.report(&mut limiter, rate(0, 300), at(11.2)), Some(LimitPart { quota: 70, burst: 175, tokens: 0 }));
+}
+
+#[test]
+fn counted_tokens_are_issued_once() {
+    let limit = FlowControlLimit::TokenBucket { qps: 100, burst: 200 };
+    let mut limiter = limiter(limit, GlobalStrategy::Count);
+    let [mut a, mut b, _] = gateways();
+    let rate = |used, wanted| PartUse { is_rate: true, held: 0, used, wanted };
+    assert_eq!(a.report(&mut limiter, rate(0, 0), at(10.0)), Some(LimitPart { quota: 0, burst: 5, tokens: 5 }));
+    assert_eq!(a.report(&mut limiter, rate(5, 0), at(10.0)), Some(LimitPart { quota: 0, burst: 5, tokens: 0 }));
+    assert_eq!(b.report(&mut limiter, rate(0, 5_000), at(10.0)), Some(LimitPart { quota: 0, burst: 200, tokens: 195 }));
+    assert_eq!(b.report(&mut limiter, rate(0, 5_000), at(10.1)), Some(LimitPart { quota: 0, burst: 200, tokens: 10 }));
+}
+
+#[test]
+fn gateway_with_another_edition_has_its_local_limit() {
+    let mut limiter = limiter(MAX, GlobalStrategy::Allocate);
+    let [mut a, ..] = gateways();
+    let rate = PartUse { is_rate: true, held: 0, used: 0, wanted: 1 };
+    assert_eq!(a.report(&mut limiter, rate, at(10.0)), None);
+    let holder = limiter.holder("a", 1, 7, at(10.0)).unwrap();
+    assert_eq!(limiter.exchange(holder, "c", "gone", rate, at(10.0)), None);
+    assert_eq!(limiter.exchange(holder, "gone", "s", rate, at(10.0)), None);
+}
+
+#[test]
+fn limit_that_stays_keeps_its_parts_and_another_kind_does_not() {
+    let mut limiter = limiter(MAX, GlobalStrategy::Allocate);
+    let [mut a, mut b, _] = gateways();
+    a.report(&mut limiter, seats(0, 60, 60), at(10.0));
+    limiter.configure(&limits(FlowControlLimit::MaxRequestsInflight(70), GlobalStrategy::Allocate), at(10.5));
+    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(10.6))), Some(0), "ninety are promised");
+    assert_eq!(quota(a.report(&mut limiter, seats(90, 60, 60), at(11.0))), Some(35));
+    limiter.configure(&limits(FlowControlLimit::MaxRequestsInflight(70), GlobalStrategy::Count), at(11.1));
+    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(11.2))), None, "it has to learn first");
+}
+
+#[test]
+fn old_reports_and_too_many_processes_get_no_part() {
+    let mut limiter = limiter(MAX, GlobalStrategy::Allocate);
+    assert!(limiter.holder("a", 1, 5, at(10.0)).is_ok());
+    assert_eq!(limiter.holder("a", 1, 5, at(10.0)), Err(HolderRefusal::Old));
+    assert_eq!(limiter.holder("a", 1, 4, at(10.0)), Err(HolderRefusal::Old));
+    for process in 2..=4 {
+        assert!(limiter.holder("a", process, 1, at(10.0)).is_ok());
+    }
+    assert_eq!(limiter.holder("a", 5, 1, at(10.0)), Err(HolderRefusal::TooMany));
+    assert!(limiter.holder("b", 5, 1, at(10.0)).is_ok(), "another node");
+    assert!(limiter.holder("a", 5, 1, at(15.0)).is_ok(), "those before are gone");
+}

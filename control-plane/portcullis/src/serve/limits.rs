@@ -1,0 +1,104 @@
+//! Limits that gateways share: the replica that leads divides them, and takes the reports of their use for that.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use portcullis_limits::Limiter;
+use portcullis_report::limits::{ClusterUseMessage, MAX_USE_BYTES, PartsMessage, UseMessage};
+use portcullis_xds::{GatewayReport, ReportSink, UnreadableReport};
+use prost::Message;
+use tokio::sync::watch;
+
+use super::fleet::{Fleet, ServedObjects};
+
+/// The pause until a gateway reports again whose limits this replica does not know.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Takes the reports of gateways: of their activity, and of the use of limits.
+pub(super) struct Reports {
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) limits: LimitDivision,
+}
+
+impl ReportSink for Reports {
+    fn take(&self, report: GatewayReport) -> Result<(), UnreadableReport> {
+        self.fleet.take(report)
+    }
+
+    fn divide(&self, report: GatewayReport) -> Result<Bytes, UnreadableReport> {
+        self.limits.divide(&report, Instant::now())
+    }
+}
+
+/// Divides the limits while this replica leads.
+pub(super) struct LimitDivision {
+    start: Instant,
+    state: Mutex<Division>,
+}
+
+struct Division {
+    served: watch::Receiver<Arc<ServedObjects>>,
+    /// Whether this replica leads. `None` where there are no replicas.
+    leads: Option<watch::Receiver<bool>>,
+    /// `None` while another replica leads.
+    limiter: Option<Limiter>,
+}
+
+impl LimitDivision {
+    pub(super) fn new(served: watch::Receiver<Arc<ServedObjects>>, leads: Option<watch::Receiver<bool>>) -> Self {
+        Self { start: Instant::now(), state: Mutex::new(Division { served, leads, limiter: None }) }
+    }
+
+    /// Answers a report with the gateway's parts; with nothing while another replica leads.
+    fn divide(&self, report: &GatewayReport, now: Instant) -> Result<Bytes, UnreadableReport> {
+        let unreadable = |what: &str| UnreadableReport(format!("{what} of limits cannot be read"));
+        if report.content.len() > MAX_USE_BYTES {
+            return Err(unreadable("a longer report"));
+        }
+        let message = UseMessage::decode(report.content.clone()).map_err(|_| unreadable("the report"))?;
+        let clusters = message.clusters.iter().map(|cluster| ClusterUseMessage::decode(cluster.clone()));
+        let clusters: Vec<_> = clusters.collect::<Result<_, _>>().map_err(|_| unreadable("a cluster in the report"))?;
+        let now = now.saturating_duration_since(self.start);
+        // A panic leaves at most one report half taken: parts may then be reserved that no process has.
+        let mut division = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(limiter) = division.limiter(now) else { return Ok(Bytes::new()) };
+        let Ok(holder) = limiter.holder(&report.node, message.process, message.number, now) else {
+            return Ok(Bytes::new());
+        };
+        let mut parts = PartsMessage { number: message.number, ..PartsMessage::default() };
+        let mut next = PAUSE;
+        for cluster in &clusters {
+            for (schema, used) in cluster.uses() {
+                let answer = limiter.exchange(holder, &cluster.cluster, schema, used, now);
+                next = answer.map_or(next, |answer| next.min(answer.next));
+                parts.push(answer.and_then(|answer| answer.part));
+            }
+        }
+        parts.next_milliseconds = u32::try_from(next.as_millis()).unwrap_or(u32::MAX);
+        Ok(parts.encode_to_vec().into())
+    }
+}
+
+impl Division {
+    /// The limiter with the limits of now. A replica that begins to lead begins with one that knows of no parts, also if it led
+    /// before: another may have led meanwhile.
+    fn limiter(&mut self, now: Duration) -> Option<&mut Limiter> {
+        if let Some(leads) = &mut self.leads {
+            let has_changed = leads.has_changed().unwrap_or(true);
+            let is_leader = *leads.borrow_and_update();
+            if has_changed || !is_leader {
+                self.limiter = None;
+            }
+            if !is_leader {
+                return None;
+            }
+        }
+        let is_news = self.served.has_changed().unwrap_or(false) || self.limiter.is_none();
+        let limiter = self.limiter.get_or_insert_with(Limiter::new);
+        if is_news {
+            limiter.configure(&self.served.borrow_and_update().global_limits(), now);
+        }
+        Some(limiter)
+    }
+}

@@ -1,0 +1,143 @@
+use super::*;
+use crate::bucket::Rate;
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+fn part(quota: u32, burst: u32, tokens: u32) -> Option<LimitPart> {
+    Some(LimitPart { quota, burst, tokens })
+}
+
+/// Requests that a part of a rate lets through at that uptime.
+fn taken(rate: &RatePart, local: Rate, at: Duration) -> usize {
+    (0..10_000).take_while(|_| rate.take(local, at)).count()
+}
+
+#[test]
+fn seats_are_those_of_the_part_while_its_lease_holds() {
+    let limits = GlobalLimits::default();
+    let running = Arc::<InFlight>::default();
+    let seats = limits.seats("c", "few", &running);
+    let take = |at: f64, local: u32| seats.acquire(local, seconds(at));
+    let mut held: Vec<_> = (0..2).map(|_| take(0.0, 2).unwrap()).collect();
+    assert!(take(0.0, 2).is_none(), "without a part the local limit holds");
+    let report = limits.report(seconds(1.0));
+    let used = PartUse { is_rate: false, held: 0, used: 2, wanted: 3 };
+    assert_eq!(report.parts, [(name("c", "few"), used)], "what was refused is wanted");
+    assert!(limits.apply(report.number, [part(4, 0, 0)], seconds(1.5)));
+    held.extend((0..2).map(|_| take(2.0, 2).unwrap()));
+    assert!(take(2.0, 2).is_none());
+    let report = limits.report(seconds(2.5));
+    assert_eq!(report.parts[0].1, PartUse { is_rate: false, held: 4, used: 4, wanted: 5 });
+    // From the moment at which the answered report was written.
+    assert_eq!(seats.quota(seconds(4.9)), Some(4));
+    assert_eq!((seats.quota(seconds(5.0)), seats.max(2, seconds(5.0))), (None, 4), "what was in use is more");
+    assert_eq!(seats.max(9, seconds(5.0)), 9);
+    held.truncate(1);
+    let report = limits.report(seconds(6.0));
+    assert_eq!(report.parts[0].1.held, 0, "an ended lease holds nothing");
+    assert!(limits.apply(report.number, [part(0, 0, 0)], seconds(6.0)));
+    assert!(take(6.0, 9).is_none(), "a part may be nothing");
+    let report = limits.report(seconds(7.0));
+    assert!(limits.apply(report.number, [None], seconds(7.0)));
+    assert!(take(7.0, 2).is_some(), "no control plane divides it");
+}
+
+#[test]
+fn answer_counts_once_and_for_the_newest_report_alone() {
+    let limits = GlobalLimits::default();
+    let seats = limits.seats("c", "few", &Arc::default());
+    let first = limits.report(seconds(0.0));
+    let second = limits.report(seconds(1.0));
+    assert!(!limits.apply(first.number, [part(9, 0, 0)], seconds(1.0)));
+    assert_eq!(seats.quota(seconds(1.0)), None);
+    assert!(limits.apply(second.number, [part(3, 0, 0)], seconds(1.0)));
+    assert!(!limits.apply(second.number, [part(9, 0, 0)], seconds(1.0)));
+    assert_eq!(seats.quota(seconds(1.0)), Some(3));
+    // An answer that is too short leaves the rest to the local limits.
+    let third = limits.report(seconds(2.0));
+    assert!(limits.apply(third.number, [], seconds(2.0)));
+    assert_eq!(seats.quota(seconds(2.0)), None);
+}
+
+#[test]
+fn another_quota_resizes_the_bucket_and_fills_nothing() {
+    let limits = GlobalLimits::default();
+    let rate = limits.rate("c", "rate");
+    let local = Rate { qps: 1, burst: 1 };
+    let answer = |at: f64, part: Option<LimitPart>| {
+        let report = limits.report(seconds(at));
+        assert!(limits.apply(report.number, [part], seconds(at)));
+        report.parts[0].1
+    };
+    answer(0.0, part(10, 20, 0));
+    assert_eq!(taken(&rate, local, seconds(0.0)), 1, "one token at first, and no burst");
+    assert_eq!(taken(&rate, local, seconds(1.0)), 10);
+    answer(1.0, part(1_000, 2_000, 0));
+    assert_eq!(taken(&rate, local, seconds(1.0)), 0, "a larger part is no full bucket");
+    assert_eq!(taken(&rate, local, seconds(1.5)), 500);
+    answer(2.0, part(10, 20, 0));
+    assert_eq!(taken(&rate, local, seconds(2.0)), 20, "a smaller one loses what it has no room for");
+    let used = answer(3.0, part(10, 20, 0));
+    assert_eq!((used.held, used.used), (10, 10));
+}
+
+#[test]
+fn counted_tokens_are_added_once_and_never_refilled() {
+    let limits = GlobalLimits::default();
+    let rate = limits.rate("c", "rate");
+    let local = Rate { qps: 1, burst: 1 };
+    let mut now = 0.0;
+    for step in 0..20 {
+        let report = limits.report(seconds(now));
+        assert!(limits.apply(report.number, [part(0, 50, 5)], seconds(now)));
+        let expected = if step == 0 { 6 } else { 5 };
+        assert_eq!(taken(&rate, local, seconds(now + 0.05)), expected, "{now}");
+        now += 0.1;
+    }
+}
+
+#[test]
+fn rate_without_a_lease_is_the_local_or_what_was_in_use() {
+    let limits = GlobalLimits::default();
+    let rate = limits.rate("c", "rate");
+    let local = Rate { qps: 2, burst: 2 };
+    let report = limits.report(seconds(0.0));
+    limits.apply(report.number, [part(100, 100, 0)], seconds(0.0));
+    assert_eq!(taken(&rate, local, seconds(1.0)), 100);
+    let report = limits.report(seconds(1.0));
+    limits.apply(report.number, [part(100, 100, 0)], seconds(1.0));
+    // The lease ends at 5.0.
+    assert_eq!(taken(&rate, local, seconds(5.0)), 100, "made under the lease");
+    assert_eq!(taken(&rate, local, seconds(6.0)), 100, "as much as it had in use");
+    let fresh = limits.rate("c", "other");
+    assert_eq!(taken(&fresh, local, seconds(6.0)), 1);
+    assert_eq!(taken(&fresh, local, seconds(9.0)), 2, "the local burst");
+}
+
+#[test]
+fn time_between_two_leases_makes_nothing_for_the_second() {
+    let limits = GlobalLimits::default();
+    let rate = limits.rate("c", "rate");
+    let local = Rate { qps: 1, burst: 1 };
+    let lease = |at: f64| {
+        let report = limits.report(seconds(at));
+        limits.apply(report.number, [part(1_000, 10_000, 0)], seconds(at));
+    };
+    lease(0.0);
+    lease(60.0);
+    // Four seconds of the first lease, and the token at first.
+    assert_eq!(taken(&rate, local, seconds(60.0)), 4_001);
+    assert_eq!(taken(&rate, local, seconds(60.0)), 0);
+}
+
+#[test]
+fn parts_outlive_an_edit_and_go_with_their_last_user() {
+    let limits = GlobalLimits::default();
+    let seats = limits.seats("c", "few", &Arc::default());
+    assert!(Arc::ptr_eq(&seats, &limits.seats("c", "few", &Arc::default())));
+    drop(seats);
+    assert!(limits.report(seconds(0.0)).parts.is_empty());
+    assert!(!limits.apply(1, [part(1, 0, 0)], seconds(0.0)), "nothing was reported");
+}
