@@ -239,6 +239,44 @@ pub struct FlowControlSchema {
     /// instead of `limit`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub global: Option<GlobalLimit>,
+    /// The requests that it counts. Others pass.
+    #[serde(default, skip_serializing_if = "CountedRequests::is_all")]
+    pub counts: CountedRequests,
+}
+
+impl FlowControlSchema {
+    /// A limit in this gateway, of all requests.
+    pub fn local(name: &str, limit: FlowControlLimit) -> Self {
+        Self { name: name.to_owned(), limit, global: None, counts: CountedRequests::All }
+    }
+}
+
+/// The requests that a limit counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub enum CountedRequests {
+    /// All.
+    #[default]
+    All,
+    /// All but watches.
+    Requests,
+    /// Watches.
+    Watches,
+}
+
+impl CountedRequests {
+    fn is_all(&self) -> bool {
+        *self == CountedRequests::All
+    }
+
+    /// Whether a request is counted.
+    pub fn includes(self, is_watch: bool) -> bool {
+        match self {
+            CountedRequests::All => true,
+            CountedRequests::Requests => !is_watch,
+            CountedRequests::Watches => is_watch,
+        }
+    }
 }
 
 /// A limit of all gateways together.

@@ -28,8 +28,8 @@ mod validator;
 mod version;
 
 pub use cluster::{
-    ClusterConfig, FlowControlLimit, FlowControlSchema, GlobalLimit, GlobalStrategy, ProtectedIdentities,
-    RequestHeaders, RequestInfoExport, Reviews, Servers, UpstreamIdentity,
+    ClusterConfig, CountedRequests, FlowControlLimit, FlowControlSchema, GlobalLimit, GlobalStrategy,
+    ProtectedIdentities, RequestHeaders, RequestInfoExport, Reviews, Servers, UpstreamIdentity,
 };
 pub use destination::{
     GENERATION_MARK, Pool, RequestClass, counted_name, destination, destinations, without_generation,

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_filter_config as config;
-use portcullis_filter_config::{CONFIG_VERSION, Pool, RequestClass, RequestHeaders, UpstreamIdentity, destination};
+use portcullis_filter_config::{
+    CONFIG_VERSION, CountedRequests, Pool, RequestClass, RequestHeaders, UpstreamIdentity, destination,
+};
 
 use crate::fair::{FairQueue, FairSchema};
 use crate::flow_limit::{FlowLimit, LimitReached};
@@ -154,7 +156,7 @@ fn reserved(raw: &RequestHeaders, names: &HeaderNames) -> Box<[Box<[u8]>]> {
 /// The limit of a flow control schema.
 #[derive(Debug)]
 enum Limit {
-    Flow(FlowLimit),
+    Flow(FlowLimit, CountedRequests),
     Fair(FairSchema),
 }
 
@@ -229,11 +231,16 @@ impl Cluster {
     ///
     /// # Errors
     /// [`LimitReached`] if no permit is free or no token is left.
-    pub(crate) fn acquire(&self, policy: usize, uptime: Duration) -> Result<Option<InFlightPermit>, LimitReached> {
+    pub(crate) fn acquire(
+        &self,
+        policy: usize,
+        is_watch: bool,
+        uptime: Duration,
+    ) -> Result<Option<InFlightPermit>, LimitReached> {
         let Some(Some(schema)) = self.limits.get(policy) else { return Ok(None) };
         match self.schemas.get(*schema) {
-            Some(Limit::Flow(limit)) => limit.acquire(uptime),
-            Some(Limit::Fair(_)) | None => Ok(None),
+            Some(Limit::Flow(limit, counts)) if counts.includes(is_watch) => limit.acquire(uptime),
+            Some(Limit::Flow(..) | Limit::Fair(_)) | None => Ok(None),
         }
     }
 
@@ -241,7 +248,7 @@ impl Cluster {
     pub(crate) fn fair_queue(&self, policy: usize) -> Option<&FairSchema> {
         match self.schemas.get((*self.limits.get(policy)?)?)? {
             Limit::Fair(schema) => Some(schema),
-            Limit::Flow(_) => None,
+            Limit::Flow(..) => None,
         }
     }
 
@@ -249,7 +256,7 @@ impl Cluster {
     pub(crate) fn queues(&self) -> impl Iterator<Item = &Arc<FairQueue>> {
         self.schemas.iter().filter_map(|schema| match schema {
             Limit::Fair(schema) => Some(schema.queue()),
-            Limit::Flow(_) => None,
+            Limit::Flow(..) => None,
         })
     }
 
@@ -286,7 +293,7 @@ fn schemas(config: &config::ClusterConfig, counted: &str, store: &impl StateStor
     if let Some(bad) = config.fair_queues.iter().find(|queue| !queue.is_within_bounds()) {
         return Err(CompileError::FairQueue(bad.name.clone()));
     }
-    let limit = |schema: &config::FlowControlSchema| Limit::Flow(store.flow_limit(counted, schema));
+    let limit = |schema: &config::FlowControlSchema| Limit::Flow(store.flow_limit(counted, schema), schema.counts);
     let fair = |queue: &config::FairQueueConfig| Limit::Fair(FairSchema::new(queue, store.fair_queue(counted, queue)));
     let limits = config.flow_control_schemas.iter().map(limit);
     Ok(limits.chain(config.fair_queues.iter().map(fair)).collect())

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use portcullis_filter_config::{self as config, FlowControlLimit, GlobalLimit, GlobalStrategy};
+use portcullis_filter_config::{self as config, CountedRequests, FlowControlLimit, GlobalLimit, GlobalStrategy};
 
 use super::Findings;
 use crate::types::{FlowControl, FlowControlSchema, MaxRequestsInflight, TokenBucket, UpstreamClusterSpec};
@@ -26,9 +26,20 @@ pub(super) fn check_flow_control(
     }
     let checked = |schema: &FlowControlSchema| {
         let global = global_limit(schema).filter(|_| has_global_limits);
-        Some(config::FlowControlSchema { name: schema.name.clone(), limit: limit_of(schema)?, global })
+        let counts = counted(schema).unwrap_or_default();
+        Some(config::FlowControlSchema { name: schema.name.clone(), limit: limit_of(schema)?, global, counts })
     };
     raw.flow_control_schemas.iter().filter_map(checked).collect()
+}
+
+/// `None` for a word that means nothing.
+fn counted(schema: &FlowControlSchema) -> Option<CountedRequests> {
+    match schema.counts.as_str() {
+        "" | "All" => Some(CountedRequests::All),
+        "Requests" => Some(CountedRequests::Requests),
+        "Watches" => Some(CountedRequests::Watches),
+        _ => None,
+    }
 }
 
 fn strategy(schema: &FlowControlSchema) -> Option<GlobalStrategy> {
@@ -79,6 +90,9 @@ pub(super) fn check_reference(name: &str, spec: &UpstreamClusterSpec, policy: &s
 fn check_schema(schema: &FlowControlSchema, path: &str, findings: &mut Findings) {
     if !matches!(schema.strategy.as_str(), "" | "local" | "globalAllocate" | "globalCount") {
         findings.problem(format!("{path}.strategy"), "must be local, globalAllocate or globalCount");
+    }
+    if counted(schema).is_none() {
+        findings.problem(format!("{path}.counts"), "must be Requests, Watches or All");
     }
     let kinds = [schema.exempt.is_some(), schema.max_requests_inflight.is_some(), schema.token_bucket.is_some()];
     if kinds.into_iter().filter(|set| *set).count() != 1 {

@@ -165,6 +165,7 @@ fn limits() -> Vec<(&'static str, Value)> {
         ("flowControl.flowControlSchemas[]", json!({"required": ["name"], "x-kubernetes-validations": one_limit()})),
         ("flowControl.flowControlSchemas[].name", json!({"minLength": 1})),
         ("flowControl.flowControlSchemas[].strategy", strategies),
+        ("flowControl.flowControlSchemas[].counts", json!({"enum": ["", "Requests", "Watches", "All"]})),
         ("flowControl.flowControlSchemas[].maxRequestsInflight.max", json!({"minimum": 0})),
         ("flowControl.flowControlSchemas[].tokenBucket", local),
         ("flowControl.flowControlSchemas[].tokenBucket.qps", json!({"minimum": 1})),

@@ -20,6 +20,8 @@ pub struct FlowControlSchema {
     /// divided by what each of them has use for. `globalCount`: the same, and each gateway gets what it uses and a small reserve,
     /// ten times a second. The local limit holds in a gateway that is cut off from the control plane.
     pub strategy: String,
+    /// The requests that the limit counts: `Requests` (all but watches), `Watches`, or `All`, also if empty. Others pass.
+    pub counts: String,
     /// No limit.
     pub exempt: Option<Exempt>,
     /// Limit of requests in flight.

@@ -286,7 +286,7 @@ impl Gateway {
         let destination = cluster.destination(policy, pool, class).ok_or_else(Refusal::internal)?;
         // Last: a request that is refused for another reason takes no token.
         let refused = |LimitReached| Refusal::too_many_requests(info.resource);
-        let permit = cluster.acquire(policy, request.uptime).map_err(refused)?;
+        let permit = cluster.acquire(policy, *info.verb == *b"watch", request.uptime).map_err(refused)?;
         let seat = wanted.map(|wanted| take_seat(wanted, admission, request.uptime, info.resource)).transpose()?;
         let keeps_credential = mode.keeps_credential() || cluster.identity.is_unchanged();
         let forwarded = ForwardedHeaders { credential: keeps_credential, impersonation: passes };

@@ -36,9 +36,10 @@ The control plane writes it where Kubernetes stores the object, and shows the sa
 ";
 
 /// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 33] = [
+const DEFAULTS: [Default; 34] = [
     ("spec.clientConfig.serverName", "`metadata.name`"),
     ("spec.dispatchPolicies[].strategy", "`RoundRobin`"),
+    ("spec.flowControl.flowControlSchemas[].counts", "`All`"),
     ("spec.portcullis.allowAnonymous", "`true`"),
     ("spec.portcullis.auditAttribution", "`false`"),
     ("spec.portcullis.clientCertificateVerification", "`Request`"),

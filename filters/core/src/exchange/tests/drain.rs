@@ -20,7 +20,7 @@ fn rebalancing(max: u32, when: Option<RebalanceConditions>) -> Fixture {
     fixture_with(|config| {
         config.rebalance = Some(Rebalance { chance_per_million: 1, connections_per_second: 10, when });
         let limit = FlowControlLimit::MaxRequestsInflight(max);
-        config.flow_control_schemas = vec![FlowControlSchema { name: "few".into(), limit, global: None }];
+        config.flow_control_schemas = vec![FlowControlSchema::local("few", limit)];
         let all = || vec!["*".to_owned()];
         let rule = Rule { verbs: all(), api_groups: all(), resources: all(), ..Rule::default() };
         let (group, flow_control_schema) = ("all".into(), Some("few".into()));

@@ -290,7 +290,7 @@ fn permit_is_given_back_with_the_stream() {
     use portcullis_filter_config::{FlowControlLimit, FlowControlSchema};
     let fixture = fixture_with(|config| {
         let limit = FlowControlLimit::MaxRequestsInflight(1);
-        config.flow_control_schemas = vec![FlowControlSchema { name: "few".into(), limit, global: None }];
+        config.flow_control_schemas = vec![FlowControlSchema::local("few", limit)];
     });
     let secrets = || proxy(&fixture, "/api/v1/secrets", &[]);
     let mut host = secrets();

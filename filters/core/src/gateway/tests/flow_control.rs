@@ -1,5 +1,6 @@
 //! Limits over edits: what keeps its state, what starts anew, and who takes a token.
 
+use portcullis_filter_config::CountedRequests;
 use portcullis_filter_config::FlowControlLimit::{MaxRequestsInflight, TokenBucket as Bucket};
 
 use super::*;
@@ -40,10 +41,7 @@ const PODS: Policies<'static> = &[("pods", "a")];
 
 fn config(schemas: Schemas<'_>, policies: Policies<'_>) -> ClusterConfig {
     let mut config = plain_config(None);
-    config.flow_control_schemas = schemas
-        .iter()
-        .map(|(name, limit)| FlowControlSchema { name: (*name).into(), limit: *limit, global: None })
-        .collect();
+    config.flow_control_schemas = schemas.iter().map(|(name, limit)| FlowControlSchema::local(name, *limit)).collect();
     let policy = |(resource, schema): &(&str, &str)| Policy {
         group: "all".into(),
         flow_control_schema: Some((*schema).into()),
@@ -239,5 +237,24 @@ fn status_429_says_when_to_come_back_except_to_events() {
             assert_eq!(refusal.retry_after, retry_after, "{resource}{path}");
             assert_eq!(refusal.body().contains("retryAfterSeconds"), retry_after.is_some(), "{resource}");
         }
+    }
+}
+
+#[test]
+fn schema_counts_the_requests_that_it_is_for() {
+    let many = |path: &str, counts: CountedRequests| {
+        let mut config = config(&[("a", Bucket { qps: 0, burst: 2 })], PODS);
+        config.flow_control_schemas[0].counts = counts;
+        let limited = LimitedCluster {
+            gateway: gateway(),
+            process: Process::default(),
+            cluster: Cluster::compile(&config, &Process::default()).unwrap(),
+        };
+        limited.admitted(path, 0)
+    };
+    for (counts, requests, watches) in
+        [(CountedRequests::All, 2, 2), (CountedRequests::Requests, 2, 5), (CountedRequests::Watches, 5, 2)]
+    {
+        assert_eq!((many("pods", counts), many("pods?watch=1", counts)), (requests, watches), "{counts:?}");
     }
 }

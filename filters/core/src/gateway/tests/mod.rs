@@ -364,7 +364,7 @@ fn causes_have_names_of_their_own() {
 fn limit_counts_requests_until_they_end() {
     let fixture = fixture_with(|config| {
         let limit = FlowControlLimit::MaxRequestsInflight(1);
-        config.flow_control_schemas = vec![FlowControlSchema { name: "few".into(), limit, global: None }];
+        config.flow_control_schemas = vec![FlowControlSchema::local("few", limit)];
     });
     let headers = [(":method", "GET"), (":path", "/api/v1/secrets"), (":authority", "prod.example.com")];
     let decide = || {

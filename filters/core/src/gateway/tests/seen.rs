@@ -103,13 +103,8 @@ fn line_holds_what_the_request_was_and_nothing_of_its_query() {
 #[test]
 fn gauges_tell_places_and_what_is_remembered() {
     let fixture = fixture_with(|config| {
-        let few =
-            FlowControlSchema { name: "few".into(), limit: FlowControlLimit::MaxRequestsInflight(3), global: None };
-        let rate = FlowControlSchema {
-            name: "rate".into(),
-            limit: FlowControlLimit::TokenBucket { qps: 1, burst: 1 },
-            global: None,
-        };
+        let few = FlowControlSchema::local("few", FlowControlLimit::MaxRequestsInflight(3));
+        let rate = FlowControlSchema::local("rate", FlowControlLimit::TokenBucket { qps: 1, burst: 1 });
         config.flow_control_schemas = vec![few, rate];
     });
     let _ = seen(&fixture, "GET", POD, &[]);

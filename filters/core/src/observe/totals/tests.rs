@@ -205,8 +205,13 @@ fn another_object_of_the_name_begins_without_counts_and_limits() {
     );
     first.series().count(of_policy(1), Outcome::Refused(Cause::FlowControl));
     let running = first.series().start(of_policy(1), false);
-    let (place, token) = (first.acquire(0, NOW), first.acquire(1, NOW));
-    assert!(place.is_ok() && token.is_ok() && first.acquire(0, NOW).is_err() && first.acquire(1, NOW).is_err());
+    let (place, token) = (first.acquire(0, false, NOW), first.acquire(1, false, NOW));
+    assert!(
+        place.is_ok()
+            && token.is_ok()
+            && first.acquire(0, false, NOW).is_err()
+            && first.acquire(1, false, NOW).is_err()
+    );
     first.series().publish(&mut Nowhere);
     let of_first = of_prod(&state);
     assert!(of_first.running == 1 && !of_first.policies.is_empty(), "{of_first:?}");
@@ -215,7 +220,7 @@ fn another_object_of_the_name_begins_without_counts_and_limits() {
     assert_eq!(of_prod(&state).top.unwrap().user_agents.len(), 1, "an edit keeps them");
 
     let second = of_object(&state, "2", &["a:1"]);
-    assert!(second.acquire(0, NOW).is_ok() && second.acquire(1, NOW).is_ok(), "the limits are its own");
+    assert!(second.acquire(0, false, NOW).is_ok() && second.acquire(1, false, NOW).is_ok(), "the limits are its own");
     first.series().publish(&mut Nowhere);
     edited.series().publish(&mut Nowhere);
     let of_second = of_prod(&state);
