@@ -9,6 +9,7 @@ use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::{Value, json};
 
 use crate::fixture::{NAME, PODS, StubFixture};
+use crate::observe::with_another_request;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -110,8 +111,10 @@ fn waiting_requests_survive_edits_of_their_queue() {
         wait::until("the first is at the server", SOON, || (!fixture.stub.records_for(hangs).is_empty()).then_some(()))
             .unwrap();
         let second = scope.spawn(|| get(PODS));
-        let waits =
-            || fixture.gateway.envoy().admin().stats("queued_requests").unwrap().iter().any(|(_, one)| *one == 1);
+        let waits = || {
+            with_another_request(&target);
+            fixture.gateway.envoy().admin().stats("queued_requests").unwrap().iter().any(|(_, one)| *one == 1)
+        };
         wait::until("the second waits", SOON, || waits().then_some(())).unwrap();
         assert!(fixture.stub.records_for(PODS).is_empty());
         // Another edit than of the queue first: the request waits on.
