@@ -11,8 +11,8 @@ use crate::holder::HolderId;
 use crate::issue::Issue;
 
 /// The time after an answer at which its lease has ended by any clock that is at most two percent slow.
-pub const RESERVED_FOR: Duration = Duration::from_millis(4_081);
-const _: () = assert!(RESERVED_FOR.as_millis() * 98 >= LEASE.as_millis() * 98 + LEASE.as_millis() * 2 - 80);
+pub const RESERVED_FOR: Duration = Duration::from_millis(4_082);
+const _: () = assert!(RESERVED_FOR.as_millis() * 98 >= LEASE.as_millis() * 100);
 
 /// The time for which a process is taken to want what it wanted at most.
 const PEAK: Duration = Duration::from_secs(1);
@@ -20,6 +20,8 @@ const PEAK: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_secs(1);
 const SHORT_PAUSE: Duration = Duration::from_millis(250);
 const COUNT_PAUSE: Duration = Duration::from_millis(100);
+/// The time after which units that cannot be halved go to other processes.
+const TURN_SECONDS: u64 = 10;
 /// A process that wants nothing gets at least this part of what it would get if all wanted the same, to begin with.
 const FLOOR: u32 = 20;
 
@@ -40,6 +42,8 @@ pub(crate) struct Shares {
     learns_until: Duration,
     holdings: BTreeMap<HolderId, Holding>,
     issue: Issue,
+    /// Until then there may be leases that make tokens by themselves.
+    issues_from: Duration,
 }
 
 /// The part of one process.
@@ -50,13 +54,15 @@ struct Holding {
     /// Units that it had use for at most lately, and when.
     wanted: u32,
     wanted_at: Duration,
+    /// Its first report and its last one.
+    first: Duration,
     last: Duration,
 }
 
 impl Shares {
     pub(crate) fn new(limit: GlobalLimit, now: Duration) -> Self {
         let learns_until = now.saturating_add(RESERVED_FOR);
-        Self { limit, learns_until, holdings: BTreeMap::new(), issue: Issue::new(now) }
+        Self { limit, learns_until, holdings: BTreeMap::new(), issue: Issue::new(now), issues_from: now }
     }
 
     /// Takes another limit. Parts of a larger one shrink with the next reports; a limit of another kind begins anew.
@@ -64,6 +70,8 @@ impl Shares {
         let is_rate = |limit: &GlobalLimit| matches!(limit.limit, FlowControlLimit::TokenBucket { .. });
         if is_rate(&limit) != is_rate(&self.limit) || limit.strategy != self.limit.strategy {
             *self = Self::new(limit, now);
+            self.issues_from = self.learns_until;
+            self.issue = Issue::new(self.issues_from);
         }
         self.limit = limit;
     }
@@ -83,13 +91,22 @@ impl Shares {
                 };
                 let quota = self.divide(holder, PartUse { wanted: claim, ..used }, max, now);
                 let part = quota.map(|quota| LimitPart { quota, ..LimitPart::default() });
-                LimitAnswer { part, next: self.pause(quota.is_some_and(|quota| quota < used.wanted)) }
+                LimitAnswer {
+                    part,
+                    next: self.pause(quota.is_none_or(|quota| quota < used.wanted || quota < used.held)),
+                }
             }
             (FlowControlLimit::TokenBucket { qps, burst }, GlobalStrategy::Allocate) if used.is_rate => {
                 // Tokens are not reserved: a bucket that shrinks loses them at once.
                 let quota = self.divide(holder, PartUse { used: 0, ..used }, qps, now);
                 let part = quota.map(|quota| LimitPart { quota, burst: share(burst, quota, qps), tokens: 0 });
-                LimitAnswer { part, next: self.pause(quota.is_some_and(|quota| quota < used.wanted)) }
+                LimitAnswer {
+                    part,
+                    next: self.pause(quota.is_none_or(|quota| quota < used.wanted || quota < used.held)),
+                }
+            }
+            (FlowControlLimit::TokenBucket { .. }, GlobalStrategy::Count) if now < self.issues_from => {
+                LimitAnswer { part: None, next: SHORT_PAUSE }
             }
             (FlowControlLimit::TokenBucket { qps, burst }, GlobalStrategy::Count) if used.is_rate => {
                 let ahead = self.ahead(holder, used.wanted, now).max(reserve(qps, 20)).min(burst);
@@ -97,7 +114,7 @@ impl Shares {
                 LimitAnswer { part: Some(LimitPart { quota: 0, burst: ahead, tokens }), next: COUNT_PAUSE }
             }
             // The gateway has another edition of the object.
-            _ => LimitAnswer { part: None, next: SHORT_PAUSE },
+            _ => LimitAnswer { part: None, next: PAUSE },
         }
     }
 
@@ -121,9 +138,10 @@ impl Shares {
     /// The units of a process from now on, out of `total`.
     fn divide(&mut self, holder: HolderId, used: PartUse, total: u32, now: Duration) -> Option<u32> {
         let is_learning = now < self.learns_until;
-        let mut holding = self.holdings.get(&holder).copied().unwrap_or_default();
+        let new = Holding { first: now, ..Holding::default() };
+        let mut holding = self.holdings.get(&holder).copied().unwrap_or(new);
         // A process that says to have more than it ever got is not believed, but where this limiter cannot know.
-        let held = if is_learning { used.held } else { used.held.min(holding.reserved) };
+        let held = if is_learning { used.held.min(total) } else { used.held.min(holding.reserved) };
         if used.wanted >= holding.wanted || now >= holding.wanted_at.saturating_add(PEAK) {
             (holding.wanted, holding.wanted_at) = (used.wanted, now);
         }
@@ -133,15 +151,17 @@ impl Shares {
         holding.reserved = occupied;
         self.holdings.insert(holder, holding);
         let quota =
-            if is_learning { held.min(total) } else { self.target(holder, total).min(self.free(holder, total)) };
+            if is_learning { held.min(total) } else { self.target(holder, total, now).min(self.free(holder, total)) };
         if let Some(holding) = self.holdings.get_mut(&holder) {
             holding.reserved = occupied.max(quota);
         }
-        (!is_learning || held > 0).then_some(quota)
+        // A process that joins has no part before the others have given some back.
+        let is_joining = quota == 0 && now < holding.first.saturating_add(RESERVED_FOR);
+        (held > 0 || !(is_learning || is_joining)).then_some(quota)
     }
 
     /// The units of a process if all parts could change at once.
-    fn target(&self, holder: HolderId, total: u32) -> u32 {
+    fn target(&self, holder: HolderId, total: u32, now: Duration) -> u32 {
         let processes = u32::try_from(self.holdings.len()).unwrap_or(u32::MAX);
         let even = total.checked_div(processes).unwrap_or_default();
         let (floor, rest) = match self.limit.strategy {
@@ -149,8 +169,13 @@ impl Shares {
             // A reserve is in each claim already.
             GlobalStrategy::Count => (0, Rest::Kept),
         };
-        let claims: Vec<u32> = self.holdings.values().map(|holding| holding.wanted.max(floor)).collect();
-        let position = self.holdings.range(..holder).count();
+        let mut claims: Vec<u32> = self.holdings.values().map(|holding| holding.wanted.max(floor)).collect();
+        let mut position = self.holdings.range(..holder).count();
+        // Each process has its turn if there are fewer units than processes.
+        let turns = now.as_secs().checked_div(TURN_SECONDS).unwrap_or_default();
+        let turn = usize::try_from(turns).unwrap_or_default().checked_rem(claims.len()).unwrap_or_default();
+        claims.rotate_left(turn);
+        position = position.checked_sub(turn).unwrap_or(position.saturating_add(claims.len()).saturating_sub(turn));
         units_of(&claims, position, total, rest)
     }
 

@@ -18,7 +18,7 @@ enum FlowLimitKind {
     InFlight { running: Arc<InFlight>, max: u32 },
     Bucket(Arc<TokenBucket>),
     Seats { part: Arc<SeatsPart>, local: u32 },
-    Rate { part: Arc<RatePart>, local: Rate },
+    Rate { part: Arc<RatePart>, local: Rate, global_qps: u32 },
 }
 
 /// The limit is reached.
@@ -58,8 +58,9 @@ impl FlowLimit {
             (FlowControlLimit::MaxRequestsInflight(local), FlowControlLimit::MaxRequestsInflight(_)) => {
                 Some(Self(FlowLimitKind::Seats { part: limits.seats(cluster, &schema.name, &running()), local }))
             }
-            (FlowControlLimit::TokenBucket { qps, burst }, FlowControlLimit::TokenBucket { .. }) => {
-                Some(Self(FlowLimitKind::Rate { part: limits.rate(cluster, &schema.name), local: Rate { qps, burst } }))
+            (FlowControlLimit::TokenBucket { qps, burst }, FlowControlLimit::TokenBucket { qps: global_qps, .. }) => {
+                let part = limits.rate(cluster, &schema.name);
+                Some(Self(FlowLimitKind::Rate { part, local: Rate { qps, burst }, global_qps }))
             }
             _ => None,
         }
@@ -74,7 +75,7 @@ impl FlowLimit {
             FlowLimitKind::InFlight { running, max } => running.acquire(*max).map(Some).ok_or(LimitReached),
             FlowLimitKind::Bucket(bucket) => bucket.take(uptime).then_some(None).ok_or(LimitReached),
             FlowLimitKind::Seats { part, local } => part.acquire(*local, uptime).map(Some).ok_or(LimitReached),
-            FlowLimitKind::Rate { part, local } => part.take(*local, uptime).then_some(None).ok_or(LimitReached),
+            FlowLimitKind::Rate { part, local, .. } => part.take(*local, uptime).then_some(None).ok_or(LimitReached),
         }
     }
 
@@ -89,11 +90,11 @@ impl FlowLimit {
                 let Rate { qps, burst } = bucket.rate();
                 LimitLevel { used: bucket.used(uptime), limit: burst, rate: qps }
             }
-            FlowLimitKind::Rate { part, local } => {
+            FlowLimitKind::Rate { part, local, global_qps } => {
                 let Rate { qps, burst } = part.part(uptime).unwrap_or(*local);
                 let used = burst.saturating_sub(part.tokens(*local, uptime));
                 // Of a rate that is counted a process has tokens only.
-                LimitLevel { used, limit: burst, rate: qps.max(1) }
+                LimitLevel { used, limit: burst, rate: if qps == 0 { *global_qps } else { qps } }
             }
         }
     }
@@ -111,7 +112,10 @@ impl FlowLimit {
     pub(crate) fn rate(&self) -> Option<u32> {
         match &self.0 {
             FlowLimitKind::Bucket(bucket) => Some(bucket.rate().qps),
-            FlowLimitKind::Rate { part, local } => Some(part.last_rate().map_or(local.qps, |rate| rate.qps)),
+            FlowLimitKind::Rate { part, local, global_qps } => {
+                let qps = part.last_rate().map_or(local.qps, |rate| rate.qps);
+                Some(if qps == 0 { *global_qps } else { qps })
+            }
             FlowLimitKind::InFlight { .. } | FlowLimitKind::Seats { .. } => None,
         }
     }

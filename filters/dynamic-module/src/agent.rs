@@ -18,7 +18,7 @@ use crate::{limits, long_streams, memory};
 
 static STARTED: Once = Once::new();
 /// Time that the agent may take to read a part of an answer. One that reads nothing gets no further answer.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Starts to read the agent's commands, if an agent runs this Envoy.
 pub(crate) fn listen() {

@@ -2,7 +2,7 @@
 //! divides them answers with the part that the gateway has from then on.
 //!
 //! Both are bytes within [`crate::ReportRequest`] and [`crate::ReportResponse`]. The agent hands them on and reads no more than
-//! [`next_exchange`].
+//! their numbers, [`lacks_parts`] and [`next_exchange`].
 
 use std::time::Duration;
 
@@ -137,6 +137,21 @@ impl PartsMessage {
     }
 }
 
+/// The number of an encoded [`UseMessage`]; `None` if the bytes are none.
+pub fn reported_number(report: &[u8]) -> Option<u64> {
+    UseMessage::decode(report).ok().map(|message| message.number)
+}
+
+/// The number of the report that an encoded [`PartsMessage`] answers; `None` if the bytes are none.
+pub fn answered_number(answer: &[u8]) -> Option<u64> {
+    PartsMessage::read(answer).map(|message| message.number)
+}
+
+/// Whether an encoded [`PartsMessage`] leaves a limit to the local one.
+pub fn lacks_parts(answer: &[u8]) -> bool {
+    PartsMessage::read(answer).is_none_or(|message| message.parts().any(|part| part.is_none()))
+}
+
 /// The time after which the process should send its next message, out of an encoded [`PartsMessage`]: between 50 ms and 2 s,
 /// whatever it says. `None` if the bytes are none.
 pub fn next_exchange(answer: &[u8]) -> Option<Duration> {
@@ -163,6 +178,8 @@ mod tests {
         [Some(part), None].into_iter().for_each(|part| parts.push(part));
         let bytes = parts.encode_to_vec();
         assert_eq!(PartsMessage::decode(&*bytes).unwrap().parts().collect::<Vec<_>>(), [Some(part), None]);
+        assert_eq!((answered_number(&bytes), lacks_parts(&bytes)), (Some(1), true));
+        assert_eq!(reported_number(&encode_use(1, 7, [("c", "a", one)])), Some(7));
         assert_eq!(next_exchange(&bytes), Some(Duration::from_millis(100)));
     }
 

@@ -7,6 +7,10 @@ use crate::types::{FlowControl, FlowControlSchema, MaxRequestsInflight, TokenBuc
 
 const PATH: &str = "spec.flowControl.flowControlSchemas";
 
+/// Schemas of one object that gateways may share, and bytes of their names: their reports have room for many objects.
+const MAX_GLOBAL: usize = 64;
+const MAX_GLOBAL_NAME: usize = 63;
+
 /// Checks all schemas, and gives those that limit. `has_global_limits`: whether limits of all gateways hold.
 pub(super) fn check_flow_control(
     raw: &FlowControl,
@@ -23,6 +27,14 @@ pub(super) fn check_flow_control(
         }
         check_schema(schema, &path, findings);
         check_strategy(schema, has_global_limits, &path, findings);
+    }
+    let globals = raw.flow_control_schemas.iter().filter(|schema| global_limit(schema).is_some());
+    if globals.clone().count() > MAX_GLOBAL {
+        findings.problem(PATH, format!("at most {MAX_GLOBAL} schemas may have limits of all gateways"));
+    }
+    if globals.into_iter().any(|schema| schema.name.len() > MAX_GLOBAL_NAME) {
+        let limit = format!("the name of a schema with a limit of all gateways has at most {MAX_GLOBAL_NAME} bytes");
+        findings.problem(PATH, limit);
     }
     let checked = |schema: &FlowControlSchema| {
         let global = global_limit(schema).filter(|_| has_global_limits);

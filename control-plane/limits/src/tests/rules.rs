@@ -64,9 +64,9 @@ fn part_that_shrinks_is_free_when_its_gateway_says_so() {
     let mut limiter = limiter(MAX, GlobalStrategy::Allocate);
     let [mut a, mut b, _] = gateways();
     assert_eq!(quota(a.report(&mut limiter, seats(0, 0, 0), at(10.0))), Some(90), "alone it has all");
-    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(10.1))), Some(0));
+    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(10.1))), None, "the local limit, before it has a part");
     assert_eq!(quota(a.report(&mut limiter, seats(90, 0, 0), at(11.0))), Some(2), "a small part to begin with");
-    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(11.1))), Some(0), "a may not know of it yet");
+    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(11.1))), None, "a may not know of it yet");
     assert_eq!(quota(a.report(&mut limiter, seats(2, 40, 0), at(11.2))), Some(2));
     assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(11.3))), Some(50), "forty requests still run");
     assert_eq!(quota(a.report(&mut limiter, seats(2, 0, 0), at(12.0))), Some(2));
@@ -79,13 +79,9 @@ fn part_of_a_silent_gateway_is_free_after_its_lease() {
     let [mut a, mut b, _] = gateways();
     a.report(&mut limiter, seats(0, 80, 80), at(10.0));
     let nearly = at(10.0) + RESERVED_FOR - Duration::from_millis(1);
-    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), nearly)), Some(0));
+    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), nearly)), None);
     assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(15.0))), Some(90));
-    assert_eq!(
-        quota(a.report(&mut limiter, seats(80, 80, 80), at(15.1))),
-        Some(0),
-        "it is not believed to have a part"
-    );
+    assert_eq!(quota(a.report(&mut limiter, seats(80, 80, 80), at(15.1))), None, "it is not believed to have a part");
 }
 
 #[test]
@@ -140,7 +136,7 @@ fn limit_that_stays_keeps_its_parts_and_another_kind_does_not() {
     let [mut a, mut b, _] = gateways();
     a.report(&mut limiter, seats(0, 60, 60), at(10.0));
     limiter.configure(&limits(FlowControlLimit::MaxRequestsInflight(70), GlobalStrategy::Allocate), at(10.5));
-    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(10.6))), Some(0), "ninety are promised");
+    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(10.6))), None, "ninety are promised");
     assert_eq!(quota(a.report(&mut limiter, seats(90, 60, 60), at(11.0))), Some(35));
     limiter.configure(&limits(FlowControlLimit::MaxRequestsInflight(70), GlobalStrategy::Count), at(11.1));
     assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(11.2))), None, "it has to learn first");
@@ -158,4 +154,33 @@ fn old_reports_and_too_many_processes_get_no_part() {
     assert_eq!(limiter.holder("a", 5, 1, at(10.0)), Err(HolderRefusal::TooMany));
     assert!(limiter.holder("b", 5, 1, at(10.0)).is_ok(), "another node");
     assert!(limiter.holder("a", 5, 1, at(15.0)).is_ok(), "those before are gone");
+}
+
+#[test]
+fn tokens_are_issued_once_nothing_makes_them_by_itself() {
+    let limit = FlowControlLimit::TokenBucket { qps: 100, burst: 200 };
+    let mut limiter = limiter(limit, GlobalStrategy::Allocate);
+    let [mut a, ..] = gateways();
+    let used = PartUse { is_rate: true, held: 0, used: 0, wanted: 500 };
+    assert_eq!(quota(a.report(&mut limiter, used, at(10.0))), Some(100));
+    limiter.configure(&limits(limit, GlobalStrategy::Count), at(11.0));
+    assert_eq!(a.report(&mut limiter, used, at(11.1)), None, "its lease may still make tokens");
+    let later = at(11.0) + RESERVED_FOR + Duration::from_secs(1);
+    assert_eq!(a.report(&mut limiter, used, later).map(|part| part.tokens), Some(100));
+}
+
+#[test]
+fn each_of_many_has_its_turn_where_there_is_too_little() {
+    let mut limiter = limiter(FlowControlLimit::MaxRequestsInflight(1), GlobalStrategy::Count);
+    let mut all = gateways();
+    let (mut held, mut turns) = ([0; 3], [0; 3]);
+    for second in 10..100 {
+        for (number, gateway) in all.iter_mut().enumerate() {
+            let part = gateway.report(&mut limiter, seats(held[number], held[number], 1), at(f64::from(second)));
+            held[number] = quota(part).unwrap_or_default();
+            turns[number] += held[number];
+        }
+        assert!(held.iter().sum::<u32>() <= 1, "{held:?}");
+    }
+    assert!(turns.iter().all(|turns| *turns > 10), "{turns:?}");
 }

@@ -1,10 +1,10 @@
 //! Limits that gateways share: the replica that leads divides them, and takes the reports of their use for that.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use portcullis_limits::Limiter;
+use portcullis_limits::{Limiter, RESERVED_FOR};
 use portcullis_report::limits::{ClusterUseMessage, MAX_USE_BYTES, PartsMessage, UseMessage};
 use portcullis_xds::{GatewayReport, ReportSink, UnreadableReport};
 use prost::Message;
@@ -14,6 +14,8 @@ use super::fleet::{Fleet, ServedObjects};
 
 /// The pause until a gateway reports again whose limits this replica does not know.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Bytes of reports that a gateway sends at most.
+const BYTES_PER_MILLISECOND: u64 = 1_024;
 
 /// Takes the reports of gateways: of their activity, and of the use of limits.
 pub(super) struct Reports {
@@ -43,41 +45,69 @@ struct Division {
     leads: Option<watch::Receiver<bool>>,
     /// `None` while another replica leads.
     limiter: Option<Limiter>,
+    /// When it was last asked for.
+    asked: Duration,
 }
 
 impl LimitDivision {
     pub(super) fn new(served: watch::Receiver<Arc<ServedObjects>>, leads: Option<watch::Receiver<bool>>) -> Self {
-        Self { start: Instant::now(), state: Mutex::new(Division { served, leads, limiter: None }) }
+        Self {
+            start: Instant::now(),
+            state: Mutex::new(Division { served, leads, limiter: None, asked: Duration::ZERO }),
+        }
     }
 
     /// Answers a report with the gateway's parts; with nothing while another replica leads.
     fn divide(&self, report: &GatewayReport, now: Instant) -> Result<Bytes, UnreadableReport> {
-        let unreadable = |what: &str| UnreadableReport(format!("{what} of limits cannot be read"));
-        if report.content.len() > MAX_USE_BYTES {
-            return Err(unreadable("a longer report"));
-        }
-        let message = UseMessage::decode(report.content.clone()).map_err(|_| unreadable("the report"))?;
-        let clusters = message.clusters.iter().map(|cluster| ClusterUseMessage::decode(cluster.clone()));
-        let clusters: Vec<_> = clusters.collect::<Result<_, _>>().map_err(|_| unreadable("a cluster in the report"))?;
         let now = now.saturating_duration_since(self.start);
-        // A panic leaves at most one report half taken: parts may then be reserved that no process has.
-        let mut division = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(limiter) = division.limiter(now) else { return Ok(Bytes::new()) };
-        let Ok(holder) = limiter.holder(&report.node, message.process, message.number, now) else {
+        if self.division().limiter(now).is_none() {
             return Ok(Bytes::new());
+        }
+        let (message, clusters) = read(&report.content)?;
+        let holder = match self.division().limiter(now) {
+            Some(limiter) => limiter.holder(&report.node, message.process, message.number, now),
+            None => return Ok(Bytes::new()),
         };
+        let Ok(holder) = holder else { return Ok(Bytes::new()) };
         let mut parts = PartsMessage { number: message.number, ..PartsMessage::default() };
         let mut next = PAUSE;
         for cluster in &clusters {
+            // For each of them anew: other gateways' reports do not wait for a long one.
+            let mut division = self.division();
+            let Some(limiter) = division.limiter(now) else { return Ok(Bytes::new()) };
             for (schema, used) in cluster.uses() {
                 let answer = limiter.exchange(holder, &cluster.cluster, schema, used, now);
                 next = answer.map_or(next, |answer| next.min(answer.next));
                 parts.push(answer.and_then(|answer| answer.part));
             }
         }
+        // A long report comes less often.
+        let least = u64::try_from(report.content.len()).unwrap_or(u64::MAX).div_ceil(BYTES_PER_MILLISECOND);
+        let next = next.max(Duration::from_millis(least));
         parts.next_milliseconds = u32::try_from(next.as_millis()).unwrap_or(u32::MAX);
         Ok(parts.encode_to_vec().into())
     }
+
+    /// A panic leaves at most one report half taken: parts may then be reserved that no process has.
+    fn division(&self) -> MutexGuard<'_, Division> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads a report. Its limits are in the order of their names, each once, so that its length bounds the work that it makes.
+fn read(content: &Bytes) -> Result<(UseMessage, Vec<ClusterUseMessage>), UnreadableReport> {
+    let unreadable = |what: &str| UnreadableReport(format!("{what} of limits cannot be read"));
+    if content.len() > MAX_USE_BYTES {
+        return Err(unreadable("a longer report"));
+    }
+    let message = UseMessage::decode(content.clone()).map_err(|_| unreadable("the report"))?;
+    let clusters = message.clusters.iter().map(|cluster| ClusterUseMessage::decode(cluster.clone()));
+    let clusters: Vec<_> = clusters.collect::<Result<_, _>>().map_err(|_| unreadable("a cluster in the report"))?;
+    let names = clusters.iter().flat_map(|one| one.uses().map(|(schema, used)| (&one.cluster, schema, used.is_rate)));
+    if !names.is_sorted_by(|one, next| one < next) {
+        return Err(unreadable("the order in the report"));
+    }
+    Ok((message, clusters))
 }
 
 impl Division {
@@ -94,6 +124,11 @@ impl Division {
                 return None;
             }
         }
+        // After a time in which this process may have been stopped, and another one may have led. All leases have ended.
+        if now >= self.asked.saturating_add(RESERVED_FOR) {
+            self.limiter = None;
+        }
+        self.asked = self.asked.max(now);
         let is_news = self.served.has_changed().unwrap_or(false) || self.limiter.is_none();
         let limiter = self.limiter.get_or_insert_with(Limiter::new);
         if is_news {

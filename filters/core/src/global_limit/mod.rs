@@ -10,7 +10,7 @@ mod seats;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use portcullis_filter_config::limits::{LEASE, LimitPart, PartUse};
@@ -37,13 +37,20 @@ pub struct GlobalLimits {
 struct NewestReport {
     number: u64,
     written: Duration,
-    parts: Vec<SharedPart>,
+    parts: Vec<ReportedPart>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum SharedPart {
     Seats(Arc<SeatsPart>),
     Rate(Arc<RatePart>),
+}
+
+/// A part in a report: it may go before the answer comes.
+#[derive(Debug)]
+enum ReportedPart {
+    Seats(Weak<SeatsPart>),
+    Rate(Weak<RatePart>),
 }
 
 /// The limit that a part is of.
@@ -82,12 +89,13 @@ impl GlobalLimits {
         let mut parts = Vec::new();
         self.seats.for_each(|part| parts.push(SharedPart::Seats(part)));
         self.rates.for_each(|part| parts.push(SharedPart::Rate(part)));
+        // Of two editions of a schema the part of requests in flight is first.
         parts.sort_by(|one, other| one.name().cmp(other.name()));
         let mut newest = self.newest();
         newest.number = newest.number.saturating_add(1);
         newest.written = uptime;
         let reported = parts.iter().map(|part| (part.name().clone(), part.report(uptime))).collect();
-        newest.parts = parts;
+        newest.parts = parts.iter().map(SharedPart::reported).collect();
         LimitReport { number: newest.number, parts: reported }
     }
 
@@ -100,10 +108,7 @@ impl GlobalLimits {
         }
         let granted = parts.into_iter().chain(std::iter::repeat(None));
         for (part, granted) in std::mem::take(&mut newest.parts).iter().zip(granted) {
-            match part {
-                SharedPart::Seats(seats) => seats.replace(granted),
-                SharedPart::Rate(rate) => rate.replace(granted, uptime),
-            }
+            part.replace(granted, uptime);
         }
         // By this process's clock, from a moment before the control plane's began to count.
         self.lease.prolong(newest.written.saturating_add(LEASE));
@@ -127,6 +132,22 @@ impl SharedPart {
         match self {
             SharedPart::Seats(part) => part.report(uptime),
             SharedPart::Rate(part) => part.report(uptime),
+        }
+    }
+
+    fn reported(&self) -> ReportedPart {
+        match self {
+            SharedPart::Seats(part) => ReportedPart::Seats(Arc::downgrade(part)),
+            SharedPart::Rate(part) => ReportedPart::Rate(Arc::downgrade(part)),
+        }
+    }
+}
+
+impl ReportedPart {
+    fn replace(&self, granted: Option<LimitPart>, uptime: Duration) {
+        match self {
+            ReportedPart::Seats(seats) => seats.upgrade().into_iter().for_each(|seats| seats.replace(granted)),
+            ReportedPart::Rate(rate) => rate.upgrade().into_iter().for_each(|rate| rate.replace(granted, uptime)),
         }
     }
 }

@@ -108,8 +108,10 @@ impl Bucket {
     /// Adds what the part has made until its lease ended, and from then on what the local limit makes; without one nothing, and
     /// the time since then is left for the next call.
     fn refill(&mut self, local: Option<Rate>, until: u64, now: u64) {
-        if let Some(part) = self.part {
-            self.add(part, now.min(until));
+        let end = now.min(until);
+        // Once only: tokens that the local limit makes are not confined to the part.
+        if let Some(part) = self.part.filter(|_| self.at.is_none_or(|at| at < end)) {
+            self.add(part, end);
         }
         let is_over = self.part.is_none() || now >= until;
         if let Some(local) = local.filter(|_| is_over) {

@@ -117,6 +117,18 @@ fn rate_without_a_lease_is_the_local_or_what_was_in_use() {
 }
 
 #[test]
+fn ended_part_of_nothing_leaves_the_local_limit_alone() {
+    let limits = GlobalLimits::default();
+    let rate = limits.rate("c", "rate");
+    let local = Rate { qps: 10, burst: 20 };
+    let report = limits.report(seconds(0.0));
+    limits.apply(report.number, [part(0, 0, 0)], seconds(0.0));
+    assert_eq!(taken(&rate, local, seconds(3.9)), 0);
+    let passed: usize = (40..140).map(|tenth| taken(&rate, local, seconds(f64::from(tenth) / 10.0))).sum();
+    assert!((95..=100).contains(&passed), "{passed} in ten seconds");
+}
+
+#[test]
 fn time_between_two_leases_makes_nothing_for_the_second() {
     let limits = GlobalLimits::default();
     let rate = limits.rate("c", "rate");

@@ -7,23 +7,26 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use portcullis_filter_config::limits::LEASE;
-use portcullis_report::limits::next_exchange;
+use portcullis_report::limits::{answered_number, lacks_parts, next_exchange, reported_number};
 use portcullis_xds::ReportClient;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
-use tonic::Status;
 use tonic::transport::Channel;
+use tonic::{Code, Status};
 
 use crate::agent::activity::{ActivityError, ActivitySource};
 
 /// The time that an answer may take. A later one would be for a report that is not the newest any more.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// The pause before another question, where there are no limits to share or there was no answer.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The same where the filter does not know the question: an older release.
 const OLD_FILTER_PAUSE: Duration = Duration::from_secs(60);
 /// The pause before another stream.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
+
+/// The same at a control plane of an older release, which has no such service.
+const OLD_PEER_PAUSE: Duration = Duration::from_secs(60);
 
 /// The newest report; empty if there is none.
 pub(super) type UseReports = watch::Receiver<Bytes>;
@@ -39,6 +42,8 @@ struct LastExchange {
     /// Whether the filter has a part of any limit.
     has_parts: bool,
     answered: Option<Instant>,
+    /// Whether the last answer had no part of some limit.
+    lacks_parts: bool,
 }
 
 impl LimitsState {
@@ -52,10 +57,10 @@ impl LimitsState {
         if !last.has_parts {
             return String::new();
         }
-        let is_degraded = last.answered.is_none_or(|at| at.elapsed() >= LEASE);
+        let is_degraded = last.lacks_parts || last.answered.is_none_or(|at| at.elapsed() >= LEASE);
         format!(
-            "# HELP portcullis_limits_degraded Whether local limits hold in this gateway in the place of limits that gateways share, \
-             because no control plane divides them.\n\
+            "# HELP portcullis_limits_degraded Whether a local limit holds in this gateway in the place of one that gateways share, \
+             because no control plane gives it a part.\n\
              # TYPE portcullis_limits_degraded gauge\n\
              portcullis_limits_degraded {}\n",
             u8::from(is_degraded)
@@ -70,13 +75,15 @@ pub(super) async fn follow(
     mut answers: mpsc::Receiver<Bytes>,
     state: LimitsState,
 ) {
+    let mut has_answered = false;
     loop {
         let pause = match source.limits().await {
             Ok(report) => {
+                has_answered = true;
                 state.change(|last| last.has_parts = !report.is_empty());
                 exchange(&source, report, &reports, &mut answers, &state).await
             }
-            Err(ActivityError::Timeout) => OLD_FILTER_PAUSE,
+            Err(ActivityError::Timeout) if !has_answered => OLD_FILTER_PAUSE,
             Err(error) => {
                 tracing::debug!(%error, "the filter does not report the use of limits");
                 PAUSE
@@ -97,12 +104,23 @@ async fn exchange(
     if report.is_empty() {
         return PAUSE;
     }
-    // PartsSender to the report before.
-    while answers.try_recv().is_ok() {}
+    let number = reported_number(&report);
     reports.send_replace(report);
-    let Ok(Some(parts)) = timeout(ANSWER_TIMEOUT, answers.recv()).await else { return Duration::ZERO };
+    // An answer to a report before this one means nothing to the filter.
+    let answer = async {
+        loop {
+            let parts = answers.recv().await?;
+            if answered_number(&parts) == number {
+                return Some(parts);
+            }
+        }
+    };
+    let Ok(Some(parts)) = timeout(ANSWER_TIMEOUT, answer).await else { return Duration::ZERO };
     match source.apply(&parts).await {
-        Ok(()) => state.change(|last| last.answered = Some(Instant::now())),
+        Ok(()) => state.change(|last| {
+            last.answered = Some(Instant::now());
+            last.lacks_parts = lacks_parts(&parts);
+        }),
         Err(error) => tracing::debug!(%error, "the filter does not take the parts of limits"),
     }
     next_exchange(&parts).unwrap_or(PAUSE)
@@ -120,12 +138,13 @@ pub(super) async fn exchange_on(
     let mut last = String::new();
     loop {
         let Err(status) = send_reports(&client, node, &mut reports, &answers).await;
+        let is_old = status.code() == Code::Unimplemented;
         // Once, and not at every try.
         if status.message() != last {
             tracing::warn!(control_plane = peer, error = status.message(), "the use of limits is not reported");
             status.message().clone_into(&mut last);
         }
-        sleep(RECONNECT_PAUSE).await;
+        sleep(if is_old { OLD_PEER_PAUSE } else { RECONNECT_PAUSE }).await;
     }
 }
 
@@ -150,5 +169,67 @@ async fn send_reports(
         if reports.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_filter_config::limits::{LimitPart, PartUse};
+    use portcullis_report::limits::{PartsMessage, encode_use};
+    use prost::Message;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, duplex, split};
+
+    use super::*;
+    use crate::agent::filter::Filter;
+
+    fn answer(number: u64, parts: &[Option<LimitPart>]) -> Bytes {
+        let mut message = PartsMessage { number, next_milliseconds: 100, ..PartsMessage::default() };
+        parts.iter().for_each(|part| message.push(*part));
+        message.encode_to_vec().into()
+    }
+
+    /// Answers the agent's next question with a report of that number, and returns the command that was sent before it, if any.
+    async fn report(filter: &mut BufReader<DuplexStream>, number: u64) -> Option<String> {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            filter.read_line(&mut line).await.unwrap();
+            if let Some(question) = line.strip_prefix("limits ") {
+                let page = encode_use(1, number, [("c", "s", PartUse::default())]);
+                let head = format!("activity {} {}\n", question.trim(), page.len());
+                filter.write_all(&[head.as_bytes(), &page].concat()).await.unwrap();
+                return lines.pop();
+            }
+            lines.push(line);
+        }
+    }
+
+    #[tokio::test]
+    async fn answer_to_an_older_report_is_not_taken_for_the_newest() {
+        let (ours, theirs) = duplex(1 << 16);
+        let (pages, commands) = split(ours);
+        let source = ActivitySource::start(Filter::new(commands), pages);
+        let mut filter = BufReader::new(theirs);
+        filter.write_all(b"activity\n").await.unwrap();
+        let (reports, mut seen) = watch::channel(Bytes::new());
+        let (answers, receiver) = mpsc::channel(8);
+        let state = LimitsState::default();
+        tokio::spawn(follow(source, reports, receiver, state.clone()));
+        assert_eq!(report(&mut filter, 1).await, None);
+        seen.changed().await.unwrap();
+        assert!(state.text().contains("portcullis_limits_degraded 1"));
+        let part = Some(LimitPart { quota: 7, ..LimitPart::default() });
+        // One that came too late, and then the one that counts.
+        answers.send(answer(0, &[part])).await.unwrap();
+        answers.send(answer(1, &[part])).await.unwrap();
+        let applied = report(&mut filter, 2).await.unwrap();
+        assert_eq!(
+            portcullis_report::channel::Command::parse(&applied),
+            Some(portcullis_report::channel::Command::Parts(answer(1, &[part]).to_vec()))
+        );
+        assert!(state.text().contains("portcullis_limits_degraded 0"));
+        answers.send(answer(2, &[None])).await.unwrap();
+        report(&mut filter, 3).await.unwrap();
+        assert!(state.text().contains("portcullis_limits_degraded 1"), "the local limit holds");
     }
 }
