@@ -27,6 +27,10 @@ pub(crate) enum Case {
     BareToken,
     /// As [`Case::Last`], with a rebalance whose conditions never hold.
     Rebalance,
+    /// As [`Case::Last`], counted under a limit of requests in flight that is never reached.
+    Limit,
+    /// As [`Case::Limit`], with a limit of all gateways.
+    GlobalLimit,
     /// A cached token, 100 policies, the last one matches.
     Token,
     /// A cached certificate and one policy, which matches.
@@ -51,12 +55,14 @@ pub(crate) enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Bare,
         Self::BareToken,
         Self::Last,
         Self::Talkers,
         Self::Rebalance,
+        Self::Limit,
+        Self::GlobalLimit,
         Self::None,
         Self::One,
         Self::Token,
@@ -84,6 +90,8 @@ impl Case {
             Case::Last => "certificate, 100 policies, last matches",
             Case::Talkers => "certificate, 100 policies, last matches, clients by name",
             Case::Rebalance => "certificate, 100 policies, last matches, rebalance",
+            Case::Limit => "certificate, 100 policies, last matches, requests in flight limited",
+            Case::GlobalLimit => "certificate, 100 policies, last matches, requests in flight of all gateways limited",
             Case::None => "certificate, 100 policies, none matches (403)",
             Case::Token => "token, 100 policies, last matches",
             Case::One => "certificate, 1 policy",
@@ -109,6 +117,8 @@ impl Case {
             Case::Last => "last",
             Case::Talkers => "talkers",
             Case::Rebalance => "rebalance",
+            Case::Limit => "limit",
+            Case::GlobalLimit => "global-limit",
             Case::None => "none",
             Case::Token => "token",
             Case::One => "one",
@@ -183,7 +193,21 @@ impl Case {
         {
             *last = matching_rule();
         }
-        policies.into_iter().map(|rules| json!({"rules": rules})).collect()
+        let schema = if self.flow_control().is_some() { "many" } else { "" };
+        let policy = |rules| json!({"rules": rules, "flowControlSchemaName": schema});
+        policies.into_iter().map(policy).collect()
+    }
+
+    /// The `flowControl` of the manifest, if it has any.
+    pub(crate) fn flow_control(self) -> Option<Value> {
+        let (local, global) = (json!({"max": 100_000}), json!({"max": 200_000}));
+        let schema = match self {
+            Case::Limit => json!({"name": "many", "maxRequestsInflight": local}),
+            Case::GlobalLimit => json!({"name": "many", "strategy": "globalAllocate", "maxRequestsInflight": local,
+                "globalMaxRequestsInflight": global}),
+            _ => return None,
+        };
+        Some(json!({"flowControlSchemas": [schema]}))
     }
 }
 

@@ -130,10 +130,14 @@ impl<'a> Fixture<'a> {
     }
 
     fn manifest(&self, case: Case) -> Manifest {
-        Manifest::new(NAME, [self.stub.address()])
+        let manifest = Manifest::new(NAME, [self.stub.address()])
             .upstream(&self.gateway, &self.server_ca, "kubernetes")
             .serving(&self.serving, &self.client_ca)
-            .policies(case.policies())
+            .policies(case.policies());
+        match case.flow_control() {
+            Some(limits) => manifest.set("/spec/flowControl", limits),
+            None => manifest,
+        }
     }
 
     /// The configuration of an Envoy without the filter, or with another part of it, made from what a gateway's Envoy says that it runs.

@@ -1,2 +1,3 @@
 mod rules;
+mod scale;
 mod simulation;

@@ -137,3 +137,103 @@ impl Division {
         Some(limiter)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use portcullis_filter_config::limits::{LimitPart, PartUse};
+    use portcullis_report::limits::encode_use;
+    use serde_json::json;
+
+    use super::super::fleet::ServedObjectCache;
+    use super::*;
+
+    const CLUSTER: &str = "lab/-/c.example.com";
+
+    fn served(max: u32) -> Arc<ServedObjects> {
+        let schema = json!({"name": "few", "strategy": "globalAllocate", "maxRequestsInflight": {"max": 1},
+            "globalMaxRequestsInflight": {"max": max}});
+        let document = json!({
+            "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster",
+            "metadata": {"name": "c.example.com"},
+            "spec": {"servers": [{"endpoint": "https://10.0.0.1:6443"}], "flowControl": {"flowControlSchemas": [schema]}},
+        });
+        let documents = BTreeMap::from([("c.example.com".to_owned(), Arc::new(document))]);
+        Arc::new(ServedObjectCache::default().read("lab", &documents))
+    }
+
+    /// A replica, its objects, whether it leads, and the number of the newest report.
+    struct Replica {
+        division: LimitDivision,
+        served: watch::Sender<Arc<ServedObjects>>,
+        leads: watch::Sender<bool>,
+        number: u64,
+    }
+
+    impl Replica {
+        fn new() -> Self {
+            let (served, receiver) = watch::channel(served(10));
+            let (leads, is_leader) = watch::channel(true);
+            Replica { division: LimitDivision::new(receiver, Some(is_leader)), served, leads, number: 0 }
+        }
+
+        fn send(&self, content: Vec<u8>, second: u64) -> Result<Bytes, UnreadableReport> {
+            let report = GatewayReport { node: "gateway".to_owned(), instance: String::new(), content: content.into() };
+            self.division.divide(&report, self.division.start + Duration::from_secs(second))
+        }
+
+        /// The answer to a gateway that has so much; `None` if there is none.
+        fn part(&mut self, held: u32, second: u64) -> Option<Option<u32>> {
+            self.number += 1;
+            let used = PartUse { held, ..PartUse::default() };
+            let answer = self.send(encode_use(7, self.number, [(CLUSTER, "few", used)]), second).unwrap();
+            let message = Some(answer).filter(|answer| !answer.is_empty())?;
+            let parts = PartsMessage::read(&message).unwrap();
+            assert_eq!(parts.number, self.number);
+            Some(parts.parts().next().unwrap().map(|LimitPart { quota, .. }| quota))
+        }
+    }
+
+    #[test]
+    fn replica_divides_while_it_leads_and_begins_anew_afterwards() {
+        let mut replica = Replica::new();
+        assert_eq!(replica.part(0, 10), Some(None), "it has to learn");
+        for second in 11..15 {
+            replica.part(0, second);
+        }
+        assert_eq!(replica.part(0, 15), Some(Some(10)));
+        replica.served.send_replace(served(6));
+        assert_eq!(replica.part(10, 16), Some(Some(6)), "an edit is followed");
+        replica.leads.send_replace(false);
+        assert_eq!(replica.part(6, 17), None);
+        replica.leads.send_replace(true);
+        assert_eq!(replica.part(6, 18), Some(Some(6)), "the gateway keeps what it has");
+        assert_eq!(replica.part(0, 18), Some(None), "and another one would get nothing");
+        // A leader that was stopped knows of nothing either.
+        for second in 19..24 {
+            replica.part(0, second);
+        }
+        assert_eq!(replica.part(0, 24), Some(Some(6)));
+        assert_eq!(replica.part(0, 30), Some(None));
+    }
+
+    #[test]
+    fn report_out_of_order_or_of_another_object_gets_no_part() {
+        let replica = Replica::new();
+        let used = PartUse::default();
+        for content in [
+            vec![0xff],
+            encode_use(1, 1, [(CLUSTER, "few", used), (CLUSTER, "few", used)]),
+            encode_use(1, 1, [(CLUSTER, "few", used), (CLUSTER, "a", used)]),
+            encode_use(1, 1, [("lab/-/d", "few", used), (CLUSTER, "few", used)]),
+            vec![0; MAX_USE_BYTES + 1],
+        ] {
+            assert!(replica.send(content, 1).is_err());
+        }
+        let others = encode_use(1, 1, [(CLUSTER, "gone", used), ("lab/-/d", "few", used)]);
+        let answer = PartsMessage::read(&replica.send(others.clone(), 1).unwrap()).unwrap();
+        assert_eq!(answer.parts().collect::<Vec<_>>(), [None, None]);
+        assert!(replica.send(others, 1).unwrap().is_empty(), "it was answered");
+    }
+}
