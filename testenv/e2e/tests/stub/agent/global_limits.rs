@@ -19,7 +19,7 @@ use crate::fixture::PODS;
 
 const GATEWAYS: usize = 3;
 /// Requests per second of all gateways.
-const QPS: u64 = 200;
+const QPS: u64 = 60;
 /// Requests in flight of all gateways.
 const MAX: usize = 12;
 const READY: Duration = Duration::from_secs(20);
