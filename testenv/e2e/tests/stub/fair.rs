@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use portcullis_e2e::{GatewayOptions, Manifest, allow_all};
-use portcullis_harness::client::H2Client;
+use portcullis_harness::client::{ClientPool, H2Client, LoadProfile, OpenLoopLoad, Outcome, Protocol};
 use portcullis_harness::wait;
-use portcullis_stub_apiserver::{Action, Fault};
+use portcullis_stub_apiserver::{Action, Fault, TokenEntry};
 use serde_json::{Value, json};
 
 use crate::fixture::{NAME, PODS, StubFixture};
@@ -127,4 +127,62 @@ fn waiting_requests_survive_edits_of_their_queue() {
     });
     let records = fixture.stub.records_for(PODS);
     assert!(records.iter().all(|record| record.header("impersonate-user").as_deref() == Some("alice")), "{records:?}");
+}
+
+/// Users with few requests, and their requests per second together.
+const MICE: usize = 20;
+const MICE_PER_SECOND: f64 = 100.0;
+const ELEPHANT_PER_SECOND: f64 = 500.0;
+/// Answers of the mice that are measured.
+const MEASURED: u64 = 2_000;
+
+/// Four seats of ten milliseconds for a request: 400 requests a second.
+fn crowd() -> (StubFixture, Vec<LoadProfile>) {
+    let name = |number: usize| format!("user-{number}");
+    let entry = |number| TokenEntry { user: name(number), ..TokenEntry::default() };
+    let tokens = (0..=MICE).map(|number| (format!("the-token-of-{}", name(number)), entry(number)));
+    let fixture = StubFixture::with_tokens("fair-crowd", &GatewayOptions::default(), tokens);
+    fixture.gateway.apply(&fair(&fixture, &json!({"max": 4, "queues": 64, "handSize": 6}))).unwrap();
+    fixture.stub.fault(Fault::new(PODS, Action::Delay { millis: 10 }));
+    let target = fixture.gateway.target(NAME).timeout(SOON.saturating_mul(wait::deadline_factor()));
+    let lane = |number| {
+        LoadProfile::new(name(number), &target, Protocol::Http2).token(&format!("the-token-of-{}", name(number)))
+    };
+    let lanes = (0..=MICE).map(lane).collect();
+    (fixture, lanes)
+}
+
+fn measured(load: &OpenLoopLoad) -> Outcome {
+    let mut outcome = Outcome::default();
+    load.take();
+    wait::until("so many are answered", SOON * 4, || {
+        outcome = std::mem::take(&mut outcome).and(load.take());
+        (outcome.good() >= MEASURED).then_some(())
+    })
+    .unwrap();
+    outcome
+}
+
+#[test]
+#[ignore = "compares times: 600 requests a second for a minute, on a machine with nothing else to do"]
+fn mice_keep_their_share_beside_an_elephant() {
+    let (fixture, lanes) = crowd();
+    let paths = [format!("{PODS}?limit=1")];
+    let paths = [paths[0].as_str()];
+    let pool = ClientPool::new(2).unwrap();
+    let mice = pool.steady(&lanes[1..], &paths, MICE_PER_SECOND).unwrap();
+    measured(&mice);
+    let alone = measured(&mice);
+    let elephant = pool.steady(&lanes[..1], &paths, ELEPHANT_PER_SECOND).unwrap();
+    measured(&mice);
+    elephant.take();
+    let beside = measured(&mice);
+    let large = elephant.stop().unwrap();
+    mice.stop().unwrap();
+    eprintln!("mice alone: {alone}\nmice beside the elephant: {beside}\nelephant: {large}");
+    eprintln!("requests at the server at a time: {}", fixture.stub.take_peak());
+    assert_eq!(beside.failed, 0, "{beside}");
+    assert!(beside.quantile(0.99) < alone.quantile(0.99) * 3, "{beside}");
+    let answered = |one: &Outcome| one.good() as f64 / one.elapsed.as_secs_f64();
+    assert!(answered(&large) + answered(&beside) > 300.0, "capacity is left unused: {large}");
 }
