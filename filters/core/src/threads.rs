@@ -208,7 +208,12 @@ fn streams_are_ended_once_and_never_after_they_left() {
             let stream = Arc::new(LongStream { has_left: AtomicBool::new(false), ends: AtomicU64::new(0) });
             let edition = Arc::new(Edition::new(turn as u64, 0, 50_000));
             owners.use_edition("a", &edition);
-            let arrival = StreamStart { server: Some(server), is_session: turn % 2 == 0, edition: &edition };
+            let arrival = StreamStart {
+                server: Some(server),
+                is_session: turn % 2 == 0,
+                is_answer: turn % 3 == 0,
+                edition: &edition,
+            };
             registered.push(((streams.register(arrival, Arc::clone(&stream), time).0, edition), stream));
             match turn % 13 {
                 0 => drop(streams.set_servers(["a", "b"].into_iter(), secs(5), u64::MAX, time)),

@@ -26,7 +26,7 @@ fn flow_and_seats_in_a_fair_queue_are_shown() {
         (get("/api/v1/namespaces/x/pods/p"), "dev", 1, json!(3)),
         (get("/api/v1/pods?limit=250"), "dev", 3, json!(3)),
         (get("/api/v1/pods"), "dev", 6, json!(3)),
-        (get("/api/v1/pods?watch=1"), "dev", 1, json!(3)),
+        (get("/api/v1/pods?watch=1&resourceVersion=5"), "dev", 1, json!(3)),
         (get("/api/v1/namespaces/x/pods/p/log?follow=1"), "dev", 0, Value::Null),
         (with(get("/api/v1/pods?limit=1"), json!({"user": node})), "system:nodes", 1, json!(1)),
         (with(get(lease), json!({"user": node})), "system:nodes", 0, Value::Null),

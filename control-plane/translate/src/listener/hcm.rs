@@ -172,9 +172,6 @@ fn http_filter(name: &str, config: Any) -> HttpFilter {
     }
 }
 
-/// The header by which proxies say where a request comes from. kube-apiserver's audit log lists its entries before the
-/// connection's address (apimachinery, `net.SourceIPs`), as it does `forwarded` and `x-real-ip`, which the filter removes: a
-/// removal here builds a map of all headers, unless the name is one that Envoy keeps a place for.
 /// Seconds that a connection may be without a request: a bit longer than Go's clients keep one (90 s), and kube-apiserver. Envoy's own
 /// hour would keep as long what a stranger's certificate takes.
 const IDLE_TIMEOUT: u64 = 120;
@@ -182,8 +179,11 @@ const IDLE_TIMEOUT: u64 = 120;
 /// Seconds that a client may take to read the rest of a response that is complete here. Without it Envoy goes by the route's idle
 /// timeout, which is off for watches: their streams, with the configuration that they began under, would stay for as long as the
 /// connection.
-const FLUSH_TIMEOUT: u64 = 30;
+const FLUSH_TIMEOUT: u64 = 60;
 
+/// The header by which proxies say where a request comes from. kube-apiserver's audit log lists its entries before the
+/// connection's address (apimachinery, `net.SourceIPs`), as it does `forwarded` and `x-real-ip`, which the filter removes: a
+/// removal here builds a map of all headers, unless the name is one that Envoy keeps a place for.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// Headers that Envoy believes of a trusted proxy, and that no proxy in front has to write: TLS ends here.

@@ -2,6 +2,7 @@
 
 use super::host::Host;
 use super::{Exchange, Next, reply};
+use crate::fair::Admission;
 use crate::rebalance::Fate;
 use crate::refusal::{Cause, Refusal};
 
@@ -63,6 +64,8 @@ impl<T: Clone> Exchange<T> {
 
     pub(super) fn answer(&mut self, refusal: &Refusal, host: &mut impl Host<Stream = T>) -> Next {
         self.is_answered = true;
+        // A seat that it waited for and needs no more.
+        self.admission = Admission::None;
         reply(refusal, host);
         Next::Stop
     }

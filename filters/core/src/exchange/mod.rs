@@ -366,7 +366,8 @@ impl<T: Clone> Exchange<T> {
         self.upgrade = UpgradeGate::for_request(forward.is_upgrade);
         self.is_long = forward.is_long;
         if let Some((streams, edition)) = tracked {
-            self.tracking = Tracking::Pending { streams, edition, is_watch: forward.is_watch };
+            self.tracking =
+                Tracking::Pending { streams, edition, is_watch: forward.is_watch, is_ordinary: forward.is_ordinary };
         }
         Progress::Forwarded
     }

@@ -77,8 +77,12 @@ impl<T: Clone> Exchange<T> {
             token.report_rejected(now);
             host.token_rejected(&token.key(), now);
         }
-        if is_session && self.upgrade.open() {
-            host.continue_request();
+        if is_session {
+            // It has started, as a watch has.
+            self.release_seat(host);
+            if self.upgrade.open() {
+                host.continue_request();
+            }
         }
         if matches!(self.tracking, Tracking::Pending { .. }) {
             self.track(is_session, host);
@@ -93,7 +97,7 @@ impl<T: Clone> Exchange<T> {
     /// answer would hold until the stream ends.
     pub fn response_ended(&mut self, host: &mut impl Host<Stream = T>) {
         self.fault.strike("response-ended");
-        self.release_seat(host);
+        self.leave_queue(host);
         self.release_permit(host);
     }
 
@@ -266,12 +270,19 @@ impl<T: Clone> Exchange<T> {
     }
 
     fn track(&mut self, is_session: bool, host: &mut impl Host<Stream = T>) {
-        let Tracking::Pending { streams, edition, is_watch } = std::mem::take(&mut self.tracking) else { return };
+        let Tracking::Pending { streams, edition, is_watch, is_ordinary } = std::mem::take(&mut self.tracking) else {
+            return;
+        };
         let server = host.server().and_then(|name| String::from_utf8(name.into_owned()).ok());
         // A response of Envoy's own may have no server.
-        let (true, Some(now)) = (server.is_some() || is_session, host.uptime()) else { return };
+        let (true, Some(now)) = (server.is_some() || is_session || is_ordinary, host.uptime()) else { return };
         let stream = host.stream(is_watch);
-        let arrival = StreamStart { server: server.as_deref(), is_session, edition: &edition };
+        let arrival = StreamStart {
+            server: server.as_deref(),
+            is_session,
+            is_answer: is_ordinary && !is_session,
+            edition: &edition,
+        };
         let (guard, next) = streams.register(arrival, stream.clone(), now);
         if let Some(at) = next {
             host.call_at(&streams, at);

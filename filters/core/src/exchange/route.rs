@@ -284,7 +284,7 @@ mod tests {
         };
         let (first, calls) = load("1", None, 60, 0);
         assert!(calls.is_empty());
-        let session = StreamStart { server: Some("a"), is_session: true, edition: &first.edition };
+        let session = StreamStart { server: Some("a"), is_session: true, is_answer: false, edition: &first.edition };
         let (_running, _) = first.streams.register(session, 1, at(0));
         let (second, calls) = load("2", Some(5), 600, 100);
         let calls: Vec<_> = calls.iter().map(|(streams, at)| (Arc::ptr_eq(streams, &first.streams), *at)).collect();
@@ -327,7 +327,7 @@ mod tests {
         for _ in 0..1_000 {
             assert!(Rc::ptr_eq(&first, &seen("a", 1)) && Rc::ptr_eq(&second, &seen("a", 2)));
         }
-        let session = StreamStart { server: None, is_session: true, edition: &first.edition };
+        let session = StreamStart { server: None, is_session: true, is_answer: false, edition: &first.edition };
         assert_eq!(first.streams.register(session, 1, at(0)).1, Some(at(2)), "the limit of the newest");
         seen("a", 1);
         assert_eq!(first.streams.expire(at(0), |_, _| ()), None);

@@ -9,7 +9,7 @@ pub(super) enum Tracking<T> {
     #[default]
     None,
     /// The response has not come, and so the server is not known.
-    Pending { streams: Arc<StreamRegistry<T>>, edition: Arc<Edition>, is_watch: bool },
+    Pending { streams: Arc<StreamRegistry<T>>, edition: Arc<Edition>, is_watch: bool, is_ordinary: bool },
     /// It runs.
     Active { stream: T, is_watch: bool, is_terminated: bool, _guard: StreamGuard<T> },
 }

@@ -33,6 +33,8 @@ pub type BoxedWake = Box<dyn Wake + Send + Sync>;
 
 /// Maximum number of requests that wait in a process, over all schemas.
 const MAX_WAITING: u32 = 16_384;
+/// Places that each cluster has whatever others have taken, up to as many again for all of these together.
+const OWN_PLACES: u32 = 64;
 /// Shortest time between two looks for requests that have waited for too long: each look is at all that wait.
 const EXPIRY_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -50,14 +52,15 @@ impl WaitingCount {
         WaitingCount { all: Arc::clone(&self.all), own: Arc::default() }
     }
 
-    /// A cluster has at most half of the places that the others leave, so that none of them takes all.
+    /// A cluster has at most half of the places that the others leave, so that none of them takes all; and a few in any case, so
+    /// that many clusters of one owner do not take all either.
     fn enter(self: &Arc<Self>) -> Option<WaitingPlace> {
-        let one_more = |count: u32| (count < MAX_WAITING).then(|| count.saturating_add(1));
+        let one_more = |count: u32| (count < MAX_WAITING.saturating_mul(2)).then(|| count.saturating_add(1));
         let before = self.all.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
         let own = self.own.fetch_add(1, Ordering::AcqRel);
         let place = WaitingPlace(Arc::clone(self));
         let others = before.saturating_sub(own);
-        (own < MAX_WAITING.saturating_sub(others) / 2).then_some(place)
+        (own < OWN_PLACES || own < MAX_WAITING.saturating_sub(others) / 2).then_some(place)
     }
 }
 

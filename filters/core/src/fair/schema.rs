@@ -118,18 +118,26 @@ impl FairSchema {
     /// A list takes as many seats as the objects that it asks for are worth.
     fn width_of(&self, FlowOf { info, path, .. }: FlowOf<'_>) -> u32 {
         match &*info.verb {
-            b"list" if info.name.is_empty() => match ListSize::of(path) {
+            b"list" if is_single(info, query_of(path)) => 1,
+            b"list" => match ListSize::of(path) {
                 ListSize::Limited(limit) => {
                     let seats = limit.div_ceil(OBJECTS_PER_SEAT).max(1);
                     u32::try_from(seats).unwrap_or(MOST_SEATS).min(self.widest)
                 }
                 ListSize::Whole => self.widest,
             },
-            b"watch" if list_options::sends_initial_events(query_of(path)) => self.widest,
+            b"watch" if list_options::begins_with_all(query_of(path)) => self.widest,
             b"deletecollection" => self.widest,
             _ => 1,
         }
     }
+}
+
+/// Whether a list by name is read as one object. Without a namespace a server looks at all of a namespaced resource; kubelets ask for
+/// their node in this way.
+fn is_single(info: &RequestInfo<'_>, query: &[u8]) -> bool {
+    let is_node = info.api_group.is_empty() && *info.resource == *b"nodes";
+    !info.name.is_empty() && (is_node || !info.namespace.is_empty()) && list_options::reads_one(query)
 }
 
 /// Objects that a server looks at for a list.

@@ -77,6 +77,8 @@ pub struct Forward<'c> {
     pub is_long: bool,
     /// Whether it takes its seats until the answer begins only: a watch, whatever carries it.
     pub is_start: bool,
+    /// Whether kube-apiserver does not let it run for long: an upgrade of such a request may be ignored.
+    pub is_ordinary: bool,
     /// Whether it is a watch of which the end is the end of an answer: the client opens it again, from where it was, whenever it ends.
     pub is_watch: bool,
     /// The request's permit among those that run, to be kept until it ends.
@@ -309,6 +311,7 @@ impl Gateway {
             is_upgrade: scan.is_upgrade,
             is_long: !class.has_timeout(),
             is_start: *info.verb == *b"watch",
+            is_ordinary: !info.is_long_running(),
             is_watch: *info.verb == *b"watch" && class == RequestClass::Watch,
             subprotocols: (scan.token_subprotocol && !forwarded.credential).then(|| subprotocols_without_tokens(scan)),
             permit,

@@ -22,6 +22,9 @@ use crate::schedule::{Task, Wake};
 /// Else an owner who makes an object anew again and again could keep all of them for a day.
 const MAX_FORMER_GRACE: Duration = Duration::from_secs(600);
 
+/// Most time for an ordinary answer to an upgrade: kube-apiserver's own for requests that do not run for long (`--request-timeout`).
+const MAX_ANSWER: Duration = Duration::from_secs(60);
+
 /// The long-running streams of one object. Outlives the configurations, so that a stream hears of what was edited after it
 /// began. `T` is how the host reaches a stream.
 ///
@@ -41,6 +44,8 @@ struct RegistryState<T> {
     servers: BTreeMap<Box<str>, ServerStreams>,
     /// When each session began.
     sessions: BTreeMap<u64, Duration>,
+    /// When each ordinary answer to an upgrade began.
+    answers: BTreeMap<u64, Duration>,
     editions: BTreeMap<u64, EditionStreams>,
 }
 
@@ -79,6 +84,8 @@ pub struct StreamStart<'a> {
     pub server: Option<&'a str>,
     /// Whether it is a session.
     pub is_session: bool,
+    /// Whether it is an ordinary answer, to an upgrade that the server ignored. The proxy has no time limit for it.
+    pub is_answer: bool,
     /// The edition that it began under, and keeps.
     pub edition: &'a Arc<Edition>,
 }
@@ -92,12 +99,18 @@ pub enum TerminationReason {
     SessionLimit,
     /// Streams kept too many editions of the cluster's configuration, and its was the oldest.
     ConfigurationReplaced,
+    /// It is an ordinary answer to an upgrade, and took as long as those may.
+    UpgradeIgnored,
 }
 
 impl TerminationReason {
     /// All of them.
-    pub const ALL: [TerminationReason; 3] =
-        [TerminationReason::ServerRemoved, TerminationReason::SessionLimit, TerminationReason::ConfigurationReplaced];
+    pub const ALL: [TerminationReason; 4] = [
+        TerminationReason::ServerRemoved,
+        TerminationReason::SessionLimit,
+        TerminationReason::ConfigurationReplaced,
+        TerminationReason::UpgradeIgnored,
+    ];
 
     /// The reason in snake case, for access logs and metrics.
     pub const fn as_str(self) -> &'static str {
@@ -105,6 +118,7 @@ impl TerminationReason {
             TerminationReason::ServerRemoved => "server_removed",
             TerminationReason::SessionLimit => "session_limit",
             TerminationReason::ConfigurationReplaced => "configuration_replaced",
+            TerminationReason::UpgradeIgnored => "upgrade_ignored",
         }
     }
 }
@@ -125,6 +139,7 @@ impl<T> Default for StreamRegistry<T> {
             streams: BTreeMap::new(),
             servers: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            answers: BTreeMap::new(),
             editions: BTreeMap::new(),
         }))
     }
@@ -190,6 +205,10 @@ impl<T> StreamRegistry<T> {
             is_awaited |= inner.session_limit.is_some() && inner.sessions.is_empty();
             inner.sessions.insert(number, now);
         }
+        if arrival.is_answer {
+            is_awaited |= inner.answers.is_empty();
+            inner.answers.insert(number, now);
+        }
         let edition = arrival.edition.id();
         let new = || EditionStreams { edition: Arc::downgrade(arrival.edition), streams: BTreeSet::new() };
         inner.editions.entry(edition).or_insert_with(new).streams.insert(number);
@@ -211,6 +230,7 @@ impl<T> StreamRegistry<T> {
         for (due, why) in [
             (inner.on_gone_servers(now), TerminationReason::ServerRemoved),
             (inner.old_sessions(now), TerminationReason::SessionLimit),
+            (inner.old_answers(now), TerminationReason::UpgradeIgnored),
             (inner.of_ended_editions(), TerminationReason::ConfigurationReplaced),
         ] {
             for number in due {
@@ -246,6 +266,11 @@ impl<T> RegistryState<T> {
         self.sessions.iter().take_while(|(_, since)| is_old(since)).map(|(number, _)| *number).collect()
     }
 
+    fn old_answers(&self, now: Duration) -> Vec<u64> {
+        let is_old = |since: &Duration| since.saturating_add(MAX_ANSWER) <= now;
+        self.answers.iter().take_while(|(_, since)| is_old(since)).map(|(number, _)| *number).collect()
+    }
+
     fn of_ended_editions(&self) -> Vec<u64> {
         let is_ended = |kept: &&EditionStreams| kept.edition.upgrade().is_some_and(|edition| edition.is_ended());
         self.editions.values().filter(is_ended).flat_map(|kept| &kept.streams).copied().collect()
@@ -255,6 +280,7 @@ impl<T> RegistryState<T> {
     fn remove(&mut self, number: u64) -> Option<T> {
         let stream = self.streams.remove(&number)?;
         self.sessions.remove(&number);
+        self.answers.remove(&number);
         if let Some(kept) = self.editions.get_mut(&stream.edition) {
             kept.streams.remove(&number);
             if kept.streams.is_empty() {
@@ -279,7 +305,8 @@ impl<T> RegistryState<T> {
         });
         let first = self.sessions.first_key_value().map(|(_, since)| *since);
         let of_sessions = self.session_limit.zip(first).map(|(limit, since)| since.saturating_add(limit));
-        on_servers.into_iter().chain(of_sessions).min()
+        let of_answers = self.answers.first_key_value().map(|(_, since)| since.saturating_add(MAX_ANSWER));
+        on_servers.into_iter().chain(of_sessions).chain(of_answers).min()
     }
 }
 

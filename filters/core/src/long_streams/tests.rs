@@ -12,11 +12,11 @@ fn at(seconds: u64) -> Duration {
 }
 
 fn on(server: &str) -> StreamStart<'_> {
-    StreamStart { server: Some(server), is_session: false, edition: &EDITION }
+    StreamStart { server: Some(server), is_session: false, is_answer: false, edition: &EDITION }
 }
 
 fn session(server: Option<&str>) -> StreamStart<'_> {
-    StreamStart { server, is_session: true, edition: &EDITION }
+    StreamStart { server, is_session: true, is_answer: false, edition: &EDITION }
 }
 
 fn ended_why(streams: &Arc<StreamRegistry<u32>>, now: u64) -> (Vec<(u32, TerminationReason)>, Option<Duration>) {
@@ -131,6 +131,22 @@ fn session_ends_once_by_what_comes_first() {
     streams.limit_sessions(Some(at(1)));
     assert_eq!(ended_why(&streams, 101), (vec![(2, TerminationReason::SessionLimit)], None));
     assert_eq!(ended_why(&streams, 110), (vec![], None));
+}
+
+#[test]
+fn ordinary_answer_to_an_upgrade_ends_after_a_minute() {
+    let streams = Arc::new(StreamRegistry::default());
+    streams.set_servers(["a"].into_iter(), GRACE, 0, at(0));
+    let answer = |server| StreamStart { is_answer: true, ..on(server) };
+    let (_watch, end) = streams.register(on("a"), 1, at(0));
+    assert_eq!(end, None);
+    let (first, end) = streams.register(answer("a"), 2, at(10));
+    assert_eq!(end, Some(at(70)));
+    let (_second, end) = streams.register(answer("a"), 3, at(30));
+    assert_eq!(end, None, "the first one's end comes before");
+    drop(first);
+    assert_eq!(ended_why(&streams, 70), (vec![], Some(at(90))));
+    assert_eq!(ended_why(&streams, 90), (vec![(3, TerminationReason::UpgradeIgnored)], None));
 }
 
 #[test]

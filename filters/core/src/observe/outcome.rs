@@ -64,6 +64,7 @@ impl Outcome {
             Outcome::Terminated(TerminationReason::SessionLimit) => 254,
             Outcome::Abandoned => 253,
             Outcome::Terminated(TerminationReason::ConfigurationReplaced) => 252,
+            Outcome::Terminated(TerminationReason::UpgradeIgnored) => 251,
         }
     }
 
@@ -76,6 +77,7 @@ impl Outcome {
             254 => Outcome::Terminated(TerminationReason::SessionLimit),
             253 => Outcome::Abandoned,
             252 => Outcome::Terminated(TerminationReason::ConfigurationReplaced),
+            251 => Outcome::Terminated(TerminationReason::UpgradeIgnored),
             even if even % 2 == 0 => cause(even).map_or(Outcome::Malformed, Outcome::Refused),
             odd => cause(odd).map_or(Outcome::Malformed, Outcome::Replaced),
         }

@@ -68,9 +68,20 @@ pub(crate) fn limit(query: &[u8]) -> Option<u64> {
     (is_confined && limit > 0).then_some(limit)
 }
 
-/// Whether a watch begins with all objects (KEP-3157).
-pub(crate) fn sends_initial_events(query: &[u8]) -> bool {
-    pairs(query).any(|(key, value)| *key == *b"sendInitialEvents" && is_true(&value, true))
+/// Whether a list by name is read by that name alone: it goes on with no earlier one, and is not from the watch cache.
+pub(crate) fn reads_one(query: &[u8]) -> bool {
+    pairs(query).all(|(key, value)| match &*key {
+        b"continue" => value.is_empty(),
+        b"resourceVersion" => *value != *b"0",
+        _ => true,
+    })
+}
+
+/// Whether a watch begins with all objects: without a version to begin from, or by `sendInitialEvents` (KEP-3157).
+pub(crate) fn begins_with_all(query: &[u8]) -> bool {
+    let version = pairs(query).find(|(key, _)| **key == *b"resourceVersion").map(|(_, version)| version);
+    let asks = pairs(query).any(|(key, value)| *key == *b"sendInitialEvents" && is_true(&value, true));
+    asks || version.is_none_or(|version| matches!(&*version, b"" | b"0"))
 }
 
 pub(super) fn selectors(query: &[u8]) -> Selectors<'_> {
@@ -146,8 +157,16 @@ mod tests {
         for (query, expected) in rows {
             assert_eq!(limit(query), expected, "{}", String::from_utf8_lossy(query));
         }
-        assert!(sends_initial_events(b"watch=1&sendInitialEvents=true&allowWatchBookmarks=true"));
-        assert!(!sends_initial_events(b"watch=1&sendInitialEvents=false"));
-        assert!(!sends_initial_events(b"watch=1"));
+        let begins: [&[u8]; 4] = [
+            b"watch=1&resourceVersion=7&sendInitialEvents=true&allowWatchBookmarks=true",
+            b"watch=1",
+            b"watch=1&resourceVersion=0",
+            b"watch=1&resourceVersion=",
+        ];
+        assert!(begins.into_iter().all(begins_with_all));
+        assert!(!begins_with_all(b"watch=1&resourceVersion=7&sendInitialEvents=false"));
+        assert!(!begins_with_all(b"watch=1&resourceVersion=%37"));
+        assert!(reads_one(b"fieldSelector=metadata.name%3Da&limit=1") && reads_one(b"continue="));
+        assert!(!reads_one(b"continue=x") && !reads_one(b"resourceVersion=0"));
     }
 }

@@ -13,9 +13,10 @@ use crate::fixture::{NAME, PODS, StubFixture};
 /// Shorter than [`LATE`], and than the time after which a stream whose client does not read is reset.
 const SOON: Duration = Duration::from_secs(10);
 /// Longer than a stream may wait for its client.
-const LATE: Duration = Duration::from_secs(60);
+const LATE: Duration = Duration::from_secs(120);
 /// A watch that its server refuses, so that it has an end.
 const REFUSED: &str = "/api/v1/namespaces/refused/pods?watch=1";
+const LARGE: &str = "/api/v1/namespaces/large/pods";
 
 /// A gateway with one permit, or one seat.
 fn start(test: &str, limit: &str) -> StubFixture {
@@ -59,6 +60,22 @@ fn unread_answers_hold_no_permit_and_no_seat() {
             drop(open);
         }
     }
+}
+
+/// Envoy passes such an answer on without its body; if it did not, the filter would end it after a minute.
+#[test]
+fn unread_list_in_the_place_of_an_upgrade_holds_no_permit() {
+    let fixture = start("unread-upgrade", "permit");
+    // More than all buffers on the way hold.
+    fixture.stub.fault(Fault::new(LARGE, Action::Large { mebibytes: 64 }));
+    let mut unread = target(&fixture).alpn(&["http/1.1"]).connect().unwrap();
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    unread.write(format!("GET {LARGE} HTTP/1.1\r\nHost: {NAME}\r\n{upgrade}\r\n").as_bytes()).unwrap();
+    assert_eq!(unread.read_head().unwrap().status, 200);
+    let get = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
+    let is_free = || (target(&fixture).raw_request(get.as_bytes()).unwrap().status == 200).then_some(());
+    wait::until("the permit is free", LATE, is_free).unwrap();
 }
 
 #[test]

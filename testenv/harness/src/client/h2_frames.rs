@@ -7,6 +7,8 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const ACK: u8 = 1;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 /// RFC 9113 section 7: the stream is no longer needed.
@@ -102,13 +104,18 @@ impl H2Frames {
         }
     }
 
-    /// Kind and stream of the next frame.
+    /// Kind and stream of the next frame. A PING is answered, so that the server keeps the connection.
     fn read(&mut self) -> Result<(u8, u32)> {
         let head = self.connection.read_exact(9)?;
-        let [a, b, c, kind, _, stream @ ..] = head.as_slice() else { return Err(failed("a frame is cut")) };
+        let [a, b, c, kind, flags, stream @ ..] = head.as_slice() else { return Err(failed("a frame is cut")) };
         let length = u32::from_be_bytes([0, *a, *b, *c]);
         let stream = <[u8; 4]>::try_from(stream).map_err(|_| failed("a frame is cut"))?;
-        self.connection.read_exact(usize::try_from(length).unwrap_or(usize::MAX))?;
+        let payload = self.connection.read_exact(usize::try_from(length).unwrap_or(usize::MAX))?;
+        if *kind == PING && flags & ACK == 0 {
+            let mut answer = Vec::new();
+            put(&mut answer, PING, ACK, 0, &payload);
+            self.connection.write(&answer)?;
+        }
         Ok((*kind, u32::from_be_bytes(stream) & (u32::MAX >> 1)))
     }
 

@@ -244,10 +244,16 @@ fn seat_goes_back_when_the_answer_ends_and_not_when_it_is_read() {
 fn upgrade_that_a_server_may_ignore_needs_a_seat() {
     let fixture = site(1);
     let upgrade = [("connection", "Upgrade"), ("upgrade", "websocket")];
-    for (path, needs, keeps) in
-        [(PODS, true, true), ("/api/v1/pods?watch=1", true, false), ("/api/v1/namespaces/a/pods/p/exec", false, false)]
-    {
+    for (path, status, needs, keeps) in [
+        (PODS, "200", true, true),
+        // An aggregated API may take it.
+        ("/apis/vms.example.com/v1/namespaces/a/machines/m/console", "101", true, false),
+        ("/api/v1/pods?watch=1", "101", true, false),
+        ("/api/v1/pods?watch=1", "200", true, false),
+        ("/api/v1/namespaces/a/pods/p/exec", "101", false, false),
+    ] {
         let mut host = proxy(&fixture, path, &upgrade);
+        host.status = Some(status);
         let (mut exchange, next) = begin(&fixture, &mut host);
         assert_eq!((next, exchange.seat.is_some()), (Next::Continue, needs), "{path}");
         exchange.response_headers(&mut host);
