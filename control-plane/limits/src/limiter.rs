@@ -69,11 +69,6 @@ impl Limiter {
         }
     }
 
-    /// Whether there is anything to divide.
-    pub fn is_idle(&self) -> bool {
-        self.clusters.is_empty()
-    }
-
     /// Begins with the report of a process.
     ///
     /// # Errors
@@ -97,6 +92,13 @@ impl Limiter {
         self.count = self.count.saturating_add(1);
         self.holders.entry(node.to_owned()).or_default().push(Holder { process, id, number, last: now });
         Ok(id)
+    }
+
+    /// Whether no newer report of the process has come since that one, and this limiter knows it. To be asked again before
+    /// [`Limiter::exchange`] if others may have called meanwhile: parts of an older report would hide those of the newer one.
+    pub fn is_newest(&self, node: &str, process: u64, number: u64) -> bool {
+        let all = self.holders.get(node).into_iter().flatten();
+        all.filter(|one| one.process == process).any(|one| one.number == number)
     }
 
     /// Takes the use of one limit out of a report, and gives the process its part from now on. `None` if there is no such limit.

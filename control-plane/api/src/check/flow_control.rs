@@ -28,7 +28,8 @@ pub(super) fn check_flow_control(
         check_schema(schema, &path, findings);
         check_strategy(schema, has_global_limits, &path, findings);
     }
-    let globals = raw.flow_control_schemas.iter().filter(|schema| global_limit(schema).is_some());
+    let shared = |schema: &&FlowControlSchema| has_global_limits && global_limit(schema).is_some();
+    let globals = raw.flow_control_schemas.iter().filter(shared);
     if globals.clone().count() > MAX_GLOBAL {
         findings.problem(PATH, format!("at most {MAX_GLOBAL} schemas may have limits of all gateways"));
     }

@@ -17,7 +17,8 @@ pub struct FairQueue {
     /// requests reach more of the others' queues.
     pub hand_size: Option<u32>,
     /// Maximum number of requests that wait in a queue: 50 if unset. In all queues of an object
-    /// together no more than half of the 16384 places of a gateway that other objects leave.
+    /// together no more than half of the 16384 places of a gateway that other objects leave, and
+    /// 64 in any case.
     pub queue_length: Option<u32>,
     /// Maximum time that a request waits, a Go duration from 1ms to 1m: 15s if unset.
     pub timeout: Option<String>,

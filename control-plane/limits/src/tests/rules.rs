@@ -148,6 +148,10 @@ fn old_reports_and_too_many_processes_get_no_part() {
     assert!(limiter.holder("a", 1, 5, at(10.0)).is_ok());
     assert_eq!(limiter.holder("a", 1, 5, at(10.0)), Err(HolderRefusal::Old));
     assert_eq!(limiter.holder("a", 1, 4, at(10.0)), Err(HolderRefusal::Old));
+    assert!(limiter.is_newest("a", 1, 5) && !limiter.is_newest("a", 2, 5) && !limiter.is_newest("b", 1, 5));
+    limiter.holder("a", 1, 6, at(10.0)).unwrap();
+    assert!(!limiter.is_newest("a", 1, 5), "a newer one came in the middle of it");
+    assert!(!Limiter::new().is_newest("a", 1, 6), "another limiter");
     for process in 2..=4 {
         assert!(limiter.holder("a", process, 1, at(10.0)).is_ok());
     }

@@ -74,7 +74,8 @@ impl LimitDivision {
         for cluster in &clusters {
             // For each of them anew: other gateways' reports do not wait for a long one.
             let mut division = self.division();
-            let Some(limiter) = division.limiter(now) else { return Ok(Bytes::new()) };
+            let newest = |limiter: &&mut Limiter| limiter.is_newest(&report.node, message.process, message.number);
+            let Some(limiter) = division.limiter(now).filter(newest) else { return Ok(Bytes::new()) };
             for (schema, used) in cluster.uses() {
                 let answer = limiter.exchange(holder, &cluster.cluster, schema, used, now);
                 next = answer.map_or(next, |answer| next.min(answer.next));

@@ -134,6 +134,13 @@ fn limits() -> Vec<Case> {
     };
     let bucket = |qps: i64, burst: i64| json!({"qps": qps, "burst": burst});
     let inflight = |max: i64| json!({"max": max});
+    let shared = |count: usize, name: usize| {
+        let limit = |number: usize| {
+            json!({"name": format!("{number:0>name$}"), "strategy": "globalCount", "tokenBucket": bucket(1, 1),
+                "globalTokenBucket": bucket(2, 2)})
+        };
+        with((0..count).map(limit).collect())
+    };
     vec![
         ("a limit without a name", with(json!([{"exempt": {}}])), Neither),
         ("a limit twice", with(json!([{"name": "a", "exempt": {}}, {"name": "a", "exempt": {}}])), Neither),
@@ -161,6 +168,9 @@ fn limits() -> Vec<Case> {
             Neither,
         ),
         ("a strategy of limits", one(json!({"exempt": {}, "strategy": "globalCount"})), Both),
+        ("as many limits of all gateways as may be", shared(64, 63), Both),
+        ("more limits of all gateways", shared(65, 8), There("more than 64 limits of all gateways")),
+        ("a long name of a limit of all gateways", shared(1, 64), There("more than 64 limits of all gateways")),
         ("a strategy of limits that does not exist", one(json!({"exempt": {}, "strategy": "x"})), Neither),
     ]
 }

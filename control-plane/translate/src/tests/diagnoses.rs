@@ -198,6 +198,8 @@ fn limit_that_is_not_enforced_is_reported() {
     let neither = "strategy is neither globalAllocate nor globalCount";
     let global = json!({"name": "a", "tokenBucket": bucket, "globalTokenBucket": bucket, "strategy": "globalCount"});
     let seats = json!({"name": "a", "maxRequestsInflight": {"max": 1}, "globalMaxRequestsInflight": {"max": 2}});
+    let mut long = global.clone();
+    long["name"] = json!("a".repeat(64));
     for (limit, gates, reported) in [
         (json!({"name": "a", "exempt": {}}), "", None),
         (json!({"name": "a", "exempt": {}, "strategy": "globalCount"}), "", None),
@@ -213,10 +215,11 @@ fn limit_that_is_not_enforced_is_reported() {
         (global.clone(), "GlobalRateLimiter=false", Some(off)),
         (global.clone(), "AllAlpha=false", Some(off)),
         (global, "AllAlpha=false,GlobalRateLimiter=true", None),
+        (long, "GlobalRateLimiter=false", Some(off)),
     ] {
         let mut cluster = pki.cluster("prod.example.com");
         set(&mut cluster, "/spec/flowControl", json!({"flowControlSchemas": [limit]}));
-        set(&mut cluster, "/spec/dispatchPolicies/1/flowControlSchemaName", json!("a"));
+        set(&mut cluster, "/spec/dispatchPolicies/1/flowControlSchemaName", limit["name"].clone());
         set(&mut cluster, "/metadata/annotations", json!({"proxy.kubegateway.io/feature-gates": gates}));
         let diagnosis = translated(&pki.settings(), &[cluster]).diagnoses.remove(0);
         assert!(diagnosis.accepted, "{limit}: {}", diagnosis.message);

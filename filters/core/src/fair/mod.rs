@@ -31,7 +31,7 @@ use crate::schedule::{Task, Wake};
 /// Wakes the stream of a request that waits, from any thread.
 pub type BoxedWake = Box<dyn Wake + Send + Sync>;
 
-/// Maximum number of requests that wait in a process, over all schemas.
+/// Maximum number of requests that wait in a process, over all schemas, but for the places that each cluster has in any case.
 const MAX_WAITING: u32 = 16_384;
 /// Places that each cluster has whatever others have taken, up to as many again for all of these together.
 const OWN_PLACES: u32 = 64;

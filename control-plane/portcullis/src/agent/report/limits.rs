@@ -24,7 +24,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 const OLD_FILTER_PAUSE: Duration = Duration::from_secs(60);
 /// The pause before another stream.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
-
 /// The same at a control plane of an older release, which has no such service.
 const OLD_PEER_PAUSE: Duration = Duration::from_secs(60);
 
