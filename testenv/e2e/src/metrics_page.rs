@@ -7,7 +7,7 @@ pub type Labels = BTreeMap<String, String>;
 
 /// The series of a Prometheus page.
 #[derive(Debug)]
-pub struct MetricsPage(Vec<(String, Labels, f64)>);
+pub struct MetricsPage(Vec<(String, Labels, u64)>);
 
 impl MetricsPage {
     /// The filter's series on the page of the gateway's Envoy, without the prefix of their names.
@@ -34,24 +34,19 @@ impl MetricsPage {
 
     /// All series, by name and labels.
     pub fn all(&self) -> impl Iterator<Item = (&str, &Labels, u64)> {
-        self.0.iter().map(|(name, labels, value)| (name.as_str(), labels, *value as u64))
+        self.0.iter().map(|(name, labels, value)| (name.as_str(), labels, *value))
     }
 
-    /// The series of a metric that counts.
+    /// The series of a metric.
     pub fn series_of(&self, name: &str) -> impl Iterator<Item = (&Labels, u64)> {
-        self.values_of(name).map(|(labels, value)| (labels, value as u64))
-    }
-
-    /// The series of a metric with fractions.
-    pub fn values_of(&self, name: &str) -> impl Iterator<Item = (&Labels, f64)> {
         self.0.iter().filter(move |(one, ..)| one == name).map(|(_, labels, value)| (labels, *value))
     }
 }
 
-fn parse(line: &str) -> Option<(String, Labels, f64)> {
+fn parse(line: &str) -> Option<(String, Labels, u64)> {
     let (series, value) = line.rsplit_once(' ')?;
     let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
     let pairs = labels.strip_suffix('}')?.split(',').filter_map(|pair| pair.split_once('='));
     let labels = pairs.map(|(key, value)| (key.to_owned(), value.trim_matches('"').to_owned())).collect();
-    Some((name.to_owned(), labels, value.parse().ok()?))
+    Some((name.to_owned(), labels, value.parse::<f64>().ok()? as u64))
 }
