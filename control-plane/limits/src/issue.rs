@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::state::nanoseconds;
+
 /// A token. In billionths of one a rate per second is a whole number per nanosecond, so that nothing is rounded.
 const TOKEN: u64 = 1_000_000_000;
 
@@ -17,6 +19,15 @@ pub(crate) struct Issue {
 impl Issue {
     pub(crate) fn new(now: Duration) -> Self {
         Self { level: 0, at: now }
+    }
+
+    /// The level, and the time in nanoseconds: what [`Issue::read`] goes on with.
+    pub(crate) fn write(&self) -> (u64, u64) {
+        (self.level, nanoseconds(self.at))
+    }
+
+    pub(crate) fn read(level: u64, at: u64) -> Self {
+        Self { level, at: Duration::from_nanos(at) }
     }
 
     /// Takes up to that many tokens; returns how many there were.

@@ -8,6 +8,7 @@
 //!
 //! - [`limiter`]: all limits, and the processes that report. Start here.
 //! - `shares`: one limit. `division`: the parts by what each one wants. `issue`: tokens of a rate that is counted.
+//! - `state`: the limits of a cluster written down, for another process to go on with.
 //!
 //! No clock, no I/O: time is an argument. Nothing here knows how reports travel.
 
@@ -16,6 +17,7 @@ mod holder;
 mod issue;
 mod limiter;
 mod shares;
+mod state;
 #[cfg(test)]
 mod tests;
 

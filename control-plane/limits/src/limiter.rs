@@ -30,21 +30,23 @@ pub enum HolderRefusal {
 #[derive(Debug, Default)]
 pub struct Limiter {
     /// By the name under which a cluster counts, then by schema.
-    clusters: HashMap<String, HashMap<String, Shares>>,
+    pub(crate) clusters: HashMap<String, HashMap<String, Shares>>,
     /// By node and number of the process.
-    holders: BTreeMap<String, Vec<Holder>>,
-    count: usize,
-    next: u64,
-    swept: Duration,
+    pub(crate) holders: BTreeMap<String, Vec<Process>>,
+    pub(crate) count: usize,
+    pub(crate) next: u64,
+    pub(crate) swept: Duration,
 }
 
+/// A process that reports the use of its parts.
 #[derive(Debug)]
-struct Holder {
-    process: u64,
-    id: HolderId,
+pub(crate) struct Process {
+    /// Its own number, which it chose.
+    pub(crate) process: u64,
+    pub(crate) id: HolderId,
     /// The newest report.
-    number: u64,
-    last: Duration,
+    pub(crate) number: u64,
+    pub(crate) last: Duration,
 }
 
 impl Limiter {
@@ -57,14 +59,17 @@ impl Limiter {
     /// parts. New ones first renew what gateways say that they have, see [`RESERVED_FOR`].
     pub fn configure(&mut self, limits: &BTreeMap<String, BTreeMap<String, GlobalLimit>>, now: Duration) {
         self.clusters.retain(|cluster, _| limits.contains_key(cluster));
-        for (cluster, schemas) in limits {
-            let known = self.clusters.entry(cluster.clone()).or_default();
-            known.retain(|schema, _| schemas.contains_key(schema));
-            for (schema, limit) in schemas {
-                match known.get_mut(schema) {
-                    Some(shares) => shares.replace(*limit, now),
-                    None => drop(known.insert(schema.clone(), Shares::new(*limit, now))),
-                }
+        limits.iter().for_each(|(cluster, schemas)| self.configure_cluster(cluster, schemas, now));
+    }
+
+    /// Takes the limits of one object; as [`Limiter::configure`], which leaves no other.
+    pub fn configure_cluster(&mut self, cluster: &str, schemas: &BTreeMap<String, GlobalLimit>, now: Duration) {
+        let known = self.clusters.entry(cluster.to_owned()).or_default();
+        known.retain(|schema, _| schemas.contains_key(schema));
+        for (schema, limit) in schemas {
+            match known.get_mut(schema) {
+                Some(shares) => shares.replace(*limit, now),
+                None => drop(known.insert(schema.clone(), Shares::new(*limit, now))),
             }
         }
     }
@@ -90,7 +95,7 @@ impl Limiter {
         let id = HolderId(self.next);
         self.next = self.next.saturating_add(1);
         self.count = self.count.saturating_add(1);
-        self.holders.entry(node.to_owned()).or_default().push(Holder { process, id, number, last: now });
+        self.holders.entry(node.to_owned()).or_default().push(Process { process, id, number, last: now });
         Ok(id)
     }
 

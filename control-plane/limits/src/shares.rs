@@ -9,6 +9,7 @@ use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
 use crate::division::{Rest, units_of};
 use crate::holder::HolderId;
 use crate::issue::Issue;
+use crate::state::{HoldingState, LimitState, SharesState, nanoseconds};
 
 /// The time after an answer at which its lease has ended by any clock that is at most two percent slow.
 pub const RESERVED_FOR: Duration = Duration::from_millis(4_082);
@@ -125,6 +126,57 @@ impl Shares {
         holding.last = now;
         let milliseconds = u32::try_from(passed.as_millis()).unwrap_or(u32::MAX);
         share(wanted, milliseconds.saturating_mul(2), 1_000)
+    }
+
+    pub(crate) fn write(&self) -> SharesState {
+        let is_counted = self.limit.strategy == GlobalStrategy::Count;
+        let limit = match self.limit.limit {
+            FlowControlLimit::MaxRequestsInflight(units) => LimitState { is_counted, is_rate: false, units, burst: 0 },
+            FlowControlLimit::TokenBucket { qps, burst } => LimitState { is_counted, is_rate: true, units: qps, burst },
+        };
+        let holdings = self.holdings.iter().map(|(holder, holding)| HoldingState {
+            holder: holder.0,
+            reserved: holding.reserved,
+            wanted: holding.wanted,
+            wanted_at: nanoseconds(holding.wanted_at),
+            first: nanoseconds(holding.first),
+            last: nanoseconds(holding.last),
+        });
+        let (issue_level, issue_at) = self.issue.write();
+        SharesState {
+            limit,
+            learns_until: nanoseconds(self.learns_until),
+            issues_from: nanoseconds(self.issues_from),
+            issue_level,
+            issue_at,
+            holdings: holdings.collect(),
+        }
+    }
+
+    pub(crate) fn read(state: &SharesState) -> Self {
+        let LimitState { is_counted, is_rate, units, burst } = state.limit;
+        let strategy = if is_counted { GlobalStrategy::Count } else { GlobalStrategy::Allocate };
+        let limit = match is_rate {
+            true => FlowControlLimit::TokenBucket { qps: units, burst },
+            false => FlowControlLimit::MaxRequestsInflight(units),
+        };
+        let holdings = state.holdings.iter().map(|one| {
+            let holding = Holding {
+                reserved: one.reserved,
+                wanted: one.wanted,
+                wanted_at: Duration::from_nanos(one.wanted_at),
+                first: Duration::from_nanos(one.first),
+                last: Duration::from_nanos(one.last),
+            };
+            (HolderId(one.holder), holding)
+        });
+        Self {
+            limit: GlobalLimit { limit, strategy },
+            learns_until: Duration::from_nanos(state.learns_until),
+            holdings: holdings.collect(),
+            issue: Issue::read(state.issue_level, state.issue_at),
+            issues_from: Duration::from_nanos(state.issues_from),
+        }
     }
 
     fn pause(&self, is_short: bool) -> Duration {

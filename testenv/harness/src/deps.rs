@@ -202,6 +202,24 @@ pub fn prometheus() -> Result<PathBuf, Missing> {
     present("Prometheus", project_root().join(".deps/prometheus/prometheus"), "make deps")
 }
 
+/// Redis and its sentinel.
+#[derive(Debug, Clone)]
+pub struct Redis {
+    /// The server.
+    pub server: PathBuf,
+    /// The program that watches servers and makes a replica the master.
+    pub sentinel: PathBuf,
+    /// The directory of libraries that the machine lacks.
+    pub libraries: PathBuf,
+}
+
+/// Redis. A package of Debian's, hence optional on a laptop; see [`or_skip`].
+pub fn redis() -> Result<Redis, Missing> {
+    let directory = project_root().join(".deps/redis");
+    let find = |name: &str| present(name, directory.join(name), "make deps");
+    Ok(Redis { server: find("redis-server")?, sentinel: find("redis-sentinel")?, libraries: directory.clone() })
+}
+
 /// Chromium, its driver, and the files that both need.
 #[derive(Debug, Clone)]
 pub struct Chromium {

@@ -22,6 +22,7 @@ mod paths;
 pub mod ports;
 pub mod process;
 pub mod prometheus;
+pub mod redis;
 pub mod rundir;
 pub mod wait;
 

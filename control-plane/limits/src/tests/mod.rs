@@ -1,3 +1,4 @@
 mod rules;
 mod scale;
 mod simulation;
+mod state;

@@ -5,6 +5,7 @@ use portcullis_api::parse_duration;
 
 use super::edit_traces::TracingArguments;
 use super::http_arguments::HttpArguments;
+use super::limits::LimitsArguments;
 use super::source::SourceArguments;
 use super::state::StateArguments;
 use super::xds::XdsArguments;
@@ -41,6 +42,8 @@ pub(crate) struct Serve {
         default_value = "24h",
     )]
     pub(crate) revoked_reference_grace: Duration,
+    #[command(flatten)]
+    pub(crate) limits: LimitsArguments,
     #[command(flatten)]
     pub(crate) http: HttpArguments,
     #[command(flatten)]

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use portcullis_limits_store::AddressError;
 use portcullis_xds::{HealthRegistry, Registry, ServeError, ServerState, TlsError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
@@ -16,7 +17,7 @@ use super::edit_traces::{EditTraces, StreamObserver, TracingError};
 use super::filter_views::FilterViews;
 use super::fleet::Fleet;
 use super::http::{AllowedHosts, Probes, router};
-use super::limits::{LimitDivision, Reports};
+use super::limits::{Divider, LimitDivision, Reports, StoredDivision};
 use super::metrics::ControlPlaneMetrics;
 use super::reconcile_loop::{Outputs, ReconcileLoop};
 use super::source::SourceState;
@@ -56,6 +57,8 @@ enum RunError {
     Pages(#[source] io::Error),
     #[error(transparent)]
     Xds(#[from] ServeError),
+    #[error("--limits-store cannot be used: it {0}")]
+    LimitsStore(#[from] AddressError),
     #[error(transparent)]
     Tracing(#[from] TracingError),
 }
@@ -97,7 +100,16 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref()),
     }));
-    let limits = LimitDivision::new(served_objects.clone(), leadership.as_ref().map(|one| one.leads.clone()));
+    let limits = match arguments.limits.store()? {
+        Some(store) => {
+            metrics.keep_limits_in(store.statistics());
+            Divider::Store(StoredDivision::new(served_objects.clone(), store))
+        }
+        None => {
+            let leads = leadership.as_ref().map(|one| one.leads.clone());
+            Divider::Leader(LimitDivision::new(served_objects.clone(), leads))
+        }
+    };
     let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects));
     let hosts = Arc::new(AllowedHosts::new(&arguments.http.http_hosts));
     let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch()), tokio::spawn(Arc::clone(&fleet).watch())];

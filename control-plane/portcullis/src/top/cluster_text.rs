@@ -18,7 +18,7 @@ pub(super) fn detail(view: &ClusterView) -> String {
     let mut text = head(view);
     section(&mut text, servers(&view.servers), &[2, 3, 4, 5, 6, 7]);
     section(&mut text, policies(&view.policies), &[1]);
-    section(&mut text, limits(&view.limits), &[2, 3, 4]);
+    section(&mut text, limits(&view.limits), &[2, 3, 4, 5]);
     if let Some(top) = &view.top {
         for (kind, talkers) in [("USER", &top.users), ("GROUP", &top.groups), ("USER AGENT", &top.user_agents)] {
             section(&mut text, clients(kind, talkers), &[1, 2, 3, 4]);
@@ -109,7 +109,7 @@ fn policies(policies: &[PolicyView]) -> Vec<Vec<String>> {
 }
 
 fn limits(limits: &[LimitView]) -> Vec<Vec<String>> {
-    let mut rows = titles(["LIMIT", "GATEWAY", "USED", "LIMIT", "REFUSED/S", "KIND"]);
+    let mut rows = titles(["LIMIT", "GATEWAY", "USED", "LIMIT", "OF ALL", "REFUSED/S", "KIND"]);
     for one in limits {
         for (position, at) in one.by_gateway.iter().enumerate() {
             // Of all gateways together, so only once.
@@ -117,7 +117,8 @@ fn limits(limits: &[LimitView]) -> Vec<Vec<String>> {
             let kind =
                 if at.rate > 0 { format!("tokens, {} a second", at.rate) } else { "requests in flight".to_owned() };
             let (used, limit) = (at.used.to_string(), at.limit.to_string());
-            rows.push(vec![one_line(&one.schema), one_line(&at.node), used, limit, refused, kind]);
+            let of_all = one.global.as_ref().map_or_else(|| "-".to_owned(), |global| global.limit.to_string());
+            rows.push(vec![one_line(&one.schema), one_line(&at.node), used, limit, of_all, refused, kind]);
         }
     }
     rows

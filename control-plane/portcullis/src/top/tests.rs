@@ -4,8 +4,8 @@ use portcullis_filter_config::activity::{Talker, TopTalkers};
 use super::arguments::Order;
 use super::{cluster_text, escaped, fleet_text};
 use crate::serve::fleet::view::{
-    CertificateView, ClusterSummary, ClusterView, FleetView, GatewaySummary, LimitAt, LimitView, Numbers, PolicyView,
-    ServerView, Severity, Transition, UnhealthyAt,
+    CertificateView, ClusterSummary, ClusterView, FleetView, GatewaySummary, GlobalLimitView, LimitAt, LimitView,
+    Numbers, PolicyView, ServerView, Severity, Transition, UnhealthyAt,
 };
 
 const TIME: u64 = 1_767_323_045;
@@ -109,6 +109,7 @@ fn cluster_is_printed_in_full() {
         }],
         limits: vec![LimitView {
             schema: "reads".to_owned(),
+            global: Some(GlobalLimitView { strategy: "globalCount".to_owned(), limit: 20, rate: 6 }),
             by_gateway: ["n1", "n2"]
                 .map(|node| LimitAt { node: node.to_owned(), used: 5, limit: 10, rate: 3 })
                 .to_vec(),
@@ -160,9 +161,9 @@ SERVER          ZONE   SHARE   REQUESTS/S   ERRORS/S     P50    P99   IN FLIGHT 
 POLICY   FORWARDED/S   REFUSED/S                FIRST RULE
 0               9.00   too_many_requests 1.50   get,list pods
 
-LIMIT   GATEWAY   USED   LIMIT   REFUSED/S   KIND
-reads   n1           5      10        1.50   tokens, 3 a second
-reads   n2           5      10               tokens, 3 a second
+LIMIT   GATEWAY   USED   LIMIT   OF ALL   REFUSED/S   KIND
+reads   n1           5      10       20        1.50   tokens, 3 a second
+reads   n2           5      10       20               tokens, 3 a second
 
 USER        REQUESTS   LISTS   REFUSED     BYTES
 eve\u{fffd}]0;x\u{fffd}   100 (-2)       7         1   2.9 MiB

@@ -10,6 +10,7 @@ mod service;
 mod tests;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 
 pub use client::{ReportClient, ReportStream};
 pub(crate) use service::service;
@@ -38,10 +39,10 @@ pub trait ReportSink: Send + Sync {
     /// The report cannot be read. Its stream ends.
     fn take(&self, report: GatewayReport) -> Result<(), UnreadableReport>;
 
-    /// Takes the use of limits that gateways share, and returns the gateway's parts of them; empty if it gets none from here. Calls
-    /// must not wait either.
+    /// Takes the use of limits that gateways share, and returns the gateway's parts of them; empty if it gets none from here. Only
+    /// the report's own stream waits for it.
     ///
     /// # Errors
     /// The report cannot be read. Its stream ends.
-    fn divide(&self, report: GatewayReport) -> Result<Bytes, UnreadableReport>;
+    fn divide(&self, report: GatewayReport) -> BoxFuture<'_, Result<Bytes, UnreadableReport>>;
 }

@@ -129,7 +129,7 @@ impl GatewayStream {
         self.admission.admit();
         let mut next = Some(Ok(first));
         while let Some(message) = next {
-            let (limits, pause) = self.take(&node, message.inspect_err(|status| self.count(status))?)?;
+            let (limits, pause) = self.take(&node, message.inspect_err(|status| self.count(status))?).await?;
             self.acknowledge(limits).await?;
             tokio::time::sleep(pause).await;
             next = messages.next().await;
@@ -144,29 +144,33 @@ impl GatewayStream {
     }
 
     /// Hands a report on. Returns the answer about limits, and the time for which the peer's next report has to wait.
-    fn take(&self, node: &str, message: ReportRequest) -> Result<(Bytes, Duration), Status> {
+    async fn take(&self, node: &str, message: ReportRequest) -> Result<(Bytes, Duration), Status> {
         if !message.node.is_empty() && message.node != node {
             return Err(Status::invalid_argument("the node id changed within a stream"));
         }
         if message.instance.len() > MAX_INSTANCE {
             return Err(Status::invalid_argument("an instance has at most 63 bytes"));
         }
-        let start = Instant::now();
+        let mut worked = Duration::ZERO;
         let (mut limits, mut pause) = (Bytes::new(), Duration::ZERO);
         let report = |content| GatewayReport { node: node.to_owned(), instance: message.instance.clone(), content };
         let refused = |error: UnreadableReport| Status::invalid_argument(error.to_string());
         if !message.content.is_empty() {
+            let start = Instant::now();
             self.sink.take(report(message.content)).map_err(refused)?;
+            worked = start.elapsed();
             pause = self.admission.limits().report_pause;
         }
         if !message.limits.is_empty() {
-            limits = self.sink.divide(report(message.limits)).map_err(refused)?;
+            let (divided, took) = timed(self.sink.divide(report(message.limits))).await;
+            limits = divided.map_err(refused)?;
+            worked = worked.saturating_add(took);
             pause = pause.max(self.admission.limits().limits_pause);
         }
         if pause.is_zero() {
             return Ok((limits, pause));
         }
-        Ok((limits, self.admission.worked(start.elapsed()).max(pause)))
+        Ok((limits, self.admission.worked(worked).max(pause)))
     }
 
     /// A peer that does not read its acknowledgements is not read either, and is not waited for without end.
@@ -188,4 +192,17 @@ impl GatewayStream {
             self.admission.rejected(Rejection::Message);
         }
     }
+}
+
+/// A future's output, and the time that it worked, without the time that it waited.
+async fn timed<T>(future: impl Future<Output = T>) -> (T, Duration) {
+    let mut future = std::pin::pin!(future);
+    let mut worked = Duration::ZERO;
+    let output = std::future::poll_fn(|context| {
+        let start = Instant::now();
+        let polled = future.as_mut().poll(context);
+        worked = worked.saturating_add(start.elapsed());
+        polled
+    });
+    (output.await, worked)
 }

@@ -2,6 +2,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::stream;
 use portcullis_report::ReportRequest;
 use tokio::sync::mpsc;
@@ -25,9 +26,9 @@ impl ReportSink for Witness {
         Ok(())
     }
 
-    fn divide(&self, report: GatewayReport) -> Result<Bytes, UnreadableReport> {
+    fn divide(&self, report: GatewayReport) -> BoxFuture<'_, Result<Bytes, UnreadableReport>> {
         let answer = report.content.clone();
-        self.take(report).map(|()| answer)
+        Box::pin(async move { self.take(report).map(|()| answer) })
     }
 }
 

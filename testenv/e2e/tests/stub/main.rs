@@ -33,6 +33,7 @@ mod hostile;
 mod in_flight;
 mod leaks;
 mod limits;
+mod limits_store;
 mod live;
 mod loops;
 mod many_users;

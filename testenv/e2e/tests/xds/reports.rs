@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use portcullis_xds::{GatewayReport, Limits, ReportClient, ReportSink, UnreadableReport};
 use tonic::Code;
 
@@ -19,9 +20,9 @@ impl ReportSink for Witness {
         Ok(())
     }
 
-    fn divide(&self, report: GatewayReport) -> Result<Bytes, UnreadableReport> {
+    fn divide(&self, report: GatewayReport) -> BoxFuture<'_, Result<Bytes, UnreadableReport>> {
         let answer = report.content.clone();
-        self.take(report).map(|()| answer)
+        Box::pin(async move { self.take(report).map(|()| answer) })
     }
 }
 

@@ -11,7 +11,9 @@ use super::process::NO_CLUSTER;
 use super::rates::Rates;
 use super::severity::days_left;
 use super::transitions::Transitions;
-use super::view::{CertificateView, ClusterView, LimitAt, LimitView, PolicyView, ServerView, UnhealthyAt};
+use super::view::{
+    CertificateView, ClusterView, GlobalLimitView, LimitAt, LimitView, PolicyView, ServerView, UnhealthyAt,
+};
 use crate::activity_report::{MAX_TALKERS, OTHER, talkers};
 use crate::display_text::one_line;
 
@@ -166,6 +168,9 @@ impl<'a> Details<'a> {
         let listed = inputs.served(name).map(|served| served.schemas.as_slice()).unwrap_or_default();
         let mut views: BTreeMap<&str, LimitView> =
             listed.iter().map(|schema| (schema.as_str(), LimitView::default())).collect();
+        for (schema, global) in inputs.served(name).iter().flat_map(|served| &served.global_limits) {
+            views.entry(schema).or_default().global = Some(GlobalLimitView::of(global));
+        }
         for (schema, gateways) in &self.limits {
             views.entry(schema).or_default().by_gateway.clone_from(gateways);
         }

@@ -47,7 +47,7 @@ use fleet_view::{fleet_view, rates_by_cluster};
 use history::Histories;
 use inputs::{Inputs, objects};
 use process::NO_CLUSTER;
-pub(crate) use served_objects::{ServedObjectCache, ServedObjects};
+pub(crate) use served_objects::{ServedObjectCache, ServedObjects, SharedLimits};
 use transitions::Transitions;
 use view::{ClusterView, FleetView};
 

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use portcullis_api::{CertificateDates, UpstreamCluster, certificate_dates, parse_cluster, unchecked_cluster};
@@ -14,6 +14,15 @@ pub(crate) struct ServedObjects {
     /// The instance of the control plane.
     pub(crate) instance: String,
     pub(super) by_name: BTreeMap<String, Arc<ServedObject>>,
+}
+
+/// Limits of one object of all gateways together.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedLimits {
+    /// The object's name with the instance, the same for each object of this name.
+    pub(crate) name: String,
+    /// By schema.
+    pub(crate) limits: Arc<BTreeMap<String, GlobalLimit>>,
 }
 
 /// The parts of one object.
@@ -48,6 +57,17 @@ impl ServedObjects {
         let objects = self.by_name.iter().filter(|(_, object)| !object.global_limits.is_empty());
         let counted = |name: &str, word: &str| counted_name(ResourceNames::new(&self.instance, name).chain(), word);
         objects.map(|(name, object)| (counted(name, &object.word), object.global_limits.clone())).collect()
+    }
+
+    /// As [`ServedObjects::global_limits`], for control planes that have the object of the same name from different sources.
+    pub(crate) fn shared_limits(&self) -> HashMap<String, SharedLimits> {
+        let objects = self.by_name.iter().filter(|(_, object)| !object.global_limits.is_empty());
+        let shared = objects.map(|(name, object)| {
+            let name = ResourceNames::new(&self.instance, name).chain().to_owned();
+            let limits = Arc::new(object.global_limits.clone());
+            (counted_name(&name, &object.word), SharedLimits { name, limits })
+        });
+        shared.collect()
     }
 }
 

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use portcullis_api::status::Condition;
+use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
 use serde::{Deserialize, Serialize};
 
 /// The least time over which rates and quantiles are computed, as soon as there are reports of it.
@@ -158,9 +159,37 @@ pub(crate) struct PolicyView {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct LimitView {
     pub(crate) schema: String,
-    /// The use at each gateway: limits are counted in each process.
+    /// The limit of all gateways together, of which each has a part; `None` if each has the whole limit.
+    pub(crate) global: Option<GlobalLimitView>,
+    /// The use of each gateway's limit or part.
     pub(crate) by_gateway: Vec<LimitAt>,
     pub(crate) refused_per_second: f64,
+}
+
+/// A limit of all gateways together.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct GlobalLimitView {
+    /// As the object has it: `globalAllocate` or `globalCount`.
+    pub(crate) strategy: String,
+    /// Requests in flight, or tokens at most.
+    pub(crate) limit: u32,
+    /// Requests in a second; 0 for a limit of requests in flight.
+    pub(crate) rate: u32,
+}
+
+impl GlobalLimitView {
+    pub(crate) fn of(global: &GlobalLimit) -> Self {
+        let strategy = match global.strategy {
+            GlobalStrategy::Allocate => "globalAllocate",
+            GlobalStrategy::Count => "globalCount",
+        };
+        let (limit, rate) = match global.limit {
+            FlowControlLimit::MaxRequestsInflight(max) => (max, 0),
+            FlowControlLimit::TokenBucket { qps, burst } => (burst, qps),
+        };
+        Self { strategy: strategy.to_owned(), limit, rate }
+    }
 }
 
 /// The use of a limit at one gateway.
@@ -169,6 +198,7 @@ pub(crate) struct LimitView {
 pub(crate) struct LimitAt {
     pub(crate) node: String,
     pub(crate) used: u32,
+    /// The gateway's limit, or its part of one of all gateways.
     pub(crate) limit: u32,
     pub(crate) rate: u32,
 }

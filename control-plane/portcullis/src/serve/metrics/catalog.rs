@@ -89,11 +89,31 @@ pub(super) const UNHEALTHY: Metric = metric(
     &[],
     "Unhealthy servers of all clusters; gateways may differ, and the one that finds most of a cluster counts",
 );
+pub(super) const LIMITS_STORE_UP: Metric =
+    metric("portcullis_limits_store_up", "gauge", &[], "Whether --limits-store answered when it was last asked");
+pub(super) const LIMITS_STORE_ROUNDS: Metric = metric(
+    "portcullis_limits_store_rounds_total",
+    "counter",
+    &[],
+    "Rounds in which reports of shared limits were answered by --limits-store, or should have been",
+);
+pub(super) const LIMITS_STORE_FAILURES: Metric = metric(
+    "portcullis_limits_store_failures_total",
+    "counter",
+    &[],
+    "Rounds that failed; gateways keep their parts of shared limits for four seconds and report again meanwhile",
+);
+pub(super) const LIMITS_STORE_CONFLICTS: Metric = metric(
+    "portcullis_limits_store_conflicts_total",
+    "counter",
+    &[],
+    "Changes that were made anew because another control plane had changed the same limits",
+);
 pub(super) const BUILD: Metric =
     metric("portcullis_build_info", "gauge", &["version"], "Always 1; the control plane's version");
 
 #[cfg(test)]
-pub(super) const METRICS: [&Metric; 16] = [
+pub(super) const METRICS: [&Metric; 20] = [
     &OBJECTS,
     &REJECTED_UPDATES,
     &TRANSLATION,
@@ -109,6 +129,10 @@ pub(super) const METRICS: [&Metric; 16] = [
     &XDS_REJECTIONS,
     &REVOKED_REFERENCES,
     &UNHEALTHY,
+    &LIMITS_STORE_UP,
+    &LIMITS_STORE_ROUNDS,
+    &LIMITS_STORE_FAILURES,
+    &LIMITS_STORE_CONFLICTS,
     &BUILD,
 ];
 

@@ -1,14 +1,16 @@
 //! The metrics of the control plane.
 
 mod catalog;
+mod limits_store;
 #[cfg(test)]
 mod page;
 
 use std::collections::VecDeque;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use portcullis_limits_store::StoreStatistics;
 use portcullis_sources::SourceHealth;
 use portcullis_translate::{Diagnosis, Reason};
 use portcullis_xds::{Endpoints, HealthRegistry, Registry, Rejection, Snapshot, XdsMetrics};
@@ -20,6 +22,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry as MetricRegistry;
 
 use catalog::Metric;
+use limits_store::LimitsStoreMetrics;
 
 /// The type of the page's text.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -69,6 +72,7 @@ pub(crate) struct ControlPlaneMetrics {
     rejections: Family<OneLabel, Counter>,
     revoked: Gauge,
     unhealthy: Gauge,
+    limits_store: LimitsStoreMetrics,
     state: Mutex<MetricsState>,
 }
 
@@ -101,6 +105,7 @@ impl Default for ControlPlaneMetrics {
             rejections: Family::default(),
             revoked: Gauge::default(),
             unhealthy: Gauge::default(),
+            limits_store: LimitsStoreMetrics::default(),
             state: Mutex::default(),
         };
         metrics.register();
@@ -127,6 +132,7 @@ impl ControlPlaneMetrics {
         add(page, &catalog::XDS_REJECTIONS, self.rejections.clone());
         add(page, &catalog::REVOKED_REFERENCES, self.revoked.clone());
         add(page, &catalog::UNHEALTHY, self.unhealthy.clone());
+        self.limits_store.register(page);
         let build: Family<OneLabel, Gauge> = Family::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         add(page, &catalog::BUILD, build);
@@ -161,6 +167,7 @@ impl ControlPlaneMetrics {
         count("in_sync", &|node| node.connected && node.in_sync);
         count("refusing", &|node| node.connected && !node.refused.is_empty());
         self.unhealthy.set(unhealthy(health));
+        self.limits_store.read();
         let reporting = number(health.reporting(Instant::now()).len());
         self.nodes.get_or_create(&[("state", "reporting")]).set(reporting);
         let stale = self.lock().stale_since.map(|since| since.elapsed());
@@ -213,6 +220,11 @@ impl ControlPlaneMetrics {
         if state.changes.len() > MAX_TIMED_SNAPSHOTS {
             state.changes.pop_front();
         }
+    }
+
+    /// Takes the numbers of the store in which limits are divided.
+    pub(crate) fn keep_limits_in(&self, statistics: Arc<StoreStatistics>) {
+        self.limits_store.follow(statistics);
     }
 
     /// Takes the number of objects that are served with revoked references.

@@ -63,6 +63,7 @@ pub(super) fn limits(html: &mut Html, limits: &[LimitView]) {
             html.raw("<tr>");
             if number == 0 {
                 html.raw("<th scope=\"rowgroup\"").attribute("rowspan", &rows.to_string()).raw(">").text(&limit.schema);
+                of_all(html, limit);
                 html.raw("</th>");
             }
             let part = if at.limit > 0 { f64::from(at.used) / f64::from(at.limit) } else { 0.0 };
@@ -83,11 +84,25 @@ pub(super) fn limits(html: &mut Html, limits: &[LimitView]) {
         }
         if limit.by_gateway.is_empty() {
             html.raw("<tr><th scope=\"row\">").text(&limit.schema);
+            of_all(html, limit);
             html.raw("</th><td>none reports it</td><td class=\"n\">–</td><td class=\"n\">–</td><td class=\"n\">–</td></tr>\n");
         }
     }
     close_table(html);
     rest(html, limits.len(), MAX_ROWS);
+}
+
+/// The limit that gateways share, and how much of it they have.
+fn of_all(html: &mut Html, limit: &LimitView) {
+    let Some(global) = &limit.global else { return };
+    html.raw("<br><small>").text(&global.strategy).raw(": ");
+    let parts = limit.by_gateway.iter().map(|at| u64::from(if global.rate > 0 { at.rate } else { at.limit }));
+    html.show(parts.sum::<u64>()).raw(" of ");
+    match global.rate {
+        0 => html.show(global.limit).raw(" in flight"),
+        rate => html.show(rate).raw("/s"),
+    };
+    html.raw(" are given to gateways</small>");
 }
 
 /// The clients with the most requests, if the object asks for them.

@@ -7,8 +7,8 @@ use portcullis_translate::{Diagnosis, Reason, Version};
 
 use super::*;
 use crate::serve::fleet::view::{
-    CertificateView, ClusterSummary, GatewaySummary, HistoryPoint, LimitAt, LimitView, Numbers, PolicyView, ServerView,
-    Severity, Transition, UnhealthyAt,
+    CertificateView, ClusterSummary, GatewaySummary, GlobalLimitView, HistoryPoint, LimitAt, LimitView, Numbers,
+    PolicyView, ServerView, Severity, Transition, UnhealthyAt,
 };
 use crate::serve::source::SourceStatus;
 use crate::serve::status::{NodeReport, ObjectStatus, RejectedNodeStatus, TypeStatus};
@@ -70,6 +70,7 @@ pub(super) fn cluster(name: &str, text: &str) -> ClusterView {
         }],
         limits: vec![LimitView {
             schema: text.clone(),
+            global: Some(GlobalLimitView { strategy: text.clone(), limit: 40, rate: 0 }),
             by_gateway: vec![LimitAt { node: text.clone(), used: 19, limit: 20, rate: 0 }],
             refused_per_second: 0.5,
         }],

@@ -1,40 +1,18 @@
-//! Limits that gateways share: the replica that leads divides them, and takes the reports of their use for that.
+//! One replica divides limits that gateways share: the one that leads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use portcullis_limits::{Limiter, RESERVED_FOR};
-use portcullis_report::limits::{ClusterUseMessage, MAX_USE_BYTES, PartsMessage, UseMessage};
-use portcullis_xds::{GatewayReport, ReportSink, UnreadableReport};
-use prost::Message;
+use portcullis_xds::{GatewayReport, UnreadableReport};
 use tokio::sync::watch;
 
-use super::fleet::{Fleet, ServedObjects};
-
-/// The pause until a gateway reports again whose limits this replica does not know.
-const PAUSE: Duration = Duration::from_secs(1);
-/// Bytes of reports that a gateway sends at most.
-const BYTES_PER_MILLISECOND: u64 = 1_024;
-
-/// Takes the reports of gateways: of their activity, and of the use of limits.
-pub(super) struct Reports {
-    pub(super) fleet: Arc<Fleet>,
-    pub(super) limits: LimitDivision,
-}
-
-impl ReportSink for Reports {
-    fn take(&self, report: GatewayReport) -> Result<(), UnreadableReport> {
-        self.fleet.take(report)
-    }
-
-    fn divide(&self, report: GatewayReport) -> Result<Bytes, UnreadableReport> {
-        self.limits.divide(&report, Instant::now())
-    }
-}
+use super::super::fleet::ServedObjects;
+use super::{answer, read};
 
 /// Divides the limits while this replica leads.
-pub(super) struct LimitDivision {
+pub(crate) struct LimitDivision {
     start: Instant,
     state: Mutex<Division>,
 }
@@ -50,7 +28,7 @@ struct Division {
 }
 
 impl LimitDivision {
-    pub(super) fn new(served: watch::Receiver<Arc<ServedObjects>>, leads: Option<watch::Receiver<bool>>) -> Self {
+    pub(crate) fn new(served: watch::Receiver<Arc<ServedObjects>>, leads: Option<watch::Receiver<bool>>) -> Self {
         Self {
             start: Instant::now(),
             state: Mutex::new(Division { served, leads, limiter: None, asked: Duration::ZERO }),
@@ -58,7 +36,7 @@ impl LimitDivision {
     }
 
     /// Answers a report with the gateway's parts; with nothing while another replica leads.
-    fn divide(&self, report: &GatewayReport, now: Instant) -> Result<Bytes, UnreadableReport> {
+    pub(super) fn divide(&self, report: &GatewayReport, now: Instant) -> Result<Bytes, UnreadableReport> {
         let now = now.saturating_duration_since(self.start);
         if self.division().limiter(now).is_none() {
             return Ok(Bytes::new());
@@ -69,46 +47,22 @@ impl LimitDivision {
             None => return Ok(Bytes::new()),
         };
         let Ok(holder) = holder else { return Ok(Bytes::new()) };
-        let mut parts = PartsMessage { number: message.number, ..PartsMessage::default() };
-        let mut next = PAUSE;
+        let mut answers = Vec::new();
         for cluster in &clusters {
             // For each of them anew: other gateways' reports do not wait for a long one.
             let mut division = self.division();
             let newest = |limiter: &&mut Limiter| limiter.is_newest(&report.node, message.process, message.number);
             let Some(limiter) = division.limiter(now).filter(newest) else { return Ok(Bytes::new()) };
-            for (schema, used) in cluster.uses() {
-                let answer = limiter.exchange(holder, &cluster.cluster, schema, used, now);
-                next = answer.map_or(next, |answer| next.min(answer.next));
-                parts.push(answer.and_then(|answer| answer.part));
-            }
+            let uses = cluster.uses();
+            answers.extend(uses.map(|(schema, used)| limiter.exchange(holder, &cluster.cluster, schema, used, now)));
         }
-        // A long report comes less often.
-        let least = u64::try_from(report.content.len()).unwrap_or(u64::MAX).div_ceil(BYTES_PER_MILLISECOND);
-        let next = next.max(Duration::from_millis(least));
-        parts.next_milliseconds = u32::try_from(next.as_millis()).unwrap_or(u32::MAX);
-        Ok(parts.encode_to_vec().into())
+        Ok(answer(message.number, answers, report.content.len()))
     }
 
     /// A panic leaves at most one report half taken: parts may then be reserved that no process has.
     fn division(&self) -> MutexGuard<'_, Division> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Reads a report. Its limits are in the order of their names, each once, so that its length bounds the work that it makes.
-fn read(content: &Bytes) -> Result<(UseMessage, Vec<ClusterUseMessage>), UnreadableReport> {
-    let unreadable = |what: &str| UnreadableReport(format!("{what} of limits cannot be read"));
-    if content.len() > MAX_USE_BYTES {
-        return Err(unreadable("a longer report"));
-    }
-    let message = UseMessage::decode(content.clone()).map_err(|_| unreadable("the report"))?;
-    let clusters = message.clusters.iter().map(|cluster| ClusterUseMessage::decode(cluster.clone()));
-    let clusters: Vec<_> = clusters.collect::<Result<_, _>>().map_err(|_| unreadable("a cluster in the report"))?;
-    let names = clusters.iter().flat_map(|one| one.uses().map(|(schema, used)| (&one.cluster, schema, used.is_rate)));
-    if !names.is_sorted_by(|one, next| one < next) {
-        return Err(unreadable("the order in the report"));
-    }
-    Ok((message, clusters))
 }
 
 impl Division {
@@ -144,10 +98,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     use portcullis_filter_config::limits::{LimitPart, PartUse};
-    use portcullis_report::limits::encode_use;
+    use portcullis_report::limits::{MAX_USE_BYTES, PartsMessage, encode_use};
     use serde_json::json;
 
-    use super::super::fleet::ServedObjectCache;
+    use super::super::super::fleet::ServedObjectCache;
     use super::*;
 
     const CLUSTER: &str = "lab/-/c.example.com";

@@ -1,0 +1,59 @@
+use std::time::{Duration, Instant};
+
+/// Part of the time that passes by which two clocks may differ without a step, as gateways' clocks may.
+const DRIFT: u32 = 50;
+/// The store counts whole microseconds.
+const ROUNDING: Duration = Duration::from_micros(2);
+
+/// One reading of the store's clock, and when it was asked for and had.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    pub(crate) asked: Instant,
+    pub(crate) had: Instant,
+    pub(crate) time: Duration,
+}
+
+impl Reading {
+    /// Whether the store's clock was set between an earlier reading and this one: it then says that leases have ended that have not, or
+    /// that none ends for a long time.
+    pub(crate) fn stepped_since(&self, earlier: &Reading) -> bool {
+        let most = self.had.saturating_duration_since(earlier.asked);
+        let least = self.asked.saturating_duration_since(earlier.had);
+        let forward = self.time.checked_sub(earlier.time);
+        let in_bounds =
+            |passed: Duration| passed <= most + most / DRIFT + ROUNDING && passed + ROUNDING >= least - least / DRIFT;
+        !forward.is_some_and(in_bounds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_that_was_set_is_noticed() {
+        let start = Instant::now();
+        let reading = |asked: u64, had: u64, time: u64| Reading {
+            asked: start + Duration::from_millis(asked),
+            had: start + Duration::from_millis(had),
+            time: Duration::from_millis(1_800_000_000_000 + time),
+        };
+        let first = reading(1_000, 1_100, 0);
+        let rows = [
+            (2_000, 2_100, 1_000, false, "in the middle"),
+            (2_000, 2_100, 900, false, "answered late, then at once"),
+            (2_000, 2_100, 1_100, false, "the other way round"),
+            (2_000, 2_100, 1_121, false, "a clock that is two percent fast"),
+            (2_000, 2_100, 1_130, true, "set forward by little"),
+            (2_000, 2_100, 860, true, "set back by little"),
+            (2_000, 2_100, 3_600_000, true, "set forward"),
+            (11_100, 11_200, 9_850, false, "a clock that is two percent slow"),
+            (11_100, 11_200, 9_700, true, "slower"),
+        ];
+        for (asked, had, time, stepped, what) in rows {
+            assert_eq!(reading(asked, had, time).stepped_since(&first), stepped, "{what}");
+        }
+        let back = Reading { time: first.time - Duration::from_secs(1), ..reading(2_000, 2_100, 0) };
+        assert!(back.stepped_since(&first));
+    }
+}

@@ -1,0 +1,20 @@
+//! Limits that gateways share, kept in Redis or Valkey: control planes that cannot elect one of them to divide limits (in several
+//! regions, over files) divide the same limits together.
+//!
+//! The store keeps what a [`portcullis_limits::Limiter`] of one cluster knows, and nothing else. A control plane reads it with the
+//! store's time, changes it by the reports that have come, and writes it back if nothing has changed it meanwhile: two scripts, each
+//! atomic. What is lost with the store (a restart, a failover before the replica had the last writes, an eviction) is lost as with a
+//! new leader: a limiter that knows nothing renews what gateways say that they have, and grants nothing else, until every lease has
+//! ended.
+//!
+//! - [`store`]: the reports that wait, a round for all of them. Start here.
+//! - `address`: `--limits-store`. `connection`: one connection to one server, and what is asked there. `clock`: steps of its time.
+
+mod address;
+mod clock;
+mod connection;
+mod store;
+
+pub use address::{AddressError, StoreAddress};
+pub use connection::{StoreError, StoreFiles};
+pub use store::{ClusterExchange, LimitStore, ProcessReport, StoreStatistics};

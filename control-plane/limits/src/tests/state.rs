@@ -1,0 +1,56 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use portcullis_filter_config::limits::PartUse;
+use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
+use proptest::prelude::*;
+
+use crate::Limiter;
+
+/// A report: its gateway, its number, the milliseconds since the one before it, and the use.
+type Report = (u8, u64, u64, PartUse);
+
+fn reports() -> impl Strategy<Value = Vec<Report>> {
+    let used = (any::<bool>(), 0_u32..40, 0_u32..40, 0_u32..60);
+    let used = used.prop_map(|(is_rate, held, used, wanted)| PartUse { is_rate, held, used, wanted });
+    prop::collection::vec((0_u8..5, 1_u64..200, 0_u64..3_000, used), 1..120)
+}
+
+fn limits(step: usize) -> BTreeMap<String, GlobalLimit> {
+    let seats = FlowControlLimit::MaxRequestsInflight(if step < 60 { 30 } else { 12 });
+    let rate = FlowControlLimit::TokenBucket { qps: 50, burst: 20 };
+    let limit = |limit, strategy| GlobalLimit { limit, strategy };
+    BTreeMap::from([
+        ("seats".to_owned(), limit(seats, GlobalStrategy::Allocate)),
+        ("counted seats".to_owned(), limit(seats, GlobalStrategy::Count)),
+        ("rate".to_owned(), limit(rate, GlobalStrategy::Allocate)),
+        ("counted rate".to_owned(), limit(rate, GlobalStrategy::Count)),
+    ])
+}
+
+proptest! {
+    #[test]
+    fn limiter_that_was_written_down_answers_as_before(reports in reports()) {
+        let (mut kept, mut written) = (Limiter::new(), Limiter::new().write("c"));
+        let mut now = Duration::from_secs(1_800_000_000);
+        for (step, (node, number, later, used)) in reports.into_iter().enumerate() {
+            now += Duration::from_millis(later);
+            let mut read = Limiter::read("c", &written).unwrap();
+            let answers = [&mut kept, &mut read].map(|limiter| {
+                limiter.configure_cluster("c", &limits(step), now);
+                let holder = limiter.holder(&format!("node-{node}"), u64::from(node % 2), number, now).ok()?;
+                let schemas = limits(step);
+                Some(schemas.keys().map(|schema| limiter.exchange(holder, "c", schema, used, now)).collect::<Vec<_>>())
+            });
+            prop_assert_eq!(&answers[0], &answers[1]);
+            written = read.write("c");
+        }
+    }
+}
+
+#[test]
+fn state_of_another_format_is_not_read() {
+    assert!(Limiter::read("c", &[]).is_none(), "no format");
+    assert!(Limiter::read("c", &[8, 2]).is_none(), "a later one");
+    assert!(Limiter::read("c", &[8, 1]).is_some());
+}

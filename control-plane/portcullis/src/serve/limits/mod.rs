@@ -1,0 +1,83 @@
+//! Limits that gateways share: the use that they report, and the parts that they get.
+
+mod arguments;
+mod leader;
+mod stored;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use portcullis_limits::LimitAnswer;
+use portcullis_report::limits::{ClusterUseMessage, MAX_USE_BYTES, PartsMessage, UseMessage};
+use portcullis_xds::{GatewayReport, ReportSink, UnreadableReport};
+use prost::Message;
+
+pub(super) use self::arguments::LimitsArguments;
+pub(super) use self::leader::LimitDivision;
+pub(super) use self::stored::StoredDivision;
+use super::fleet::Fleet;
+
+/// The pause until a gateway reports again whose limits this replica does not know.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Bytes of reports that a gateway sends at most.
+const BYTES_PER_MILLISECOND: u64 = 1_024;
+
+/// Takes the reports of gateways: of their activity, and of the use of limits.
+pub(super) struct Reports {
+    pub(super) fleet: Arc<Fleet>,
+    pub(super) limits: Divider,
+}
+
+/// The way in which limits are divided.
+pub(super) enum Divider {
+    /// By the replica that leads.
+    Leader(LimitDivision),
+    /// By all control planes of a store.
+    Store(StoredDivision),
+}
+
+impl ReportSink for Reports {
+    fn take(&self, report: GatewayReport) -> Result<(), UnreadableReport> {
+        self.fleet.take(report)
+    }
+
+    fn divide(&self, report: GatewayReport) -> BoxFuture<'_, Result<Bytes, UnreadableReport>> {
+        match &self.limits {
+            Divider::Leader(division) => Box::pin(std::future::ready(division.divide(&report, Instant::now()))),
+            Divider::Store(division) => Box::pin(division.divide(report)),
+        }
+    }
+}
+
+/// Reads a report. Its limits are in the order of their names, each once, so that its length bounds the work that it makes.
+fn read(content: &Bytes) -> Result<(UseMessage, Vec<ClusterUseMessage>), UnreadableReport> {
+    let unreadable = |what: &str| UnreadableReport(format!("{what} of limits cannot be read"));
+    if content.len() > MAX_USE_BYTES {
+        return Err(unreadable("a longer report"));
+    }
+    let message = UseMessage::decode(content.clone()).map_err(|_| unreadable("the report"))?;
+    let clusters = message.clusters.iter().map(|cluster| ClusterUseMessage::decode(cluster.clone()));
+    let clusters: Vec<_> = clusters.collect::<Result<_, _>>().map_err(|_| unreadable("a cluster in the report"))?;
+    let names = clusters.iter().flat_map(|one| one.uses().map(|(schema, used)| (&one.cluster, schema, used.is_rate)));
+    if !names.is_sorted_by(|one, next| one < next) {
+        return Err(unreadable("the order in the report"));
+    }
+    Ok((message, clusters))
+}
+
+/// The answer to a report of so many bytes, with the parts in its order.
+fn answer(number: u64, answers: impl IntoIterator<Item = Option<LimitAnswer>>, bytes: usize) -> Bytes {
+    let mut parts = PartsMessage { number, ..PartsMessage::default() };
+    let mut next = PAUSE;
+    for answer in answers {
+        next = answer.map_or(next, |answer| next.min(answer.next));
+        parts.push(answer.and_then(|answer| answer.part));
+    }
+    // A long report comes less often.
+    let least = u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(BYTES_PER_MILLISECOND);
+    let next = next.max(Duration::from_millis(least));
+    parts.next_milliseconds = u32::try_from(next.as_millis()).unwrap_or(u32::MAX);
+    parts.encode_to_vec().into()
+}

@@ -1,0 +1,137 @@
+//! Limits that control planes keep in a real Redis: all gateways together never have more than the limit, whatever becomes of the store.
+
+mod fleet;
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fleet::Fleet;
+use portcullis_harness::certs::{Ca, CertSpec};
+use portcullis_harness::process::Signal;
+use portcullis_harness::redis::Redis;
+use portcullis_harness::rundir::RunDir;
+use portcullis_harness::{deps, wait, write_private};
+use portcullis_limits_store::StoreFiles;
+
+const SOON: Duration = Duration::from_secs(60);
+/// The lines by which a replica's lag bounds the writes of a master that was cut off.
+const BOUNDED: [&str; 2] = ["min-replicas-to-write 1", "min-replicas-max-lag 2"];
+
+fn run(test: &str) -> Option<RunDir> {
+    deps::or_skip(test, deps::redis()).unwrap().map(|_| RunDir::new(test).unwrap())
+}
+
+#[test]
+fn control_planes_of_a_store_divide_one_limit() {
+    let Some(run) = run("limits-store") else { return };
+    let mut redis = Redis::server(run.path(), "redis", Redis::free_address().unwrap(), &[]).unwrap();
+    let address = format!("redis://{}", redis.address());
+    let fleet = Fleet::start(&[&address, &address, &address], &StoreFiles::default());
+    eprintln!("whole after {:.1?}", fleet.wait_whole());
+    // A store that is away gives nothing, and one that has forgotten everything gives nothing twice.
+    redis.process().kill();
+    fleet.wait_without();
+    redis.restart().unwrap();
+    eprintln!("whole after a restart within {:.1?}", fleet.wait_whole());
+    redis.restart().unwrap();
+    eprintln!("whole after another one within {:.1?}", fleet.wait_whole());
+    let conflicts: u64 = fleet.stores.iter().map(|one| one.statistics().conflicts.load(Ordering::Relaxed)).sum();
+    eprintln!("changes that were made anew: {conflicts}");
+    fleet.assert_bound();
+}
+
+/// A master, two replicas of it, three sentinels, and their address.
+struct Site {
+    servers: Vec<Redis>,
+    _sentinels: Vec<Redis>,
+    address: String,
+}
+
+impl Site {
+    fn start(run: &RunDir) -> Self {
+        let master = Redis::free_address().unwrap();
+        let replica = format!("replicaof 127.0.0.1 {}", master.port());
+        let mut servers = vec![Redis::server(run.path(), "redis-0", master, &BOUNDED).unwrap()];
+        for number in 1..3 {
+            let lines = [&BOUNDED[..], &[replica.as_str()]].concat();
+            let address = Redis::free_address().unwrap();
+            servers.push(Redis::server(run.path(), &format!("redis-{number}"), address, &lines).unwrap());
+        }
+        let sentinels: Vec<_> = (0..3).map(|number| sentinel(run, number, master)).collect();
+        let hosts: Vec<_> = sentinels.iter().map(|one| one.address().to_string()).collect();
+        Site { servers, _sentinels: sentinels, address: format!("redis+sentinel://{}/limits", hosts.join(",")) }
+    }
+}
+
+fn sentinel(run: &RunDir, number: usize, master: SocketAddr) -> Redis {
+    let lines = [
+        format!("sentinel monitor limits 127.0.0.1 {} 2", master.port()),
+        "sentinel down-after-milliseconds limits 5000".to_owned(),
+        "sentinel failover-timeout limits 6000".to_owned(),
+    ];
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    Redis::sentinel(run.path(), &format!("sentinel-{number}"), &lines).unwrap()
+}
+
+#[test]
+fn limit_holds_while_sentinels_choose_another_master() {
+    let Some(run) = run("limits-sentinel") else { return };
+    let site = Site::start(&run);
+    let fleet = Fleet::start(&[&site.address, &site.address], &StoreFiles::default());
+    fleet.wait_whole();
+    // A master that hangs while another one is made, and then goes on.
+    site.servers[0].process().signal(Signal::Stop).unwrap();
+    let is_another = |one: &Redis| one.process().log().contains("MASTER MODE enabled");
+    wait::until("another master", SOON, || site.servers.iter().any(is_another).then_some(())).unwrap();
+    let took = fleet.wait_whole();
+    site.servers[0].process().signal(Signal::Cont).unwrap();
+    let is_replica = || site.servers[0].process().log().contains("REPLICAOF").then_some(());
+    wait::until("the first one is a replica", SOON, is_replica).unwrap();
+    fleet.wait_whole();
+    eprintln!("whole within {took:.1?} after another master was chosen");
+    fleet.assert_bound();
+}
+
+#[test]
+fn store_is_asked_with_tls_a_user_and_a_password() {
+    let Some(run) = run("limits-tls") else { return };
+    let (ca, path) = (Ca::new("redis").unwrap(), |name: &str| run.path().join(name));
+    ca.write_pem(&path("ca.pem")).unwrap();
+    let server = ca.issue(&CertSpec::server("redis", ["localhost"])).unwrap();
+    server.write_pem(&path("server.pem"), &path("server.key")).unwrap();
+    let client = ca.issue(&CertSpec::client("limits", [""; 0])).unwrap();
+    client.write_pem(&path("client.pem"), &path("client.key")).unwrap();
+    let address = Redis::free_address().unwrap();
+    let lines = [
+        format!("tls-port {}", address.port()),
+        "port 0".to_owned(),
+        format!("tls-cert-file {}", path("server.pem").display()),
+        format!("tls-key-file {}", path("server.key").display()),
+        format!("tls-ca-cert-file {}", path("ca.pem").display()),
+        "user default off".to_owned(),
+        format!("user limits on >right-one ~portcullis:* {RIGHTS}"),
+    ];
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let redis = Redis::server(run.path(), "redis", address, &lines).unwrap();
+    write_private(&path("password"), b"wrong-one\n").unwrap();
+    let files = StoreFiles {
+        password: Some(path("password")),
+        ca: Some(path("ca.pem")),
+        certificate: Some((path("client.pem"), path("client.key"))),
+        ..StoreFiles::default()
+    };
+    let address = format!("rediss://limits@localhost:{}", redis.address().port());
+    let fleet = Fleet::start(&[&address], &files);
+    let statistics = fleet.stores[0].statistics();
+    let has_failed = || (statistics.failures.load(Ordering::Relaxed) > 0).then_some(());
+    wait::until("the password is refused", SOON, has_failed).unwrap();
+    assert!(!fleet.are_up());
+    // The file is read anew.
+    write_private(&path("password"), b"right-one\n").unwrap();
+    fleet.wait_whole();
+    assert!(fleet.are_up());
+}
+
+/// The rights that docs/operations.md gives the store's user.
+const RIGHTS: &str = "-@all +evalsha +script|load +info +role +select +time +get +set +hget +hset +pexpire +incr";
