@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_e2e::{MetricsPage, allow_all};
 use portcullis_harness::agent::{Agent, AgentOptions};
-use portcullis_harness::client::{H2Client, TlsTarget, plain};
+use portcullis_harness::client::{ClientPool, H2Client, TlsTarget, plain};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::{wait, write_private};
 use serde_json::{Value, json};
@@ -141,14 +141,19 @@ impl Fleet {
 
     /// A connection to each gateway.
     pub(super) fn clients(&self) -> Vec<H2Client> {
-        (0..self.agents.len()).map(|number| self.connect(number)).collect()
+        (0..self.agents.len()).map(|number| self.connect(number, &ClientPool::new(1).unwrap())).collect()
+    }
+
+    /// As [`Fleet::clients`], on the threads of a pool.
+    pub(super) fn clients_on(&self, pool: &ClientPool) -> Vec<H2Client> {
+        (0..self.agents.len()).map(|number| self.connect(number, pool)).collect()
     }
 
     /// A connection to that gateway: of several the kernel gives it one sooner or later.
-    fn connect(&self, number: usize) -> H2Client {
+    fn connect(&self, number: usize, pool: &ClientPool) -> H2Client {
         let found = || {
             let before = self.requests();
-            let client = H2Client::connect(&self.target).unwrap();
+            let client = pool.connect(&self.target).unwrap();
             client.get(PODS, &[]).unwrap();
             let is_counted = || {
                 let after = self.requests();

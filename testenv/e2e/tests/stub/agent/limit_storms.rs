@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use portcullis_harness::agent::is_alive;
-use portcullis_harness::client::H2Client;
+use portcullis_harness::client::{ClientPool, H2Client};
 use portcullis_harness::process::Signal;
 use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
@@ -193,4 +193,53 @@ fn rate_of_a_killed_gateway_goes_to_the_others_in_time() {
         assert!(took < TAKEN_OVER, "{took:?}");
         come_back(&mut fleet, 0);
     }
+}
+
+/// Requests that are admitted with each strategy, at most in so much time.
+const HALF_A_MILLION: u64 = 500_000;
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Requests under way at each gateway, in turn: somewhat more than the limit, and never long at the same one.
+const TURNS: [[usize; GATEWAYS]; 6] = [[12, 12, 12], [32, 1, 1], [3, 28, 4], [1, 1, 32], [17, 0, 17], [2, 15, 18]];
+/// Requests of each turn.
+const TURN: u64 = 10_000;
+
+/// Admits that many, or as many as the time allows. Returns how many.
+fn admits_many(fleet: &Fleet, strategy: &str, pool: &ClientPool) -> u64 {
+    let (stub, clients) = (&fleet.fixture.stub, fleet.clients_on(pool));
+    let (start, mut admitted, mut peaks) = (Instant::now(), 0, Vec::new());
+    stub.take_peak();
+    for turn in TURNS.iter().cycle() {
+        if admitted >= HALF_A_MILLION || start.elapsed() > PATIENCE {
+            break;
+        }
+        let askers: Vec<_> = clients.iter().zip(turn).map(|(client, threads)| Asker::new(client, *threads)).collect();
+        admitted += fleet.storm(&askers, |good| {
+            let is_over = || Some(good.load(Ordering::Relaxed)).filter(|good| *good >= TURN);
+            wait::until("a turn is over", PATIENCE, is_over).unwrap()
+        });
+        peaks.push(stub.take_peak());
+        stub.clear();
+    }
+    let most = peaks.iter().max().copied().unwrap_or_default();
+    let full = peaks.iter().filter(|peak| **peak == MAX).count();
+    let (took, turns) = (start.elapsed(), peaks.len());
+    eprintln!(
+        "{strategy}: {admitted} admitted in {took:.0?}, at most {most} of {MAX} at a time, all of them in {full} of {turns} turns"
+    );
+    assert_eq!(most, MAX, "{strategy}: {peaks:?}");
+    admitted
+}
+
+#[test]
+#[ignore = "a million requests, ten minutes"]
+fn seats_of_three_gateways_hold_for_a_million_requests() {
+    let fleet = Fleet::start("storm-million", &in_flight("globalAllocate", MAX));
+    // A server that answers at once never has many at a time.
+    fleet.fixture.stub.fault(Fault::new(PODS, Action::Delay { millis: 8 }));
+    let pool = ClientPool::new(2).unwrap();
+    let allocated = admits_many(&fleet, "globalAllocate", &pool);
+    fleet.limit(&in_flight("globalCount", MAX));
+    fleet.wait_for_parts();
+    let counted = admits_many(&fleet, "globalCount", &pool);
+    eprintln!("{} admitted", allocated + counted);
 }
