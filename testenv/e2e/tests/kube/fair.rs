@@ -94,7 +94,7 @@ fn take_back(fixture: &KubeFixture, users: &[Identity]) {
 
 fn users(fixture: &KubeFixture, prefix: &str) -> Vec<Identity> {
     let name = |number| format!("{prefix}-{number}");
-    let issue = |number| fixture.kube.client_ca().issue(&CertSpec::client(&name(number), ["dev"])).unwrap();
+    let issue = |number| fixture.kube.client_ca().issue(&CertSpec::client(name(number), ["dev"])).unwrap();
     (0..USERS).map(issue).collect()
 }
 
