@@ -118,7 +118,7 @@ test-long: ## Run the tests that take longer than 30 seconds
 	@$(MAKE) --no-print-directory deps module wasm build
 	cargo test --workspace -- --ignored
 
-test-storms: ## Run the storms on limits of all gateways and on fair queues, and print what they measure; half an hour
+test-storms: ## Run the storms on limits of all gateways and on fair queues, and print what they measure; half an hour of a machine with nothing else to do
 	@$(SCRIPTS)/install-envoy
 	$(SCRIPTS)/build-kube
 	$(MAKE) --no-print-directory module build

@@ -88,7 +88,7 @@ impl Fleet {
         let start = |number: usize| Agent::start(fixture.run.path(), &format!("envoy-{number}"), &options).unwrap();
         let agents: Vec<_> = (0..GATEWAYS).map(start).collect();
         agents.iter().for_each(|agent| agent.wait_ready(READY).unwrap());
-        let target = fixture.target(address);
+        let target = fixture.target(address).timeout(SOON.saturating_mul(wait::deadline_factor()));
         let fleet = Fleet { plane, agents, target, manifests, fixture };
         fleet.wait_for_parts();
         fleet
