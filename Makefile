@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-onboard test-objects test-istio test-clients test-cmd test-otel test-helm test-dashboard test-console screenshots compatibility test-long tsan miri bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-onboard test-objects test-istio test-clients test-cmd test-otel test-helm test-dashboard test-console screenshots compatibility test-long test-storms tsan miri bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -117,6 +117,12 @@ compatibility: ## Test each feature on each Envoy with each build of the filter,
 test-long: ## Run the tests that take longer than 30 seconds
 	@$(MAKE) --no-print-directory deps module wasm build
 	cargo test --workspace -- --ignored
+
+test-storms: ## Run the storms on limits of all gateways and on fair queues, and print what they measure; half an hour of a machine with nothing else to do
+	@$(SCRIPTS)/install-envoy
+	$(SCRIPTS)/build-kube
+	$(MAKE) --no-print-directory module build
+	cargo test --workspace --test stub --test kube -- --ignored --nocapture --test-threads 1 limit_storms:: fair_storms:: sources::limits:: mice_keep
 
 tsan: ## Test the state that workers share under ThreadSanitizer; needs a nightly Rust
 	@$(SCRIPTS)/tsan

@@ -13,6 +13,7 @@ mod credentials;
 mod declared;
 mod default_client_ca;
 mod deploy;
+mod fair;
 mod fixture;
 mod freeze;
 mod gardener;

@@ -13,7 +13,7 @@ use crate::observe::with_another_request;
 
 const SOON: Duration = Duration::from_secs(20);
 
-fn fair(fixture: &StubFixture, more: &Value) -> Manifest {
+pub(crate) fn fair(fixture: &StubFixture, more: &Value) -> Manifest {
     let mut queue = json!({"name": "fair", "max": 2, "queues": 8, "handSize": 1});
     for (field, value) in more.as_object().unwrap() {
         queue[field] = value.clone();

@@ -21,6 +21,7 @@ mod default_client_ca;
 mod drain;
 mod fail_closed;
 mod fair;
+mod fair_storms;
 mod faults;
 mod fixture;
 mod forged_certificates;

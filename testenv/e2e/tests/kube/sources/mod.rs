@@ -5,6 +5,7 @@ mod control_plane;
 mod fixture;
 mod in_cluster;
 mod leader;
+mod limits;
 mod outage;
 mod ownership;
 mod references;

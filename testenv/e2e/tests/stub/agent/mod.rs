@@ -6,6 +6,8 @@ mod fixture;
 mod fleet;
 mod global_limits;
 mod in_flight;
+mod limit_fleet;
+mod limit_storms;
 mod metrics;
 mod rebalance;
 mod release;

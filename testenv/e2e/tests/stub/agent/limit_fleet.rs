@@ -1,0 +1,200 @@
+//! Three gateways of one control plane at one address, with a limit that they share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use portcullis_e2e::{MetricsPage, allow_all};
+use portcullis_harness::agent::{Agent, AgentOptions};
+use portcullis_harness::client::{ClientPool, H2Client, TlsTarget, plain};
+use portcullis_harness::control_plane::ControlPlane;
+use portcullis_harness::{wait, write_private};
+use serde_json::{Value, json};
+
+use super::fixture::{AgentFixture, SOON};
+use crate::fixture::{PODS, StopOnDrop};
+
+pub(super) const GATEWAYS: usize = 3;
+const READY: Duration = Duration::from_secs(20);
+/// The time in which a rate has to settle.
+const SETTLED: Duration = Duration::from_secs(40);
+/// Seconds that a rate is measured over.
+const WINDOW: usize = 8;
+/// The pause of a client after a refusal.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Gateways of one control plane at one address, which the kernel divides connections among.
+pub(super) struct Fleet {
+    pub(super) fixture: AgentFixture,
+    pub(super) plane: ControlPlane,
+    pub(super) agents: Vec<Agent>,
+    target: TlsTarget,
+    manifests: std::path::PathBuf,
+}
+
+/// A client that asks again and again.
+pub(super) struct Asker<'a> {
+    pub(super) client: &'a H2Client,
+    /// How many requests it has under way.
+    pub(super) threads: usize,
+    /// Whether its gateway may go.
+    pub(super) may_end: bool,
+}
+
+fn schema(limits: &Value) -> Value {
+    let mut schema = json!({"name": "shared"});
+    for (field, value) in limits.as_object().unwrap() {
+        schema[field] = value.clone();
+    }
+    json!({"flowControlSchemas": [schema]})
+}
+
+/// Requests per second of all gateways; one of a gateway alone.
+pub(super) fn rate(strategy: &str, qps: u64, burst: u64) -> Value {
+    let (local, global) = (json!({"qps": 1, "burst": 1}), json!({"qps": qps, "burst": burst}));
+    json!({"strategy": strategy, "tokenBucket": local, "globalTokenBucket": global})
+}
+
+/// Requests in flight of all gateways; one of a gateway alone.
+pub(super) fn in_flight(strategy: &str, max: usize) -> Value {
+    json!({"strategy": strategy, "maxRequestsInflight": {"max": 1}, "globalMaxRequestsInflight": {"max": max}})
+}
+
+impl<'a> Asker<'a> {
+    pub(super) fn new(client: &'a H2Client, threads: usize) -> Self {
+        Self { client, threads, may_end: false }
+    }
+
+    /// Asks until it is stopped, and counts the good answers.
+    fn run(&self, stop: &AtomicBool, good: &AtomicU64) {
+        while !stop.load(Ordering::Acquire) {
+            match self.client.get(PODS, &[]).map(|answer| answer.status) {
+                Ok(200) => _ = good.fetch_add(1, Ordering::Relaxed),
+                Ok(429) => std::thread::park_timeout(PAUSE),
+                Err(_) if self.may_end && self.client.is_closed() => return,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+impl Fleet {
+    pub(super) fn start(test: &str, limits: &Value) -> Self {
+        let fixture = AgentFixture::new(test);
+        let policies = json!([{"rules": [allow_all()], "flowControlSchemaName": "shared"}]);
+        let manifest = fixture.manifest().set("/spec/flowControl", schema(limits)).policies(policies);
+        let (mut planes, manifests, address) = fixture.site_of("plane", &manifest).control_planes().unwrap();
+        let plane = planes.remove(0);
+        let options = AgentOptions::new([plane.xds_socket()]);
+        let start = |number: usize| Agent::start(fixture.run.path(), &format!("envoy-{number}"), &options).unwrap();
+        let agents: Vec<_> = (0..GATEWAYS).map(start).collect();
+        agents.iter().for_each(|agent| agent.wait_ready(READY).unwrap());
+        let target = fixture.target(address).timeout(SOON.saturating_mul(wait::deadline_factor()));
+        let fleet = Fleet { plane, agents, target, manifests, fixture };
+        fleet.wait_for_parts();
+        fleet
+    }
+
+    /// Gives all gateways other limits.
+    pub(super) fn limit(&self, limits: &Value) {
+        let path = self.manifests.join("cluster.yaml");
+        let mut object: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        object["spec"]["flowControl"] = schema(limits);
+        let before = self.plane.status().unwrap()["snapshot"].clone();
+        write_private(&path, format!("{object:#}").as_bytes()).unwrap();
+        let has_it = |status: &Value| {
+            let nodes = status["nodes"].as_array().unwrap();
+            nodes.iter().all(|node| node["inSync"] == true) && status["snapshot"] != before
+        };
+        self.plane.wait_status("the change is acknowledged", SOON, has_it).unwrap();
+    }
+
+    /// The gateway's page of metrics; `None` while it does not answer.
+    fn page(&self, number: usize) -> Option<String> {
+        plain::get(self.agents[number].http_address(), "/metrics").ok().map(|page| page.text())
+    }
+
+    pub(super) fn is_degraded(&self, number: usize) -> Option<bool> {
+        let page = self.page(number)?;
+        let value = page.lines().find_map(|line| line.strip_prefix("portcullis_limits_degraded "))?;
+        Some(value != "0")
+    }
+
+    /// The gateway's part of the limit, as its metrics have it.
+    pub(super) fn part(&self, number: usize) -> u64 {
+        let page = MetricsPage::read(&self.page(number).unwrap_or_default(), "envoy_portcullis_");
+        let limits = ["requests_in_flight_limit", "requests_per_second_limit"];
+        limits.iter().flat_map(|name| page.series_of(name)).map(|(_, value)| value).sum()
+    }
+
+    pub(super) fn wait_for_parts(&self) {
+        let have_parts = || (0..self.agents.len()).all(|number| self.is_degraded(number) == Some(false)).then_some(());
+        wait::until("gateways have their parts", SOON, have_parts).unwrap();
+    }
+
+    fn requests(&self) -> Vec<u64> {
+        let count = |agent: &Agent| {
+            let stats = agent.admin().stats(r"^http\.prod_example_com\.downstream_rq_total$").unwrap();
+            stats.iter().map(|(_, count)| count).sum()
+        };
+        self.agents.iter().map(count).collect()
+    }
+
+    /// A connection to each gateway.
+    pub(super) fn clients(&self) -> Vec<H2Client> {
+        (0..self.agents.len()).map(|number| self.connect(number, &ClientPool::new(1).unwrap())).collect()
+    }
+
+    /// As [`Fleet::clients`], on the threads of a pool.
+    pub(super) fn clients_on(&self, pool: &ClientPool) -> Vec<H2Client> {
+        (0..self.agents.len()).map(|number| self.connect(number, pool)).collect()
+    }
+
+    /// A connection to that gateway: of several the kernel gives it one sooner or later.
+    fn connect(&self, number: usize, pool: &ClientPool) -> H2Client {
+        let found = || {
+            let before = self.requests();
+            let client = pool.connect(&self.target).unwrap();
+            client.get(PODS, &[]).unwrap();
+            let is_counted = || {
+                let after = self.requests();
+                before.iter().zip(&after).position(|(before, after)| after > before)
+            };
+            let gateway = wait::until("the request is counted", SOON, is_counted).unwrap();
+            (gateway == number).then_some(client)
+        };
+        wait::until("a connection to the gateway", SOON, found).unwrap()
+    }
+
+    /// Has each client ask as fast as it can while `watch` looks on, which is given the count of good answers.
+    pub(super) fn storm<T>(&self, askers: &[Asker<'_>], watch: impl FnOnce(&AtomicU64) -> T) -> T {
+        let (good, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let _stop = StopOnDrop(&stop);
+            for asker in askers {
+                (0..asker.threads).for_each(|_| _ = scope.spawn(|| asker.run(&stop, &good)));
+            }
+            watch(&good)
+        })
+    }
+
+    /// Has each client ask as fast as it can, with that many threads, until the requests that went through in [`WINDOW`] seconds are
+    /// as many as `enough` says. Returns how many went through in a second.
+    pub(super) fn ask(&self, clients: &[&H2Client], threads: usize, enough: impl Fn(u64) -> bool) -> u64 {
+        let askers: Vec<_> = clients.iter().map(|client| Asker::new(client, threads)).collect();
+        self.storm(&askers, |good| {
+            let mut samples = vec![(Instant::now(), 0)];
+            let settled = wait::until("the rate settles", SETTLED, || {
+                let last = samples.last()?.0;
+                if last.elapsed() < Duration::from_secs(1) {
+                    return None;
+                }
+                samples.push((Instant::now(), good.load(Ordering::Relaxed)));
+                let (end, after) = *samples.last()?;
+                let (start, before) = *samples.iter().rev().nth(WINDOW)?;
+                let rate = ((after - before) as f64 / end.duration_since(start).as_secs_f64()).round() as u64;
+                enough(rate).then_some(rate)
+            });
+            settled.unwrap_or_else(|error| panic!("{error}: {samples:?}"))
+        })
+    }
+}
