@@ -53,7 +53,7 @@ pub enum StoreError {
     /// The server's fault or the network's, or the user may not do it.
     #[error("cannot read limits")]
     Load(#[source] RedisError),
-    /// As [`StoreError::Load`]; also a master without the replicas that it was told to have.
+    /// As [`StoreError::Load`]; also a master with fewer replicas than it has to have.
     #[error("cannot write limits")]
     Save(#[source] RedisError),
     /// Other control planes changed the same limits at the same time, again and again.
@@ -64,7 +64,7 @@ pub enum StoreError {
 /// A connection to one server. It ends with the server's role and with its process.
 pub(crate) struct Connection {
     server: MultiplexedConnection,
-    /// The process. What another one wrote was lost in part, maybe.
+    /// The process. Of that which another one wrote a part may be lost.
     run_id: String,
     generation_key: String,
     last: Option<Reading>,

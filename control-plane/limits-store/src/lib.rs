@@ -3,7 +3,7 @@
 //!
 //! The store keeps what a [`portcullis_limits::Limiter`] of one cluster knows, and nothing else. A control plane reads it with the
 //! store's time, changes it by the reports that have come, and writes it back if nothing has changed it meanwhile: two scripts, each
-//! atomic. What is lost with the store (a restart, a failover before the replica had the last writes, an eviction) is lost as with a
+//! atomic. All that is lost with the store (a restart, a failover before the replica had the last writes, an eviction) is lost as with a
 //! new leader: a limiter that knows nothing renews what gateways say that they have, and grants nothing else, until every lease has
 //! ended.
 //!
