@@ -88,7 +88,10 @@ impl Shares {
             (FlowControlLimit::MaxRequestsInflight(max), strategy) if !used.is_rate => {
                 let claim = match strategy {
                     GlobalStrategy::Allocate => used.wanted,
-                    GlobalStrategy::Count => used.wanted.max(used.used.saturating_add(reserve(max, 50))),
+                    GlobalStrategy::Count => {
+                        let reserve = self.reserve_of_each(max, 50, max.div_ceil(2));
+                        used.wanted.max(used.used.saturating_add(reserve))
+                    }
                 };
                 let quota = self.divide(holder, PartUse { wanted: claim, ..used }, max, now);
                 let part = quota.map(|quota| LimitPart { quota, ..LimitPart::default() });
@@ -110,7 +113,8 @@ impl Shares {
                 LimitAnswer { part: None, next: SHORT_PAUSE }
             }
             (FlowControlLimit::TokenBucket { qps, burst }, GlobalStrategy::Count) if used.is_rate => {
-                let ahead = self.ahead(holder, used.wanted, now).max(reserve(qps, 20)).min(burst);
+                let ahead = self.ahead(holder, used.wanted, now);
+                let ahead = ahead.max(self.reserve_of_each(qps, 20, burst)).max(qps.min(1)).min(burst);
                 let tokens = self.issue.take(ahead.saturating_sub(used.used), qps, burst, now);
                 LimitAnswer { part: Some(LimitPart { quota: 0, burst: ahead, tokens }), next: COUNT_PAUSE }
             }
@@ -202,8 +206,7 @@ impl Shares {
         let occupied = held.max(used.used);
         holding.reserved = occupied;
         self.holdings.insert(holder, holding);
-        let quota =
-            if is_learning { held.min(total) } else { self.target(holder, total, now).min(self.free(holder, total)) };
+        let quota = if is_learning { held.min(total) } else { self.offer(holder, total, now) };
         if let Some(holding) = self.holdings.get_mut(&holder) {
             holding.reserved = occupied.max(quota);
         }
@@ -212,30 +215,40 @@ impl Shares {
         (held > 0 || !(is_learning || is_joining)).then_some(quota)
     }
 
-    /// The units of a process if all parts could change at once.
-    fn target(&self, holder: HolderId, total: u32, now: Duration) -> u32 {
-        let processes = u32::try_from(self.holdings.len()).unwrap_or(u32::MAX);
-        let even = total.checked_div(processes).unwrap_or_default();
+    /// The units of a process if all parts could change at once, as far as no other process has them. One look at all parts: with
+    /// many processes this is the cost of a report.
+    fn offer(&self, holder: HolderId, total: u32, now: Duration) -> u32 {
+        let even = total.checked_div(self.processes()).unwrap_or_default();
         let (floor, rest) = match self.limit.strategy {
             GlobalStrategy::Allocate => (reserve(even, FLOOR), Rest::Divided),
             // A reserve is in each claim already.
             GlobalStrategy::Count => (0, Rest::Kept),
         };
-        let mut claims: Vec<u32> = self.holdings.values().map(|holding| holding.wanted.max(floor)).collect();
-        let mut position = self.holdings.range(..holder).count();
+        let (mut claims, mut position, mut reserved) = (Vec::with_capacity(self.holdings.len()), 0_usize, 0_u64);
+        for (other, holding) in &self.holdings {
+            if *other == holder {
+                position = claims.len();
+            } else {
+                reserved = reserved.saturating_add(u64::from(holding.reserved));
+            }
+            claims.push(holding.wanted.max(floor));
+        }
         // Each process has its turn if there are fewer units than processes.
         let turns = now.as_secs().checked_div(TURN_SECONDS).unwrap_or_default();
         let turn = usize::try_from(turns).unwrap_or_default().checked_rem(claims.len()).unwrap_or_default();
         claims.rotate_left(turn);
         position = position.checked_sub(turn).unwrap_or(position.saturating_add(claims.len()).saturating_sub(turn));
-        units_of(&claims, position, total, rest)
+        let free = u64::from(total).saturating_sub(reserved);
+        units_of(&claims, position, total, rest).min(u32::try_from(free).unwrap_or_default())
     }
 
-    /// The units that no other process has.
-    fn free(&self, holder: HolderId, total: u32) -> u32 {
-        let others = self.holdings.iter().filter(|(other, _)| **other != holder);
-        let reserved: u64 = others.map(|(_, holding)| u64::from(holding.reserved)).sum();
-        u32::try_from(u64::from(total).saturating_sub(reserved)).unwrap_or_default()
+    /// A small part of a limit for each process, of which all together have no more than `most`.
+    fn reserve_of_each(&self, limit: u32, parts: u32, most: u32) -> u32 {
+        reserve(limit, parts).min(most.checked_div(self.processes().max(1)).unwrap_or_default())
+    }
+
+    fn processes(&self) -> u32 {
+        u32::try_from(self.holdings.len()).unwrap_or(u32::MAX)
     }
 }
 

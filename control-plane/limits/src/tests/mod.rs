@@ -1,3 +1,4 @@
+mod model;
 mod rules;
 mod scale;
 mod simulation;

@@ -10,7 +10,10 @@ fn at(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-fn limits(limit: FlowControlLimit, strategy: GlobalStrategy) -> BTreeMap<String, BTreeMap<String, GlobalLimit>> {
+pub(super) fn limits(
+    limit: FlowControlLimit,
+    strategy: GlobalStrategy,
+) -> BTreeMap<String, BTreeMap<String, GlobalLimit>> {
     let schemas = BTreeMap::from([("s".to_owned(), GlobalLimit { limit, strategy })]);
     BTreeMap::from([("c".to_owned(), schemas)])
 }
@@ -187,4 +190,47 @@ fn each_of_many_has_its_turn_where_there_is_too_little() {
         assert!(held.iter().sum::<u32>() <= 1, "{held:?}");
     }
     assert!(turns.iter().all(|turns| *turns > 10), "{turns:?}");
+}
+
+/// Parts of a fleet after a time in which one gateway alone has requests.
+fn fleet(limit: FlowControlLimit, gateways: usize, hot: PartUse) -> Vec<LimitPart> {
+    let mut limiter = limiter(limit, GlobalStrategy::Count);
+    let mut all: Vec<(String, PartUse, LimitPart)> = (0..gateways)
+        .map(|number| {
+            let used = if number == 0 { hot } else { PartUse { used: 0, wanted: 0, ..hot } };
+            (format!("node-{number}"), used, LimitPart::default())
+        })
+        .collect();
+    for round in 1..60 {
+        let now = at(10.0) + Duration::from_millis(100) * round;
+        for (node, used, part) in &mut all {
+            let holder = limiter.holder(node, 1, round.into(), now).unwrap();
+            // An idle gateway keeps its tokens.
+            let tokens = if used.wanted == 0 { part.tokens } else { 0 };
+            let used = PartUse { held: part.quota, used: used.used.min(part.quota) + tokens, ..*used };
+            let answer = limiter.exchange(holder, "c", "s", used, now).unwrap().part.unwrap_or_default();
+            *part = LimitPart { tokens: (tokens + answer.tokens).min(answer.burst), ..answer };
+        }
+    }
+    all.into_iter().map(|(_, _, part)| part).collect()
+}
+
+#[test]
+fn reserves_of_a_fleet_leave_half_of_the_seats() {
+    for (gateways, max) in [(3, 12), (50, 200), (300, 1_200), (300, 300), (300, 30)] {
+        let hot = PartUse { is_rate: false, held: 0, used: max, wanted: max };
+        let parts = fleet(FlowControlLimit::MaxRequestsInflight(max), gateways, hot);
+        assert!(parts[0].quota * 2 >= max, "{} of {max} seats with {gateways} gateways", parts[0].quota);
+    }
+}
+
+#[test]
+fn reserves_of_a_fleet_are_a_burst_at_most() {
+    for (gateways, qps, burst) in [(3, 200, 400), (50, 500, 1_000), (300, 3_000, 6_000)] {
+        let idle = PartUse { is_rate: true, held: 0, used: 0, wanted: 0 };
+        let parts = fleet(FlowControlLimit::TokenBucket { qps, burst }, gateways, idle);
+        let tokens: u32 = parts.iter().map(|part| part.tokens).sum();
+        assert!(tokens <= burst, "{tokens} of {burst} tokens with {gateways} gateways");
+        assert!(parts.iter().all(|part| part.tokens >= 1), "each has one at hand");
+    }
 }

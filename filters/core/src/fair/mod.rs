@@ -8,6 +8,8 @@
 //! - Only the request whose turn it is is woken, after the lock is free.
 //! - A ticket that is dropped leaves its queue, and gives back the seat that it was given meanwhile.
 
+#[cfg(test)]
+mod orders;
 mod queue_set;
 mod schema;
 mod shuffle;
