@@ -192,8 +192,11 @@ pub fn definitions() -> Result<PathBuf, Missing> {
 }
 
 /// The program that answers by kube-apiserver's own packages (testenv/oracle). Built by Go, hence optional on a laptop,
-/// as [`kube`] is; see [`or_skip`].
+/// as [`kube`] is; see [`or_skip`]. `PORTCULLIS_ORACLE` overrides the path, for other versions (`make kubernetes-versions`).
 pub fn oracle() -> Result<PathBuf, Missing> {
+    if let Some(path) = std::env::var_os("PORTCULLIS_ORACLE") {
+        return present("the oracle (PORTCULLIS_ORACLE)", PathBuf::from(path), "make kubernetes-versions");
+    }
     present("the oracle", project_root().join(".deps/oracle/current/oracle"), "make deps")
 }
 
