@@ -87,6 +87,14 @@ pub fn kube() -> Result<KubeBinaries, Missing> {
     })
 }
 
+/// The minor version of [`kube`]'s kube-apiserver: 36 of 1.36.3. Other builds than the pinned one have it in a file.
+pub fn kube_minor() -> u32 {
+    let dir = std::env::var_os("PORTCULLIS_KUBE").map(PathBuf::from);
+    let other = dir.and_then(|dir| std::fs::read_to_string(dir.join("version")).ok());
+    let version = other.or_else(|| pinned("KUBERNETES_VERSION")).unwrap_or_default();
+    version.split('.').nth(1).and_then(|minor| minor.trim().parse().ok()).unwrap_or_default()
+}
+
 /// The result, or a reason to skip a test, as a warning on stderr. With `CI=true` a missing file is an error instead, so that a
 /// skipped test cannot be mistaken for a passed one.
 pub fn or_skip<T>(test: &str, found: Result<T, Missing>) -> Result<Option<T>, Missing> {

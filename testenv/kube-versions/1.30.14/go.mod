@@ -8,26 +8,16 @@ go 1.26.0
 godebug default=go1.22
 
 tool (
-	k8s.io/kubernetes/cmd/kube-apiserver
 	k8s.io/kubernetes/cmd/kubectl
 )
 
 require (
 	k8s.io/kubernetes v1.30.14
-	cloud.google.com/go/compute/metadata v0.2.3
-	github.com/GoogleCloudPlatform/k8s-cloud-provider v1.18.1-0.20220218231025-f11817397a1b
 	github.com/MakeNowJust/heredoc v1.0.0
-	github.com/NYTimes/gziphandler v1.1.1
-	github.com/antlr/antlr4/runtime/Go/antlr/v4 v4.0.0-20230305170008-8188dc5388df
-	github.com/asaskevich/govalidator v0.0.0-20190424111038-f61b66f89f4a
 	github.com/beorn7/perks v1.0.1
 	github.com/blang/semver/v4 v4.0.0
-	github.com/cenkalti/backoff/v4 v4.2.1
 	github.com/cespare/xxhash/v2 v2.2.0
 	github.com/chai2010/gettext-go v1.0.2
-	github.com/coreos/go-oidc v2.2.1+incompatible
-	github.com/coreos/go-semver v0.3.1
-	github.com/coreos/go-systemd/v22 v22.5.0
 	github.com/davecgh/go-spew v1.1.1
 	github.com/daviddengcn/go-colortext v1.0.0
 	github.com/distribution/reference v0.5.0
@@ -35,33 +25,22 @@ require (
 	github.com/evanphx/json-patch v4.12.0+incompatible
 	github.com/exponent-io/jsonpath v0.0.0-20151013193312-d6023ce2651d
 	github.com/fatih/camelcase v1.0.0
-	github.com/felixge/httpsnoop v1.0.3
-	github.com/fsnotify/fsnotify v1.7.0
 	github.com/fvbommel/sortorder v1.1.0
 	github.com/go-errors/errors v1.4.2
 	github.com/go-logr/logr v1.4.1
-	github.com/go-logr/stdr v1.2.2
-	github.com/go-logr/zapr v1.3.0
 	github.com/go-openapi/jsonpointer v0.19.6
 	github.com/go-openapi/jsonreference v0.20.2
 	github.com/go-openapi/swag v0.22.3
 	github.com/gogo/protobuf v1.3.2
-	github.com/golang/groupcache v0.0.0-20210331224755-41bb18bfe9da
 	github.com/golang/protobuf v1.5.4
 	github.com/google/btree v1.0.1
-	github.com/google/cel-go v0.17.8
 	github.com/google/gnostic-models v0.6.8
 	github.com/google/go-cmp v0.6.0
 	github.com/google/gofuzz v1.2.0
-	github.com/google/s2a-go v0.1.7
 	github.com/google/shlex v0.0.0-20191202100458-e7afc7fbc510
 	github.com/google/uuid v1.3.0
-	github.com/googleapis/enterprise-certificate-proxy v0.2.3
-	github.com/googleapis/gax-go/v2 v2.11.0
 	github.com/gorilla/websocket v1.5.0
 	github.com/gregjones/httpcache v0.0.0-20180305231024-9cad4c3443a7
-	github.com/grpc-ecosystem/go-grpc-prometheus v1.2.0
-	github.com/grpc-ecosystem/grpc-gateway/v2 v2.16.0
 	github.com/imdario/mergo v0.3.6
 	github.com/jonboulle/clockwork v0.2.2
 	github.com/josharian/intern v1.0.0
@@ -72,7 +51,6 @@ require (
 	github.com/matttproud/golang_protobuf_extensions v1.0.4
 	github.com/mitchellh/go-wordwrap v1.0.1
 	github.com/moby/spdystream v0.2.0
-	github.com/moby/sys/mountinfo v0.6.2
 	github.com/moby/term v0.0.0-20221205130635-1aeaba878587
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd
 	github.com/modern-go/reflect2 v1.0.2
@@ -80,38 +58,17 @@ require (
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822
 	github.com/mxk/go-flowrate v0.0.0-20140419014527-cca7078d478f
 	github.com/opencontainers/go-digest v1.0.0
-	github.com/opencontainers/selinux v1.11.0
 	github.com/peterbourgon/diskv v2.0.1+incompatible
 	github.com/pkg/errors v0.9.1
-	github.com/pquerna/cachecontrol v0.1.0
 	github.com/prometheus/client_golang v1.16.0
 	github.com/prometheus/client_model v0.4.0
 	github.com/prometheus/common v0.44.0
 	github.com/prometheus/procfs v0.10.1
-	github.com/robfig/cron/v3 v3.0.1
 	github.com/russross/blackfriday/v2 v2.1.0
 	github.com/spf13/cobra v1.7.0
 	github.com/spf13/pflag v1.0.5
-	github.com/stoewer/go-strcase v1.2.0
 	github.com/xlab/treeprint v1.2.0
-	go.etcd.io/etcd/api/v3 v3.5.10
-	go.etcd.io/etcd/client/pkg/v3 v3.5.10
-	go.etcd.io/etcd/client/v3 v3.5.10
-	go.opencensus.io v0.24.0
-	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.42.0
-	go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp v0.44.0
-	go.opentelemetry.io/otel v1.19.0
-	go.opentelemetry.io/otel/exporters/otlp/otlptrace v1.19.0
-	go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc v1.19.0
-	go.opentelemetry.io/otel/metric v1.19.0
-	go.opentelemetry.io/otel/sdk v1.19.0
-	go.opentelemetry.io/otel/trace v1.19.0
-	go.opentelemetry.io/proto/otlp v1.0.0
 	go.starlark.net v0.0.0-20230525235612-a134d8f9ddca
-	go.uber.org/multierr v1.11.0
-	go.uber.org/zap v1.26.0
-	golang.org/x/crypto v0.21.0
-	golang.org/x/exp v0.0.0-20220722155223-a9213eeb770e
 	golang.org/x/net v0.23.0
 	golang.org/x/oauth2 v0.10.0
 	golang.org/x/sync v0.6.0
@@ -119,43 +76,21 @@ require (
 	golang.org/x/term v0.18.0
 	golang.org/x/text v0.14.0
 	golang.org/x/time v0.3.0
-	golang.org/x/tools v0.18.0
-	google.golang.org/api v0.126.0
-	google.golang.org/genproto/googleapis/api v0.0.0-20230726155614-23370e0ffb3e
-	google.golang.org/genproto/googleapis/rpc v0.0.0-20230822172742-b8732ec3820d
-	google.golang.org/grpc v1.58.3
 	google.golang.org/protobuf v1.33.0
-	gopkg.in/gcfg.v1 v1.2.3
 	gopkg.in/inf.v0 v0.9.1
-	gopkg.in/natefinch/lumberjack.v2 v2.2.1
-	gopkg.in/square/go-jose.v2 v2.6.0
-	gopkg.in/warnings.v0 v0.1.2
 	gopkg.in/yaml.v2 v2.4.0
 	gopkg.in/yaml.v3 v3.0.1
 	k8s.io/api v0.30.14
-	k8s.io/apiextensions-apiserver v0.30.14
 	k8s.io/apimachinery v0.30.14
-	k8s.io/apiserver v0.30.14
 	k8s.io/cli-runtime v0.30.14
 	k8s.io/client-go v0.30.14
-	k8s.io/cloud-provider v0.30.14
-	k8s.io/cluster-bootstrap v0.30.14
 	k8s.io/component-base v0.30.14
 	k8s.io/component-helpers v0.30.14
-	k8s.io/controller-manager v0.30.14
-	k8s.io/dynamic-resource-allocation v0.30.14
 	k8s.io/klog/v2 v2.120.1
-	k8s.io/kms v0.30.14
-	k8s.io/kube-aggregator v0.30.14
 	k8s.io/kube-openapi v0.0.0-20240228011516-70dd3763d340
 	k8s.io/kubectl v0.30.14
-	k8s.io/kubelet v0.30.14
-	k8s.io/legacy-cloud-providers v0.30.14
 	k8s.io/metrics v0.30.14
-	k8s.io/mount-utils v0.30.14
-	k8s.io/pod-security-admission v0.30.14
 	k8s.io/utils v0.0.0-20230726121419-3b25d923346b
-	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.29.0
 	sigs.k8s.io/json v0.0.0-20221116044647-bc3834ca7abd
 	sigs.k8s.io/kustomize/api v0.13.5-0.20230601165947-6ce0bf390ce3
 	sigs.k8s.io/kustomize/kustomize/v5 v5.0.4-0.20230601165947-6ce0bf390ce3
@@ -166,23 +101,11 @@ require (
 
 replace (
 	k8s.io/api => k8s.io/api v0.30.14
-	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.30.14
 	k8s.io/apimachinery => k8s.io/apimachinery v0.30.14
-	k8s.io/apiserver => k8s.io/apiserver v0.30.14
 	k8s.io/cli-runtime => k8s.io/cli-runtime v0.30.14
 	k8s.io/client-go => k8s.io/client-go v0.30.14
-	k8s.io/cloud-provider => k8s.io/cloud-provider v0.30.14
-	k8s.io/cluster-bootstrap => k8s.io/cluster-bootstrap v0.30.14
 	k8s.io/component-base => k8s.io/component-base v0.30.14
 	k8s.io/component-helpers => k8s.io/component-helpers v0.30.14
-	k8s.io/controller-manager => k8s.io/controller-manager v0.30.14
-	k8s.io/dynamic-resource-allocation => k8s.io/dynamic-resource-allocation v0.30.14
-	k8s.io/kms => k8s.io/kms v0.30.14
-	k8s.io/kube-aggregator => k8s.io/kube-aggregator v0.30.14
 	k8s.io/kubectl => k8s.io/kubectl v0.30.14
-	k8s.io/kubelet => k8s.io/kubelet v0.30.14
-	k8s.io/legacy-cloud-providers => k8s.io/legacy-cloud-providers v0.30.14
 	k8s.io/metrics => k8s.io/metrics v0.30.14
-	k8s.io/mount-utils => k8s.io/mount-utils v0.30.14
-	k8s.io/pod-security-admission => k8s.io/pod-security-admission v0.30.14
 )

@@ -10,6 +10,7 @@ use super::options::{Anonymous, KubeOptions};
 use super::{audit, node};
 use crate::certs::{Ca, CertSpec, Identity};
 use crate::client::TlsTarget;
+use crate::deps;
 use crate::error::{Error, Result};
 use crate::ports;
 use crate::process::{Process, Spec};
@@ -156,7 +157,10 @@ fn front_proxy_flags(spec: Spec, setup: &Setup<'_>) -> Spec {
     if setup.options.flags.iter().any(|flag| flag.starts_with("--requestheader-username-headers=")) {
         return spec;
     }
-    spec.flag("requestheader-username-headers", "X-Remote-User")
+    // 1.32 has the flag for UIDs, and takes it with this alone.
+    let gates = (deps::kube_minor() == 32).then(|| "--feature-gates=RemoteRequestHeaderUID=true".to_owned());
+    spec.args(gates)
+        .flag("requestheader-username-headers", "X-Remote-User")
         .flag("requestheader-uid-headers", "X-Remote-Uid")
         .flag("requestheader-group-headers", "X-Remote-Group")
         .flag("requestheader-extra-headers-prefix", "X-Remote-Extra-")
