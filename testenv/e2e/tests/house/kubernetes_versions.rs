@@ -44,7 +44,8 @@ fn runs(results: &Value) -> Vec<(&String, &Value)> {
 fn kubernetes_versions_on_the_page_are_those_that_were_run() {
     let results = read("results.json");
     let parts = parts();
-    let mut table = format!("| kube-apiserver | kubectl | {} |\n|{}\n", parts.join(" | "), "---|".repeat(parts.len() + 2));
+    let mut table =
+        format!("| kube-apiserver | kubectl | {} |\n|{}\n", parts.join(" | "), "---|".repeat(parts.len() + 2));
     let mut reasons = Vec::new();
     for (name, run) in runs(&results) {
         if name.starts_with("kubectl") {

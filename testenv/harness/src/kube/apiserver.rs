@@ -150,17 +150,17 @@ fn common_flags(spec: Spec, setup: &Setup<'_>) -> Spec {
 
 fn front_proxy_flags(spec: Spec, setup: &Setup<'_>) -> Spec {
     let Some(front) = &setup.options.request_header else { return spec };
+    // 1.32 has a flag for UIDs, and takes it with this alone.
+    let gates = (deps::kube_minor() == 32).then(|| "--feature-gates=RemoteRequestHeaderUID=true".to_owned());
     let spec = spec
+        .args(gates)
         .flag("requestheader-client-ca-file", setup.dir.join("requestheader-ca.pem"))
         .flag("requestheader-allowed-names", front.allowed_names.join(","));
     // Said twice, these flags would add up.
     if setup.options.flags.iter().any(|flag| flag.starts_with("--requestheader-username-headers=")) {
         return spec;
     }
-    // 1.32 has the flag for UIDs, and takes it with this alone.
-    let gates = (deps::kube_minor() == 32).then(|| "--feature-gates=RemoteRequestHeaderUID=true".to_owned());
-    spec.args(gates)
-        .flag("requestheader-username-headers", "X-Remote-User")
+    spec.flag("requestheader-username-headers", "X-Remote-User")
         .flag("requestheader-uid-headers", "X-Remote-Uid")
         .flag("requestheader-group-headers", "X-Remote-Group")
         .flag("requestheader-extra-headers-prefix", "X-Remote-Extra-")
