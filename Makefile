@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-onboard test-objects test-istio test-clients test-cmd test-otel test-helm test-dashboard test-console screenshots compatibility test-long test-storms tsan miri bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-onboard test-objects test-istio test-clients test-cmd kubernetes-versions test-otel test-helm test-dashboard test-console screenshots compatibility test-long test-storms tsan miri bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -85,6 +85,9 @@ test-cmd: ## Run Kubernetes' own scripts test/cmd past the gateway and through i
 	$(SCRIPTS)/build-test-cmd
 	$(MAKE) --no-print-directory module build
 	CI=true PORTCULLIS_TEST_CMD=required $(SCRIPTS)/run-tests --part cmd
+
+kubernetes-versions: ## Build other releases of kube-apiserver and kubectl, and run the tests about Kubernetes with each; more than an hour
+	@$(SCRIPTS)/kubernetes-versions
 
 test-otel: ## Build the OpenTelemetry collector and run the tests of traces, with a real kube-apiserver and etcd
 	@$(SCRIPTS)/install-envoy

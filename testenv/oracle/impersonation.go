@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/transport"
 )
@@ -71,7 +70,7 @@ func impersonate(asked *question) any {
 	})
 	req := (&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/api/v1/pods/a"}, Header: header(asked.Headers)}).WithContext(ctx)
 	writer := httptest.NewRecorder()
-	impersonation.WithConstrainedImpersonation(reached, may, codecs).ServeHTTP(writer, req)
+	withImpersonation(reached, may, codecs).ServeHTTP(writer, req)
 	if answer.User == nil {
 		answer.Code = writer.Code
 	}

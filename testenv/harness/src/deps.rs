@@ -87,6 +87,14 @@ pub fn kube() -> Result<KubeBinaries, Missing> {
     })
 }
 
+/// The minor version of [`kube`]'s kube-apiserver: 36 of 1.36.3. Other builds than the pinned one have it in a file.
+pub fn kube_minor() -> u32 {
+    let dir = std::env::var_os("PORTCULLIS_KUBE").map(PathBuf::from);
+    let other = dir.and_then(|dir| std::fs::read_to_string(dir.join("version")).ok());
+    let version = other.or_else(|| pinned("KUBERNETES_VERSION")).unwrap_or_default();
+    version.split('.').nth(1).and_then(|minor| minor.trim().parse().ok()).unwrap_or_default()
+}
+
 /// The result, or a reason to skip a test, as a warning on stderr. With `CI=true` a missing file is an error instead, so that a
 /// skipped test cannot be mistaken for a passed one.
 pub fn or_skip<T>(test: &str, found: Result<T, Missing>) -> Result<Option<T>, Missing> {
@@ -192,8 +200,11 @@ pub fn definitions() -> Result<PathBuf, Missing> {
 }
 
 /// The program that answers by kube-apiserver's own packages (testenv/oracle). Built by Go, hence optional on a laptop,
-/// as [`kube`] is; see [`or_skip`].
+/// as [`kube`] is; see [`or_skip`]. `PORTCULLIS_ORACLE` overrides the path, for other versions (`make kubernetes-versions`).
 pub fn oracle() -> Result<PathBuf, Missing> {
+    if let Some(path) = std::env::var_os("PORTCULLIS_ORACLE") {
+        return present("the oracle (PORTCULLIS_ORACLE)", PathBuf::from(path), "make kubernetes-versions");
+    }
     present("the oracle", project_root().join(".deps/oracle/current/oracle"), "make deps")
 }
 

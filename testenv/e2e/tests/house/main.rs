@@ -7,6 +7,7 @@ mod docs;
 mod faults;
 mod file_lengths;
 mod images;
+mod kubernetes_versions;
 mod modules;
 mod parts;
 mod test_names;

@@ -54,8 +54,13 @@ impl BareKube {
 
 /// A user whose name, uid and groups a gateway could garble.
 pub(crate) fn odd_alice(kube: &RealKube) -> Identity {
-    let spec = CertSpec::client("alice", ["dev", "a,b=c"]).uid("uid-of-alice");
+    let spec = with_uid(CertSpec::client("alice", ["dev", "a,b=c"]), "uid-of-alice");
     kube.client_ca().issue(&spec).unwrap()
+}
+
+/// A certificate with a UID, which kube-apiserver reads from 1.33 on. An older one gives the user none, and the gateway does.
+pub(crate) fn with_uid(spec: CertSpec, uid: &str) -> CertSpec {
+    if deps::kube_minor() < 33 { spec } else { spec.uid(uid) }
 }
 
 /// A real Kubernetes behind a gateway. alice may edit in `default`, bob may nothing.

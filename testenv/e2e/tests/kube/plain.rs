@@ -10,7 +10,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{project_root, wait};
 use serde_json::Value;
 
-use crate::fixture::{BareKube, NAME};
+use crate::fixture::{BareKube, NAME, with_uid};
 
 const SOON: Duration = Duration::from_secs(20);
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -26,7 +26,7 @@ impl Plain {
     fn start(test: &str) -> Option<Self> {
         let bare = BareKube::believing(Some("front-proxy-client"), test, KubeOptions::default())?;
         let BareKube { kube, front_ca: front, run, .. } = bare;
-        let alice = kube.client_ca().issue(&CertSpec::client("alice", ["dev"]).uid("uid-of-alice")).unwrap();
+        let alice = kube.client_ca().issue(&with_uid(CertSpec::client("alice", ["dev"]), "uid-of-alice")).unwrap();
         Some(Plain { kube, front, alice, run })
     }
 

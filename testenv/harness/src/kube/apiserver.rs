@@ -10,6 +10,7 @@ use super::options::{Anonymous, KubeOptions};
 use super::{audit, node};
 use crate::certs::{Ca, CertSpec, Identity};
 use crate::client::TlsTarget;
+use crate::deps;
 use crate::error::{Error, Result};
 use crate::ports;
 use crate::process::{Process, Spec};
@@ -149,7 +150,10 @@ fn common_flags(spec: Spec, setup: &Setup<'_>) -> Spec {
 
 fn front_proxy_flags(spec: Spec, setup: &Setup<'_>) -> Spec {
     let Some(front) = &setup.options.request_header else { return spec };
+    // 1.32 has a flag for UIDs, and takes it with this alone.
+    let gates = (deps::kube_minor() == 32).then(|| "--feature-gates=RemoteRequestHeaderUID=true".to_owned());
     let spec = spec
+        .args(gates)
         .flag("requestheader-client-ca-file", setup.dir.join("requestheader-ca.pem"))
         .flag("requestheader-allowed-names", front.allowed_names.join(","));
     // Said twice, these flags would add up.

@@ -20,7 +20,8 @@ impl Anonymous {
     pub(super) fn authentication_configuration(self) -> Option<String> {
         (self == Self::HealthOnly).then(|| {
             serde_json::json!({
-                "apiVersion": "apiserver.config.k8s.io/v1",
+                // Before 1.34 there is no v1.
+                "apiVersion": "apiserver.config.k8s.io/v1beta1",
                 "kind": "AuthenticationConfiguration",
                 "anonymous": {
                     "enabled": true,

@@ -10,10 +10,11 @@ mod two_gateways;
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::certs::{CertSpec, Identity};
 use portcullis_harness::client::TlsTarget;
+use portcullis_harness::deps;
 use portcullis_harness::kube::KubeOptions;
 use serde_json::{Value, json};
 
-use crate::fixture::{Identities, KubeFixture};
+use crate::fixture::{Identities, KubeFixture, with_uid};
 use cases::{Case, FORGERIES, FORMS, Form, IMPERSONATIONS};
 use client::{Client, Credential, Outcome};
 
@@ -24,7 +25,7 @@ struct Sender {
 
 fn senders(fixture: &KubeFixture) -> Vec<Sender> {
     let certificate = |name: &str, groups: &[&str]| {
-        let spec = CertSpec::client(name, groups.iter().copied()).uid(format!("uid-of-{name}"));
+        let spec = with_uid(CertSpec::client(name, groups.iter().copied()), &format!("uid-of-{name}"));
         Credential::Certificate(Box::new(fixture.kube.client_ca().issue(&spec).unwrap()))
     };
     let token = |name: &str| Credential::Token(fixture.admin(&["create", "token", name]).trim().to_owned());
@@ -151,7 +152,9 @@ fn where_the_gateway_differs_it_refuses(fixture: &KubeFixture) {
         refused("boss", with_user, form);
         // The constrained grants of kube-apiserver 1.36 are not looked for.
         let constrained: Case = &[("Impersonate-User", "dave")];
-        assert_eq!(directly("modern", constrained).1["username"], "dave");
+        if deps::kube_minor() >= 36 {
+            assert_eq!(directly("modern", constrained).1["username"], "dave");
+        }
         let told = refused("modern", constrained, form);
         assert!(told.contains("grants of constrained impersonation do not count"), "{told}");
         // The client may, the gateway may not: its role names the keys that it passes on.
@@ -179,8 +182,14 @@ fn by_design(fixture: &KubeFixture, case: Case, form: Form, direct: Outcome) -> 
     match form {
         // HTTP/2 carries outer blanks, HTTP/1.1 trims them: forwarded, it would be another user on one of the two.
         Form::H2Once | Form::H2Twice if is_blank_ended && direct.0 == 201 => (400, json!("BadRequest")),
-        _ => direct,
+        _ => of_the_client(fixture, direct),
     }
+}
+
+/// A group without a user is the client's fault; before 1.35 kube-apiserver takes it for its own.
+fn of_the_client(fixture: &KubeFixture, direct: Outcome) -> Outcome {
+    let is_500 = direct.0 == 500 && direct.1.to_string().contains("without impersonating a user");
+    if is_500 && fixture.identities == Identities::Impersonate { (400, json!("BadRequest")) } else { direct }
 }
 
 /// Whatever a user writes that means nothing, in any form, changes nothing.
@@ -205,7 +214,7 @@ fn compare(fixture: &KubeFixture, Sender { name, credential }: &Sender) -> usize
         assert_eq!(through.send(&[], form), clean, "{name}, {form:?}");
         for case in IMPERSONATIONS {
             let expected = match form {
-                Form::Nominated => direct.send(&without_nominated(case), Form::Once),
+                Form::Nominated => of_the_client(fixture, direct.send(&without_nominated(case), Form::Once)),
                 _ => by_design(fixture, case, form, direct.send(case, form)),
             };
             assert_eq!(through.send(case, form), expected, "{name}, {form:?}: {case:?}");

@@ -47,13 +47,13 @@ impl OnboardFixture {
     /// A kubeconfig of another user, who may do what the rules of a ClusterRole allow.
     pub(super) fn user_with(&self, user: &str, rules: &Value) -> PathBuf {
         let api = "rbac.authorization.k8s.io";
-        self.source.apply(&format!(
-            "{}\n---\n{}",
-            json!({"apiVersion": format!("{api}/v1"), "kind": "ClusterRole", "metadata": {"name": user}, "rules": rules}),
-            json!({"apiVersion": format!("{api}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": user},
-                "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": user},
-                "subjects": [{"apiGroup": api, "kind": "User", "name": user}]}),
-        ));
+        let both = json!([
+            {"apiVersion": format!("{api}/v1"), "kind": "ClusterRole", "metadata": {"name": user}, "rules": rules},
+            {"apiVersion": format!("{api}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": user},
+             "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": user},
+             "subjects": [{"apiGroup": api, "kind": "User", "name": user}]},
+        ]);
+        self.source.apply(&json!({"apiVersion": "v1", "kind": "List", "items": both}).to_string());
         let identity = self.source.kube.client_ca().issue(&CertSpec::client(user, [""; 0])).unwrap();
         let path = self.source.run.join(&format!("{user}.kubeconfig"));
         self.source.kube.kubeconfig().identity(&identity).write(&path).unwrap()
