@@ -98,7 +98,7 @@ fn host(text: &str, default: u16) -> Result<(String, u16), AddressError> {
     let name = authority.host().trim_start_matches('[').trim_end_matches(']');
     let has_port = authority.as_str().len() > authority.host().len();
     let port = if has_port { authority.port_u16().ok_or_else(failed)? } else { default };
-    if name.is_empty() { Err(failed()) } else { Ok((name.to_owned(), port)) }
+    if name.is_empty() || name.contains(',') { Err(failed()) } else { Ok((name.to_owned(), port)) }
 }
 
 #[cfg(test)]

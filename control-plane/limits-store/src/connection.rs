@@ -207,7 +207,7 @@ impl Connection {
     }
 
     /// Writes limits back. Returns whether nothing had changed each of them meanwhile; what was changed is not written.
-    pub(crate) async fn save(&mut self, origin: &str, all: &[Change]) -> Result<Vec<bool>, StoreError> {
+    pub(crate) async fn save(&mut self, origin: &str, all: &[StateWrite]) -> Result<Vec<bool>, StoreError> {
         let mut save = SAVE.prepare_invoke();
         save.arg(KEPT_MILLISECONDS).arg(origin);
         for change in all {
@@ -218,7 +218,7 @@ impl Connection {
 }
 
 /// Limits to be written.
-pub(crate) struct Change {
+pub(crate) struct StateWrite {
     pub(crate) key: String,
     /// The token that was read, and the one that is written.
     pub(crate) before: String,

@@ -12,7 +12,7 @@ use portcullis_limits::{LimitAnswer, Limiter};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::address::StoreAddress;
-use crate::connection::{Change, Connection, StoreError, StoreFiles};
+use crate::connection::{Connection, StateWrite, StoreError, StoreFiles};
 
 /// Reports that wait at most, and KiB of them; others get no answer and come again.
 const WAITING: usize = 4_096;
@@ -53,10 +53,10 @@ pub struct ClusterExchange {
 }
 
 /// A report that waits, and where its answers go.
-type Waiting = (ProcessReport, oneshot::Sender<Answers>);
+type Waiting = (ProcessReport, oneshot::Sender<ReportAnswers>);
 
-/// Answers, in the order of a report's clusters and of their schemas; `None` for a report that was not the newest one.
-type Answers = Option<Vec<Vec<Option<LimitAnswer>>>>;
+/// ReportAnswers, in the order of a report's clusters and of their schemas; `None` for a report that was not the newest one.
+type ReportAnswers = Option<Vec<Vec<Option<LimitAnswer>>>>;
 
 /// Places of a cluster in the reports of a round: the report, and the cluster in it.
 type Places = Vec<(usize, usize)>;
@@ -111,7 +111,7 @@ impl LimitStore {
     }
 
     /// The answers to a report, `None` if it gets none: the store is away, or the report is not the newest one of its process.
-    pub async fn exchange(&self, report: ProcessReport) -> Answers {
+    pub async fn exchange(&self, report: ProcessReport) -> ReportAnswers {
         let room = u32::try_from(report.bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX);
         let _room = self.room.try_acquire_many(room).ok()?;
         let (sender, answer) = oneshot::channel();
@@ -181,13 +181,13 @@ impl Rounds {
         }
     }
 
-    async fn answer(&mut self, reports: &[ProcessReport]) -> Result<Vec<Answers>, StoreError> {
+    async fn answer(&mut self, reports: &[ProcessReport]) -> Result<Vec<ReportAnswers>, StoreError> {
         self.connect().await?;
         let connection = self.connection.as_mut().ok_or(StoreError::NotMaster)?;
         let key = |one: &ProcessReport| (format!("{}:process:{}:{:x}", self.prefix, one.node, one.process), one.number);
         let claimed = connection.claim(&reports.iter().map(key).collect::<Vec<_>>()).await?;
         let empty = |(one, claimed): (&ProcessReport, bool)| claimed.then(|| vec![Vec::new(); one.clusters.len()]);
-        let mut answers: Vec<Answers> = reports.iter().zip(claimed).map(empty).collect();
+        let mut answers: Vec<ReportAnswers> = reports.iter().zip(claimed).map(empty).collect();
         let mut clusters: BTreeMap<&str, Places> = BTreeMap::new();
         for (report, one) in
             reports.iter().enumerate().filter(|(report, _)| matches!(answers.get(*report), Some(Some(_))))
@@ -219,7 +219,7 @@ impl Rounds {
         &mut self,
         reports: &[ProcessReport],
         clusters: &[(&str, Places)],
-        answers: &mut [Answers],
+        answers: &mut [ReportAnswers],
     ) -> Result<(), StoreError> {
         let mut pending: Vec<&(&str, Places)> = clusters.iter().collect();
         for _ in 0..ATTEMPTS {
@@ -236,7 +236,7 @@ impl Rounds {
                 }
                 self.writes = self.writes.wrapping_add(1);
                 let after = format!("{:x}.{:x}", self.writer, self.writes);
-                changes.push(Change { key, before: stored.token, after, state: limiter.write(name) });
+                changes.push(StateWrite { key, before: stored.token, after, state: limiter.write(name) });
             }
             let saved = connection.save(&loaded.origin, &changes).await?;
             let mut saved = saved.into_iter();
@@ -251,7 +251,7 @@ impl Rounds {
 }
 
 /// Takes the use of one cluster out of a report.
-fn exchange(limiter: &mut Limiter, report: &ProcessReport, place: usize, answers: &mut Answers, now: Duration) {
+fn exchange(limiter: &mut Limiter, report: &ProcessReport, place: usize, answers: &mut ReportAnswers, now: Duration) {
     let Some(cluster) = report.clusters.get(place) else { return };
     limiter.configure_cluster(&cluster.name, &cluster.limits, now);
     let Ok(holder) = limiter.holder(&report.node, report.process, report.number, now) else {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::state::nanoseconds;
+use crate::message::nanoseconds;
 
 /// A token. In billionths of one a rate per second is a whole number per nanosecond, so that nothing is rounded.
 const TOKEN: u64 = 1_000_000_000;

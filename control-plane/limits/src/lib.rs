@@ -16,6 +16,7 @@ mod division;
 mod holder;
 mod issue;
 mod limiter;
+mod message;
 mod shares;
 mod state;
 #[cfg(test)]

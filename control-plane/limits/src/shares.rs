@@ -9,7 +9,7 @@ use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
 use crate::division::{Rest, units_of};
 use crate::holder::HolderId;
 use crate::issue::Issue;
-use crate::state::{HoldingState, LimitState, SharesState, nanoseconds};
+use crate::message::{HoldingState, LimitState, SharesState, nanoseconds};
 
 /// The time after an answer at which its lease has ended by any clock that is at most two percent slow.
 pub const RESERVED_FOR: Duration = Duration::from_millis(4_082);

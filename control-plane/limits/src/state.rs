@@ -1,90 +1,13 @@
 //! The limits of one cluster written down, so that another process goes on with them: see [`Limiter::write`].
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use prost::Message;
 
 use crate::holder::HolderId;
 use crate::limiter::{Limiter, Process};
+use crate::message::{FORMAT, LimiterState, ProcessState, nanoseconds};
 use crate::shares::Shares;
-
-/// The format. Another one is not read: its reader begins with a limiter that knows of no parts.
-const FORMAT: u32 = 1;
-
-#[derive(Clone, PartialEq, Message)]
-struct LimiterState {
-    #[prost(uint32, tag = "1")]
-    format: u32,
-    #[prost(uint64, tag = "2")]
-    next_holder: u64,
-    #[prost(map = "string, message", tag = "3")]
-    schemas: HashMap<String, SharesState>,
-    #[prost(message, repeated, tag = "4")]
-    processes: Vec<ProcessState>,
-    #[prost(uint64, tag = "5")]
-    swept: u64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct ProcessState {
-    #[prost(string, tag = "1")]
-    node: String,
-    #[prost(fixed64, tag = "2")]
-    process: u64,
-    #[prost(uint64, tag = "3")]
-    holder: u64,
-    #[prost(uint64, tag = "4")]
-    number: u64,
-    #[prost(uint64, tag = "5")]
-    last: u64,
-}
-
-/// One limit. Times are nanoseconds since the origin of the limiter's clock.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct SharesState {
-    #[prost(message, required, tag = "1")]
-    pub(crate) limit: LimitState,
-    #[prost(uint64, tag = "2")]
-    pub(crate) learns_until: u64,
-    #[prost(uint64, tag = "3")]
-    pub(crate) issues_from: u64,
-    #[prost(uint64, tag = "4")]
-    pub(crate) issue_level: u64,
-    #[prost(uint64, tag = "5")]
-    pub(crate) issue_at: u64,
-    #[prost(message, repeated, tag = "6")]
-    pub(crate) holdings: Vec<HoldingState>,
-}
-
-#[derive(Clone, Copy, PartialEq, Message)]
-pub(crate) struct LimitState {
-    #[prost(bool, tag = "1")]
-    pub(crate) is_counted: bool,
-    #[prost(bool, tag = "2")]
-    pub(crate) is_rate: bool,
-    /// Requests in flight, or per second.
-    #[prost(uint32, tag = "3")]
-    pub(crate) units: u32,
-    #[prost(uint32, tag = "4")]
-    pub(crate) burst: u32,
-}
-
-#[derive(Clone, Copy, PartialEq, Message)]
-pub(crate) struct HoldingState {
-    #[prost(uint64, tag = "1")]
-    pub(crate) holder: u64,
-    #[prost(uint32, tag = "2")]
-    pub(crate) reserved: u32,
-    #[prost(uint32, tag = "3")]
-    pub(crate) wanted: u32,
-    #[prost(uint64, tag = "4")]
-    pub(crate) wanted_at: u64,
-    #[prost(uint64, tag = "5")]
-    pub(crate) first: u64,
-    #[prost(uint64, tag = "6")]
-    pub(crate) last: u64,
-}
 
 impl Limiter {
     /// Writes down the limits of one cluster, with the processes that report them.
@@ -129,9 +52,4 @@ impl Limiter {
         limiter.count = limiter.holders.values().map(Vec::len).sum();
         Some(limiter)
     }
-}
-
-/// A time of the limiter's clock. Later ones than in the year 2554 are that one.
-pub(crate) fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
