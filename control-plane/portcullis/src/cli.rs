@@ -35,7 +35,7 @@ pub(crate) struct Cli {
 /// The commands. The help of each is the documentation of its arguments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Serve(Serve),
+    Serve(Box<Serve>),
     Agent(Agent),
     Bootstrap(Bootstrap),
     Check(Check),

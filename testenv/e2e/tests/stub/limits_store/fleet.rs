@@ -127,7 +127,7 @@ impl Gateway {
 
     fn message(&self, held: u32) -> ProcessReport {
         // The gateways that want more take turns.
-        let wanted = if (self.reports / 8 + self.number) % 3 == 0 { MAX } else { 2 };
+        let wanted = if (self.reports / 8 + self.number).is_multiple_of(3) { MAX } else { 2 };
         let used = PartUse { is_rate: false, held, used: 0, wanted };
         let limit =
             GlobalLimit { limit: FlowControlLimit::MaxRequestsInflight(MAX), strategy: GlobalStrategy::Allocate };
