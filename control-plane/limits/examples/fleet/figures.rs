@@ -18,7 +18,7 @@ use crate::world::{SECOND, World};
 /// One message in so many is encoded for its length.
 const ENCODED: u64 = 64;
 /// One sample in so many is drawn.
-const DRAWN: u64 = 12;
+const DRAWN: u64 = 30;
 
 /// Counts of a run.
 pub(crate) struct Figures {

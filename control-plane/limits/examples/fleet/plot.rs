@@ -73,7 +73,7 @@ struct Panel<'p> {
     lines: Vec<(&'p str, Vec<(u64, f64)>)>,
 }
 
-/// The picture of all limits.
+/// The picture of all limits, with some gateways' parts of the first.
 pub(crate) fn picture(world: &World, plans: &[Plan], hours: f64) -> String {
     let mut panels = Vec::new();
     for (limit, plan) in plans.iter().enumerate() {
@@ -88,7 +88,7 @@ pub(crate) fn picture(world: &World, plans: &[Plan], hours: f64) -> String {
         ];
         lines.retain(|(_, points)| points.iter().any(|(_, level)| *level > 0.0));
         panels.push(Panel { title, top: 1.5, hours, lines });
-        for series in world.figures.watched.series.iter().filter(|series| series.limit == limit) {
+        for series in world.figures.watched.series.iter().filter(|series| series.limit == limit && limit == 0) {
             let wanted = series.points.iter().map(|(at, wanted, _)| (*at, *wanted)).collect();
             let part: Vec<_> = series.points.iter().map(|(at, _, part)| (*at, *part)).collect();
             if part.iter().any(|(_, part)| *part > 0.0) {

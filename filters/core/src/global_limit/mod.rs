@@ -37,6 +37,8 @@ pub struct GlobalLimits {
 struct NewestReport {
     number: u64,
     written: Duration,
+    /// Whether it says that there are parts.
+    was_leased: bool,
     parts: Vec<ReportedPart>,
 }
 
@@ -94,16 +96,22 @@ impl GlobalLimits {
         let mut newest = self.newest();
         newest.number = newest.number.saturating_add(1);
         newest.written = uptime;
+        newest.was_leased = self.lease.is_live(uptime);
         let reported = parts.iter().map(|part| (part.name().clone(), part.report(uptime))).collect();
         newest.parts = parts.iter().map(SharedPart::reported).collect();
         LimitReport { number: newest.number, parts: reported }
     }
 
     /// Applies the answer to the report of that number: the parts of all limits in its order, `None` where the local limit is to
-    /// hold. False if a newer report was written, or it was answered before.
+    /// hold. False if a newer report was written, it was answered before, or the lease that it speaks of has ended since: a control
+    /// plane that begins to divide would renew what an earlier one may have given away by then.
     pub fn apply(&self, number: u64, parts: impl IntoIterator<Item = Option<LimitPart>>, uptime: Duration) -> bool {
         let mut newest = self.newest();
         if number != newest.number || newest.parts.is_empty() {
+            return false;
+        }
+        if newest.was_leased && !self.lease.is_live(uptime) {
+            newest.parts.clear();
             return false;
         }
         let granted = parts.into_iter().chain(std::iter::repeat(None));

@@ -62,6 +62,22 @@ fn answer_counts_once_and_for_the_newest_report_alone() {
 }
 
 #[test]
+fn answer_revives_no_lease_that_has_ended_since_its_report() {
+    let limits = GlobalLimits::default();
+    let seats = limits.seats("c", "few", &Arc::default());
+    let first = limits.report(seconds(0.0));
+    assert!(limits.apply(first.number, [part(3, 0, 0)], seconds(0.5)));
+    let second = limits.report(seconds(3.9));
+    assert_eq!(second.parts[0].1.held, 3);
+    assert!(!limits.apply(second.number, [part(3, 0, 0)], seconds(4.0)), "another gateway may have it by now");
+    assert_eq!(seats.quota(seconds(4.0)), None);
+    let third = limits.report(seconds(4.1));
+    assert_eq!(third.parts[0].1.held, 0);
+    assert!(limits.apply(third.number, [part(2, 0, 0)], seconds(4.2)));
+    assert_eq!(seats.quota(seconds(8.0)), Some(2));
+}
+
+#[test]
 fn another_quota_resizes_the_bucket_and_fills_nothing() {
     let limits = GlobalLimits::default();
     let rate = limits.rate("c", "rate");

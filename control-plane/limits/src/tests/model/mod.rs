@@ -310,6 +310,11 @@ const RENEWED: &str = "another limiter renews a lease";
 fn explore(leases: Leases) -> Vec<&'static str> {
     let checker = leases.checker().spawn_bfs().join();
     println!("{} states, {} of them different", checker.state_count(), checker.unique_state_count());
+    for broken in [PARTS, ADMITTED] {
+        if let Some(path) = checker.discovery(broken) {
+            println!("{broken}:\n{path}");
+        }
+    }
     let mut found: Vec<&str> = checker.discoveries().into_keys().collect();
     found.sort_unstable();
     found
@@ -339,6 +344,37 @@ fn leases_stay_within_the_limit_past_a_restart() {
     assert_eq!(explore(restarted), [ALONE]);
 }
 
+/// Found by the test of all of that: a report is written under a lease and comes to another limiter after the first one has given
+/// the part away.
+#[test]
+fn late_report_to_a_new_limiter_revives_no_lease() {
+    let leases = Leases { limiters: 1, ..leases(GlobalStrategy::Allocate, (2, [1, 1])) };
+    let letter = |last: &Situation, gateway: usize, is_answer: bool| {
+        let is_it = |letter: &&Letter| {
+            letter.gateway == gateway
+                && letter.number == last.gateways[gateway].reports
+                && matches!(letter.content, Content::Quota(_)) == is_answer
+        };
+        Step::Deliver(*last.letters.iter().find(is_it).unwrap())
+    };
+    let mut last = leases.init_states().remove(0);
+    for step in [Step::Tick, Step::Busy(0), Step::Tick, Step::Busy(1)] {
+        last = leases.follow(last, step);
+    }
+    // The first limiter gives the part to the second gateway, and another one begins.
+    for (gateway, is_answer) in [(1, false), (1, true)] {
+        let step = letter(&last, gateway, is_answer);
+        last = leases.follow(last, step);
+    }
+    assert_eq!(last.gateways[1].quota, Some(2));
+    last = leases.follow(last, Step::Replace);
+    for is_answer in [false, true] {
+        let step = letter(&last, 0, is_answer);
+        last = leases.follow(last, step);
+    }
+    assert_eq!(last.gateways[0].quota, None, "the other gateway has all");
+}
+
 #[test]
 fn clock_that_is_slower_than_may_be_breaks_the_limit() {
     let slow = Leases { clocks: [97, 100], ..leases(GlobalStrategy::Allocate, (2, [1, 1])) };
@@ -347,8 +383,7 @@ fn clock_that_is_slower_than_may_be_breaks_the_limit() {
 
 #[test]
 #[ignore = "takes minutes: cargo test --release -p portcullis-limits --lib model -- --ignored --nocapture"]
-fn leases_stay_within_the_limit_whatever_comes_together() {
-    let all = Leases { restarts: 1, limiters: 1, ..leases(GlobalStrategy::Allocate, (2, [1, 1])) };
+fn leases_stay_within_the_limit_past_all_of_that() {
+    let all = Leases { restarts: 1, limiters: 1, ..leases(GlobalStrategy::Allocate, (2, [1, 0])) };
     assert_eq!(explore(all), [ALONE, RENEWED, BOTH]);
-    assert_eq!(explore(leases(GlobalStrategy::Allocate, (3, [2, 1]))), [ALONE, BOTH]);
 }
