@@ -62,7 +62,7 @@ pub enum StoreError {
 }
 
 /// A connection to one server. It ends with the server's role and with its process.
-pub(crate) struct Connection {
+pub(crate) struct StoreConnection {
     server: MultiplexedConnection,
     /// The process. Of that which another one wrote a part may be lost.
     run_id: String,
@@ -143,7 +143,7 @@ static CLAIM: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-impl Connection {
+impl StoreConnection {
     /// Connects to the server, or to the master that the sentinels name.
     pub(crate) async fn open(address: &StoreAddress, files: &StoreFiles, prefix: &str) -> Result<Self, StoreError> {
         let client = client(address, files).await?;

@@ -12,7 +12,7 @@ use portcullis_limits::{LimitAnswer, Limiter};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::address::StoreAddress;
-use crate::connection::{Connection, StateWrite, StoreError, StoreFiles};
+use crate::connection::{StateWrite, StoreConnection, StoreError, StoreFiles};
 
 /// Reports that wait at most, and KiB of them; others get no answer and come again.
 const WAITING: usize = 4_096;
@@ -125,7 +125,7 @@ struct Rounds {
     address: StoreAddress,
     files: StoreFiles,
     prefix: String,
-    connection: Option<Connection>,
+    connection: Option<StoreConnection>,
     /// The last attempt to connect.
     tried: Option<Instant>,
     /// The failure that was logged last; empty after an answer.
@@ -206,7 +206,7 @@ impl Rounds {
     async fn connect(&mut self) -> Result<(), StoreError> {
         if self.connection.is_none() {
             self.tried = Some(Instant::now());
-            let opened = Connection::open(&self.address, &self.files, &self.prefix);
+            let opened = StoreConnection::open(&self.address, &self.files, &self.prefix);
             let opened = tokio::time::timeout(OPEN, opened).await.map_err(|_| StoreError::Slow)??;
             tracing::info!(store = %self.address, "limits are kept in the store");
             self.connection = Some(opened);
