@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use portcullis_filter_config::GlobalLimit;
 use portcullis_filter_config::limits::PartUse;
 use portcullis_limits::{LimitAnswer, Limiter};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::address::StoreAddress;
@@ -55,7 +56,7 @@ pub struct ClusterExchange {
 /// A report that waits, and where its answers go.
 type Waiting = (ProcessReport, oneshot::Sender<ReportAnswers>);
 
-/// ReportAnswers, in the order of a report's clusters and of their schemas; `None` for a report that was not the newest one.
+/// Answers, in the order of a report's clusters and of their schemas; `None` for a report that was not the newest one.
 type ReportAnswers = Option<Vec<Vec<Option<LimitAnswer>>>>;
 
 /// Places of a cluster in the reports of a round: the report, and the cluster in it.
@@ -115,7 +116,11 @@ impl LimitStore {
         let room = u32::try_from(report.bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX);
         let _room = self.room.try_acquire_many(room).ok()?;
         let (sender, answer) = oneshot::channel();
-        self.reports.try_send((report, sender)).ok()?;
+        if let Err(TrySendError::Closed(_)) = self.reports.try_send((report, sender)) {
+            // The task has panicked. Without it nothing says so but this.
+            self.statistics.is_up.store(false, Ordering::Relaxed);
+            return None;
+        }
         answer.await.ok().flatten()
     }
 }

@@ -384,6 +384,10 @@ fn clock_that_is_slower_than_may_be_breaks_the_limit() {
 #[test]
 #[ignore = "takes minutes: cargo test --release -p portcullis-limits --lib model -- --ignored --nocapture"]
 fn leases_stay_within_the_limit_past_all_of_that() {
+    let both_busy = Leases { limiters: 1, ..leases(GlobalStrategy::Allocate, (2, [1, 1])) };
+    assert_eq!(explore(both_busy), [ALONE, RENEWED, BOTH]);
+    let idle = Leases { restarts: 1, limiters: 1, ..leases(GlobalStrategy::Allocate, (2, [0, 0])) };
+    assert_eq!(explore(idle), [ALONE, RENEWED]);
     let all = Leases { restarts: 1, limiters: 1, ..leases(GlobalStrategy::Allocate, (2, [1, 0])) };
     assert_eq!(explore(all), [ALONE, RENEWED, BOTH]);
 }

@@ -92,17 +92,16 @@ pub(super) fn limits(html: &mut Html, limits: &[LimitView]) {
     rest(html, limits.len(), MAX_ROWS);
 }
 
-/// The limit that gateways share, and how much of it they have.
+/// The limit that gateways share. The rows do not add up to it: a gateway without a part shows its local limit, and one with tokens of
+/// a rate that is counted shows the whole rate.
 fn of_all(html: &mut Html, limit: &LimitView) {
     let Some(global) = &limit.global else { return };
     html.raw("<br><small>").text(&global.strategy).raw(": ");
-    let parts = limit.by_gateway.iter().map(|at| u64::from(if global.rate > 0 { at.rate } else { at.limit }));
-    html.show(parts.sum::<u64>()).raw(" of ");
     match global.rate {
         0 => html.show(global.limit).raw(" in flight"),
         rate => html.show(rate).raw("/s"),
     };
-    html.raw(" are given to gateways</small>");
+    html.raw(" of all gateways</small>");
 }
 
 /// The clients with the most requests, if the object asks for them.

@@ -215,6 +215,7 @@ async fn cluster_page_shows_every_part() {
         "34 %",
         "words 1.5/s",
         "19</td><td class=\"n\">20 in flight",
+        "40 in flight of all gateways</small>",
         "Shown to clients",
         "Ends soon",
         "<th scope=\"row\">Ready</th><td><span class=\"state critical\">False</span>",
