@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::message::nanoseconds;
 
 /// A token. In billionths of one a rate per second is a whole number per nanosecond, so that nothing is rounded.
-const TOKEN: u64 = 1_000_000_000;
+pub(crate) const TOKEN: u64 = 1_000_000_000;
 
 /// The bucket. Empty at first: after a restart nothing is issued a second time.
 #[derive(Debug)]

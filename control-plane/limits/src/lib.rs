@@ -8,6 +8,7 @@
 //!
 //! - [`limiter`]: all limits, and the processes that report. Start here.
 //! - `shares`: one limit. `division`: the parts by what each one wants. `issue`: tokens of a rate that is counted.
+//!   `spare`: tokens that move between gateways.
 //! - `state`: the limits of a cluster written down, for another process to go on with.
 //!
 //! No clock, no I/O: time is an argument. Nothing here knows how reports travel.
@@ -18,6 +19,7 @@ mod issue;
 mod limiter;
 mod message;
 mod shares;
+mod spare;
 mod state;
 #[cfg(test)]
 mod tests;

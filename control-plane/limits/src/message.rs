@@ -51,6 +51,10 @@ pub(crate) struct SharesState {
     pub(crate) issue_at: u64,
     #[prost(message, repeated, tag = "6")]
     pub(crate) holdings: Vec<HoldingState>,
+    #[prost(uint64, tag = "7")]
+    pub(crate) spare_level: u64,
+    #[prost(uint64, tag = "8")]
+    pub(crate) spare_at: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]
@@ -80,6 +84,10 @@ pub(crate) struct HoldingState {
     pub(crate) first: u64,
     #[prost(uint64, tag = "6")]
     pub(crate) last: u64,
+    #[prost(uint32, tag = "7")]
+    pub(crate) held: u32,
+    #[prost(uint32, tag = "8")]
+    pub(crate) tokens: u32,
 }
 
 /// A time of the limiter's clock. Later ones than in the year 2554 are that one.

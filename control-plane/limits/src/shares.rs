@@ -10,6 +10,7 @@ use crate::division::{Rest, units_of};
 use crate::holder::HolderId;
 use crate::issue::Issue;
 use crate::message::{HoldingState, LimitState, SharesState, nanoseconds};
+use crate::spare::SpareTokens;
 
 /// The time after an answer at which its lease has ended by any clock that is at most two percent slow.
 pub const RESERVED_FOR: Duration = Duration::from_millis(4_082);
@@ -45,6 +46,7 @@ pub(crate) struct Shares {
     issue: Issue,
     /// Until then there may be leases that make tokens by themselves.
     issues_from: Duration,
+    spare: SpareTokens,
 }
 
 /// The part of one process.
@@ -58,12 +60,22 @@ struct Holding {
     /// Its first report and its last one.
     first: Duration,
     last: Duration,
+    /// Of a rate that is allocated, by its last report: its part, and the tokens in its bucket.
+    held: u32,
+    tokens: u32,
 }
 
 impl Shares {
     pub(crate) fn new(limit: GlobalLimit, now: Duration) -> Self {
         let learns_until = now.saturating_add(RESERVED_FOR);
-        Self { limit, learns_until, holdings: BTreeMap::new(), issue: Issue::new(now), issues_from: now }
+        Self {
+            limit,
+            learns_until,
+            holdings: BTreeMap::new(),
+            issue: Issue::new(now),
+            issues_from: now,
+            spare: SpareTokens::default(),
+        }
     }
 
     /// Takes another limit. Parts of a larger one shrink with the next reports; a limit of another kind begins anew.
@@ -101,9 +113,18 @@ impl Shares {
                 }
             }
             (FlowControlLimit::TokenBucket { qps, burst }, GlobalStrategy::Allocate) if used.is_rate => {
+                let lost = self.lost_tokens(holder, used);
+                self.spare.add(lost, qps, burst, now);
                 // Tokens are not reserved: a bucket that shrinks loses them at once.
                 let quota = self.divide(holder, PartUse { used: 0, ..used }, qps, now);
-                let part = quota.map(|quota| LimitPart { quota, burst: share(burst, quota, qps), tokens: 0 });
+                if let Some(holding) = self.holdings.get_mut(&holder) {
+                    (holding.held, holding.tokens) = (used.held, used.used);
+                }
+                let part = quota.map(|quota| {
+                    let burst = share(burst, quota, qps);
+                    let room = if quota > used.held { burst.saturating_sub(used.used) } else { 0 };
+                    LimitPart { quota, burst, tokens: self.spare.take(room, qps, now) }
+                });
                 LimitAnswer {
                     part,
                     next: self.pause(quota.is_none_or(|quota| quota < used.wanted || quota < used.held)),
@@ -121,6 +142,13 @@ impl Shares {
             // The gateway has another edition of the object.
             _ => LimitAnswer { part: None, next: PAUSE },
         }
+    }
+
+    /// Tokens that the bucket of a process has lost since its last report because its part shrank. Those of a process that had
+    /// requests meanwhile may as well have been used.
+    fn lost_tokens(&self, holder: HolderId, used: PartUse) -> u32 {
+        let before = self.holdings.get(&holder).filter(|before| used.wanted == 0 && used.held < before.held);
+        before.map_or(0, |before| before.tokens.saturating_sub(used.used))
     }
 
     /// Tokens that a process will use until its report after the next one, if they come as they did the last time.
@@ -145,8 +173,11 @@ impl Shares {
             wanted_at: nanoseconds(holding.wanted_at),
             first: nanoseconds(holding.first),
             last: nanoseconds(holding.last),
+            held: holding.held,
+            tokens: holding.tokens,
         });
         let (issue_level, issue_at) = self.issue.write();
+        let (spare_level, spare_at) = self.spare.write();
         SharesState {
             limit,
             learns_until: nanoseconds(self.learns_until),
@@ -154,6 +185,8 @@ impl Shares {
             issue_level,
             issue_at,
             holdings: holdings.collect(),
+            spare_level,
+            spare_at,
         }
     }
 
@@ -171,6 +204,8 @@ impl Shares {
                 wanted_at: Duration::from_nanos(one.wanted_at),
                 first: Duration::from_nanos(one.first),
                 last: Duration::from_nanos(one.last),
+                held: one.held,
+                tokens: one.tokens,
             };
             (HolderId(one.holder), holding)
         });
@@ -180,6 +215,7 @@ impl Shares {
             holdings: holdings.collect(),
             issue: Issue::read(state.issue_level, state.issue_at),
             issues_from: Duration::from_nanos(state.issues_from),
+            spare: SpareTokens::read(state.spare_level, state.spare_at),
         }
     }
 

@@ -111,6 +111,27 @@ fn rate_is_divided_with_its_burst() {
 }
 
 #[test]
+fn tokens_of_a_bucket_that_shrinks_go_where_the_rate_goes() {
+    let limit = FlowControlLimit::TokenBucket { qps: 100, burst: 250 };
+    let mut limiter = limiter(limit, GlobalStrategy::Allocate);
+    let [mut a, mut b, _] = gateways();
+    let rate = |held, used, wanted| PartUse { is_rate: true, held, used, wanted };
+    assert_eq!(a.report(&mut limiter, rate(0, 1, 0), at(10.0)).map(|part| part.burst), Some(250));
+    b.report(&mut limiter, rate(0, 0, 500), at(10.9));
+    assert_eq!(a.report(&mut limiter, rate(100, 250, 0), at(11.0)).map(|part| part.burst), Some(5));
+    assert_eq!(b.report(&mut limiter, rate(0, 0, 500), at(11.1)), None, "a may not know of it yet");
+    assert_eq!(a.report(&mut limiter, rate(2, 5, 0), at(11.2)).map(|part| part.tokens), Some(0), "it lost 245");
+    let part = b.report(&mut limiter, rate(0, 0, 500), at(11.7));
+    assert_eq!(part, Some(LimitPart { quota: 98, burst: 245, tokens: 195 }), "fifty were made meanwhile");
+    assert_eq!(b.report(&mut limiter, rate(98, 10, 500), at(11.8)).map(|part| part.tokens), Some(0), "once");
+    // Tokens that were used are not lost.
+    b.report(&mut limiter, rate(98, 245, 0), at(13.0));
+    assert_eq!(b.report(&mut limiter, rate(98, 245, 0), at(13.1)).map(|part| part.quota), Some(50));
+    b.report(&mut limiter, rate(50, 125, 1), at(13.2));
+    assert_eq!(a.report(&mut limiter, rate(2, 5, 90), at(13.3)).map(|part| (part.quota, part.tokens)), Some((50, 0)));
+}
+
+#[test]
 fn counted_tokens_are_issued_once() {
     let limit = FlowControlLimit::TokenBucket { qps: 100, burst: 200 };
     let mut limiter = limiter(limit, GlobalStrategy::Count);
