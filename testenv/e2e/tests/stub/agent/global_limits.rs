@@ -76,8 +76,8 @@ fn gateway_without_a_control_plane_keeps_what_it_had_in_use() {
     let (is_killed, lost) = (Cell::new(false), about(70, 105));
     let passed = fleet.ask(&all, 2, |rate| {
         if !is_killed.get() && about(90, 105)(rate) {
-            fleet.plane.process().signal(Signal::Kill).unwrap();
-            fleet.plane.process().wait_exit(SOON).unwrap();
+            fleet.planes[0].process().signal(Signal::Kill).unwrap();
+            fleet.planes[0].process().wait_exit(SOON).unwrap();
             is_killed.set(true);
         }
         let are_alone = (0..GATEWAYS).all(|number| fleet.is_degraded(number) == Some(true));
@@ -85,7 +85,7 @@ fn gateway_without_a_control_plane_keeps_what_it_had_in_use() {
         is_killed.get() && are_alone && lost(rate)
     });
     eprintln!("without a control plane: {passed} of {QPS} requests a second");
-    fleet.plane.restart().unwrap();
+    fleet.planes[0].restart().unwrap();
     fleet.wait_for_parts();
     fleet.ask(&all, 2, about(90, 105));
 }

@@ -1,9 +1,9 @@
-//! Three gateways of one control plane at one address, with a limit that they share.
+//! Three gateways at one address, with a limit that they share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use portcullis_e2e::{MetricsPage, allow_all};
+use portcullis_e2e::{AgentSiteSetup, MetricsPage, allow_all};
 use portcullis_harness::agent::{Agent, AgentOptions};
 use portcullis_harness::client::{ClientPool, H2Client, TlsTarget, plain};
 use portcullis_harness::control_plane::ControlPlane;
@@ -22,10 +22,10 @@ const WINDOW: usize = 8;
 /// The pause of a client after a refusal.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Gateways of one control plane at one address, which the kernel divides connections among.
+/// Gateways of the same control planes at one address, which the kernel divides connections among.
 pub(super) struct Fleet {
     pub(super) fixture: AgentFixture,
-    pub(super) plane: ControlPlane,
+    pub(super) planes: Vec<ControlPlane>,
     pub(super) agents: Vec<Agent>,
     target: TlsTarget,
     manifests: std::path::PathBuf,
@@ -78,18 +78,27 @@ impl<'a> Asker<'a> {
 }
 
 impl Fleet {
+    /// With one control plane.
     pub(super) fn start(test: &str, limits: &Value) -> Self {
+        Self::start_at(test, limits, |site| site)
+    }
+
+    /// With the control planes of that site.
+    pub(super) fn start_at(
+        test: &str,
+        limits: &Value,
+        planes: impl FnOnce(AgentSiteSetup<'_>) -> AgentSiteSetup<'_>,
+    ) -> Self {
         let fixture = AgentFixture::new(test);
         let policies = json!([{"rules": [allow_all()], "flowControlSchemaName": "shared"}]);
         let manifest = fixture.manifest().set("/spec/flowControl", schema(limits)).policies(policies);
-        let (mut planes, manifests, address) = fixture.site_of("plane", &manifest).control_planes().unwrap();
-        let plane = planes.remove(0);
-        let options = AgentOptions::new([plane.xds_socket()]);
+        let (planes, manifests, address) = planes(fixture.site_of("plane", &manifest)).control_planes().unwrap();
+        let options = AgentOptions::new(planes.iter().map(ControlPlane::xds_socket));
         let start = |number: usize| Agent::start(fixture.run.path(), &format!("envoy-{number}"), &options).unwrap();
         let agents: Vec<_> = (0..GATEWAYS).map(start).collect();
         agents.iter().for_each(|agent| agent.wait_ready(READY).unwrap());
         let target = fixture.target(address).timeout(SOON.saturating_mul(wait::deadline_factor()));
-        let fleet = Fleet { plane, agents, target, manifests, fixture };
+        let fleet = Fleet { planes, agents, target, manifests, fixture };
         fleet.wait_for_parts();
         fleet
     }
@@ -99,13 +108,15 @@ impl Fleet {
         let path = self.manifests.join("cluster.yaml");
         let mut object: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         object["spec"]["flowControl"] = schema(limits);
-        let before = self.plane.status().unwrap()["snapshot"].clone();
+        let before: Vec<_> = self.planes.iter().map(|plane| plane.status().unwrap()["snapshot"].clone()).collect();
         write_private(&path, format!("{object:#}").as_bytes()).unwrap();
-        let has_it = |status: &Value| {
-            let nodes = status["nodes"].as_array().unwrap();
-            nodes.iter().all(|node| node["inSync"] == true) && status["snapshot"] != before
-        };
-        self.plane.wait_status("the change is acknowledged", SOON, has_it).unwrap();
+        for (plane, before) in self.planes.iter().zip(before) {
+            let has_it = |status: &Value| {
+                let nodes = status["nodes"].as_array().unwrap();
+                nodes.iter().all(|node| node["inSync"] == true) && status["snapshot"] != before
+            };
+            plane.wait_status("the change is acknowledged", SOON, has_it).unwrap();
+        }
     }
 
     /// The gateway's page of metrics; `None` while it does not answer.

@@ -7,6 +7,7 @@ mod fleet;
 mod global_limits;
 mod in_flight;
 mod limit_fleet;
+mod limit_store;
 mod limit_storms;
 mod metrics;
 mod rebalance;

@@ -1,0 +1,70 @@
+//! Limits of three real gateways whose two control planes keep them in a real Redis: a control plane is killed, and then the store.
+
+use std::time::{Duration, Instant};
+
+use portcullis_harness::process::Signal;
+use portcullis_harness::redis::Redis;
+use portcullis_harness::rundir::RunDir;
+use portcullis_harness::{deps, wait};
+use portcullis_stub_apiserver::{Action, Fault};
+
+use super::fixture::SOON;
+use super::limit_fleet::{Asker, Fleet, GATEWAYS, in_flight};
+use crate::fixture::PODS;
+
+/// Requests in flight of all gateways.
+const MAX: usize = 24;
+
+/// The time until as many requests as the limit allows are in flight again.
+fn wait_whole(fleet: &Fleet) -> Duration {
+    let (stub, start) = (&fleet.fixture.stub, Instant::now());
+    stub.take_peak();
+    wait::until("all of the limit is in use", SOON, || (stub.peak() >= MAX).then_some(())).unwrap();
+    start.elapsed()
+}
+
+#[test]
+fn stored_limit_outlives_a_control_plane_and_its_store() {
+    let Some(_) = deps::or_skip("limit-store", deps::redis()).unwrap() else { return };
+    let run = RunDir::new("limit-store-redis").unwrap();
+    let mut redis = Redis::server(run.path(), "redis", Redis::free_address().unwrap(), &[]).unwrap();
+    let flags = ["--limits-store".to_owned(), format!("redis://{}", redis.address())];
+    let fleet =
+        Fleet::start_at("limit-store", &in_flight("globalAllocate", MAX), |site| site.replicas(2).plane_flags(flags));
+    let stub = &fleet.fixture.stub;
+    stub.fault(Fault::new(PODS, Action::Delay { millis: 50 }));
+    let clients = fleet.clients();
+    let askers: Vec<_> = clients.iter().map(|client| Asker::new(client, MAX / GATEWAYS + 4)).collect();
+    fleet.storm(&askers, |_| {
+        eprintln!("whole after {:.1?}", wait_whole(&fleet));
+        fleet.planes[0].process().signal(Signal::Kill).unwrap();
+        fleet.planes[0].process().wait_exit(SOON).unwrap();
+        let killed = Instant::now();
+        // Leases have ended, if the other control plane does not divide.
+        wait::until("leases have ended", SOON, || (killed.elapsed() > Duration::from_secs(5)).then_some(())).unwrap();
+        assert!((0..GATEWAYS).all(|number| fleet.is_degraded(number) == Some(false)), "the other one divides");
+        let peak = stub.take_peak();
+        assert_eq!(peak, MAX, "with one control plane");
+
+        redis.process().kill();
+        let are_alone = || (0..GATEWAYS).all(|number| fleet.is_degraded(number) == Some(true)).then_some(());
+        wait::until("local limits hold", SOON, are_alone).unwrap();
+        let alone = Instant::now();
+        wait::until("they are used", SOON, || (alone.elapsed() > Duration::from_secs(1)).then_some(())).unwrap();
+        let peak = stub.take_peak();
+        eprintln!("{peak} of {MAX} in flight without a store");
+        assert!(
+            peak <= MAX + GATEWAYS,
+            "{peak} in flight: each goes by what it had in use, or by its local limit of one"
+        );
+        redis.restart().unwrap();
+        let back = Instant::now();
+        fleet.wait_for_parts();
+        let parts = back.elapsed();
+        eprintln!("parts {parts:.1?} after the store is back, whole {:.1?} later", wait_whole(&fleet));
+        stub.take_peak();
+        let whole = Instant::now();
+        wait::until("they keep it", SOON, || (whole.elapsed() > Duration::from_secs(5)).then_some(())).unwrap();
+        assert_eq!(stub.take_peak(), MAX, "after the store is back");
+    });
+}
