@@ -35,14 +35,17 @@ pub enum AddressError {
     #[error("has a password; put it into a file, --limits-store-password-file")]
     Password,
     /// This is no host with a port.
-    #[error("has no host and port in {0:?}")]
-    Host(String),
+    #[error("has no host and port in a place of one")]
+    Host,
     /// Sentinels need the name of what they watch.
     #[error("has sentinels, but not the name of the service that they watch: redis+sentinel://HOST/SERVICE")]
     Service,
     /// This is no number.
-    #[error("has {0:?} in the place of the number of a database")]
-    Database(String),
+    #[error("has no number in the place of a database")]
+    Database,
+    /// The store would take it for the default user.
+    #[error("names a user without a password; put it into a file, --limits-store-password-file")]
+    NoPassword,
 }
 
 impl FromStr for StoreAddress {
@@ -57,11 +60,12 @@ impl FromStr for StoreAddress {
             "rediss+sentinel" => (true, true),
             _ => return Err(AddressError::Scheme),
         };
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        if user.contains(':') {
+        // A password may hold a slash.
+        if rest.rsplit_once('@').is_some_and(|(user, _)| user.contains(':')) {
             return Err(AddressError::Password);
         }
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
         let port = if is_sentinel { SENTINEL_PORT } else { PORT };
         // Only sentinels are several.
         let hosts = if is_sentinel { hosts.split(',').collect() } else { vec![hosts] };
@@ -80,9 +84,16 @@ impl FromStr for StoreAddress {
             user: user.to_owned(),
             hosts,
             service: service.map(str::to_owned),
-            database: number.ok_or_else(|| AddressError::Database(database.to_owned()))?,
+            database: number.ok_or(AddressError::Database)?,
             text: text.to_owned(),
         })
+    }
+}
+
+impl StoreAddress {
+    /// Whether it names a user, who has a password.
+    pub fn has_user(&self) -> bool {
+        !self.user.is_empty()
     }
 }
 
@@ -93,12 +104,11 @@ impl fmt::Display for StoreAddress {
 }
 
 fn host(text: &str, default: u16) -> Result<(String, u16), AddressError> {
-    let failed = || AddressError::Host(text.to_owned());
-    let authority: Authority = text.parse().map_err(|_| failed())?;
+    let authority: Authority = text.parse().map_err(|_| AddressError::Host)?;
     let name = authority.host().trim_start_matches('[').trim_end_matches(']');
     let has_port = authority.as_str().len() > authority.host().len();
-    let port = if has_port { authority.port_u16().ok_or_else(failed)? } else { default };
-    if name.is_empty() || name.contains(',') { Err(failed()) } else { Ok((name.to_owned(), port)) }
+    let port = if has_port { authority.port_u16().ok_or(AddressError::Host)? } else { default };
+    if name.is_empty() || name.contains(',') { Err(AddressError::Host) } else { Ok((name.to_owned(), port)) }
 }
 
 #[cfg(test)]
@@ -128,14 +138,18 @@ mod tests {
             ("http://cache", AddressError::Scheme),
             ("redis://user:secret@cache", AddressError::Password),
             ("redis://:secret@cache", AddressError::Password),
-            ("redis://", AddressError::Host(String::new())),
-            ("redis://a,b", AddressError::Host("a,b".to_owned())),
-            ("redis://cache:70000", AddressError::Host("cache:70000".to_owned())),
-            ("redis+sentinel://a,/main", AddressError::Host(String::new())),
+            ("redis://:ab/secret@cache", AddressError::Password),
+            ("redis://user:1234/secret@cache", AddressError::Password),
+            ("redis+sentinel://user:ab/secret@cache/main", AddressError::Password),
+            ("redis://cache/secret@x", AddressError::Database),
+            ("redis://", AddressError::Host),
+            ("redis://a,b", AddressError::Host),
+            ("redis://cache:70000", AddressError::Host),
+            ("redis+sentinel://a,/main", AddressError::Host),
             ("redis+sentinel://a", AddressError::Service),
             ("redis+sentinel://a//2", AddressError::Service),
-            ("redis://cache/x", AddressError::Database("x".to_owned())),
-            ("redis://cache/-1", AddressError::Database("-1".to_owned())),
+            ("redis://cache/x", AddressError::Database),
+            ("redis://cache/-1", AddressError::Database),
         ];
         for (text, expected) in rows {
             let error = text.parse::<StoreAddress>().unwrap_err();

@@ -1,28 +1,64 @@
+//! The store's clock, as a control plane follows it from connection to connection.
+
 use std::time::{Duration, Instant};
 
 /// Part of the time that passes by which two clocks may differ without a step, as gateways' clocks may.
 const DRIFT: u32 = 50;
+/// The time between two lines of the log about a clock that is set.
+const QUIET: Duration = Duration::from_secs(60);
 /// The store counts whole microseconds.
 const ROUNDING: Duration = Duration::from_micros(2);
 
 /// One reading of the store's clock, and when it was asked for and had.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reading {
-    pub(crate) asked: Instant,
-    pub(crate) had: Instant,
-    pub(crate) time: Duration,
+struct Reading {
+    asked: Instant,
+    had: Instant,
+    time: Duration,
 }
 
 impl Reading {
     /// Whether the store's clock was set between an earlier reading and this one: it then says that leases have ended that have not, or
     /// that none ends for a long time.
-    pub(crate) fn stepped_since(&self, earlier: &Reading) -> bool {
+    fn stepped_since(&self, earlier: &Reading) -> bool {
         let most = self.had.saturating_duration_since(earlier.asked);
         let least = self.asked.saturating_duration_since(earlier.had);
         let forward = self.time.checked_sub(earlier.time);
         let in_bounds =
             |passed: Duration| passed <= most + most / DRIFT + ROUNDING && passed + ROUNDING >= least - least / DRIFT;
         !forward.is_some_and(in_bounds)
+    }
+}
+
+/// The clock of the server that was asked last.
+#[derive(Debug, Default)]
+pub(crate) struct StoreClock {
+    /// The process of the server.
+    run_id: Option<String>,
+    last: Option<Reading>,
+    logged: Option<Instant>,
+}
+
+impl StoreClock {
+    /// Begins with a server. Returns whether another one was asked before.
+    pub(crate) fn enter(&mut self, run_id: &str) -> bool {
+        if self.run_id.as_deref() == Some(run_id) {
+            return false;
+        }
+        self.last = None;
+        self.run_id.replace(run_id.to_owned()).is_some()
+    }
+
+    /// Takes a reading. Returns whether the clock was set since the one before.
+    pub(crate) fn has_stepped(&mut self, asked: Instant, had: Instant, time: Duration) -> bool {
+        let reading = Reading { asked, had, time };
+        let has_stepped = self.last.replace(reading).is_some_and(|last| reading.stepped_since(&last));
+        let is_quiet = self.logged.is_some_and(|logged| had.saturating_duration_since(logged) < QUIET);
+        if has_stepped && !is_quiet {
+            self.logged = Some(had);
+            tracing::warn!("the clock of the store of limits was set; for four seconds gateways keep what they have");
+        }
+        has_stepped
     }
 }
 
@@ -55,5 +91,18 @@ mod tests {
         }
         let back = Reading { time: first.time - Duration::from_secs(1), ..reading(2_000, 2_100, 0) };
         assert!(back.stepped_since(&first));
+    }
+
+    #[test]
+    fn clock_is_followed_from_connection_to_connection() {
+        let (start, mut clock) = (Instant::now(), StoreClock::default());
+        let second = Duration::from_secs(1);
+        assert!(!clock.enter("a"), "the first one");
+        assert!(!clock.has_stepped(start, start, second * 100));
+        assert!(!clock.enter("a"), "the same one");
+        assert!(clock.has_stepped(start + second, start + second, second * 90), "set while there was no connection");
+        assert!(clock.enter("b"));
+        assert!(!clock.has_stepped(start + second, start + second, second * 50), "another server's clock");
+        assert!(clock.enter("a"), "the first one again");
     }
 }

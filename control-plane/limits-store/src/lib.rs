@@ -8,13 +8,17 @@
 //! ended.
 //!
 //! - [`store`]: the reports that wait, a round for all of them. Start here.
-//! - `address`: `--limits-store`. `connection`: one connection to one server, and what is asked there. `clock`: steps of its time.
+//! - `address`: `--limits-store`. `client`: its user and its certificates. `connection`: one connection to one server, and what is
+//!   asked there by `scripts`. `clock`: steps of its time.
 
 mod address;
+mod client;
 mod clock;
 mod connection;
+mod scripts;
 mod store;
 
 pub use address::{AddressError, StoreAddress};
-pub use connection::{StoreError, StoreFiles};
+pub use client::StoreFiles;
+pub use connection::StoreError;
 pub use store::{ClusterExchange, LimitStore, ProcessReport, StoreStatistics};

@@ -1,7 +1,6 @@
 //! Reports that wait for the store, and rounds in which all of them are answered.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,10 +9,12 @@ use portcullis_filter_config::GlobalLimit;
 use portcullis_filter_config::limits::PartUse;
 use portcullis_limits::{LimitAnswer, Limiter};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::address::StoreAddress;
-use crate::connection::{StateWrite, StoreConnection, StoreError, StoreFiles};
+use crate::client::StoreFiles;
+use crate::clock::StoreClock;
+use crate::connection::{Saved, StateWrite, StoreConnection, StoreError, random};
 
 /// Reports that wait at most, and KiB of them; others get no answer and come again.
 const WAITING: usize = 4_096;
@@ -21,8 +22,10 @@ const WAITING_KIB: usize = 64 << 10;
 /// Reports, and clusters, that are answered together at most.
 const REPORTS_OF_ROUND: usize = 256;
 const CLUSTERS_OF_ROUND: usize = 256;
-/// Times that a change is made anew because another control plane was faster. In each round one of them was.
-const ATTEMPTS: usize = 32;
+/// The time for which a gateway waits for an answer, less the way: a round that takes longer is of no use.
+const USEFUL: Duration = Duration::from_secs(1);
+/// The pause while another control plane has its turn.
+const OTHERS_TURN: Duration = Duration::from_millis(10);
 /// The pause after a connection that failed, and the time for one, sentinels included.
 const PAUSE: Duration = Duration::from_secs(1);
 const OPEN: Duration = Duration::from_secs(3);
@@ -53,8 +56,15 @@ pub struct ClusterExchange {
     pub uses: Vec<(String, PartUse)>,
 }
 
-/// A report that waits, and where its answers go.
-type Waiting = (ProcessReport, oneshot::Sender<ReportAnswers>);
+/// A report that waits.
+#[derive(Debug)]
+struct Waiting {
+    report: ProcessReport,
+    since: Instant,
+    answer: oneshot::Sender<ReportAnswers>,
+    /// Its part of the room for reports, also when nothing waits for its answer any more.
+    _room: OwnedSemaphorePermit,
+}
 
 /// Answers, in the order of a report's clusters and of their schemas; `None` for a report that was not the newest one.
 type ReportAnswers = Option<Vec<Vec<Option<LimitAnswer>>>>;
@@ -79,7 +89,7 @@ pub struct StoreStatistics {
 #[derive(Debug)]
 pub struct LimitStore {
     reports: mpsc::Sender<Waiting>,
-    room: Semaphore,
+    room: Arc<Semaphore>,
     statistics: Arc<StoreStatistics>,
 }
 
@@ -96,14 +106,15 @@ impl LimitStore {
             files,
             prefix,
             connection: None,
+            clock: StoreClock::default(),
             tried: None,
-            failure: String::new(),
-            writer: RandomState::new().build_hasher().finish(),
+            failure: None,
+            writer: random(),
             writes: 0,
             statistics: Arc::clone(&statistics),
         };
         tokio::spawn(rounds.run(waiting));
-        Self { reports, room: Semaphore::new(WAITING_KIB), statistics }
+        Self { reports, room: Arc::new(Semaphore::new(WAITING_KIB)), statistics }
     }
 
     /// Numbers about it.
@@ -114,9 +125,10 @@ impl LimitStore {
     /// The answers to a report, `None` if it gets none: the store is away, or the report is not the newest one of its process.
     pub async fn exchange(&self, report: ProcessReport) -> ReportAnswers {
         let room = u32::try_from(report.bytes.div_ceil(1 << 10)).unwrap_or(u32::MAX);
-        let _room = self.room.try_acquire_many(room).ok()?;
+        let room = Arc::clone(&self.room).try_acquire_many_owned(room).ok()?;
         let (sender, answer) = oneshot::channel();
-        if let Err(TrySendError::Closed(_)) = self.reports.try_send((report, sender)) {
+        let waiting = Waiting { report, since: Instant::now(), answer: sender, _room: room };
+        if let Err(TrySendError::Closed(_)) = self.reports.try_send(waiting) {
             // The task has panicked. Without it nothing says so but this.
             self.statistics.is_up.store(false, Ordering::Relaxed);
             return None;
@@ -131,12 +143,13 @@ struct Rounds {
     files: StoreFiles,
     prefix: String,
     connection: Option<StoreConnection>,
+    clock: StoreClock,
     /// The last attempt to connect.
     tried: Option<Instant>,
-    /// The failure that was logged last; empty after an answer.
-    failure: String,
-    /// A number of this process, and one of its writes: together the token of a write.
-    writer: u64,
+    /// The failure that was logged last; empty after an answer, and `None` before the first of both.
+    failure: Option<String>,
+    /// The word of this control plane, and a number of its writes: together the token of a write.
+    writer: String,
     writes: u64,
     statistics: Arc<StoreStatistics>,
 }
@@ -150,17 +163,23 @@ impl Rounds {
             {
                 round.push(next);
             }
-            round.retain(|(_, answer)| !answer.is_closed());
-            let (reports, senders): (Vec<_>, Vec<_>) = round.into_iter().unzip();
+            round.retain(|one| !one.answer.is_closed() && one.since.elapsed() < USEFUL);
             let has_paused = self.connection.is_some() || self.tried.is_none_or(|tried| tried.elapsed() >= PAUSE);
-            if reports.is_empty() || !has_paused {
+            if round.is_empty() || !has_paused {
                 continue;
             }
-            let answers = self.answer(&reports).await;
-            self.note(answers.as_ref().err());
-            for (sender, answer) in senders.into_iter().zip(answers.unwrap_or_default()) {
+            let (reports, answers): (Vec<_>, Vec<_>) =
+                round.into_iter().map(|one| ((one.report, one._room), one.answer)).unzip();
+            let (reports, _rooms): (Vec<_>, Vec<_>) = reports.into_iter().unzip();
+            let start = Instant::now();
+            let mut answered = self.answer(&reports).await;
+            if start.elapsed() > USEFUL {
+                answered = answered.and(Err(StoreError::Slow));
+            }
+            self.note(answered.as_ref().err());
+            for (waiting, answer) in answers.into_iter().zip(answered.unwrap_or_default()) {
                 // A gateway that has left meanwhile needs none.
-                let _ = sender.send(answer);
+                let _ = waiting.send(answer);
             }
         }
     }
@@ -170,19 +189,22 @@ impl Rounds {
         count(&self.statistics.rounds);
         self.statistics.is_up.store(error.is_none(), Ordering::Relaxed);
         let Some(error) = error else {
-            self.failure.clear();
+            if self.failure.as_ref().is_none_or(|failure| !failure.is_empty()) {
+                tracing::info!(store = %self.address, "limits are kept in the store");
+                self.failure = Some(String::new());
+            }
             return;
         };
         count(&self.statistics.failures);
-        if !matches!(error, StoreError::Contended) {
+        if !matches!(error, StoreError::Contended | StoreError::Slow) {
             self.connection = None;
         }
         let reason = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
         let failure = format!("{error}: {reason}");
         // Once, and not at every try.
-        if failure != self.failure {
+        if self.failure.as_ref() != Some(&failure) {
             tracing::warn!(store = %self.address, failure, "gateways keep their parts of shared limits for four seconds");
-            self.failure = failure;
+            self.failure = Some(failure);
         }
     }
 
@@ -210,11 +232,10 @@ impl Rounds {
 
     async fn connect(&mut self) -> Result<(), StoreError> {
         if self.connection.is_none() {
+            let opened = StoreConnection::open(&self.address, &self.files, &self.prefix, &mut self.clock);
+            let opened = tokio::time::timeout(OPEN, opened).await;
             self.tried = Some(Instant::now());
-            let opened = StoreConnection::open(&self.address, &self.files, &self.prefix);
-            let opened = tokio::time::timeout(OPEN, opened).await.map_err(|_| StoreError::Slow)??;
-            tracing::info!(store = %self.address, "limits are kept in the store");
-            self.connection = Some(opened);
+            self.connection = Some(opened.map_err(|_| StoreError::Slow)??);
         }
         Ok(())
     }
@@ -226,30 +247,34 @@ impl Rounds {
         clusters: &[(&str, Places)],
         answers: &mut [ReportAnswers],
     ) -> Result<(), StoreError> {
-        let mut pending: Vec<&(&str, Places)> = clusters.iter().collect();
-        for _ in 0..ATTEMPTS {
+        let (start, mut pending): (_, Vec<&(&str, Places)>) = (Instant::now(), clusters.iter().collect());
+        while start.elapsed() < USEFUL {
             let connection = self.connection.as_mut().ok_or(StoreError::NotMaster)?;
             let keys: Vec<_> = pending.iter().map(|(name, _)| format!("{}:limits:{name}", self.prefix)).collect();
-            let loaded = connection.load(&keys).await?;
+            let loaded = connection.load(&keys, &mut self.clock).await?;
             let mut changes = Vec::with_capacity(pending.len());
             for (((name, places), key), stored) in pending.iter().zip(keys).zip(loaded.all) {
-                let read = stored.state.and_then(|state| Limiter::read(name, &state));
+                let read = stored.state.and_then(|state| Limiter::read(name, &state, loaded.time));
                 let mut limiter = read.unwrap_or_default();
                 for (report, place) in places {
                     let (Some(one), Some(answer)) = (reports.get(*report), answers.get_mut(*report)) else { continue };
                     exchange(&mut limiter, one, *place, answer, loaded.time);
                 }
                 self.writes = self.writes.wrapping_add(1);
-                let after = format!("{:x}.{:x}", self.writer, self.writes);
+                let after = format!("{}.{:x}", self.writer, self.writes);
                 changes.push(StateWrite { key, before: stored.token, after, state: limiter.write(name) });
             }
-            let saved = connection.save(&loaded.origin, &changes).await?;
+            let saved = connection.save(&loaded.origin, &self.writer, &changes).await?;
+            let is_others_turn = saved.contains(&Saved::OthersTurn);
             let mut saved = saved.into_iter();
-            pending.retain(|_| !saved.next().unwrap_or_default());
+            pending.retain(|_| saved.next() != Some(Saved::Written));
             if pending.is_empty() {
                 return Ok(());
             }
             self.statistics.conflicts.fetch_add(u64::try_from(pending.len()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            if is_others_turn {
+                tokio::time::sleep(OTHERS_TURN).await;
+            }
         }
         Err(StoreError::Contended)
     }

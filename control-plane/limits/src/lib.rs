@@ -24,6 +24,6 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use holder::HolderId;
+pub use holder::Holder;
 pub use limiter::{HolderRefusal, Limiter};
 pub use shares::{LimitAnswer, RESERVED_FOR};

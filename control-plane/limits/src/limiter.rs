@@ -6,7 +6,7 @@ use std::time::Duration;
 use portcullis_filter_config::GlobalLimit;
 use portcullis_filter_config::limits::PartUse;
 
-use crate::holder::HolderId;
+use crate::holder::{Holder, HolderId};
 use crate::shares::{LimitAnswer, RESERVED_FOR, Shares};
 
 /// Most processes at a time.
@@ -78,7 +78,7 @@ impl Limiter {
     ///
     /// # Errors
     /// [`HolderRefusal`].
-    pub fn holder(&mut self, node: &str, process: u64, number: u64, now: Duration) -> Result<HolderId, HolderRefusal> {
+    pub fn holder(&mut self, node: &str, process: u64, number: u64, now: Duration) -> Result<Holder, HolderRefusal> {
         self.sweep(now);
         let known = self.holders.get_mut(node).and_then(|all| all.iter_mut().find(|one| one.process == process));
         if let Some(holder) = known {
@@ -86,7 +86,7 @@ impl Limiter {
                 return Err(HolderRefusal::Old);
             }
             (holder.number, holder.last) = (number, now);
-            return Ok(holder.id);
+            return Ok(Holder { id: holder.id, number });
         }
         let of_node = self.holders.get(node).map_or(0, Vec::len);
         if of_node >= MAX_HOLDERS_OF_NODE || self.count >= MAX_HOLDERS {
@@ -96,7 +96,7 @@ impl Limiter {
         self.next = self.next.saturating_add(1);
         self.count = self.count.saturating_add(1);
         self.holders.entry(node.to_owned()).or_default().push(Process { process, id, number, last: now });
-        Ok(id)
+        Ok(Holder { id, number })
     }
 
     /// Whether no newer report of the process has come since that one, and this limiter knows it. To be asked again before
@@ -109,7 +109,7 @@ impl Limiter {
     /// Takes the use of one limit out of a report, and gives the process its part from now on. `None` if there is no such limit.
     pub fn exchange(
         &mut self,
-        holder: HolderId,
+        holder: Holder,
         cluster: &str,
         schema: &str,
         used: PartUse,

@@ -88,6 +88,8 @@ pub(crate) struct HoldingState {
     pub(crate) held: u32,
     #[prost(uint32, tag = "8")]
     pub(crate) tokens: u32,
+    #[prost(uint64, tag = "9")]
+    pub(crate) number: u64,
 }
 
 /// A time of the limiter's clock. Later ones than in the year 2554 are that one.

@@ -7,14 +7,15 @@ use portcullis_filter_config::limits::{LEASE, LimitPart, PartUse};
 use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
 
 use crate::division::{Rest, units_of};
-use crate::holder::HolderId;
+use crate::holder::{Holder, HolderId};
 use crate::issue::Issue;
 use crate::message::{HoldingState, LimitState, SharesState, nanoseconds};
 use crate::spare::SpareTokens;
 
-/// The time after an answer at which its lease has ended by any clock that is at most two percent slow.
-pub const RESERVED_FOR: Duration = Duration::from_millis(4_082);
-const _: () = assert!(RESERVED_FOR.as_millis() * 98 >= LEASE.as_millis() * 100);
+/// The time after an answer at which its lease has ended, with a gateway's clock that is at most two percent slow, and a limiter's that is
+/// at most two percent fast.
+pub const RESERVED_FOR: Duration = Duration::from_millis(4_164);
+const _: () = assert!(RESERVED_FOR.as_millis() * 98 >= LEASE.as_millis() * 102);
 
 /// The time for which a process is taken to want what it wanted at most.
 const PEAK: Duration = Duration::from_secs(1);
@@ -60,7 +61,8 @@ struct Holding {
     /// Its first report and its last one.
     first: Duration,
     last: Duration,
-    /// Of a rate that is allocated, by its last report: its part, and the tokens in its bucket.
+    /// Of a rate that is allocated, by its last report: the number of that, its part, and the tokens in its bucket.
+    number: u64,
     held: u32,
     tokens: u32,
 }
@@ -95,7 +97,8 @@ impl Shares {
     }
 
     /// Takes the report of a process, and gives it its part from now on.
-    pub(crate) fn exchange(&mut self, holder: HolderId, used: PartUse, now: Duration) -> LimitAnswer {
+    pub(crate) fn exchange(&mut self, of: Holder, used: PartUse, now: Duration) -> LimitAnswer {
+        let holder = of.id;
         match (self.limit.limit, self.limit.strategy) {
             (FlowControlLimit::MaxRequestsInflight(max), strategy) if !used.is_rate => {
                 let claim = match strategy {
@@ -113,22 +116,31 @@ impl Shares {
                 }
             }
             (FlowControlLimit::TokenBucket { qps, burst }, GlobalStrategy::Allocate) if used.is_rate => {
-                let lost = self.lost_tokens(holder, used);
-                self.spare.add(lost, qps, burst, now);
+                let (lost, reserved) = self.lost_tokens(of, used);
+                self.spare.add(lost.min(share(burst, reserved, qps)), qps, burst, now);
                 // Tokens are not reserved: a bucket that shrinks loses them at once.
                 let quota = self.divide(holder, PartUse { used: 0, ..used }, qps, now);
                 if let Some(holding) = self.holdings.get_mut(&holder) {
-                    (holding.held, holding.tokens) = (used.held, used.used);
+                    (holding.number, holding.held, holding.tokens) = (of.number, used.held, used.used);
                 }
+                let (burst_of_all, spare) = (burst, &mut self.spare);
                 let part = quota.map(|quota| {
-                    let burst = share(burst, quota, qps);
+                    let burst = share(burst_of_all, quota, qps);
                     let room = if quota > used.held { burst.saturating_sub(used.used) } else { 0 };
-                    LimitPart { quota, burst, tokens: self.spare.take(room, qps, now) }
+                    LimitPart { quota, burst, tokens: spare.take(room, qps, burst_of_all, now) }
                 });
                 LimitAnswer {
                     part,
                     next: self.pause(quota.is_none_or(|quota| quota < used.wanted || quota < used.held)),
                 }
+            }
+            // Leases that make tokens by themselves may be of an earlier limiter.
+            (FlowControlLimit::TokenBucket { .. }, GlobalStrategy::Count)
+                if now < self.learns_until && used.held > 0 =>
+            {
+                self.issues_from = self.learns_until;
+                self.issue = Issue::new(self.issues_from);
+                LimitAnswer { part: None, next: SHORT_PAUSE }
             }
             (FlowControlLimit::TokenBucket { .. }, GlobalStrategy::Count) if now < self.issues_from => {
                 LimitAnswer { part: None, next: SHORT_PAUSE }
@@ -144,11 +156,14 @@ impl Shares {
         }
     }
 
-    /// Tokens that the bucket of a process has lost since its last report because its part shrank. Those of a process that had
-    /// requests meanwhile may as well have been used.
-    fn lost_tokens(&self, holder: HolderId, used: PartUse) -> u32 {
-        let before = self.holdings.get(&holder).filter(|before| used.wanted == 0 && used.held < before.held);
-        before.map_or(0, |before| before.tokens.saturating_sub(used.used))
+    /// Tokens that the bucket of a process has lost since its report before this one because its part shrank, and the part that it had.
+    /// Those of a process that had requests meanwhile may as well have been used.
+    fn lost_tokens(&self, of: Holder, used: PartUse) -> (u32, u32) {
+        let Some(before) = self.holdings.get(&of.id) else { return (0, 0) };
+        let is_next = before.number.checked_add(1) == Some(of.number);
+        let has_shrunk = is_next && used.wanted == 0 && used.held < before.held;
+        let lost = if has_shrunk { before.tokens.saturating_sub(used.used) } else { 0 };
+        (lost, before.held.min(before.reserved))
     }
 
     /// Tokens that a process will use until its report after the next one, if they come as they did the last time.
@@ -173,6 +188,7 @@ impl Shares {
             wanted_at: nanoseconds(holding.wanted_at),
             first: nanoseconds(holding.first),
             last: nanoseconds(holding.last),
+            number: holding.number,
             held: holding.held,
             tokens: holding.tokens,
         });
@@ -204,6 +220,7 @@ impl Shares {
                 wanted_at: Duration::from_nanos(one.wanted_at),
                 first: Duration::from_nanos(one.first),
                 last: Duration::from_nanos(one.last),
+                number: one.number,
                 held: one.held,
                 tokens: one.tokens,
             };

@@ -32,9 +32,10 @@ impl SpareTokens {
         self.level = self.level.saturating_add(u64::from(tokens).saturating_mul(TOKEN)).min(full);
     }
 
-    /// Takes up to that many tokens; returns how many there were.
-    pub(crate) fn take(&mut self, wanted: u32, qps: u32, now: Duration) -> u32 {
+    /// Takes up to that many tokens; returns how many there were. The burst may have been another one when they were added.
+    pub(crate) fn take(&mut self, wanted: u32, qps: u32, burst: u32, now: Duration) -> u32 {
         self.decay(qps, now);
+        self.level = self.level.min(u64::from(burst).saturating_mul(TOKEN));
         let taken = u64::from(wanted).min(self.level.checked_div(TOKEN).unwrap_or_default());
         self.level = self.level.saturating_sub(taken.saturating_mul(TOKEN));
         u32::try_from(taken).unwrap_or(u32::MAX)
@@ -58,9 +59,11 @@ mod tests {
         spare.add(100, 7, 60, seconds(10));
         let rows = [(10, 20, 20), (12, 10, 10), (12, 100, 16), (12, 1, 0), (100, 1, 0)];
         for (at, wanted, taken) in rows {
-            assert_eq!(spare.take(wanted, 7, seconds(at)), taken, "{wanted} at {at} s");
+            assert_eq!(spare.take(wanted, 7, 60, seconds(at)), taken, "{wanted} at {at} s");
         }
         spare.add(10, 7, 60, seconds(99));
-        assert_eq!(spare.take(100, 7, seconds(101)), 3, "time never goes back");
+        assert_eq!(spare.take(100, 7, 60, seconds(101)), 3, "time never goes back");
+        spare.add(60, 7, 60, seconds(200));
+        assert_eq!(spare.take(100, 7, 8, seconds(200)), 8, "of a smaller burst no more");
     }
 }

@@ -33,9 +33,13 @@ impl Limiter {
     }
 
     /// A limiter of one cluster that goes on with what [`Limiter::write`] wrote, by the same clock. `None` if that is not readable,
-    /// or of another format.
-    pub fn read(cluster: &str, state: &[u8]) -> Option<Self> {
+    /// of another format, or later than `now`: by a clock that was set back nothing would end for a long time.
+    pub fn read(cluster: &str, state: &[u8], now: Duration) -> Option<Self> {
         let state = LimiterState::decode(state).ok().filter(|state| state.format == FORMAT)?;
+        let is_later = |time: u64| Duration::from_nanos(time) > now;
+        if is_later(state.swept) || state.processes.iter().any(|one| is_later(one.last)) {
+            return None;
+        }
         let schemas = state.schemas.iter().map(|(schema, shares)| (schema.clone(), Shares::read(shares)));
         let swept = Duration::from_nanos(state.swept);
         let mut limiter = Limiter { next: state.next_holder, swept, ..Limiter::new() };

@@ -4,7 +4,7 @@ use std::time::Duration;
 use portcullis_filter_config::limits::{LimitPart, PartUse};
 use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
 
-use crate::{HolderId, HolderRefusal, Limiter, RESERVED_FOR};
+use crate::{HolderRefusal, Limiter, RESERVED_FOR};
 
 fn at(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
@@ -33,7 +33,7 @@ struct Gateway {
 impl Gateway {
     fn report(&mut self, limiter: &mut Limiter, used: PartUse, now: Duration) -> Option<LimitPart> {
         self.number += 1;
-        let holder: HolderId = limiter.holder(self.node, 1, self.number, now).unwrap();
+        let holder = limiter.holder(self.node, 1, self.number, now).unwrap();
         limiter.exchange(holder, "c", "s", used, now).unwrap().part
     }
 }
@@ -132,6 +132,29 @@ fn tokens_of_a_bucket_that_shrinks_go_where_the_rate_goes() {
 }
 
 #[test]
+fn tokens_that_may_have_been_used_move_nowhere() {
+    let limit = FlowControlLimit::TokenBucket { qps: 100, burst: 250 };
+    let rate = |held, used, wanted| PartUse { is_rate: true, held, used, wanted };
+    let shrinks = |reports: &[PartUse], lost: u64, expected: u32| {
+        let mut limiter = limiter(limit, GlobalStrategy::Allocate);
+        let [mut a, mut b, _] = gateways();
+        a.report(&mut limiter, rate(0, 1, 0), at(10.0));
+        b.report(&mut limiter, rate(0, 0, 500), at(10.9));
+        for used in reports {
+            a.report(&mut limiter, *used, at(11.0));
+        }
+        a.number += lost;
+        a.report(&mut limiter, rate(2, 5, 0), at(11.1));
+        let tokens = b.report(&mut limiter, rate(0, 0, 500), at(11.1)).map(|part| part.tokens);
+        assert_eq!(tokens, Some(expected), "{reports:?}, {lost} lost");
+    };
+    shrinks(&[rate(100, 200, 0)], 0, 195);
+    shrinks(&[rate(100, 200, 0)], 1, 0);
+    // A part that it never had is worth nothing.
+    shrinks(&[rate(100, 5, 0), rate(2, 5, 0), rate(3, 4_000_000_000, 0)], 0, 5);
+}
+
+#[test]
 fn counted_tokens_are_issued_once() {
     let limit = FlowControlLimit::TokenBucket { qps: 100, burst: 200 };
     let mut limiter = limiter(limit, GlobalStrategy::Count);
@@ -194,6 +217,14 @@ fn tokens_are_issued_once_nothing_makes_them_by_itself() {
     limiter.configure(&limits(limit, GlobalStrategy::Count), at(11.0));
     assert_eq!(a.report(&mut limiter, used, at(11.1)), None, "its lease may still make tokens");
     let later = at(11.0) + RESERVED_FOR + Duration::from_secs(1);
+    assert_eq!(a.report(&mut limiter, used, later).map(|part| part.tokens), Some(100));
+
+    // A new limiter knows of such a lease by the gateway that has it.
+    let mut limiter = Limiter::new();
+    limiter.configure(&limits(limit, GlobalStrategy::Count), at(20.0));
+    assert_eq!(a.report(&mut limiter, PartUse { held: 100, ..used }, at(20.1)), None);
+    assert_eq!(a.report(&mut limiter, used, at(21.0)), None);
+    let later = at(21.0) + RESERVED_FOR;
     assert_eq!(a.report(&mut limiter, used, later).map(|part| part.tokens), Some(100));
 }
 

@@ -35,7 +35,7 @@ proptest! {
         let mut now = Duration::from_secs(1_800_000_000);
         for (step, (node, number, later, used)) in reports.into_iter().enumerate() {
             now += Duration::from_millis(later);
-            let mut read = Limiter::read("c", &written).unwrap();
+            let mut read = Limiter::read("c", &written, now).unwrap();
             let answers = [&mut kept, &mut read].map(|limiter| {
                 limiter.configure_cluster("c", &limits(step), now);
                 let holder = limiter.holder(&format!("node-{node}"), u64::from(node % 2), number, now).ok()?;
@@ -49,8 +49,15 @@ proptest! {
 }
 
 #[test]
-fn state_of_another_format_is_not_read() {
-    assert!(Limiter::read("c", &[]).is_none(), "no format");
-    assert!(Limiter::read("c", &[8, 2]).is_none(), "a later one");
-    assert!(Limiter::read("c", &[8, 1]).is_some());
+fn state_of_another_format_or_of_a_later_time_is_not_read() {
+    let second = Duration::from_secs;
+    assert!(Limiter::read("c", &[], second(9)).is_none(), "no format");
+    assert!(Limiter::read("c", &[8, 2], second(9)).is_none(), "a later one");
+    assert!(Limiter::read("c", &[8, 1], second(9)).is_some());
+    let mut limiter = Limiter::new();
+    limiter.configure_cluster("c", &limits(0), second(5));
+    limiter.holder("node", 1, 1, second(9)).unwrap();
+    let written = limiter.write("c");
+    assert!(Limiter::read("c", &written, second(8)).is_none(), "the clock was set back");
+    assert!(Limiter::read("c", &written, second(9)).is_some());
 }

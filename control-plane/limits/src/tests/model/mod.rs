@@ -322,7 +322,7 @@ fn explore(leases: Leases) -> Vec<&'static str> {
 
 fn leases(strategy: GlobalStrategy, (steps, reports): (u32, [u64; GATEWAYS])) -> Leases {
     // The first gateway, which has all at first, has a clock as slow as may be.
-    Leases { max: 2, strategy, clocks: [98, 100], steps, reports, restarts: 0, limiters: 0 }
+    Leases { max: 2, strategy, clocks: [97, 100], steps, reports, restarts: 0, limiters: 0 }
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn late_report_to_a_new_limiter_revives_no_lease() {
 
 #[test]
 fn clock_that_is_slower_than_may_be_breaks_the_limit() {
-    let slow = Leases { clocks: [97, 100], ..leases(GlobalStrategy::Allocate, (2, [1, 1])) };
+    let slow = Leases { clocks: [96, 100], ..leases(GlobalStrategy::Allocate, (2, [1, 1])) };
     assert_eq!(explore(slow), [ALONE, BOTH, PARTS, ADMITTED]);
 }
 

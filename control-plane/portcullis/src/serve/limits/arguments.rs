@@ -38,6 +38,9 @@ impl LimitsArguments {
     pub(crate) fn store(&self) -> Result<Option<LimitStore>, AddressError> {
         let Some(address) = &self.limits_store else { return Ok(None) };
         let address: StoreAddress = address.parse()?;
+        if address.has_user() && self.limits_store_password_file.is_none() {
+            return Err(AddressError::NoPassword);
+        }
         let files = StoreFiles {
             password: self.limits_store_password_file.clone(),
             sentinel_password: self.limits_store_sentinel_password_file.clone(),

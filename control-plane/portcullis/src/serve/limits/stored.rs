@@ -32,37 +32,80 @@ impl StoredDivision {
 
     /// Answers a report with the gateway's parts; with nothing if the store does not answer, or another control plane did.
     pub(super) async fn divide(&self, report: GatewayReport) -> Result<Bytes, UnreadableReport> {
+        let bytes = report.content.len();
         let (message, clusters) = read(&report.content)?;
-        let (known, exchanges) = self.exchanges(&clusters);
         let (process, number) = (message.process, message.number);
+        let (known, exchanges) = self.exchanges(&clusters);
+        // What waits is what the objects have limits for, however long the report is.
+        drop((message, clusters));
         if exchanges.is_empty() {
             // Another control plane may know them.
             return Ok(Bytes::new());
         }
-        let bytes = report.content.len();
         let exchange = ProcessReport { node: report.node, process, number, clusters: exchanges, bytes };
         let Some(stored) = self.store.exchange(exchange).await else { return Ok(Bytes::new()) };
-        let mut stored = stored.into_iter();
-        let answers = clusters.iter().zip(known).flat_map(|(cluster, is_known)| {
-            let of_cluster = if is_known { stored.next() } else { None };
-            of_cluster.unwrap_or_else(|| vec![None; cluster.uses().count()])
-        });
+        let mut stored = stored.into_iter().flatten();
+        let answers = known.into_iter().map(|is_known| if is_known { stored.next().flatten() } else { None });
         Ok(answer(number, answers, bytes))
     }
 
-    /// Whether this control plane knows each cluster, and the use of those that it knows.
+    /// Whether this control plane knows each limit of a report, and the use of those that it knows.
     fn exchanges(&self, clusters: &[ClusterUseMessage]) -> (Vec<bool>, Vec<ClusterExchange>) {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         if objects.served.has_changed().unwrap_or(false) {
             let limits = objects.served.borrow_and_update().shared_limits();
             objects.limits = limits;
         }
-        let of = |cluster: &ClusterUseMessage| {
-            let SharedLimits { name, limits } = objects.limits.get(&cluster.cluster)?.clone();
-            let uses = cluster.uses().map(|(schema, used)| (schema.to_owned(), used)).collect();
-            Some(ClusterExchange { name, limits, uses })
-        };
-        let all: Vec<_> = clusters.iter().map(of).collect();
-        (all.iter().map(Option::is_some).collect(), all.into_iter().flatten().collect())
+        let (mut known, mut exchanges) = (Vec::new(), Vec::new());
+        for cluster in clusters {
+            let object = objects.limits.get(&cluster.cluster);
+            let is_known = |schema: &str| object.is_some_and(|object| object.limits.contains_key(schema));
+            known.extend(cluster.uses().map(|(schema, _)| is_known(schema)));
+            let uses = cluster.uses().filter(|(schema, _)| is_known(schema));
+            let uses: Vec<_> = uses.map(|(schema, used)| (schema.to_owned(), used)).collect();
+            if let Some(SharedLimits { name, limits }) = object.cloned().filter(|_| !uses.is_empty()) {
+                exchanges.push(ClusterExchange { name, limits, uses });
+            }
+        }
+        (known, exchanges)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use portcullis_filter_config::limits::PartUse;
+    use portcullis_limits_store::{StoreAddress, StoreFiles};
+    use serde_json::json;
+
+    use super::super::super::fleet::ServedObjectCache;
+    use super::*;
+
+    #[tokio::test]
+    async fn report_waits_with_what_objects_have_limits_for() {
+        let schema = json!({"name": "few", "strategy": "globalAllocate", "maxRequestsInflight": {"max": 1},
+            "globalMaxRequestsInflight": {"max": 9}});
+        let document = json!({
+            "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster",
+            "metadata": {"name": "c.example.com"},
+            "spec": {"servers": [{"endpoint": "https://10.0.0.1:6443"}], "flowControl": {"flowControlSchemas": [schema]}},
+        });
+        let documents = BTreeMap::from([("c.example.com".to_owned(), Arc::new(document))]);
+        let (_sender, served) = watch::channel(Arc::new(ServedObjectCache::default().read("lab", &documents)));
+        let address: StoreAddress = "redis://127.0.0.1:1".parse().unwrap();
+        let store = LimitStore::start(address, StoreFiles::default(), "portcullis".to_owned());
+        let division = StoredDivision::new(served, store);
+        let mut clusters = Vec::new();
+        for (cluster, schemas) in [("lab/-/a", vec!["few"]), ("lab/-/c.example.com", vec!["a", "few", "z"])] {
+            let mut message = ClusterUseMessage { cluster: cluster.to_owned(), ..ClusterUseMessage::default() };
+            schemas.into_iter().for_each(|schema| message.push(schema, PartUse::default()));
+            clusters.push(message);
+        }
+        let (known, exchanges) = division.exchanges(&clusters);
+        assert_eq!(known, [false, false, true, false]);
+        let uses: Vec<_> =
+            exchanges.iter().flat_map(|one| one.uses.iter().map(|(schema, _)| schema.as_str())).collect();
+        assert_eq!((exchanges.len(), uses), (1, vec!["few"]));
     }
 }

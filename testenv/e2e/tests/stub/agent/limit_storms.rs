@@ -132,7 +132,7 @@ fn seats_of_a_killed_gateway_go_to_the_others() {
 }
 
 /// The end of the lease of a gateway that is silent, and five seconds.
-const TAKEN_OVER: Duration = Duration::from_millis(4_082 + 5_000);
+const TAKEN_OVER: Duration = Duration::from_millis(4_164 + 5_000);
 
 #[test]
 #[ignore = "compares times, of ten gateways that are killed"]

@@ -34,6 +34,16 @@ pub(super) struct Fleet {
 impl Fleet {
     /// Gateways at control planes that use these addresses.
     pub(super) fn start(addresses: &[&str], files: &StoreFiles) -> Self {
+        Self::start_in(addresses, files, |_| true, Duration::MAX)
+    }
+
+    /// Gateways that report at least so often. The first of them is at the last control plane alone, and no other is there.
+    pub(super) fn start_apart(addresses: &[&str], pause: Duration) -> Self {
+        Self::start_in(addresses, &StoreFiles::default(), |(number, is_last)| (number == 0) == is_last, pause)
+    }
+
+    /// Whether the gateway of that number is at the last control plane, or at the others, is what `is_at` says.
+    fn start_in(addresses: &[&str], files: &StoreFiles, is_at: impl Fn((u64, bool)) -> bool, pause: Duration) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let within = runtime.enter();
         let store = |address: &&str| {
@@ -43,9 +53,12 @@ impl Fleet {
         drop(within);
         let fleet = Fleet { stores, leases: Leases::default(), peak: Arc::default(), stop: Arc::default(), runtime };
         for number in 0..GATEWAYS {
-            let (stores, leases, stop) = (fleet.stores.clone(), Arc::clone(&fleet.leases), Arc::clone(&fleet.stop));
+            let stores = fleet.stores.iter().enumerate();
+            let stores = stores.filter(|(at, _)| is_at((number, at + 1 == addresses.len())));
+            let stores: Vec<_> = stores.map(|(_, store)| Arc::clone(store)).collect();
+            let (leases, stop) = (Arc::clone(&fleet.leases), Arc::clone(&fleet.stop));
             fleet.runtime.spawn(async move {
-                let mut gateway = Gateway { number, reports: 0, leases };
+                let mut gateway = Gateway { number, reports: 0, leases, pause };
                 while !stop.load(Ordering::Relaxed) {
                     gateway.report(&stores).await;
                 }
@@ -67,6 +80,12 @@ impl Fleet {
         wait::until("gateways have all units", SOON, || (units(&self.leases) == MAX).then_some(())).unwrap();
         self.assert_bound();
         start.elapsed()
+    }
+
+    /// Whether the first gateway has a unit.
+    pub(super) fn has_first(&self) -> bool {
+        let leases = self.leases.lock().unwrap();
+        leases.get(&0).is_some_and(|(units, until)| *units > 0 && Instant::now() < *until)
     }
 
     /// Waits until no gateway has a unit.
@@ -100,6 +119,8 @@ struct Gateway {
     number: u64,
     reports: u64,
     leases: Leases,
+    /// The longest time between two reports.
+    pause: Duration,
 }
 
 impl Gateway {
@@ -122,7 +143,7 @@ impl Gateway {
                 self.leases.lock().unwrap().insert(self.number, (part.quota, start + LEASE));
             }
         }
-        tokio::time::sleep(next).await;
+        tokio::time::sleep(next.min(self.pause)).await;
     }
 
     fn message(&self, held: u32) -> ProcessReport {

@@ -1,10 +1,11 @@
 //! Limits that control planes keep in a real Redis: all gateways together never have more than the limit, whatever becomes of the store.
 
 mod fleet;
+mod relay;
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fleet::Fleet;
 use portcullis_harness::certs::{Ca, CertSpec};
@@ -13,6 +14,7 @@ use portcullis_harness::redis::Redis;
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, wait, write_private};
 use portcullis_limits_store::StoreFiles;
+use relay::Relay;
 
 const SOON: Duration = Duration::from_secs(60);
 /// The lines by which a replica's lag bounds the writes of a master that was cut off.
@@ -94,6 +96,50 @@ fn limit_holds_while_sentinels_choose_another_master() {
 }
 
 #[test]
+fn distant_control_plane_has_its_turn_beside_busy_ones() {
+    let Some(run) = run("limits-distant") else { return };
+    let redis = Redis::server(run.path(), "redis", Redis::free_address().unwrap(), &[]).unwrap();
+    let distant = Relay::start(redis.address(), Duration::from_millis(30));
+    let addresses = [redis.address(), distant.address].map(|address| format!("redis://{address}"));
+    let fleet = Fleet::start_apart(&[&addresses[0], &addresses[1]], Duration::from_millis(5));
+    wait::until("the distant gateway has a part", SOON, || fleet.has_first().then_some(())).unwrap();
+    // It keeps one for as long as two leases.
+    let begin = Instant::now();
+    let keeps = || {
+        assert!(fleet.has_first(), "without a part after {:.1?}", begin.elapsed());
+        (begin.elapsed() > Duration::from_secs(8)).then_some(())
+    };
+    wait::until("two leases are over", SOON, keeps).unwrap();
+    let [near, far] = [0, 1].map(|at| {
+        let numbers = fleet.stores[at].statistics();
+        [&numbers.rounds, &numbers.failures, &numbers.conflicts].map(|number| number.load(Ordering::Relaxed))
+    });
+    eprintln!("rounds, failed ones and changes that were made anew: {near:?} near, {far:?} far");
+    fleet.assert_bound();
+}
+
+#[test]
+fn limit_holds_while_an_address_leads_elsewhere_and_back() {
+    let Some(run) = run("limits-address") else { return };
+    let start = |name: &str| Redis::server(run.path(), name, Redis::free_address().unwrap(), &[]).unwrap();
+    let (one, other) = (start("redis-0"), start("redis-1"));
+    let relay = Relay::start(one.address(), Duration::ZERO);
+    let address = format!("redis://{}", relay.address);
+    let fleet = Fleet::start(&[&address, &address], &StoreFiles::default());
+    fleet.wait_whole();
+    // Each server goes on with nothing of what the other one took meanwhile.
+    for target in [&other, &one, &other] {
+        relay.switch(target.address());
+        let rounds = || fleet.stores.iter().map(|one| one.statistics().rounds.load(Ordering::Relaxed)).min();
+        let before = rounds();
+        wait::until("the other one is asked", SOON, || (rounds() > before.map(|rounds| rounds + 9)).then_some(()))
+            .unwrap();
+        eprintln!("whole {:.1?} after that", fleet.wait_whole());
+    }
+    fleet.assert_bound();
+}
+
+#[test]
 fn store_is_asked_with_tls_a_user_and_a_password() {
     let Some(run) = run("limits-tls") else { return };
     let (ca, path) = (Ca::new("redis").unwrap(), |name: &str| run.path().join(name));
@@ -134,4 +180,4 @@ fn store_is_asked_with_tls_a_user_and_a_password() {
 }
 
 /// The rights that docs/operations.md gives the store's user.
-const RIGHTS: &str = "-@all +evalsha +script|load +info +role +select +time +get +set +hget +hset +pexpire +incr";
+const RIGHTS: &str = "-@all +evalsha +script|load +info +role +select +time +get +set +hget +hset +pexpire";
