@@ -8,7 +8,7 @@ use redis::{
 };
 
 use crate::address::StoreAddress;
-use crate::connection::StoreError;
+use crate::error::StoreError;
 
 /// Files with what a store is asked for by, read anew with each connection.
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,6 @@
 //! One connection to one server, and what is asked there.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use portcullis_limits::RESERVED_FOR;
@@ -12,6 +10,7 @@ use redis::{AsyncConnectionConfig, RedisError};
 use crate::address::StoreAddress;
 use crate::client::{StoreFiles, client};
 use crate::clock::StoreClock;
+use crate::error::StoreError;
 use crate::scripts::{CLAIM, ENTER, LOAD, SAVE};
 
 /// The time for a connection, and that for an answer. A gateway's lease is longer than both.
@@ -21,38 +20,6 @@ const ANSWER: Duration = Duration::from_secs(1);
 const CLAIMED_MILLISECONDS: u64 = 60_000;
 /// The time for which a control plane that was too late has the next turn.
 const TURN_MILLISECONDS: u64 = 500;
-
-/// Why the store is not used at present. It is tried again; gateways go on by what they have, and then by their local limits.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// The operator has to act.
-    #[error("cannot read {0}")]
-    File(PathBuf, #[source] io::Error),
-    /// The operator has to act.
-    #[error("cannot use the address or the certificates")]
-    Settings(#[source] RedisError),
-    /// The server's fault, the network's, or that of the user, the password or the certificates.
-    #[error("cannot connect")]
-    Connect(#[source] RedisError),
-    /// As [`StoreError::Connect`]. Gateways do not wait for such an answer.
-    #[error("it takes too long")]
-    Slow,
-    /// The operator has to act: without its run id a restart would go unnoticed.
-    #[error("the server hides its run id, which INFO has to show")]
-    NoRunId,
-    /// Sentinels will name another one, or the address is that of a replica.
-    #[error("the server is no master")]
-    NotMaster,
-    /// The server's fault or the network's, or the user may not do it.
-    #[error("cannot read limits")]
-    Load(#[source] RedisError),
-    /// As [`StoreError::Load`]; also a master with fewer replicas than it has to have.
-    #[error("cannot write limits")]
-    Save(#[source] RedisError),
-    /// Other control planes changed the same limits at the same time, again and again.
-    #[error("other control planes change the same limits without end")]
-    Contended,
-}
 
 /// A connection to one server. It ends with the server's role and with its process.
 pub(crate) struct StoreConnection {

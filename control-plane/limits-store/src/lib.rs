@@ -15,10 +15,11 @@ mod address;
 mod client;
 mod clock;
 mod connection;
+mod error;
 mod scripts;
 mod store;
 
 pub use address::{AddressError, StoreAddress};
 pub use client::StoreFiles;
-pub use connection::StoreError;
+pub use error::StoreError;
 pub use store::{ClusterExchange, LimitStore, ProcessReport, StoreStatistics};

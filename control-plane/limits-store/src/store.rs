@@ -14,7 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use crate::address::StoreAddress;
 use crate::client::StoreFiles;
 use crate::clock::StoreClock;
-use crate::connection::{Saved, StateWrite, StoreConnection, StoreError, random};
+use crate::connection::{Saved, StateWrite, StoreConnection, random};
+use crate::error::StoreError;
 
 /// Reports that wait at most, and KiB of them; others get no answer and come again.
 const WAITING: usize = 4_096;

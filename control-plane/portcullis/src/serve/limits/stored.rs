@@ -36,7 +36,7 @@ impl StoredDivision {
         let (message, clusters) = read(&report.content)?;
         let (process, number) = (message.process, message.number);
         let (known, exchanges) = self.exchanges(&clusters);
-        // What waits is what the objects have limits for, however long the report is.
+        // A report waits with the limits that objects have, however long it is.
         drop((message, clusters));
         if exchanges.is_empty() {
             // Another control plane may know them.
