@@ -52,6 +52,7 @@ mod protected;
 pub mod rebalance;
 pub mod refusal;
 pub mod request;
+mod request_id;
 pub mod request_info;
 pub mod resource_attributes;
 pub mod review;

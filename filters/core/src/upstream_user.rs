@@ -2,7 +2,7 @@
 
 use portcullis_filter_config::RequestHeaders;
 
-use crate::identity::{RESERVED, UserInfo, is_reserved};
+use crate::identity::{ANONYMOUS, AUTHENTICATED, RESERVED, UNAUTHENTICATED, UserInfo, is_reserved};
 use crate::policy::{Policies, UserMatchCache};
 use crate::request_info::RequestInfo;
 
@@ -105,7 +105,8 @@ impl UpstreamUser {
         UpstreamUser::with_header_names(&HeaderNames::impersonate(), user)
     }
 
-    /// Writes the lines: user, UID if there is one, one line per group, one per extra value.
+    /// Writes the lines: user, UID if there is one, one line per group but the one that kube-apiserver adds by itself, one per extra
+    /// value.
     ///
     /// # Errors
     /// [`IdentityError`]: the credential's fault; another credential may do.
@@ -126,7 +127,7 @@ impl UpstreamUser {
         if let Some(name) = names.uid.as_deref().filter(|_| !user.uid.is_empty()) {
             lines.push((name.to_owned(), header_value("UID", &user.uid)?));
         }
-        for group in &user.groups {
+        for group in sent_groups(&user) {
             lines.push((names.group.to_string(), header_value("group", group)?));
         }
         for extra in &user.extra {
@@ -166,6 +167,26 @@ impl UpstreamUser {
     /// Header names, lower-case, and values.
     pub fn header_lines(&self) -> &[(String, String)] {
         &self.lines
+    }
+}
+
+/// The groups that are sent: without `system:authenticated` at the end, which kube-apiserver adds there to users of other groups
+/// (apiserver, `pkg/endpoints/filters/impersonation.go`, `pkg/authentication/group/authenticated_group_adder.go`). A line less to carry
+/// and to authorise. It adds it to neither `system:anonymous` nor users of `system:unauthenticated`, and a service account without any
+/// line would get the groups of one.
+fn sent_groups(user: &UserInfo) -> &[String] {
+    let has = |groups: &[String], name: &str| groups.iter().any(|group| group == name);
+    match user.groups.split_last() {
+        Some((last, others))
+            if last == AUTHENTICATED
+                && !others.is_empty()
+                && user.name != ANONYMOUS
+                && !has(others, AUTHENTICATED)
+                && !has(others, UNAUTHENTICATED) =>
+        {
+            others
+        }
+        _ => &user.groups,
     }
 }
 
@@ -226,7 +247,6 @@ mod tests {
                 "impersonate-uid: 42",
                 "impersonate-group: dev",
                 "impersonate-group: a,b",
-                "impersonate-group: system:authenticated",
                 "impersonate-extra-example.com%2f%5aone: x",
                 "impersonate-extra-100%25: y",
             ]
@@ -241,11 +261,74 @@ mod tests {
             let user = UpstreamUser::with_header_names(&HeaderNames::from_config(names), alice.clone()).unwrap();
             user.header_lines().iter().map(|(name, value)| format!("{name}: {value}")).collect()
         };
-        let groups = ["x-remote-group: dev", "x-remote-group: system:authenticated"];
-        let extra = "x-remote-extra-example.com%2f%5aone: x";
-        assert_eq!(lines(&names), ["x-auth-user: alice", groups[0], groups[1], extra]);
+        let (group, extra) = ("x-remote-group: dev", "x-remote-extra-example.com%2f%5aone: x");
+        assert_eq!(lines(&names), ["x-auth-user: alice", group, extra]);
         let usual = RequestHeaders::default();
-        assert_eq!(lines(&usual), ["x-remote-user: alice", "x-remote-uid: 42", groups[0], groups[1], extra]);
+        assert_eq!(lines(&usual), ["x-remote-user: alice", "x-remote-uid: 42", group, extra]);
+    }
+
+    #[test]
+    fn authenticated_group_is_sent_where_no_server_adds_it() {
+        let sent = |name: &str, groups: &[&str]| -> Vec<String> {
+            let user =
+                UserInfo { groups: groups.iter().map(|group| (*group).to_owned()).collect(), ..user(name, &[], &[]) };
+            let user = UpstreamUser::new(user).unwrap();
+            let groups = user.header_lines().iter().filter(|(name, _)| name == "impersonate-group");
+            groups.map(|(_, group)| group.clone()).collect()
+        };
+        let (yes, no) = ("system:authenticated", "system:unauthenticated");
+        assert_eq!(sent("a", &["g", yes]), ["g"]);
+        // Alone it keeps a service account from getting the groups of one.
+        assert_eq!(sent("system:serviceaccount:ns:sa", &[yes]), [yes]);
+        assert_eq!(sent("system:anonymous", &["g", yes]), ["g", yes]);
+        assert_eq!(sent("a", &[no, yes]), [no, yes]);
+        assert_eq!(sent("a", &[yes, "g"]), [yes, "g"]);
+        assert_eq!(sent("a", &["g", yes, yes]), ["g", yes, yes]);
+        assert!(sent("a", &[]).is_empty());
+    }
+
+    /// The groups that kube-apiserver finds in lines of either mode.
+    fn upstream_groups(name: &str, lines: &[(String, String)], is_impersonated: bool) -> Vec<String> {
+        let of = |(header, value): &(String, String)| header.ends_with("-group").then(|| value.clone());
+        let mut groups: Vec<String> = lines.iter().filter_map(of).collect();
+        let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
+        if let Some((namespace, _)) = account.filter(|_| is_impersonated && groups.is_empty()) {
+            groups.extend(["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]);
+        }
+        let has = |group: &str| groups.iter().any(|one| one == group);
+        if name == "system:anonymous" {
+            let is_added = is_impersonated && !has("system:unauthenticated");
+            groups.extend(is_added.then(|| "system:unauthenticated".to_owned()));
+        } else if !has("system:authenticated") && !has("system:unauthenticated") {
+            groups.push("system:authenticated".to_owned());
+        }
+        groups
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn kube_apiserver_finds_the_groups_that_the_user_has(
+            name in proptest::sample::select(vec!["a", "system:anonymous", "system:serviceaccount:ns:sa", "system:node:n"]),
+            groups in proptest::collection::vec(
+                proptest::sample::select(vec!["g", "h", "system:authenticated", "system:unauthenticated", "system:nodes"]),
+                0..5,
+            ),
+        ) {
+            let groups: Vec<String> = groups.into_iter().map(str::to_owned).collect();
+            let user = UserInfo::authenticated(name.to_owned(), String::new(), groups, Vec::new());
+            for (names, is_impersonated) in [
+                (HeaderNames::impersonate(), true),
+                (HeaderNames::from_config(&RequestHeaders::default()), false),
+            ] {
+                let sent = UpstreamUser::with_header_names(&names, user.clone()).unwrap();
+                let found = upstream_groups(name, sent.header_lines(), is_impersonated);
+                // The impersonated anonymous user has that group besides, with whatever lines.
+                let is_anonymous = is_impersonated && name == "system:anonymous";
+                let expected = user.groups.iter().filter(|group| !is_anonymous || *group != "system:unauthenticated");
+                let found = found.iter().filter(|group| !is_anonymous || *group != "system:unauthenticated");
+                proptest::prop_assert!(found.eq(expected), "{user:?}: {:?}", sent.header_lines());
+            }
+        }
     }
 
     #[test]

@@ -156,7 +156,6 @@ fn lines() -> Value {
     let lines = [
         ("impersonate-user", "alice"),
         ("impersonate-group", "developers"),
-        ("impersonate-group", "system:authenticated"),
         ("impersonate-extra-authentication.kubernetes.io%2fcredential-id", &digest),
     ];
     lines.map(|(key, value)| json!({"header": {"key": key, "value": value}})).into_iter().collect()

@@ -226,7 +226,6 @@ fn upstream_user_is_that_of_the_credential() {
             "impersonate-user: u",
             "impersonate-uid: 1",
             "impersonate-group: g",
-            "impersonate-group: system:authenticated",
             "impersonate-extra-example.com%2f%5aone: z",
             "impersonate-extra-scopes: a",
             "impersonate-extra-scopes: b",
@@ -240,10 +239,7 @@ fn upstream_user_is_that_of_the_credential() {
     }
     let as_other = json!({"headers": [["Impersonate-User", "bob"], ["Impersonate-Group", "ops"]],
         "reviews": {"impersonation": "allow"}});
-    assert_eq!(
-        identity(with(get("/healthz"), as_other)),
-        ["impersonate-user: bob", "impersonate-group: ops", "impersonate-group: system:authenticated"]
-    );
+    assert_eq!(identity(with(get("/healthz"), as_other)), ["impersonate-user: bob", "impersonate-group: ops"]);
     let not_answered = json!({"headers": [["Impersonate-User", "bob"]], "reviews": {"impersonation": "error"}});
     assert_eq!(world.one(with(get("/healthz"), not_answered))["refusal"]["code"], 503);
 }

@@ -65,7 +65,8 @@ pub(super) fn serving(
             .into_iter()
             .chain([portcullis_filter(settings, traced, filter), router()])
             .collect(),
-        early_header_mutation_extensions: vec![early_mutation(settings, traced)],
+        early_header_mutation_extensions: vec![early_mutation(settings, traced, filter)],
+        generate_request_id: Some(boolean(makes_request_ids(traced, filter))),
         tracing: traced.map(|traced| tracing::tracer(traced, settings, filter)),
         access_log: access_log::of_requests(&settings.access_log, filter),
         ..common(stat_prefix, settings)
@@ -125,8 +126,15 @@ fn common(stat_prefix: String, settings: &Settings) -> Manager {
         // Also where no cluster is served: an upgrade gets the same answer as any other request.
         upgrade_configs: ["websocket", "spdy/3.1"].map(upgrade).to_vec(),
         local_reply_config: Some(local_reply::config()),
+        generate_request_id: Some(boolean(false)),
         ..Default::default()
     }
+}
+
+/// Whether Envoy gives each request an id, for 4 % of what a request costs: its tracer notes there which requests it samples. The
+/// module makes one for each request that is logged or attributed.
+fn makes_request_ids(traced: Option<&Tracing>, filter: FilterBuild) -> bool {
+    traced.is_some() || filter == FilterBuild::Wasm
 }
 
 fn http2(streams: u32) -> Http2ProtocolOptions {
@@ -161,7 +169,15 @@ fn portcullis_filter(settings: &Settings, traced: Option<&Tracing>, filter: Filt
 }
 
 fn router() -> HttpFilter {
-    http_filter("envoy.filters.http.router", pack_any(Router { suppress_envoy_headers: true, ..Default::default() }))
+    http_filter(
+        "envoy.filters.http.router",
+        pack_any(Router {
+            suppress_envoy_headers: true,
+            // The filter counts answers; Envoy's own counters by code take 4 % of what a request costs.
+            dynamic_stats: Some(boolean(false)),
+            ..Default::default()
+        }),
+    )
 }
 
 fn http_filter(name: &str, config: Any) -> HttpFilter {
@@ -188,6 +204,9 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// Headers that Envoy believes of a trusted proxy, and that no proxy in front has to write: TLS ends here.
 const BELIEVED: [&str; 2] = ["x-forwarded-port", "x-forwarded-proto"];
+
+/// The header with the id of a request: if Envoy writes none, a client's would be taken for one.
+const REQUEST_ID: &str = "x-request-id";
 
 /// The headers that say where a request comes from and are removed before Envoy writes its own. Behind trusted proxies Envoy has
 /// to read `x-forwarded-for` before [`client_address`] overwrites it.
@@ -221,7 +240,7 @@ fn client_address(settings: &Settings) -> Option<HttpFilter> {
 
 /// A second line behind the filter's own header scan: names that only the gateway writes are gone before the first route
 /// match, and before Envoy writes its own.
-fn early_mutation(settings: &Settings, traced: Option<&Tracing>) -> TypedExtensionConfig {
+fn early_mutation(settings: &Settings, traced: Option<&Tracing>, filter: FilterBuild) -> TypedExtensionConfig {
     let configured = reserved_headers(settings);
     let prefixes = names::EARLY_REMOVED_PREFIXES.into_iter().chain(configured.iter().map(String::as_str));
     let remove = |prefix: &str| {
@@ -230,7 +249,8 @@ fn early_mutation(settings: &Settings, traced: Option<&Tracing>) -> TypedExtensi
         Mutation { action: Some(Action::RemoveOnMatch(RemoveOnMatch { key_matcher: Some(matcher) })) }
     };
     // By name, for which Envoy builds a map of the headers: the tracer does so as well, and a match of each header takes more.
-    let named = forwarded(settings).iter().copied().chain(tracing::removed_headers(traced));
+    let clients_id = (!makes_request_ids(traced, filter)).then_some(REQUEST_ID);
+    let named = forwarded(settings).iter().copied().chain(clients_id).chain(tracing::removed_headers(traced));
     let named = named.map(|name| Mutation { action: Some(Action::Remove(name.to_owned())) });
     let config = HeaderMutation { mutations: prefixes.map(remove).chain(named).collect() };
     extension("envoy.http.early_header_mutation.header_mutation", config)

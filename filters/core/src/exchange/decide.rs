@@ -6,6 +6,7 @@ use crate::header_scan::{ForwardedHeaders, HeaderRemovals};
 use crate::moment::Moment;
 use crate::observe::RequestRecord;
 use crate::request::RequestContext;
+use crate::request_id::request_id;
 use crate::review::ReviewAnswers;
 
 /// A decision with what it takes to carry it out. Borrows nothing of the proxy, whose first edit ends every borrow.
@@ -30,7 +31,12 @@ pub(super) fn decide<'c, T: Clone, H: Host<Stream = T>>(
     if let Some(settings) = gateway.tracing() {
         seen.begin_span(settings, headers.lines());
     }
-    let scan = gateway.scan(cluster, headers.lines());
+    let mut scan = gateway.scan(cluster, headers.lines());
+    let id;
+    if scan.request_id.is_empty() && cluster.is_some_and(|cluster| cluster.audit_attribution) {
+        id = seen.id.get_or_insert_with(request_id).clone();
+        scan.request_id = id.as_bytes();
+    }
     let decision = match cluster {
         Some(cluster) => {
             let chain = PresentedChain::find(gateway.peer_source(), &scan, host);
@@ -42,7 +48,12 @@ pub(super) fn decide<'c, T: Clone, H: Host<Stream = T>>(
     };
     if let Some(entry) = &mut seen.entry {
         let header = |wanted: &[u8]| headers.lines().find(|(name, _)| *name == wanted).map(|(_, value)| value);
-        entry.client(header(b"user-agent"), header(b"x-request-id"));
+        let id = if scan.request_id.is_empty() {
+            seen.id.get_or_insert_with(request_id).as_bytes()
+        } else {
+            scan.request_id
+        };
+        entry.client(header(b"user-agent"), id);
     }
     let forwarded = match &decision {
         Decision::Forward(forward) => forward.forwarded,

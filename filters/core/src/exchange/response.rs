@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::host::{HeaderLines, Host};
@@ -10,6 +11,7 @@ use crate::header_scan::{HeaderScan, Reserved};
 use crate::long_streams::{StreamCommand, StreamHandle, StreamStart, TerminationReason};
 use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, Response, Server};
 use crate::refusal::{Refusal, details};
+use crate::request_id::request_id;
 use crate::schedule::Wake;
 
 impl<T: Clone> Exchange<T> {
@@ -299,7 +301,12 @@ fn late_entry(record: &RequestRecord, metrics: &ClusterMetrics, host: &impl Host
     let scan = HeaderScan::from_headers(headers.lines(), b"", Reserved::default());
     let header = |wanted: &[u8]| headers.lines().find(|(name, _)| *name == wanted).map(|(_, value)| value);
     let mut entry = record.late_entry(metrics, &scan);
-    entry.client(header(b"user-agent"), header(b"x-request-id"));
+    let id = match (scan.request_id, &record.id) {
+        (b"", Some(own)) => Cow::Borrowed(own.as_bytes()),
+        (b"", None) => Cow::Owned(request_id().into_bytes()),
+        (envoys, _) => Cow::Borrowed(envoys),
+    };
+    entry.client(header(b"user-agent"), &id);
     Some(entry)
 }
 

@@ -68,9 +68,9 @@ impl AccessLogEntry {
     }
 
     /// `User-Agent` and the request's id.
-    pub fn client(&mut self, user_agent: Option<&[u8]>, request_id: Option<&[u8]>) {
+    pub fn client(&mut self, user_agent: Option<&[u8]>, request_id: &[u8]) {
         self.0.text("userAgent", user_agent.unwrap_or_default(), USER_AGENT);
-        self.0.text("requestId", request_id.unwrap_or_default(), 64);
+        self.0.text("requestId", request_id, 64);
     }
 
     /// Why the line is there although no policy asks for it, and the phases of the request in milliseconds.

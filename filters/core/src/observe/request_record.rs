@@ -31,6 +31,8 @@ pub struct RequestRecord {
     effective: Option<Arc<UpstreamUser>>,
     /// The line of the access log, if there is to be one.
     pub entry: Option<AccessLogEntry>,
+    /// Its id, if Envoy gave it none and one was needed.
+    pub(crate) id: Option<String>,
     /// The attributes that the host exports before the request goes on or is refused.
     pub attributes: Option<Box<RequestAttributes>>,
     /// The attributes of its span, if it is traced.

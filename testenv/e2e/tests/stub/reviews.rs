@@ -225,7 +225,7 @@ fn impersonation_needs_the_upstreams_permission() {
     let record = fixture.stub.records_for(PODS).pop().unwrap();
     assert_eq!(record.effective.as_ref().unwrap().username, "bob");
     assert_eq!(record.header_all("impersonate-user"), ["bob"]);
-    assert_eq!(record.header_all("impersonate-group"), ["ops", "system:authenticated"]);
+    assert_eq!(record.header_all("impersonate-group"), ["ops"]);
     let without_user = get(&admin, "Impersonate-Group: system:masters\r\n");
     assert_eq!(without_user.status, 400);
     assert_eq!(get(&admin, "Impersonate-User: bob\r\nImpersonate-Unheard-Of: x\r\n").status, 403);

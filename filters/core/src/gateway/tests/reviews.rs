@@ -103,7 +103,6 @@ fn token_names_whom_the_review_names() {
     assert_eq!(
         outcome,
         "all.h2.read impersonate-user=robot impersonate-uid=u1 impersonate-group=g \
-         impersonate-group=system:authenticated \
          impersonate-extra-authentication.kubernetes.io%2fpod-name=p impersonate-extra-example.com%2fother=x \
          impersonate-extra-scopes=all"
     );
@@ -234,7 +233,7 @@ fn client_may_act_as_whom_it_may_impersonate() {
     assert_eq!(
         outcome,
         "all.h2.read impersonate-user=bob impersonate-uid=7 impersonate-group=ops \
-         impersonate-group=system:authenticated impersonate-extra-example.com%2fteam=blue"
+         impersonate-extra-example.com%2fteam=blue"
     );
     for part in ["users", "groups", "uids", "userextras"] {
         let fixture = reviewing();

@@ -27,7 +27,7 @@ fn everybody_takes_a_way_of_their_own(fixture: &IngressFixture) {
         let record = record.unwrap();
         assert_eq!(pool(&record), ("HTTP/2.0", Some(FRONT)), "{way}");
         assert_eq!(record.header_all("x-remote-user"), ["alice"], "{way}");
-        assert_eq!(record.header_all("x-remote-group"), ["dev", "system:authenticated"], "{way}");
+        assert_eq!(record.header_all("x-remote-group"), ["dev"], "{way}");
         assert!(record.header("x-remote-extra-authentication.kubernetes.io%2fcredential-id").is_some(), "{way}");
         assert!(record.header("x-forwarded-client-cert").is_none(), "{way}");
         assert_eq!(record.effective.unwrap().username, "alice", "{way}");
