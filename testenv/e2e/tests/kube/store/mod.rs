@@ -2,6 +2,7 @@
 
 mod admission;
 mod backup;
+mod ending;
 mod faults;
 mod files;
 mod fixture;
