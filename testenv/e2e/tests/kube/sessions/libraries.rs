@@ -72,7 +72,14 @@ const LIBRARIES: [Library; 10] = [
     Library {
         name: "Java (official client-java)",
         pin: ("java/pom.xml", "<artifactId>client-java</artifactId>\n      <version>"),
-        program: &["/usr/bin/env", "java", "-Djdk.net.hosts.file=HOSTS", "-cp", "java/lib/*", "dev.portcullis.Official"],
+        program: &[
+            "/usr/bin/env",
+            "java",
+            "-Djdk.net.hosts.file=HOSTS",
+            "-cp",
+            "java/lib/*",
+            "dev.portcullis.Official",
+        ],
         lines: 11,
     },
     Library { name: "Helm", pin: ("../scripts/versions.env", "HELM_VERSION="), program: &["helm"], lines: 4 },

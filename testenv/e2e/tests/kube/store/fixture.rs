@@ -74,7 +74,11 @@ pub(super) fn cluster(name: &str, server: &str) -> Value {
 impl LaidOut {
     /// Free ports, and what `portcullis init` makes of them.
     pub(super) fn new(test: &str, members: usize, more: &[&str]) -> Option<Self> {
-        let binaries = deps::kube_or_skip(test).unwrap()?;
+        Some(Self::with(test, deps::kube_or_skip(test).unwrap()?, members, more))
+    }
+
+    /// As [`LaidOut::new`], for other programs.
+    pub(super) fn with(test: &str, binaries: KubeBinaries, members: usize, more: &[&str]) -> Self {
         let run = RunDir::new(test).unwrap();
         let dir = run.join("store");
         let path = |path: &Path| path.to_str().unwrap().to_owned();
@@ -90,7 +94,7 @@ impl LaidOut {
             addresses.push([peer, client, api]);
         }
         arguments.extend(more.iter().map(|&argument| argument.to_owned()));
-        Some(Self { arguments, names, dir, binaries, run, addresses })
+        Self { arguments, names, dir, binaries, run, addresses }
     }
 
     pub(super) fn init(&self, more: &[&str]) -> String {
