@@ -22,8 +22,8 @@ pub(super) fn encryption() -> Result<Vec<u8>, InitError> {
     Ok(format!("{config:#}\n").into_bytes())
 }
 
-/// The groups of users that a release lets in: anonymous clients may ask for health, as probes do, and nothing else. Where they
-/// cannot be bound here, roles bind them.
+/// The groups of users that a release lets in: anonymous clients may ask for health, as probes do, and nothing else. Roles
+/// bind them in releases that cannot do it here.
 pub(super) fn authentication(release: Release) -> String {
     let version = if release.reads_authentication_v1() { "v1" } else { "v1beta1" };
     let mut config = json!({

@@ -73,7 +73,7 @@ impl<'a> Lookout<'a> {
     fn ended(&self) -> Option<LastLines> {
         programs::NAMES.into_iter().find_map(|program| {
             let name = format!("members/{}/{}", self.member.name, programs::ended_file(program));
-            // What cannot be read says nothing: the servers are asked in any case.
+            // A file that cannot be read says nothing: the servers are asked in any case.
             let content = self.layout.read(&name).ok()??;
             let text = String::from_utf8_lossy(&content);
             let all: Vec<&str> = text.lines().collect();

@@ -132,7 +132,7 @@ mod tests {
         }
     }
 
-    /// What a program answers, and what is made of it.
+    /// Programs with their answers, good and bad.
     #[test]
     fn programs_are_asked_for_their_release() {
         let dir = tempfile::tempdir().unwrap();
