@@ -10,6 +10,7 @@ import (
 	"github.com/argoproj/argo-cd/gitops-engine/pkg/sync"
 	"github.com/argoproj/argo-cd/gitops-engine/pkg/utils/kube"
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 )
@@ -51,6 +52,8 @@ func argoCD(ctx context.Context, config *rest.Config, pod string) error {
 		}}
 	}
 	isManaged := func(one *cache.Resource) bool { return one.Info == any(name) }
+	// Argo's own default is foreground, which waits for a garbage collector.
+	background := metav1.DeletePropagationBackground
 	steps := []struct {
 		what    string
 		target  []*unstructured.Unstructured
@@ -58,8 +61,10 @@ func argoCD(ctx context.Context, config *rest.Config, pod string) error {
 	}{
 		{"create", []*unstructured.Unstructured{object("one")}, nil},
 		{"apply", []*unstructured.Unstructured{object("two")}, nil},
-		{"server-side", []*unstructured.Unstructured{object("three")}, []sync.SyncOpt{sync.WithServerSideApply(true)}},
-		{"prune", nil, []sync.SyncOpt{sync.WithPrune(true)}},
+		{"server-side", []*unstructured.Unstructured{object("three")}, []sync.SyncOpt{
+			sync.WithServerSideApply(true), sync.WithServerSideApplyManager("argocd-controller"),
+		}},
+		{"prune", nil, []sync.SyncOpt{sync.WithPrune(true), sync.WithPrunePropagationPolicy(&background)}},
 	}
 	for _, step := range steps {
 		options := append(step.options, sync.WithLogr(logr.Discard()))

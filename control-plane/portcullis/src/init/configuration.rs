@@ -26,14 +26,14 @@ pub(super) fn encryption() -> Result<Vec<u8>, InitError> {
 /// bind them in releases that cannot do it here.
 pub(super) fn authentication(release: Release) -> String {
     let version = if release.reads_authentication_v1() { "v1" } else { "v1beta1" };
-    let mut config = json!({
-        "apiVersion": format!("apiserver.config.k8s.io/{version}"),
-        "kind": "AuthenticationConfiguration",
-    });
-    if release.bounds_anonymous() {
-        let paths = ["/healthz", "/livez", "/readyz"].map(|path| json!({"path": path}));
-        config["anonymous"] = json!({"enabled": true, "conditions": paths});
-    }
+    let version = format!("apiserver.config.k8s.io/{version}");
+    let paths = ["/healthz", "/livez", "/readyz"].map(|path| json!({"path": path}));
+    let anonymous = json!({"enabled": true, "conditions": paths});
+    let kind = "AuthenticationConfiguration";
+    let config = match release.bounds_anonymous() {
+        true => json!({"apiVersion": version, "kind": kind, "anonymous": anonymous}),
+        false => json!({"apiVersion": version, "kind": kind}),
+    };
     format!("{config:#}\n")
 }
 

@@ -69,6 +69,7 @@ const LIBRARIES: [Library; 10] = [
         program: &["/usr/bin/env", "java", "-Djdk.net.hosts.file=HOSTS", "-cp", "java/lib/*", "dev.portcullis.Fabric8"],
         lines: 8,
     },
+    // It verifies the server's certificate by `tls-server-name`, and sends the name of the URL all the same.
     Library {
         name: "Java (official client-java)",
         pin: ("java/pom.xml", "<artifactId>client-java</artifactId>\n      <version>"),

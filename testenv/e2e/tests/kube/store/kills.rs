@@ -111,9 +111,6 @@ fn leads(store: &Store, member: usize) -> bool {
 #[ignore = "a minute of load: make test-store-faults"]
 fn kill_of_any_part_loses_no_acknowledged_write() {
     let Some(mut store) = Store::start("store-kills", MEMBERS, &[]) else { return };
-    for member in 0..MEMBERS {
-        store.wait_ready(member);
-    }
     let served = Served::start(&store);
     let load = Load::default();
     let pool = ClientPool::new(2).unwrap();
