@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-onboard test-objects test-istio test-clients test-cmd kubernetes-versions test-otel test-helm test-dashboard test-console screenshots compatibility test-long test-storms tsan miri bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-store-faults test-store-upgrade test-onboard test-objects test-istio test-clients test-cmd kubernetes-versions test-otel test-helm test-dashboard test-console screenshots compatibility test-long test-storms tsan miri bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -42,8 +42,21 @@ test-all: ## Run everything that must pass, as CI does: make test, its parts, an
 test-store: ## Run the tests of the store of objects, with real etcds and kube-apiservers
 	@$(SCRIPTS)/install-envoy
 	$(SCRIPTS)/build-kube
+	$(SCRIPTS)/build-etcd-tools
 	$(MAKE) --no-print-directory module build
-	CI=true $(SCRIPTS)/run-tests --part store
+	CI=true PORTCULLIS_ETCD_TOOLS=required $(SCRIPTS)/run-tests --part store
+
+test-store-faults: ## Kill each part of a store of three members while clients write, and print what was lost and for how long; two minutes
+	@$(SCRIPTS)/install-envoy
+	$(SCRIPTS)/build-kube
+	$(MAKE) --no-print-directory module build
+	CI=true cargo test --workspace --test kube -- --ignored --nocapture store::kills
+
+test-store-upgrade: ## Build three releases of Kubernetes, and upgrade a store from one to the next on its data
+	@$(SCRIPTS)/install-envoy
+	for version in 1.32.13 1.34.4 1.37.2; do $(SCRIPTS)/build-kube-version $$version; done
+	$(MAKE) --no-print-directory module build
+	CI=true cargo test --workspace --test kube -- --ignored --nocapture store::upgrade
 
 test-onboard: ## Run the tests of portcullis onboard and offboard, with a real kube-apiserver
 	@$(SCRIPTS)/install-envoy

@@ -22,6 +22,7 @@ const (
 type run func(ctx context.Context, config *rest.Config, pod string) error
 
 var libraries = map[string]run{
+	"argo-cd":            argoCD,
 	"client-go":          clientGo,
 	"controller-runtime": controllerRuntime,
 	"flux":               flux,
@@ -40,7 +41,7 @@ func main() {
 
 func execute(args []string) error {
 	if len(args) != 3 || libraries[args[0]] == nil {
-		return fmt.Errorf("usage: clients client-go|controller-runtime|flux KUBECONFIG POD")
+		return fmt.Errorf("usage: clients argo-cd|client-go|controller-runtime|flux KUBECONFIG POD")
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", args[1])
 	if err != nil {

@@ -77,14 +77,45 @@ pub fn envoy_compat_versions() -> Vec<String> {
 /// [`kube_or_skip`]. `PORTCULLIS_KUBE` overrides the directory, for other versions (`make kubernetes-versions`).
 pub fn kube() -> Result<KubeBinaries, Missing> {
     let given = std::env::var_os("PORTCULLIS_KUBE").map(PathBuf::from);
-    let dir = given.unwrap_or_else(|| project_root().join(".deps/kube/current"));
-    let find = |name: &str| present(name, dir.join(name), "make deps");
+    kube_in(&given.unwrap_or_else(|| project_root().join(".deps/kube/current")), "make deps")
+}
+
+/// Another release of them, like `1.34.4`, of testenv/kube-versions.
+pub fn kube_release(version: &str) -> Result<KubeBinaries, Missing> {
+    let parent = project_root().join(".deps/kube-versions");
+    let builds = std::fs::read_dir(&parent).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_of = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&format!("{version}-")))
+    };
+    let newest = builds.filter(is_of).max_by_key(|path| path.metadata().and_then(|data| data.modified()).ok());
+    kube_in(&newest.unwrap_or_else(|| parent.join(version)), "make test-store-upgrade")
+}
+
+fn kube_in(dir: &Path, remedy: &'static str) -> Result<KubeBinaries, Missing> {
+    let find = |name: &str| present(name, dir.join(name), remedy);
     Ok(KubeBinaries {
         etcd: find("etcd")?,
         kube_apiserver: find("kube-apiserver")?,
         kubectl: find("kubectl")?,
         fake_node: find("fake-node")?,
     })
+}
+
+/// The tools of etcd for snapshots.
+#[derive(Debug, Clone)]
+pub struct EtcdTools {
+    /// The one that asks a server.
+    pub etcdctl: PathBuf,
+    /// The one that works on files.
+    pub etcdutl: PathBuf,
+}
+
+/// [`EtcdTools`] for tests that are skipped without them; `make test-store` sets `PORTCULLIS_ETCD_TOOLS=required`.
+pub fn etcd_tools_or_skip(test: &str) -> Result<Option<EtcdTools>, Missing> {
+    let dir = project_root().join(".deps/etcd-tools/current");
+    let find = |name: &str| present(name, dir.join(name), "make test-store");
+    let found = find("etcdctl").and_then(|etcdctl| Ok(EtcdTools { etcdctl, etcdutl: find("etcdutl")? }));
+    unless_required("PORTCULLIS_ETCD_TOOLS", test, found)
 }
 
 /// The minor version of [`kube`]'s kube-apiserver: 36 of 1.36.3. Other builds than the pinned one have it in a file.

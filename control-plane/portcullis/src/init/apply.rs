@@ -1,5 +1,4 @@
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -7,13 +6,12 @@ use kube::{Client, Error};
 use portcullis_sources::ConnectError;
 use serde_json::Value;
 
+use super::lookout::{LastLines, Lookout, Over};
 use super::settings::Settings;
 use super::{objects, withdrawn};
 
 /// The field manager of everything that is applied.
 const MANAGER: &str = "portcullis-init";
-/// How often a state is asked for that is waited for.
-const PACE: Duration = Duration::from_millis(250);
 
 /// Why the store does not have everything.
 #[derive(Debug, thiserror::Error)]
@@ -22,12 +20,24 @@ pub(super) enum ApplyError {
     Connect(#[from] ConnectError),
     #[error("the kube-apiserver is not ready; start etcd and kube-apiserver: DIR/members/NAME/start/")]
     NotReady(#[source] Box<Error>),
+    #[error("{0}")]
+    Ended(LastLines),
     #[error("cannot apply {name}")]
     Apply { name: String, source: Box<Error> },
     #[error("the kube-apiserver does not serve UpstreamClusters")]
     NotServed,
     #[error(transparent)]
     Withdrawn(#[from] withdrawn::RemoveError),
+}
+
+impl ApplyError {
+    /// The end of a wait: a server's own, or the error for a store that does not come.
+    fn of(over: Over, late: impl FnOnce() -> Self) -> Self {
+        match over {
+            Over::Ended(lines) => Self::Ended(lines),
+            Over::Deadline => late(),
+        }
+    }
 }
 
 /// The objects that the store got or lost, by kind and name.
@@ -41,21 +51,21 @@ pub(super) struct Applied {
 pub(super) async fn apply(
     kubeconfig: &Path,
     settings: &Settings,
-    timeout: Duration,
+    mut lookout: Lookout<'_>,
     prune: bool,
 ) -> Result<Applied, ApplyError> {
-    let deadline = Instant::now() + timeout;
+    let lookout = &mut lookout;
     let access = portcullis_sources::connect(Some(kubeconfig), None, Some(&settings.namespace)).await?;
-    wait_ready(&access.client, deadline).await?;
+    wait_ready(&access.client, lookout).await?;
     let mut names = Vec::new();
     let objects = objects::all(settings);
     for object in &objects {
         if is_present_namespace(&access.client, object).await {
             continue;
         }
-        let name = apply_one(&access.client, object, deadline).await?;
+        let name = apply_one(&access.client, object, lookout).await?;
         if object.get("kind").and_then(Value::as_str) == Some("CustomResourceDefinition") {
-            wait_served(&access.client, object, deadline).await?;
+            wait_served(&access.client, object, lookout).await?;
         }
         names.push(name);
     }
@@ -63,14 +73,12 @@ pub(super) async fn apply(
     Ok(Applied { names, removed })
 }
 
-async fn wait_ready(client: &Client, deadline: Instant) -> Result<(), ApplyError> {
+async fn wait_ready(client: &Client, lookout: &mut Lookout<'_>) -> Result<(), ApplyError> {
     loop {
         let request = http_get("/readyz");
-        match client.request_text(request).await {
-            Ok(_) => return Ok(()),
-            Err(error) if Instant::now() > deadline => return Err(ApplyError::NotReady(Box::new(error))),
-            Err(_) => tokio::time::sleep(PACE).await,
-        }
+        let Err(error) = client.request_text(request).await else { return Ok(()) };
+        let late = || ApplyError::NotReady(Box::new(error));
+        lookout.wait().await.map_err(|over| ApplyError::of(over, late))?;
     }
 }
 
@@ -106,18 +114,18 @@ fn name_of(object: &Value) -> String {
 }
 
 /// Tries again until the deadline: a kube-apiserver that has just become ready may still refuse a kind or the user's rights.
-async fn apply_one(client: &Client, object: &Value, deadline: Instant) -> Result<String, ApplyError> {
+async fn apply_one(client: &Client, object: &Value, lookout: &mut Lookout<'_>) -> Result<String, ApplyError> {
     let (api, full_name) = (api_of(client, object), name_of(object));
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     let parameters = PatchParams::apply(MANAGER).force();
     loop {
-        match api.patch(name, &parameters, &Patch::Apply(object)).await {
-            Ok(_) => return Ok(full_name),
-            Err(error) if is_final(&error) || Instant::now() > deadline => {
-                return Err(ApplyError::Apply { name: full_name, source: Box::new(error) });
-            }
-            Err(_) => tokio::time::sleep(PACE).await,
+        let Err(error) = api.patch(name, &parameters, &Patch::Apply(object)).await else { return Ok(full_name) };
+        let is_refused = is_final(&error);
+        let failed = || ApplyError::Apply { name: full_name.clone(), source: Box::new(error) };
+        if is_refused {
+            return Err(failed());
         }
+        lookout.wait().await.map_err(|over| ApplyError::of(over, failed))?;
     }
 }
 
@@ -126,17 +134,16 @@ fn is_final(error: &Error) -> bool {
     matches!(error, Error::Api(status) if matches!(status.code, 400 | 409 | 413 | 422))
 }
 
-async fn wait_served(client: &Client, definition: &Value, deadline: Instant) -> Result<(), ApplyError> {
+async fn wait_served(client: &Client, definition: &Value, lookout: &mut Lookout<'_>) -> Result<(), ApplyError> {
     let api = api_of(client, definition);
     let name = definition.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    while Instant::now() < deadline {
+    loop {
         let present = api.get(name).await.ok();
         let conditions = present.as_ref().and_then(|one| one.data.pointer("/status/conditions")?.as_array());
         let is = |one: &Value| one["type"] == "Established" && one["status"] == "True";
         if conditions.is_some_and(|all| all.iter().any(is)) {
             return Ok(());
         }
-        tokio::time::sleep(PACE).await;
+        lookout.wait().await.map_err(|over| ApplyError::of(over, || ApplyError::NotServed))?;
     }
-    Err(ApplyError::NotServed)
 }

@@ -6,6 +6,7 @@ use portcullis_api::parse_duration;
 
 use super::forget::Forgotten;
 use super::member::Member;
+use super::release::Release;
 use super::tenant::Tenant;
 
 /// Lay out a store for the objects where there is no Kubernetes for them: an upstream kube-apiserver on etcd, without a cluster.
@@ -45,6 +46,10 @@ pub(crate) struct Init {
     /// Renew every certificate of a server and client now; the CAs stay.
     #[arg(long)]
     pub(super) renew: bool,
+    /// The release of kube-apiserver, like 1.34, for which files are written; the program is asked if unset. Needed where the
+    /// program is on other hosts only and is older than 1.34.
+    #[arg(long, value_name = "VERSION")]
+    pub(super) kube_apiserver_version: Option<Release>,
     #[command(flatten)]
     pub(super) store: StoreArguments,
 }

@@ -4,6 +4,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::json;
 
 use super::InitError;
+use super::release::Release;
 
 /// Encryption at rest with a new key: of Secrets, and of UpstreamClusters, which may hold keys themselves. Nothing is ever stored
 /// plain, and plain text is not read.
@@ -21,14 +22,18 @@ pub(super) fn encryption() -> Result<Vec<u8>, InitError> {
     Ok(format!("{config:#}\n").into_bytes())
 }
 
-/// Anonymous clients may ask for health, as probes do, and nothing else.
-pub(super) fn authentication() -> String {
+/// The groups of users that a release lets in: anonymous clients may ask for health, as probes do, and nothing else. Roles
+/// bind them in releases that cannot do it here.
+pub(super) fn authentication(release: Release) -> String {
+    let version = if release.reads_authentication_v1() { "v1" } else { "v1beta1" };
+    let version = format!("apiserver.config.k8s.io/{version}");
     let paths = ["/healthz", "/livez", "/readyz"].map(|path| json!({"path": path}));
-    let config = json!({
-        "apiVersion": "apiserver.config.k8s.io/v1",
-        "kind": "AuthenticationConfiguration",
-        "anonymous": {"enabled": true, "conditions": paths},
-    });
+    let anonymous = json!({"enabled": true, "conditions": paths});
+    let kind = "AuthenticationConfiguration";
+    let config = match release.bounds_anonymous() {
+        true => json!({"apiVersion": version, "kind": kind, "anonymous": anonymous}),
+        false => json!({"apiVersion": version, "kind": kind}),
+    };
     format!("{config:#}\n")
 }
 

@@ -6,6 +6,7 @@ use super::files::Layout;
 use super::kubeconfig::Kubeconfig;
 use super::member::Member;
 use super::programs::{etcd, kube_apiserver};
+use super::release::Release;
 use super::settings::Settings;
 use super::{ADMIN_KUBECONFIG, CONTROL_PLANE_USER, InitError};
 
@@ -20,11 +21,17 @@ struct Shared {
 }
 
 /// Lays out everything that runs of etcd and kube-apiserver need.
-pub(super) fn lay_out(layout: &mut Layout, settings: &Settings, renewal: Renewal) -> Result<(), InitError> {
+pub(super) fn lay_out(
+    layout: &mut Layout,
+    settings: &Settings,
+    release: Option<Release>,
+    renewal: Renewal,
+) -> Result<(), InitError> {
     settings.save(layout)?;
     let shared = Shared::open(layout, renewal)?;
     for member in &settings.members {
         lay_out_member(layout, settings, &shared, member, renewal)?;
+        write_authentication(layout, &format!("members/{}/config/authentication.json", member.name), release)?;
     }
     let admin = Wanted::client("portcullis:admin", Some("system:masters"));
     kubeconfig(&shared, ADMIN_KUBECONFIG.to_owned(), &settings.first(), admin).write(layout, renewal)
@@ -79,9 +86,8 @@ fn lay_out_member(
     shared.etcd_ca.have(layout, &file("pki/etcd-client.pem"), &etcd_client, renewal)?;
     layout.write(&file("config/encryption.json"), &shared.encryption, 0o600)?;
     layout.write(&file("config/audit-policy.json"), audit_policy().as_bytes(), 0o600)?;
-    // The operator adds issuers of tokens here, and kube-apiserver reads it when it changes.
-    layout.write_once(&file("config/authentication.json"), 0o600, || Ok(authentication().into_bytes()))?;
     layout.directory(&file("audit"))?;
+    layout.directory(&file("run"))?;
     layout.directory(&file("etcd"))?;
     let host_dir = settings.host_dir.clone().unwrap_or_else(|| layout.path(&dir));
     for program in [etcd(settings, member), kube_apiserver(settings, member)] {
@@ -91,6 +97,15 @@ fn lay_out_member(
     }
     let user = Wanted::client(CONTROL_PLANE_USER, None);
     kubeconfig(shared, file("control-plane.kubeconfig"), member, user).write(layout, renewal)
+}
+
+/// The operator adds issuers of tokens here, and kube-apiserver reads it when it changes. One that has nothing of the operator's
+/// follows the release; where that is not known it stays.
+fn write_authentication(layout: &mut Layout, name: &str, release: Option<Release>) -> Result<(), InitError> {
+    let wanted = authentication(release.unwrap_or(Release::NEWEST)).into_bytes();
+    let kept = layout.write_once(name, 0o600, || Ok(wanted.clone()))?;
+    let is_ours = Release::ALL.iter().any(|one| authentication(*one).as_bytes() == kept);
+    if is_ours && release.is_some() { layout.write(name, &wanted, 0o600) } else { Ok(()) }
 }
 
 fn apiserver_certificate(settings: &Settings, member: &Member) -> Wanted {

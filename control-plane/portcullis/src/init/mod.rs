@@ -8,9 +8,11 @@ mod files;
 mod forget;
 mod kubeconfig;
 mod layout;
+mod lookout;
 mod member;
 mod objects;
 mod programs;
+mod release;
 mod settings;
 mod tenant;
 #[cfg(test)]
@@ -27,6 +29,8 @@ use time::OffsetDateTime;
 pub(crate) use arguments::Init;
 use authority::Renewal;
 use files::Layout;
+use lookout::Lookout;
+use release::Release;
 use settings::Settings;
 
 /// The kubeconfig of the group system:masters, for which no rule holds.
@@ -64,6 +68,8 @@ enum InitError {
     #[error(transparent)]
     Runtime(#[from] crate::runtime::RuntimeError),
     #[error(transparent)]
+    Release(#[from] release::ReleaseError),
+    #[error(transparent)]
     Apply(#[from] apply::ApplyError),
 }
 
@@ -84,12 +90,21 @@ pub(crate) fn run(arguments: &Init) -> ExitCode {
 fn init(arguments: &Init) -> Result<String, InitError> {
     let mut layout = Layout::open(&arguments.data_dir)?;
     let settings = Settings::of(&layout, &arguments.store, &arguments.forgotten)?;
-    layout::lay_out(&mut layout, &settings, Renewal { now: now()?, all: arguments.renew })?;
+    let runtime = crate::runtime::runtime(crate::runtime::Threads::Current)?;
+    let release = match arguments.kube_apiserver_version {
+        Some(given) => Some(given.checked()?),
+        None => runtime.block_on(Release::of(&settings.kube_apiserver))?,
+    };
+    layout::lay_out(&mut layout, &settings, release, Renewal { now: now()?, all: arguments.renew })?;
     let mut text: String = layout.written().iter().map(|name| format!("wrote {name}\n")).collect();
+    if release.is_none() && !text.is_empty() {
+        text.push_str(&unknown_release(&settings));
+    }
     if arguments.apply {
         let kubeconfig = layout.path(ADMIN_KUBECONFIG);
-        let runtime = crate::runtime::runtime(crate::runtime::Threads::Current)?;
-        let applied = runtime.block_on(apply::apply(&kubeconfig, &settings, arguments.timeout, arguments.prune))?;
+        let first = settings.first();
+        let lookout = Lookout::new(&layout, &first, arguments.timeout);
+        let applied = runtime.block_on(apply::apply(&kubeconfig, &settings, lookout, arguments.prune))?;
         text.extend(applied.names.iter().map(|name| format!("applied {name}\n")));
         text.extend(applied.removed.iter().map(|name| format!("removed {name}\n")));
     }
@@ -97,6 +112,15 @@ fn init(arguments: &Init) -> Result<String, InitError> {
         text.push_str("nothing to do\n");
     }
     Ok(text)
+}
+
+/// A note for layouts that are made on another host than the one of the programs.
+fn unknown_release(settings: &Settings) -> String {
+    let program = settings.kube_apiserver.display();
+    format!(
+        "{program} is not here: new files are for kube-apiserver {} or newer (--kube-apiserver-version)\n",
+        Release::NEWEST
+    )
 }
 
 fn now() -> Result<OffsetDateTime, InitError> {

@@ -4,6 +4,16 @@ use std::path::{Path, PathBuf};
 use super::member::Member;
 use super::settings::Settings;
 
+/// The programs of a member.
+pub(super) const NAMES: [&str; 2] = ["kube-apiserver", "etcd"];
+/// The number of lines that a start script keeps of what its program said last.
+pub(super) const KEPT_LINES: usize = 20;
+
+/// The file below a member's directory with the last lines of a program that has ended since its last start.
+pub(super) fn ended_file(program: &str) -> String {
+    format!("run/{program}.ended")
+}
+
 /// A program with its flags, from which its start script and its unit are written.
 pub(super) struct Program {
     pub(super) name: &'static str,
@@ -42,6 +52,7 @@ impl Program {
             "#!/bin/sh\n# Written by portcullis init. Flags of your own: --etcd-flag and --kube-apiserver-flag.\n\
              set -eu\numask 077\nhere=$(CDPATH= cd -- \"$(dirname -- \"$0\")/..\" && pwd)\n"
                 .to_owned();
+        script.push_str(&self.keeping_last_lines());
         let _ = write!(script, "exec {}", quoted(&self.path.to_string_lossy()));
         for (flag, value) in &self.flags {
             let _ = match value {
@@ -54,6 +65,28 @@ impl Program {
         }
         script.push_str(" \\\n    \"$@\"\n");
         script
+    }
+
+    /// The part of the script that copies what the program says, and leaves its last lines when it ends. Signals to all processes
+    /// of the unit end the program alone, so that nothing that it still says is lost, and no write of it fails.
+    fn keeping_last_lines(&self) -> String {
+        let Self { name, .. } = self;
+        let ended = ended_file(name);
+        format!(
+            "# For `portcullis init --apply`, which says why a server has ended. Without the directory it starts as well.\n\
+             mkdir -p \"$here/run\" 2>/dev/null || :\n\
+             rm -f \"$here/run/{name}.last\".* \"$here/{ended}\" \"$here/run/{name}.output\" 2>/dev/null || :\n\
+             if mkfifo \"$here/run/{name}.output\" 2>/dev/null; then\n    \
+                 last=$(mktemp \"$here/run/{name}.last.XXXXXX\")\n    \
+                 (\n        \
+                     trap '' HUP INT TERM\n        \
+                     tee /dev/fd/3 <\"$here/run/{name}.output\" 3>&1 >&2 | tail -n {KEPT_LINES} >\"$last\"\n        \
+                     mv \"$last\" \"$here/{ended}\" 2>/dev/null || :\n    \
+                 ) &\n    \
+                 exec 2>\"$here/run/{name}.output\"\n    \
+                 rm -f \"$here/run/{name}.output\"\n\
+             fi\n"
+        )
     }
 
     /// A unit that runs the script of a member's directory. Both programs notify systemd when they are ready.
@@ -69,7 +102,7 @@ impl Program {
              [Unit]\nDescription={description}\nWants=network-online.target\nAfter=network-online.target {after}\n\n\
              [Service]\nType=notify\nNotifyAccess=main\nExecStart=\"{dir}/start/{name}\"\n\
              TimeoutStartSec=infinity\nRestart=always\nRestartSec=2\nLimitNOFILE=65536\nLimitCORE=0\n\n\
-             User=portcullis-store\nGroup=portcullis-store\nUMask=0077\nReadWritePaths=\"{dir}/{writes}\"\n\n\
+             User=portcullis-store\nGroup=portcullis-store\nUMask=0077\nReadWritePaths=\"{dir}/{writes}\" \"-{dir}/run\"\n\n\
              NoNewPrivileges=yes\nCapabilityBoundingSet=\nAmbientCapabilities=\nProtectSystem=strict\n{home}PrivateTmp=yes\n\
              PrivateDevices=yes\nPrivateUsers=yes\nPrivateIPC=yes\nRemoveIPC=yes\nProtectProc=invisible\n\
              ProtectClock=yes\nProtectControlGroups=yes\nProtectHostname=yes\n\

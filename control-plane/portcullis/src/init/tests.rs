@@ -9,6 +9,7 @@ use super::authority::Renewal;
 use super::files::Layout;
 use super::forget::Forgotten;
 use super::layout::lay_out;
+use super::release::Release;
 use super::settings::Settings;
 
 const DAY: Duration = Duration::DAY;
@@ -29,7 +30,7 @@ fn arguments(members: &[&str]) -> StoreArguments {
 fn run(dir: &Path, arguments: &StoreArguments, now: OffsetDateTime, all: bool) -> Vec<String> {
     let mut layout = Layout::open(dir).unwrap();
     let settings = Settings::of(&layout, arguments, &[]).unwrap();
-    lay_out(&mut layout, &settings, Renewal { now, all }).unwrap();
+    lay_out(&mut layout, &settings, None, Renewal { now, all }).unwrap();
     layout.written().to_vec()
 }
 
@@ -135,7 +136,7 @@ fn authority_that_ends_within_a_year_is_an_error() {
     let mut layout = Layout::open(&root).unwrap();
     let settings = Settings::of(&layout, &StoreArguments::default(), &[]).unwrap();
     let late = Renewal { now: start() + DAY * 3300, all: false };
-    let error = lay_out(&mut layout, &settings, late).unwrap_err().to_string();
+    let error = lay_out(&mut layout, &settings, None, late).unwrap_err().to_string();
     assert!(error.contains("ends within a year"), "{error}");
 }
 
@@ -166,6 +167,36 @@ fn authentication_configuration_belongs_to_the_operator() {
     std::fs::write(&path, "{}").unwrap();
     run(&root, &StoreArguments::default(), start(), true);
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "{}");
+}
+
+/// Each release gets what it reads; an unknown one changes nothing.
+#[test]
+fn authentication_configuration_follows_the_release() {
+    let (_dir, root) = store();
+    let path = root.join("members/local/config/authentication.json");
+    let laid_out = |release: Option<&str>| {
+        let mut layout = Layout::open(&root).unwrap();
+        let settings = Settings::of(&layout, &arguments(&[]), &[]).unwrap();
+        let release = release.map(|text| text.parse::<Release>().unwrap());
+        lay_out(&mut layout, &settings, release, Renewal { now: start(), all: false }).unwrap();
+        let config: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let version = config["apiVersion"].as_str().unwrap().rsplit_once('/').unwrap().1.to_owned();
+        (version, config["anonymous"]["conditions"].as_array().map_or(0, Vec::len))
+    };
+    let table = [
+        (None, "v1", 3),
+        (Some("1.30"), "v1beta1", 0),
+        (None, "v1beta1", 0),
+        (Some("1.31"), "v1beta1", 0),
+        (Some("1.32"), "v1beta1", 3),
+        (Some("1.33"), "v1beta1", 3),
+        (Some("1.34"), "v1", 3),
+        (Some("1.33"), "v1beta1", 3),
+        (Some("1.40"), "v1", 3),
+    ];
+    for (release, version, paths) in table {
+        assert_eq!(laid_out(release), (version.to_owned(), paths), "{release:?}");
+    }
 }
 
 /// The user of the units passes through directories that are root's.
@@ -225,7 +256,7 @@ fn links_in_a_members_directory_are_not_followed() {
         if is_hard { std::fs::hard_link(aim, &path) } else { symlink(aim, &path) }.unwrap();
         let mut layout = Layout::open(&root).unwrap();
         let settings = Settings::of(&layout, &StoreArguments::default(), &[]).unwrap();
-        let error = lay_out(&mut layout, &settings, Renewal { now: start(), all: true }).unwrap_err();
+        let error = lay_out(&mut layout, &settings, None, Renewal { now: start(), all: true }).unwrap_err();
         assert!(error.to_string().contains(name), "{name}: {error}");
         std::fs::remove_file(&path).unwrap();
         std::fs::rename(&kept, &path).unwrap();

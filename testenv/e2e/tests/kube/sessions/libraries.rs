@@ -19,7 +19,7 @@ struct Library {
     lines: usize,
 }
 
-const LIBRARIES: [Library; 8] = [
+const LIBRARIES: [Library; 10] = [
     Library {
         name: "client-go",
         pin: ("go/go.mod", "k8s.io/client-go v"),
@@ -37,6 +37,12 @@ const LIBRARIES: [Library; 8] = [
         pin: ("go/go.mod", "github.com/fluxcd/pkg/ssa v"),
         program: &["go/clients", "flux"],
         lines: 4,
+    },
+    Library {
+        name: "Argo CD (gitops-engine)",
+        pin: ("go/go.mod", "github.com/argoproj/argo-cd/gitops-engine v"),
+        program: &["go/clients", "argo-cd"],
+        lines: 6,
     },
     Library {
         name: "kube-rs",
@@ -62,6 +68,20 @@ const LIBRARIES: [Library; 8] = [
         pin: ("java/pom.xml", "<artifactId>kubernetes-client</artifactId>\n      <version>"),
         program: &["/usr/bin/env", "java", "-Djdk.net.hosts.file=HOSTS", "-cp", "java/lib/*", "dev.portcullis.Fabric8"],
         lines: 8,
+    },
+    // It verifies the server's certificate by `tls-server-name`, and sends the name of the URL all the same.
+    Library {
+        name: "Java (official client-java)",
+        pin: ("java/pom.xml", "<artifactId>client-java</artifactId>\n      <version>"),
+        program: &[
+            "/usr/bin/env",
+            "java",
+            "-Djdk.net.hosts.file=HOSTS",
+            "-cp",
+            "java/lib/*",
+            "dev.portcullis.Official",
+        ],
+        lines: 11,
     },
     Library { name: "Helm", pin: ("../scripts/versions.env", "HELM_VERSION="), program: &["helm"], lines: 4 },
 ];

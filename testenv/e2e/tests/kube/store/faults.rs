@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{LaidOut, START, Store};
 
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(super) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const JSON: [(&str, &[u8]); 1] = [("content-type", b"application/json")];
 /// Writers, each with one write at a time.
 const WRITERS: usize = 64;
@@ -21,7 +21,7 @@ pub(super) struct Writes {
     pub(super) took: Duration,
 }
 
-fn create(client: &H2Client, name: &str) -> Option<u16> {
+pub(super) fn create(client: &H2Client, name: &str) -> Option<u16> {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"of": name}});
     client.request("POST", MAPS, &JSON, object.to_string().as_bytes()).ok().map(|answer| answer.status)
 }

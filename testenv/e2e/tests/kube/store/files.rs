@@ -14,7 +14,7 @@ fn files(dir: &Path, into: &mut BTreeMap<String, (u32, Vec<u8>)>) {
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
-        if path.is_dir() && !(path.join("member").is_dir() || name == "audit") {
+        if path.is_dir() && !(path.join("member").is_dir() || matches!(name, "audit" | "run")) {
             files(&path, into);
         } else if path.is_file() && !name.ends_with(".log") {
             let mode = path.metadata().unwrap().permissions().mode() & 0o777;

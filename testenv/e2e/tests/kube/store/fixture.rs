@@ -74,7 +74,11 @@ pub(super) fn cluster(name: &str, server: &str) -> Value {
 impl LaidOut {
     /// Free ports, and what `portcullis init` makes of them.
     pub(super) fn new(test: &str, members: usize, more: &[&str]) -> Option<Self> {
-        let binaries = deps::kube_or_skip(test).unwrap()?;
+        Some(Self::with(test, deps::kube_or_skip(test).unwrap()?, members, more))
+    }
+
+    /// As [`LaidOut::new`], for other programs.
+    pub(super) fn with(test: &str, binaries: KubeBinaries, members: usize, more: &[&str]) -> Self {
         let run = RunDir::new(test).unwrap();
         let dir = run.join("store");
         let path = |path: &Path| path.to_str().unwrap().to_owned();
@@ -90,7 +94,7 @@ impl LaidOut {
             addresses.push([peer, client, api]);
         }
         arguments.extend(more.iter().map(|&argument| argument.to_owned()));
-        Some(Self { arguments, names, dir, binaries, run, addresses })
+        Self { arguments, names, dir, binaries, run, addresses }
     }
 
     pub(super) fn init(&self, more: &[&str]) -> String {
@@ -123,9 +127,27 @@ impl Store {
     pub(super) fn start(test: &str, members: usize, more: &[&str]) -> Option<Self> {
         let laid_out = LaidOut::new(test, members, more)?;
         laid_out.init(&[]);
-        let store = laid_out.start();
+        let mut store = laid_out.start();
+        if members > 1 {
+            store.wait_all_ready();
+        }
         store.apply_all();
         Some(store)
+    }
+
+    /// Waits for all members, and starts a kube-apiserver that has ended again, as its unit does: of those of 1.33 that fill an empty
+    /// store at the same time, only one succeeds.
+    fn wait_all_ready(&mut self) {
+        for member in 0..self.members.len() {
+            let ready = || match self.get(member, "/readyz") {
+                Ok(answer) if answer.status == 200 => Some(true),
+                _ => (!self.members[member].apiserver.is_running()).then_some(false),
+            };
+            if !wait::until("the member is ready or has ended", START, ready).unwrap() {
+                self.members[member].restart_apiserver();
+                self.wait_ready(member);
+            }
+        }
     }
 
     /// The second step, with the remembered flags.

@@ -2,9 +2,13 @@
 
 mod admission;
 mod backup;
+mod ending;
 mod faults;
 mod files;
 mod fixture;
+mod kills;
 mod members;
 mod rights;
 mod serving;
+mod snapshot;
+mod upgrade;

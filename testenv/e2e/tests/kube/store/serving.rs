@@ -21,6 +21,7 @@ pub(super) struct Served {
     pub(super) plane: ControlPlane,
     target: TlsTarget,
     pub(super) envoy: Envoy,
+    ca: Ca,
 }
 
 impl Served {
@@ -45,17 +46,31 @@ impl Served {
         let dir = store.run.make_dir("plane").unwrap();
         let plane = ControlPlane::start_from(&dir, &flags).unwrap();
         let envoy = Envoy::start(&dir, "envoy", &EnvoyOptions::new(plane.bootstrap("envoy").unwrap())).unwrap();
-        apply(store, &manifest(store, &ca));
-        let accepted = |status: &Value| {
-            let objects = status["objects"].as_array();
-            objects.is_some_and(|all| all.iter().any(|one| one["name"] == NAME && one["accepted"] == true))
-        };
-        plane.wait_status("the object is served", SOON, accepted).unwrap();
-        plane.wait_in_sync(1, SOON).unwrap();
-        envoy.wait_listening(address, SOON).unwrap();
         let alice = ca.issue(&CertSpec::client("alice", ["dev"])).unwrap();
         let target = TlsTarget::new(address).sni(NAME).trust(&ca).identity(&alice);
-        Self { plane, target, envoy }
+        let served = Self { plane, target, envoy, ca };
+        served.add(store, NAME);
+        served.envoy.wait_listening(address, SOON).unwrap();
+        served
+    }
+
+    /// Writes an object to the store, and waits until Envoy has it.
+    pub(super) fn add(&self, store: &Store, name: &str) {
+        apply(store, &manifest(store, &self.ca, name));
+        self.plane.wait_status("the object is served", START, |status| has(status, name)).unwrap();
+        self.plane.wait_in_sync(1, SOON).unwrap();
+    }
+
+    /// Waits until the control plane has an object no more.
+    pub(super) fn wait_without(&self, name: &str) {
+        self.plane.wait_status("the object is gone", START, |status| !has(status, name)).unwrap();
+    }
+
+    /// Envoy never lost a cluster or a listener.
+    pub(super) fn assert_nothing_removed(&self) {
+        for what in ["cluster_manager.cluster_removed", "listener_manager.listener_removed"] {
+            assert_eq!(self.envoy.admin().stat(what).unwrap(), 0, "{what}");
+        }
     }
 
     /// The status and text of a request through the gateway.
@@ -75,15 +90,20 @@ impl Served {
     }
 }
 
-fn manifest(store: &Store, ca: &Ca) -> Value {
+fn has(status: &Value, name: &str) -> bool {
+    let objects = status["objects"].as_array();
+    objects.is_some_and(|all| all.iter().any(|one| one["name"] == name && one["accepted"] == true))
+}
+
+fn manifest(store: &Store, ca: &Ca, name: &str) -> Value {
     let gateway: Identity = store.identity(&store.admin_kubeconfig());
     let server_ca = std::fs::read(store.first().dir.join("pki/server-ca.crt")).unwrap();
     let client = json!({
         "certData": encode(&gateway.pem()), "keyData": encode(&gateway.key_pem()),
         "caData": STANDARD.encode(server_ca), "serverName": "kubernetes.default.svc",
     });
-    let serving = ca.issue(&CertSpec::server(NAME, [NAME])).unwrap();
-    let manifest = Manifest::new(NAME, [store.first().api_address]).serving(&serving, ca);
+    let serving = ca.issue(&CertSpec::server(name, [name])).unwrap();
+    let manifest = Manifest::new(name, [store.first().api_address]).serving(&serving, ca);
     serde_saphyr::from_str(&manifest.set("/spec/clientConfig", client).to_text()).unwrap()
 }
 
@@ -117,9 +137,7 @@ fn gateway_is_served_from_a_fresh_store() {
     store.members[0].apiserver.kill();
     served.wait_current(false);
     assert_eq!(served.snapshot(), snapshot);
-    for what in ["cluster_manager.cluster_removed", "listener_manager.listener_removed"] {
-        assert_eq!(served.envoy.admin().stat(what).unwrap(), 0, "{what}");
-    }
+    served.assert_nothing_removed();
     // The gateway itself answers: only its server is away.
     assert!(matches!(served.get("/version"), Ok((502..=504, _))), "{:?}", served.get("/version"));
     store.members[0].restart_etcd();
