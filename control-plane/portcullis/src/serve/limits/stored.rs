@@ -1,5 +1,6 @@
 //! All control planes of a store divide limits that gateways share.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +11,7 @@ use portcullis_xds::{GatewayReport, UnreadableReport};
 use tokio::sync::watch;
 
 use super::super::fleet::{ServedObjects, SharedLimits};
-use super::{answer, read};
+use super::{answer, counted_names, read};
 
 /// Divides limits as the store has them.
 pub(crate) struct StoredDivision {
@@ -57,12 +58,13 @@ impl StoredDivision {
             let limits = objects.served.borrow_and_update().shared_limits();
             objects.limits = limits;
         }
-        let of = |cluster: &ClusterUseMessage| {
-            let SharedLimits { name, limits } = objects.limits.get(&cluster.cluster)?.clone();
+        let names = counted_names(clusters, &objects.served.borrow());
+        let of = |(cluster, name): (&ClusterUseMessage, Option<Cow<'_, str>>)| {
+            let SharedLimits { name, limits } = objects.limits.get(&*name?)?.clone();
             let uses = cluster.uses().map(|(schema, used)| (schema.to_owned(), used)).collect();
             Some(ClusterExchange { name, limits, uses })
         };
-        let all: Vec<_> = clusters.iter().map(of).collect();
+        let all: Vec<_> = clusters.iter().zip(names).map(of).collect();
         (all.iter().map(Option::is_some).collect(), all.into_iter().flatten().collect())
     }
 }
