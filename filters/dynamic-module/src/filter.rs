@@ -89,6 +89,9 @@ impl FilterConfig for Filter {
         });
         self.reports.send(main);
         self.limits.send(main);
+        if let Some(is_degraded) = self.limits.news_of_degradation() {
+            self.metrics.show_degraded(is_degraded, main);
+        }
         fault::strike_once("metrics");
         let mut sink = main.takes_metrics().then(|| self.metrics.sink(main));
         self.metrics.flusher.on_main_thread(sink.as_mut(), memory::forget_old);

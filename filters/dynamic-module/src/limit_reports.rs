@@ -1,6 +1,7 @@
 //! Exchanges of this Envoy with control planes about limits of all gateways, by callouts of a filter configuration, where no agent
 //! carries them. Reports are written on the timer's thread, sent from Envoy's main thread, and answered there.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,8 @@ use crate::timer::run_at;
 use crate::{agent, limits};
 
 static TURN: ExchangeTurn = ExchangeTurn::new();
+/// The last value of the metric, which all configurations have together.
+static SHOWN_AS_DEGRADED: AtomicBool = AtomicBool::new(false);
 
 /// The exchanges of one filter configuration; none where it asks for none.
 #[derive(Debug)]
@@ -54,6 +57,13 @@ impl LimitReports {
         let callout = |cluster: &str, body: &[u8]| main.callout(cluster, &HEADERS, body, timeout);
         let ended = task.exchanger.send(&TURN, uptime(Instant::now()), callout);
         ended.into_iter().for_each(|ended| task.end(&ended));
+    }
+
+    /// Whether local limits hold in the place of those that gateways share, if that is another answer than before.
+    pub(crate) fn news_of_degradation(&self) -> Option<bool> {
+        self.0.as_ref()?;
+        let is_degraded = limits::are_degraded();
+        (SHOWN_AS_DEGRADED.swap(is_degraded, Ordering::Relaxed) != is_degraded).then_some(is_degraded)
     }
 
     /// Takes the response to a callout. False if the callout is none of these.
@@ -93,8 +103,9 @@ impl Task for ExchangeTask {
         let _ = self.scheduler().as_ref()?;
         // Without the lock: Envoy's main thread takes it when the configuration goes, and a long report takes a while.
         let Written { is_written, next } = self.exchanger.write(&TURN, uptime, || limits::report(self.process));
+        let has_news = is_written || limits::are_degraded() != SHOWN_AS_DEGRADED.load(Ordering::Relaxed);
         match &*self.scheduler() {
-            Some(scheduler) if is_written => scheduler.wake(),
+            Some(scheduler) if has_news => scheduler.wake(),
             Some(_) => {}
             // It went meanwhile, and nothing sends the report or gives its turn back.
             None => {

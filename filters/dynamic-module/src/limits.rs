@@ -20,3 +20,8 @@ pub(crate) fn report(process: u64) -> Vec<u8> {
 pub(crate) fn apply(message: &PartsMessage) {
     memory::global_limits().apply(message.number, message.parts(), uptime(Instant::now()));
 }
+
+/// Whether local limits hold in the place of those that gateways share.
+pub(crate) fn are_degraded() -> bool {
+    memory::global_limits().is_degraded(uptime(Instant::now()))
+}

@@ -266,6 +266,16 @@ pub const REQUESTS_PER_SECOND_LIMIT: Metric = Metric {
     labels: &["cluster", "schema"],
 };
 
+/// The state of limits of all gateways, where the filter exchanges them itself.
+pub const LIMITS_DEGRADED: Metric = Metric {
+    name: "limits_degraded",
+    kind: Kind::Gauge,
+    help: "Whether a local limit holds in this gateway in the place of one that gateways share, because no control plane gives it \
+           a part. Only where the filter exchanges limits itself (`globalLimits`); beside `portcullis agent` it is \
+           `portcullis_limits_degraded` on the agent's page.",
+    labels: &[],
+};
+
 /// Reviews under way.
 pub const REVIEWS: Metric = Metric {
     name: "reviews_in_flight",
@@ -291,7 +301,7 @@ pub const REBALANCED_CONNECTIONS: Metric = Metric {
 };
 
 /// All of them.
-pub const METRICS: [Metric; 17] = [
+pub const METRICS: [Metric; 18] = [
     REQUESTS,
     RESPONSES,
     DURATIONS.histogram,
@@ -306,6 +316,7 @@ pub const METRICS: [Metric; 17] = [
     REQUESTS_IN_FLIGHT,
     IN_FLIGHT_LIMIT,
     REQUESTS_PER_SECOND_LIMIT,
+    LIMITS_DEGRADED,
     REVIEWS,
     CREDENTIAL_CACHE_ENTRIES,
     REBALANCED_CONNECTIONS,
@@ -328,13 +339,14 @@ pub const COUNTERS: [Metric; 12] = [
 ];
 
 /// The gauges that a host defines.
-pub const GAUGES: [Metric; 8] = [
+pub const GAUGES: [Metric; 9] = [
     IN_FLIGHT,
     LONG_RUNNING,
     QUEUED_REQUESTS,
     REQUESTS_IN_FLIGHT,
     IN_FLIGHT_LIMIT,
     REQUESTS_PER_SECOND_LIMIT,
+    LIMITS_DEGRADED,
     REVIEWS,
     CREDENTIAL_CACHE_ENTRIES,
 ];

@@ -7,6 +7,7 @@ mod forwarded;
 mod names;
 mod render;
 mod reports;
+mod shared_limits;
 
 use std::process::Command;
 use std::time::Duration;
