@@ -16,6 +16,8 @@ use std::time::Duration;
 use portcullis_filter_config::limits::{LEASE, LimitPart, PartUse};
 
 use lease::Lease;
+pub(crate) use lease::nanoseconds;
+pub(crate) use rate::RateLevel;
 pub use rate::RatePart;
 pub use seats::SeatsPart;
 

@@ -25,7 +25,16 @@ const RETRY_AFTER: Duration = Duration::from_millis(250);
 /// Time after which a configuration that says nothing more has lost its turn.
 const TURN_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The uptime of the next exchange, for all configurations of a process: each listener has one, and all report the same limits.
+/// The turn to exchange, for all configurations of a process: each listener has one, and all report the same limits.
+pub trait Turn {
+    /// Claims the turn until then, if it has come.
+    fn claim(&self, now: Duration, until: Duration) -> bool;
+
+    /// Gives the turn back until that uptime.
+    fn set(&self, at: Duration);
+}
+
+/// The turn in a process whose threads share memory: the uptime of the next exchange.
 #[derive(Debug, Default)]
 pub struct ExchangeTurn(Mutex<Duration>);
 
@@ -119,22 +128,23 @@ impl ExchangeTurn {
         ExchangeTurn(Mutex::new(Duration::ZERO))
     }
 
-    /// Claims the turn if it has come.
-    fn claim(&self, now: Duration) -> bool {
+    fn lock(&self) -> MutexGuard<'_, Duration> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turn for ExchangeTurn {
+    fn claim(&self, now: Duration, until: Duration) -> bool {
         let mut next = self.lock();
         let is_due = *next <= now;
         if is_due {
-            *next = now.saturating_add(TURN_TIMEOUT);
+            *next = until;
         }
         is_due
     }
 
     fn set(&self, at: Duration) {
         *self.lock() = at;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Duration> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -149,9 +159,10 @@ impl<Id: Copy + Eq> Exchanger<Id> {
     }
 
     /// Writes a report if it is time for one: `report` encodes the use of all parts, and is empty where there are none.
-    pub fn write(&self, turn: &ExchangeTurn, now: Duration, report: impl FnOnce() -> Vec<u8>) -> Written {
+    pub fn write(&self, turn: &impl Turn, now: Duration, report: impl FnOnce() -> Vec<u8>) -> Written {
         let later = Written { is_written: false, next: now.saturating_add(PAUSE) };
-        if !turn.claim(now) {
+        let lost = now.saturating_add(TURN_TIMEOUT);
+        if !turn.claim(now, lost) {
             return later;
         }
         let report = report();
@@ -160,14 +171,14 @@ impl<Id: Copy + Eq> Exchanger<Id> {
             return later;
         }
         self.state().under_way = Some(UnderWay::Unsent(exchange_body(&self.node, report)));
-        Written { is_written: true, next: now.saturating_add(TURN_TIMEOUT) }
+        Written { is_written: true, next: lost }
     }
 
     /// Sends the report that is written, if there is one: `callout` gets an Envoy cluster and the body, and gives the callout's id, or
     /// `None` where none was made. Returns the exchange if it has ended at once.
     pub fn send(
         &self,
-        turn: &ExchangeTurn,
+        turn: &impl Turn,
         now: Duration,
         callout: impl FnOnce(&str, &[u8]) -> Option<Id>,
     ) -> Option<ExchangeEnd> {
@@ -196,10 +207,15 @@ impl<Id: Copy + Eq> Exchanger<Id> {
         Some(self.end(&mut state, turn, answer, now))
     }
 
+    /// Whether that callout is under way.
+    pub fn has_sent(&self, id: &Id) -> bool {
+        matches!(&self.state().under_way, Some(UnderWay::Sent(sent)) if sent == id)
+    }
+
     /// Takes the response to a callout. `None` if the callout is not this one, or is being started: then [`Exchanger::send`] returns it.
     pub fn answered(
         &self,
-        turn: &ExchangeTurn,
+        turn: &impl Turn,
         id: &Id,
         response: ExchangeResponse<'_>,
         now: Duration,
@@ -218,13 +234,13 @@ impl<Id: Copy + Eq> Exchanger<Id> {
     }
 
     /// Gives up what is under way, because its response does not come any more: another configuration may exchange at once.
-    pub fn give_up(&self, turn: &ExchangeTurn) {
+    pub fn give_up(&self, turn: &impl Turn) {
         if self.state().under_way.take().is_some() {
             turn.set(Duration::ZERO);
         }
     }
 
-    fn end(&self, state: &mut ExchangeState<Id>, turn: &ExchangeTurn, answer: Answered, now: Duration) -> ExchangeEnd {
+    fn end(&self, state: &mut ExchangeState<Id>, turn: &impl Turn, answer: Answered, now: Duration) -> ExchangeEnd {
         let after = answer.as_ref().ok().and_then(Option::as_ref).map(|parts| parts.next_exchange());
         let next = now.saturating_add(after.unwrap_or(RETRY_AFTER));
         turn.set(next);

@@ -4,6 +4,7 @@ mod agreement;
 mod counts;
 mod fixture;
 mod forwarded;
+mod limit_fleet;
 mod names;
 mod render;
 mod reports;
