@@ -10,7 +10,6 @@ use portcullis_harness::{deps, wait};
 use portcullis_stub_apiserver::StubServer;
 use serde_json::{Value, json};
 
-use super::for_1_38;
 use super::reports::add_control_plane;
 use crate::askers::ask;
 use crate::fixture::{NAME, Pki};
@@ -86,7 +85,7 @@ impl PlainFleet {
             add_control_plane(&console, &files, &node);
             share(&files, &node, &schema);
             if build == Build::Wasm {
-                change_to_wasm(&files);
+                files.use_wasm(&deps::wasm().unwrap()).unwrap();
             }
             (files.start(&folder, None).unwrap(), folder)
         };
@@ -139,48 +138,4 @@ fn share(files: &PlainFiles, node: &str, schema: &Value) {
         policies.replace("- group: all\n", "- group: all\n              flowControlSchema: shared\n")
     );
     files.edit("routes.yaml", |text| text.replace(policies, &limited)).unwrap();
-}
-
-/// Puts portcullis.wasm in the place of the module: the certificate comes by a header, as on Envoy 1.38.
-fn change_to_wasm(files: &PlainFiles) {
-    for_1_38(files);
-    let listener = |text: String| {
-        let mut object: Value = serde_saphyr::from_str(&text).unwrap();
-        let filter = &mut http_filters(&mut object).unwrap()[0]["typed_config"];
-        let config = filter["filter_config"]["value"].to_string();
-        let code = json!({"local": {"filename": deps::wasm().unwrap()}});
-        *filter = json!({
-            "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
-            "config": {
-                "name": "portcullis",
-                "configuration": {"@type": "type.googleapis.com/google.protobuf.StringValue", "value": config},
-                "failure_policy": "FAIL_RELOAD",
-                "vm_config": {"vm_id": "portcullis", "runtime": "envoy.wasm.runtime.v8", "code": code},
-            },
-        });
-        object.to_string()
-    };
-    files.edit("listener.yaml", listener).unwrap();
-    let routes = |text: String| {
-        let mut object: Value = serde_json::from_str(&text).unwrap();
-        let host = &mut object["resources"][0]["virtual_hosts"][0];
-        let config = host["typed_per_filter_config"]["portcullis"]["filter_config"]["value"].take();
-        host["metadata"] = json!({"filter_metadata": {"portcullis": {"config": config}}});
-        host.as_object_mut().unwrap().remove("typed_per_filter_config");
-        object.to_string().replace("\"portcullis.destination\"", "\"wasm.portcullis.destination\"")
-    };
-    files.edit("routes.yaml", routes).unwrap();
-}
-
-fn http_filters(object: &mut Value) -> Option<&mut Value> {
-    match object {
-        Value::Object(fields) => {
-            if fields.contains_key("http_filters") {
-                return fields.get_mut("http_filters");
-            }
-            fields.values_mut().find_map(http_filters)
-        }
-        Value::Array(all) => all.iter_mut().find_map(http_filters),
-        _ => None,
-    }
 }
