@@ -15,7 +15,7 @@ use portcullis_report::reporter::node_id;
 use crate::abi::{Hostcalls, Map};
 
 /// Names of Envoy's node, of which the first label stands for the host's: that of the pod where Istio's agent writes it.
-const NODE_NAMES: [&str; 2] = ["node\0metadata\0NAME", "node\0id"];
+const NODE_NAMES: [&str; 2] = ["xds\0node\0metadata\0NAME", "xds\0node\0id"];
 
 /// The exchange of one root context.
 pub(crate) struct LimitExchange {

@@ -74,7 +74,7 @@ fn advance(vms: &mut [&mut Vm<Fake>], host: &Fake, seconds: u64) {
 #[test]
 fn workers_share_one_part_by_one_exchange() {
     let host = Fake::default();
-    host.state().properties.insert("node\0id".to_owned(), b"gateway-7.lab".to_vec());
+    host.state().properties.insert("xds\0node\0id".to_owned(), b"gateway-7.lab".to_vec());
     let (mut one, mut two) = (vm(&host, "*.gateways.test"), vm(&host, "*.gateways.test"));
     advance(&mut [&mut one, &mut two], &host, 10);
     assert!(host.state().callouts.is_empty(), "there are no limits yet");
