@@ -7,14 +7,14 @@ use std::time::Duration;
 use portcullis_core::state_store::SharedLimits;
 use portcullis_filter_config::LimitExchanges;
 use portcullis_report::exchanger::{
-    ANSWER_TIMEOUT, ExchangeEnd, ExchangeResponse, Exchanger, HEADERS, MAX_RESPONSE, Turn, Written,
+    ANSWER_TIMEOUT, ExchangeClaim, ExchangeEnd, ExchangeResponse, Exchanger, HEADERS, MAX_RESPONSE, Written,
 };
 use portcullis_report::limits::encode_use;
 use portcullis_report::reporter::node_id;
 
 use crate::abi::{Hostcalls, Map};
 
-/// Names of Envoy's node, of which the first label stands for the host's: that of the pod where Istio's agent writes it.
+/// Names of Envoy's node, whose first label takes the place of the host's: that of the pod where Istio's agent writes it.
 const NODE_NAMES: [&str; 2] = ["xds\0node\0metadata\0NAME", "xds\0node\0id"];
 
 /// The exchange of one root context.
@@ -27,13 +27,13 @@ pub(crate) struct LimitExchange {
 
 struct SharedTurn<'a, H>(&'a SharedLimits<H>);
 
-impl<H: Hostcalls> Turn for SharedTurn<'_, H> {
+impl<H: Hostcalls> ExchangeClaim for SharedTurn<'_, H> {
     fn claim(&self, now: Duration, until: Duration) -> bool {
         self.0.claim(now, until)
     }
 
     fn set(&self, at: Duration) {
-        // Whose turn it is by now has to know.
+        // A worker that took over meanwhile has set its own.
         let _ = self.0.set_next(at);
     }
 }

@@ -112,7 +112,7 @@ impl PartRecord {
             }
             PartLevel::Rate(RateLevel { tokens, at, part, observed, asked, taken, reported }) => {
                 let [observed, asked, taken] = [observed, asked, taken].map(u64::from);
-                // 0 stands for none, also of the burst.
+                // 0 is none, also of the burst.
                 let at = at.map_or(0, |at| at.saturating_add(1));
                 let (qps, burst) = part.map_or((0, 0), |part| (u64::from(part.qps), u64::from(part.burst) + 1));
                 [seen, until, 1, tokens, at, qps, burst, observed, asked, taken, reported]

@@ -26,7 +26,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(250);
 const TURN_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The turn to exchange, for all configurations of a process: each listener has one, and all report the same limits.
-pub trait Turn {
+pub trait ExchangeClaim {
     /// Claims the turn until then, if it has come.
     fn claim(&self, now: Duration, until: Duration) -> bool;
 
@@ -48,7 +48,7 @@ pub struct Exchanger<Id> {
 
 #[derive(Debug)]
 struct ExchangeState<Id> {
-    under_way: Option<UnderWay<Id>>,
+    under_way: Option<ExchangeStep<Id>>,
     /// The control plane that is asked.
     asked: usize,
     /// How many in a row gave no parts.
@@ -64,7 +64,7 @@ impl<Id> Default for ExchangeState<Id> {
 }
 
 #[derive(Debug)]
-enum UnderWay<Id> {
+enum ExchangeStep<Id> {
     /// The body of a request that is to be sent.
     Unsent(Vec<u8>),
     /// A callout that is being started: Envoy may respond within the call. The last response that came, if any did, is its own if
@@ -133,7 +133,7 @@ impl ExchangeTurn {
     }
 }
 
-impl Turn for ExchangeTurn {
+impl ExchangeClaim for ExchangeTurn {
     fn claim(&self, now: Duration, until: Duration) -> bool {
         let mut next = self.lock();
         let is_due = *next <= now;
@@ -159,7 +159,7 @@ impl<Id: Copy + Eq> Exchanger<Id> {
     }
 
     /// Writes a report if it is time for one: `report` encodes the use of all parts, and is empty where there are none.
-    pub fn write(&self, turn: &impl Turn, now: Duration, report: impl FnOnce() -> Vec<u8>) -> Written {
+    pub fn write(&self, turn: &impl ExchangeClaim, now: Duration, report: impl FnOnce() -> Vec<u8>) -> Written {
         let later = Written { is_written: false, next: now.saturating_add(PAUSE) };
         let lost = now.saturating_add(TURN_TIMEOUT);
         if !turn.claim(now, lost) {
@@ -170,7 +170,7 @@ impl<Id: Copy + Eq> Exchanger<Id> {
             turn.set(later.next);
             return later;
         }
-        self.state().under_way = Some(UnderWay::Unsent(exchange_body(&self.node, report)));
+        self.state().under_way = Some(ExchangeStep::Unsent(exchange_body(&self.node, report)));
         Written { is_written: true, next: lost }
     }
 
@@ -178,29 +178,29 @@ impl<Id: Copy + Eq> Exchanger<Id> {
     /// `None` where none was made. Returns the exchange if it has ended at once.
     pub fn send(
         &self,
-        turn: &impl Turn,
+        turn: &impl ExchangeClaim,
         now: Duration,
         callout: impl FnOnce(&str, &[u8]) -> Option<Id>,
     ) -> Option<ExchangeEnd> {
         let mut state = self.state();
         let body = match state.under_way.take() {
-            Some(UnderWay::Unsent(body)) => body,
+            Some(ExchangeStep::Unsent(body)) => body,
             other => {
                 state.under_way = other;
                 return None;
             }
         };
-        state.under_way = Some(UnderWay::Starting(None));
+        state.under_way = Some(ExchangeStep::Starting(None));
         let cluster = self.clusters.get(state.asked).map(String::as_str).unwrap_or_default();
         drop(state);
         let id = callout(cluster, &body);
         let mut state = self.state();
-        let Some(UnderWay::Starting(early)) = state.under_way.take() else { return None };
+        let Some(ExchangeStep::Starting(early)) = state.under_way.take() else { return None };
         let answer = match (id, early) {
             (None, _) => Err(ExchangeFailure::Cluster),
             (Some(id), Some((one, answer))) if one == id => answer,
             (Some(id), _) => {
-                state.under_way = Some(UnderWay::Sent(id));
+                state.under_way = Some(ExchangeStep::Sent(id));
                 return None;
             }
         };
@@ -209,21 +209,21 @@ impl<Id: Copy + Eq> Exchanger<Id> {
 
     /// Whether that callout is under way.
     pub fn has_sent(&self, id: &Id) -> bool {
-        matches!(&self.state().under_way, Some(UnderWay::Sent(sent)) if sent == id)
+        matches!(&self.state().under_way, Some(ExchangeStep::Sent(sent)) if sent == id)
     }
 
     /// Takes the response to a callout. `None` if the callout is not this one, or is being started: then [`Exchanger::send`] returns it.
     pub fn answered(
         &self,
-        turn: &impl Turn,
+        turn: &impl ExchangeClaim,
         id: &Id,
         response: ExchangeResponse<'_>,
         now: Duration,
     ) -> Option<ExchangeEnd> {
         let mut state = self.state();
         match &mut state.under_way {
-            Some(UnderWay::Sent(sent)) if sent == id => {}
-            Some(UnderWay::Starting(early)) => {
+            Some(ExchangeStep::Sent(sent)) if sent == id => {}
+            Some(ExchangeStep::Starting(early)) => {
                 *early = Some((*id, response.parts()));
                 return None;
             }
@@ -234,13 +234,19 @@ impl<Id: Copy + Eq> Exchanger<Id> {
     }
 
     /// Gives up what is under way, because its response does not come any more: another configuration may exchange at once.
-    pub fn give_up(&self, turn: &impl Turn) {
+    pub fn give_up(&self, turn: &impl ExchangeClaim) {
         if self.state().under_way.take().is_some() {
             turn.set(Duration::ZERO);
         }
     }
 
-    fn end(&self, state: &mut ExchangeState<Id>, turn: &impl Turn, answer: Answered, now: Duration) -> ExchangeEnd {
+    fn end(
+        &self,
+        state: &mut ExchangeState<Id>,
+        turn: &impl ExchangeClaim,
+        answer: Answered,
+        now: Duration,
+    ) -> ExchangeEnd {
         let after = answer.as_ref().ok().and_then(Option::as_ref).map(|parts| parts.next_exchange());
         let next = now.saturating_add(after.unwrap_or(RETRY_AFTER));
         turn.set(next);
