@@ -79,12 +79,15 @@ fn configurations_of_a_process_exchange_one_at_a_time() {
     assert!(begin(&one, &turn, ms(7_999)).is_some(), "a turn that is lost ends");
 }
 
+/// The Envoy cluster that is asked, its status, its gRPC status and its body; the pause after it, and the line in the log.
+type ExchangeRow<'a> = (&'a str, u16, Option<u16>, &'a [u8], u64, Option<&'a str>);
+
 #[test]
 fn control_plane_that_gives_nothing_is_followed_by_the_next() {
     let (turn, exchanger) = (ExchangeTurn::new(), exchanger(&["a", "b"]));
     let (acknowledged, divided) = (body(Vec::new()), body(parts(1).encode_to_vec()));
     let refused = "it was refused";
-    let table: [(&str, u16, Option<u16>, &[u8], u64, Option<&str>); 11] = [
+    let table: [ExchangeRow<'_>; 11] = [
         ("a", 200, None, &acknowledged, 250, None),
         ("b", 200, None, &divided, 100, None),
         ("b", 503, None, b"down", 250, None),
