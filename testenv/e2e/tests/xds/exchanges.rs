@@ -64,7 +64,9 @@ async fn exchange(channel: &Channel, node: &str, bytes: usize) -> Result<usize, 
     let request = Request::new(ReportRequest { node: node.to_owned(), limits, ..ReportRequest::default() });
     let path = PathAndQuery::from_static(EXCHANGE_LIMITS);
     let codec = ProstCodec::<ReportRequest, ReportResponse>::default();
-    Ok(client.unary(request, path, codec).await?.into_inner().limits.len())
+    let answered = tokio::time::timeout(SOON, client.unary(request, path, codec)).await;
+    let answer = answered.map_err(|_| Status::deadline_exceeded("no answer came"))??;
+    Ok(answer.into_inner().limits.len())
 }
 
 fn code<T>(answer: Result<T, Status>) -> Option<Code> {
