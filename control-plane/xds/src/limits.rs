@@ -37,6 +37,12 @@ pub struct Limits {
     pub report_pause: Duration,
     /// The same between two reports of the use of limits that gateways share.
     pub limits_pause: Duration,
+    /// Exchanges about limits of one peer that may be under way: each is a request of its own, and none of the streams above.
+    pub exchanges_per_peer: usize,
+    /// Exchanges that a peer may begin in a burst; each second makes up for half of them.
+    pub exchange_burst: u32,
+    /// Bytes of the reports in them in a burst; each second makes up for half of them.
+    pub exchange_bytes: usize,
     /// Names of resources that a stream may ask for or claim to have.
     pub names: usize,
     /// Bytes of responses that a peer has not read yet. One that is larger goes alone.
@@ -65,6 +71,9 @@ impl Default for Limits {
             activity: 1 << 20,
             report_pause: Duration::from_secs(1),
             limits_pause: Duration::from_millis(50),
+            exchanges_per_peer: 32,
+            exchange_burst: 400,
+            exchange_bytes: 16 << 20,
             names: 100_000,
             unread: 32 << 20,
             answer: Duration::from_secs(120),
@@ -88,6 +97,8 @@ pub enum Rejection {
     Idle,
     /// Too many streams, or too many opened in a short time.
     Streams,
+    /// Too many exchanges about limits, or too many bytes in them.
+    Exchanges,
     /// A message, or what came before one, was too large.
     Message,
     /// Too many names, or names that are too long.
@@ -102,13 +113,14 @@ pub enum Rejection {
 
 impl Rejection {
     /// The words of all of them.
-    pub const LABELS: [&'static str; 11] = [
+    pub const LABELS: [&'static str; 12] = [
         Self::Handshakes.label(),
         Self::HandshakeTime.label(),
         Self::HandshakeFailed.label(),
         Self::Connections.label(),
         Self::Idle.label(),
         Self::Streams.label(),
+        Self::Exchanges.label(),
         Self::Message.label(),
         Self::Names.label(),
         Self::AckState.label(),
@@ -125,6 +137,7 @@ impl Rejection {
             Self::Connections => "connections",
             Self::Idle => "idle",
             Self::Streams => "streams",
+            Self::Exchanges => "exchanges",
             Self::Message => "message",
             Self::Names => "names",
             Self::AckState => "answer",

@@ -24,6 +24,10 @@ pub struct FilterConfig {
     /// `portcullis agent`. None without it. For the dynamic module only: portcullis.wasm refuses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<ActivityReports>,
+    /// Exchanges with control planes about limits of all gateways (`globalAllocate`, `globalCount`), of an Envoy that runs without
+    /// `portcullis agent`. Without it such an Envoy goes by its local limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub global_limits: Option<LimitExchanges>,
 }
 
 impl FilterConfig {
@@ -36,6 +40,7 @@ impl FilterConfig {
             reserved_headers: Vec::new(),
             tracing: None,
             activity: None,
+            global_limits: None,
         }
     }
 }
@@ -77,6 +82,18 @@ impl ActivityReports {
     fn default_interval() -> u32 {
         Self::INTERVAL_SECONDS
     }
+}
+
+/// Exchanges of an Envoy about limits of all gateways.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LimitExchanges {
+    /// Envoy clusters of control planes, 1 to 8, as in [`FilterConfig::activity`]: each replica in a cluster of its own. One of
+    /// them is asked at a time: the one that answered last, and the next one when it gives no parts.
+    pub clusters: Vec<String>,
+    /// The gateway's name, as in [`FilterConfig::activity`].
+    pub node: String,
 }
 
 /// How a client's certificate reaches the filter.

@@ -36,7 +36,7 @@ pub use destination::{
 };
 pub use dispatch::Dispatch;
 pub use fair_queue::{FairQueueConfig, FlowDistinguisher, FlowWeight};
-pub use filter::{ActivityReports, FilterConfig, PeerSource, SpanSettings};
+pub use filter::{ActivityReports, FilterConfig, LimitExchanges, PeerSource, SpanSettings};
 pub use hex::hex;
 pub use policy::{Policy, Rule, RuleList, ServiceAccount};
 pub use rebalance::{Rebalance, RebalanceConditions};

@@ -51,6 +51,9 @@ pub enum CompileError {
     /// Reports of the activity.
     #[error("activity needs 1 to 8 clusters, a node of 1 to 256 bytes and an interval of 5 to 15 seconds")]
     Activity,
+    /// Exchanges about limits of all gateways.
+    #[error("globalLimits needs 1 to 8 clusters and a node of 1 to 256 bytes")]
+    GlobalLimits,
 }
 
 /// Everything that judging a request for one cluster needs.

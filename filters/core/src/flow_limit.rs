@@ -19,6 +19,25 @@ enum FlowLimitKind {
     Bucket(Arc<TokenBucket>),
     Seats { part: Arc<SeatsPart>, local: u32 },
     Rate { part: Arc<RatePart>, local: Rate, global_qps: u32 },
+    Shared(Arc<dyn SharedLimit>),
+}
+
+/// The part of a limit of all gateways that a host keeps whose workers share no memory.
+pub trait SharedLimit: std::fmt::Debug + Send + Sync {
+    /// As [`FlowLimit::acquire`].
+    ///
+    /// # Errors
+    /// As there; also if the host cannot count.
+    fn acquire(&self, uptime: Duration) -> Result<Option<InFlightPermit>, LimitReached>;
+
+    /// As [`FlowLimit::level`].
+    fn level(&self, uptime: Duration) -> LimitLevel;
+
+    /// The requests in flight of this worker, and the most of all workers; `None` for requests per second.
+    fn seats(&self) -> Option<(u32, u32)>;
+
+    /// Requests per second in the long run; `None` for requests in flight.
+    fn rate(&self) -> Option<u32>;
 }
 
 /// The limit is reached.
@@ -40,6 +59,11 @@ impl FlowLimit {
     /// A limit of requests in flight in this process.
     pub fn in_flight(running: Arc<InFlight>, max: u32) -> Self {
         Self(FlowLimitKind::InFlight { running, max })
+    }
+
+    /// The part that a host keeps whose workers share no memory.
+    pub(crate) fn shared(limit: Arc<dyn SharedLimit>) -> Self {
+        Self(FlowLimitKind::Shared(limit))
     }
 
     /// A limit of requests per second in this process.
@@ -76,6 +100,7 @@ impl FlowLimit {
             FlowLimitKind::Bucket(bucket) => bucket.take(uptime).then_some(None).ok_or(LimitReached),
             FlowLimitKind::Seats { part, local } => part.acquire(*local, uptime).map(Some).ok_or(LimitReached),
             FlowLimitKind::Rate { part, local, .. } => part.take(*local, uptime).then_some(None).ok_or(LimitReached),
+            FlowLimitKind::Shared(limit) => limit.acquire(uptime),
         }
     }
 
@@ -96,6 +121,7 @@ impl FlowLimit {
                 // Of a rate that is counted a process has tokens only.
                 LimitLevel { used, limit: burst, rate: if qps == 0 { *global_qps } else { qps } }
             }
+            FlowLimitKind::Shared(limit) => limit.level(uptime),
         }
     }
 
@@ -104,6 +130,7 @@ impl FlowLimit {
         match &self.0 {
             FlowLimitKind::InFlight { running, max } => Some((running.count(), *max)),
             FlowLimitKind::Seats { part, local } => Some((part.running().count(), part.last_max(*local))),
+            FlowLimitKind::Shared(limit) => limit.seats(),
             FlowLimitKind::Bucket(_) | FlowLimitKind::Rate { .. } => None,
         }
     }
@@ -116,6 +143,7 @@ impl FlowLimit {
                 let qps = part.last_rate().map_or(local.qps, |rate| rate.qps);
                 Some(if qps == 0 { *global_qps } else { qps })
             }
+            FlowLimitKind::Shared(limit) => limit.rate(),
             FlowLimitKind::InFlight { .. } | FlowLimitKind::Seats { .. } => None,
         }
     }

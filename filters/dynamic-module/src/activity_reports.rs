@@ -35,8 +35,7 @@ impl ActivityReports {
     /// Begins to report, if the configuration asks for it.
     pub(crate) fn new(config: Option<&ReportConfig>, scheduler: impl FnOnce() -> ConfigScheduler) -> Self {
         let Some(config) = config else { return Self(None) };
-        let host = || std::fs::read_to_string(HOST_NAME_FILE).ok();
-        let (Some(node), Some(process)) = (node_id(&config.node, host), *memory::PROCESS) else {
+        let (Some(node), Some(process)) = (node_named(&config.node), *memory::PROCESS) else {
             log::error("portcullis: the activity is not reported: the system has no host name or no randomness");
             return Self(None);
         };
@@ -63,6 +62,11 @@ impl ActivityReports {
         let ended = task.reporter.answered(&TURNS, &id, answer, uptime(Instant::now()));
         ended.map(|ended| task.end(ended)).is_some()
     }
+}
+
+/// The gateway's name, by that of the configuration.
+pub(crate) fn node_named(name: &str) -> Option<String> {
+    node_id(name, || std::fs::read_to_string(HOST_NAME_FILE).ok())
 }
 
 impl Drop for ActivityReports {

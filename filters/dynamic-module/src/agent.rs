@@ -13,6 +13,7 @@ use envoy_abi::guard::guard;
 use envoy_abi::log;
 use portcullis_filter_config::names;
 use portcullis_report::channel::{ANNOUNCEMENT, Command, write_answer};
+use portcullis_report::limits::PartsMessage;
 
 use crate::{limits, long_streams, memory};
 
@@ -20,10 +21,15 @@ static STARTED: Once = Once::new();
 /// Time that the agent may take to read a part of an answer. One that reads nothing gets no further answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Whether an agent runs this Envoy.
+pub(crate) fn is_there() -> bool {
+    std::env::var_os(names::AGENT_VARIABLE).is_some()
+}
+
 /// Starts to read the agent's commands, if an agent runs this Envoy.
 pub(crate) fn listen() {
     STARTED.call_once(|| {
-        if std::env::var_os(names::AGENT_VARIABLE).is_none() {
+        if !is_there() {
             return;
         }
         if thread::Builder::new().name("portcullis-agent".to_owned()).spawn(serve).is_err() {
@@ -42,7 +48,8 @@ fn serve() {
             Some(Command::Limits(number)) => answers = answers.and_then(|answers| answers.limits(number)),
             Some(Command::Parts(message)) => {
                 // A panic must not end the thread, which has watches to end later.
-                let _ = guard("portcullis: a panic while parts of limits were applied", || limits::apply(&message));
+                let apply = || PartsMessage::read(&message).iter().for_each(limits::apply);
+                let _ = guard("portcullis: a panic while parts of limits were applied", apply);
             }
             None => log::error("portcullis: the agent sent a command that this module does not know"),
         }

@@ -12,6 +12,7 @@ use portcullis_filter_config::{PeerSource, names};
 use crate::activity_reports::ActivityReports;
 use crate::agent;
 use crate::host::{LocalState, Reviews, StreamHost};
+use crate::limit_reports::LimitReports;
 use crate::long_streams::{self, LongStream};
 use crate::memory::{self, uptime};
 use crate::metrics::Metrics;
@@ -23,6 +24,7 @@ pub(crate) struct Filter {
     metrics: Metrics,
     reviews: Reviews,
     reports: ActivityReports,
+    limits: LimitReports,
 }
 
 /// The state of a stream between its hooks.
@@ -47,8 +49,9 @@ impl FilterConfig for Filter {
         let metrics = Metrics::new(handle)?;
         let reviews = Reviews::new(Waker(handle.scheduler()), gateway.via().to_owned());
         let reports = ActivityReports::new(gateway.activity(), || handle.scheduler());
+        let limits = LimitReports::new(gateway.global_limits(), || handle.scheduler());
         agent::listen();
-        Some(Filter { gateway, metrics, reviews, reports })
+        Some(Filter { gateway, metrics, reviews, reports, limits })
     }
 
     // Envoy up to 1.39 and from 1.40 on carry the name in different fields; one filter needs none.
@@ -85,13 +88,17 @@ impl FilterConfig for Filter {
             main.callout(cluster, headers, body, timeout)
         });
         self.reports.send(main);
+        self.limits.send(main);
+        if let Some(is_degraded) = self.limits.news_of_degradation() {
+            self.metrics.show_degraded(is_degraded, main);
+        }
         fault::strike_once("metrics");
         let mut sink = main.takes_metrics().then(|| self.metrics.sink(main));
         self.metrics.flusher.on_main_thread(sink.as_mut(), memory::forget_old);
     }
 
     fn callout_done(&self, id: CalloutId, response: &CalloutResponse<'_>) {
-        if self.reports.done(id, response) {
+        if self.reports.done(id, response) || self.limits.done(id, response) {
             return;
         }
         let result = CalloutResult::from_response(response.is_given_up, response.status, &response.chunks);

@@ -7,6 +7,7 @@ mod activity_reports;
 mod agent;
 mod filter;
 mod host;
+mod limit_reports;
 mod limits;
 mod long_streams;
 mod memory;

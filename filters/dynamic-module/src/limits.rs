@@ -1,4 +1,4 @@
-//! Parts of limits that several gateways share, between the state of the process and the messages that the agent carries.
+//! Parts of limits that several gateways share, between the state of the process and the messages that carry them.
 
 use std::time::Instant;
 
@@ -16,9 +16,12 @@ pub(crate) fn report(process: u64) -> Vec<u8> {
     encode_use(process, report.number, parts)
 }
 
-/// Applies an answer. One that cannot be read, or comes late, changes nothing: the lease of the parts ends by itself.
-pub(crate) fn apply(message: &[u8]) {
-    if let Some(message) = PartsMessage::read(message) {
-        memory::global_limits().apply(message.number, message.parts(), uptime(Instant::now()));
-    }
+/// Applies an answer. One that comes late changes nothing: the lease of the parts ends by itself.
+pub(crate) fn apply(message: &PartsMessage) {
+    memory::global_limits().apply(message.number, message.parts(), uptime(Instant::now()));
+}
+
+/// Whether local limits hold in the place of those that gateways share.
+pub(crate) fn are_degraded() -> bool {
+    memory::global_limits().is_degraded(uptime(Instant::now()))
 }

@@ -1,7 +1,9 @@
 use std::sync::LazyLock;
 
 use envoy_abi::http::{ConfigHandle, Counter, Gauge, Histogram, MetricSink};
-use portcullis_core::observe::catalog::{COUNTERS, FILTER_DURATION, GAUGES, Metric, QUEUE_WAIT, REVIEW_WAIT};
+use portcullis_core::observe::catalog::{
+    COUNTERS, FILTER_DURATION, GAUGES, LIMITS_DEGRADED, Metric, QUEUE_WAIT, REVIEW_WAIT,
+};
 use portcullis_core::observe::{Flusher, MetricsSink, OrphanedMetrics};
 
 use crate::memory;
@@ -56,6 +58,11 @@ impl Metrics {
             queue_wait: handle.histogram(QUEUE_WAIT.name)?,
             flusher: Flusher::new(memory::unrouted(), Waker(handle.scheduler()), run_after, &ORPHANED),
         })
+    }
+
+    /// Shows whether local limits hold in the place of those that gateways share.
+    pub(crate) fn show_degraded(&self, is_degraded: bool, sink: &mut impl MetricSink) {
+        EnvoySink { metrics: self, sink }.set(LIMITS_DEGRADED, &[], u64::from(!is_degraded), u64::from(is_degraded));
     }
 
     /// Carries metrics to Envoy from a stream or the main thread.

@@ -10,6 +10,7 @@ pub mod abi;
 #[cfg(target_arch = "wasm32")]
 mod envoy;
 mod host;
+mod limit_exchange;
 mod long_streams;
 mod metrics;
 mod reviews;

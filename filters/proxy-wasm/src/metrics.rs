@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use portcullis_core::observe::catalog::{FILTER_DURATION, Metric, PREFIX, REVIEW_WAIT};
+use portcullis_core::observe::catalog::{FILTER_DURATION, LIMITS_DEGRADED, Metric, PREFIX, REVIEW_WAIT};
 use portcullis_core::observe::{ClusterMetrics, MetricsSink, Outcome, Publisher, RequestRecord, Response};
 
 use crate::abi::{Hostcalls, MetricKind};
@@ -20,6 +20,8 @@ pub(crate) struct Metrics {
     /// Envoy's numbers of metrics, by name.
     ids: RefCell<HashMap<String, u32>>,
     has_news: Cell<bool>,
+    /// Whether this VM shows that local limits hold in the place of those that gateways share.
+    is_degraded: Cell<bool>,
 }
 
 /// Envoy's metrics, to which the VMs of the other workers add as well.
@@ -67,6 +69,7 @@ impl Metrics {
             publisher: Publisher::default(),
             ids: RefCell::default(),
             has_news: Cell::new(false),
+            is_degraded: Cell::new(false),
         }
     }
 
@@ -93,6 +96,13 @@ impl Metrics {
     /// Whether something is to be published.
     pub(crate) fn has_news(&self) -> bool {
         self.has_news.get()
+    }
+
+    /// Shows whether local limits hold in the place of those that gateways share, if this VM reports for all.
+    pub(crate) fn show_degraded(&self, is_degraded: bool, hostcalls: &impl Hostcalls) {
+        let before = self.is_degraded.replace(is_degraded);
+        let mut sink = SharedSink { ids: &mut self.ids.borrow_mut(), hostcalls };
+        sink.set(LIMITS_DEGRADED, &[], before.into(), is_degraded.into());
     }
 
     /// Carries everything to Envoy.

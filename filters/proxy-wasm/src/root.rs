@@ -7,6 +7,7 @@ use portcullis_core::observe::FLUSH_INTERVAL;
 use portcullis_filter_config::PeerSource;
 
 use crate::abi::Hostcalls;
+use crate::limit_exchange::LimitExchange;
 use crate::metrics::Metrics;
 use crate::reviews::RETRY_INTERVAL;
 
@@ -18,6 +19,8 @@ pub(crate) struct Root {
     pub(crate) due: Cell<Option<Duration>>,
     /// Time after which the shared state is to be maintained, if it is.
     pub(crate) maintenance: Cell<Option<Duration>>,
+    /// The exchange about limits of all gateways, if the configuration asks for it.
+    pub(crate) exchange: Option<LimitExchange>,
 }
 
 impl Root {
@@ -30,19 +33,24 @@ impl Root {
             host.log("portcullis: portcullis.wasm reports no activity");
             return None;
         }
-        Some(Rc::new(Root { gateway, metrics: Metrics::new(host), due: Cell::new(None), maintenance: Cell::new(None) }))
+        let exchange = gateway.global_limits().map(|limits| LimitExchange::new(limits, host));
+        let (due, maintenance) = (Cell::new(None), Cell::new(None));
+        Some(Rc::new(Root { gateway, metrics: Metrics::new(host), due, maintenance, exchange }))
     }
 
-    /// Has it called when something is due: a question, the end of streams at `ends`, metrics, or maintenance.
+    /// Has it called when something is due: a question, the end of streams at `ends`, metrics, maintenance, or an exchange.
     pub(crate) fn arm(&self, should_retry: bool, ends: Option<Duration>, host: &impl Hostcalls) {
         let maintenance = self.maintenance.get();
-        let is_idle = !should_retry && ends.is_none() && !self.metrics.has_news() && maintenance.is_none();
+        let exchange = self.exchange.as_ref().and_then(LimitExchange::next);
+        let has_work = should_retry || self.metrics.has_news() || maintenance.is_some();
+        let is_idle = !has_work && ends.is_none() && exchange.is_none();
         let Some(now) = (if is_idle { None } else { host.uptime() }) else { return };
         let soonest = [
             should_retry.then_some(RETRY_INTERVAL),
             ends.map(|end| end.saturating_sub(now)),
             self.metrics.has_news().then_some(FLUSH_INTERVAL),
             maintenance,
+            exchange.map(|at| at.saturating_sub(now)),
         ];
         let Some(after) = soonest.into_iter().flatten().min() else { return };
         // Envoy's timers know whole milliseconds, and none is none at all.

@@ -8,12 +8,13 @@ use std::time::Duration;
 use portcullis_core::exchange::{Exchange, Next, RouteCache, RouteConfig, RouteUpdate};
 use portcullis_core::long_streams::TerminationReason;
 use portcullis_core::review::ReviewOutcome;
-use portcullis_core::state_store::SharedState;
+use portcullis_core::state_store::{SharedLimits, SharedState};
 use portcullis_core::{Gateway, fault};
 use portcullis_filter_config::names;
 
 use crate::abi::Hostcalls;
 use crate::host::{LocalState, StreamHost, VmState};
+use crate::limit_exchange::LimitExchange;
 use crate::reviews::{ReviewCallouts, ReviewContext};
 use crate::root::Root;
 
@@ -57,7 +58,13 @@ impl<H: Hostcalls> Vm<H> {
         }
         let compiled = Root::compile(config, &self.shared.hostcalls);
         let is_good = compiled.is_some();
+        let exchanges = compiled.as_ref().is_some_and(|compiled| compiled.exchange.is_some());
+        if exchanges && self.shared.state.as_ref().is_some_and(SharedState::begin_exchanges) {
+            // Those that were loaded before have local limits only.
+            self.routes = RouteCache::default();
+        }
         self.roots.extend(compiled.map(|compiled| (root, compiled)));
+        self.arm(root);
         is_good
     }
 
@@ -114,6 +121,12 @@ impl<H: Hostcalls> Vm<H> {
     /// A callout has ended.
     pub fn callout_done(&mut self, root: u32, token: u32, has_headers: bool) {
         fault::strike_once("callout");
+        let is_exchange = self
+            .exchange(root, |exchange, limits, uptime, host| exchange.done(token, has_headers, limits, uptime, host));
+        if is_exchange == Some(true) {
+            self.arm(root);
+            return;
+        }
         let answer = self.ask(root, |reviews, context| reviews.done(token, has_headers, context)).flatten();
         self.arm(root);
         self.resume(answer);
@@ -137,6 +150,10 @@ impl<H: Hostcalls> Vm<H> {
         // Metrics and the next call are the root context's.
         if self.shared.hostcalls.act_for(root) {
             compiled.metrics.publish(&self.shared.hostcalls);
+            self.exchange(root, |exchange, limits, uptime, host| {
+                exchange.run(limits, uptime, host);
+                compiled.metrics.show_degraded(limits.is_degraded(uptime), host);
+            });
             self.arm(root);
         }
     }
@@ -163,6 +180,7 @@ impl<H: Hostcalls> Vm<H> {
     pub fn delete(&mut self, context: u32) {
         self.shared.live.remove(&context);
         self.streams.remove(&context);
+        self.exchange(context, |exchange, limits, _, _| exchange.give_up(limits));
         self.roots.remove(&context);
         if let (Some(mut reviews), Some(now)) = (self.shared.reviews.remove(&context), self.shared.hostcalls.uptime()) {
             self.resume(reviews.give_up(now));
@@ -216,6 +234,17 @@ impl<H: Hostcalls> Vm<H> {
         let Some(compiled) = self.roots.get(&root) else { return };
         let should_retry = self.shared.reviews.get(&root).is_some_and(ReviewCallouts::has_retries);
         compiled.arm(should_retry, self.shared.long_streams.next(), &self.shared.hostcalls);
+    }
+
+    /// Works on a root context's exchange about limits of all gateways, if it has one.
+    fn exchange<R>(
+        &self,
+        root: u32,
+        work: impl FnOnce(&LimitExchange, &SharedLimits<H>, Duration, &H) -> R,
+    ) -> Option<R> {
+        let exchange = self.roots.get(&root)?.exchange.as_ref()?;
+        let VmState { hostcalls, state, .. } = &self.shared;
+        Some(work(exchange, state.as_ref()?.limits(), hostcalls.uptime()?, hostcalls))
     }
 
     /// Works on the reviews of a root context.

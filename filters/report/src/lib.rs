@@ -8,6 +8,7 @@
 pub mod bounds;
 pub mod channel;
 mod envelope;
+pub mod exchanger;
 mod failure;
 pub mod limits;
 pub mod message;
@@ -16,6 +17,7 @@ pub mod reporter;
 
 pub use bounds::OTHER;
 pub use envelope::{
-    ACKNOWLEDGEMENT_BYTES, REQUEST_HEADERS, ReportRequest, ReportResponse, SERVICE, STREAM_REPORTS, request_body,
+    ACKNOWLEDGEMENT_BYTES, EXCHANGE_LIMITS, REQUEST_HEADERS, ReportRequest, ReportResponse, SERVICE, STREAM_REPORTS,
+    request_body,
 };
 pub use page::{ActivityPage, Since};

@@ -122,6 +122,12 @@ impl PartsMessage {
         Self::decode(bytes).ok()
     }
 
+    /// The time after which the process should send its next message: between 50 ms and 2 s, whatever it says.
+    pub fn next_exchange(&self) -> Duration {
+        let next = Duration::from_millis(self.next_milliseconds.into());
+        next.clamp(Duration::from_millis(50), Duration::from_secs(2))
+    }
+
     /// Adds the part of the next schema; `None` where the local limit is to hold.
     pub fn push(&mut self, part: Option<LimitPart>) {
         let LimitPart { quota, burst, tokens } = part.unwrap_or_default();
@@ -152,12 +158,9 @@ pub fn lacks_parts(answer: &[u8]) -> bool {
     PartsMessage::read(answer).is_none_or(|message| message.parts().any(|part| part.is_none()))
 }
 
-/// The time after which the process should send its next message, out of an encoded [`PartsMessage`]: between 50 ms and 2 s,
-/// whatever it says. `None` if the bytes are none.
+/// [`PartsMessage::next_exchange`] of an encoded one. `None` if the bytes are none.
 pub fn next_exchange(answer: &[u8]) -> Option<Duration> {
-    let message = PartsMessage::read(answer)?;
-    let next = Duration::from_millis(message.next_milliseconds.into());
-    Some(next.clamp(Duration::from_millis(50), Duration::from_secs(2)))
+    PartsMessage::read(answer).map(|message| message.next_exchange())
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::plain;
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::rundir::RunDir;
-use portcullis_harness::{Result, ports};
+use portcullis_harness::{Result, ports, write_private};
 use serde_json::Value;
 
 use crate::manifest::{Manifest, default_certificate, settings};
@@ -17,7 +18,8 @@ pub struct ReportConsole {
     pub plane: ControlPlane,
     /// The authority of its certificate, which has the name `portcullis-xds.internal`.
     pub server_ca: Ca,
-    cluster: String,
+    manifest: Manifest,
+    file: PathBuf,
     xds: SocketAddr,
     client_ca: Ca,
 }
@@ -28,6 +30,14 @@ impl ReportConsole {
     /// # Errors
     /// The step that failed.
     pub fn start(run: &RunDir, cluster: &str) -> Result<Self> {
+        Self::start_with(run, cluster, |manifest| manifest)
+    }
+
+    /// As [`ReportConsole::start`], with a changed object.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_with(run: &RunDir, cluster: &str, change: impl FnOnce(Manifest) -> Manifest) -> Result<Self> {
         let [server_ca, client_ca, serving_ca] =
             [Ca::new("xds servers")?, Ca::new("xds clients")?, Ca::new("serving")?];
         let (folder, manifests) = (run.make_dir("console")?, run.make_dir("console/manifests")?);
@@ -38,8 +48,8 @@ impl ReportConsole {
         let gateway = client_ca.issue(&CertSpec::client("portcullis", [""; 0]))?;
         let serving = serving_ca.issue(&CertSpec::server(cluster, [cluster]))?;
         let manifest = Manifest::new(cluster, [SocketAddr::from(([192, 0, 2, 1], 6443))]);
-        let manifest = manifest.upstream(&gateway, &server_ca, "kubernetes").serving(&serving, &client_ca);
-        run.write("console/manifests/cluster.yaml", manifest.to_text())?;
+        let manifest = change(manifest.upstream(&gateway, &server_ca, "kubernetes").serving(&serving, &client_ca));
+        let file = run.write("console/manifests/cluster.yaml", manifest.to_text())?;
         let own = server_ca.issue(&CertSpec::server("xds", ["portcullis-xds.internal"]))?;
         own.write_pem(&folder.join("xds.crt"), &folder.join("xds.key"))?;
         client_ca.write_pem(&folder.join("clients.crt"))?;
@@ -48,7 +58,16 @@ impl ReportConsole {
         let [cert, key, ca] = ["xds.crt", "xds.key", "clients.crt"].map(|name| folder.join(name).display().to_string());
         let flags = ["--xds-address", &address, "--xds-cert", &cert, "--xds-key", &key, "--xds-client-ca", &ca];
         let plane = ControlPlane::start_with(&folder, &manifests, &flags)?;
-        Ok(Self { plane, server_ca, cluster: cluster.to_owned(), xds, client_ca })
+        Ok(Self { plane, server_ca, manifest, file, xds, client_ca })
+    }
+
+    /// Changes the object.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn change(&mut self, change: impl FnOnce(Manifest) -> Manifest) -> Result<()> {
+        self.manifest = change(self.manifest.clone());
+        write_private(&self.file, self.manifest.to_text().as_bytes())
     }
 
     /// The address for gateways.
@@ -84,7 +103,7 @@ impl ReportConsole {
             let rate = own.next().and_then(|one| one.pointer("/numbers/requestsPerSecond")?.as_f64());
             rate.is_some_and(|rate| rate > 0.0)
         };
-        let is_shown = is_shown("gateways", "node", node) && is_shown("clusters", "name", &self.cluster);
+        let is_shown = is_shown("gateways", "node", node) && is_shown("clusters", "name", self.manifest.name());
         if is_shown { Ok(()) } else { Err(format!("{fleet:#}")) }
     }
 

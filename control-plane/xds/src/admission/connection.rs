@@ -27,8 +27,12 @@ pub(crate) struct Peers {
 struct PeerQuota {
     connections: AtomicUsize,
     streams: AtomicUsize,
+    exchanges: AtomicUsize,
     /// Streams that may be opened, and when that was so.
     openings: Mutex<Bucket>,
+    /// Exchanges that may begin, and bytes that may come in them.
+    beginnings: Mutex<Bucket>,
+    bytes: Mutex<Bucket>,
     /// Time that requests may take.
     work: Mutex<Bucket>,
     /// Units of bytes that may be unread.
@@ -44,7 +48,10 @@ impl PeerQuota {
         };
         self.connections.load(Ordering::Relaxed) == 0
             && self.streams.load(Ordering::Relaxed) == 0
+            && self.exchanges.load(Ordering::Relaxed) == 0
             && is_full(&self.openings)
+            && is_full(&self.beginnings)
+            && is_full(&self.bytes)
             && is_full(&self.work)
     }
 }
@@ -58,8 +65,18 @@ struct Bucket {
 }
 
 impl Bucket {
+    /// Takes more than there is, too. Returns what is left.
+    fn take(&mut self, amount: f64) -> f64 {
+        self.level = self.level(Instant::now()) - amount;
+        self.level
+    }
+
     fn new(size: f64, per_second: f64) -> Self {
         Self { level: size, size, per_second, at: Instant::now() }
+    }
+
+    fn filled_in_two_seconds(size: f64) -> Self {
+        Self::new(size, size / 2.0)
     }
 
     fn level(&mut self, now: Instant) -> f64 {
@@ -113,7 +130,10 @@ impl Peers {
         let quota = Arc::new(PeerQuota {
             connections: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
+            exchanges: AtomicUsize::new(0),
             openings: Mutex::new(Bucket::new(f64::from(self.limits.stream_burst), 1.0)),
+            beginnings: Mutex::new(Bucket::filled_in_two_seconds(f64::from(self.limits.exchange_burst))),
+            bytes: Mutex::new(Bucket::filled_in_two_seconds(self.limits.exchange_bytes as f64)),
             work: Mutex::new(Bucket::new(self.limits.work.as_secs_f64(), 0.25)),
             unread: Arc::new(Semaphore::new(units(self.limits.unread))),
         });
@@ -158,7 +178,7 @@ impl Connection {
     pub(crate) fn open_stream(self: &Arc<Self>) -> Result<Arc<Admission>, Rejection> {
         let is_local = self.peer == Peer::Local;
         let before = self.quota.streams.fetch_add(1, Ordering::Relaxed);
-        let admission = Admission { connection: Arc::clone(self), is_admitted: AtomicBool::new(false) };
+        let admission = self.admission(false);
         if is_local {
             return Ok(Arc::new(admission));
         }
@@ -173,6 +193,35 @@ impl Connection {
             return Err(Rejection::Streams);
         }
         Ok(Arc::new(admission))
+    }
+
+    /// Counts an exchange about limits, if the peer may begin another one.
+    pub(crate) fn open_exchange(self: &Arc<Self>) -> Result<Arc<Admission>, Rejection> {
+        let before = self.quota.exchanges.fetch_add(1, Ordering::Relaxed);
+        let admission = self.admission(true);
+        if self.peer == Peer::Local {
+            return Ok(Arc::new(admission));
+        }
+        let now = Instant::now();
+        let mut beginnings = lock(&self.quota.beginnings);
+        if beginnings.level(now) < 1.0 {
+            // As one that opens streams without end.
+            self.close();
+            return Err(Rejection::Exchanges);
+        }
+        beginnings.level -= 1.0;
+        let is_in_debt = |bucket: &Mutex<Bucket>| lock(bucket).level(now) < 0.0;
+        if before >= self.peers.limits.exchanges_per_peer
+            || is_in_debt(&self.quota.bytes)
+            || is_in_debt(&self.quota.work)
+        {
+            return Err(Rejection::Exchanges);
+        }
+        Ok(Arc::new(admission))
+    }
+
+    fn admission(self: &Arc<Self>, is_exchange: bool) -> Admission {
+        Admission { connection: Arc::clone(self), is_exchange, is_admitted: AtomicBool::new(false) }
     }
 
     /// Ends the connection, at its next event or soon.
@@ -195,15 +244,17 @@ impl Connection {
     }
 }
 
-/// A stream, counted until the last reference is dropped.
+/// A stream or an exchange, counted until the last reference is dropped.
 pub(crate) struct Admission {
     connection: Arc<Connection>,
+    is_exchange: bool,
     is_admitted: AtomicBool,
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.connection.quota.streams.fetch_sub(1, Ordering::Relaxed);
+        let PeerQuota { exchanges, streams, .. } = &*self.connection.quota;
+        if self.is_exchange { exchanges } else { streams }.fetch_sub(1, Ordering::Relaxed);
         if self.is_admitted() {
             self.connection.streams.fetch_sub(1, Ordering::Relaxed);
         }
@@ -234,6 +285,20 @@ impl Admission {
             return Err(Status::deadline_exceeded("say which node this is"));
         };
         Ok(first.and_then(Result::ok))
+    }
+
+    /// The message of an exchange. `None` if it ends without one.
+    pub(crate) async fn only_message<M: prost::Message>(
+        &self,
+        messages: &mut (impl Stream<Item = Result<M, Status>> + Unpin),
+    ) -> Result<Option<M>, Status> {
+        let Ok(message) = tokio::time::timeout(self.limits().idle, messages.next()).await else {
+            self.rejected(Rejection::Idle);
+            return Err(Status::deadline_exceeded("the report did not come"));
+        };
+        let Some(message) = message.transpose()? else { return Ok(None) };
+        lock(&self.connection.quota.bytes).take(message.encoded_len() as f64);
+        Ok(Some(message))
     }
 
     /// Refuses the id of a node that the peer may not be, or that is longer than `most` bytes.
@@ -275,8 +340,7 @@ impl Admission {
             return Duration::ZERO;
         }
         let mut work = lock(&self.connection.quota.work);
-        let level = work.level(Instant::now()) - took.as_secs_f64();
-        work.level = level;
+        let level = work.take(took.as_secs_f64());
         let missing = (-level).max(0.0) / work.per_second;
         Duration::try_from_secs_f64(missing).unwrap_or_default().min(self.limits().answer / 4)
     }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use futures_util::{Stream, StreamExt};
 use http_body_util::{BodyStream, StreamBody};
+use portcullis_report::EXCHANGE_LIMITS;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
@@ -136,9 +137,12 @@ where
 
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
         let connection = request.extensions().get::<Arc<Connection>>().cloned();
-        let opened = connection
-            .ok_or(Rejection::Node)
-            .and_then(|connection| connection.open_stream().inspect_err(|excess| connection.peers.rejected(*excess)));
+        let is_exchange = request.uri().path() == EXCHANGE_LIMITS;
+        let open = |connection: Arc<Connection>| {
+            let opened = if is_exchange { connection.open_exchange() } else { connection.open_stream() };
+            opened.inspect_err(|excess| connection.peers.rejected(*excess))
+        };
+        let opened = connection.ok_or(Rejection::Node).and_then(open);
         let Ok(admission) = opened else {
             let refusal = Status::resource_exhausted("too many streams of this peer").into_http();
             return Box::pin(std::future::ready(Ok(refusal)));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use portcullis_report::{ReportRequest, ReportResponse, SERVICE, STREAM_REPORTS};
+use portcullis_report::{EXCHANGE_LIMITS, ReportRequest, ReportResponse, SERVICE, STREAM_REPORTS};
 use tokio::sync::{mpsc, watch};
 use tonic::body::Body;
 use tonic::codegen::{BoxFuture, Service, http};
@@ -31,7 +31,7 @@ pub(crate) fn service(
     life: watch::Receiver<Option<Arc<Snapshot>>>,
     max_message: usize,
 ) -> ReportServer {
-    ReportServer { streams: Streams { sink, life }, max_message }
+    ReportServer { streams: Streams { sink, life, are_exchanges: false }, max_message }
 }
 
 /// The service, as the server calls it.
@@ -55,11 +55,15 @@ impl Service<http::Request<Body>> for ReportServer {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        if request.uri().path() != STREAM_REPORTS {
-            let refusal = Status::new(Code::Unimplemented, "use StreamReports").into_http();
-            return Box::pin(std::future::ready(Ok(refusal)));
-        }
-        let (streams, most) = (self.streams.clone(), self.max_message);
+        let are_exchanges = match request.uri().path() {
+            STREAM_REPORTS => false,
+            EXCHANGE_LIMITS => true,
+            _ => {
+                let refusal = Status::new(Code::Unimplemented, "use StreamReports or ExchangeLimits").into_http();
+                return Box::pin(std::future::ready(Ok(refusal)));
+            }
+        };
+        let (streams, most) = (Streams { are_exchanges, ..self.streams.clone() }, self.max_message);
         Box::pin(async move {
             let codec = ProstCodec::<ReportResponse, ReportRequest>::default();
             let mut grpc = Grpc::new(codec).apply_max_message_size_config(Some(most), None);
@@ -68,11 +72,12 @@ impl Service<http::Request<Body>> for ReportServer {
     }
 }
 
-/// The method.
+/// The methods. An exchange is a stream of one message each way.
 #[derive(Clone)]
 struct Streams {
     sink: Arc<dyn ReportSink>,
     life: watch::Receiver<Option<Arc<Snapshot>>>,
+    are_exchanges: bool,
 }
 
 impl StreamingService<ReportRequest> for Streams {
@@ -94,11 +99,13 @@ impl Streams {
     ) -> <Self as StreamingService<ReportRequest>>::ResponseStream {
         let (sender, receiver) = mpsc::channel(1);
         let responses = ResponseStream::new(receiver, Arc::clone(&admission));
-        let (sink, mut life) = (Arc::clone(&self.sink), self.life.clone());
+        let (sink, mut life, is_exchange) = (Arc::clone(&self.sink), self.life.clone(), self.are_exchanges);
         tokio::spawn(async move {
             let stream = GatewayStream { sink, admission, responses: sender.clone() };
+            let take =
+                async { if is_exchange { stream.exchange(messages).await } else { stream.listen(messages).await } };
             let ended = tokio::select! {
-                ended = stream.listen(messages) => ended,
+                ended = take => ended,
                 () = sender.closed() => return,
                 () = async { while life.changed().await.is_ok() {} } => Ok(()),
             };
@@ -135,6 +142,22 @@ impl GatewayStream {
             next = messages.next().await;
         }
         Ok(())
+    }
+
+    /// Takes one report of the use of limits, and answers it.
+    pub(super) async fn exchange(
+        &self,
+        mut messages: impl Stream<Item = Result<ReportRequest, Status>> + Unpin,
+    ) -> Result<(), Status> {
+        let message = self.admission.only_message(&mut messages).await.inspect_err(|status| self.count(status))?;
+        let Some(message) = message else { return Ok(()) };
+        let node = self.node(&message.node)?;
+        self.admission.admit();
+        if message.limits.is_empty() || !message.content.is_empty() {
+            return Err(Status::invalid_argument("an exchange is about limits alone"));
+        }
+        let (limits, _) = self.take(&node, message).await?;
+        self.acknowledge(limits).await
     }
 
     /// The node id of the first message, if the peer may be that node.

@@ -74,6 +74,33 @@ async fn report_is_that_of_the_node_in_the_first_message() {
 }
 
 #[tokio::test]
+async fn exchange_takes_one_report_of_limits_alone() {
+    let limited = |limits: &str| ReportRequest {
+        node: "one".to_owned(),
+        limits: Bytes::copy_from_slice(limits.as_bytes()),
+        ..ReportRequest::default()
+    };
+    let both = ReportRequest { limits: Bytes::from_static(b"a"), ..message("one", "", "a") };
+    let table = [
+        (vec![limited("a"), limited("b")], None, Some("a")),
+        (vec![limited("bad")], Some(Code::InvalidArgument), None),
+        (vec![ReportRequest { node: String::new(), ..limited("a") }], Some(Code::InvalidArgument), None),
+        (vec![message("one", "", "a")], Some(Code::InvalidArgument), None),
+        (vec![both], Some(Code::InvalidArgument), None),
+        (vec![], None, None),
+    ];
+    for (messages, code, expected) in table {
+        let (responses, mut queued) = mpsc::channel(1);
+        let sink = Arc::new(Witness::default());
+        let exchange = GatewayStream { sink, admission: Admission::local(limits()), responses };
+        let ended = exchange.exchange(stream::iter(messages.clone().into_iter().map(Ok))).await;
+        drop(exchange);
+        let answer = queued.recv().await.map(|response| response.content.unwrap().limits);
+        assert_eq!((ended.err().map(|status| status.code()), answer.as_deref()), (code, expected.map(str::as_bytes)));
+    }
+}
+
+#[tokio::test]
 async fn report_stream_ends_when_its_peer_is_silent_or_deaf() {
     let stream = |responses| GatewayStream {
         sink: Arc::new(Witness::default()),
@@ -81,7 +108,9 @@ async fn report_stream_ends_when_its_peer_is_silent_or_deaf() {
         responses,
     };
     let (responses, _queued) = mpsc::channel(1);
-    let silent = stream(responses).listen(stream::pending()).await;
+    let silent = stream(responses.clone()).listen(stream::pending()).await;
+    assert_eq!(silent.unwrap_err().code(), Code::DeadlineExceeded);
+    let silent = stream(responses).exchange(stream::pending()).await;
     assert_eq!(silent.unwrap_err().code(), Code::DeadlineExceeded);
     let (responses, _queued) = mpsc::channel(1);
     let endless = stream::repeat_with(|| Ok(message("one", "", "a")));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use credential_mode::CredentialMode;
 pub use edits::{Edit, subprotocols_without_tokens};
 use portcullis_filter_config::{
-    ActivityReports, CONFIG_VERSION, FilterConfig, PeerSource, Pool, RequestClass, SpanSettings,
+    ActivityReports, CONFIG_VERSION, FilterConfig, LimitExchanges, PeerSource, Pool, RequestClass, SpanSettings,
 };
 use seats::take_seat;
 use validate::{check_message, check_target, presents_two_tokens};
@@ -40,6 +40,7 @@ pub struct Gateway {
     reserved: Vec<Box<[u8]>>,
     tracing: Option<SpanSettings>,
     activity: Option<ActivityReports>,
+    global_limits: Option<LimitExchanges>,
 }
 
 /// The decision about a request.
@@ -107,6 +108,10 @@ impl Gateway {
         if !config.activity.as_ref().is_none_or(is_within_bounds) {
             return Err(CompileError::Activity);
         }
+        let are_named = |limits: &LimitExchanges| are_named(&limits.clusters, &limits.node);
+        if !config.global_limits.as_ref().is_none_or(are_named) {
+            return Err(CompileError::GlobalLimits);
+        }
         check_header_names(config.reserved_headers.iter().map(String::as_str))?;
         Ok(Gateway {
             instance: config.instance.as_bytes().into(),
@@ -116,6 +121,7 @@ impl Gateway {
             reserved: config.reserved_headers.iter().map(|prefix| prefix.as_bytes().into()).collect(),
             tracing: config.tracing,
             activity: config.activity.clone(),
+            global_limits: config.global_limits.clone(),
         })
     }
 
@@ -127,6 +133,11 @@ impl Gateway {
     /// Reports of the activity, if the filter sends them itself.
     pub fn activity(&self) -> Option<&ActivityReports> {
         self.activity.as_ref()
+    }
+
+    /// Exchanges about limits of all gateways, if the filter has them itself.
+    pub fn global_limits(&self) -> Option<&LimitExchanges> {
+        self.global_limits.as_ref()
     }
 
     /// How the client's certificate reaches the filter.
@@ -340,8 +351,12 @@ pub(crate) mod tests;
 
 fn is_within_bounds(activity: &ActivityReports) -> bool {
     let ActivityReports { clusters, node, interval_seconds } = activity;
+    are_named(clusters, node) && (5..=15).contains(interval_seconds)
+}
+
+/// Whether there are Envoy clusters of control planes and a node, and not too many.
+fn are_named(clusters: &[String], node: &str) -> bool {
     (1..=8).contains(&clusters.len())
         && clusters.iter().all(|cluster| !cluster.is_empty())
         && (1..=256).contains(&node.len())
-        && (5..=15).contains(interval_seconds)
 }

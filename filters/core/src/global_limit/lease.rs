@@ -25,6 +25,7 @@ impl Lease {
     }
 }
 
-pub(super) fn nanoseconds(uptime: Duration) -> u64 {
+/// Nanoseconds of uptime.
+pub(crate) fn nanoseconds(uptime: Duration) -> u64 {
     u64::try_from(uptime.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -16,6 +16,8 @@ use std::time::Duration;
 use portcullis_filter_config::limits::{LEASE, LimitPart, PartUse};
 
 use lease::Lease;
+pub(crate) use lease::nanoseconds;
+pub(crate) use rate::RateLevel;
 pub use rate::RatePart;
 pub use seats::SeatsPart;
 
@@ -40,6 +42,10 @@ struct NewestReport {
     /// Whether it says that there are parts.
     was_leased: bool,
     parts: Vec<ReportedPart>,
+    /// Whether there was any part in it, answered or not.
+    has_parts: bool,
+    /// Whether the last answer left a limit to the local one.
+    lacks_parts: bool,
 }
 
 #[derive(Debug)]
@@ -99,6 +105,7 @@ impl GlobalLimits {
         newest.was_leased = self.lease.is_live(uptime);
         let reported = parts.iter().map(|part| (part.name().clone(), part.report(uptime))).collect();
         newest.parts = parts.iter().map(SharedPart::reported).collect();
+        newest.has_parts = !newest.parts.is_empty();
         LimitReport { number: newest.number, parts: reported }
     }
 
@@ -115,12 +122,20 @@ impl GlobalLimits {
             return false;
         }
         let granted = parts.into_iter().chain(std::iter::repeat(None));
+        newest.lacks_parts = false;
         for (part, granted) in std::mem::take(&mut newest.parts).iter().zip(granted) {
+            newest.lacks_parts |= granted.is_none();
             part.replace(granted, uptime);
         }
         // By this process's clock, from a moment before the control plane's began to count.
         self.lease.prolong(newest.written.saturating_add(LEASE));
         true
+    }
+
+    /// Whether a local limit holds in the place of one that gateways share, as of the last report and its answer.
+    pub fn is_degraded(&self, uptime: Duration) -> bool {
+        let newest = self.newest();
+        newest.has_parts && (newest.lacks_parts || !self.lease.is_live(uptime))
     }
 
     fn newest(&self) -> MutexGuard<'_, NewestReport> {

@@ -13,28 +13,28 @@ use crate::bucket::{Rate, TOKEN};
 pub struct RatePart {
     name: PartName,
     lease: Arc<Lease>,
-    bucket: Mutex<Bucket>,
+    bucket: Mutex<RateLevel>,
 }
 
-#[derive(Debug, Default)]
-struct Bucket {
+/// The bucket. Times are nanoseconds of uptime, and `until` is the end of the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RateLevel {
     /// Billionths of a token.
-    tokens: u64,
-    /// Nanoseconds of uptime up to which it is refilled; `None` before it is first looked at.
-    at: Option<u64>,
+    pub(crate) tokens: u64,
+    /// The time up to which it is refilled; `None` before it is first looked at.
+    pub(crate) at: Option<u64>,
     /// The part, also when its lease has ended.
-    part: Option<Rate>,
+    pub(crate) part: Option<Rate>,
     /// Requests per second that went through between the last two reports under a lease.
-    observed: u32,
-    asked: u32,
-    taken: u32,
-    reported: u64,
+    pub(crate) observed: u32,
+    pub(crate) asked: u32,
+    pub(crate) taken: u32,
+    pub(crate) reported: u64,
 }
 
 impl RatePart {
     pub(super) fn new(name: PartName, lease: &Arc<Lease>) -> Self {
-        let bucket = Mutex::new(Bucket { tokens: TOKEN, ..Bucket::default() });
-        Self { name, lease: Arc::clone(lease), bucket }
+        Self { name, lease: Arc::clone(lease), bucket: Mutex::default() }
     }
 
     pub(super) fn name(&self) -> &PartName {
@@ -43,15 +43,7 @@ impl RatePart {
 
     /// Takes a token, if there is one. `local` is the limit without a control plane.
     pub fn take(&self, local: Rate, uptime: Duration) -> bool {
-        let mut bucket = self.bucket();
-        bucket.refill(Some(local), self.lease.until(), nanoseconds(uptime));
-        bucket.asked = bucket.asked.saturating_add(1);
-        let rest = bucket.tokens.checked_sub(TOKEN);
-        if let Some(rest) = rest {
-            bucket.tokens = rest;
-            bucket.taken = bucket.taken.saturating_add(1);
-        }
-        rest.is_some()
+        self.bucket().take(local, self.lease.until(), nanoseconds(uptime))
     }
 
     /// The part of the limit, while it is leased: tokens are added either at its rate, or with each report.
@@ -66,45 +58,73 @@ impl RatePart {
 
     /// Requests that could go through at that uptime.
     pub fn tokens(&self, local: Rate, uptime: Duration) -> u32 {
-        let mut bucket = self.bucket();
-        bucket.refill(Some(local), self.lease.until(), nanoseconds(uptime));
-        whole(bucket.tokens)
+        self.bucket().tokens(local, self.lease.until(), nanoseconds(uptime))
     }
 
     pub(super) fn report(&self, uptime: Duration) -> PartUse {
-        let (until, now) = (self.lease.until(), nanoseconds(uptime));
-        let mut bucket = self.bucket();
-        // Without the local limit, which the next request brings along.
-        bucket.refill(None, until, now);
-        let passed = now.saturating_sub(bucket.reported);
-        let (asked, taken) = (per_second(bucket.asked, passed), per_second(bucket.taken, passed));
-        (bucket.asked, bucket.taken, bucket.reported) = (0, 0, now);
-        let held = bucket.part.filter(|_| now < until);
-        if held.is_some() {
-            bucket.observed = taken;
-        }
-        PartUse { is_rate: true, held: held.map_or(0, |part| part.qps), used: whole(bucket.tokens), wanted: asked }
+        self.bucket().report(self.lease.until(), nanoseconds(uptime))
     }
 
     pub(super) fn replace(&self, part: Option<LimitPart>, uptime: Duration) {
-        let mut bucket = self.bucket();
-        let now = nanoseconds(uptime);
-        bucket.refill(None, self.lease.until(), now);
-        // The time between two leases makes nothing for the second one.
-        bucket.at = bucket.at.max(Some(now));
-        bucket.part = part.map(|part| Rate { qps: part.quota, burst: part.burst });
-        if let (Some(part), Some(rate)) = (part, bucket.part) {
-            let added = u64::from(part.tokens).saturating_mul(TOKEN);
-            bucket.tokens = bucket.tokens.saturating_add(added).min(rate.full());
-        }
+        self.bucket().replace(part, self.lease.until(), nanoseconds(uptime));
     }
 
-    fn bucket(&self) -> MutexGuard<'_, Bucket> {
+    fn bucket(&self) -> MutexGuard<'_, RateLevel> {
         self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Bucket {
+impl Default for RateLevel {
+    fn default() -> Self {
+        RateLevel { tokens: TOKEN, at: None, part: None, observed: 0, asked: 0, taken: 0, reported: 0 }
+    }
+}
+
+impl RateLevel {
+    /// Takes a token, if there is one.
+    pub(crate) fn take(&mut self, local: Rate, until: u64, now: u64) -> bool {
+        self.refill(Some(local), until, now);
+        self.asked = self.asked.saturating_add(1);
+        let rest = self.tokens.checked_sub(TOKEN);
+        if let Some(rest) = rest {
+            self.tokens = rest;
+            self.taken = self.taken.saturating_add(1);
+        }
+        rest.is_some()
+    }
+
+    /// Requests that could go through.
+    pub(crate) fn tokens(&mut self, local: Rate, until: u64, now: u64) -> u32 {
+        self.refill(Some(local), until, now);
+        whole(self.tokens)
+    }
+
+    /// The use since the last report.
+    pub(crate) fn report(&mut self, until: u64, now: u64) -> PartUse {
+        // Without the local limit, which the next request brings along.
+        self.refill(None, until, now);
+        let passed = now.saturating_sub(self.reported);
+        let (asked, taken) = (per_second(self.asked, passed), per_second(self.taken, passed));
+        (self.asked, self.taken, self.reported) = (0, 0, now);
+        let held = self.part.filter(|_| now < until);
+        if held.is_some() {
+            self.observed = taken;
+        }
+        PartUse { is_rate: true, held: held.map_or(0, |part| part.qps), used: whole(self.tokens), wanted: asked }
+    }
+
+    /// Changes the part; `until` is the end of the lease before.
+    pub(crate) fn replace(&mut self, part: Option<LimitPart>, until: u64, now: u64) {
+        self.refill(None, until, now);
+        // The time between two leases makes nothing for the second one.
+        self.at = self.at.max(Some(now));
+        self.part = part.map(|part| Rate { qps: part.quota, burst: part.burst });
+        if let (Some(part), Some(rate)) = (part, self.part) {
+            let added = u64::from(part.tokens).saturating_mul(TOKEN);
+            self.tokens = self.tokens.saturating_add(added).min(rate.full());
+        }
+    }
+
     /// Adds what the part has made until its lease ended, and from then on what the local limit makes; without one nothing, and
     /// the time since then is left for the next call.
     fn refill(&mut self, local: Option<Rate>, until: u64, now: u64) {

@@ -62,6 +62,28 @@ fn answer_counts_once_and_for_the_newest_report_alone() {
 }
 
 #[test]
+fn limits_are_degraded_while_a_local_one_holds() {
+    let limits = GlobalLimits::default();
+    assert!(!limits.is_degraded(seconds(0.0)), "there is none");
+    let seats = limits.seats("c", "few", &Arc::default());
+    let rate = limits.rate("c", "rate");
+    let answer = |at: f64, parts: [Option<LimitPart>; 2]| {
+        let number = limits.report(seconds(at)).number;
+        assert!(limits.is_degraded(seconds(at)) || at > 0.0, "there was no answer yet");
+        assert!(limits.apply(number, parts, seconds(at)));
+        limits.is_degraded(seconds(at))
+    };
+    assert!(!answer(0.0, [part(3, 0, 0), part(0, 5, 1)]));
+    assert!(answer(1.0, [part(3, 0, 0), None]));
+    assert!(!answer(2.0, [part(0, 0, 0), part(0, 5, 1)]));
+    limits.report(seconds(3.0));
+    assert_eq!([5.9, 6.0].map(|at| limits.is_degraded(seconds(at))), [false, true]);
+    drop((seats, rate));
+    limits.report(seconds(7.0));
+    assert!(!limits.is_degraded(seconds(7.0)), "there is none any more");
+}
+
+#[test]
 fn answer_revives_no_lease_that_has_ended_since_its_report() {
     let limits = GlobalLimits::default();
     let seats = limits.seats("c", "few", &Arc::default());

@@ -266,6 +266,16 @@ pub const REQUESTS_PER_SECOND_LIMIT: Metric = Metric {
     labels: &["cluster", "schema"],
 };
 
+/// The state of limits of all gateways, where the filter exchanges them itself.
+pub const LIMITS_DEGRADED: Metric = Metric {
+    name: "limits_degraded",
+    kind: Kind::Gauge,
+    help: "Whether a local limit holds in this gateway in the place of one that gateways share, because no control plane gives it \
+           a part. Only where the filter exchanges limits itself (`globalLimits`); beside `portcullis agent` it is \
+           `portcullis_limits_degraded` on the agent's page.",
+    labels: &[],
+};
+
 /// Reviews under way.
 pub const REVIEWS: Metric = Metric {
     name: "reviews_in_flight",
@@ -291,7 +301,7 @@ pub const REBALANCED_CONNECTIONS: Metric = Metric {
 };
 
 /// All of them.
-pub const METRICS: [Metric; 17] = [
+pub const METRICS: [Metric; 18] = [
     REQUESTS,
     RESPONSES,
     DURATIONS.histogram,
@@ -306,6 +316,7 @@ pub const METRICS: [Metric; 17] = [
     REQUESTS_IN_FLIGHT,
     IN_FLIGHT_LIMIT,
     REQUESTS_PER_SECOND_LIMIT,
+    LIMITS_DEGRADED,
     REVIEWS,
     CREDENTIAL_CACHE_ENTRIES,
     REBALANCED_CONNECTIONS,
@@ -328,13 +339,14 @@ pub const COUNTERS: [Metric; 12] = [
 ];
 
 /// The gauges that a host defines.
-pub const GAUGES: [Metric; 8] = [
+pub const GAUGES: [Metric; 9] = [
     IN_FLIGHT,
     LONG_RUNNING,
     QUEUED_REQUESTS,
     REQUESTS_IN_FLIGHT,
     IN_FLIGHT_LIMIT,
     REQUESTS_PER_SECOND_LIMIT,
+    LIMITS_DEGRADED,
     REVIEWS,
     CREDENTIAL_CACHE_ENTRIES,
 ];
@@ -346,55 +358,3 @@ pub trait MetricsSink {
     /// Changes the gauge of these label values, which this publisher had set to `before`.
     fn set(&mut self, metric: Metric, labels: &[&str], before: u64, value: u64);
 }
-
-/// Kubernetes' own resources, and subresources in common use. Another resource counts under the name that a dispatch policy of
-/// the cluster gives it, or as `other`.
-#[rustfmt::skip]
-pub const BUILT_IN: [&str; 125] = [
-    // core
-    "bindings", "componentstatuses", "configmaps", "endpoints", "events", "limitranges", "namespaces", "namespaces/finalize",
-    "namespaces/status", "nodes", "nodes/proxy", "nodes/status", "persistentvolumeclaims", "persistentvolumeclaims/status",
-    "persistentvolumes", "persistentvolumes/status", "pods", "pods/attach", "pods/binding", "pods/ephemeralcontainers",
-    "pods/eviction", "pods/exec", "pods/log", "pods/portforward", "pods/proxy", "pods/resize", "pods/status",
-    "podtemplates", "replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status",
-    "resourcequotas", "resourcequotas/status", "secrets", "serviceaccounts", "serviceaccounts/token", "services",
-    "services/proxy", "services/status",
-    // apps
-    "controllerrevisions", "daemonsets", "daemonsets/status", "deployments", "deployments/scale", "deployments/status",
-    "replicasets", "replicasets/scale", "replicasets/status", "statefulsets", "statefulsets/scale", "statefulsets/status",
-    // batch, autoscaling, policy
-    "cronjobs", "cronjobs/status", "horizontalpodautoscalers", "horizontalpodautoscalers/status", "jobs", "jobs/status",
-    "poddisruptionbudgets", "poddisruptionbudgets/status",
-    // networking.k8s.io, discovery.k8s.io
-    "endpointslices", "ingressclasses", "ingresses", "ingresses/status", "ipaddresses", "networkpolicies", "servicecidrs",
-    "servicecidrs/status",
-    // rbac.authorization.k8s.io
-    "clusterrolebindings", "clusterroles", "rolebindings", "roles",
-    // storage.k8s.io
-    "csidrivers", "csinodes", "csistoragecapacities", "storageclasses", "volumeattachments", "volumeattachments/status",
-    "volumeattributesclasses",
-    // admissionregistration.k8s.io
-    "mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "mutatingwebhookconfigurations",
-    "validatingadmissionpolicies", "validatingadmissionpolicies/status", "validatingadmissionpolicybindings",
-    "validatingwebhookconfigurations",
-    // apiextensions.k8s.io, apiregistration.k8s.io
-    "apiservices", "apiservices/status", "customresourcedefinitions", "customresourcedefinitions/status",
-    // authentication.k8s.io, authorization.k8s.io
-    "localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectreviews", "selfsubjectrulesreviews",
-    "subjectaccessreviews", "tokenreviews",
-    // certificates.k8s.io
-    "certificatesigningrequests", "certificatesigningrequests/approval", "certificatesigningrequests/status",
-    "clustertrustbundles", "podcertificaterequests", "podcertificaterequests/status",
-    // coordination.k8s.io, flowcontrol.apiserver.k8s.io
-    "flowschemas", "flowschemas/status", "leasecandidates", "leases", "prioritylevelconfigurations",
-    "prioritylevelconfigurations/status",
-    // node.k8s.io, scheduling.k8s.io
-    "priorityclasses", "runtimeclasses",
-    // resource.k8s.io
-    "deviceclasses", "devicetaintrules", "resourceclaims", "resourceclaims/status", "resourceclaimtemplates", "resourceslices", "workloads",
-    "podgroups", "podgroups/status",
-    // internal.apiserver.k8s.io, storagemigration.k8s.io
-    "storageversionmigrations", "storageversionmigrations/status", "storageversions", "storageversions/status",
-    // metrics.k8s.io and what else asks for logs and numbers of nodes
-    "nodes/log", "nodes/metrics", "nodes/stats",
-];

@@ -14,6 +14,7 @@
 //! - [`AccessLogEntry`]: the access log's JSON, written here and nowhere else, because clients choose its content.
 
 mod access_log;
+pub(crate) mod built_in;
 pub mod catalog;
 mod cluster_counts;
 mod cluster_metrics;

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::Outcome;
-use super::catalog::{BUILT_IN, COUNTERS, LABELS, METRICS, PREFIX};
+use super::built_in::BUILT_IN;
+use super::catalog::{COUNTERS, LABELS, METRICS, PREFIX};
 use super::verb::ReportedVerb;
 use crate::review::CACHES;
 

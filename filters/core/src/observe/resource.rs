@@ -1,4 +1,4 @@
-use super::catalog::BUILT_IN;
+use super::built_in::BUILT_IN;
 use crate::policy::names::Names;
 use crate::request_info::RequestInfo;
 use portcullis_filter_config::Policy;

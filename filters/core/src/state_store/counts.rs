@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::SharedData;
-use super::table::{Id, Row, Table, update};
+use super::table::{self, Id, Row, Table, update};
 use crate::bucket::{BucketState, Rate, SharedBucketState};
 use crate::limit::SharedCount;
 
@@ -47,6 +47,14 @@ impl<H: SharedData> SharedInFlight<H> {
             self.write(|_| Some(own));
         }
     }
+}
+
+/// The permits of one schema that all VMs hold.
+pub(super) fn permits_of_all(host: &impl SharedData, id: &Id) -> u32 {
+    let now = host.uptime().map_or(0, |now| now.as_secs());
+    let rows = table::rows(host, Table::InFlight, id);
+    let live = rows.iter().filter(|row| row.id == *id && row.c.saturating_add(PERMIT_TTL_SECS) >= now);
+    u32::try_from(live.map(|row| row.b).sum::<u64>()).unwrap_or(u32::MAX)
 }
 
 impl<H: SharedData> SharedCount for SharedInFlight<H> {

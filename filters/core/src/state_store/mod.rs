@@ -3,8 +3,12 @@
 
 mod answers;
 mod counts;
+#[cfg(test)]
+mod limit_tests;
+mod parts;
 mod process;
 mod shared;
+mod shared_limits;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -14,6 +18,7 @@ use std::time::Duration;
 
 pub use process::ProcessState;
 pub use shared::SharedState;
+pub use shared_limits::SharedLimits;
 
 use portcullis_filter_config::{FairQueueConfig, FlowControlLimit, FlowControlSchema};
 
@@ -46,11 +51,16 @@ pub trait StateStore {
         None
     }
 
+    /// The part of such a limit that a host keeps whose workers share no memory; `None` where there is none.
+    fn host_limit(&self, _cluster: &str, _schema: &FlowControlSchema) -> Option<FlowLimit> {
+        None
+    }
+
     /// The limit of a flow control schema, by the name under which the cluster counts.
     fn flow_limit(&self, cluster: &str, schema: &FlowControlSchema) -> FlowLimit {
         let running = || self.in_flight(cluster, &schema.name);
         let global = self.global_limits().and_then(|limits| FlowLimit::global(schema, cluster, limits, running));
-        global.unwrap_or_else(|| match schema.limit {
+        global.or_else(|| self.host_limit(cluster, schema)).unwrap_or_else(|| match schema.limit {
             FlowControlLimit::MaxRequestsInflight(max) => FlowLimit::in_flight(running(), max),
             FlowControlLimit::TokenBucket { qps, burst } => {
                 FlowLimit::bucket(self.token_bucket(cluster, &schema.name, Rate { qps, burst }))

@@ -1,15 +1,16 @@
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use portcullis_filter_config::FairQueueConfig;
+use portcullis_filter_config::{FairQueueConfig, FlowControlSchema};
 use ring::hmac;
 
 use super::counts::{RENEWAL_INTERVAL, SharedBucket, SharedInFlight};
-use super::{CacheOwner, SharedData, StateStore, answers, table};
+use super::{CacheOwner, SharedData, SharedLimits, StateStore, answers, shared_limits, table};
 use crate::bucket::{Rate, TokenBucket};
 use crate::fair::{FairQueue, WaitingCount};
+use crate::flow_limit::FlowLimit;
 use crate::limit::{InFlight, SharedCount};
 use crate::observe::{RunningRequests, SeriesBudget, SeriesLedger};
 use crate::review::{CredentialCaches, Review, ReviewKey, ReviewResult, Store};
@@ -38,12 +39,15 @@ pub struct SharedState<H> {
     series: Arc<SeriesBudget>,
     ledgers: WeakMap<String, SeriesLedger>,
     permits: RefCell<Vec<Weak<SharedInFlight<H>>>>,
+    /// Whether a configuration has exchanges about limits of all gateways.
+    has_exchanges: Cell<bool>,
+    limits: SharedLimits<H>,
 }
 
 impl<H: SharedData> SharedState<H> {
     /// Opens the state of this worker. `None` where the proxy has no randomness, or shares nothing.
     pub fn open(host: &H) -> Option<Self> {
-        if !table::prepare(host) {
+        if !table::prepare(host) || !shared_limits::prepare(host) {
             return None;
         }
         let random = host.random()?;
@@ -56,9 +60,12 @@ impl<H: SharedData> SharedState<H> {
             }
         };
         let secret = hmac::Key::new(hmac::HMAC_SHA256, Some(secret).filter(|secret| secret.len() == 32)?.as_slice());
+        let vm = random.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))?;
         Some(SharedState {
+            limits: SharedLimits::new(host, vm, &secret),
+            has_exchanges: Cell::new(false),
             host: host.clone(),
-            vm: random.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))?,
+            vm,
             secret,
             store: Store::of_a_worker(),
             caches: WeakMap::default(),
@@ -84,6 +91,16 @@ impl<H: SharedData> SharedState<H> {
         let remembers = self.host.uptime().is_some_and(|uptime| self.store.forget_old(uptime));
         let renewal = (!held.is_empty()).then_some(RENEWAL_INTERVAL);
         renewal.into_iter().chain(remembers.then_some(SWEEP_INTERVAL)).min()
+    }
+
+    /// Gives configurations that are loaded from now on parts of limits of all gateways. False if they had them before.
+    pub fn begin_exchanges(&self) -> bool {
+        !self.has_exchanges.replace(true)
+    }
+
+    /// The exchange about limits of all gateways.
+    pub fn limits(&self) -> &SharedLimits<H> {
+        &self.limits
     }
 
     /// Shares an answer with the other workers.
@@ -143,6 +160,13 @@ impl<H: SharedData> StateStore for SharedState<H> {
             self.permits.borrow_mut().push(Arc::downgrade(&permits));
             InFlight::shared(Box::new(Counted(permits)))
         })
+    }
+
+    fn host_limit(&self, cluster: &str, schema: &FlowControlSchema) -> Option<FlowLimit> {
+        if !self.has_exchanges.get() {
+            return None;
+        }
+        self.limits.part(cluster, schema, || self.in_flight(cluster, &schema.name)).map(FlowLimit::shared)
     }
 
     /// Seats are counted by each worker alone.

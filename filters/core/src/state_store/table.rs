@@ -8,8 +8,8 @@ use super::SharedData;
 /// Values of each table.
 const SHARDS: usize = 64;
 /// Times that a change is tried while others change the same value.
-const MAX_TRIES: usize = 256;
-const ID_SIZE: usize = 16;
+pub(super) const MAX_TRIES: usize = 256;
+pub(super) const ID_SIZE: usize = 16;
 const ROW_SIZE: usize = ID_SIZE + 3 * 8;
 
 /// The subject of a row.
@@ -73,6 +73,12 @@ pub(super) fn update(
         }
     }
     false
+}
+
+/// The rows of the value that holds the id's.
+pub(super) fn rows(host: &impl SharedData, table: Table, id: &Id) -> Vec<Row> {
+    let key = key(table, usize::from(id.first().copied().unwrap_or(0)) % SHARDS);
+    host.shared(&key).map_or_else(Vec::new, |(value, _)| read(&value))
 }
 
 fn key(table: Table, shard: usize) -> Vec<u8> {

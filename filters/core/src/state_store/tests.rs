@@ -15,10 +15,10 @@ type Values = HashMap<Vec<u8>, (Vec<u8>, u32)>;
 
 /// Shared data in memory; clones are other workers.
 #[derive(Clone, Debug, Default)]
-struct Memory(Arc<Mutex<(Values, u64)>>);
+pub(super) struct Memory(Arc<Mutex<(Values, u64)>>);
 
 impl Memory {
-    fn advance(&self, seconds: u64) {
+    pub(super) fn advance(&self, seconds: u64) {
         self.0.lock().unwrap().1 += seconds;
     }
 }

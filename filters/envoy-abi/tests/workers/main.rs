@@ -20,6 +20,8 @@ mod envoy;
 mod filter;
 #[path = "../../../dynamic-module/src/host.rs"]
 mod host;
+#[path = "../../../dynamic-module/src/limit_reports.rs"]
+mod limit_reports;
 #[path = "../../../dynamic-module/src/limits.rs"]
 mod limits;
 #[path = "../../../dynamic-module/src/long_streams.rs"]

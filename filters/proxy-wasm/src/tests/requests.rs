@@ -12,7 +12,7 @@ use crate::vm::Vm;
 const ROOT: u32 = 1;
 
 pub(super) struct Ca {
-    pem: String,
+    pub(super) pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn ca() -> Ca {
     Ca { pem: certificate.pem(), issuer: Issuer::new(params, key) }
 }
 
-fn digest_of(text: &[u8]) -> Vec<u8> {
+pub(super) fn digest_of(text: &[u8]) -> Vec<u8> {
     hex_digest(text).to_vec()
 }
 

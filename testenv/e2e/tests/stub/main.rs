@@ -6,6 +6,7 @@ mod access_log;
 mod activity;
 mod agent;
 mod alerts;
+mod askers;
 mod attack;
 mod attribution;
 mod bad_control_plane;

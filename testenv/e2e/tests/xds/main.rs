@@ -3,6 +3,7 @@
 
 mod bounds;
 mod envoy;
+mod exchanges;
 mod flood;
 mod hostile;
 mod refusing;

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -55,8 +56,17 @@ impl ServedObjects {
     /// The limits of all gateways together, by the name under which a cluster counts, then by schema.
     pub(crate) fn global_limits(&self) -> BTreeMap<String, BTreeMap<String, GlobalLimit>> {
         let objects = self.by_name.iter().filter(|(_, object)| !object.global_limits.is_empty());
-        let counted = |name: &str, word: &str| counted_name(ResourceNames::new(&self.instance, name).chain(), word);
-        objects.map(|(name, object)| (counted(name, &object.word), object.global_limits.clone())).collect()
+        objects.map(|(name, object)| (self.counted(name, object), object.global_limits.clone())).collect()
+    }
+
+    /// The name under which the cluster of a report counts: a gateway that does not have its configuration from a control plane knows
+    /// an object by its name alone.
+    pub(crate) fn reported_cluster<'a>(&self, cluster: &'a str) -> Cow<'a, str> {
+        self.by_name.get(cluster).map_or(Cow::Borrowed(cluster), |object| Cow::Owned(self.counted(cluster, object)))
+    }
+
+    fn counted(&self, name: &str, object: &ServedObject) -> String {
+        counted_name(ResourceNames::new(&self.instance, name).chain(), &object.word)
     }
 
     /// As [`ServedObjects::global_limits`], for control planes that have the object of the same name from different sources.

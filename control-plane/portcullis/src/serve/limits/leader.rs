@@ -9,7 +9,7 @@ use portcullis_xds::{GatewayReport, UnreadableReport};
 use tokio::sync::watch;
 
 use super::super::fleet::ServedObjects;
-use super::{answer, read};
+use super::{answer, counted_names, read};
 
 /// Divides the limits while this replica leads.
 pub(crate) struct LimitDivision {
@@ -47,14 +47,15 @@ impl LimitDivision {
             None => return Ok(Bytes::new()),
         };
         let Ok(holder) = holder else { return Ok(Bytes::new()) };
+        let names = counted_names(&clusters, &self.division().served.borrow());
         let mut answers = Vec::new();
-        for cluster in &clusters {
+        for (cluster, name) in clusters.iter().zip(names) {
             // For each of them anew: other gateways' reports do not wait for a long one.
             let mut division = self.division();
             let newest = |limiter: &&mut Limiter| limiter.is_newest(&report.node, message.process, message.number);
             let Some(limiter) = division.limiter(now).filter(newest) else { return Ok(Bytes::new()) };
             let uses = cluster.uses();
-            answers.extend(uses.map(|(schema, used)| limiter.exchange(holder, &cluster.cluster, schema, used, now)));
+            answers.extend(uses.map(|(schema, used)| limiter.exchange(holder, name.as_deref()?, schema, used, now)));
         }
         Ok(answer(message.number, answers, report.content.len()))
     }
@@ -171,6 +172,21 @@ mod tests {
         }
         assert_eq!(replica.part(0, 24), Some(Some(6)));
         assert_eq!(replica.part(0, 30), Some(None));
+    }
+
+    #[test]
+    fn object_is_known_by_its_name_alone_but_not_twice() {
+        let replica = Replica::new();
+        let [alone, gone] = [("c.example.com", "few"), ("d.example.com", "few")];
+        let held = PartUse { held: 4, ..PartUse::default() };
+        for (number, names, expected) in
+            [(1, &[alone, gone][..], [Some(4), None]), (2, &[alone, (CLUSTER, "few")], [None, Some(4)])]
+        {
+            let report = encode_use(1, number, names.iter().map(|(cluster, schema)| (*cluster, *schema, held)));
+            let answer = PartsMessage::read(&replica.send(report, 1).unwrap()).unwrap();
+            let quotas: Vec<_> = answer.parts().map(|part| part.map(|part| part.quota)).collect();
+            assert_eq!(quotas, expected, "{names:?}");
+        }
     }
 
     #[test]

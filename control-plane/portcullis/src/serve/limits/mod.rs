@@ -4,6 +4,8 @@ mod arguments;
 mod leader;
 mod stored;
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +19,7 @@ use prost::Message;
 pub(super) use self::arguments::LimitsArguments;
 pub(super) use self::leader::LimitDivision;
 pub(super) use self::stored::StoredDivision;
-use super::fleet::Fleet;
+use super::fleet::{Fleet, ServedObjects};
 
 /// The pause until a gateway reports again whose limits this replica does not know.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -65,6 +67,17 @@ fn read(content: &Bytes) -> Result<(UseMessage, Vec<ClusterUseMessage>), Unreada
         return Err(unreadable("the order in the report"));
     }
     Ok((message, clusters))
+}
+
+/// The names under which the clusters of a report count. `None` for one that is in the report under both of its names: it would
+/// get two parts.
+fn counted_names<'a>(clusters: &'a [ClusterUseMessage], served: &ServedObjects) -> Vec<Option<Cow<'a, str>>> {
+    let reported: HashSet<&str> = clusters.iter().map(|one| one.cluster.as_str()).collect();
+    let counted = |one: &'a ClusterUseMessage| {
+        let name = served.reported_cluster(&one.cluster);
+        (*name == *one.cluster || !reported.contains(&*name)).then_some(name)
+    };
+    clusters.iter().map(counted).collect()
 }
 
 /// The answer to a report of so many bytes, with the parts in its order.

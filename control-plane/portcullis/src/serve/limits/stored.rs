@@ -10,7 +10,7 @@ use portcullis_xds::{GatewayReport, UnreadableReport};
 use tokio::sync::watch;
 
 use super::super::fleet::{ServedObjects, SharedLimits};
-use super::{answer, read};
+use super::{answer, counted_names, read};
 
 /// Divides limits as the store has them.
 pub(crate) struct StoredDivision {
@@ -57,8 +57,9 @@ impl StoredDivision {
             objects.limits = limits;
         }
         let (mut known, mut exchanges) = (Vec::new(), Vec::new());
-        for cluster in clusters {
-            let object = objects.limits.get(&cluster.cluster);
+        let names = counted_names(clusters, &objects.served.borrow());
+        for (cluster, name) in clusters.iter().zip(names) {
+            let object = name.and_then(|name| objects.limits.get(&*name));
             let is_known = |schema: &str| object.is_some_and(|object| object.limits.contains_key(schema));
             known.extend(cluster.uses().map(|(schema, _)| is_known(schema)));
             let uses = cluster.uses().filter(|(schema, _)| is_known(schema));

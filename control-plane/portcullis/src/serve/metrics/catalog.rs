@@ -143,7 +143,7 @@ pub(super) const NODE_STATES: [&str; 5] = ["connected", "in_sync", "refusing", "
 pub(super) const ORIGINS: [&str; 2] = ["source", "last_good"];
 pub(super) const OUTCOMES: [&str; 2] = ["written", "failed"];
 /// The reasons of xDS rejections.
-pub(super) const REASONS: [&str; 11] = Rejection::LABELS;
+pub(super) const REASONS: [&str; 12] = Rejection::LABELS;
 
 #[cfg(test)]
 pub(super) const LABELS: [Label; 8] = [
@@ -169,7 +169,7 @@ pub(super) const LABELS: [Label; 8] = [
         name: "reason",
         values: &REASONS,
         help: "`handshakes`: ended in favour of newer ones. `handshake_time`: took too long. `handshake_failed`: no \
-               trusted certificate. `connections`, `streams`: too many of one peer. `idle`: no node id was sent in time. \
+               trusted certificate. `connections`, `streams`, `exchanges`: too many of one peer. `idle`: no node id was sent in time. \
                `message`, `names`: too large, or too many. `answer`: a response was neither acknowledged nor refused in \
                time. `node`: the node id is no name of the certificate, or the Envoy cannot be served.",
     },

@@ -1,4 +1,4 @@
-use portcullis_filter_config::{ActivityReports, CONFIG_VERSION};
+use portcullis_filter_config::{ActivityReports, CONFIG_VERSION, LimitExchanges};
 use portcullis_filter_config::{ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, Rule, UpstreamIdentity};
 use rcgen::DnType;
 
@@ -322,24 +322,22 @@ fn reserved_name_of_a_needed_header_is_refused() {
 }
 
 #[test]
-fn reports_of_activity_are_bounded() {
-    let compiled = |clusters: &[&str], node: &str, interval_seconds| {
-        let clusters = clusters.iter().map(|cluster| (*cluster).to_owned()).collect();
-        let activity = Some(ActivityReports { clusters, node: node.to_owned(), interval_seconds });
-        Gateway::compile(&FilterConfig { activity, ..FilterConfig::new("lab") })
-            .map(|gateway| gateway.activity().is_some())
+fn reports_of_activity_and_limits_are_bounded() {
+    let owned = |clusters: &[&str]| clusters.iter().map(|cluster| (*cluster).to_owned()).collect::<Vec<_>>();
+    let reported = |clusters: &[&str], node: &str, interval_seconds| {
+        let activity = Some(ActivityReports { clusters: owned(clusters), node: node.to_owned(), interval_seconds });
+        Gateway::compile(&FilterConfig { activity, ..FilterConfig::new("lab") }).map(drop)
     };
-    assert_eq!(compiled(&["a", "b"], "*.example.com", 10), Ok(true));
-    for (clusters, node, interval) in [
-        (&[][..], "n", 10),
-        (&["a"; 9], "n", 10),
-        (&[""], "n", 10),
-        (&["a"], "", 10),
-        (&["a"], "n", 4),
-        (&["a"], "n", 16),
-    ] {
-        assert_eq!(compiled(clusters, node, interval), Err(CompileError::Activity), "{clusters:?} {node} {interval}");
+    let exchanged = |clusters: &[&str], node: &str| {
+        let global_limits = Some(LimitExchanges { clusters: owned(clusters), node: node.to_owned() });
+        Gateway::compile(&FilterConfig { global_limits, ..FilterConfig::new("lab") }).map(drop)
+    };
+    assert_eq!((reported(&["a", "b"], "*.example.com", 10), exchanged(&["a", "b"], "*.example.com")), (Ok(()), Ok(())));
+    for (clusters, node) in [(&[][..], "n"), (&["a"; 9], "n"), (&[""], "n"), (&["a"], ""), (&["a"], &"n".repeat(257))] {
+        assert_eq!(reported(clusters, node, 10), Err(CompileError::Activity), "{clusters:?} {node}");
+        assert_eq!(exchanged(clusters, node), Err(CompileError::GlobalLimits), "{clusters:?} {node}");
     }
+    assert_eq!([4, 16].map(|interval| reported(&["a"], "n", interval)), [const { Err(CompileError::Activity) }; 2]);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::observe::catalog::{BUILT_IN, Metric};
+use crate::observe::built_in::BUILT_IN;
+use crate::observe::catalog::Metric;
 use crate::observe::{MetricsSink, Outcome, Publisher, Response, Server};
 use crate::state_store::ProcessState;
 

@@ -42,7 +42,7 @@ fn gateway_of_istios_is_on_the_console() {
 }
 
 /// The objects of `activity.yaml` with the console's address, and the Secret.
-fn activity(console: &ReportConsole, identity: &Identity) -> String {
+pub(super) fn activity(console: &ReportConsole, identity: &Identity) -> String {
     let sample = std::fs::read_to_string(project_root().join("envoy/istio/activity.yaml")).unwrap();
     let endpoint = format!("{{address: {}, ports: {{grpc: {}}}}}", console.xds().ip(), console.xds().port());
     let sample = sample.replace("{address: 192.0.2.9, ports: {grpc: 18000}}", &endpoint);

@@ -7,6 +7,7 @@ mod effect;
 mod fixture;
 mod gardener;
 mod keep;
+mod limits;
 mod phases;
 mod pods;
 mod secrets;

@@ -1,7 +1,7 @@
 //! Three gateways at one address, with a limit that they share.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use portcullis_e2e::{AgentSiteSetup, MetricsPage, allow_all};
 use portcullis_harness::agent::{Agent, AgentOptions};
@@ -11,16 +11,11 @@ use portcullis_harness::{wait, write_private};
 use serde_json::{Value, json};
 
 use super::fixture::{AgentFixture, SOON};
-use crate::fixture::{PODS, StopOnDrop};
+use crate::askers::{self, Asker};
+use crate::fixture::PODS;
 
 pub(super) const GATEWAYS: usize = 3;
 const READY: Duration = Duration::from_secs(20);
-/// The time in which a rate has to settle.
-const SETTLED: Duration = Duration::from_secs(40);
-/// Seconds that a rate is measured over.
-const WINDOW: usize = 8;
-/// The pause of a client after a refusal.
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// Gateways of the same control planes at one address, which the kernel divides connections among.
 pub(super) struct Fleet {
@@ -29,15 +24,6 @@ pub(super) struct Fleet {
     pub(super) agents: Vec<Agent>,
     target: TlsTarget,
     manifests: std::path::PathBuf,
-}
-
-/// A client that asks again and again.
-pub(super) struct Asker<'a> {
-    pub(super) client: &'a H2Client,
-    /// How many requests it has under way.
-    pub(super) threads: usize,
-    /// Whether its gateway may go.
-    pub(super) may_end: bool,
 }
 
 fn schema(limits: &Value) -> Value {
@@ -57,24 +43,6 @@ pub(super) fn rate(strategy: &str, qps: u64, burst: u64) -> Value {
 /// Requests in flight of all gateways; one of a gateway alone.
 pub(super) fn in_flight(strategy: &str, max: usize) -> Value {
     json!({"strategy": strategy, "maxRequestsInflight": {"max": 1}, "globalMaxRequestsInflight": {"max": max}})
-}
-
-impl<'a> Asker<'a> {
-    pub(super) fn new(client: &'a H2Client, threads: usize) -> Self {
-        Self { client, threads, may_end: false }
-    }
-
-    /// Asks until it is stopped, and counts the good answers.
-    fn run(&self, stop: &AtomicBool, good: &AtomicU64) {
-        while !stop.load(Ordering::Acquire) {
-            match self.client.get(PODS, &[]).map(|answer| answer.status) {
-                Ok(200) => _ = good.fetch_add(1, Ordering::Relaxed),
-                Ok(429) => std::thread::park_timeout(PAUSE),
-                Err(_) if self.may_end && self.client.is_closed() => return,
-                other => panic!("{other:?}"),
-            }
-        }
-    }
 }
 
 impl Fleet {
@@ -176,36 +144,13 @@ impl Fleet {
         wait::until("a connection to the gateway", SOON, found).unwrap()
     }
 
-    /// Has each client ask as fast as it can while `watch` looks on, which is given the count of good answers.
+    /// As [`askers::storm`].
     pub(super) fn storm<T>(&self, askers: &[Asker<'_>], watch: impl FnOnce(&AtomicU64) -> T) -> T {
-        let (good, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-        std::thread::scope(|scope| {
-            let _stop = StopOnDrop(&stop);
-            for asker in askers {
-                (0..asker.threads).for_each(|_| _ = scope.spawn(|| asker.run(&stop, &good)));
-            }
-            watch(&good)
-        })
+        askers::storm(askers, watch)
     }
 
-    /// Has each client ask as fast as it can, with that many threads, until the requests that went through in [`WINDOW`] seconds are
-    /// as many as `enough` says. Returns how many went through in a second.
+    /// As [`askers::ask`].
     pub(super) fn ask(&self, clients: &[&H2Client], threads: usize, enough: impl Fn(u64) -> bool) -> u64 {
-        let askers: Vec<_> = clients.iter().map(|client| Asker::new(client, threads)).collect();
-        self.storm(&askers, |good| {
-            let mut samples = vec![(Instant::now(), 0)];
-            let settled = wait::until("the rate settles", SETTLED, || {
-                let last = samples.last()?.0;
-                if last.elapsed() < Duration::from_secs(1) {
-                    return None;
-                }
-                samples.push((Instant::now(), good.load(Ordering::Relaxed)));
-                let (end, after) = *samples.last()?;
-                let (start, before) = *samples.iter().rev().nth(WINDOW)?;
-                let rate = ((after - before) as f64 / end.duration_since(start).as_secs_f64()).round() as u64;
-                enough(rate).then_some(rate)
-            });
-            settled.unwrap_or_else(|error| panic!("{error}: {samples:?}"))
-        })
+        askers::ask(clients, threads, enough)
     }
 }

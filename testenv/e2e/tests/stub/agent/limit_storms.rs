@@ -10,7 +10,8 @@ use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
 
 use super::fixture::SOON;
-use super::limit_fleet::{Asker, Fleet, GATEWAYS, in_flight, rate};
+use super::limit_fleet::{Fleet, GATEWAYS, in_flight, rate};
+use crate::askers::Asker;
 use crate::fixture::PODS;
 
 /// Requests per second of all gateways, and at once after a pause.

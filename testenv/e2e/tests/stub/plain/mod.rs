@@ -4,9 +4,11 @@ mod agreement;
 mod counts;
 mod fixture;
 mod forwarded;
+mod limit_fleet;
 mod names;
 mod render;
 mod reports;
+mod shared_limits;
 
 use std::process::Command;
 use std::time::Duration;

@@ -14,8 +14,8 @@ use crate::fixture::{NAME, PODS};
 
 const SOON: Duration = Duration::from_secs(40);
 
-/// Makes an Envoy report as a node, with a certificate of a name.
-fn report(console: &ReportConsole, files: &PlainFiles, node: &str, name: &str) {
+/// Adds the Envoy cluster of a control plane, which is shown a certificate of a name.
+pub(super) fn add_control_plane(console: &ReportConsole, files: &PlainFiles, name: &str) {
     let pki = files.folder().join("pki");
     let identity = console.identity(name).unwrap();
     identity.write_pem(&pki.join("activity.crt"), &pki.join("activity.key")).unwrap();
@@ -28,9 +28,14 @@ fn report(console: &ReportConsole, files: &PlainFiles, node: &str, name: &str) {
     // As the object is called.
     let named = |text: String| text.replace("            name: prod\n", &format!("            name: {NAME}\n"));
     files.edit("routes.yaml", named).unwrap();
+}
+
+/// Makes an Envoy report as a node, with a certificate of a name.
+fn report(console: &ReportConsole, files: &PlainFiles, node: &str, name: &str) {
+    add_control_plane(console, files, name);
     let activity = format!("node: \"{node}\", intervalSeconds: 5}}");
     let uncommented =
-        |text: String| text.replace("# activity: {", "activity: {").replace("node: portcullis-0}", &activity);
+        |text: String| text.replace("# activity: {", "activity: {").replacen("node: portcullis-0}", &activity, 1);
     files.edit("listener.yaml", uncommented).unwrap();
 }
 
