@@ -35,18 +35,25 @@ impl Reading {
 pub(crate) struct StoreClock {
     /// The process of the server.
     run_id: Option<String>,
+    /// Whether it was another one before, and does not know it yet.
+    comes_from_another: bool,
     last: Option<Reading>,
     logged: Option<Instant>,
 }
 
 impl StoreClock {
-    /// Begins with a server. Returns whether another one was asked before.
+    /// Begins with a server. Returns whether another one was asked before, until [`StoreClock::has_entered`].
     pub(crate) fn enter(&mut self, run_id: &str) -> bool {
-        if self.run_id.as_deref() == Some(run_id) {
-            return false;
+        if self.run_id.as_deref() != Some(run_id) {
+            self.last = None;
+            self.comes_from_another |= self.run_id.replace(run_id.to_owned()).is_some();
         }
-        self.last = None;
-        self.run_id.replace(run_id.to_owned()).is_some()
+        self.comes_from_another
+    }
+
+    /// Notes that the server knows it.
+    pub(crate) fn has_entered(&mut self) {
+        self.comes_from_another = false;
     }
 
     /// Takes a reading. Returns whether the clock was set since the one before.
@@ -101,7 +108,9 @@ mod tests {
         assert!(!clock.has_stepped(start, start, second * 100));
         assert!(!clock.enter("a"), "the same one");
         assert!(clock.has_stepped(start + second, start + second, second * 90), "set while there was no connection");
-        assert!(clock.enter("b"));
+        assert!(clock.enter("b") && clock.enter("b"), "it may not have come to know");
+        clock.has_entered();
+        assert!(!clock.enter("b"));
         assert!(!clock.has_stepped(start + second, start + second, second * 50), "another server's clock");
         assert!(clock.enter("a"), "the first one again");
     }

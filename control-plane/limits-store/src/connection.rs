@@ -18,8 +18,8 @@ const CONNECT: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_secs(1);
 /// The time after which the store forgets the number of a process's report.
 const CLAIMED_MILLISECONDS: u64 = 60_000;
-/// The time for which a control plane that was too late has the next turn.
-const TURN_MILLISECONDS: u64 = 500;
+/// The longest time for which a control plane that was too late has the next turn.
+const LONGEST_TURN: Duration = Duration::from_millis(500);
 
 /// A connection to one server. It ends with the server's role and with its process.
 pub(crate) struct StoreConnection {
@@ -40,6 +40,8 @@ pub(crate) struct Stored {
 /// Stored limits, and what they may be written back by.
 pub(crate) struct Loaded {
     pub(crate) time: Duration,
+    /// The time that reading took.
+    pub(crate) took: Duration,
     pub(crate) origin: String,
     pub(crate) all: Vec<Stored>,
 }
@@ -71,6 +73,7 @@ impl StoreConnection {
         let mut enter = ENTER.key(format!("{prefix}:server"));
         enter.key(&generation_key).arg(&run_id).arg(u8::from(comes_from_another)).arg(random());
         enter.invoke_async::<()>(&mut server).await.map_err(StoreError::Save)?;
+        clock.has_entered();
         Ok(Self { server, run_id, generation_key })
     }
 
@@ -105,7 +108,7 @@ impl StoreConnection {
             token: String::from_utf8_lossy(token).into_owned(),
             state: (by == origin.as_bytes()).then(|| state.clone()),
         });
-        Ok(Loaded { time, all: stored.collect(), origin })
+        Ok(Loaded { time, took: had.saturating_duration_since(asked), all: stored.collect(), origin })
     }
 
     async fn next_generation(&mut self) -> Result<String, StoreError> {
@@ -116,16 +119,16 @@ impl StoreConnection {
         Ok(generation)
     }
 
-    /// Writes limits back, each if nothing has changed it meanwhile, and it is no other control plane's turn.
+    /// Writes limits back, each if nothing has changed it since they were loaded, and it is no other control plane's turn.
     pub(crate) async fn save(
         &mut self,
-        origin: &str,
+        loaded: &Loaded,
         writer: &str,
         all: &[StateWrite],
     ) -> Result<Vec<Saved>, StoreError> {
         let mut save = SAVE.prepare_invoke();
         let lifetime = u64::try_from(RESERVED_FOR.as_millis()).unwrap_or(u64::MAX);
-        save.arg(lifetime).arg(TURN_MILLISECONDS).arg(origin).arg(writer);
+        save.arg(lifetime).arg(turn(loaded.took)).arg(&loaded.origin).arg(writer);
         for change in all {
             save.key(&change.key).key(format!("{}:turn", change.key));
             save.arg(&change.before).arg(&change.after).arg(change.state.as_slice());
@@ -133,6 +136,13 @@ impl StoreConnection {
         let saved: Vec<u8> = save.invoke_async(&mut self.server).await.map_err(StoreError::Save)?;
         Ok(saved.into_iter().map(Saved::from).collect())
     }
+}
+
+/// The milliseconds of a turn: twice the time from one write to the next, which is two answers. A control plane that is further away
+/// would keep others waiting for a turn that it cannot take.
+fn turn(answer: Duration) -> u64 {
+    let milliseconds = answer.saturating_mul(4).as_millis().saturating_add(20);
+    u64::try_from(milliseconds).ok().filter(|_| milliseconds <= LONGEST_TURN.as_millis()).unwrap_or(0)
 }
 
 /// The end of a write.

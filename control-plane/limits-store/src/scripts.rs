@@ -47,7 +47,7 @@ pub(crate) static SAVE: LazyLock<Script> = LazyLock::new(|| {
              redis.call('PEXPIRE', limits, ARGV[1])
              if whose then redis.call('PEXPIRE', turn, 0) end
              saved[i] = 1
-           else
+           elseif tonumber(ARGV[2]) > 0 then
              redis.call('SET', turn, ARGV[4], 'PX', ARGV[2])
            end
          end

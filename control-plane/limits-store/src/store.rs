@@ -254,8 +254,8 @@ impl Rounds {
             let keys: Vec<_> = pending.iter().map(|(name, _)| format!("{}:limits:{name}", self.prefix)).collect();
             let loaded = connection.load(&keys, &mut self.clock).await?;
             let mut changes = Vec::with_capacity(pending.len());
-            for (((name, places), key), stored) in pending.iter().zip(keys).zip(loaded.all) {
-                let read = stored.state.and_then(|state| Limiter::read(name, &state, loaded.time));
+            for (((name, places), key), stored) in pending.iter().zip(keys).zip(&loaded.all) {
+                let read = stored.state.as_ref().and_then(|state| Limiter::read(name, state, loaded.time));
                 let mut limiter = read.unwrap_or_default();
                 for (report, place) in places {
                     let (Some(one), Some(answer)) = (reports.get(*report), answers.get_mut(*report)) else { continue };
@@ -263,9 +263,9 @@ impl Rounds {
                 }
                 self.writes = self.writes.wrapping_add(1);
                 let after = format!("{}.{:x}", self.writer, self.writes);
-                changes.push(StateWrite { key, before: stored.token, after, state: limiter.write(name) });
+                changes.push(StateWrite { key, before: stored.token.clone(), after, state: limiter.write(name) });
             }
-            let saved = connection.save(&loaded.origin, &self.writer, &changes).await?;
+            let saved = connection.save(&loaded, &self.writer, &changes).await?;
             let is_others_turn = saved.contains(&Saved::OthersTurn);
             let mut saved = saved.into_iter();
             pending.retain(|_| saved.next() != Some(Saved::Written));

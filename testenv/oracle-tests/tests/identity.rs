@@ -57,6 +57,11 @@ fn lines_are_those_of_client_go() {
     };
     for (user, answer) in users.iter().zip(oracle.ask(&questions)) {
         let ours: Vec<Value> = lines(user).into_iter().map(Value::from_iter).collect();
-        assert_eq!(in_order(&ours), in_order(answer["lines"].as_array().unwrap()), "{user:?}");
+        let (ours, mut theirs) = (in_order(&ours), in_order(answer["lines"].as_array().unwrap()));
+        // kube-apiserver adds the group that we leave out, as the test after this one sees.
+        let is_left_out = |line: &String| line == "impersonate-group: system:authenticated" && !ours.contains(line);
+        let groups = theirs.iter().filter(|line| line.starts_with("impersonate-group: ")).count();
+        theirs.retain(|line| groups < 2 || !is_left_out(line));
+        assert_eq!(ours, theirs, "{user:?}");
     }
 }

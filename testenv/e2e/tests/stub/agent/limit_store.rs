@@ -9,7 +9,8 @@ use portcullis_harness::{deps, wait};
 use portcullis_stub_apiserver::{Action, Fault};
 
 use super::fixture::SOON;
-use super::limit_fleet::{Asker, Fleet, GATEWAYS, in_flight};
+use super::limit_fleet::{Fleet, GATEWAYS, in_flight};
+use crate::askers::Asker;
 use crate::fixture::PODS;
 
 /// Requests in flight of all gateways.
