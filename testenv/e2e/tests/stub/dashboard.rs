@@ -206,12 +206,8 @@ const SHOWN: &[Row] = &[
     ("Work of the filter on a request", "p99", &[("", Between(1.0, 100_000.0))]),
     (
         "Answers of servers",
-        "{{envoy_response_code_class}}xx",
-        &[
-            ("envoy_response_code_class=2", Count(82.0)),
-            ("envoy_response_code_class=4", Count(40.0)),
-            ("envoy_response_code_class=5", Count(20.0)),
-        ],
+        "{{code}}",
+        &[("code=200", Count(80.0)), ("code=404", Count(40.0)), ("code=500", Count(20.0))],
     ),
     ("Clients' connections", "{{pod}}", &[("pod=gateway-0", Number(2.0))]),
     ("Connections to servers", "{{pod}}", &[("pod=gateway-0", Between(1.0, 10.0))]),

@@ -55,7 +55,7 @@ fn asked(expression: &str) -> Vec<Asked> {
         };
         let is_metric = ["portcullis_", "envoy_"].iter().any(|prefix| word.starts_with(prefix));
         // Envoy's labels have its prefix, too, and are listed in `by (…)`.
-        if is_metric && !["envoy_cluster_name", "envoy_response_code_class"].contains(&word.as_str()) {
+        if is_metric && word != "envoy_cluster_name" {
             found.push(Asked { metric: word, labels });
         }
     }

@@ -125,6 +125,16 @@ impl PlainFleet {
         ask(clients, MAX + 2, |_| self.stub.peak() >= least);
         self.stub.take_peak()
     }
+
+    /// The same, once each gateway has its part: one that has none yet adds what its local limit allows.
+    pub(super) fn shared_peak(&self, clients: &[&H2Client], least: usize) -> usize {
+        let of_parts = || {
+            let peak = self.peak(clients, least);
+            assert!(peak <= MAX + GATEWAYS, "{peak} in flight");
+            (peak <= MAX).then_some(peak)
+        };
+        wait::until("all requests are within the limit", SOON, of_parts).unwrap()
+    }
 }
 
 /// Makes an Envoy share a limit as that node.
