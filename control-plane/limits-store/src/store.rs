@@ -27,8 +27,9 @@ const CLUSTERS_OF_ROUND: usize = 256;
 const USEFUL: Duration = Duration::from_secs(1);
 /// The pause while another control plane has its turn.
 const OTHERS_TURN: Duration = Duration::from_millis(10);
-/// The pause after a connection that failed, and the time for one, sentinels included.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The pause after a connection that failed, and the time for one, sentinels included. A store that is back is of use after a lease, so
+/// that each moment of the pause is one without parts.
+const PAUSE: Duration = Duration::from_millis(250);
 const OPEN: Duration = Duration::from_secs(3);
 
 /// The report of one process.
