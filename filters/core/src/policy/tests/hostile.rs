@@ -106,7 +106,7 @@ fn names_longer_than_any_known() {
 
 /// A leaf of several blocks: groups that exclude whole blocks, every second policy or every fifth, and few of them.
 #[test]
-fn exclusions_by_several_groups_leave_the_first_policy_that_none_excludes() {
+fn exclusions_by_groups_leave_the_first_open_policy() {
     const COUNT: usize = 3_000;
     type Excludes = fn(usize) -> bool;
     const GROUPS: [(&str, Excludes); 6] = [
