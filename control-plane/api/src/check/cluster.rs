@@ -16,7 +16,7 @@ use super::health::{HealthCheck, check_health};
 use super::identity::{UpstreamIdentity, check_identity};
 use super::logging::{LogMode, check_log_mode, check_slow};
 use super::object_size::check_size;
-use super::policies::{Policy, check_policies};
+use super::policies::{Policy, check_denials, check_policies};
 use super::servers::check_details;
 use super::servers::check_virtual_ips;
 use super::servers::{Server, check_servers};
@@ -165,6 +165,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
     let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
     let upstream_identity = check_identity(&raw.spec, findings);
+    check_denials(&policies, &upstream_identity, findings);
     client.map(|client| Cluster {
         name,
         uid: raw.metadata.uid.clone().filter(|uid| !uid.is_empty()),

@@ -87,6 +87,7 @@ pub(crate) fn policies(shape: Shape, count: usize) -> Vec<config::Policy> {
             group: format!("g{}", policy % 8),
             flow_control_schema: None,
             log: false,
+            deny: None,
             rules: rules(&mut dice, policy),
         })
         .collect()

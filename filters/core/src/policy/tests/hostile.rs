@@ -17,7 +17,13 @@ fn open_rule() -> config::Rule {
 fn policies(rules: impl IntoIterator<Item = config::Rule>) -> Vec<config::Policy> {
     rules
         .into_iter()
-        .map(|rule| config::Policy { group: "g".into(), flow_control_schema: None, log: false, rules: vec![rule] })
+        .map(|rule| config::Policy {
+            group: "g".into(),
+            flow_control_schema: None,
+            log: false,
+            deny: None,
+            rules: vec![rule],
+        })
         .collect()
 }
 
