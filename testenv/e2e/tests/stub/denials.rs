@@ -60,7 +60,7 @@ fn denied_request_reaches_no_server_and_is_counted() {
     let paths: Vec<&str> = records.iter().map(|record| record.path()).collect();
     assert_eq!(paths, [format!("{PODS}/a")]);
 
-    // Who was let in stays.
+    // A request that runs goes on.
     watch_shows(&target.identity(&fixture.pki.alice), &mut watch, "later").unwrap();
     let labels = [("policy", "1"), ("decision", "refused"), ("reason", "denied_by_policy")];
     let counted = || (MetricsPage::of(&fixture.gateway).sum("requests_total", &labels) == 2).then_some(());

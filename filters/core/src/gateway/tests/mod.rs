@@ -102,10 +102,8 @@ pub(crate) fn plain_config(client_ca: Option<String>) -> ClusterConfig {
             },
             Policy {
                 group: "all".into(),
-                flow_control_schema: None,
-                log: false,
-                deny: None,
                 rules: vec![Rule { verbs: vec!["-deletecollection".into()], ..all_rules() }],
+                ..Policy::default()
             },
         ]
         .into(),
