@@ -8,6 +8,7 @@ use portcullis_filter_config::{FairQueueConfig, FlowControlSchema};
 use super::certificates::{KeyPair, read_client_bundle, read_pair};
 use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache, check_extras};
+use super::denials::{check_denials, check_heartbeats};
 use super::endpoint::parse_endpoint;
 use super::fair_queue::check_fair_queues;
 use super::feature_gates::{FeatureGates, check_gates};
@@ -16,7 +17,7 @@ use super::health::{HealthCheck, check_health};
 use super::identity::{UpstreamIdentity, check_identity};
 use super::logging::{LogMode, check_log_mode, check_slow};
 use super::object_size::check_size;
-use super::policies::{Policy, check_denials, check_policies};
+use super::policies::{Policy, check_policies};
 use super::servers::check_details;
 use super::servers::check_virtual_ips;
 use super::servers::{Server, check_servers};
@@ -165,6 +166,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
     let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
     let upstream_identity = check_identity(&raw.spec, findings);
+    check_heartbeats(&raw.spec.dispatch_policies, findings);
     check_denials(&policies, &upstream_identity, findings);
     client.map(|client| Cluster {
         name,

@@ -2,17 +2,15 @@ use std::collections::BTreeSet;
 
 use portcullis_filter_config::{Denial, Rule};
 
+use super::denials::check_action;
 use super::endpoint::{Endpoint, parse_endpoint};
 use super::logging::{LogMode, check_log_mode};
 use super::servers::Server;
-use super::{Findings, UpstreamIdentity, flow_control};
+use super::{Findings, flow_control};
 use crate::problem::Problem;
 use crate::problem::ProblemCode;
 use crate::request_part::{RequestPart, parts};
-use crate::types::{DispatchPolicy, PolicyExtension, UpstreamClusterSpec};
-
-/// Most characters of the message of a policy that denies.
-const MAX_MESSAGE: usize = 256;
+use crate::types::UpstreamClusterSpec;
 
 /// How the requests of a policy are spread over its servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,48 +78,6 @@ pub(super) fn check_policies(spec: &UpstreamClusterSpec, servers: &[Server], fin
         policies.push(Policy { strategy, subset, schema, log_mode, deny, rules: policy.rules.clone() });
     }
     policies
-}
-
-/// The answer of a policy that denies.
-fn check_action(policy: &DispatchPolicy, path: &str, findings: &mut Findings) -> Option<Denial> {
-    let PolicyExtension { action, message } = &policy.portcullis;
-    let is_denial = action == "Deny";
-    if !is_denial && !matches!(action.as_str(), "" | "Dispatch") {
-        findings.problem(format!("{path}.portcullis.action"), "must be Dispatch or Deny");
-    }
-    if !is_denial && !message.is_empty() {
-        findings.problem(format!("{path}.portcullis.message"), "is only for action: Deny");
-    }
-    if message.chars().count() > MAX_MESSAGE || message.chars().any(char::is_control) {
-        findings.problem(
-            format!("{path}.portcullis.message"),
-            format!("must be one line of up to {MAX_MESSAGE} characters"),
-        );
-    }
-    let others = [
-        ("strategy", policy.strategy.is_empty()),
-        ("upstreamSubset", policy.upstream_subset.is_empty()),
-        ("flowControlSchemaName", policy.flow_control_schema_name.is_empty()),
-    ];
-    for (field, _) in others.into_iter().filter(|(_, is_empty)| is_denial && !is_empty) {
-        findings.problem(format!("{path}.{field}"), "means nothing in a policy with action: Deny");
-    }
-    is_denial.then(|| Denial { message: message.clone() })
-}
-
-/// Checks that no policy denies by the user where the servers find out the users of tokens: one of whom the gateway knows nothing
-/// would match no such rule, and go on to the policies behind it.
-pub(super) fn check_denials(policies: &[Policy], identity: &UpstreamIdentity, findings: &mut Findings) {
-    if !matches!(identity, UpstreamIdentity::RequestHeader { token_review: false, .. }) {
-        return;
-    }
-    for (index, policy) in policies.iter().enumerate().filter(|(_, policy)| policy.deny.is_some()) {
-        for (number, _) in policy.rules.iter().enumerate().filter(|(_, rule)| rule.depends_on_user()) {
-            let path = format!("spec.dispatchPolicies[{index}].rules[{number}]");
-            let hint = "leave out users, serviceAccounts and userGroups, or set requestHeader.tokenReview".to_owned();
-            findings.problem_with_hint(path, "a rule that denies by the user needs reviews of tokens", hint);
-        }
-    }
 }
 
 fn check_strategy(raw: &str, path: &str, findings: &mut Findings) -> Strategy {

@@ -13,7 +13,11 @@ pub(super) fn lint(policies: &[DispatchPolicy], warnings: &mut Warnings) {
     if policies.is_empty() {
         return;
     }
-    let all: Vec<[RequestPart; 2]> = policies.iter().flat_map(|policy| &policy.rules).map(parts).collect();
+    let rules_of = |policies: &mut dyn Iterator<Item = &DispatchPolicy>| -> Vec<[RequestPart; 2]> {
+        policies.flat_map(|policy| &policy.rules).map(parts).collect()
+    };
+    let all = rules_of(&mut policies.iter());
+    let dispatched = rules_of(&mut policies.iter().filter(|policy| policy.portcullis.action != "Deny"));
     let is_complete = |kind: usize| all.iter().any(|parts| parts.get(kind).is_some_and(RequestPart::is_everything));
     if !is_complete(0) {
         warnings.add(
@@ -27,7 +31,7 @@ pub(super) fn lint(policies: &[DispatchPolicy], warnings: &mut Warnings) {
         warnings.add(
             ProblemCode::MissingDefault,
             PATH,
-            paths(&all),
+            paths(&dispatched),
             r#"end the list with a policy that has the rule {verbs: ["*"], nonResourceURLs: ["*"]}"#,
         );
     }

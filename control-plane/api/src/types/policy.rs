@@ -30,4 +30,6 @@ pub struct PolicyExtension {
     pub action: String,
     /// The end of the message of a 403, one line of up to 256 characters. Only with `action: Deny`.
     pub message: String,
+    /// Accepts a policy that denies the heartbeats of kubelets, which is refused otherwise: all nodes become `NotReady`.
+    pub force: bool,
 }

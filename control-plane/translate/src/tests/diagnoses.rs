@@ -78,6 +78,11 @@ fn problems_are_told_with_their_field() {
             "portcullis.message: must be one line of up to 256 characters",
         ),
         (
+            "/spec/dispatchPolicies/1/portcullis",
+            json!({"action": "Deny"}),
+            "spec.dispatchPolicies[1]: denies the heartbeats of kubelets",
+        ),
+        (
             "/spec/dispatchPolicies/0",
             json!({"rules": [{"verbs": ["*"]}], "strategy": "Random", "portcullis": {"action": "Deny"}}),
             "spec.dispatchPolicies[0].strategy: means nothing in a policy with action: Deny",

@@ -27,7 +27,7 @@ fn every_refusal_has_its_reason(fixture: &KubeFixture) {
     let of = |rule: Value| json!([{"rules": [rule], "flowControlSchemaName": "none"}]);
     let narrow = fixture.manifest().policies(json!([{"rules": [pods]}]));
     let full = fixture.manifest().set("/spec/flowControl", nobody_runs).policies(of(allow_all()));
-    let denying = json!({"rules": [allow_all()], "portcullis": {"action": "Deny", "message": "closed until Monday"}});
+    let denying = json!({"rules": [allow_all()], "portcullis": {"action": "Deny", "message": "closed until Monday", "force": true}});
     let denied = fixture.manifest().policies(json!([denying, {"rules": [allow_all()]}]));
     let message = "(Forbidden): dispatch policy 0 of the gateway denies this request: closed until Monday";
     let rows: [(&str, Manifest, &str, &str); 5] = [

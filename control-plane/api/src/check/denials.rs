@@ -1,0 +1,120 @@
+//! Dispatch policies that deny.
+
+use portcullis_filter_config::{Denial, Rule};
+
+use super::policies::Policy;
+use super::{Findings, UpstreamIdentity};
+use crate::request_part::parts;
+use crate::types::{DispatchPolicy, PolicyExtension};
+
+/// Most characters of the message.
+const MAX_MESSAGE: usize = 256;
+const DENY: &str = "Deny";
+
+/// The answer of a policy that denies.
+pub(super) fn check_action(policy: &DispatchPolicy, path: &str, findings: &mut Findings) -> Option<Denial> {
+    let PolicyExtension { action, message, .. } = &policy.portcullis;
+    let is_denial = action == DENY;
+    if !is_denial && !matches!(action.as_str(), "" | "Dispatch") {
+        findings.problem(format!("{path}.portcullis.action"), "must be Dispatch or Deny");
+    }
+    if !is_denial && !message.is_empty() {
+        findings.problem(format!("{path}.portcullis.message"), "is only for action: Deny");
+    }
+    if message.chars().count() > MAX_MESSAGE || message.chars().any(char::is_control) {
+        findings.problem(
+            format!("{path}.portcullis.message"),
+            format!("must be one line of up to {MAX_MESSAGE} characters"),
+        );
+    }
+    let others = [
+        ("strategy", policy.strategy.is_empty()),
+        ("upstreamSubset", policy.upstream_subset.is_empty()),
+        ("flowControlSchemaName", policy.flow_control_schema_name.is_empty()),
+    ];
+    for (field, _) in others.into_iter().filter(|(_, is_empty)| is_denial && !is_empty) {
+        findings.problem(format!("{path}.{field}"), "means nothing in a policy with action: Deny");
+    }
+    is_denial.then(|| Denial { message: message.clone() })
+}
+
+/// Checks that no policy denies by the user where the servers find out the users of tokens: one of whom the gateway knows nothing
+/// would match no such rule, and go on to the policies behind it.
+pub(super) fn check_denials(policies: &[Policy], identity: &UpstreamIdentity, findings: &mut Findings) {
+    if !matches!(identity, UpstreamIdentity::RequestHeader { token_review: false, .. }) {
+        return;
+    }
+    for (index, policy) in policies.iter().enumerate().filter(|(_, policy)| policy.deny.is_some()) {
+        for (number, _) in policy.rules.iter().enumerate().filter(|(_, rule)| rule.depends_on_user()) {
+            let path = format!("spec.dispatchPolicies[{index}].rules[{number}]");
+            let hint = "leave out users, serviceAccounts and userGroups, or set requestHeader.tokenReview".to_owned();
+            findings.problem_with_hint(path, "a rule that denies by the user needs reviews of tokens", hint);
+        }
+    }
+}
+
+/// Checks that kubelets may go on to renew their leases (KEP-589): a policy that denies it takes all nodes of the cluster away. Only
+/// rules that certainly match are found.
+pub(super) fn check_heartbeats(policies: &[DispatchPolicy], findings: &mut Findings) {
+    for group in ["system:nodes", "system:authenticated"] {
+        let heartbeat = heartbeat(group);
+        let [heartbeat, _] = parts(&heartbeat);
+        let takes = |rule: &Rule| parts(rule).first().is_some_and(|part| part.covers(&heartbeat));
+        let first = policies.iter().enumerate().find(|(_, policy)| policy.rules.iter().any(takes));
+        let denies = |policy: &DispatchPolicy| policy.portcullis.action == DENY && !policy.portcullis.force;
+        if let Some((index, _)) = first.filter(|(_, policy)| denies(policy)) {
+            let hint = "put a policy for system:nodes before it, or set portcullis.force".to_owned();
+            let message = "denies the heartbeats of kubelets: all nodes would become NotReady";
+            findings.problem_with_hint(format!("spec.dispatchPolicies[{index}]"), message, hint);
+            return;
+        }
+    }
+}
+
+fn heartbeat(group: &str) -> Rule {
+    let one = |entry: &str| vec![entry.to_owned()];
+    Rule {
+        verbs: one("update"),
+        api_groups: one("coordination.k8s.io"),
+        api_versions: one("v1"),
+        resources: one("leases"),
+        namespaces: one("kube-node-lease"),
+        users: one("system:node:*"),
+        user_groups: one(group),
+        ..Rule::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::DispatchPolicy;
+
+    #[test]
+    fn denial_of_heartbeats_is_found_unless_it_is_wanted() {
+        let deny = |rule: &str, extension: &str| {
+            format!(
+                r#"{{"rules": [{{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]{rule}}}], "portcullis": {{"action": "Deny"{extension}}}}}"#
+            )
+        };
+        let nodes_first =
+            r#"{"rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "userGroups": ["system:nodes"]}]}"#;
+        let leases = r#", "namespaces": ["kube-node-lease"], "users": ["system:*"]"#;
+        let table = [
+            (vec![deny("", "")], true),
+            (vec![deny("", r#", "force": true"#)], false),
+            (vec![deny(r#", "userGroups": ["system:nodes"]"#, "")], true),
+            (vec![deny(r#", "userGroups": ["a", "system:authenticated"]"#, "")], true),
+            (vec![deny(r#", "userGroups": ["tenants"]"#, "")], false),
+            (vec![deny(leases, "")], true),
+            (vec![deny(r#", "namespaces": ["default"]"#, "")], false),
+            (vec![nodes_first.to_owned(), deny(r#", "userGroups": ["system:nodes"]"#, "")], false),
+        ];
+        for (policies, is_found) in table {
+            let read: Vec<DispatchPolicy> = serde_json::from_str(&format!("[{}]", policies.join(","))).unwrap();
+            let mut findings = Findings::default();
+            check_heartbeats(&read, &mut findings);
+            assert_eq!(!findings.problems.is_empty(), is_found, "{policies:?}: {:?}", findings.problems);
+        }
+    }
+}
