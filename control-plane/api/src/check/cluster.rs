@@ -167,7 +167,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
     let upstream_identity = check_identity(&raw.spec, findings);
     check_heartbeats(&raw.spec.dispatch_policies, findings);
-    check_denials(&policies, &upstream_identity, findings);
+    check_denials(&raw.spec.dispatch_policies, &upstream_identity, findings);
     client.map(|client| Cluster {
         name,
         uid: raw.metadata.uid.clone().filter(|uid| !uid.is_empty()),

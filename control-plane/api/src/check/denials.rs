@@ -2,7 +2,6 @@
 
 use portcullis_filter_config::{Denial, Rule};
 
-use super::policies::Policy;
 use super::{Findings, UpstreamIdentity};
 use crate::request_part::parts;
 use crate::types::{DispatchPolicy, PolicyExtension};
@@ -40,11 +39,11 @@ pub(super) fn check_action(policy: &DispatchPolicy, path: &str, findings: &mut F
 
 /// Checks that no policy denies by the user where the servers find out the users of tokens: one of whom the gateway knows nothing
 /// would match no such rule, and go on to the policies behind it.
-pub(super) fn check_denials(policies: &[Policy], identity: &UpstreamIdentity, findings: &mut Findings) {
+pub(super) fn check_denials(policies: &[DispatchPolicy], identity: &UpstreamIdentity, findings: &mut Findings) {
     if !matches!(identity, UpstreamIdentity::RequestHeader { token_review: false, .. }) {
         return;
     }
-    for (index, policy) in policies.iter().enumerate().filter(|(_, policy)| policy.deny.is_some()) {
+    for (index, policy) in policies.iter().enumerate().filter(|(_, policy)| policy.portcullis.action == DENY) {
         for (number, _) in policy.rules.iter().enumerate().filter(|(_, rule)| rule.depends_on_user()) {
             let path = format!("spec.dispatchPolicies[{index}].rules[{number}]");
             let hint = "leave out users, serviceAccounts and userGroups, or set requestHeader.tokenReview".to_owned();
