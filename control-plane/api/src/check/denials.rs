@@ -37,17 +37,21 @@ pub(super) fn check_action(policy: &DispatchPolicy, path: &str, findings: &mut F
     is_denial.then(|| Denial { message: message.clone() })
 }
 
-/// Checks that no policy denies by the user where the servers find out the users of tokens: one of whom the gateway knows nothing
-/// would match no such rule, and go on to the policies behind it.
+/// Checks that no policy denies by the user where the servers find out users: of an impersonation, which goes on to them, and of
+/// tokens that are not reviewed. Such a request would match no such rule, and go on to the policies behind it.
 pub(super) fn check_denials(policies: &[DispatchPolicy], identity: &UpstreamIdentity, findings: &mut Findings) {
-    if !matches!(identity, UpstreamIdentity::RequestHeader { token_review: false, .. }) {
+    if !matches!(identity, UpstreamIdentity::RequestHeader { .. }) {
         return;
     }
     for (index, policy) in policies.iter().enumerate().filter(|(_, policy)| policy.portcullis.action == DENY) {
         for (number, _) in policy.rules.iter().enumerate().filter(|(_, rule)| rule.depends_on_user()) {
             let path = format!("spec.dispatchPolicies[{index}].rules[{number}]");
-            let hint = "leave out users, serviceAccounts and userGroups, or set requestHeader.tokenReview".to_owned();
-            findings.problem_with_hint(path, "a rule that denies by the user needs reviews of tokens", hint);
+            let hint = "leave out users, serviceAccounts and userGroups".to_owned();
+            findings.problem_with_hint(
+                path,
+                "a rule that denies by the user needs upstreamIdentity: Impersonate",
+                hint,
+            );
         }
     }
 }
@@ -55,18 +59,17 @@ pub(super) fn check_denials(policies: &[DispatchPolicy], identity: &UpstreamIden
 /// Checks that kubelets may go on to renew their leases (KEP-589): a policy that denies it takes all nodes of the cluster away. Only
 /// rules that certainly match are found.
 pub(super) fn check_heartbeats(policies: &[DispatchPolicy], findings: &mut Findings) {
-    for group in ["system:nodes", "system:authenticated"] {
-        let heartbeat = heartbeat(group);
-        let [heartbeat, _] = parts(&heartbeat);
-        let takes = |rule: &Rule| parts(rule).first().is_some_and(|part| part.covers(&heartbeat));
-        let first = policies.iter().enumerate().find(|(_, policy)| policy.rules.iter().any(takes));
-        let denies = |policy: &DispatchPolicy| policy.portcullis.action == DENY && !policy.portcullis.force;
-        if let Some((index, _)) = first.filter(|(_, policy)| denies(policy)) {
-            let hint = "put a policy for system:nodes before it, or set portcullis.force".to_owned();
-            let message = "denies the heartbeats of kubelets: all nodes would become NotReady";
-            findings.problem_with_hint(format!("spec.dispatchPolicies[{index}]"), message, hint);
-            return;
-        }
+    let heartbeats = ["system:nodes", "system:authenticated"].map(|group| parts(&heartbeat(group)));
+    let takes = |rule: &Rule| {
+        let [rule, _] = parts(rule);
+        heartbeats.iter().any(|[heartbeat, _]| rule.covers(heartbeat))
+    };
+    let first = policies.iter().enumerate().find(|(_, policy)| policy.rules.iter().any(takes));
+    let denies = |policy: &DispatchPolicy| policy.portcullis.action == DENY && !policy.portcullis.force;
+    if let Some((index, _)) = first.filter(|(_, policy)| denies(policy)) {
+        let hint = "put a policy for system:nodes before it, or set portcullis.force".to_owned();
+        let message = "denies the heartbeats of kubelets: all nodes would become NotReady";
+        findings.problem_with_hint(format!("spec.dispatchPolicies[{index}]"), message, hint);
     }
 }
 
@@ -107,6 +110,8 @@ mod tests {
             (vec![deny(r#", "userGroups": ["tenants"]"#, "")], false),
             (vec![deny(leases, "")], true),
             (vec![deny(r#", "namespaces": ["default"]"#, "")], false),
+            (vec![nodes_first.to_owned(), deny("", "")], false),
+            (vec![nodes_first.to_owned(), deny(r#", "userGroups": ["system:authenticated"]"#, "")], false),
             (vec![nodes_first.to_owned(), deny(r#", "userGroups": ["system:nodes"]"#, "")], false),
         ];
         for (policies, is_found) in table {

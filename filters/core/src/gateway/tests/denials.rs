@@ -49,10 +49,10 @@ fn configuration_that_would_let_strangers_pass_is_not_compiled() {
     let table = [
         (&impersonate, false, true),
         (&impersonate, true, true),
-        (&proxy, true, true),
+        // Tokens that are not reviewed, and impersonation, which goes on.
+        (&proxy, true, false),
         (&proxy, false, false),
         (&unchanged, false, false),
-        // Beside tokens, which are reviewed, clients may present what only the upstream knows.
         (&unchanged, true, false),
     ];
     for (identity, has_reviews, may_deny_by_user) in table {
