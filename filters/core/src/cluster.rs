@@ -192,7 +192,7 @@ impl Cluster {
             client_ca: client_ca.as_ref().map_or_else(Vec::new, |ca| ca.digest().to_vec()),
             lifetimes: config.reviews.as_ref().map_or_else(Lifetimes::default, Lifetimes::from_config),
         });
-        // Where impersonation goes on, the upstream may take the client for another user.
+        // If impersonation goes on, the upstream may take the client for another user.
         let knows_all_users = !identity.passes();
         let denials = Denials::compile(&written, knows_all_users).map_err(CompileError::Denial)?;
         let policies = Policies::new(&written);
