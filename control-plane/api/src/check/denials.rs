@@ -8,12 +8,11 @@ use crate::types::{DispatchPolicy, PolicyExtension};
 
 /// Most characters of the message.
 const MAX_MESSAGE: usize = 256;
-const DENY: &str = "Deny";
 
 /// The answer of a policy that denies.
 pub(super) fn check_action(policy: &DispatchPolicy, path: &str, findings: &mut Findings) -> Option<Denial> {
     let PolicyExtension { action, message, .. } = &policy.portcullis;
-    let is_denial = action == DENY;
+    let is_denial = policy.denies();
     if !is_denial && !matches!(action.as_str(), "" | "Dispatch") {
         findings.problem(format!("{path}.portcullis.action"), "must be Dispatch or Deny");
     }
@@ -43,7 +42,7 @@ pub(super) fn check_denials(policies: &[DispatchPolicy], identity: &UpstreamIden
     if !matches!(identity, UpstreamIdentity::RequestHeader { .. }) {
         return;
     }
-    for (index, policy) in policies.iter().enumerate().filter(|(_, policy)| policy.portcullis.action == DENY) {
+    for (index, policy) in policies.iter().enumerate().filter(|(_, policy)| policy.denies()) {
         for (number, _) in policy.rules.iter().enumerate().filter(|(_, rule)| rule.depends_on_user()) {
             let path = format!("spec.dispatchPolicies[{index}].rules[{number}]");
             let hint = "leave out users, serviceAccounts and userGroups".to_owned();
@@ -65,7 +64,7 @@ pub(super) fn check_heartbeats(policies: &[DispatchPolicy], findings: &mut Findi
         heartbeats.iter().any(|[heartbeat, _]| rule.covers(heartbeat))
     };
     let first = policies.iter().enumerate().find(|(_, policy)| policy.rules.iter().any(takes));
-    let denies = |policy: &DispatchPolicy| policy.portcullis.action == DENY && !policy.portcullis.force;
+    let denies = |policy: &DispatchPolicy| policy.denies() && !policy.portcullis.force;
     if let Some((index, _)) = first.filter(|(_, policy)| denies(policy)) {
         let hint = "put a policy for system:nodes before it, or set portcullis.force".to_owned();
         let message = "denies the heartbeats of kubelets: all nodes would become NotReady";
@@ -90,7 +89,6 @@ fn heartbeat(group: &str) -> Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::DispatchPolicy;
 
     #[test]
     fn denial_of_heartbeats_is_found_unless_it_is_wanted() {

@@ -13,11 +13,9 @@ pub(super) fn lint(policies: &[DispatchPolicy], warnings: &mut Warnings) {
     if policies.is_empty() {
         return;
     }
-    let rules_of = |policies: &mut dyn Iterator<Item = &DispatchPolicy>| -> Vec<[RequestPart; 2]> {
-        policies.flat_map(|policy| &policy.rules).map(parts).collect()
-    };
-    let all = rules_of(&mut policies.iter());
-    let dispatched = rules_of(&mut policies.iter().filter(|policy| policy.portcullis.action != "Deny"));
+    let of = |policy: &DispatchPolicy| policy.rules.iter().map(parts).collect::<Vec<_>>();
+    let all: Vec<[RequestPart; 2]> = policies.iter().flat_map(of).collect();
+    let dispatched: Vec<_> = policies.iter().filter(|policy| !policy.denies()).flat_map(of).collect();
     let is_complete = |kind: usize| all.iter().any(|parts| parts.get(kind).is_some_and(RequestPart::is_everything));
     if !is_complete(0) {
         warnings.add(

@@ -21,6 +21,13 @@ pub struct DispatchPolicy {
     pub portcullis: PolicyExtension,
 }
 
+impl DispatchPolicy {
+    /// Whether it denies its requests.
+    pub(crate) fn denies(&self) -> bool {
+        self.portcullis.action == "Deny"
+    }
+}
+
 /// Fields of a dispatch policy that KubeGateway does not have.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]

@@ -276,9 +276,9 @@ fn leaf_dimension(leaf: u32, dimension: Dimension) -> u32 {
 mod tests {
     use super::*;
 
-    /// Sets of clauses of a leaf of 40,000: every third, every third from the second on, one in a thousand, the first 35,000,
+    /// Sets of clauses of a leaf that ends within a word: every third, every third from the second on, one in a thousand, the first 35,000,
     /// and all.
-    const LEN: usize = 40_000;
+    const LEN: usize = 40_021;
     const SETS: [fn(usize) -> bool; 5] =
         [|at| at % 3 == 0, |at| at % 3 == 1, |at| at % 1000 == 7, |at| at < 35_000, |_| true];
 

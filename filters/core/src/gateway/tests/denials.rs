@@ -37,6 +37,19 @@ fn policy_that_denies_answers_for_its_requests_alone() {
 }
 
 #[test]
+fn policy_that_denies_a_user_lets_others_pass() {
+    let fixture = fixture_with(|config| {
+        let deletes = Rule { verbs: vec!["delete".into()], ..of_user("alice") };
+        config.policies = [denying(deletes), policy("all")].into_iter().collect();
+    });
+    let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
+    let asked = |peer, method| outcome(&fixture, peer, method, POD, &[]);
+    assert_eq!(asked(Peer::Chain(&chain), "DELETE"), "403 denied_by_policy");
+    assert!(asked(Peer::Chain(&chain), "GET").starts_with("all."));
+    assert!(asked(Peer::None, "DELETE").starts_with("all."));
+}
+
+#[test]
 fn configuration_that_would_let_strangers_pass_is_not_compiled() {
     let impersonate = UpstreamIdentity::Impersonate;
     let proxy = UpstreamIdentity::RequestHeader(RequestHeaders::default());
