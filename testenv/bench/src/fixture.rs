@@ -12,7 +12,7 @@ use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::otel::Sink;
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, ports, wait};
-use portcullis_stub_apiserver::{Action, Fault, StubOptions, StubServer, TokenEntry};
+use portcullis_stub_apiserver::{Action, Fault, StubOptions, StubServer};
 use serde_json::{Value, json};
 
 use crate::bare::NAME;
@@ -27,6 +27,7 @@ const STARTS: Duration = Duration::from_secs(120);
 const WARM_UP: u32 = 300;
 /// The prefix of callgrind's files.
 const OUT: &str = "callgrind.out";
+const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 /// Bytes of a small pod as JSON.
 const BODY: usize = 2_048;
 
@@ -39,6 +40,8 @@ pub(crate) struct Fixture<'a> {
     client_ca: Ca,
     serving: Identity,
     gateway: Identity,
+    /// What the servers believe to be a front proxy.
+    front: Identity,
     alice: Identity,
     token: String,
     stub: StubServer,
@@ -54,6 +57,19 @@ pub(crate) struct Running {
     _plane: ControlPlane,
 }
 
+/// The servers' answer to every question for a token's user.
+fn robot_review() -> Value {
+    json!({
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenReview",
+        "status": {
+            "authenticated": true,
+            "user": {"username": "robot", "groups": ["developers", "system:authenticated"]},
+            "audiences": ["https://kubernetes.default.svc"],
+        },
+    })
+}
+
 impl Running {
     /// Envoy's process.
     pub(crate) fn pid(&self) -> u32 {
@@ -66,19 +82,22 @@ impl<'a> Fixture<'a> {
         let (server_ca, client_ca) = (Ca::new("servers")?, Ca::new("clients")?);
         let token = format!("header.{}.signature", "x".repeat(client::TOKEN_LEN));
         let gateway = client_ca.issue(&CertSpec::client("portcullis", [""; 0]))?;
+        let front_ca = Ca::new("front proxies")?;
+        let front = front_ca.issue(&CertSpec::client("front-proxy", [""; 0]))?;
         let server = server_ca.issue(&CertSpec::server("stub", ["kubernetes"]))?;
-        let robot =
-            TokenEntry { user: "robot".to_owned(), groups: vec!["developers".to_owned()], ..TokenEntry::default() };
         let mut stub = StubOptions::new(server.pem(), server.key_pem()).client_ca(client_ca.pem());
-        stub.impersonators = vec!["portcullis".to_owned()];
-        let stub = StubServer::start(stub.token(&token, robot))?;
+        stub.requestheader_ca = Some(front_ca.pem());
+        stub.impersonators = ["portcullis", "alice"].map(str::to_owned).to_vec();
+        let stub = StubServer::start(stub)?;
         let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
-        let answer = Action::Respond { status: 200, headers, body: "x".repeat(BODY) };
-        stub.fault(Fault::new("/api/v1/namespaces/", answer));
+        let answer = |status, body| Action::Respond { status, headers: headers.clone(), body };
+        stub.fault(Fault::new("/api/v1/namespaces/", answer(200, "x".repeat(BODY))));
+        // Any token is the robot's.
+        stub.fault(Fault::new(TOKEN_REVIEWS, answer(201, robot_review().to_string())));
         let serving = server_ca.issue(&CertSpec::server(NAME, [NAME]))?;
         let alice = client_ca.issue(&CertSpec::client("alice", ["developers"]))?;
         let collector = Sink::start_grpc()?;
-        Ok(Fixture { run, is_counted, server_ca, client_ca, serving, gateway, alice, token, stub, collector })
+        Ok(Fixture { run, is_counted, server_ca, client_ca, serving, gateway, front, alice, token, stub, collector })
     }
 
     /// The token of the cases with one.
@@ -131,9 +150,10 @@ impl<'a> Fixture<'a> {
 
     fn manifest(&self, case: Case) -> Manifest {
         let manifest = Manifest::new(NAME, [self.stub.address()])
-            .upstream(&self.gateway, &self.server_ca, "kubernetes")
+            .upstream(if case == Case::FrontProxy { &self.front } else { &self.gateway }, &self.server_ca, "kubernetes")
             .serving(&self.serving, &self.client_ca)
-            .policies(case.policies());
+            .policies(case.policies())
+            .set("/spec/portcullis", case.portcullis());
         match case.flow_control() {
             Some(limits) => manifest.set("/spec/flowControl", limits),
             None => manifest,

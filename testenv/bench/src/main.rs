@@ -13,10 +13,12 @@ mod cpu;
 mod error;
 mod filtered;
 mod fixture;
+mod lua;
 mod profile;
 mod report;
 mod scale;
 mod spread;
+mod usage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
