@@ -28,6 +28,17 @@ pub(crate) enum BenchError {
         /// The cause.
         source: std::io::Error,
     },
+    /// Writing a file.
+    #[error("writing {path}: {source}")]
+    Write {
+        /// Which.
+        path: String,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The document has no place for the figures.
+    #[error("docs/performance.md has no part {0}")]
+    NoPart(String),
     /// A request of the load was answered otherwise than the case says.
     #[error("a request was answered {found} instead of {wanted}: {body}")]
     Answer {

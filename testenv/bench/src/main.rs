@@ -10,6 +10,7 @@ mod callgrind;
 mod case;
 mod client;
 mod cpu;
+mod document;
 mod error;
 mod filtered;
 mod fixture;
@@ -17,6 +18,9 @@ mod lua;
 mod profile;
 mod report;
 mod scale;
+mod servers;
+mod site;
+mod soak;
 mod spread;
 mod usage;
 
@@ -54,6 +58,7 @@ struct Options {
 enum Command {
     Cpu(cpu::Cpu),
     Scale(scale::Scale),
+    Soak(soak::Soak),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +75,7 @@ fn run(options: &Options) -> Result<(), BenchError> {
     match &options.command {
         Some(Command::Cpu(cpu)) => return cpu::run(cpu),
         Some(Command::Scale(scale)) => return scale::run(scale),
+        Some(Command::Soak(soak)) => return soak::run(soak),
         None => {}
     }
     let run = match &options.dir {
