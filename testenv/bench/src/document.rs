@@ -8,11 +8,21 @@ use portcullis_harness::{deps, project_root};
 use crate::error::BenchError;
 
 const DOCUMENT: &str = "docs/performance.md";
+const FRONT_PAGE: &str = "README.md";
 
-/// Replaces the lines between a part's marks, `<!-- NAME: ... -->` and `<!-- end of NAME -->`.
+/// Replaces the lines of docs/performance.md between a part's marks, `<!-- NAME: ... -->` and `<!-- end of NAME -->`.
 pub(crate) fn write(name: &str, text: &str) -> Result<(), BenchError> {
-    let path = project_root().join(DOCUMENT);
-    let failed = |source| BenchError::Read { path: DOCUMENT.to_owned(), source };
+    write_in(DOCUMENT, name, text)
+}
+
+/// The same in README.md.
+pub(crate) fn write_front(name: &str, text: &str) -> Result<(), BenchError> {
+    write_in(FRONT_PAGE, name, text)
+}
+
+fn write_in(document: &str, name: &str, text: &str) -> Result<(), BenchError> {
+    let path = project_root().join(document);
+    let failed = |source| BenchError::Read { path: document.to_owned(), source };
     let before = std::fs::read_to_string(&path).map_err(failed)?;
     let after = replaced(&before, name, text).ok_or_else(|| BenchError::NoPart(name.to_owned()))?;
     save(&path, &after)

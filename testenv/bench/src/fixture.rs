@@ -18,8 +18,9 @@ use serde_json::{Value, json};
 use crate::bare::NAME;
 use crate::case::Case;
 use crate::error::BenchError;
+use crate::peers::{Files, Peer, RunningPeer};
 use crate::profile::Profile;
-use crate::{Options, bare, callgrind, client};
+use crate::{bare, callgrind, client};
 
 /// Starting Envoy under valgrind takes its time.
 const STARTS: Duration = Duration::from_secs(120);
@@ -52,6 +53,7 @@ pub(crate) struct Fixture<'a> {
 pub(crate) struct Running {
     pub(crate) case: Case,
     pub(crate) client: H2Client,
+    pub(crate) address: SocketAddr,
     envoy: Envoy,
     /// Runs as long as Envoy does.
     _plane: ControlPlane,
@@ -111,9 +113,9 @@ impl<'a> Fixture<'a> {
     }
 
     /// Counts the instructions of a case in an Envoy of its own, round by round.
-    pub(crate) fn measure(&self, case: Case, options: &Options) -> Result<Vec<Profile>, BenchError> {
+    pub(crate) fn measure(&self, case: Case, requests: u32, rounds: u32) -> Result<Vec<Profile>, BenchError> {
         let running = self.start(case)?;
-        (0..=options.rounds).map(|round| self.round(&running, round, options.requests)).skip(1).collect()
+        (0..=rounds).map(|round| self.round(&running, round, requests)).skip(1).collect()
     }
 
     /// Starts an Envoy for a case.
@@ -131,7 +133,7 @@ impl<'a> Fixture<'a> {
         }
         let envoy = self.envoy(case, &dir, bootstrap)?;
         let client = self.connect(case, &envoy, address)?;
-        Ok(Running { case, client, envoy, _plane: plane })
+        Ok(Running { case, client, address, envoy, _plane: plane })
     }
 
     fn settings(&self, case: Case, address: SocketAddr) -> Result<String, BenchError> {
@@ -190,14 +192,34 @@ impl<'a> Fixture<'a> {
         Ok(Envoy::start(dir, "envoy", &options)?)
     }
 
+    /// A proxy at an address, or the server itself, for the case's client.
+    pub(crate) fn target(&self, case: Case, address: SocketAddr) -> TlsTarget {
+        let name = if address == self.stub.address() { "kubernetes" } else { NAME };
+        let target = TlsTarget::new(address).sni(name).trust(&self.server_ca).timeout(Duration::from_secs(30));
+        if case.uses_token() { target } else { target.identity(&self.alice) }
+    }
+
+    /// The server's own address.
+    pub(crate) fn server(&self) -> SocketAddr {
+        self.stub.address()
+    }
+
+    /// Starts another proxy in front of the server.
+    pub(crate) fn peer(&self, peer: Peer) -> Result<RunningPeer, BenchError> {
+        let dir = self.run.make_dir(peer.title())?;
+        let files = Files {
+            serving: &self.serving,
+            client_ca: &self.client_ca,
+            gateway: &self.gateway,
+            server_ca: &self.server_ca,
+        };
+        peer.start(&dir, &files, &[self.stub.address()])
+    }
+
     /// Connects, and waits until the server is healthy and the credential known.
     fn connect(&self, case: Case, envoy: &Envoy, address: SocketAddr) -> Result<H2Client, BenchError> {
         envoy.wait_listening(address, STARTS)?;
-        let mut target = TlsTarget::new(address).sni(NAME).trust(&self.server_ca).timeout(Duration::from_secs(30));
-        if !case.uses_token() {
-            target = target.identity(&self.alice);
-        }
-        let client = H2Client::connect(&target)?;
+        let client = H2Client::connect(&self.target(case, address))?;
         wait::until_ok("the case's answer", STARTS, || client::send(&client, case, &self.token, 1))?;
         client::send(&client, case, &self.token, WARM_UP)?;
         Ok(client)

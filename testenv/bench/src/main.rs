@@ -9,13 +9,17 @@ mod bare;
 mod callgrind;
 mod case;
 mod client;
+mod compare;
 mod cpu;
 mod document;
 mod error;
 mod filtered;
 mod fixture;
+mod limits;
 mod lua;
+mod peers;
 mod profile;
+mod ratios;
 mod report;
 mod scale;
 mod servers;
@@ -57,6 +61,8 @@ struct Options {
 #[derive(Debug, Subcommand)]
 enum Command {
     Cpu(cpu::Cpu),
+    Compare(compare::Compare),
+    Check(ratios::Check),
     Scale(scale::Scale),
     Soak(soak::Soak),
 }
@@ -74,6 +80,8 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<(), BenchError> {
     match &options.command {
         Some(Command::Cpu(cpu)) => return cpu::run(cpu),
+        Some(Command::Compare(compare)) => return compare::run(compare),
+        Some(Command::Check(check)) => return ratios::run(check),
         Some(Command::Scale(scale)) => return scale::run(scale),
         Some(Command::Soak(soak)) => return soak::run(soak),
         None => {}
@@ -87,7 +95,8 @@ fn run(options: &Options) -> Result<(), BenchError> {
     println!("{}", report::HEADING);
     for case in Case::ALL.into_iter().filter(|case| options.runs(*case)) {
         let baseline = baselines.iter().find(|(of, _)| *of == case.baseline()).map(|(_, amount)| *amount);
-        let amount = report::print(case, &fixture.measure(case, options)?, options.requests, baseline);
+        let amount =
+            report::print(case, &fixture.measure(case, options.requests, options.rounds)?, options.requests, baseline);
         baselines.push((case, amount));
     }
     Ok(())

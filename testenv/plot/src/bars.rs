@@ -44,7 +44,10 @@ impl Bars {
             let length = (WIDTH - NAMES - FIGURES) * bar.level.max(0.0) / most;
             label(NAMES - 8.0, y + 12.0, "end", &bar.name, &mut text);
             let code = bar.color.code();
-            _ = writeln!(text, "<rect x=\"{NAMES}\" y=\"{y:.0}\" width=\"{length:.1}\" height=\"16\" fill=\"{code}\"/>");
+            _ = writeln!(
+                text,
+                "<rect x=\"{NAMES}\" y=\"{y:.0}\" width=\"{length:.1}\" height=\"16\" fill=\"{code}\"/>"
+            );
             label(NAMES + length + 6.0, y + 12.0, "start", &bar.figure, &mut text);
         }
         text + "</svg>\n"

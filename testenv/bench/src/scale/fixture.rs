@@ -13,10 +13,10 @@ use portcullis_harness::rundir::{RunDir, write_private};
 use portcullis_harness::{ports, wait};
 use portcullis_stub_apiserver::{Action, Fault, StubOptions, StubServer};
 
+use super::Scale;
 use super::figures::Figures;
 use super::log::Log;
 use super::manifests::{Parts, name};
-use super::Scale;
 use crate::error::BenchError;
 use crate::usage;
 

@@ -1,6 +1,6 @@
 //! Changes, one kind after the other.
 
-use portcullis_e2e::{Manifest, allow_all};
+use portcullis_e2e::Manifest;
 use serde_json::{Value, json};
 
 use crate::error::BenchError;
@@ -54,12 +54,10 @@ impl Churn {
     }
 }
 
-/// Policies that let everything through but Secrets, of which one differs each time.
+/// Policies that let through what clients ask for, but Secrets, and one that differs each time.
 fn policies(edit: usize) -> Value {
-    let mut rule = allow_all();
-    if let Some(fields) = rule.as_object_mut() {
-        fields.insert("resources".to_owned(), json!(["*", "-secrets"]));
-    }
+    let resources = ["configmaps", "pods", "pods/exec"];
+    let rule = json!({"verbs": ["*"], "apiGroups": [""], "resources": resources});
     let other = json!({"verbs": ["get"], "apiGroups": ["*"], "resources": [format!("things{edit}")]});
     json!([{"rules": [other]}, {"rules": [rule]}])
 }

@@ -70,8 +70,6 @@ impl Figures {
         for failure in failures.take(20) {
             eprintln!("at {:.0?}: {}", failure.sent, failure.reason);
         }
-        let statuses = self.samples.iter().flat_map(|sample| sample.seen.refused.statuses.clone());
-        eprintln!("refused ones by status: {:?}", statuses.collect::<Vec<_>>());
         let refused = |seen: &Seen| {
             let of = |status| seen.refused.statuses.get(&status).copied().unwrap_or_default();
             of(403) + of(401)
@@ -83,7 +81,7 @@ impl Figures {
             sum(|seen| seen.lists.sent),
             sum(|seen| seen.lists.failed),
             sum(refused),
-            sum(|seen| seen.refused.failed) - sum(refused),
+            sum(|seen| seen.refused.sent).saturating_sub(sum(refused)),
             sum(|seen| seen.sessions),
             sum(|seen| seen.sessions_failed),
             self.samples.last().map_or(0, |sample| sample.seen.watches_cut),

@@ -88,7 +88,6 @@ impl Traffic {
             watches_cut: self.watchers.ends().iter().filter(|end| end.broken.is_some()).count(),
         }
     }
-
 }
 
 impl Drop for Traffic {
