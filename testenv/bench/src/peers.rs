@@ -116,7 +116,7 @@ fn haproxy(dir: &Path, address: SocketAddr, servers: &[SocketAddr]) -> String {
     let lines: String =
         servers.iter().enumerate().map(|(at, server)| format!("  server s{at} {server} {tls}\n")).collect();
     format!(
-        "global\n  nbthread 1\n  maxconn 40000\n\
+        "global\n  nbthread 1\n  maxconn 8000\n\
          defaults\n  mode http\n  timeout connect 5s\n  timeout http-request 30s\n  timeout client 1h\n  timeout server 1h\n\
          frontend clients\n  bind {address} ssl crt {dir}/serving.pem ca-file {dir}/clients.crt verify optional alpn h2,http/1.1\n\
          \x20 http-request set-header Impersonate-User %[ssl_c_s_dn(CN)]\n\
@@ -135,9 +135,9 @@ fn nginx(dir: &Path, address: SocketAddr, servers: &[SocketAddr]) -> String {
         .concat();
     // Without a master, all that it does is one process's.
     format!(
-        "{user}daemon off;\nmaster_process off;\nworker_processes 1;\nworker_rlimit_nofile 60000;\npid {dir}/pid;\n\
-         events {{ worker_connections 50000; }}\n\
-         http {{\n  access_log off;\n{temporary}\
+        "{user}daemon off;\nmaster_process off;\nworker_processes 1;\npid {dir}/pid;\n\
+         events {{ worker_connections 16000; }}\n\
+         http {{\n  access_log off;\n  postpone_output 0;\n{temporary}\
          \x20 map $ssl_client_s_dn $certificate_user {{ ~CN=([^,]+) $1; }}\n\
          \x20 map $ssl_client_s_dn $certificate_group {{ ~O=([^,]+) $1; }}\n\
          \x20 upstream apiservers {{\n{lines}    keepalive 256;\n    keepalive_requests 100000000;\n  }}\n\

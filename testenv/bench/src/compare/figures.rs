@@ -59,6 +59,14 @@ impl Row {
     }
 }
 
+impl Row {
+    /// The part of the requests at a rate that were refused or failed.
+    pub(crate) fn failed(&self, rate: u32) -> f64 {
+        let outcome = self.outcomes.iter().find(|(of, _)| *of == rate);
+        outcome.map_or(0.0, |(_, outcome)| outcome.failed as f64 / outcome.sent.max(1) as f64)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Burst, Row};

@@ -50,17 +50,21 @@ impl Load {
 
     /// Sends so many requests, as many at a time as there are streams.
     pub(crate) fn burst(&self, requests: u32) -> Result<Burst, BenchError> {
-        let of_each = requests / CONNECTIONS;
+        // The gateway reviews so many unknown tokens at a time and no more.
+        let (connections, streams) =
+            if self.proxy.case == Case::Uncached { (CONNECTIONS.min(8), 1) } else { (CONNECTIONS, STREAMS) };
+        let of_each = requests / connections;
         let (start, before) = (Instant::now(), self.spent()?);
         std::thread::scope(|scope| {
-            let send = |client| client::burst(client, self.proxy.case, &self.token, of_each, STREAMS);
-            let threads: Vec<_> = self.clients.iter().map(|client| scope.spawn(move || send(client))).collect();
+            let send = |client| client::burst(client, self.proxy.case, &self.token, of_each, streams);
+            let clients = self.clients.iter().take(connections as usize);
+            let threads: Vec<_> = clients.map(|client| scope.spawn(move || send(client))).collect();
             // A panic of a client was printed already.
             threads.into_iter().filter_map(|thread| thread.join().ok()).collect::<Result<(), _>>()
         })?;
         let took = start.elapsed();
         let spent = self.spent()?.zip(before).map(|(after, before)| after.saturating_sub(before));
-        let count = f64::from(of_each * CONNECTIONS);
+        let count = f64::from(of_each * connections);
         Ok(Burst { micros: spent.map(|nanos| nanos as f64 / count / 1_000.0), per_second: count / took.as_secs_f64() })
     }
 
@@ -75,13 +79,10 @@ impl Load {
         std::thread::sleep(length);
         let outcome = load.take();
         load.stop()?;
-        match outcome.failures.first() {
-            Some(failure) => {
-                let (found, wanted) = (0, self.proxy.case.status());
-                Err(BenchError::Answer { found, wanted, body: failure.reason.clone() })
-            }
-            None => Ok(outcome),
+        if let Some(failure) = outcome.failures.first() {
+            eprintln!("{} of {} failed, the first: {}", outcome.failed, outcome.sent, failure.reason);
         }
+        Ok(outcome)
     }
 
     /// Opens watches and gives the memory of each, in bytes.
@@ -90,7 +91,13 @@ impl Load {
         let before = usage::of(pid)?.now;
         let lanes = count.div_ceil(WATCHES_OF_A_CONNECTION);
         let lanes: Vec<_> = (0..lanes).map(|_| (self.lane.clone(), WATCHES_OF_A_CONNECTION)).collect();
-        let watches = self.pool.watches(&lanes, WATCH)?;
+        let watches = match self.pool.watches(&lanes, WATCH) {
+            Ok(watches) => watches,
+            Err(error) => {
+                eprintln!("no watches: {error}");
+                return Ok(None);
+            }
+        };
         let after = usage::of(pid)?.now;
         let bytes = after.saturating_sub(before) as f64 * 1_024.0 / watches.len() as f64;
         Ok(Some(bytes))

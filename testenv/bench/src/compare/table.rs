@@ -39,7 +39,9 @@ impl Table<'_> {
                 row.per_second(),
             );
             for rate in self.rates {
-                _ = write!(text, " {:.1}, {:.1} ms |", row.millis(*rate, 0.5), row.millis(*rate, 0.99));
+                let failed = row.failed(*rate) * 100.0;
+                let failed = if failed > 0.0 { format!(" ({failed:.1} % failed)") } else { String::new() };
+                _ = write!(text, " {:.1}, {:.1} ms{failed} |", row.millis(*rate, 0.5), row.millis(*rate, 0.99));
             }
             _ = writeln!(text, " {} |", optional(row.watch_bytes, |bytes| format!("{:.0} MiB", mib(bytes))));
         }
