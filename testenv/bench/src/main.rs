@@ -10,6 +10,7 @@ mod callgrind;
 mod case;
 mod client;
 mod compare;
+mod converge;
 mod cpu;
 mod document;
 mod error;
@@ -21,12 +22,14 @@ mod peers;
 mod profile;
 mod ratios;
 mod report;
+mod restart;
 mod scale;
 mod servers;
 mod site;
 mod soak;
 mod spread;
 mod usage;
+mod watches;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,6 +66,9 @@ enum Command {
     Cpu(cpu::Cpu),
     Compare(compare::Compare),
     Check(ratios::Check),
+    Converge(converge::Converge),
+    Restart(restart::Restart),
+    Watches(watches::Watches),
     Scale(scale::Scale),
     Soak(soak::Soak),
 }
@@ -82,6 +88,9 @@ fn run(options: &Options) -> Result<(), BenchError> {
         Some(Command::Cpu(cpu)) => return cpu::run(cpu),
         Some(Command::Compare(compare)) => return compare::run(compare),
         Some(Command::Check(check)) => return ratios::run(check),
+        Some(Command::Converge(converge)) => return converge::run(converge),
+        Some(Command::Restart(restart)) => return restart::run(restart),
+        Some(Command::Watches(watches)) => return watches::run(watches),
         Some(Command::Scale(scale)) => return scale::run(scale),
         Some(Command::Soak(soak)) => return soak::run(soak),
         None => {}

@@ -18,8 +18,8 @@ use crate::error::BenchError;
 use crate::fixture::Fixture;
 use crate::{document, limits};
 use figures::Row;
-use load::Load;
-use subject::Subject;
+pub(crate) use load::Load;
+pub(crate) use subject::Subject;
 use table::Table;
 
 /// Measures the gateway beside other proxies: CPU, instructions, answering times and memory.
