@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use portcullis_e2e::allow_all;
 use portcullis_harness::client::{ClientPool, LoadProfile, Protocol, TlsTarget};
 use portcullis_harness::rundir::RunDir;
 use serde_json::json;
@@ -26,7 +27,7 @@ pub(crate) struct Restart {
     /// Requests per second of all clients.
     #[arg(long, default_value_t = 600.0)]
     rate: f64,
-    /// How long each of both is measured.
+    /// How long each way is measured.
     #[arg(long, default_value_t = 60)]
     seconds: u32,
     /// Writes figures and picture into docs.
@@ -47,16 +48,24 @@ pub(crate) fn run(options: &Restart) -> Result<(), BenchError> {
         None => RunDir::new("restart")?,
     };
     let mut site = Site::start(&run, 2, &json!({}))?;
-    site.gateway.apply(&site.manifest(Mode::Impersonate)?)?;
     let alice = site.user("alice")?;
     let addresses: Vec<_> = site.servers.iter().map(|server| server.address).collect();
     let balancer = peers::layer4(run.path(), &addresses)?;
     let layer4 = TlsTarget::new(balancer.address).sni("kubernetes").trust(&site.trusts.server).identity(&alice);
     let gateway = site.target(&alice);
     let mut timelines = Vec::new();
-    for (title, target) in [("HAProxy on layer 4", layer4), ("Portcullis", gateway)] {
+    let ways = [
+        ("HAProxy on layer 4", &layer4, None),
+        ("Portcullis, `RoundRobin` (the default)", &gateway, Some("RoundRobin")),
+        ("Portcullis, `LeastRequest`", &gateway, Some("LeastRequest")),
+    ];
+    for (title, target, strategy) in ways {
         eprintln!("measuring {title}");
-        timelines.push(measure(title, &target, &mut site, options)?);
+        if let Some(strategy) = strategy {
+            let policies = json!([{"rules": [allow_all()], "strategy": strategy}]);
+            site.gateway.apply(&site.manifest(Mode::Impersonate)?.policies(policies))?;
+        }
+        timelines.push(measure(title, target, &mut site, options)?);
     }
     let text = timeline::text(&timelines, f64::from(DIES), f64::from(BACK));
     println!("{text}");

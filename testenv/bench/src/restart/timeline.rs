@@ -76,16 +76,17 @@ pub(crate) fn text(timelines: &[Timeline], dies: f64, back: f64) -> String {
     text
 }
 
-/// Shares of requests and of CPU time, of each way.
+/// Shares of requests of each way, and of CPU time of the first two.
 pub(crate) fn picture(timelines: &[Timeline], dies: f64, back: f64) -> String {
     let panel = |timeline: &Timeline, what: &str, of| Panel {
-        title: format!("{}: share of {what}, %", timeline.title),
+        title: format!("{}: share of {what}, %", timeline.title.replace('`', "")),
         top: 60.0,
         lines: timeline.lines(of),
     };
     let panels = timelines.iter().map(|timeline| panel(timeline, "requests", |sample| &sample.requests));
-    let panels =
-        panels.chain(timelines.iter().map(|timeline| panel(timeline, "the servers' CPU time", |sample| &sample.nanos)));
+    let panels = panels.chain(
+        timelines.iter().take(2).map(|timeline| panel(timeline, "the servers' CPU time", |sample| &sample.nanos)),
+    );
     Lines {
         legend: COLORS.iter().enumerate().map(|(at, color)| (*color, format!("apiserver {}", at + 1))).collect(),
         span: timelines.first().and_then(|timeline| timeline.samples.last()).map_or(1.0, |sample| sample.second),
