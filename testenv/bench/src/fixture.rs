@@ -41,7 +41,7 @@ pub(crate) struct Fixture<'a> {
     client_ca: Ca,
     serving: Identity,
     gateway: Identity,
-    /// What the servers believe to be a front proxy.
+    /// A certificate that servers believe to be a front proxy's.
     front: Identity,
     alice: Identity,
     token: String,

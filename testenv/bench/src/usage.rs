@@ -1,4 +1,4 @@
-//! What processes use: memory, CPU time, file descriptors.
+//! Memory, CPU time and file descriptors of processes.
 
 use std::time::Duration;
 

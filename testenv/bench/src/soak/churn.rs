@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::error::BenchError;
 use crate::site::{Mode, Site};
 
-/// What has changed so far.
+/// Changes so far.
 pub(crate) struct Churn {
     manifest: Manifest,
     steps: usize,

@@ -1,7 +1,7 @@
 //! Half an hour of mixed traffic while everything changes: memory, file descriptors and answering times over time.
 //!
 //! Reads, lists, watches, upgrades and refused requests come at a steady rate. Meanwhile policies are edited, servers die and come
-//! back, and certificates are rotated. What leaks shows as a line that rises.
+//! back, and certificates are rotated. A leak shows as a line that rises.
 
 mod churn;
 mod figures;

@@ -18,7 +18,7 @@ const CLIENTS: usize = 10;
 /// The time between two sessions.
 const SESSIONS: Duration = Duration::from_millis(250);
 
-/// What clients saw since the last sample.
+/// Answers since the last sample.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) reads: Outcome,
@@ -77,7 +77,7 @@ impl Traffic {
         })
     }
 
-    /// What was seen since the last call.
+    /// The answers since the last call.
     pub(crate) fn take(&self) -> Seen {
         Seen {
             reads: self.reads.take(),
