@@ -148,10 +148,9 @@ miri: ## Test the unsafe code of the ABI crate under Miri; needs a nightly Rust
 
 bench: ## Measure the gateway beside a bare Envoy, Envoy with Lua, HAProxy and nginx, and write the table, its picture and README's figures; half an hour; needs valgrind
 	@$(SCRIPTS)/install-peers || [ $$? = 3 ]
-	$(MAKE) --no-print-directory module wasm
-	cargo build --release -p portcullis -p portcullis-bench
-	target/release/portcullis-bench compare --write
-	target/release/portcullis-bench watches --write
+	$(MAKE) --no-print-directory module wasm build
+	target/debug/portcullis-bench compare --write
+	target/debug/portcullis-bench watches --write
 
 bench-check: ## Fail when a request costs more instructions, in proportion to a bare Envoy, than testenv/bench/ratios.json says; SHORT=1 for CI, UPDATE=1 to write the file; needs valgrind
 	@$(MAKE) --no-print-directory module build
@@ -159,19 +158,16 @@ bench-check: ## Fail when a request costs more instructions, in proportion to a 
 
 bench-restart: ## Restart one of three servers behind HAProxy on layer 4 and behind the gateway, and draw each server's share
 	@$(SCRIPTS)/install-peers
-	$(MAKE) --no-print-directory module
-	cargo build --release -p portcullis -p portcullis-stub-apiserver -p portcullis-bench
-	target/release/portcullis-bench restart --write
+	$(MAKE) --no-print-directory module build
+	target/debug/portcullis-bench restart --write
 
 bench-connections: ## Count the connections of servers that 2,000 clients make, in each identity mode
-	@$(MAKE) --no-print-directory module
-	cargo build --release -p portcullis -p portcullis-stub-apiserver -p portcullis-bench
-	target/release/portcullis-bench converge --write
+	@$(MAKE) --no-print-directory module build
+	target/debug/portcullis-bench converge --write
 
 bench-soak: ## Run mixed traffic, edits, restarts and rotations for half an hour (MINUTES=), and draw memory, descriptors and answering times
-	@$(MAKE) --no-print-directory module
-	cargo build --release -p portcullis -p portcullis-stub-apiserver -p portcullis-bench
-	target/release/portcullis-bench soak --minutes $${MINUTES:-30} --write
+	@$(MAKE) --no-print-directory module build
+	target/debug/portcullis-bench soak --minutes $${MINUTES:-30} --write
 
 bench-envoy: ## Count the instructions of a whole request in Envoy, with the gateway and without it; needs valgrind
 	@$(MAKE) --no-print-directory module wasm build
