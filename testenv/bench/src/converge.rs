@@ -10,6 +10,7 @@ use portcullis_harness::rundir::RunDir;
 use serde_json::{Map, Value, json};
 
 use crate::error::BenchError;
+use crate::pause::pause;
 use crate::site::{Mode, NAME, OBJECTS, Site, WATCH};
 use crate::{document, limits, usage};
 
@@ -96,7 +97,7 @@ fn measure(run: &RunDir, options: &Converge, mode: Mode, by_token: bool) -> Resu
     let load = watches.steady(&[path.as_str()], options.reads)?;
     let mut most = vec![0; site.servers.len()];
     for _ in 0..options.seconds {
-        std::thread::sleep(Duration::from_secs(1));
+        pause(Duration::from_secs(1));
         for (server, most) in site.servers.iter().zip(&mut most) {
             *most = connections_to(server.address)?.max(*most);
         }

@@ -18,6 +18,7 @@ mod filtered;
 mod fixture;
 mod limits;
 mod lua;
+mod pause;
 mod peers;
 mod profile;
 mod ratios;

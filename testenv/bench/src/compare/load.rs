@@ -9,6 +9,7 @@ use super::subject::Started;
 use crate::case::Case;
 use crate::error::BenchError;
 use crate::fixture::Fixture;
+use crate::pause::pause;
 use crate::{client, usage};
 
 const CONNECTIONS: u32 = 20;
@@ -74,9 +75,9 @@ impl Load {
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         let lanes: Vec<LoadProfile> = (0..CONNECTIONS).map(|_| self.lane.clone()).collect();
         let load = self.pool.steady(&lanes, &paths, rate)?;
-        std::thread::sleep(SETTLES);
+        pause(SETTLES);
         load.take();
-        std::thread::sleep(length);
+        pause(length);
         let outcome = load.take();
         load.stop()?;
         if let Some(failure) = outcome.failures.first() {

@@ -1,7 +1,7 @@
 //! One table: the gateway, a bare Envoy, an Envoy with a Lua script, HAProxy and nginx, measured in turn on one machine.
 //!
-//! All proxies run at once with one thread each. In each round every one of them gets the same requests, beginning with another one
-//! each time, so that what neighbours do to the machine meets all of them.
+//! All proxies run at once with one thread each. In each round every one of them gets the same requests, beginning with
+//! another one each time, so that all of them meet the machine's other work.
 
 mod figures;
 mod load;

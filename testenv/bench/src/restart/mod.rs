@@ -1,5 +1,5 @@
-//! A server that dies and comes back: each server's share of requests over time, through a layer-4 load balancer and through the
-//! gateway.
+//! A server that dies and comes back: each server's share of requests over time, through a layer-4 load balancer and
+//! through the gateway.
 
 mod timeline;
 
@@ -13,6 +13,7 @@ use portcullis_harness::rundir::RunDir;
 use serde_json::json;
 
 use crate::error::BenchError;
+use crate::pause::pause;
 use crate::peers;
 use crate::site::{Mode, OBJECTS, Site};
 use crate::{document, usage};
@@ -88,7 +89,7 @@ fn measure(title: &str, target: &TlsTarget, site: &mut Site, options: &Restart) 
     let mut timeline = Timeline::new(title);
     let mut spent = times(site);
     for second in 1..=options.seconds {
-        std::thread::sleep((start + Duration::from_secs(second.into())).saturating_duration_since(Instant::now()));
+        pause((start + Duration::from_secs(second.into())).saturating_duration_since(Instant::now()));
         let outcome = load.take();
         let now = times(site);
         let share = |at: usize| now.get(at).zip(spent.get(at)).map_or(0, |(now, before)| now.saturating_sub(*before));

@@ -1,7 +1,7 @@
 //! Half an hour of mixed traffic while everything changes: memory, file descriptors and answering times over time.
 //!
-//! Reads, lists, watches, upgrades and refused requests come at a steady rate. Meanwhile policies are edited, servers die and come
-//! back, and certificates are rotated. A leak shows as a line that rises.
+//! Reads, lists, watches, upgrades and refused requests come at a steady rate. Meanwhile policies are edited, servers
+//! die and come back, and certificates are rotated. A leak shows as a line that rises.
 
 mod churn;
 mod figures;
@@ -15,6 +15,7 @@ use portcullis_harness::rundir::RunDir;
 use serde_json::json;
 
 use crate::error::BenchError;
+use crate::pause::pause;
 use crate::site::Site;
 use crate::{document, usage};
 use churn::Churn;
@@ -57,7 +58,7 @@ pub(crate) fn run(options: &Soak) -> Result<(), BenchError> {
     let (start, mut sampled) = (Instant::now(), Instant::now());
     let mut figures = Figures::default();
     while start.elapsed() < length {
-        std::thread::sleep(CHANGES);
+        pause(CHANGES);
         churn.step(&mut site)?;
         if sampled.elapsed() < SAMPLES {
             continue;

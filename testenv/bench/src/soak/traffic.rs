@@ -8,6 +8,7 @@ use std::time::Duration;
 use portcullis_harness::client::{ClientPool, LoadProfile, OpenLoopLoad, Outcome, Protocol, TlsTarget, Watchers};
 
 use crate::error::BenchError;
+use crate::pause::pause;
 use crate::site::{LIST, NAME, OBJECTS, Site};
 
 /// A watch that its server ends after a minute, as kube-apiserver does after some minutes.
@@ -105,7 +106,7 @@ fn hold(target: &TlsTarget, sessions: &Sessions) {
     while !sessions.over.load(Ordering::Acquire) {
         let count = if session(target).is_ok() { &sessions.good } else { &sessions.failed };
         count.fetch_add(1, Ordering::AcqRel);
-        std::thread::sleep(SESSIONS);
+        pause(SESSIONS);
     }
 }
 
