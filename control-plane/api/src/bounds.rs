@@ -14,6 +14,8 @@ pub(crate) const MAX_WEIGHTS: usize = 1_000;
 pub(crate) const MAX_GROUPS: usize = 100;
 /// Maximum number of dispatch policies.
 pub(crate) const MAX_POLICIES: usize = 20_000;
+/// Maximum number of entries of an access list. A request may be compared with each.
+pub(crate) const MAX_ACCESS_ENTRIES: usize = 64;
 /// Maximum number of virtual IPs.
 pub(crate) const MAX_VIRTUAL_IPS: usize = 64;
 /// Maximum length of a zone's name, as of a label's value.

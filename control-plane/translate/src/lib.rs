@@ -157,7 +157,8 @@ fn ineffective_fields(cluster: &Cluster, settings: &Settings) -> impl Iterator<I
         Problem::coded(ProblemCode::NoEffect, path, "Tracing has no effect: the GatewaySettings have no tracing")
     });
     let review = policy::review_is_forced(cluster, settings).then(|| {
-        let message = "has no effect: the GatewaySettings have protectedIdentities, so every token is reviewed";
+        let message =
+            "has no effect: identities are protected, or an access list names users, so every token is reviewed";
         Problem::coded(ProblemCode::NoEffect, "spec.portcullis.requestHeader.tokenReview", message).hint(
             "remove it, and let requestHeader.user create TokenReviews (portcullis rbac); without that tokens get 503",
         )

@@ -33,6 +33,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         reviews: reviews(cluster, names, settings),
         upstream_identity: upstream_identity(cluster, settings),
         protected: settings.protected.clone(),
+        access: settings.access.iter().chain(&cluster.access).cloned().collect(),
         flow_control_schemas: cluster.schemas.clone(),
         fair_queues: cluster.fair_queues.clone(),
         servers: Some(servers(cluster)),
@@ -78,11 +79,17 @@ pub(crate) fn text(pem: &PublicBytes) -> String {
 }
 
 /// Whether a cluster turns reviews of tokens off and gets them nevertheless: the user of a token must be known where identities
-/// are protected.
+/// are protected, or an access list names users.
 pub(crate) fn review_is_forced(cluster: &Cluster, settings: &Settings) -> bool {
     let wishes_none =
         matches!(cluster.upstream_identity, api::UpstreamIdentity::RequestHeader { token_review: false, .. });
-    wishes_none && settings.protected.is_some()
+    wishes_none && needs_users(cluster, settings)
+}
+
+/// Whether the user of each request must be known.
+fn needs_users(cluster: &Cluster, settings: &Settings) -> bool {
+    let asks_for_users = settings.access.iter().chain(&cluster.access).any(config::AccessLists::depends_on_user);
+    settings.protected.is_some() || asks_for_users
 }
 
 /// `None` where the servers are not asked.
@@ -90,7 +97,7 @@ fn reviews(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> Opt
     let cache = &cluster.credential_cache;
     let user = match &cluster.upstream_identity {
         api::UpstreamIdentity::Impersonate => None,
-        api::UpstreamIdentity::RequestHeader { token_review: false, .. } if settings.protected.is_none() => {
+        api::UpstreamIdentity::RequestHeader { token_review: false, .. } if !needs_users(cluster, settings) => {
             return None;
         }
         api::UpstreamIdentity::RequestHeader { user, .. } => Some(user.clone()),

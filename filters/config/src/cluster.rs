@@ -1,5 +1,6 @@
 use serde::{Deserialize, Serialize};
 
+use crate::access::AccessLists;
 use crate::dispatch::Dispatch;
 use crate::fair_queue::FairQueueConfig;
 use crate::rebalance::Rebalance;
@@ -57,6 +58,9 @@ pub struct ClusterConfig {
     /// Users and groups that no request may act as through this gateway. With it tokens that are not reviewed are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected: Option<ProtectedIdentities>,
+    /// Lists of requests that are refused or let in, in the order in which they are asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub access: Vec<AccessLists>,
     /// Limits that policies name. Those that do not limit (`exempt`) do not stand here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flow_control_schemas: Vec<FlowControlSchema>,

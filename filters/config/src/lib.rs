@@ -11,6 +11,7 @@
 //! - [`limits`]: parts of limits that several gateways share.
 //! - [`names`]: filter state keys, metadata keys and extension names.
 
+mod access;
 pub mod activity;
 mod cluster;
 mod destination;
@@ -27,6 +28,7 @@ mod reference;
 mod validator;
 mod version;
 
+pub use access::{AccessEntry, AccessLists, AccessScope};
 pub use cluster::{
     ClusterConfig, CountedRequests, FlowControlLimit, FlowControlSchema, GlobalLimit, GlobalStrategy,
     ProtectedIdentities, RequestHeaders, RequestInfoExport, Reviews, Servers, UpstreamIdentity,

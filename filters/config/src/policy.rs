@@ -83,7 +83,8 @@ impl Rule {
         !takes_all || !is_all(&self.user_groups)
     }
 
-    fn entries(&self) -> usize {
+    /// Its size: itself and the entries of its lists.
+    pub fn entries(&self) -> usize {
         let lists = [
             self.verbs.len(),
             self.api_groups.len(),

@@ -17,10 +17,8 @@ const REQUEST_ID: &str = "portcullis.dev/request-id";
 /// these lines are for people to read and grant nothing.
 pub(crate) fn lines(names: &HeaderNames, scan: &HeaderScan<'_>, original: Option<&UserInfo>) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).unwrap_or_default().to_owned();
-    // Envoy writes it: the address of the connection's peer, or the one that trusted proxies name.
-    let address = scan.forwarded_for.rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
     let lines = [
-        (CLIENT_ADDRESS, text(address)),
+        (CLIENT_ADDRESS, text(scan.client_address())),
         (ORIGINAL_USER, original.map_or_else(String::new, |user| user.name.clone())),
         (REQUEST_ID, text(scan.request_id)),
     ];

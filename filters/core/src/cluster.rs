@@ -8,6 +8,7 @@ use portcullis_filter_config::{
     CONFIG_VERSION, CountedRequests, Pool, RequestClass, RequestHeaders, UpstreamIdentity, destination,
 };
 
+use crate::access::Access;
 use crate::denials::Denials;
 use crate::fair::{FairQueue, FairSchema};
 use crate::flow_limit::{FlowLimit, LimitReached};
@@ -43,6 +44,9 @@ pub enum CompileError {
     /// A policy that denies by the user, where not every user is known: a stranger would pass.
     #[error("policy {0} denies by the user, whom this gateway does not know of every request")]
     Denial(usize),
+    /// An address of an access list.
+    #[error("access: {0:?} is no range of addresses")]
+    Access(String),
     /// The draining of connections.
     #[error("rebalance is out of bounds")]
     Rebalance,
@@ -74,6 +78,8 @@ pub struct Cluster {
     pub(crate) protected: Option<Protected>,
     pub(crate) deny_all_requests: bool,
     close_connections: bool,
+    /// The lists that are asked before policies, if there are any.
+    pub(crate) access: Option<Access>,
     /// The policies that deny.
     pub(crate) denials: Denials,
     /// By policy, then by pool and class.
@@ -195,6 +201,10 @@ impl Cluster {
         // If impersonation goes on, the upstream may take the client for another user.
         let knows_all_users = !identity.passes();
         let denials = Denials::compile(&written, knows_all_users).map_err(CompileError::Denial)?;
+        let access = Access::compile(&config.access).map_err(CompileError::Access)?;
+        if identity.is_unchanged() && access.as_ref().is_some_and(Access::denies_by_user) {
+            return Err(CompileError::ClientCredential("an access list that denies by the user"));
+        }
         let policies = Policies::new(&written);
         let pools = Pool::of(&config.upstream_identity);
         let destinations = policies.groups().map(|group| Destinations::for_group(group, pools)).collect();
@@ -215,6 +225,7 @@ impl Cluster {
             protected: config.protected.as_ref().map(Protected::compile),
             deny_all_requests: config.deny_all_requests,
             close_connections: config.close_connections,
+            access,
             denials,
             destinations,
             schemas,
@@ -288,7 +299,8 @@ const QUEUES_PER_ENTRY: u32 = 8;
 
 fn entries(config: &config::ClusterConfig, policies: &[config::Policy]) -> usize {
     let queues = config.fair_queues.iter().map(|fair| fair.queues.div_ceil(QUEUES_PER_ENTRY) as usize);
-    policies.iter().map(config::Policy::entries).chain(queues).sum()
+    let lists = config.access.iter().flat_map(config::AccessLists::all).map(config::AccessEntry::entries);
+    policies.iter().map(config::Policy::entries).chain(queues).chain(lists).sum()
 }
 
 fn rebalance(config: &config::ClusterConfig, store: &impl StateStore) -> Result<Option<Rebalance>, CompileError> {

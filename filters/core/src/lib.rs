@@ -26,6 +26,7 @@
 //! No I/O, no clock, no environment: time and randomness are arguments. It starts no threads; [`schedule::TaskQueue`] keeps one of
 //! the host's waiting. Anything a client can write is hostile.
 
+mod access;
 pub mod attribution;
 mod authenticate;
 pub mod bucket;

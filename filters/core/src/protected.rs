@@ -160,7 +160,7 @@ impl Protected {
 
 /// The groups into which an upstream puts a user who is asked for by name alone: a service account always, a node by
 /// constrained impersonation (apiserver, `pkg/endpoints/filters/impersonation/mode.go`), which is the default from 1.36 on.
-fn groups_added_to(user: &str) -> Vec<String> {
+pub(crate) fn groups_added_to(user: &str) -> Vec<String> {
     match service_account(user) {
         Some((namespace, _)) => service_account_groups(namespace).into(),
         None if user.starts_with(NODE_PREFIX) => vec![NODES.to_owned()],

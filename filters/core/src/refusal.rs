@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
-use portcullis_filter_config::names;
+use portcullis_filter_config::{AccessScope, names};
 
 use crate::request_info::RequestInfo;
 use crate::resource_attributes::ResourceAttributes;
@@ -71,6 +71,8 @@ pub enum Cause {
     Impersonation,
     /// The client is, or asked to impersonate, a protected identity.
     ProtectedIdentity,
+    /// An access list denies the request, or does not let it in.
+    DeniedByList,
     /// A dispatch policy denies the request.
     DeniedByPolicy,
     /// No dispatch policy matches.
@@ -91,7 +93,7 @@ impl Cause {
     }
 
     /// All of them.
-    pub const ALL: [Cause; 17] = [
+    pub const ALL: [Cause; 18] = [
         Cause::Loop,
         Cause::Misdirected,
         Cause::BadRequest,
@@ -105,6 +107,7 @@ impl Cause {
         Cause::QueueTimeout,
         Cause::Impersonation,
         Cause::ProtectedIdentity,
+        Cause::DeniedByList,
         Cause::DeniedByPolicy,
         Cause::NoPolicy,
         Cause::NotConfigured,
@@ -127,6 +130,7 @@ impl Cause {
             Cause::QueueTimeout => "queue_timeout",
             Cause::Impersonation => "impersonation",
             Cause::ProtectedIdentity => "protected_identity",
+            Cause::DeniedByList => "denied_by_list",
             Cause::DeniedByPolicy => "denied_by_policy",
             Cause::NoPolicy => "no_policy",
             Cause::NotConfigured => "not_configured",
@@ -201,6 +205,19 @@ impl Refusal {
     pub fn protected_group(name: &str) -> Self {
         let message = format!("no request may act as a member of the group \"{name}\"");
         Refusal::new(403, "Forbidden", Cause::ProtectedIdentity, message)
+    }
+
+    /// 403: the entry of this number, from 0, of an access list denies the request. `message` is the entry's own.
+    pub fn denied_by_list(scope: AccessScope, entry: usize, message: &str, info: &RequestInfo<'_>) -> Self {
+        let (scope, colon) = (scope.as_str(), if message.is_empty() { "" } else { ": " });
+        let message = format!("entry {entry} of the {scope}'s deny list denies this request{colon}{message}");
+        Refusal::new(403, "Forbidden", Cause::DeniedByList, message).about(ForbiddenObject::of(info))
+    }
+
+    /// 403: there is an allow list, and no entry of it lets the request in.
+    pub fn not_let_in(scope: AccessScope, info: &RequestInfo<'_>) -> Self {
+        let message = format!("no entry of the {}'s allow list lets this request in", scope.as_str());
+        Refusal::new(403, "Forbidden", Cause::DeniedByList, message).about(ForbiddenObject::of(info))
     }
 
     /// 403: the dispatch policy of this number, from 0, denies the request. `message` is the policy's own.

@@ -3,8 +3,9 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use portcullis_filter_config::{FairQueueConfig, FlowControlSchema};
+use portcullis_filter_config::{AccessLists, AccessScope, FairQueueConfig, FlowControlSchema};
 
+use super::access::check_access;
 use super::certificates::{KeyPair, read_client_bundle, read_pair};
 use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache, check_extras};
@@ -77,6 +78,8 @@ pub struct Cluster {
     pub log_failed: bool,
     /// When a client certificate is verified.
     pub client_verification: ClientVerification,
+    /// Its own access lists, if it has any.
+    pub access: Option<AccessLists>,
     /// Dispatch policies, in order.
     pub policies: Vec<Policy>,
     /// How long a request may take that is no watch, session or upgrade.
@@ -166,6 +169,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
     let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
     let upstream_identity = check_identity(&raw.spec, findings);
+    let access = check_access(&raw.spec.portcullis.access, "spec.portcullis.access", AccessScope::Cluster, findings);
     check_heartbeats(&raw.spec.dispatch_policies, findings);
     check_denials(&raw.spec.dispatch_policies, &upstream_identity, findings);
     client.map(|client| Cluster {
@@ -186,6 +190,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         log_slow,
         log_failed: raw.spec.portcullis.logging.failed.unwrap_or(true),
         client_verification,
+        access,
         policies,
         request_timeout,
         drain_period,

@@ -3,7 +3,7 @@
 use portcullis_filter_config::{Denial, Rule};
 
 use super::{Findings, UpstreamIdentity};
-use crate::request_part::parts;
+use crate::request_part::{RequestPart, parts};
 use crate::types::{DispatchPolicy, PolicyExtension};
 
 /// Most characters of the message.
@@ -19,12 +19,7 @@ pub(super) fn check_action(policy: &DispatchPolicy, path: &str, findings: &mut F
     if !is_denial && !message.is_empty() {
         findings.problem(format!("{path}.portcullis.message"), "is only for action: Deny");
     }
-    if message.chars().count() > MAX_MESSAGE || message.chars().any(char::is_control) {
-        findings.problem(
-            format!("{path}.portcullis.message"),
-            format!("must be one line of up to {MAX_MESSAGE} characters"),
-        );
-    }
+    check_message(message, &format!("{path}.portcullis.message"), findings);
     let others = [
         ("strategy", policy.strategy.is_empty()),
         ("upstreamSubset", policy.upstream_subset.is_empty()),
@@ -34,6 +29,13 @@ pub(super) fn check_action(policy: &DispatchPolicy, path: &str, findings: &mut F
         findings.problem(format!("{path}.{field}"), "means nothing in a policy with action: Deny");
     }
     is_denial.then(|| Denial { message: message.clone() })
+}
+
+/// Checks the message of a 403.
+pub(super) fn check_message(message: &str, path: &str, findings: &mut Findings) {
+    if message.chars().count() > MAX_MESSAGE || message.chars().any(char::is_control) {
+        findings.problem(path, format!("must be one line of up to {MAX_MESSAGE} characters"));
+    }
 }
 
 /// Checks that no policy denies by the user where the servers find out users: of an impersonation, which goes on to them, and of
@@ -58,10 +60,10 @@ pub(super) fn check_denials(policies: &[DispatchPolicy], identity: &UpstreamIden
 /// Checks that kubelets may go on to renew their leases (KEP-589): a policy that denies it takes all nodes of the cluster away. Only
 /// rules that certainly match are found.
 pub(super) fn check_heartbeats(policies: &[DispatchPolicy], findings: &mut Findings) {
-    let heartbeats = ["system:nodes", "system:authenticated"].map(|group| parts(&heartbeat(group)));
+    let heartbeats = heartbeats();
     let takes = |rule: &Rule| {
         let [rule, _] = parts(rule);
-        heartbeats.iter().any(|[heartbeat, _]| rule.covers(heartbeat))
+        heartbeats.iter().any(|heartbeat| rule.covers(heartbeat))
     };
     let first = policies.iter().enumerate().find(|(_, policy)| policy.rules.iter().any(takes));
     let denies = |policy: &DispatchPolicy| policy.denies() && !policy.portcullis.force;
@@ -70,6 +72,14 @@ pub(super) fn check_heartbeats(policies: &[DispatchPolicy], findings: &mut Findi
         let message = "denies the heartbeats of kubelets: all nodes would become NotReady";
         findings.problem_with_hint(format!("spec.dispatchPolicies[{index}]"), message, hint);
     }
+}
+
+/// The heartbeats of kubelets, by either group of theirs.
+pub(super) fn heartbeats() -> [RequestPart; 2] {
+    ["system:nodes", "system:authenticated"].map(|group| {
+        let [heartbeat, _] = parts(&heartbeat(group));
+        heartbeat
+    })
 }
 
 fn heartbeat(group: &str) -> Rule {

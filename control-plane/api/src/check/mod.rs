@@ -1,5 +1,6 @@
 //! The way from a raw object to its checked form.
 
+mod access;
 mod address_policy;
 mod certificates;
 mod cidr;
@@ -22,6 +23,7 @@ mod servers;
 mod settings;
 mod tracing;
 
+pub(crate) use access::read_until;
 pub use certificates::KeyPair;
 pub(crate) use certificates::certificates;
 pub use cidr::Cidr;

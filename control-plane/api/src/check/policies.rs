@@ -105,7 +105,7 @@ fn check_subset(raw: &[String], servers: &[Server], path: &str, findings: &mut F
 
 /// Checks a rule. KubeGateway accepts rules that cannot match, so they lead to a warning and not to a refusal: a request that
 /// no rule matches gets 403.
-fn check_rule(rule: &Rule, path: &str, findings: &mut Findings) {
+pub(super) fn check_rule(rule: &Rule, path: &str, findings: &mut Findings) {
     let mut never = |field: &str, message: &str, hint: &str| {
         let path = if field.is_empty() { path.to_owned() } else { format!("{path}.{field}") };
         findings.warn(Problem::coded(ProblemCode::NeverMatches, path, message).hint(hint));

@@ -1,7 +1,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
-use portcullis_filter_config::{ProtectedIdentities, Rebalance, RequestHeaders};
+use portcullis_filter_config::{AccessLists, AccessScope, ProtectedIdentities, Rebalance, RequestHeaders};
 
+use super::access::check_access;
 use super::certificates::{KeyPair, read_client_bundle, read_pair};
 use super::cidr::{Cidr, check_ranges};
 use super::identity::check_header_names;
@@ -54,6 +55,8 @@ pub struct Settings {
     pub request_header_names: RequestHeaders,
     /// The identities that no user may act as; `None` if none is protected.
     pub protected: Option<ProtectedIdentities>,
+    /// The access lists that hold for all clusters, if there are any.
+    pub access: Option<AccessLists>,
     /// Bounds.
     pub limits: Limits,
     /// The draining of client connections at random, if any.
@@ -129,6 +132,7 @@ impl Default for Settings {
             top_talkers: None,
             request_header_names: RequestHeaders::default(),
             protected: None,
+            access: None,
             limits: Limits::default(),
             rebalance: None,
             wasm_module_path: "/usr/lib/portcullis/portcullis.wasm".to_owned(),
@@ -157,6 +161,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         top_talkers: check_user_metrics(raw, &mut findings),
         request_header_names: check_header_names(&raw.spec.request_header_names, &mut findings),
         protected: check_protected(&raw.spec.protected_identities, &mut findings),
+        access: check_access(&raw.spec.access, "spec.access", AccessScope::Gateway, &mut findings),
         limits: check_limits(&raw.spec.limits, default.limits, &mut findings),
         rebalance: raw.spec.rebalance.as_ref().and_then(|rebalance| check_rebalance(rebalance, &mut findings)),
         wasm_module_path: check_wasm_module_path(raw, default.wasm_module_path, &mut findings),

@@ -1,10 +1,10 @@
 use x509_parser::certificate::X509Certificate;
 
 use super::Warnings;
-use crate::check::certificates;
+use crate::check::{certificates, read_until};
 use crate::problem::ProblemCode;
 use crate::secret::PublicBytes;
-use crate::types::UpstreamClusterSpec;
+use crate::types::{AccessSpec, UpstreamClusterSpec};
 
 const DAY: i64 = 86_400;
 /// The time before its end at which a certificate is reported, in seconds.
@@ -15,6 +15,21 @@ pub(super) fn lint_cluster(spec: &UpstreamClusterSpec, now: i64, warnings: &mut 
     lint(&spec.client_config.ca_data, "spec.clientConfig.caData", false, now, warnings);
     lint(&spec.secure_serving.cert_data, "spec.secureServing.certData", true, now, warnings);
     lint(&spec.secure_serving.client_ca_data, "spec.secureServing.clientCAData", false, now, warnings);
+    lint_access(&spec.portcullis.access, "spec.portcullis.access", now, warnings);
+}
+
+/// Entries of access lists that have ended.
+pub(super) fn lint_access(access: &AccessSpec, path: &str, now: i64, warnings: &mut Warnings) {
+    for (list, entries) in [("deny", &access.deny), ("allow", &access.allow)] {
+        for (number, entry) in entries.iter().enumerate() {
+            let is_over =
+                read_until(&entry.until).is_some_and(|until| i64::try_from(until).is_ok_and(|until| until <= now));
+            if is_over {
+                let path = format!("{path}.{list}[{number}].until");
+                warnings.add(ProblemCode::Expiry, path, "is over: the entry matches nothing", "remove the entry");
+            }
+        }
+    }
 }
 
 /// Of a chain, only the leaf is looked at; of a bundle of CAs, each.

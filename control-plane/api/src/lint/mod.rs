@@ -52,6 +52,7 @@ pub fn lint_settings(raw: &GatewaySettings, now: i64) -> Vec<Problem> {
     if let Some(authority) = &raw.spec.default_client_ca {
         expiry::lint(&authority.data, "spec.defaultClientCA.data", false, now, &mut warnings);
     }
+    expiry::lint_access(&raw.spec.access, "spec.access", now, &mut warnings);
     warnings.0
 }
 

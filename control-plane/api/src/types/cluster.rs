@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DispatchPolicy, FairQueue, FlowControl, ObjectMeta, References, RequestHeaderSpec};
+use super::{AccessSpec, DispatchPolicy, FairQueue, FlowControl, ObjectMeta, References, RequestHeaderSpec};
 use crate::secret::{PublicBytes, SecretBytes};
 
 /// A group of kube-apiservers behind one host name. The shape is KubeGateway's, `spec.portcullis` is ours.
@@ -144,6 +144,8 @@ pub struct PortcullisSpec {
     pub audit_attribution: bool,
     /// Limits of requests at a time beyond which requests wait their turn. Policies name them like flow control schemas.
     pub fair_queues: Vec<FairQueue>,
+    /// Requests that are refused, and those that alone are let in, beside the lists of the gateway's settings.
+    pub access: AccessSpec,
     /// Requests that are logged even if `spec.logging` and the policies do not log them.
     pub logging: ConspicuousLogging,
     /// References to certificates, keys and tokens that are not in the object itself.

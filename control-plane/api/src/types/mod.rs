@@ -1,5 +1,6 @@
 //! The raw objects, as users write them.
 
+mod access;
 mod cluster;
 mod fair_queue;
 mod flow_control;
@@ -10,6 +11,7 @@ mod references;
 mod settings;
 mod tracing;
 
+pub(crate) use access::{AccessEntry, AccessSpec};
 pub use cluster::{
     ClientConfig, CredentialCacheSpec, HealthCheckSpec, Logging, PortcullisSpec, SecureServing, ServerDetails,
     ServerSpec, UpstreamCluster, UpstreamClusterSpec,

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ObjectMeta, PairInFiles, RequestHeaderNames, TracingSettings};
+use super::{AccessSpec, ObjectMeta, PairInFiles, RequestHeaderNames, TracingSettings};
 use crate::secret::{PublicBytes, SecretBytes};
 
 /// The settings of the whole gateway.
@@ -55,6 +55,8 @@ pub struct GatewaySettingsSpec {
     pub request_header_names: RequestHeaderNames,
     /// Users and groups that no request may act as through this gateway. Unset protects none.
     pub protected_identities: ProtectedIdentitySettings,
+    /// Requests that are refused, and those that alone are let in, in all clusters.
+    pub access: AccessSpec,
     /// Bounds.
     pub limits: LimitSettings,
     /// Spreading of clients over gateways. HTTP/2 clients keep their connections, so that a gateway that restarted has none until

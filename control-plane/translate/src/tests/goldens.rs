@@ -194,8 +194,8 @@ fn fields(schema: &Value, place: &str, found: &mut BTreeSet<String>) {
     found.insert(place.to_owned());
 }
 
-/// Fields without a case of their own, because they are replaced before translation or are another spelling.
-const ELSEWHERE: [&str; 2] = [".portcullis.references", ".flowControl.schemas"];
+/// Fields without a case of their own, because they are replaced before translation, are another spelling, or are refused.
+const ELSEWHERE: [&str; 3] = [".portcullis.references", ".flowControl.schemas", ".portcullis.access.allow[].message"];
 
 #[test]
 fn every_field_stands_in_a_case() {

@@ -97,6 +97,7 @@ fn cluster(client_ca: String) -> config::ClusterConfig {
         servers: None,
         max_session_duration_seconds: None,
         protected: None,
+        access: vec![],
         audit_attribution: false,
         log_refused: false,
         log_slow_milliseconds: Some(5_000),

@@ -1,5 +1,6 @@
 use super::certificate::PresentedChain;
 use super::{HeaderLines, Host, RouteConfig};
+use crate::access::Access;
 use crate::fair::Admission;
 use crate::gateway::{Decision, Gateway};
 use crate::header_scan::{ForwardedHeaders, HeaderRemovals};
@@ -39,6 +40,9 @@ pub(super) fn decide<'c, T: Clone, H: Host<Stream = T>>(
     }
     let decision = match cluster {
         Some(cluster) => {
+            if cluster.access.as_ref().is_some_and(Access::reads_user_agent) {
+                scan.user_agent = first(&headers, b"user-agent").unwrap_or_default();
+            }
             let chain = PresentedChain::find(gateway.peer_source(), &scan, host);
             let Moment { now, uptime } = at;
             let request = RequestContext { scan: &scan, peer: chain.peer(), answers, now, uptime };
@@ -47,13 +51,12 @@ pub(super) fn decide<'c, T: Clone, H: Host<Stream = T>>(
         None => Decision::Refuse(Gateway::unrouted(&scan)),
     };
     if let Some(entry) = &mut seen.entry {
-        let header = |wanted: &[u8]| headers.lines().find(|(name, _)| *name == wanted).map(|(_, value)| value);
         let id = if scan.request_id.is_empty() {
             seen.id.get_or_insert_with(request_id).as_bytes()
         } else {
             scan.request_id
         };
-        entry.client(header(b"user-agent"), id);
+        entry.client(first(&headers, b"user-agent"), id);
     }
     let forwarded = match &decision {
         Decision::Forward(forward) => forward.forwarded,
@@ -61,4 +64,9 @@ pub(super) fn decide<'c, T: Clone, H: Host<Stream = T>>(
     };
     let (removals, has_connection) = (scan.removals(forwarded), scan.has_connection);
     Some(Decided { decision, removals, has_connection })
+}
+
+/// The value of the first line of a name.
+fn first<'h>(headers: &'h impl HeaderLines, wanted: &[u8]) -> Option<&'h [u8]> {
+    headers.lines().find(|(name, _)| *name == wanted).map(|(_, value)| value)
 }

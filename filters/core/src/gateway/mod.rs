@@ -2,6 +2,7 @@
 
 mod credential_mode;
 mod edits;
+mod lists;
 mod seats;
 mod validate;
 
@@ -15,6 +16,7 @@ use portcullis_filter_config::{
 use seats::take_seat;
 use validate::{check_message, check_target, presents_two_tokens};
 
+use crate::access::AccessRequest;
 use crate::attribution;
 use crate::authenticate::{authenticate, effective_user};
 use crate::cluster::{Cluster, CompileError, check_header_names};
@@ -287,7 +289,15 @@ impl Gateway {
         seen: &mut RequestRecord,
     ) -> Result<Forward<'c>, Interrupt> {
         let scan = request.scan;
-        let EffectiveUser { client, original } = self.identify(cluster, request, seen)?;
+        let lists = cluster.access.as_ref().map(|access| (access, AccessRequest::new(info, request)));
+        if let Some((access, asked)) = lists {
+            access.check_origin(asked)?;
+        }
+        let actor = self.identify(cluster, request, seen)?;
+        if let Some((access, asked)) = lists {
+            self.check_lists(access, asked, &actor, scan)?;
+        }
+        let EffectiveUser { client, original } = actor;
         let policy = self.dispatch(cluster, &client, info).ok_or_else(|| Refusal::no_policy(info))?;
         seen.policy(policy);
         if let Some(denial) = cluster.denials.of(policy) {

@@ -75,6 +75,8 @@ pub struct HeaderScan<'a> {
     pub subprotocols: Vec<&'a [u8]>,
     /// The first `X-Forwarded-For` line; Envoy joins them into one.
     pub forwarded_for: &'a [u8],
+    /// The first `User-Agent` line, if whoever reads the headers set it: few configurations look at it.
+    pub user_agent: &'a [u8],
     /// `X-Request-Id`, which Envoy writes.
     pub request_id: &'a [u8],
     /// Whether the body is a server-side apply, by its `Content-Type`.
@@ -102,6 +104,11 @@ impl std::fmt::Debug for HeaderScan<'_> {
 }
 
 impl<'a> HeaderScan<'a> {
+    /// The client's address, as Envoy writes it: that of the connection's peer, or the one that trusted proxies name.
+    pub(crate) fn client_address(&self) -> &'a [u8] {
+        self.forwarded_for.rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii()
+    }
+
     /// Reads a request's headers; names are lower-case, as Envoy hands them out.
     ///
     /// `reserved` are the names that no client may send on.

@@ -30,7 +30,11 @@ fn every_refusal_has_its_reason(fixture: &KubeFixture) {
     let denying = json!({"rules": [allow_all()], "portcullis": {"action": "Deny", "message": "closed until Monday", "force": true}});
     let denied = fixture.manifest().policies(json!([denying, {"rules": [allow_all()]}]));
     let message = "(Forbidden): dispatch policy 0 of the gateway denies this request: closed until Monday";
-    let rows: [(&str, Manifest, &str, &str); 5] = [
+    let banned = json!({"deny": [{"users": ["alice"], "message": "ask the platform team"}]});
+    let listed = fixture.manifest().set("/spec/portcullis/access", banned);
+    let banned = "(Forbidden): entry 0 of the cluster's deny list denies this request: ask the platform team";
+    let rows: [(&str, Manifest, &str, &str); 6] = [
+        ("listed", listed, "/version", banned),
         ("no policy", narrow, "/version", "(Forbidden): no dispatch policy of the gateway matches"),
         ("denied", denied, "/version", message),
         ("no path", fixture.manifest(), "/api/v1/watch", "(BadRequest): "),

@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod acceptable;
+mod access;
 mod access_log;
 mod activity;
 mod agent;

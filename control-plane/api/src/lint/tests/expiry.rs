@@ -44,3 +44,14 @@ fn certificates_are_told_before_their_end() {
         assert_eq!(warnings(&spec, end).len(), count, "{spec}");
     }
 }
+
+#[test]
+fn entry_of_an_access_list_is_reported_when_it_has_ended() {
+    let entry = |until: &str| json!({"users": ["mallory"], "until": until});
+    let access = json!({"deny": [entry("2001-01-01T00:00:00Z"), entry(""), entry("2001-01-01T00:00:01Z")]});
+    let spec = json!({"portcullis": {"access": access}});
+    let path = "spec.portcullis.access.deny[0].until".to_owned();
+    let message = "is over: the entry matches nothing".to_owned();
+    assert_eq!(warnings(&spec, 978_307_200), [(path, message)]);
+    assert_eq!(warnings(&spec, 978_307_199), []);
+}

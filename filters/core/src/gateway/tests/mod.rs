@@ -2,6 +2,7 @@ use portcullis_filter_config::{ActivityReports, CONFIG_VERSION, LimitExchanges};
 use portcullis_filter_config::{ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, Rule, UpstreamIdentity};
 use rcgen::DnType;
 
+mod access;
 mod attribution;
 mod client_credential;
 mod denials;
@@ -72,6 +73,7 @@ pub(crate) fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         servers: None,
         max_session_duration_seconds: None,
         protected: None,
+        access: vec![],
         version: CONFIG_VERSION,
         name: "lab/-/prod.example.com".into(),
         identity: "prod".into(),

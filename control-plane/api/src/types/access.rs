@@ -1,0 +1,39 @@
+use portcullis_filter_config::{Rule, ServiceAccount};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Lists of requests that are refused, and of those that alone are let in. They are asked before dispatch policies.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct AccessSpec {
+    /// A request that matches an entry is answered 403, with the entry's number and message.
+    pub deny: Vec<AccessEntry>,
+    /// If there are entries, a request that matches none of them is answered 403.
+    pub allow: Vec<AccessEntry>,
+    /// Accepts lists that refuse the heartbeats of kubelets, which are rejected otherwise: all nodes become `NotReady`.
+    pub force: bool,
+}
+
+/// Requests that an access list names: those that match every field that is set, and at least one is.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct AccessEntry {
+    /// User names, as in a rule of a dispatch policy. An entry that denies matches the user whom a client authenticated as and the
+    /// one whom it impersonates; one that allows must match both.
+    pub users: Vec<String>,
+    /// Service accounts, in addition to `users`.
+    pub service_accounts: Vec<ServiceAccount>,
+    /// Groups, as in a rule of a dispatch policy.
+    pub user_groups: Vec<String>,
+    /// Client addresses: ranges as `10.0.0.0/8`, or addresses.
+    pub addresses: Vec<String>,
+    /// Starts of `User-Agent`. Only of help against clients that do not mean to get around it: any client may write any.
+    pub user_agents: Vec<String>,
+    /// Rules, as in a dispatch policy, of which a request matches one. Empty are all requests.
+    pub rules: Vec<Rule>,
+    /// The time at which the entry ends, as `2026-12-31T18:00:00Z`; empty is never. At a gateway without a control plane it ends
+    /// as well.
+    pub until: String,
+    /// The end of the message of a 403, one line of up to 256 characters. Only in `deny`.
+    pub message: String,
+}

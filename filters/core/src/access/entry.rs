@@ -1,0 +1,75 @@
+use portcullis_filter_config::{AccessEntry, Policy};
+
+use super::AccessRequest;
+use super::ranges::AddressRanges;
+use crate::identity::UserInfo;
+use crate::policy::Policies;
+use crate::request_info::RequestInfo;
+
+/// One entry of an access list.
+#[derive(Debug)]
+pub(super) struct Entry {
+    until: Option<u64>,
+    addresses: Option<AddressRanges>,
+    user_agents: Box<[Box<[u8]>]>,
+    rules: Option<Rules>,
+    message: Box<str>,
+}
+
+/// The rules of an entry, as a policy each: for users who are known, and for one who is not.
+#[derive(Debug)]
+struct Rules {
+    known: Policies,
+    unknown: Policies,
+}
+
+impl Entry {
+    pub(super) fn compile(config: &AccessEntry) -> Result<Self, String> {
+        let addresses = Some(&config.addresses).filter(|addresses| !addresses.is_empty());
+        let rules = (!config.rules.is_empty()).then(|| {
+            let policy = [Policy { rules: config.rules.clone(), ..Policy::default() }];
+            Rules { known: Policies::new(&policy), unknown: Policies::for_unknown(&policy) }
+        });
+        Ok(Entry {
+            until: config.until_seconds,
+            addresses: addresses.map(|ranges| AddressRanges::compile(ranges)).transpose()?,
+            user_agents: config.user_agents.iter().map(|start| start.as_bytes().into()).collect(),
+            rules,
+            message: config.message.as_str().into(),
+        })
+    }
+
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Whether it asks for more than where a request comes from.
+    pub(super) fn asks_for_requests(&self) -> bool {
+        self.rules.is_some()
+    }
+
+    /// Whether an entry that denies matches, as far as the time and the client's address and user agent go.
+    pub(super) fn denies_origin(&self, asked: AccessRequest<'_>) -> bool {
+        self.matches_origin(asked, true)
+    }
+
+    /// The same of an entry that allows.
+    pub(super) fn lets_in_origin(&self, asked: AccessRequest<'_>) -> bool {
+        self.matches_origin(asked, false)
+    }
+
+    fn matches_origin(&self, asked: AccessRequest<'_>, if_unknown: bool) -> bool {
+        let is_in = |ranges: &AddressRanges| asked.address.map_or(if_unknown, |address| ranges.contain(address));
+        self.until.is_none_or(|until| asked.now < until)
+            && self.addresses.as_ref().is_none_or(is_in)
+            && (self.user_agents.is_empty() || self.user_agents.iter().any(|start| asked.user_agent.starts_with(start)))
+    }
+
+    /// Whether its rules match a request of a user; `None` is a user who is not known.
+    pub(super) fn matches(&self, info: &RequestInfo<'_>, user: Option<&UserInfo>) -> bool {
+        self.rules.as_ref().is_none_or(|rules| match user {
+            Some(user) => rules.known.first_match(info, user).is_some(),
+            None => rules.unknown.first_match(info, &UserInfo::anonymous()).is_some(),
+        })
+    }
+}

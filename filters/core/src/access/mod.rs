@@ -1,0 +1,133 @@
+//! Access lists: requests that are refused, and those that alone are let in, before policies are looked at.
+
+mod entry;
+mod ranges;
+
+use std::net::IpAddr;
+
+use portcullis_filter_config::{AccessLists, AccessScope};
+
+use crate::identity::UserInfo;
+use crate::refusal::Refusal;
+use crate::request::RequestContext;
+use crate::request_info::RequestInfo;
+use entry::Entry;
+
+/// The access lists that hold for a cluster, compiled.
+#[derive(Debug)]
+pub(crate) struct Access {
+    lists: Box<[Lists]>,
+    reads_user_agent: bool,
+    depends_on_user: bool,
+    denies_by_user: bool,
+}
+
+#[derive(Debug)]
+struct Lists {
+    scope: AccessScope,
+    deny: Box<[Entry]>,
+    allow: Box<[Entry]>,
+}
+
+/// The part of a request that entries look at, beside its user.
+#[derive(Clone, Copy)]
+pub(crate) struct AccessRequest<'a> {
+    info: &'a RequestInfo<'a>,
+    /// `None` if it is not known: entries that deny addresses deny it, and entries that allow some do not let it in.
+    address: Option<IpAddr>,
+    user_agent: &'a [u8],
+    /// Seconds since 1970.
+    now: u64,
+}
+
+impl<'a> AccessRequest<'a> {
+    pub(crate) fn new(info: &'a RequestInfo<'a>, request: &RequestContext<'a>) -> Self {
+        let address = request.scan.client_address();
+        let address = std::str::from_utf8(address).ok().and_then(|address| address.parse().ok());
+        AccessRequest { info, address, user_agent: request.scan.user_agent, now: request.now.as_secs() }
+    }
+}
+
+impl Access {
+    /// `None` if there are no lists.
+    ///
+    /// # Errors
+    /// An address that is none.
+    pub(crate) fn compile(lists: &[AccessLists]) -> Result<Option<Self>, String> {
+        let compiled = lists.iter().map(Lists::compile).collect::<Result<Box<[Lists]>, _>>()?;
+        Ok((!lists.is_empty()).then(|| Access {
+            lists: compiled,
+            reads_user_agent: lists.iter().flat_map(AccessLists::all).any(|entry| !entry.user_agents.is_empty()),
+            depends_on_user: lists.iter().any(AccessLists::depends_on_user),
+            denies_by_user: lists.iter().any(AccessLists::denies_by_user),
+        }))
+    }
+
+    /// Whether an entry looks at `User-Agent`.
+    pub(crate) fn reads_user_agent(&self) -> bool {
+        self.reads_user_agent
+    }
+
+    /// Whether an entry asks for users, service accounts or groups.
+    pub(crate) fn depends_on_user(&self) -> bool {
+        self.depends_on_user
+    }
+
+    /// Whether an entry denies by the user: then the user of each request has to be known.
+    pub(crate) fn denies_by_user(&self) -> bool {
+        self.denies_by_user
+    }
+
+    /// Judges a request before its user is known: what is refused whatever the user costs no review.
+    ///
+    /// # Errors
+    /// Refused are requests that an entry denies to all users, and those that no entry lets in, whatever their user.
+    pub(crate) fn check_origin(&self, asked: AccessRequest<'_>) -> Result<(), Refusal> {
+        self.lists.iter().try_for_each(|lists| {
+            lists.check(
+                asked,
+                |entry| !entry.asks_for_requests() && entry.denies_origin(asked),
+                |entry| entry.lets_in_origin(asked),
+            )
+        })
+    }
+
+    /// Judges a request by its users: the one whom the client authenticated as, and the one whom the request acts as.
+    /// `None` is a user who is not known.
+    ///
+    /// # Errors
+    /// Refused are requests of which an entry denies one of the users, and those of which no entry lets in all.
+    pub(crate) fn check(&self, asked: AccessRequest<'_>, users: &[Option<&UserInfo>]) -> Result<(), Refusal> {
+        let matches = |entry: &Entry, user: &Option<&UserInfo>| entry.matches(asked.info, *user);
+        self.lists.iter().try_for_each(|lists| {
+            lists.check(
+                asked,
+                |entry| entry.denies_origin(asked) && users.iter().any(|user| matches(entry, user)),
+                |entry| entry.lets_in_origin(asked) && users.iter().all(|user| matches(entry, user)),
+            )
+        })
+    }
+}
+
+impl Lists {
+    fn compile(config: &AccessLists) -> Result<Self, String> {
+        let entries = |list: &[_]| list.iter().map(Entry::compile).collect::<Result<_, _>>();
+        Ok(Lists { scope: config.scope, deny: entries(&config.deny)?, allow: entries(&config.allow)? })
+    }
+
+    fn check(
+        &self,
+        asked: AccessRequest<'_>,
+        denies: impl Fn(&Entry) -> bool,
+        lets_in: impl Fn(&Entry) -> bool,
+    ) -> Result<(), Refusal> {
+        if let Some((number, entry)) = self.deny.iter().enumerate().find(|(_, entry)| denies(entry)) {
+            return Err(Refusal::denied_by_list(self.scope, number, entry.message(), asked.info));
+        }
+        if self.allow.is_empty() || self.allow.iter().any(lets_in) {
+            Ok(())
+        } else {
+            Err(Refusal::not_let_in(self.scope, asked.info))
+        }
+    }
+}

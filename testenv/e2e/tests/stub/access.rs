@@ -1,0 +1,139 @@
+//! Access lists on a real Envoy: by address, user agent and user, for a cluster and for the gateway.
+
+use std::time::{Duration, SystemTime};
+
+use portcullis_e2e::{GatewayOptions, MetricsPage};
+use portcullis_harness::client::{Response, TlsTarget};
+use portcullis_harness::{Result, ports, wait};
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+
+use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
+
+const SOON: Duration = Duration::from_secs(20);
+const INSIDE: &str = "198.51.100.7";
+const OUTSIDE: &str = "203.0.113.7";
+
+/// A gateway behind a proxy that says where clients come from.
+struct Site {
+    fixture: StubFixture,
+    door: TlsTarget,
+}
+
+impl Site {
+    fn start(test: &str) -> Self {
+        let port = ports::free_address().unwrap().port();
+        let proxies = json!({"port": port, "trustedProxies": ["127.0.0.1"]});
+        let listener = json!({"proxyProtocol": proxies});
+        let fixture = StubFixture::start(test, &GatewayOptions { listener, ..GatewayOptions::default() });
+        let door = TlsTarget::new((fixture.gateway.address().ip(), port).into()).sni(NAME);
+        let site = Site { door, fixture };
+        wait::until("the proxies' port answers", SOON, || site.get(&site.anonymous(), INSIDE, "").ok().map(drop))
+            .unwrap();
+        site
+    }
+
+    fn anonymous(&self) -> TlsTarget {
+        self.door.clone()
+    }
+
+    fn alice(&self) -> TlsTarget {
+        self.door.clone().identity(&self.fixture.pki.alice)
+    }
+
+    fn lists(&self, access: Value) {
+        self.fixture
+            .gateway
+            .apply(&self.fixture.manifest().set("/spec/portcullis", json!({"access": access})))
+            .unwrap();
+    }
+
+    /// Asks for Pods, with lines that claim to come from inside, and others.
+    fn get(&self, target: &TlsTarget, from: &str, lines: &str) -> Result<Response> {
+        let forged = format!("X-Forwarded-For: {INSIDE}\r\nX-Real-Ip: {INSIDE}\r\nForwarded: for={INSIDE}\r\n");
+        let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n{forged}{lines}Connection: close\r\n\r\n");
+        let header = format!("PROXY TCP4 {from} {from} 40000 6443\r\n");
+        target.clone().preamble(header.as_bytes()).raw_request(request.as_bytes())
+    }
+
+    /// The message of the 403, if a list refuses the request. A server refuses strangers, too.
+    fn refused(&self, target: &TlsTarget, from: &str, lines: &str) -> Option<String> {
+        let answer = self.get(target, from, lines).unwrap();
+        if answer.status != 403 {
+            return None;
+        }
+        assert_eq!(answer.header("retry-after"), None);
+        let status: Value = serde_json::from_str(&answer.text()).unwrap();
+        assert_eq!(status["reason"], "Forbidden");
+        let message = status["message"].as_str().unwrap();
+        message.contains(" list ").then(|| message.to_owned())
+    }
+}
+
+#[test]
+fn listed_requests_reach_no_server_and_are_counted() {
+    let site = Site::start("access-deny");
+    let ban = json!({"addresses": ["203.0.113.0/24"], "message": "a scan"});
+    let users = json!({"users": ["alice"], "addresses": [format!("{INSIDE}/32")]});
+    let robots = json!({"users": ["robot"], "rules": [
+        {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]},
+    ]});
+    site.lists(json!({"deny": [ban, users, {"userAgents": ["kube-hunter/"]}, robots]}));
+    site.fixture.stub.clear();
+    let message = |number| Some(format!("entry {number} of the cluster's deny list denies this request"));
+    let robot = format!("Authorization: Bearer {ROBOT}\r\n");
+    let with_token = |from, wanted: Option<String>| {
+        assert_eq!(site.refused(&site.anonymous(), from, &robot), wanted, "{from}");
+    };
+    assert_eq!(site.refused(&site.anonymous(), OUTSIDE, ""), message(0).map(|text| format!("{text}: a scan")));
+    with_token(OUTSIDE, message(0).map(|text| format!("{text}: a scan")));
+    assert_eq!(site.fixture.stub.records_for("/apis/authentication.k8s.io/v1/tokenreviews").len(), 0);
+    assert_eq!(site.refused(&site.alice(), INSIDE, ""), message(1));
+    assert_eq!(site.refused(&site.anonymous(), INSIDE, "User-Agent: kube-hunter/0.6\r\n"), message(2));
+    with_token(INSIDE, message(3));
+    assert_eq!(site.fixture.stub.records_for(PODS).len(), 0);
+    assert_eq!(site.refused(&site.alice(), "192.0.2.1", ""), None);
+    assert_eq!(site.refused(&site.anonymous(), INSIDE, "User-Agent: kubectl\r\n"), None);
+    assert_eq!(site.fixture.stub.records_for(PODS).len(), 2);
+    let labels = [("decision", "refused"), ("reason", "denied_by_list")];
+    let counted = || (MetricsPage::of(&site.fixture.gateway).sum("requests_total", &labels) == 5).then_some(());
+    wait::until("the refusals are counted", SOON, counted).unwrap();
+}
+
+#[test]
+fn lists_of_the_gateway_hold_beside_those_of_a_cluster() {
+    let site = Site::start("access-allow");
+    let gateway = &site.fixture.gateway;
+    let inside = json!({"allow": [{"addresses": ["198.51.100.0/24", "192.0.2.0/24"]}]});
+    gateway.change_settings(|settings| settings["access"] = inside).unwrap();
+    site.lists(json!({"allow": [{"addresses": [INSIDE], "users": ["*"]}, {"addresses": [OUTSIDE]}]}));
+    let not_let_in = |scope| Some(format!("no entry of the {scope}'s allow list lets this request in"));
+    assert_eq!(site.refused(&site.alice(), INSIDE, ""), None);
+    assert_eq!(site.refused(&site.alice(), OUTSIDE, ""), not_let_in("gateway"));
+    assert_eq!(site.refused(&site.alice(), "192.0.2.1", ""), not_let_in("cluster"));
+}
+
+/// With no edit in between.
+#[test]
+fn ban_ends_at_its_time() {
+    let site = Site::start("access-until");
+    let until = SystemTime::now() + Duration::from_secs(4);
+    let seconds = until.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let until = OffsetDateTime::from_unix_timestamp(i64::try_from(seconds).unwrap()).unwrap();
+    let (date, time) = (until.date(), until.time());
+    let until = format!(
+        "{}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
+        date.year(),
+        u8::from(date.month()),
+        date.day(),
+        time.hour(),
+        time.minute(),
+        time.second()
+    );
+    let lasting = json!({"addresses": [INSIDE]});
+    site.lists(json!({"deny": [{"addresses": [OUTSIDE], "until": until}, lasting]}));
+    let is_over = || site.refused(&site.anonymous(), OUTSIDE, "").is_none().then(SystemTime::now);
+    let over = wait::until("the ban ends", SOON, is_over).unwrap();
+    assert!(over.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() >= seconds);
+    assert!(site.refused(&site.anonymous(), INSIDE, "").is_some());
+}
