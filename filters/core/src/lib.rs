@@ -31,6 +31,7 @@ pub mod attribution;
 mod authenticate;
 pub mod bucket;
 pub mod cluster;
+mod compile_error;
 pub mod credential;
 mod denials;
 mod dns;

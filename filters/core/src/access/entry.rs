@@ -8,7 +8,7 @@ use crate::request_info::RequestInfo;
 
 /// One entry of an access list.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct ListEntry {
     until: Option<u64>,
     addresses: Option<AddressRanges>,
     user_agents: Box<[Box<[u8]>]>,
@@ -23,14 +23,14 @@ struct Rules {
     unknown: Policies,
 }
 
-impl Entry {
+impl ListEntry {
     pub(super) fn compile(config: &AccessEntry) -> Result<Self, String> {
         let addresses = Some(&config.addresses).filter(|addresses| !addresses.is_empty());
         let rules = (!config.rules.is_empty()).then(|| {
             let policy = [Policy { rules: config.rules.clone(), ..Policy::default() }];
             Rules { known: Policies::new(&policy), unknown: Policies::for_unknown(&policy) }
         });
-        Ok(Entry {
+        Ok(ListEntry {
             until: config.until_seconds,
             addresses: addresses.map(|ranges| AddressRanges::compile(ranges)).transpose()?,
             user_agents: config.user_agents.iter().map(|start| start.as_bytes().into()).collect(),

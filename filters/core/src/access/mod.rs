@@ -11,7 +11,7 @@ use crate::identity::UserInfo;
 use crate::refusal::Refusal;
 use crate::request::RequestContext;
 use crate::request_info::RequestInfo;
-use entry::Entry;
+use entry::ListEntry;
 
 /// The access lists that hold for a cluster, compiled.
 #[derive(Debug)]
@@ -25,8 +25,8 @@ pub(crate) struct Access {
 #[derive(Debug)]
 struct Lists {
     scope: AccessScope,
-    deny: Box<[Entry]>,
-    allow: Box<[Entry]>,
+    deny: Box<[ListEntry]>,
+    allow: Box<[ListEntry]>,
 }
 
 /// The part of a request that entries look at, beside its user.
@@ -98,7 +98,7 @@ impl Access {
     /// # Errors
     /// Refused are requests of which an entry denies one of the users, and those of which no entry lets in all.
     pub(crate) fn check(&self, asked: AccessRequest<'_>, users: &[Option<&UserInfo>]) -> Result<(), Refusal> {
-        let matches = |entry: &Entry, user: &Option<&UserInfo>| entry.matches(asked.info, *user);
+        let matches = |entry: &ListEntry, user: &Option<&UserInfo>| entry.matches(asked.info, *user);
         self.lists.iter().try_for_each(|lists| {
             lists.check(
                 asked,
@@ -111,15 +111,15 @@ impl Access {
 
 impl Lists {
     fn compile(config: &AccessLists) -> Result<Self, String> {
-        let entries = |list: &[_]| list.iter().map(Entry::compile).collect::<Result<_, _>>();
+        let entries = |list: &[_]| list.iter().map(ListEntry::compile).collect::<Result<_, _>>();
         Ok(Lists { scope: config.scope, deny: entries(&config.deny)?, allow: entries(&config.allow)? })
     }
 
     fn check(
         &self,
         asked: AccessRequest<'_>,
-        denies: impl Fn(&Entry) -> bool,
-        lets_in: impl Fn(&Entry) -> bool,
+        denies: impl Fn(&ListEntry) -> bool,
+        lets_in: impl Fn(&ListEntry) -> bool,
     ) -> Result<(), Refusal> {
         if let Some((number, entry)) = self.deny.iter().enumerate().find(|(_, entry)| denies(entry)) {
             return Err(Refusal::denied_by_list(self.scope, number, entry.message(), asked.info));

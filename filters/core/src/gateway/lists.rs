@@ -31,8 +31,7 @@ impl Gateway {
     }
 }
 
-/// The user whom the client's own lines ask for, where the upstream judges them. Where the gateway does, they are asked for by
-/// now, and the client acts as that user.
+/// The user whom the client's own lines ask for, where the upstream judges impersonation.
 fn target(scan: &HeaderScan<'_>) -> Result<Option<UserInfo>, Refusal> {
     if scan.impersonation.is_empty() {
         return Ok(None);

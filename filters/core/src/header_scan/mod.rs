@@ -75,7 +75,7 @@ pub struct HeaderScan<'a> {
     pub subprotocols: Vec<&'a [u8]>,
     /// The first `X-Forwarded-For` line; Envoy joins them into one.
     pub forwarded_for: &'a [u8],
-    /// The first `User-Agent` line, if whoever reads the headers set it: few configurations look at it.
+    /// The first `User-Agent` line. Left empty by [`HeaderScan::from_headers`]: few configurations look at it.
     pub user_agent: &'a [u8],
     /// `X-Request-Id`, which Envoy writes.
     pub request_id: &'a [u8],

@@ -98,9 +98,8 @@ pub(crate) fn plain_config(client_ca: Option<String>) -> ClusterConfig {
             Policy {
                 group: "vault".into(),
                 flow_control_schema: Some("few".into()),
-                log: false,
-                deny: None,
                 rules: vec![secrets],
+                ..Policy::default()
             },
             Policy {
                 group: "all".into(),
