@@ -16,6 +16,12 @@ pub(crate) const MAX_GROUPS: usize = 100;
 pub(crate) const MAX_POLICIES: usize = 20_000;
 /// Maximum number of entries of an access list. A request may be compared with each.
 pub(crate) const MAX_ACCESS_ENTRIES: usize = 64;
+/// Maximum number of client addresses in the access lists of an object, and in those of the settings, which are part of every
+/// object's.
+pub(crate) const MAX_ADDRESSES: usize = 10_000;
+pub(crate) const MAX_GATEWAY_ADDRESSES: usize = 1_000;
+/// Maximum number of ranges of client addresses that may connect.
+pub(crate) const MAX_CLIENT_ADDRESSES: usize = 1_000;
 /// Maximum number of virtual IPs.
 pub(crate) const MAX_VIRTUAL_IPS: usize = 64;
 /// Maximum length of a zone's name, as of a label's value.

@@ -106,6 +106,8 @@ pub(crate) mod parts {
     pub(crate) const COLLECTOR: &str = "collector";
     pub(crate) const COLLECTOR_CA: &str = "collector-ca";
     pub(crate) const VIRTUAL_IPS: &str = "virtual-ips";
+    pub(crate) const OTHER_ADDRESSES: &str = "other-addresses";
+    pub(crate) const OTHER_ADDRESSES_AT_VIRTUAL_IPS: &str = "other-addresses-at-virtual-ips";
 }
 
 /// The group of all servers. It is always there: reviews are sent through it.

@@ -163,7 +163,7 @@ impl Cluster {
         let knows_all_users = !identity.passes();
         let denials = Denials::compile(&written, knows_all_users).map_err(CompileError::Denial)?;
         let access = Access::compile(&config.access).map_err(CompileError::Access)?;
-        if identity.is_unchanged() && access.as_ref().is_some_and(Access::denies_by_user) {
+        if identity.is_unchanged() && config.access.iter().any(config::AccessLists::denies_by_user) {
             return Err(CompileError::ClientCredential("an access list that denies by the user"));
         }
         let policies = Policies::new(&written);

@@ -6,10 +6,10 @@ use time::format_description::well_known::Rfc3339;
 
 use super::Findings;
 use super::cidr::check_ranges;
-use super::denials::{check_message, heartbeats};
+use super::denials::{check_message, takes_heartbeats};
 use super::policies::check_rule;
-use crate::bounds::MAX_ACCESS_ENTRIES;
-use crate::request_part::parts;
+use crate::bounds::{MAX_ACCESS_ENTRIES, MAX_ADDRESSES, MAX_GATEWAY_ADDRESSES};
+use crate::request_part::{RequestPart, parts};
 use crate::types::{AccessEntry, AccessSpec};
 
 /// Most bytes of the start of a user agent.
@@ -34,6 +34,7 @@ pub(super) fn check_access(
     for (number, _) in raw.allow.iter().enumerate().filter(|(_, entry)| !entry.message.is_empty()) {
         findings.problem(format!("{path}.allow[{number}].message"), "is only for entries of deny");
     }
+    check_addresses(&lists, path, findings);
     if !raw.force {
         check_nodes(&lists, path, findings);
     }
@@ -49,6 +50,9 @@ fn check_entry(raw: &AccessEntry, path: &str, findings: &mut Findings) -> portcu
     for (number, rule) in raw.rules.iter().enumerate() {
         let path = format!("{path}.rules[{number}]");
         check_rule(rule, &path, findings);
+        if parts(rule).iter().all(RequestPart::is_empty) {
+            findings.problem(&path, "matches nothing: a list that names it would be without effect");
+        }
         let names_its_own = !(rule.users.is_empty() && rule.service_accounts.is_empty() && rule.user_groups.is_empty());
         if names_users && names_its_own {
             findings.problem(path, "names users, and so does its entry: name them in one place");
@@ -73,7 +77,7 @@ fn check_entry(raw: &AccessEntry, path: &str, findings: &mut Findings) -> portcu
     }
 }
 
-/// The rules with the users of their entry.
+/// The rules with the users of their entry, for all requests if it has users and no rules.
 fn rules(raw: &AccessEntry, names_users: bool) -> Vec<Rule> {
     if !names_users {
         return raw.rules.clone();
@@ -106,28 +110,48 @@ fn check_until(text: &str, path: &str, findings: &mut Findings) -> Option<u64> {
     until
 }
 
-/// Checks that kubelets may go on to renew their leases (KEP-589). Of entries with addresses or user agents it is not known
-/// whether kubelets match them: these deny nothing here, and may let kubelets in.
+/// The start of the user agent of kubelets.
+const KUBELET: &str = "kubelet/";
+
+/// Checks that kubelets may go on to renew their leases (KEP-589). An entry with addresses may be for kubelets or not: it denies
+/// none here, unless it is for all addresses, and may let them in. One that ends lets nothing in for long.
 fn check_nodes(lists: &AccessLists, path: &str, findings: &mut Findings) {
-    let heartbeats = heartbeats();
-    let takes = |rule: &Rule| {
-        let [rule, _] = parts(rule);
-        heartbeats.iter().any(|heartbeat| rule.covers(heartbeat))
+    let takes_rules = |entry: &portcullis_filter_config::AccessEntry| {
+        entry.rules.is_empty() || entry.rules.iter().any(takes_heartbeats)
     };
-    let is_of_any_origin =
-        |entry: &portcullis_filter_config::AccessEntry| entry.addresses.is_empty() && entry.user_agents.is_empty();
     let hint = "set access.force if that is wanted";
-    let denies =
-        |entry: &portcullis_filter_config::AccessEntry| is_of_any_origin(entry) && entry.rules.iter().any(takes);
+    let denies = |entry: &portcullis_filter_config::AccessEntry| {
+        let is_all = |range: &String| range.ends_with("/0");
+        let of_all = entry.addresses.is_empty() || entry.addresses.iter().any(is_all);
+        let agents = &entry.user_agents;
+        of_all && (agents.is_empty() || agents.iter().any(|start| KUBELET.starts_with(start))) && takes_rules(entry)
+    };
     if let Some(number) = lists.deny.iter().position(denies) {
         let message = "denies the heartbeats of kubelets: all nodes would become NotReady";
         findings.problem_with_hint(format!("{path}.deny[{number}]"), message, hint.to_owned());
     }
-    let lets_in =
-        |entry: &portcullis_filter_config::AccessEntry| entry.rules.is_empty() || entry.rules.iter().any(takes);
+    let lets_in = |entry: &portcullis_filter_config::AccessEntry| {
+        let is_kubelet = |start: &String| KUBELET.starts_with(start) || start.starts_with(KUBELET);
+        let agents = &entry.user_agents;
+        entry.until_seconds.is_none() && (agents.is_empty() || agents.iter().any(is_kubelet)) && takes_rules(entry)
+    };
     if !lists.allow.is_empty() && !lists.allow.iter().any(lets_in) {
-        let message = "lets in no heartbeats of kubelets: all nodes would become NotReady";
-        findings.problem_with_hint(format!("{path}.allow"), message, hint.to_owned());
+        let message =
+            "no entry without an end is certain to let in the heartbeats of kubelets: all nodes may become NotReady";
+        let hint = "add an entry for the group system:nodes, or set access.force".to_owned();
+        findings.problem_with_hint(format!("{path}.allow"), message, hint);
+    }
+}
+
+/// Checks that lists do not take too much of each gateway: those of the settings are part of every cluster.
+fn check_addresses(lists: &AccessLists, path: &str, findings: &mut Findings) {
+    let count: usize = lists.all().map(|entry| entry.addresses.len()).sum();
+    let most = match lists.scope {
+        AccessScope::Gateway => MAX_GATEWAY_ADDRESSES,
+        AccessScope::Cluster => MAX_ADDRESSES,
+    };
+    if count > most {
+        findings.problem(path, format!("must not have more than {most} addresses in all entries, and has {count}"));
     }
 }
 
@@ -147,6 +171,7 @@ mod tests {
     #[test]
     fn entry_that_is_wrong_is_refused_with_its_place() {
         let long = "x".repeat(257);
+        let addresses: Vec<String> = (0..=10_000_u32).map(|at| std::net::Ipv4Addr::from(at << 8).to_string()).collect();
         let rule = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "users": ["a"]});
         for (access, place) in [
             (json!({"deny": [{}]}), "access.deny[0]: "),
@@ -159,7 +184,12 @@ mod tests {
             (json!({"deny": [{"userAgents": [long]}]}), "access.deny[0].userAgents[0]: "),
             (json!({"deny": [{"users": ["b"], "rules": [rule]}]}), "access.deny[0].rules[0]: "),
             (json!({"allow": [{"addresses": ["10.0.0.0/8"], "message": "m"}]}), "access.allow[0].message: "),
+            (
+                json!({"deny": [{"users": ["b"], "rules": [{"apiGroups": ["*"], "resources": ["*"]}]}]}),
+                "access.deny[0].rules[0]: ",
+            ),
             (json!({"deny": vec![json!({"users": ["a"]}); 65]}), "access.deny: "),
+            (json!({"deny": [{"addresses": addresses}]}), "access: "),
         ] {
             let (_, problems) = checked(&access);
             assert!(problems.iter().any(|problem| problem.starts_with(place)), "{access}: {problems:?}");
@@ -198,6 +228,19 @@ mod tests {
             (json!({"allow": [{"userGroups": ["admins"]}]}), true),
             (json!({"allow": [{"rules": [reads]}]}), true),
             (json!({"allow": [{"userGroups": ["admins"]}, {"userGroups": ["system:nodes"]}]}), false),
+            (json!({"deny": [{"userGroups": ["-platform"]}]}), true),
+            (json!({"deny": [{"userGroups": ["-platform", "-system:nodes"]}]}), false),
+            (json!({"allow": [{"userGroups": ["-contractors"]}]}), false),
+            (json!({"deny": [{"addresses": ["0.0.0.0/0"]}]}), true),
+            (json!({"deny": [{"addresses": ["0.0.0.0/0"], "userGroups": ["tenants"]}]}), false),
+            (json!({"deny": [{"userAgents": ["kube"]}]}), true),
+            (json!({"deny": [{"userAgents": ["kubectl/"]}]}), false),
+            (json!({"allow": [{"userAgents": ["kubectl/"]}]}), true),
+            (json!({"allow": [{"userAgents": ["kubectl/", "kubelet/v1.36"]}]}), false),
+            (
+                json!({"allow": [{"userGroups": ["a"]}, {"userGroups": ["system:nodes"], "until": "2027-01-01T00:00:00Z"}]}),
+                true,
+            ),
             (json!({"allow": [{"addresses": ["10.0.0.0/8"]}]}), false),
             (json!({"allow": [{"userGroups": ["system:authenticated"]}]}), false),
         ] {

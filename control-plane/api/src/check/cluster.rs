@@ -7,6 +7,7 @@ use portcullis_filter_config::{AccessLists, AccessScope, FairQueueConfig, FlowCo
 
 use super::access::check_access;
 use super::certificates::{KeyPair, read_client_bundle, read_pair};
+use super::cidr::{Cidr, check_ranges};
 use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache, check_extras};
 use super::denials::{check_denials, check_heartbeats};
@@ -78,6 +79,8 @@ pub struct Cluster {
     pub log_failed: bool,
     /// When a client certificate is verified.
     pub client_verification: ClientVerification,
+    /// Client addresses that may connect; empty is all.
+    pub client_addresses: Vec<Cidr>,
     /// Its own access lists, if it has any.
     pub access: Option<AccessLists>,
     /// Dispatch policies, in order.
@@ -170,6 +173,8 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
     let upstream_identity = check_identity(&raw.spec, findings);
     let access = check_access(&raw.spec.portcullis.access, "spec.portcullis.access", AccessScope::Cluster, findings);
+    let client_addresses =
+        check_ranges(&raw.spec.portcullis.client_addresses.allow, "spec.portcullis.clientAddresses.allow", findings);
     check_heartbeats(&raw.spec.dispatch_policies, findings);
     check_denials(&raw.spec.dispatch_policies, &upstream_identity, findings);
     client.map(|client| Cluster {
@@ -190,6 +195,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         log_slow,
         log_failed: raw.spec.portcullis.logging.failed.unwrap_or(true),
         client_verification,
+        client_addresses,
         access,
         policies,
         request_timeout,

@@ -1,9 +1,9 @@
 //! Dispatch policies that deny.
 
-use portcullis_filter_config::{Denial, Rule};
+use portcullis_filter_config::{Denial, Rule, RuleList};
 
 use super::{Findings, UpstreamIdentity};
-use crate::request_part::{RequestPart, parts};
+use crate::request_part::parts;
 use crate::types::{DispatchPolicy, PolicyExtension};
 
 /// Most characters of the message.
@@ -60,12 +60,7 @@ pub(super) fn check_denials(policies: &[DispatchPolicy], identity: &UpstreamIden
 /// Checks that kubelets may go on to renew their leases (KEP-589): a policy that denies it takes all nodes of the cluster away. Only
 /// rules that certainly match are found.
 pub(super) fn check_heartbeats(policies: &[DispatchPolicy], findings: &mut Findings) {
-    let heartbeats = heartbeats();
-    let takes = |rule: &Rule| {
-        let [rule, _] = parts(rule);
-        heartbeats.iter().any(|heartbeat| rule.covers(heartbeat))
-    };
-    let first = policies.iter().enumerate().find(|(_, policy)| policy.rules.iter().any(takes));
+    let first = policies.iter().enumerate().find(|(_, policy)| policy.rules.iter().any(takes_heartbeats));
     let denies = |policy: &DispatchPolicy| policy.denies() && !policy.portcullis.force;
     if let Some((index, _)) = first.filter(|(_, policy)| denies(policy)) {
         let hint = "put a policy for system:nodes before it, or set portcullis.force".to_owned();
@@ -74,15 +69,23 @@ pub(super) fn check_heartbeats(policies: &[DispatchPolicy], findings: &mut Findi
     }
 }
 
-/// The heartbeats of kubelets, by either group of theirs.
-pub(super) fn heartbeats() -> [RequestPart; 2] {
-    ["system:nodes", "system:authenticated"].map(|group| {
-        let [heartbeat, _] = parts(&heartbeat(group));
-        heartbeat
-    })
+/// The groups of a kubelet.
+const GROUPS: [&str; 2] = ["system:nodes", "system:authenticated"];
+
+/// Whether a rule certainly matches the heartbeats of all kubelets.
+pub(super) fn takes_heartbeats(rule: &Rule) -> bool {
+    let is_one = |group: &&str| GROUPS.contains(group);
+    let has_groups = match RuleList::read(&rule.user_groups) {
+        None | Some(RuleList::All) => true,
+        Some(RuleList::AnyOf(wanted)) => wanted.iter().any(is_one),
+        Some(RuleList::NoneOf(excluded)) => !excluded.iter().any(is_one),
+    };
+    let [rule, _] = parts(&Rule { user_groups: Vec::new(), ..rule.clone() });
+    let [heartbeat, _] = parts(&heartbeat());
+    has_groups && rule.covers(&heartbeat)
 }
 
-fn heartbeat(group: &str) -> Rule {
+fn heartbeat() -> Rule {
     let one = |entry: &str| vec![entry.to_owned()];
     Rule {
         verbs: one("update"),
@@ -91,7 +94,6 @@ fn heartbeat(group: &str) -> Rule {
         resources: one("leases"),
         namespaces: one("kube-node-lease"),
         users: one("system:node:*"),
-        user_groups: one(group),
         ..Rule::default()
     }
 }
@@ -116,6 +118,8 @@ mod tests {
             (vec![deny(r#", "userGroups": ["system:nodes"]"#, "")], true),
             (vec![deny(r#", "userGroups": ["a", "system:authenticated"]"#, "")], true),
             (vec![deny(r#", "userGroups": ["tenants"]"#, "")], false),
+            (vec![deny(r#", "userGroups": ["-platform"]"#, "")], true),
+            (vec![deny(r#", "userGroups": ["-platform", "-system:nodes"]"#, "")], false),
             (vec![deny(leases, "")], true),
             (vec![deny(r#", "namespaces": ["default"]"#, "")], false),
             (vec![nodes_first.to_owned(), deny("", "")], false),

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::Findings;
-use crate::bounds::{MAX_FAIR_QUEUES, MAX_GROUPS, MAX_NAMES, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS, MAX_VIRTUAL_IPS};
+use crate::bounds::{
+    MAX_CLIENT_ADDRESSES, MAX_FAIR_QUEUES, MAX_GROUPS, MAX_NAMES, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS,
+    MAX_VIRTUAL_IPS,
+};
 use crate::types::UpstreamClusterSpec;
 
 /// Whether no list that is a set for server-side apply has an entry twice.
@@ -31,6 +34,7 @@ pub(super) fn check_size(spec: &UpstreamClusterSpec, findings: &mut Findings) ->
         ("spec.portcullis.extraAuthorities", spec.portcullis.extra_authorities.len(), MAX_NAMES),
         ("spec.servers", spec.servers.len(), MAX_SERVERS),
         ("spec.portcullis.virtualIPs", spec.portcullis.virtual_ips.len(), MAX_VIRTUAL_IPS),
+        ("spec.portcullis.clientAddresses.allow", spec.portcullis.client_addresses.allow.len(), MAX_CLIENT_ADDRESSES),
         ("spec.portcullis.servers", spec.portcullis.servers.len(), MAX_SERVERS),
         ("spec.flowControl.flowControlSchemas", spec.flow_control.flow_control_schemas.len(), MAX_SCHEMAS),
         ("spec.portcullis.fairQueues", spec.portcullis.fair_queues.len(), MAX_FAIR_QUEUES),

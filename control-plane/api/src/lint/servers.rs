@@ -69,6 +69,10 @@ pub(super) fn lint_unknown(spec: &UpstreamClusterSpec, warnings: &mut Warnings) 
     if ours.upstream_identity != "RequestHeader" || ours.request_header.token_review != Some(false) {
         return;
     }
+    if ours.access.names_users() {
+        // Tokens are reviewed nevertheless, and the status says so.
+        return;
+    }
     warnings.add(
         ProblemCode::Caution,
         "spec.portcullis.requestHeader.tokenReview".to_owned(),

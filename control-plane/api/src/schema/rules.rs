@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 use portcullis_filter_config::FairQueueConfig;
 
 use crate::bounds::{
-    MAX_FAIR_QUEUES, MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS, MAX_VIRTUAL_IPS, MAX_WEIGHTS,
-    MAX_ZONE,
+    MAX_ACCESS_ENTRIES, MAX_CLIENT_ADDRESSES, MAX_FAIR_QUEUES, MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_SCHEMAS,
+    MAX_SERVERS, MAX_VIRTUAL_IPS, MAX_WEIGHTS, MAX_ZONE,
 };
 
 /// A duration as [`crate::parse_duration`] reads it.
@@ -265,6 +265,9 @@ fn ours() -> Vec<(&'static str, Value)> {
         ("portcullis.fairQueues[].weights[]", json!({"required": ["flow", "weight"]})),
         ("portcullis.fairQueues[].weights[].weight", json!({"minimum": 1, "maximum": FairQueueConfig::MAX_WEIGHT})),
         ("portcullis.logging.slow", slow),
+        ("portcullis.access.deny", json!({"maxItems": MAX_ACCESS_ENTRIES})),
+        ("portcullis.access.allow", json!({"maxItems": MAX_ACCESS_ENTRIES})),
+        ("portcullis.clientAddresses.allow", json!({"maxItems": MAX_CLIENT_ADDRESSES})),
         ("portcullis.virtualIPs", json!({"maxItems": MAX_VIRTUAL_IPS, "x-kubernetes-list-type": "set"})),
         ("portcullis.virtualIPs[]", json!({"maxLength": 45, "pattern": "^[0-9A-Fa-f:.]+$"})),
         (

@@ -14,14 +14,34 @@ pub struct AccessSpec {
     pub force: bool,
 }
 
-/// Requests that an access list names: those that match every field that is set, and at least one is.
+impl AccessSpec {
+    /// Whether an entry asks for users, service accounts or groups.
+    pub(crate) fn names_users(&self) -> bool {
+        self.deny.iter().chain(&self.allow).any(|entry| {
+            let lists = [entry.users.is_empty(), entry.service_accounts.is_empty(), entry.user_groups.is_empty()];
+            lists.contains(&false) || entry.rules.iter().any(Rule::depends_on_user)
+        })
+    }
+}
+
+/// Client addresses that may connect.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ClientAddressSpec {
+    /// Ranges as `10.0.0.0/8`, or addresses; all may connect if there are none. Connections from elsewhere are closed before the
+    /// TLS handshake. An address is the connection's, or the one of its PROXY header. An edit drains the cluster's connections.
+    pub allow: Vec<String>,
+}
+
+/// Requests that an access list names: those that match every field that is set. At least one of users, service accounts, groups,
+/// addresses, user agents and rules is.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct AccessEntry {
     /// User names, as in a rule of a dispatch policy. An entry that denies matches the user whom a client authenticated as and the
     /// one whom it impersonates; one that allows must match both.
     pub users: Vec<String>,
-    /// Service accounts, in addition to `users`.
+    /// Service accounts, in addition to `users`: a user is one of either. With `userGroups` it is a member of a group as well.
     pub service_accounts: Vec<ServiceAccount>,
     /// Groups, as in a rule of a dispatch policy.
     pub user_groups: Vec<String>,

@@ -2,7 +2,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{AccessSpec, DispatchPolicy, FairQueue, FlowControl, ObjectMeta, References, RequestHeaderSpec};
+use super::{
+    AccessSpec, ClientAddressSpec, DispatchPolicy, FairQueue, FlowControl, ObjectMeta, References, RequestHeaderSpec,
+};
 use crate::secret::{PublicBytes, SecretBytes};
 
 /// A group of kube-apiservers behind one host name. The shape is KubeGateway's, `spec.portcullis` is ours.
@@ -146,6 +148,8 @@ pub struct PortcullisSpec {
     pub fair_queues: Vec<FairQueue>,
     /// Requests that are refused, and those that alone are let in, beside the lists of the gateway's settings.
     pub access: AccessSpec,
+    /// Client addresses that may connect at all.
+    pub client_addresses: ClientAddressSpec,
     /// Requests that are logged even if `spec.logging` and the policies do not log them.
     pub logging: ConspicuousLogging,
     /// References to certificates, keys and tokens that are not in the object itself.

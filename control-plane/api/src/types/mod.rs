@@ -11,7 +11,7 @@ mod references;
 mod settings;
 mod tracing;
 
-pub(crate) use access::{AccessEntry, AccessSpec};
+pub(crate) use access::{AccessEntry, AccessSpec, ClientAddressSpec};
 pub use cluster::{
     ClientConfig, CredentialCacheSpec, HealthCheckSpec, Logging, PortcullisSpec, SecureServing, ServerDetails,
     ServerSpec, UpstreamCluster, UpstreamClusterSpec,

@@ -30,9 +30,10 @@ pub(super) fn serving(
     let server_names = host_names(cluster);
     let traced = tracing::of(cluster, settings);
     let manager = hcm::serving(stat_name(&cluster.name), names.part(parts::ROUTES), settings, traced, filter);
+    let source_prefix_ranges = cluster.client_addresses.iter().map(range).collect();
     FilterChain {
         name: names.chain().to_owned(),
-        filter_chain_match: Some(FilterChainMatch { server_names, ..Default::default() }),
+        filter_chain_match: Some(FilterChainMatch { server_names, source_prefix_ranges, ..Default::default() }),
         filters: peer::recorder(filter).into_iter().chain([http_connection_manager(manager)]).collect(),
         transport_socket: Some(socket),
         transport_socket_connect_timeout: Some(seconds(HANDSHAKE_TIMEOUT)),
@@ -45,14 +46,25 @@ pub(super) fn host_names(cluster: &Cluster) -> Vec<String> {
     std::iter::once(&cluster.name).chain(&cluster.server_names).cloned().collect()
 }
 
+/// The chain for client addresses that may not connect: it closes connections to the same names. Envoy would take them to the chain
+/// for unknown names, with a handshake. `None` if all addresses may connect.
+pub(super) fn other_addresses(cluster: &Cluster, names: &ResourceNames) -> Option<FilterChain> {
+    let name = names.part(parts::OTHER_ADDRESSES);
+    (!cluster.client_addresses.is_empty()).then(|| closed(name, host_names(cluster)))
+}
+
 /// The same chain for connections to a virtual IP of the cluster, for any server name.
-pub(super) fn at_virtual_ips(cluster: &Cluster, names: &ResourceNames, serving: &FilterChain) -> Option<FilterChain> {
+pub(super) fn at_virtual_ips(cluster: &Cluster, names: &ResourceNames, chain: &FilterChain) -> Option<FilterChain> {
     let one = |ip: &IpAddr| range(&Cidr { ip: *ip, length: if ip.is_ipv4() { 32 } else { 128 } });
     let prefix_ranges: Vec<_> = cluster.virtual_ips.iter().map(one).collect();
+    let is_serving = chain.name == names.chain();
+    let part = if is_serving { parts::VIRTUAL_IPS } else { parts::OTHER_ADDRESSES_AT_VIRTUAL_IPS };
+    let source_prefix_ranges =
+        chain.filter_chain_match.iter().flat_map(|all| all.source_prefix_ranges.clone()).collect();
     (!prefix_ranges.is_empty()).then(|| FilterChain {
-        name: names.part(parts::VIRTUAL_IPS),
-        filter_chain_match: Some(FilterChainMatch { prefix_ranges, ..Default::default() }),
-        ..serving.clone()
+        name: names.part(part),
+        filter_chain_match: Some(FilterChainMatch { prefix_ranges, source_prefix_ranges, ..Default::default() }),
+        ..chain.clone()
     })
 }
 

@@ -13,6 +13,7 @@ pub(super) struct ListEntry {
     addresses: Option<AddressRanges>,
     user_agents: Box<[Box<[u8]>]>,
     rules: Option<Rules>,
+    depends_on_user: bool,
     message: Box<str>,
 }
 
@@ -35,6 +36,7 @@ impl ListEntry {
             addresses: addresses.map(|ranges| AddressRanges::compile(ranges)).transpose()?,
             user_agents: config.user_agents.iter().map(|start| start.as_bytes().into()).collect(),
             rules,
+            depends_on_user: config.depends_on_user(),
             message: config.message.as_str().into(),
         })
     }
@@ -43,9 +45,9 @@ impl ListEntry {
         &self.message
     }
 
-    /// Whether it asks for more than where a request comes from.
-    pub(super) fn asks_for_requests(&self) -> bool {
-        self.rules.is_some()
+    /// Whether its rules ask for users, service accounts or groups.
+    pub(super) fn depends_on_user(&self) -> bool {
+        self.depends_on_user
     }
 
     /// Whether an entry that denies matches, as far as the time and the client's address and user agent go.
@@ -65,7 +67,7 @@ impl ListEntry {
             && (self.user_agents.is_empty() || self.user_agents.iter().any(|start| asked.user_agent.starts_with(start)))
     }
 
-    /// Whether its rules match a request of a user; `None` is a user who is not known.
+    /// Whether its rules match a request of a user; `None` is a user who is not known, and what matches then matches for all.
     pub(super) fn matches(&self, info: &RequestInfo<'_>, user: Option<&UserInfo>) -> bool {
         self.rules.as_ref().is_none_or(|rules| match user {
             Some(user) => rules.known.first_match(info, user).is_some(),

@@ -19,7 +19,6 @@ pub(crate) struct Access {
     lists: Box<[Lists]>,
     reads_user_agent: bool,
     depends_on_user: bool,
-    denies_by_user: bool,
 }
 
 #[derive(Debug)]
@@ -59,7 +58,6 @@ impl Access {
             lists: compiled,
             reads_user_agent: lists.iter().flat_map(AccessLists::all).any(|entry| !entry.user_agents.is_empty()),
             depends_on_user: lists.iter().any(AccessLists::depends_on_user),
-            denies_by_user: lists.iter().any(AccessLists::denies_by_user),
         }))
     }
 
@@ -73,9 +71,10 @@ impl Access {
         self.depends_on_user
     }
 
-    /// Whether an entry denies by the user: then the user of each request has to be known.
-    pub(crate) fn denies_by_user(&self) -> bool {
-        self.denies_by_user
+    /// Whether an entry may deny this request by its user.
+    pub(crate) fn may_deny_by_user(&self, asked: AccessRequest<'_>) -> bool {
+        let denies = |entry: &ListEntry| entry.depends_on_user() && entry.denies_origin(asked);
+        self.lists.iter().any(|lists| lists.deny.iter().any(denies))
     }
 
     /// Judges a request before its user is known: what is refused whatever the user costs no review.
@@ -86,8 +85,8 @@ impl Access {
         self.lists.iter().try_for_each(|lists| {
             lists.check(
                 asked,
-                |entry| !entry.asks_for_requests() && entry.denies_origin(asked),
-                |entry| entry.lets_in_origin(asked),
+                |entry| entry.denies_origin(asked) && entry.matches(asked.info, None),
+                |entry| entry.lets_in_origin(asked) && (entry.depends_on_user() || entry.matches(asked.info, None)),
             )
         })
     }

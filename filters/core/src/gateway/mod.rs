@@ -16,7 +16,7 @@ use portcullis_filter_config::{
 use seats::take_seat;
 use validate::{check_message, check_target, presents_two_tokens};
 
-use crate::access::AccessRequest;
+use crate::access::{Access, AccessRequest};
 use crate::attribution;
 use crate::authenticate::{authenticate, effective_user};
 use crate::cluster::{Cluster, CompileError, check_header_names};
@@ -27,7 +27,7 @@ use crate::identity::UserInfo;
 use crate::limit::InFlightPermit;
 use crate::observe::RequestRecord;
 use crate::refusal::Refusal;
-use crate::request::{Client, EffectiveUser, Interrupt, RequestContext, class_of};
+use crate::request::{Client, EffectiveUser, IdentifiedUser, Interrupt, RequestContext, class_of};
 use crate::request_info::{RequestInfo, RequestTarget, TargetError};
 use crate::review::{PassedToken, Review};
 use crate::upstream_user::UpstreamUser;
@@ -215,7 +215,8 @@ impl Gateway {
     /// The user by which policies are dispatched: the authenticated or the impersonated user, else the anonymous one. `None` if
     /// the request is refused or the user is not known yet. For tools; [`Gateway::decide`] does this itself.
     pub fn acting_user(&self, cluster: &Cluster, request: &RequestContext<'_>) -> Option<UserInfo> {
-        let EffectiveUser { client, .. } = self.identify(cluster, request, &mut RequestRecord::default()).ok()?;
+        let IdentifiedUser { actor: EffectiveUser { client, .. }, .. } =
+            self.identify(cluster, request, &mut RequestRecord::default()).ok()?;
         self.known_user(&client).cloned()
     }
 
@@ -242,8 +243,10 @@ impl Gateway {
         cluster: &Cluster,
         request: &RequestContext<'_>,
         seen: &mut RequestRecord,
-    ) -> Result<EffectiveUser, Interrupt> {
+    ) -> Result<IdentifiedUser, Interrupt> {
         let mut client = authenticate(cluster, request)?;
+        let is_listed = cluster.access.as_ref().is_some_and(Access::depends_on_user);
+        let presented = client.user().filter(|_| is_listed).cloned();
         seen.client(cluster.series(), &client);
         let passes = cluster.identity.passes();
         if passes && matches!(client, Client::Bearer(..)) && presents_two_tokens(request.scan) {
@@ -256,7 +259,7 @@ impl Gateway {
         }
         let actor = effective_user(cluster, client, &self.anonymous, request)?;
         seen.effective(cluster.series(), actor.client.user());
-        Ok(actor)
+        Ok(IdentifiedUser { presented, actor })
     }
 
     fn try_forward<'c>(
@@ -293,11 +296,11 @@ impl Gateway {
         if let Some((access, asked)) = lists {
             access.check_origin(asked)?;
         }
-        let actor = self.identify(cluster, request, seen)?;
+        let identified = self.identify(cluster, request, seen)?;
         if let Some((access, asked)) = lists {
-            self.check_lists(access, asked, &actor, scan)?;
+            self.check_lists(access, asked, &identified, scan)?;
         }
-        let EffectiveUser { client, original } = actor;
+        let EffectiveUser { client, original } = identified.actor;
         let policy = self.dispatch(cluster, &client, info).ok_or_else(|| Refusal::no_policy(info))?;
         seen.policy(policy);
         if let Some(denial) = cluster.denials.of(policy) {

@@ -13,6 +13,7 @@ use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
 const SOON: Duration = Duration::from_secs(20);
 const INSIDE: &str = "198.51.100.7";
 const OUTSIDE: &str = "203.0.113.7";
+const VIRTUAL: &str = "192.0.2.80";
 
 /// A gateway behind a proxy that says where clients come from.
 struct Site {
@@ -24,7 +25,7 @@ impl Site {
     fn start(test: &str) -> Self {
         let port = ports::free_address().unwrap().port();
         let proxies = json!({"port": port, "trustedProxies": ["127.0.0.1"]});
-        let listener = json!({"proxyProtocol": proxies});
+        let listener = json!({"proxyProtocol": proxies, "virtualIPs": [VIRTUAL]});
         let fixture = StubFixture::start(test, &GatewayOptions { listener, ..GatewayOptions::default() });
         let door = TlsTarget::new((fixture.gateway.address().ip(), port).into()).sni(NAME);
         let site = Site { door, fixture };
@@ -66,7 +67,7 @@ impl Site {
         let status: Value = serde_json::from_str(&answer.text()).unwrap();
         assert_eq!(status["reason"], "Forbidden");
         let message = status["message"].as_str().unwrap();
-        message.contains(" list ").then(|| message.to_owned())
+        (message.contains("'s deny list ") || message.contains("'s allow list ")).then(|| message.to_owned())
     }
 }
 
@@ -111,6 +112,29 @@ fn lists_of_the_gateway_hold_beside_those_of_a_cluster() {
     assert_eq!(site.refused(&site.alice(), INSIDE, ""), None);
     assert_eq!(site.refused(&site.alice(), OUTSIDE, ""), not_let_in("gateway"));
     assert_eq!(site.refused(&site.alice(), "192.0.2.1", ""), not_let_in("cluster"));
+}
+
+/// No byte of a handshake, neither by name nor at a virtual IP.
+#[test]
+fn address_that_may_not_connect_gets_no_handshake() {
+    let site = Site::start("access-addresses");
+    let gateway = &site.fixture.gateway;
+    let portcullis = json!({"virtualIPs": [VIRTUAL], "clientAddresses": {"allow": ["198.51.100.0/24"]}});
+    gateway.apply(&site.fixture.manifest().set("/spec/portcullis", portcullis)).unwrap();
+    let connects = |from: &str, to: &str, name: &str| {
+        let header = format!("PROXY TCP4 {from} {to} 40000 6443\r\n");
+        let target = site.alice().sni(name).timeout(Duration::from_secs(5)).preamble(header.as_bytes());
+        target.connect().is_ok()
+    };
+    for (to, name) in [("192.0.2.9", NAME), (VIRTUAL, NAME), (VIRTUAL, "unheard.of")] {
+        let is_open = || connects(INSIDE, to, name).then_some(());
+        wait::until("the address may connect", SOON, is_open).unwrap();
+        let is_closed = || (!connects(OUTSIDE, to, name)).then_some(());
+        wait::until("the other one may not", SOON, is_closed).unwrap();
+        assert!(connects(INSIDE, to, name) && !connects(OUTSIDE, to, name), "{to} {name}");
+    }
+    // Names that no cluster has are answered as before.
+    assert!(connects(OUTSIDE, "192.0.2.9", "unheard.of"));
 }
 
 /// With no edit in between.

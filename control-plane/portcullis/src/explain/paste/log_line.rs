@@ -15,6 +15,7 @@ struct LogLine {
     more_groups: u64,
     impersonated_user: Option<String>,
     user_agent: Option<String>,
+    client: Option<String>,
 }
 
 /// Reads the first line.
@@ -42,6 +43,8 @@ pub(super) fn read(text: &str) -> Result<PastedRequest, PasteError> {
         request.notes.push("Log lines do not hold the groups of an impersonated user.");
     }
     request.headers.extend(line.user_agent.map(|agent| ("User-Agent".to_owned(), agent)));
+    // For access lists: Envoy writes the client's address there.
+    request.headers.extend(line.client.map(|address| ("X-Forwarded-For".to_owned(), address)));
     (request.cluster, request.user, request.groups) = (line.cluster, line.user, line.groups);
     Ok(request)
 }

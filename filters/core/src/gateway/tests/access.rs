@@ -1,6 +1,8 @@
 //! Access lists: whom they refuse, by which part of a request, and whom nothing that a client writes lets in.
 
-use portcullis_filter_config::{AccessEntry, AccessLists, AccessScope, RequestHeaders, ServiceAccount};
+use portcullis_filter_config::{
+    AccessEntry, AccessLists, AccessScope, ProtectedIdentities, RequestHeaders, ServiceAccount,
+};
 
 use super::proxy::{AS_BOB, TOKEN, sent};
 use super::reviews::{access, asked, reviewed};
@@ -149,7 +151,9 @@ fn user_is_asked_for_by_name_group_and_account() {
 /// Otherwise a review for each request would be the price of a ban.
 #[test]
 fn request_that_no_user_could_send_is_not_reviewed() {
-    let denying = lists(vec![by_address("10.0.0.0/8")], vec![]);
+    let secrets = Rule { resources: vec!["pods".into()], non_resource_urls: vec![], ..all_rules() };
+    let of_requests = AccessEntry { addresses: vec!["10.0.0.0/8".into()], ..by_rule(secrets) };
+    let denying = lists(vec![of_requests], vec![]);
     let both = AccessEntry { addresses: vec!["192.0.2.0/24".into()], ..by_user("alice") };
     for lists in [denying, lists(vec![], vec![both])] {
         let fixture = fixture_with(|config| {
@@ -218,6 +222,22 @@ fn user_who_may_act_as_another_one_is_judged_as_both() {
     }
 }
 
+/// A ban of a group holds also where the gateway drops the group, and a list that lets it in does too.
+#[test]
+fn groups_are_judged_before_the_gateway_drops_them() {
+    for deny in [true, false] {
+        let entry = vec![by_rule(Rule { user_groups: vec!["dev".into()], ..all_rules() })];
+        let fixture = fixture_with(|config| {
+            config.protected =
+                Some(ProtectedIdentities { users: vec![], groups: vec!["dev".into()], drop_groups: true });
+            config.access = vec![if deny { lists(entry, vec![]) } else { lists(vec![], entry) }];
+        });
+        let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
+        let found = outcome(&fixture, Peer::Chain(&chain), "GET", POD, &[]);
+        assert_eq!(found == DENIED, deny, "{found}");
+    }
+}
+
 #[test]
 fn token_without_a_review_passes_no_list_that_denies_by_user() {
     let proxy = |entry: AccessEntry| {
@@ -227,6 +247,14 @@ fn token_without_a_review_passes_no_list_that_denies_by_user() {
         })
     };
     assert_eq!(outcome(&proxy(by_user("mallory")), Peer::None, "GET", POD, &[TOKEN]), "503 unchecked");
+    let over = AccessEntry { until_seconds: Some(0), ..by_user("mallory") };
+    let found = outcome(&proxy(over), Peer::None, "GET", POD, &[TOKEN]);
+    assert!(found.starts_with("all."), "{found}");
+    let allowing = fixture_with(|config| {
+        config.upstream_identity = UpstreamIdentity::RequestHeader(RequestHeaders::default());
+        config.access = vec![lists(vec![], vec![by_user("mallory")])];
+    });
+    assert_eq!(outcome(&allowing, Peer::None, "GET", POD, &[TOKEN]), DENIED, "a token of an unknown user");
     let found = outcome(&proxy(by_address("192.0.2.1")), Peer::None, "GET", POD, &[TOKEN, FROM_INSIDE]);
     assert!(found.starts_with("all."), "{found}");
 }
