@@ -2,6 +2,7 @@ mod arguments;
 mod network;
 mod overload;
 mod secrets;
+mod statistics;
 mod zone;
 
 use std::io;
@@ -38,6 +39,9 @@ pub(crate) fn run(arguments: &Bootstrap) -> ExitCode {
 /// read at Envoy's start alone.
 pub(crate) fn bootstrap(arguments: &Bootstrap, max_heap: Option<u64>, secrets: Option<&Paths>) -> Value {
     let mut bootstrap = common(arguments, max_heap, secrets);
+    if let (false, Some(fields)) = (arguments.all_envoy_statistics, bootstrap.as_object_mut()) {
+        fields.insert("stats_config".to_owned(), statistics::config());
+    }
     if arguments.filter == FilterBuild::Wasm {
         overload::add(&mut bootstrap);
     }
