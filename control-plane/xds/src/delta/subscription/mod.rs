@@ -227,6 +227,12 @@ impl Subscription {
         self.wildcard || self.names.contains(name)
     }
 
+    /// Whether the node is to have a resource. One on demand it need not have, but if it has it, then as it is now.
+    pub(super) fn is_expected(&self, name: &str, resource: &Resource) -> bool {
+        let by_wildcard = self.wildcard && (!resource.is_on_demand() || self.known.contains_key(name));
+        by_wildcard || self.names.contains(name)
+    }
+
     /// The change to send now, if any may be sent.
     pub(super) fn next_change(&mut self, snapshot: &Snapshot, type_url: &str, gates: SendGates) -> Option<Change> {
         if self.in_flight.is_some() {
@@ -315,7 +321,7 @@ impl Subscription {
 
     /// A resource, if it is to be sent.
     fn outdated<'a>(&'a self, snapshot: &'a Snapshot, type_url: &str, name: &str) -> Option<&'a Resource> {
-        let is_sendable = |resource: &&Resource| self.is_wanted(name) && !resource.is_version_only();
+        let is_sendable = |resource: &&Resource| self.is_expected(name, resource) && !resource.is_version_only();
         let resource = snapshot.get(type_url, name).filter(is_sendable)?;
         let version = self.composed.version(name, resource)?;
         let is_known = self.known.get(name).is_some_and(|known| known == version);
