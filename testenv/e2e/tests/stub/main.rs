@@ -48,6 +48,7 @@ mod paths;
 mod phases;
 mod plain;
 mod pods;
+mod pools_on_demand;
 mod protected;
 mod proxy_protocol;
 mod quarantine;
