@@ -56,10 +56,16 @@ fn unreached() -> impl Iterator<Item = ResponseMapper> {
         ("UO", 429, "TooManyRequests", "too many requests to this cluster are under way"),
         ("UF", 503, UNAVAILABLE, "the connection to the kube-apiserver failed"),
         ("NC", 503, UNAVAILABLE, "the gateway does not know the cluster's servers yet"),
-        ("OM", 503, UNAVAILABLE, "the gateway is short of memory"),
     ]
     .map(|(flag, code, reason, message)| (flagged(&[flag]), code, reason, message))
     .into_iter()
+    .chain([(
+        // Envoy sets no flag.
+        cel("response.code_details == 'overload'".to_owned()),
+        503,
+        UNAVAILABLE,
+        "the gateway is short of memory",
+    )])
     .map(|(filter, code, reason, message)| ResponseMapper {
         filter: Some(filter),
         status_code: Some(uint(code)),
