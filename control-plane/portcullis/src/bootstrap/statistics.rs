@@ -70,7 +70,7 @@ pub(super) fn config() -> Value {
     let prefixes = PREFIXES.iter().map(|prefix| json!({"prefix": prefix}));
     let regexes = [
         format!(r"cluster\.[^.]+\.({})", alternatives(&OF_POOLS)),
-        // What belongs to the gateway and not to a cluster: the collector of traces.
+        // The gateway itself has one cluster, the collector of traces.
         r"cluster\.[^.]+/-/-/.*".to_owned(),
         format!(r"http\.[^.]+\.({})", alternatives(&OF_CLIENTS)),
         format!(r"listener\.[^.]+\.({OF_LISTENERS})"),

@@ -12,7 +12,7 @@ use crate::fixture::{NAME, PODS, StubFixture, connect};
 
 const EXEC: &str = "/api/v1/namespaces/default/pods/p/exec";
 const SOON: Duration = Duration::from_secs(20);
-/// What everybody may read.
+/// A page that needs no credential.
 const VERSION: &str = "/version";
 /// The bound of a request that waits for its pool.
 const COLD: Duration = Duration::from_secs(2);
