@@ -66,6 +66,7 @@ mod sessions;
 mod slow_log;
 mod source_faults;
 mod spoofing;
+mod statistics;
 mod stuffing;
 mod talkers;
 mod top;
