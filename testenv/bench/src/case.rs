@@ -39,6 +39,14 @@ pub(crate) enum Case {
     RequestInfo,
     /// Bare, with the client's certificate in `x-forwarded-client-cert`.
     Header,
+    /// Bare, with a Lua script that writes the user of the certificate into headers.
+    Lua,
+    /// As [`Case::Last`], for a cluster that takes its users from a front proxy.
+    FrontProxy,
+    /// As [`Case::Last`], of a client that impersonates another user (`kubectl --as`), whose right to it is known.
+    Impersonated,
+    /// As [`Case::Token`], with a new token in each request.
+    Uncached,
     /// As [`Case::Last`], with the certificate by `x-forwarded-client-cert`.
     Forwarded,
     /// As [`Case::Last`], by portcullis.wasm.
@@ -55,7 +63,7 @@ pub(crate) enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 25] = [
         Self::Bare,
         Self::BareToken,
         Self::Last,
@@ -72,6 +80,10 @@ impl Case {
         Self::RequestInfo,
         Self::Header,
         Self::Forwarded,
+        Self::Lua,
+        Self::FrontProxy,
+        Self::Impersonated,
+        Self::Uncached,
         Self::WasmLast,
         Self::WasmToken,
         Self::BareUnsampled,
@@ -97,6 +109,10 @@ impl Case {
             Case::One => "certificate, 1 policy",
             Case::RequestInfo => "request info alone",
             Case::Header => "bare Envoy, the certificate in a header",
+            Case::Lua => "Envoy with a Lua script for the certificate's user",
+            Case::FrontProxy => "certificate, 100 policies, last matches, front-proxy mode",
+            Case::Impersonated => "certificate and --as, 100 policies, last matches",
+            Case::Uncached => "a new token each time, 100 policies, last matches",
             Case::Forwarded => "certificate by header, 100 policies, last matches",
             Case::WasmLast => "wasm: certificate, 100 policies, last matches",
             Case::WasmToken => "wasm: token, 100 policies, last matches",
@@ -124,6 +140,10 @@ impl Case {
             Case::One => "one",
             Case::RequestInfo => "request-info",
             Case::Header => "header",
+            Case::Lua => "lua",
+            Case::FrontProxy => "front-proxy",
+            Case::Impersonated => "impersonated",
+            Case::Uncached => "uncached",
             Case::Forwarded => "forwarded",
             Case::WasmLast => "wasm-last",
             Case::WasmToken => "wasm-token",
@@ -145,7 +165,7 @@ impl Case {
     pub(crate) const fn is_remade(self) -> bool {
         let is_bare =
             matches!(self, Case::Bare | Case::BareToken | Case::Early | Case::Idle | Case::Lines | Case::Header);
-        is_bare || matches!(self, Case::RequestInfo | Case::Forwarded | Case::BareUnsampled)
+        is_bare || matches!(self, Case::RequestInfo | Case::Forwarded | Case::BareUnsampled | Case::Lua)
     }
 
     /// Whether Envoy runs portcullis.wasm.
@@ -155,7 +175,7 @@ impl Case {
 
     /// Whether the client presents a token instead of a certificate.
     pub(crate) const fn uses_token(self) -> bool {
-        matches!(self, Case::Token | Case::BareToken | Case::WasmToken)
+        matches!(self, Case::Token | Case::BareToken | Case::WasmToken | Case::Uncached)
     }
 
     /// Traced requests in a million, where there is a tracer.
@@ -196,6 +216,14 @@ impl Case {
         let schema = if self.flow_control().is_some() { "many" } else { "" };
         let policy = |rules| json!({"rules": rules, "flowControlSchemaName": schema});
         policies.into_iter().map(policy).collect()
+    }
+
+    /// The `portcullis` of the manifest.
+    pub(crate) fn portcullis(self) -> Value {
+        match self {
+            Case::FrontProxy => json!({"upstreamIdentity": "RequestHeader"}),
+            _ => json!({}),
+        }
     }
 
     /// The `flowControl` of the manifest, if it has any.
