@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::config::cluster::v3::OutlierDetection;
 use envoy_types::pb::envoy::config::cluster::v3::cluster::CommonLbConfig;
-use envoy_types::pb::envoy::config::core::v3::health_check::{HealthChecker, HttpHealthCheck, TlsOptions};
+use envoy_types::pb::envoy::config::core::v3::health_check::{HealthChecker, HttpHealthCheck};
 use envoy_types::pb::envoy::config::core::v3::{HeaderValueOption, HealthCheck};
 use envoy_types::pb::envoy::r#type::v3::{CodecClientType, Int64Range, Percent};
 use portcullis_api::{Cluster, PeerName, Settings, UpstreamIdentity};
@@ -13,14 +13,16 @@ use crate::proto::{boolean, duration, header, seconds, uint};
 /// The longest time between two checks of a server that is about to change sides.
 const EDGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// GET /readyz, or the path of `healthCheck.path`, over the pool's own TLS: with the client certificate if the
+/// GET /readyz, or the path of `healthCheck.path`, over the pool's own TLS and protocol: with the client certificate if the
 /// pool has one, never with the token, because Envoy does not inject credentials into health checks. By default kube-apiserver
 /// lets anonymous clients read /readyz; a server that answers 401 or 403 is alive.
 ///
-/// The check speaks HTTP/1.1 in every pool: an idle connection of HTTP/2 takes 24 KiB more, and there is one for each server.
-///
 /// The check carries a `Via` header, so that a server which is this gateway itself, or leads back to it, is never healthy.
 pub(super) fn health_check(cluster: &Cluster, pool: Pool, settings: &Settings) -> HealthCheck {
+    let codec = match pool {
+        Pool::Http2 | Pool::PassThrough => CodecClientType::Http2,
+        Pool::Upgrade | Pool::Anonymous => CodecClientType::Http1,
+    };
     let exactly = |status| Int64Range { start: status, end: status + 1 };
     let is_stranger = matches!(pool, Pool::Anonymous | Pool::PassThrough) || cluster.certificate.is_none();
     let strangers = [401, 403].into_iter().filter(|_| is_stranger);
@@ -30,7 +32,7 @@ pub(super) fn health_check(cluster: &Cluster, pool: Pool, settings: &Settings) -
         host: authority(&cluster.peer_name),
         path: check.path.clone(),
         request_headers_to_add: headers(cluster, pool, settings),
-        codec_client_type: CodecClientType::Http1.into(),
+        codec_client_type: codec.into(),
         // Envoy ejects at once on any status that is in neither list; expected ones go first.
         retriable_statuses: check.counts_statuses.then_some(Int64Range { start: 100, end: 600 }).into_iter().collect(),
         expected_statuses: std::iter::once(200).chain(strangers).map(exactly).collect(),
@@ -49,8 +51,6 @@ pub(super) fn health_check(cluster: &Cluster, pool: Pool, settings: &Settings) -
         unhealthy_threshold: Some(uint(check.unhealthy_threshold)),
         healthy_threshold: Some(uint(check.healthy_threshold)),
         reuse_connection: Some(boolean(true)),
-        // In place of the pool's own protocol.
-        tls_options: Some(TlsOptions { alpn_protocols: vec!["http/1.1".to_owned()] }),
         health_checker: Some(HealthChecker::HttpHealthCheck(http)),
         ..Default::default()
     }
