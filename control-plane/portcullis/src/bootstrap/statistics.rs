@@ -32,7 +32,7 @@ const PREFIXES: [&str; 23] = [
 
 /// Those of a pool. Envoy goes by some itself: without `upstream_cx_total` it would take a pool for one that was never used, and
 /// check its servers as such.
-const OF_POOLS: [&str; 16] = [
+const OF_POOLS: [&str; 17] = [
     "membership_(healthy|total)",
     "outlier_detection.ejections_active",
     "health_check.(attempt|failure|network_failure)",
@@ -42,6 +42,7 @@ const OF_POOLS: [&str; 16] = [
     "upstream_cx_overflow",
     "upstream_cx_total",
     "upstream_rq_active",
+    "upstream_rq_active_overflow",
     "upstream_rq_pending_active",
     "upstream_rq_pending_overflow",
     "upstream_rq_per_try_timeout",
