@@ -83,7 +83,7 @@ pub enum ClientCaNames {
 }
 
 /// The pools of a group of servers beside the one that most requests, reviews and the reported health of servers use: for upgrades,
-/// and for requests without the gateway's credential.
+/// for requests without the gateway's credential, and in front-proxy mode for tokens of clients.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
 pub enum SecondaryPools {
     /// Envoy has them from the start. They work without a control plane.
@@ -91,7 +91,8 @@ pub enum SecondaryPools {
     Eager,
     /// Envoy asks the control plane for one when a request needs it first, and keeps it: for thousands of clusters. A pool
     /// that is not used takes no memory, and its servers are checked once. Without a control plane, requests that need a pool
-    /// which was not used before are refused with 503.
+    /// which was not used before are refused with 503. A check of a server takes three seconds at most, whatever
+    /// `healthCheck.timeout` says.
     OnDemand,
 }
 

@@ -7,6 +7,7 @@ mod protocol;
 mod tls;
 
 pub(crate) use collector::collector;
+pub(crate) use health::LONGEST_CHECK;
 
 use std::collections::HashMap;
 

@@ -29,6 +29,7 @@ use portcullis_api::{SecondaryPools, Settings, Tracing};
 use portcullis_filter_config::names;
 
 use super::{access_log, local_reply, peer, tracing};
+use crate::cluster::LONGEST_CHECK;
 use crate::filter_build::FilterBuild;
 use crate::generation::reserved_headers;
 use crate::names::{ResourceNames, stat_name};
@@ -171,8 +172,10 @@ fn portcullis_filter(settings: &Settings, traced: Option<&Tracing>, filter: Filt
     http_filter(names::HTTP_FILTER, pack_any(config))
 }
 
-/// Seconds that a request waits for a pool which Envoy has to ask for: longer than a server's first check takes by default.
-const POOL_TIMEOUT: u64 = 10;
+/// Seconds that a request waits for a pool which Envoy has to ask for. Before Envoy asks it may wait for a check of another pool's
+/// server, and then for that of the pool's own.
+const POOL_TIMEOUT: u64 = 7;
+const _: () = assert!(POOL_TIMEOUT > 2 * LONGEST_CHECK, "a server that hangs would have requests to others refused");
 
 /// The filter by which Envoy asks for the pool of a request's route. It runs behind the filter of ours: the route before that one's
 /// decision leads to no pool.

@@ -86,3 +86,51 @@ fn node_that_reconnects_tells_which_pools_it_has() {
     let responses = stream.on_request(request);
     assert_eq!(show(&responses), ["CDS: +a +b"]);
 }
+
+/// The first pool `a`, and one on demand of this name.
+fn with_pool(name: &str) -> Arc<Snapshot> {
+    let listener = (LDS.to_owned(), "l".to_owned(), Resource::new(b"l".to_vec()));
+    let routes = (RDS.to_owned(), "r".to_owned(), Resource::new(b"r".to_vec()));
+    let pool = |name: &str| (CDS.to_owned(), name.to_owned(), Resource::new(name.as_bytes().to_vec()));
+    let (url, name, second) = pool(name);
+    Arc::new(Snapshot::new([listener, routes, pool("a"), (url, name, second.on_demand())]))
+}
+
+#[test]
+fn names_of_pools_that_are_gone_take_no_room() {
+    const MANY: usize = 400;
+    let mut stream = client(&with_pool("b"));
+    let before = stream.subscription_count();
+    for number in 0..MANY {
+        let name = format!("b{number}");
+        let responses = stream.on_snapshot(with_pool(&name));
+        settle(&mut stream, responses);
+        let responses = stream.on_request(ask(CDS, &[&name]));
+        assert_eq!(settle(&mut stream, responses), [format!("CDS: +{name}")]);
+    }
+    let grown = stream.subscription_count() - before;
+    assert!(grown <= MANY / 8 + 3, "{grown} for {MANY}");
+    let responses = stream.on_snapshot(with_pool("b7"));
+    assert_eq!(settle(&mut stream, responses), ["CDS: +b7", "CDS: -b399"], "Envoy waits for it, and asks no more");
+    let responses = stream.on_request(ask(CDS, &["b8"]));
+    assert_eq!(settle(&mut stream, responses), ["CDS: -b8"], "a question has its answer");
+    let responses =
+        stream.on_request(DeltaDiscoveryRequest { resource_names_unsubscribe: vec!["b9".to_owned()], ..ask(CDS, &[]) });
+    settle(&mut stream, responses);
+    let responses = stream.on_snapshot(with_pool("b9"));
+    assert_eq!(settle(&mut stream, responses), ["CDS: -b7"], "it is no longer waited for");
+}
+
+#[test]
+fn node_that_reconnects_may_name_many_pools_that_are_gone() {
+    let names: Vec<String> = (0..2_000).map(|number| format!("b{number}")).collect();
+    let asked: Vec<&str> = ["*"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let mut stream = Encoded::new(with_pool("b"));
+    let versions = [("a".to_owned(), Resource::new(b"a".to_vec()).version().to_owned())];
+    let request = DeltaDiscoveryRequest { initial_resource_versions: versions.into(), ..ask(CDS, &asked) };
+    let responses = stream.on_request(request);
+    assert_eq!(settle(&mut stream, responses), [""; 0]);
+    assert!(stream.subscription_count() < 300, "{}", stream.subscription_count());
+    let responses = stream.on_snapshot(with_pool("b7"));
+    assert_eq!(settle(&mut stream, responses), ["CDS: +b7"]);
+}
