@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use portcullis_e2e::{GatewayOptions, Manifest};
+use portcullis_e2e::{GatewayOptions, Manifest, MetricsPage};
 use portcullis_harness::certs::{Ca, CertSpec};
 use portcullis_harness::client::TlsTarget;
 use portcullis_harness::wait;
@@ -176,13 +176,16 @@ fn pool_on_demand_of_tokens_gets_the_first_request_once() {
     let body = body.to_string();
     let headers = [("authorization", bearer.as_bytes()), ("content-type", b"application/json")];
     let start = Instant::now();
-    let mut stream = stranger.open("POST", CONFIGMAPS, &headers, body.as_bytes()).unwrap();
+    let stream = stranger.open("POST", CONFIGMAPS, &headers, body.as_bytes()).unwrap();
     assert_eq!(stream.response.status, 201);
     println!("first request with a token {:?}", start.elapsed());
     assert!(start.elapsed() < COLD, "{:?}", start.elapsed());
     assert_eq!(has_own(), Some(()));
     let records = server.records_for(CONFIGMAPS);
-    assert_eq!(records.len(), 1, "the filter ran once, and the server saw it once");
+    assert_eq!(records.len(), 1, "the server saw it once");
+    let decided = || MetricsPage::of(&fixture.gateway).sum("requests_total", &[("resource", "configmaps")]);
+    let counted = wait::until("it is counted", SOON, || Some(decided()).filter(|count| *count > 0)).unwrap();
+    assert_eq!(counted, 1, "and the filter, which runs before the pool is there");
     assert!(records[0].body == body.as_bytes() || records[0].body.len() == body.len());
     drop(stream);
 }
