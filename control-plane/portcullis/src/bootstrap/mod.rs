@@ -85,7 +85,7 @@ fn common(arguments: &Bootstrap, max_heap: Option<u64>, secrets: Option<&Paths>)
             "overload.premature_reset_total_stream_count": PREMATURE_RESETS.0,
             "overload.premature_reset_min_stream_lifetime_seconds": PREMATURE_RESETS.1,
             // A request that has waited for its pool goes on from there. Envoy's default, without which it would begin anew, and the
-            // filter would decide and count it twice.
+            // filter would take it for a loop.
             "envoy.reloadable_features.on_demand_cluster_no_recreate_stream": true,
         }}]},
         "overload_manager": overload::manager(arguments.max_downstream_connections, max_heap),
