@@ -1,4 +1,4 @@
-//! Names that the node asked for and that stand for nothing now.
+//! Names that the node asked for and whose resources are gone.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
