@@ -55,7 +55,7 @@ pub use types::{
     FlowControlSchema, FlowWeight, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec, LimitSettings,
     ListenerSettings, Logging, MaxRequestsInflight, MetricsSettings, ObjectMeta, PairInFiles, PairInSecret,
     PairReference, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings, RebalanceConditions,
-    RebalanceSettings, References, RequestHeaderNames, RequestHeaderSpec, SecureServing, ServerDetails, ServerSpec,
-    TokenBucket, TokenInSecret, TokenReference, TracingParents, TracingProtocol, TracingSettings, TracingUsers,
-    UpstreamCluster, UpstreamClusterSpec, UserMetrics, UserMetricsMode, WildcardSubdomains,
+    RebalanceSettings, References, RequestHeaderNames, RequestHeaderSpec, SecondaryPools, SecureServing, ServerDetails,
+    ServerSpec, TokenBucket, TokenInSecret, TokenReference, TracingParents, TracingProtocol, TracingSettings,
+    TracingUsers, UpstreamCluster, UpstreamClusterSpec, UserMetrics, UserMetricsMode, WildcardSubdomains,
 };

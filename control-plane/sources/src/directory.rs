@@ -177,7 +177,7 @@ mod tests {
 
     async fn until(sets: &mut watch::Receiver<Arc<ObjectSet>>, names: &[&str]) {
         let found = |set: &Arc<ObjectSet>| {
-            set.clusters.iter().filter_map(|one| one.pointer("/metadata/name")?.as_str()).eq(names.iter().copied())
+            set.clusters.iter().filter_map(|one| one.get("metadata")?.get("name")?.as_str()).eq(names.iter().copied())
         };
         tokio::time::timeout(Duration::from_secs(20), sets.wait_for(found)).await.unwrap().unwrap();
     }

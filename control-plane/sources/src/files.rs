@@ -197,7 +197,7 @@ mod tests {
     const A: &str = "apiVersion: proxy.kubegateway.io/v1alpha1\nkind: UpstreamCluster\nmetadata: {name: a.test}\n";
 
     fn names(set: &ObjectSet) -> Vec<&str> {
-        set.clusters.iter().filter_map(|cluster| cluster.pointer("/metadata/name")?.as_str()).collect()
+        set.clusters.iter().filter_map(|cluster| cluster.get("metadata")?.get("name")?.as_str()).collect()
     }
 
     #[test]

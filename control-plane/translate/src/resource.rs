@@ -19,6 +19,8 @@ pub struct Resource {
     pub value: Vec<u8>,
     /// The assignment that Envoy waits for when it builds this cluster: it has to be sent again with the cluster.
     pub assignment: Option<String>,
+    /// Whether Envoy gets it only when it asks for it by name.
+    pub on_demand: bool,
     /// `metadata.name` of the `UpstreamCluster` that it belongs to. The listener and the default certificate have no owner.
     pub owner: Option<String>,
     /// The owners of parts of `value`: of the filter chains of the listener. Sorted by owner, without gaps, at the end.
@@ -46,6 +48,7 @@ impl Resource {
             name,
             value: message.encode_to_vec(),
             assignment: None,
+            on_demand: false,
             owner: None,
             parts: Vec::new(),
         }

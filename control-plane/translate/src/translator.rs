@@ -130,7 +130,7 @@ impl Translator {
     /// The cached result of a document, or a new one.
     fn checked(&mut self, document: &Arc<Value>, lost: &[String], input: &Input<'_>) -> Arc<CheckedCluster> {
         let check = self.client_ca_check;
-        let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let name = document.get("metadata").and_then(|metadata| metadata.get("name")?.as_str()).unwrap_or_default();
         if !self.known.contains_key(name) {
             self.known.insert(name.to_owned(), Vec::new());
         }

@@ -65,7 +65,7 @@ impl Default for Limits {
             streams_per_peer: 32,
             stream_burst: 100,
             idle: Duration::from_secs(10),
-            introduction: 4 << 20,
+            introduction: 8 << 20,
             message: 16 << 20,
             report: 8 << 20,
             activity: 1 << 20,

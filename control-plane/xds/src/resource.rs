@@ -18,6 +18,7 @@ struct Content {
     owner: Option<String>,
     is_version_only: bool,
     lingers: bool,
+    is_on_demand: bool,
     /// The bytes before the parts, and the parts with their owners. Empty if the resource is in one piece.
     chunks: Vec<(Option<String>, Chunk)>,
 }
@@ -52,6 +53,7 @@ impl Resource {
             owner: None,
             is_version_only: false,
             lingers: false,
+            is_on_demand: false,
             chunks: Vec::new(),
         };
         Self(Arc::new(content))
@@ -105,6 +107,17 @@ impl Resource {
     /// Whether it is there only for requests that are on their way to it.
     pub fn lingers(&self) -> bool {
         self.0.lingers
+    }
+
+    /// The same resource as one that only those nodes get which ask for it by name. A node that has it is kept up to date.
+    #[must_use]
+    pub fn on_demand(self) -> Self {
+        self.with(|content| content.is_on_demand = true)
+    }
+
+    /// Whether a node has to ask for it by name.
+    pub fn is_on_demand(&self) -> bool {
+        self.0.is_on_demand
     }
 
     /// Sets the owners of parts. A node that refuses the whole is offered it without some of the parts, until the bad one is
@@ -171,8 +184,15 @@ impl Resource {
     pub(crate) fn is(&self, other: &Self) -> bool {
         let (one, other) = (&self.0, &other.0);
         Arc::ptr_eq(one, other)
-            || (&one.version, &one.companion, &one.owner, one.is_version_only, one.lingers)
-                == (&other.version, &other.companion, &other.owner, other.is_version_only, other.lingers)
+            || (&one.version, &one.companion, &one.owner, one.is_version_only, one.lingers, one.is_on_demand)
+                == (
+                    &other.version,
+                    &other.companion,
+                    &other.owner,
+                    other.is_version_only,
+                    other.lingers,
+                    other.is_on_demand,
+                )
                 && one.chunks == other.chunks
     }
 

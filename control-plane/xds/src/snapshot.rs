@@ -61,6 +61,11 @@ impl ResourcesOfType {
 }
 
 impl Snapshot {
+    /// The number of resources.
+    pub(crate) fn len(&self) -> usize {
+        self.types.values().map(|of_type| of_type.resources.len()).sum()
+    }
+
     /// A snapshot of `(type URL, name, resource)`. Of two with one type and name the later stays.
     pub fn new<S: AsRef<str> + Into<String>>(resources: impl IntoIterator<Item = (S, S, Resource)>) -> Self {
         Self::default().succeeded_by(resources)

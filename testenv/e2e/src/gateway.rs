@@ -45,6 +45,8 @@ pub struct GatewayOptions {
     pub instance: Option<String>,
     /// More of `spec.listener` of the settings; null is nothing.
     pub listener: Value,
+    /// More of the `spec` of the settings; null is nothing.
+    pub settings: Value,
     /// Whether the filter can be asked for its activity ([`Gateway::activity`]).
     pub activity: bool,
     /// More flags of `portcullis bootstrap`.
@@ -341,7 +343,11 @@ fn with_more(settings: &str, options: &GatewayOptions) -> Result<String> {
     if let (Some(listener), Some(more)) = (listener, options.listener.as_object()) {
         listener.extend(more.clone());
     }
-    if let (Some(spec), Some(file)) = (object.pointer_mut("/spec").and_then(Value::as_object_mut), &options.wasm) {
+    let Some(spec) = object.pointer_mut("/spec").and_then(Value::as_object_mut) else { return Ok(settings.to_owned()) };
+    if let Some(more) = options.settings.as_object() {
+        spec.extend(more.clone());
+    }
+    if let Some(file) = &options.wasm {
         spec.insert("wasmModulePath".to_owned(), file.to_string_lossy().into());
     }
     Ok(format!("{object:#}"))

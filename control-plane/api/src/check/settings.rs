@@ -13,7 +13,9 @@ use super::{Checked, Findings};
 use crate::dns_name::is_dns_label;
 use crate::references::{unresolved_authority, unresolved_certificate};
 use crate::secret::PublicBytes;
-use crate::types::{ClientCaNames, GatewaySettings, LimitSettings, UserMetricsMode, WildcardSubdomains};
+use crate::types::{
+    ClientCaNames, GatewaySettings, LimitSettings, SecondaryPools, UserMetricsMode, WildcardSubdomains,
+};
 
 /// Most proxies in a row. Envoy has no bound of its own.
 const MAX_TRUSTED_HOPS: u32 = 16;
@@ -59,6 +61,8 @@ pub struct Settings {
     pub access: Option<AccessLists>,
     /// Bounds.
     pub limits: Limits,
+    /// When Envoy makes the pools of a group of servers beside the first.
+    pub secondary_pools: SecondaryPools,
     /// The draining of client connections at random, if any.
     pub rebalance: Option<Rebalance>,
     /// The path of portcullis.wasm on the gateways.
@@ -134,6 +138,7 @@ impl Default for Settings {
             protected: None,
             access: None,
             limits: Limits::default(),
+            secondary_pools: SecondaryPools::default(),
             rebalance: None,
             wasm_module_path: "/usr/lib/portcullis/portcullis.wasm".to_owned(),
             tracing: None,
@@ -163,6 +168,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         protected: check_protected(&raw.spec.protected_identities, &mut findings),
         access: check_access(&raw.spec.access, "spec.access", AccessScope::Gateway, &mut findings),
         limits: check_limits(&raw.spec.limits, default.limits, &mut findings),
+        secondary_pools: raw.spec.secondary_pools,
         rebalance: raw.spec.rebalance.as_ref().and_then(|rebalance| check_rebalance(rebalance, &mut findings)),
         wasm_module_path: check_wasm_module_path(raw, default.wasm_module_path, &mut findings),
         tracing: check_tracing(raw.spec.tracing.as_ref(), &mut findings),

@@ -141,7 +141,7 @@ fn token(reference: &TokenReference) -> Reference<'_> {
 
 /// The references of a document. None if there are none, or if they are not well-formed, which the parser reports.
 pub(super) fn references_of(document: &Value) -> Option<References> {
-    let written = document.pointer("/spec/portcullis/references").filter(|written| !written.is_null())?;
+    let written = document.get("spec")?.get("portcullis")?.get("references").filter(|written| !written.is_null())?;
     crate::parse::parse_part(written)
 }
 

@@ -29,6 +29,6 @@ pub use references::{
 pub use settings::{
     AccessLogSettings, Certificate, ClientAuthority, ClientCaNames, GatewaySettings, GatewaySettingsSpec,
     LimitSettings, ListenerSettings, MetricsSettings, ProtectedIdentitySettings, ProxyProtocolSettings,
-    RebalanceConditions, RebalanceSettings, UserMetrics, UserMetricsMode, WildcardSubdomains,
+    RebalanceConditions, RebalanceSettings, SecondaryPools, UserMetrics, UserMetricsMode, WildcardSubdomains,
 };
 pub use tracing::{CollectorAuthority, TracingParents, TracingProtocol, TracingSettings, TracingUsers};

@@ -62,6 +62,9 @@ pub struct GatewaySettingsSpec {
     /// Spreading of clients over gateways. HTTP/2 clients keep their connections, so that a gateway that restarted has none until
     /// others let some go. Unset lets none go.
     pub rebalance: Option<RebalanceSettings>,
+    /// When Envoy makes the pools of connections for upgrades and for requests without the gateway's credential. A change ends
+    /// connections.
+    pub secondary_pools: SecondaryPools,
     /// The path of `portcullis.wasm` for Envoys that run it in place of the module (`portcullis bootstrap --filter wasm`),
     /// absolute; `/usr/lib/portcullis/portcullis.wasm` if unset. A change ends connections.
     pub wasm_module_path: Option<String>,
@@ -79,6 +82,20 @@ pub enum ClientCaNames {
     /// They are omitted, except with `clientCertificateVerification: Handshake`: an unsigned certificate costs less, and a
     /// client with several certificates may choose the wrong one.
     Omitted,
+}
+
+/// The pools of a group of servers beside the one that most requests, reviews and the reported health of servers use: for upgrades,
+/// for requests without the gateway's credential, and in front-proxy mode for tokens of clients.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+pub enum SecondaryPools {
+    /// Envoy has them from the start. They work without a control plane.
+    #[default]
+    Eager,
+    /// Envoy asks the control plane for one when a request needs it first, and keeps it: for thousands of clusters. A pool
+    /// that is not used takes no memory, and its servers are checked once. Without a control plane, requests that need a pool
+    /// which was not used before are refused with 503. A check of a server takes three seconds at most, whatever
+    /// `healthCheck.timeout` says.
+    OnDemand,
 }
 
 /// The owner of a name below another object's wildcard: `api.a.example.com` where another object has `*.a.example.com`.

@@ -45,6 +45,9 @@ fn xds_resource(one: &Arc<Translated>) -> Resource {
     if one.type_url == type_urls::listener() {
         resource = resource.with_parts(one.parts.iter().map(part));
     }
+    if one.on_demand {
+        resource = resource.on_demand();
+    }
     if let Some(assignment) = &one.assignment {
         resource = resource.with_companion(type_urls::assignment(), assignment);
     }

@@ -5,13 +5,16 @@ use envoy_types::pb::envoy::config::cluster::v3::cluster::CommonLbConfig;
 use envoy_types::pb::envoy::config::core::v3::health_check::{HealthChecker, HttpHealthCheck};
 use envoy_types::pb::envoy::config::core::v3::{HeaderValueOption, HealthCheck};
 use envoy_types::pb::envoy::r#type::v3::{CodecClientType, Int64Range, Percent};
-use portcullis_api::{Cluster, PeerName, Settings, UpstreamIdentity};
+use portcullis_api::{Cluster, PeerName, SecondaryPools, Settings, UpstreamIdentity};
 use portcullis_filter_config::Pool;
 
 use crate::proto::{boolean, duration, header, seconds, uint};
 
 /// The longest time between two checks of a server that is about to change sides.
 const EDGE_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest check, in seconds, where pools are made on demand: while Envoy waits for the first check of a new pool, whichever it
+/// is, it asks for no other one, of any cluster.
+pub(crate) const LONGEST_CHECK: u64 = 3;
 
 /// GET /readyz, or the path of `healthCheck.path`, over the pool's own TLS and protocol: with the client certificate if the
 /// pool has one, never with the token, because Envoy does not inject credentials into health checks. By default kube-apiserver
@@ -28,6 +31,10 @@ pub(super) fn health_check(cluster: &Cluster, pool: Pool, settings: &Settings) -
     let strangers = [401, 403].into_iter().filter(|_| is_stranger);
     let check = &cluster.health_check;
     let interval = Some(duration(check.interval));
+    let timeout = match settings.secondary_pools {
+        SecondaryPools::Eager => check.timeout,
+        SecondaryPools::OnDemand => check.timeout.min(Duration::from_secs(LONGEST_CHECK)),
+    };
     let http = HttpHealthCheck {
         host: authority(&cluster.peer_name),
         path: check.path.clone(),
@@ -39,7 +46,7 @@ pub(super) fn health_check(cluster: &Cluster, pool: Pool, settings: &Settings) -
         ..Default::default()
     };
     HealthCheck {
-        timeout: Some(duration(check.timeout)),
+        timeout: Some(duration(timeout)),
         interval,
         // Without it a cluster without traffic is checked once a minute.
         no_traffic_interval: interval,

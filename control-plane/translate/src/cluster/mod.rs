@@ -7,6 +7,7 @@ mod protocol;
 mod tls;
 
 pub(crate) use collector::collector;
+pub(crate) use health::LONGEST_CHECK;
 
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ use envoy_types::pb::envoy::config::cluster::v3::cluster::{
 };
 use envoy_types::pb::envoy::config::cluster::v3::{Cluster as EnvoyCluster, UpstreamConnectionOptions};
 use envoy_types::pb::envoy::config::core::v3::TcpKeepalive;
-use portcullis_api::{Cluster, ServerHost, Settings};
+use portcullis_api::{Cluster, SecondaryPools, ServerHost, Settings};
 use portcullis_filter_config::Pool;
 
 use crate::generation::upstream_identity;
@@ -51,12 +52,19 @@ pub(crate) fn emit_clusters(
             envoy.load_assignment = Some(assignment.clone());
         }
         let mut resource = Resource::new(envoy.name.clone(), &envoy);
+        resource.on_demand = is_on_demand(pool, settings);
         resource.assignment = by_address.then(|| names.group(&group.name));
         resources.push(resource);
     }
     if by_address {
         resources.push(Resource::new(assignment.cluster_name.clone(), &assignment));
     }
+}
+
+/// Whether Envoy gets a pool only when a request needs it. Reviews have no way to wait for one, and the health of servers is that of
+/// the first pool: it is always there.
+fn is_on_demand(pool: Pool, settings: &Settings) -> bool {
+    pool != Pool::Http2 && settings.secondary_pools == SecondaryPools::OnDemand
 }
 
 fn pool_cluster(

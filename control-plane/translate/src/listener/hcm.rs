@@ -9,6 +9,7 @@ use envoy_types::pb::envoy::config::core::v3::{
 use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilter;
 use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3 as header_mutation;
+use envoy_types::pb::envoy::extensions::filters::http::on_demand::v3::{OnDemand, OnDemandCds};
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
 use envoy_types::pb::envoy::extensions::filters::http::wasm::v3::Wasm;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
@@ -24,10 +25,11 @@ use envoy_types::pb::envoy::extensions::wasm::v3::{FailurePolicy, PluginConfig, 
 use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
 use envoy_types::pb::google::protobuf::Any;
 use envoy_types::util::pack_any;
-use portcullis_api::{Settings, Tracing};
+use portcullis_api::{SecondaryPools, Settings, Tracing};
 use portcullis_filter_config::names;
 
 use super::{access_log, local_reply, peer, tracing};
+use crate::cluster::LONGEST_CHECK;
 use crate::filter_build::FilterBuild;
 use crate::generation::reserved_headers;
 use crate::names::{ResourceNames, stat_name};
@@ -63,7 +65,9 @@ pub(super) fn serving(
         route_specifier: Some(RouteSpecifier::Rds(rds)),
         http_filters: client_address(settings)
             .into_iter()
-            .chain([portcullis_filter(settings, traced, filter), router()])
+            .chain([portcullis_filter(settings, traced, filter)])
+            .chain(pools_on_demand(settings))
+            .chain([router()])
             .collect(),
         early_header_mutation_extensions: vec![early_mutation(settings, traced, filter)],
         generate_request_id: Some(boolean(makes_request_ids(traced, filter))),
@@ -166,6 +170,21 @@ fn portcullis_filter(settings: &Settings, traced: Option<&Tracing>, filter: Filt
         ..Default::default()
     };
     http_filter(names::HTTP_FILTER, pack_any(config))
+}
+
+/// Seconds that a request waits for a pool which Envoy has to ask for. Before Envoy asks it may wait for a check of another pool's
+/// server, and then for that of the pool's own.
+const POOL_TIMEOUT: u64 = 7;
+const _: () = assert!(POOL_TIMEOUT > 2 * LONGEST_CHECK, "a server that hangs would have requests to others refused");
+
+/// The filter by which Envoy asks for the pool of a request's route. It runs behind the filter of ours: the route before that one's
+/// decision leads to no pool.
+fn pools_on_demand(settings: &Settings) -> Option<HttpFilter> {
+    (settings.secondary_pools == SecondaryPools::OnDemand).then(|| {
+        let timeout = Some(seconds(POOL_TIMEOUT));
+        let odcds = Some(OnDemandCds { source: Some(ads()), timeout, ..Default::default() });
+        http_filter("envoy.filters.http.on_demand", pack_any(OnDemand { odcds }))
+    })
 }
 
 fn router() -> HttpFilter {

@@ -53,6 +53,7 @@ pub(crate) fn routes(
         value: deterministic_encoding::route_configuration(&name, &host, metadata, Some(matcher)),
         name,
         assignment: None,
+        on_demand: false,
         owner: None,
         parts: Vec::new(),
     }
@@ -75,6 +76,7 @@ pub(crate) fn without_destinations(
         value: deterministic_encoding::route_configuration(&name, &host, metadata, None),
         name,
         assignment: None,
+        on_demand: false,
         owner: None,
         parts: Vec::new(),
     }

@@ -258,6 +258,11 @@ impl DeltaStream {
         self.subscriptions.values().filter_map(Subscription::unanswered).min()
     }
 
+    /// The number of resources that the node may know.
+    pub(crate) fn resource_count(&self) -> usize {
+        self.snapshot.len()
+    }
+
     /// The number of names that are kept on behalf of the node.
     pub(crate) fn subscription_count(&self) -> usize {
         let names = self.subscriptions.values().map(Subscription::name_count).sum();

@@ -169,7 +169,7 @@ impl Task {
         }
         let limits = self.admission.limits();
         let start = Instant::now();
-        let (pending, names) = {
+        let (pending, names, known) = {
             let mut stream = lock(stream);
             self.served.registry.metrics.with(|metrics| count_answer(metrics, &request));
             log_refusal(&stream, &request);
@@ -178,9 +178,10 @@ impl Task {
                 return Err(Status::invalid_argument("a name is too long"));
             }
             let pending = stream.on_request(request);
-            (pending, stream.subscription_count())
+            (pending, stream.subscription_count(), stream.resource_count())
         };
-        if names > limits.names {
+        // Of the names of resources that there are, the node may ask for each and have each.
+        if names > limits.names.saturating_add(known.saturating_mul(2)) {
             self.admission.rejected(Rejection::Names);
             return Err(Status::resource_exhausted("too many names"));
         }

@@ -10,8 +10,9 @@ use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::rundir::{RunDir, write_private};
-use portcullis_harness::{ports, wait};
+use portcullis_harness::{Error as HarnessError, ports, wait};
 use portcullis_stub_apiserver::{Action, Fault, StubOptions, StubServer};
+use serde_json::{Value, json};
 
 use super::Scale;
 use super::figures::Figures;
@@ -50,7 +51,14 @@ impl Fixture {
         let stubs = stubs(options.servers, &server_ca, &client_ca)?;
         let serving = server_ca.issue(&CertSpec::server("scale", ["*.scale.example.com"]))?;
         let alice = client_ca.issue(&CertSpec::client("alice", ["developers"]))?;
-        write_private(&manifests.join("settings.yaml"), settings("bench", address, &serving).as_bytes())?;
+        let mut settings: Value = serde_json::from_str(&settings("bench", address, &serving))
+            .map_err(|source| HarnessError::Json { what: "the settings".to_owned(), source })?;
+        if options.on_demand
+            && let Some(spec) = settings.pointer_mut("/spec")
+        {
+            spec["secondaryPools"] = json!("OnDemand");
+        }
+        write_private(&manifests.join("settings.yaml"), settings.to_string().as_bytes())?;
         let servers = stubs.iter().map(StubServer::address).collect();
         let parts = Parts { servers, gateway, server_ca, serving, client_ca, policies: options.policies };
         let mut figures = Figures { clusters: count, ..Figures::default() };
@@ -64,7 +72,8 @@ impl Fixture {
         let mut log = Log::open(plane.process().log_path())?;
         log.line_with("serving", PATIENCE)?;
         figures.served = start.elapsed();
-        let mut options = EnvoyOptions::new(plane.bootstrap("bench")?);
+        let flags: &[&str] = if options.all_envoy_statistics { &["--all-envoy-statistics"] } else { &[] };
+        let mut options = EnvoyOptions::new(plane.bootstrap_with("bench", flags)?);
         options.patience = PATIENCE;
         let start = Instant::now();
         let envoy = Envoy::start(&dir, "envoy", &options)?;

@@ -34,6 +34,12 @@ pub(crate) struct Scale {
     /// Stub apiservers, which the clusters share.
     #[arg(long, default_value_t = 1)]
     servers: u32,
+    /// Let Envoy make pools beside the first of each cluster when they are used (`secondaryPools: OnDemand`).
+    #[arg(long)]
+    on_demand: bool,
+    /// Let Envoy make all of its statistics.
+    #[arg(long)]
+    all_envoy_statistics: bool,
     /// Directory of manifests and logs, emptied at the start. A temporary directory if unset.
     #[arg(long)]
     dir: Option<PathBuf>,

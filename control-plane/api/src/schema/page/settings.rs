@@ -21,9 +21,10 @@ A field that is not set, or null, has the default; `-` is none: an empty text or
 ";
 
 /// Fields that take certain words.
-const WORDS: [(&str, &[&str]); 6] = [
+const WORDS: [(&str, &[&str]); 7] = [
     ("clientCANames", &["Sent", "Omitted"]),
     ("metrics.users.mode", &["Off", "TopK"]),
+    ("secondaryPools", &["Eager", "OnDemand"]),
     ("tracing.parents", &["Ignored", "Trusted"]),
     ("tracing.protocol", &["GRPC", "HTTP"]),
     ("tracing.users", &["Omitted", "Sent"]),
@@ -31,7 +32,7 @@ const WORDS: [(&str, &[&str]); 6] = [
 ];
 
 /// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 22] = [
+const DEFAULTS: [Default; 23] = [
     ("spec.accessLog.destination", "`stdout`"),
     ("spec.clientCANames", "`Sent`"),
     ("spec.instance", "`portcullis`"),
@@ -50,6 +51,7 @@ const DEFAULTS: [Default; 22] = [
     ("spec.requestHeaderNames.group", "`X-Remote-Group`"),
     ("spec.requestHeaderNames.uid", "`X-Remote-Uid`"),
     ("spec.requestHeaderNames.user", "`X-Remote-User`"),
+    ("spec.secondaryPools", "`Eager`"),
     ("spec.tracing.parents", "`Ignored`"),
     ("spec.tracing.protocol", "`GRPC`"),
     ("spec.tracing.users", "`Omitted`"),

@@ -121,6 +121,7 @@ mod tests {
             name: name.to_owned(),
             value: Vec::new(),
             assignment: None,
+            on_demand: false,
             owner,
             parts: Vec::new(),
         })

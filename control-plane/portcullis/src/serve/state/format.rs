@@ -49,6 +49,8 @@ struct SavedResource {
     owner: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     companion: Option<(String, String)>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    on_demand: bool,
     /// In base64; none if it is held elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     body: Option<String>,
@@ -97,6 +99,7 @@ fn common(type_url: &str, name: &str, resource: &Resource) -> SavedResource {
         version: resource.version().to_owned(),
         owner: None,
         companion: None,
+        on_demand: false,
         body: None,
         common: true,
         parts: None,
@@ -115,6 +118,7 @@ fn saved(type_url: &str, name: &str, resource: &Resource, with_keys: bool) -> Sa
         owner: resource.owner().map(str::to_owned),
         companion: resource.companion().map(|(type_url, name)| (type_url.to_owned(), name.to_owned())),
         body: is_kept.then(|| STANDARD.encode(resource.body())),
+        on_demand: resource.is_on_demand(),
         common: false,
         parts: resource.parts().filter(|_| is_kept).map(|parts| parts.into_iter().map(part).collect()),
         ..common(type_url, name, resource)
@@ -178,6 +182,9 @@ fn restored(saved: SavedResource) -> Result<(String, String, Resource), SavedErr
     }
     if let Some((type_url, name)) = saved.companion {
         resource = resource.with_companion(type_url, name);
+    }
+    if saved.on_demand {
+        resource = resource.on_demand();
     }
     if let Some(owner) = saved.owner {
         resource = resource.owned_by(owner);

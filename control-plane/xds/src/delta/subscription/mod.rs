@@ -1,4 +1,6 @@
+mod acknowledgement;
 mod progress;
+mod retired;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +13,7 @@ use crate::kind::ResourceKind;
 use crate::resource::ByteChunks;
 use crate::resource::Resource;
 use crate::snapshot::Snapshot;
+use retired::RetiredNames;
 
 /// A response's content: resources or removals, never both.
 #[derive(Clone, Debug, Default)]
@@ -61,8 +64,8 @@ pub(super) struct Subscription {
     known: BTreeMap<String, String>,
     /// The owners of the resources that the node has, by name.
     owners: BTreeMap<String, String>,
-    /// Names that were sent as removed.
-    absent: BTreeSet<String>,
+    /// Names that were asked for one by one, and then sent as removed.
+    retired: RetiredNames,
     in_flight: Option<InFlight>,
     /// Versions that the node refused. They are not sent again.
     refused: BTreeMap<String, Refusal>,
@@ -91,6 +94,7 @@ impl Subscription {
             self.unsubscribe(name);
         }
         let first = !std::mem::replace(&mut self.opened, true);
+        let resumes_clusters = first && kind == ResourceKind::Cluster && !request.initial_resource_versions.is_empty();
         if first && request.resource_names_subscribe.is_empty() && kind.allows_wildcard() {
             self.wildcard = true;
             self.owes_answer = request.initial_resource_versions.is_empty();
@@ -101,6 +105,12 @@ impl Subscription {
                     self.owes_answer |= !self.wildcard && request.initial_resource_versions.is_empty();
                     self.wildcard = true;
                 }
+            } else if resumes_clusters
+                && !request.initial_resource_versions.contains_key(&name)
+                && snapshot.get(&request.type_url, &name).is_none()
+            {
+                // One of thousands that went while it was away or before. No answer is due: it has none of them.
+                self.retired.insert(&name);
             } else {
                 self.subscribe(name);
             }
@@ -137,10 +147,17 @@ impl Subscription {
         }
         self.due.insert(name.to_owned());
         self.known.remove(name);
-        self.absent.remove(name);
+        self.recall(name);
         if let Some(in_flight) = &mut self.in_flight {
             in_flight.change.updates.remove(name);
             in_flight.change.removals.remove(name);
+        }
+    }
+
+    /// Keeps a name in full that was retired.
+    fn recall(&mut self, name: &str) {
+        if self.retired.remove(name) {
+            self.names.insert(name.to_owned());
         }
     }
 
@@ -152,79 +169,25 @@ impl Subscription {
         }
         self.due.insert(name.to_owned());
         self.names.remove(name);
-        self.absent.remove(name);
+        self.retired.remove(name);
         self.refused.remove(name);
         if !self.wildcard {
             self.known.remove(name);
         }
     }
 
-    fn take_acknowledgement(&mut self, request: &DeltaDiscoveryRequest) {
-        let Some(in_flight) = self.in_flight.take_if(|in_flight| in_flight.nonce == request.response_nonce) else {
-            return;
-        };
-        self.due.extend(in_flight.change.updates.keys().chain(&in_flight.change.removals).cloned());
-        match &request.error_detail {
-            Some(error) => {
-                self.status.nack = Some(error.message.clone());
-                self.quarantine(in_flight.change, &error.message);
-            }
-            None => {
-                self.status.acked = in_flight.version;
-                self.accept(in_flight.change);
-            }
-        }
-    }
-
-    fn accept(&mut self, change: Change) {
-        for name in change.removals {
-            self.known.remove(&name);
-            self.owners.remove(&name);
-            self.composed.remove(&name);
-            self.absent.insert(name);
-        }
-        for (name, update) in change.updates {
-            self.refused.remove(&name);
-            self.composed.on_ack(&name);
-            if self.is_wanted(&name) {
-                self.known.insert(name, update.version);
-            }
-        }
-    }
-
-    /// Takes a refusal. Envoy refuses a whole response, and for some types stops at the first bad resource. Halves are
-    /// therefore tried, and only a resource that is refused alone counts as refused.
-    fn quarantine(&mut self, change: Change, message: &str) {
-        for name in change.removals {
-            self.known.remove(&name);
-            self.owners.remove(&name);
-            self.composed.remove(&name);
-            self.absent.insert(name);
-        }
-        if change.updates.len() <= 1 {
-            for (name, update) in change.updates {
-                if self.composed.holds(&name) {
-                    self.composed.on_nack(&name, message);
-                } else {
-                    let refusal = Refusal { version: update.version, message: message.to_owned() };
-                    self.refused.insert(name, refusal);
-                }
-            }
-            return;
-        }
-        for name in change.updates.keys() {
-            // Perhaps it was taken, perhaps not.
-            self.known.insert(name.clone(), UNSURE.to_owned());
-        }
-        let half = change.updates.len() / 2;
-        let mut names = change.updates.into_keys();
-        let first: BTreeSet<_> = names.by_ref().take(half).collect();
-        self.candidates.push(names.collect());
-        self.candidates.push(first);
-    }
-
     fn is_wanted(&self, name: &str) -> bool {
-        self.wildcard || self.names.contains(name)
+        self.wildcard || self.is_asked(name)
+    }
+
+    fn is_asked(&self, name: &str) -> bool {
+        self.names.contains(name) || self.retired.contains(name)
+    }
+
+    /// Whether the node is to have a resource. One on demand it need not have, but if it has it, then as it is now.
+    pub(super) fn is_expected(&self, name: &str, resource: &Resource) -> bool {
+        let by_wildcard = self.wildcard && (!resource.is_on_demand() || self.known.contains_key(name));
+        by_wildcard || self.is_asked(name)
     }
 
     /// The change to send now, if any may be sent.
@@ -268,10 +231,7 @@ impl Subscription {
     }
 
     fn is_unknown(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
-        self.names.contains(name)
-            && !self.known.contains_key(name)
-            && !self.absent.contains(name)
-            && snapshot.get(type_url, name).is_none()
+        self.names.contains(name) && !self.known.contains_key(name) && snapshot.get(type_url, name).is_none()
     }
 
     /// A refused version that is no longer in the snapshot need not be remembered.
@@ -315,7 +275,7 @@ impl Subscription {
 
     /// A resource, if it is to be sent.
     fn outdated<'a>(&'a self, snapshot: &'a Snapshot, type_url: &str, name: &str) -> Option<&'a Resource> {
-        let is_sendable = |resource: &&Resource| self.is_wanted(name) && !resource.is_version_only();
+        let is_sendable = |resource: &&Resource| self.is_expected(name, resource) && !resource.is_version_only();
         let resource = snapshot.get(type_url, name).filter(is_sendable)?;
         let version = self.composed.version(name, resource)?;
         let is_known = self.known.get(name).is_some_and(|known| known == version);
@@ -342,7 +302,7 @@ impl Subscription {
     pub(super) fn sent(&mut self, nonce: &str, change: &Change, version: &str) {
         self.owes_answer = false;
         for (name, update) in &change.updates {
-            self.absent.remove(name);
+            self.recall(name);
             match &update.owner {
                 Some(owner) => self.owners.insert(name.clone(), owner.clone()),
                 None => self.owners.remove(name),
@@ -360,7 +320,7 @@ impl Subscription {
 
     /// How many names are remembered.
     pub(super) fn name_count(&self) -> usize {
-        self.names.len() + self.known.len() + self.absent.len()
+        self.names.len() + self.known.len() + self.retired.weight()
     }
 
     /// Whether this type was asked for.

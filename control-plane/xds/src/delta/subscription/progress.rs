@@ -57,7 +57,10 @@ impl Subscription {
         self.is_settled(snapshot, type_url)
             && !self.refused.iter().any(is_current)
             && self.composed.is_in_sync()
-            && !snapshot.version_only(type_url).any(|name| self.is_wanted(name) && !self.has(snapshot, type_url, name))
+            && !snapshot.version_only(type_url).any(|name| {
+                snapshot.get(type_url, name).is_some_and(|resource| self.is_expected(name, resource))
+                    && !self.has(snapshot, type_url, name)
+            })
     }
 
     fn has(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
@@ -107,6 +110,8 @@ impl Subscription {
         match self.refused.get(name).filter(|refusal| refusal.version == version) {
             Some(refusal) => GatewayProgress::Refused { message: refusal.message.clone() },
             None if self.known.get(name).is_some_and(|known| known == version) => GatewayProgress::Acknowledged,
+            // Nothing is under way of what the node does not want.
+            None if resource.is_on_demand() && !self.is_expected(name, resource) => GatewayProgress::Acknowledged,
             None => GatewayProgress::Pending,
         }
     }

@@ -2,6 +2,7 @@
 //! last snapshot holds, and on no step does anything it has refer to something it has not.
 
 mod client;
+mod on_demand;
 mod property;
 mod refusals;
 mod rules;

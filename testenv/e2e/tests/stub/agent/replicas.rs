@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use portcullis_e2e::AgentSite;
-use portcullis_harness::agent::Agent;
+use portcullis_harness::agent::{Agent, AgentOptions};
 use portcullis_harness::client::{ClientPool, H2Client, LoadProfile, Protocol};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::process::Signal;
@@ -16,7 +16,15 @@ use crate::pods::{create_pod, read_until};
 /// The responses that Envoy took from control planes, by its own counters: needless repetitions would show.
 fn taken(agent: &Agent) -> Vec<(String, u64)> {
     let pattern = "^cluster_manager\\.cluster_(added|modified|removed)$|^listener_manager\\.listener_(added|modified|removed)$|update_success$";
-    agent.admin().stats(pattern).unwrap()
+    let taken = agent.admin().stats(pattern).unwrap();
+    // A type whose counters Envoy does not make would be one that never changes.
+    for (family, end) in
+        [("cluster_manager.cds", ""), ("listener_manager.lds", ""), ("cluster.e2e", ""), ("http.", "rds"), ("sds.", "")]
+    {
+        let is_counted = |(name, _): &(String, u64)| name.starts_with(family) && name.contains(end);
+        assert!(taken.iter().any(is_counted), "{family}{end} of {taken:?}");
+    }
+    taken
 }
 
 fn follows(plane: &ControlPlane) -> bool {
@@ -28,7 +36,8 @@ fn follows(plane: &ControlPlane) -> bool {
 #[test]
 fn envoy_goes_to_another_control_plane_and_traffic_goes_on() {
     let fixture = AgentFixture::new("agent-replicas");
-    let AgentSite { agent, mut planes, address, .. } = fixture.site("envoy-0").replicas(2).start().unwrap();
+    let all = |options: &mut AgentOptions| options.flags.push("--all-envoy-statistics".to_owned());
+    let AgentSite { agent, mut planes, address, .. } = fixture.site("envoy-0").replicas(2).agent(all).start().unwrap();
     let client = H2Client::connect(&fixture.target(address)).unwrap();
     let mut watch = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
     let lane = LoadProfile::new("alice", &fixture.target(address), Protocol::Http2);

@@ -47,7 +47,10 @@ impl Site {
         let references = run.make_dir("references").unwrap();
         let plane_flags = vec!["--references-root".to_owned(), references.display().to_string()];
         let listener = json!({"virtualIPs": ["127.1.0.0/16"]});
-        let options = GatewayOptions { listener, envoy_flags, plane_flags, ..GatewayOptions::default() };
+        // Tests look at what pools read and eject, too.
+        let bootstrap_flags = vec!["--all-envoy-statistics".to_owned()];
+        let options =
+            GatewayOptions { listener, bootstrap_flags, envoy_flags, plane_flags, ..GatewayOptions::default() };
         let gateway = Gateway::start(&run, &options).unwrap();
         let manifest = pki
             .cluster(&gateway, NAME, stubs.iter().map(StubServer::address))
