@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use portcullis_core::exchange::{Asked, Edit, Host};
 use portcullis_core::long_streams::StreamRegistry;
-use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord, Response};
+use portcullis_core::observe::{ClusterMetrics, Outcome, RequestAttributes, RequestRecord, Response};
 use portcullis_core::review::{AwaitedAnswers, Review, ReviewAnswers, ReviewKey};
 use portcullis_core::state_store::SharedState;
 use portcullis_core::x509::KnownChains;
 use portcullis_core::{Moment, Refusal};
 use portcullis_filter_config::names;
-use portcullis_filter_config::names::request::Field;
 use portcullis_filter_config::names::span::Attribute;
 use rustls_pki_types::UnixTime;
 
@@ -168,8 +167,8 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
         self.vm.hostcalls.remove_header(Map::RequestTrailers, name)
     }
 
-    fn export(&mut self, field: Field, value: &str) -> bool {
-        self.vm.hostcalls.set_filter_state(field.state, value.as_bytes())
+    fn export(&mut self, attributes: &RequestAttributes) -> bool {
+        attributes.fields().all(|(field, value)| self.vm.hostcalls.set_filter_state(field.state, value.as_bytes()))
     }
 
     fn open_route(&mut self, destination: &str) -> bool {

@@ -37,7 +37,7 @@ pub(crate) fn bootstrap(case: Case, gateway: &Value, dump: &Value, secrets: &Sec
     }
     let routes = match case {
         Case::Forwarded => resource(dump, "/dynamic_route_configs", "/route_config").next().map(plain),
-        Case::RequestInfo => Some(filtered::by_request_info(&route, NAME)),
+        case if case.exports() => Some(filtered::by_request_info(&route, NAME, case)),
         _ => Some(json!({
             "name": "bare",
             "virtual_hosts": [{"name": "bare", "domains": ["*"], "routes": [route]}],
@@ -113,7 +113,7 @@ fn without_filter(manager: &mut Map<String, Value>, case: Case) {
         filters.retain(|filter| filter.get("name").and_then(Value::as_str) == Some("envoy.filters.http.router"));
         match case {
             Case::Idle => filters.insert(0, idle()),
-            Case::RequestInfo => filters.insert(0, filtered::filter()),
+            case if case.exports() => filters.insert(0, filtered::filter()),
             _ => {}
         }
     }

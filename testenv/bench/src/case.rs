@@ -35,8 +35,10 @@ pub(crate) enum Case {
     Token,
     /// A cached certificate and one policy, which matches.
     One,
-    /// Bare, with the filter for request info alone, and a route by its attributes.
+    /// Bare, with the filter for request info alone, and a route by its attributes: those that `envoy/plain/request-info` reads.
     RequestInfo,
+    /// As [`Case::RequestInfo`], with all attributes in filter state and metadata.
+    AllRequestInfo,
     /// Bare, with the client's certificate in `x-forwarded-client-cert`.
     Header,
     /// As [`Case::Last`], with the certificate by `x-forwarded-client-cert`.
@@ -55,7 +57,7 @@ pub(crate) enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 22] = [
         Self::Bare,
         Self::BareToken,
         Self::Last,
@@ -70,6 +72,7 @@ impl Case {
         Self::Idle,
         Self::Lines,
         Self::RequestInfo,
+        Self::AllRequestInfo,
         Self::Header,
         Self::Forwarded,
         Self::WasmLast,
@@ -95,7 +98,8 @@ impl Case {
             Case::None => "certificate, 100 policies, none matches (403)",
             Case::Token => "token, 100 policies, last matches",
             Case::One => "certificate, 1 policy",
-            Case::RequestInfo => "request info alone",
+            Case::RequestInfo => "request info alone: class and verb",
+            Case::AllRequestInfo => "request info alone: all attributes, and as metadata",
             Case::Header => "bare Envoy, the certificate in a header",
             Case::Forwarded => "certificate by header, 100 policies, last matches",
             Case::WasmLast => "wasm: certificate, 100 policies, last matches",
@@ -123,6 +127,7 @@ impl Case {
             Case::Token => "token",
             Case::One => "one",
             Case::RequestInfo => "request-info",
+            Case::AllRequestInfo => "all-request-info",
             Case::Header => "header",
             Case::Forwarded => "forwarded",
             Case::WasmLast => "wasm-last",
@@ -145,7 +150,12 @@ impl Case {
     pub(crate) const fn is_remade(self) -> bool {
         let is_bare =
             matches!(self, Case::Bare | Case::BareToken | Case::Early | Case::Idle | Case::Lines | Case::Header);
-        is_bare || matches!(self, Case::RequestInfo | Case::Forwarded | Case::BareUnsampled)
+        is_bare || self.exports() || matches!(self, Case::Forwarded | Case::BareUnsampled)
+    }
+
+    /// Whether the filter exports request info, and does nothing else.
+    pub(crate) const fn exports(self) -> bool {
+        matches!(self, Case::RequestInfo | Case::AllRequestInfo)
     }
 
     /// Whether Envoy runs portcullis.wasm.

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use portcullis_filter_config::names;
-use portcullis_filter_config::names::request::Field;
 use portcullis_filter_config::names::span::Attribute;
 use rustls_pki_types::UnixTime;
 
@@ -14,7 +13,7 @@ use crate::fair::{BoxedWake, FairQueue};
 use crate::gateway::Edit;
 use crate::long_streams::StreamRegistry;
 use crate::moment::Moment;
-use crate::observe::{ClusterMetrics, Outcome, Publisher, RequestRecord, Response, Server};
+use crate::observe::{ClusterMetrics, Outcome, Publisher, RequestAttributes, RequestRecord, Response, Server};
 use crate::refusal::Refusal;
 use crate::review::{Review, ReviewAnswers, ReviewResult};
 use crate::schedule::Wake;
@@ -225,12 +224,14 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
         takes
     }
 
-    fn export(&mut self, field: Field, value: &str) -> bool {
-        let takes = self.takes(field.state.as_bytes());
-        if takes {
-            self.exported.push((field.state, value.to_owned()));
-        }
-        takes
+    fn export(&mut self, attributes: &RequestAttributes) -> bool {
+        attributes.fields().all(|(field, value)| {
+            let takes = self.takes(field.state.as_bytes());
+            if takes {
+                self.exported.push((field.state, value.to_owned()));
+            }
+            takes
+        })
     }
 
     fn open_route(&mut self, destination: &str) -> bool {
