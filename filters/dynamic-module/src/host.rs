@@ -113,8 +113,8 @@ impl Host for StreamHost<'_> {
         self.stream.filter_state(names::CLIENT_CHAIN)
     }
 
-    fn connection_certificate(&self) -> Option<&[u8]> {
-        self.stream.filter_state(names::CLIENT_CERTIFICATE)
+    fn connection_certificate(&self) -> Option<Cow<'_, [u8]>> {
+        self.stream.filter_state(names::CLIENT_CERTIFICATE).map(Cow::Borrowed)
     }
 
     fn certificate_digest(&self) -> Option<Cow<'_, [u8]>> {

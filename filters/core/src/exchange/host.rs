@@ -55,8 +55,8 @@ pub trait Host {
 
     /// The client's chain as the certificate validator recorded it ([`crate::x509::encode_chain`]).
     fn recorded_chain(&self) -> Option<&[u8]>;
-    /// The client's chain as PEM text, from the connection's filter state.
-    fn connection_certificate(&self) -> Option<&[u8]>;
+    /// The client's certificate as PEM text, from the connection's filter state.
+    fn connection_certificate(&self) -> Option<Cow<'_, [u8]>>;
     /// The SHA-256 of the certificate of the TLS handshake, in lower-case hexadecimal digits. Empty or `None` without one.
     fn certificate_digest(&self) -> Option<Cow<'_, [u8]>>;
     /// Whether the TLS handshake had a client certificate.

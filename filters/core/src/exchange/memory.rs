@@ -38,6 +38,8 @@ pub struct MemoryHost<A> {
     pub lost_chain: bool,
     /// The SHA-256 digest of the handshake's certificate in hexadecimal digits, as Envoy writes it.
     pub digest: Option<Vec<u8>>,
+    /// That certificate as the connection's filter state has it.
+    pub certificate: Option<String>,
     /// Chains that were parsed from headers.
     pub known_chains: RefCell<KnownChains>,
     /// The time. `None` is a proxy without a clock.
@@ -83,6 +85,7 @@ impl<A> MemoryHost<A> {
             chain: None,
             lost_chain: false,
             digest: None,
+            certificate: None,
             known_chains: RefCell::default(),
             moment: Some(Moment { now, uptime }),
             reviewer,
@@ -186,8 +189,8 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
         self.chain.as_deref()
     }
 
-    fn connection_certificate(&self) -> Option<&[u8]> {
-        None
+    fn connection_certificate(&self) -> Option<Cow<'_, [u8]>> {
+        self.certificate.as_deref().map(|text| Cow::Borrowed(text.as_bytes()))
     }
 
     fn certificate_digest(&self) -> Option<Cow<'_, [u8]>> {

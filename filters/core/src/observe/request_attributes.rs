@@ -12,13 +12,16 @@ use crate::request_info::RequestInfo;
 /// The most characters of a value: no name of Kubernetes' has more.
 pub(crate) const MAX_VALUE_CHARS: usize = 253;
 
+/// All fields.
+const MOST: usize = 10;
+
 /// The attributes of a request that are exported to other filters, routes and logs.
 ///
 /// Values are texts of one line, and a value that was changed or cut to be one equals no name of Kubernetes'.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestAttributes {
     /// Fields, each with the place of its value in the text.
-    fields: Vec<(Field, Range<usize>)>,
+    fields: [Option<(Field, Range<usize>)>; MOST],
     text: String,
     /// Whether they are dynamic metadata as well.
     pub are_metadata: bool,
@@ -31,9 +34,8 @@ impl RequestAttributes {
         user: Option<&str>,
         export: &RequestInfoExport,
     ) -> Self {
-        let most = export.fields.as_ref().map_or(9, Vec::len).saturating_add(1);
         let mut shown = RequestAttributes {
-            fields: Vec::with_capacity(most),
+            fields: [const { None }; MOST],
             text: String::with_capacity(128),
             are_metadata: export.metadata,
         };
@@ -63,12 +65,14 @@ impl RequestAttributes {
     fn say(&mut self, field: Field, value: &[u8]) {
         let start = self.text.len();
         push_line(&mut self.text, value, MAX_VALUE_CHARS);
-        self.fields.push((field, start..self.text.len()));
+        if let Some(place) = self.fields.iter_mut().find(|place| place.is_none()) {
+            *place = Some((field, start..self.text.len()));
+        }
     }
 
     /// Fields with their values.
     pub fn fields(&self) -> impl Iterator<Item = (Field, &str)> {
-        self.fields.iter().map(|(field, place)| (*field, self.text.get(place.clone()).unwrap_or_default()))
+        self.fields.iter().flatten().map(|(field, place)| (*field, self.text.get(place.clone()).unwrap_or_default()))
     }
 }
 
