@@ -45,7 +45,7 @@ fn digest_names_a_certificate_only_once_it_was_read() {
     let connection = Connection { fixture: &fixture, known: RefCell::default() };
     let (alice, other) = (&alice[..], &other[..]);
     let named = Ok(vec!["alice".to_owned()]);
-    let unreadable = Err(Cause::Internal);
+    let unreadable = Err(Cause::Unchecked);
     assert_eq!(connection.user(Some(alice), None, None), unreadable, "nothing was read");
     assert_eq!(connection.user(Some(other), Some(alice), None), unreadable, "a text of another certificate");
     assert_eq!(connection.user(Some(alice), Some(alice), None), named);
@@ -64,10 +64,14 @@ fn chain_by_header_does_not_count_as_a_certificate_alone() {
     by_connection(&mut fixture);
     let alice = issue(testing::alice(), &fixture.ca);
     let connection = Connection { fixture: &fixture, known: RefCell::default() };
-    let chain = format!("Chain=\"{}{}\"", testing::escaped_pem(&alice), testing::escaped_pem(b"0\x03any"));
+    let chain = format!(
+        "Chain=\"{}{}\"",
+        testing::escaped_pem(&alice),
+        testing::escaped_pem(&issue(testing::alice(), &fixture.ca))
+    );
     assert_eq!(connection.user(Some(&alice), None, Some(&chain)), Ok(vec!["alice".to_owned()]));
-    assert_eq!(connection.user(Some(&alice), None, None), Err(Cause::Internal));
+    assert_eq!(connection.user(Some(&alice), None, None), Err(Cause::Unchecked));
     assert_eq!(connection.user(Some(&alice), Some(&alice), None), Ok(vec!["alice".to_owned()]));
     assert_eq!(connection.user(Some(&alice), Some(&alice), Some(&chain)), Ok(vec!["alice".to_owned()]));
-    assert_eq!(connection.user(None, None, Some(&chain)), Err(Cause::Internal));
+    assert_eq!(connection.user(None, None, Some(&chain)), Err(Cause::Unchecked));
 }
