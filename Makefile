@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-store-faults test-store-upgrade test-onboard test-objects test-istio test-clients test-cmd kubernetes-versions test-otel test-helm test-dashboard test-console screenshots compatibility test-long test-storms tsan miri bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-store-faults test-store-upgrade test-onboard test-objects test-istio test-clients test-cmd kubernetes-versions test-otel test-helm test-dashboard test-console screenshots compatibility test-long test-storms tsan miri bench bench-check bench-restart bench-connections bench-soak bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -145,6 +145,29 @@ tsan: ## Test the state that workers share under ThreadSanitizer; needs a nightl
 
 miri: ## Test the unsafe code of the ABI crate under Miri; needs a nightly Rust
 	@$(SCRIPTS)/miri
+
+bench: ## Measure the gateway beside a bare Envoy, Envoy with Lua, HAProxy and nginx, and write the table, its picture and README's figures; half an hour; needs valgrind
+	@$(SCRIPTS)/install-peers || [ $$? = 3 ]
+	$(MAKE) --no-print-directory module wasm build
+	target/debug/portcullis-bench compare --write
+	target/debug/portcullis-bench watches --write
+
+bench-check: ## Fail when a request costs more instructions, in proportion to a bare Envoy, than testenv/bench/ratios.json says; SHORT=1 for CI, UPDATE=1 to write the file; needs valgrind
+	@$(MAKE) --no-print-directory module build
+	target/debug/portcullis-bench check $(if $(SHORT),--short) $(if $(UPDATE),--update)
+
+bench-restart: ## Restart one of three servers behind HAProxy on layer 4 and behind the gateway, and draw each server's share
+	@$(SCRIPTS)/install-peers
+	$(MAKE) --no-print-directory module build
+	target/debug/portcullis-bench restart --write
+
+bench-connections: ## Count the connections of servers that 2,000 clients make, in each identity mode
+	@$(MAKE) --no-print-directory module build
+	target/debug/portcullis-bench converge --write
+
+bench-soak: ## Run mixed traffic, edits, restarts and rotations for half an hour (MINUTES=), and draw memory, descriptors and answering times
+	@$(MAKE) --no-print-directory module build
+	target/debug/portcullis-bench soak --minutes $${MINUTES:-30} --write
 
 bench-envoy: ## Count the instructions of a whole request in Envoy, with the gateway and without it; needs valgrind
 	@$(MAKE) --no-print-directory module wasm build

@@ -117,6 +117,7 @@ fn compiled(policies: &[Vec<Rule>]) -> Policies {
         group: "g".into(),
         flow_control_schema: None,
         log: false,
+        deny: None,
         rules: rules.clone(),
     };
     Policies::new(&policies.iter().map(policy).collect::<Vec<_>>())

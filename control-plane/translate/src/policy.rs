@@ -49,6 +49,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
                 group: names.word(&group_name(policy)),
                 flow_control_schema: policy.schema.clone(),
                 log: is_logged(policy.log_mode),
+                deny: policy.deny.clone(),
                 rules: policy.rules.clone(),
             })
             .collect(),

@@ -48,7 +48,7 @@ impl From<Vec<Policy>> for Dispatch {
 fn match_all() -> Policy {
     let all = || vec!["*".to_owned()];
     let rule = Rule { verbs: all(), api_groups: all(), resources: all(), non_resource_urls: all(), ..Rule::default() };
-    Policy { group: Dispatch::GROUP.to_owned(), flow_control_schema: None, log: false, rules: vec![rule] }
+    Policy { group: Dispatch::GROUP.to_owned(), flow_control_schema: None, log: false, deny: None, rules: vec![rule] }
 }
 
 impl Serialize for Dispatch {

@@ -38,7 +38,7 @@ pub use dispatch::Dispatch;
 pub use fair_queue::{FairQueueConfig, FlowDistinguisher, FlowWeight};
 pub use filter::{ActivityReports, FilterConfig, LimitExchanges, PeerSource, SpanSettings};
 pub use hex::hex;
-pub use policy::{Policy, Rule, RuleList, ServiceAccount};
+pub use policy::{Denial, Policy, Rule, RuleList, ServiceAccount};
 pub use rebalance::{Rebalance, RebalanceConditions};
 pub use validator::ValidatorConfig;
 pub use version::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER, NODE_FILTER_MODULE, NODE_FILTER_WASM};

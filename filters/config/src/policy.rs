@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
-/// A dispatch policy: requests that match one of the rules go to the group.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A dispatch policy: requests that match one of the rules go to the group, or are denied.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Policy {
@@ -10,11 +10,24 @@ pub struct Policy {
     /// The flow control schema that its requests count under; one that is not in the list does not limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_control_schema: Option<String>,
+    /// Set if the requests that match are denied: they go to no server, and count under no flow control schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deny: Option<Denial>,
     /// Whether the access log has the requests that match.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log: bool,
     /// A request that matches any of them matches the policy.
     pub rules: Vec<Rule>,
+}
+
+/// The answer of a policy that denies, 403 with the policy's number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Denial {
+    /// The end of the answer's message, for clients; empty is none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
 }
 
 /// A dispatch policy's rule. Fields are combined with AND. In a list `*` is everything and `-x` excludes `x`; exclusions
@@ -63,6 +76,13 @@ impl Policy {
 }
 
 impl Rule {
+    /// Whether it wants or excludes users, service accounts or groups.
+    pub fn depends_on_user(&self) -> bool {
+        let is_all = |entries: &[String]| entries.is_empty() || entries.iter().any(|entry| entry == "*");
+        let takes_all = if self.users.is_empty() { self.service_accounts.is_empty() } else { is_all(&self.users) };
+        !takes_all || !is_all(&self.user_groups)
+    }
+
     fn entries(&self) -> usize {
         let lists = [
             self.verbs.len(),

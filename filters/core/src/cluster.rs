@@ -8,6 +8,7 @@ use portcullis_filter_config::{
     CONFIG_VERSION, CountedRequests, Pool, RequestClass, RequestHeaders, UpstreamIdentity, destination,
 };
 
+use crate::denials::Denials;
 use crate::fair::{FairQueue, FairSchema};
 use crate::flow_limit::{FlowLimit, LimitReached};
 use crate::header_scan::{Reserved, can_be_reserved};
@@ -39,6 +40,9 @@ pub enum CompileError {
     /// In this mode users are not forwarded, so that a client with a certificate would be anonymous to the upstream.
     #[error("{0} means nothing where what clients present goes upstream unchanged")]
     ClientCredential(&'static str),
+    /// A policy that denies by the user, where not every user is known: a stranger would pass.
+    #[error("policy {0} denies by the user, whom this gateway does not know of every request")]
+    Denial(usize),
     /// The draining of connections.
     #[error("rebalance is out of bounds")]
     Rebalance,
@@ -70,6 +74,8 @@ pub struct Cluster {
     pub(crate) protected: Option<Protected>,
     pub(crate) deny_all_requests: bool,
     close_connections: bool,
+    /// The policies that deny.
+    pub(crate) denials: Denials,
     /// By policy, then by pool and class.
     destinations: Vec<Destinations>,
     /// The limit of each flow control schema, in the configuration's order. A schema that no policy names at the moment is
@@ -186,6 +192,9 @@ impl Cluster {
             client_ca: client_ca.as_ref().map_or_else(Vec::new, |ca| ca.digest().to_vec()),
             lifetimes: config.reviews.as_ref().map_or_else(Lifetimes::default, Lifetimes::from_config),
         });
+        // If impersonation goes on, the upstream may take the client for another user.
+        let knows_all_users = !identity.passes();
+        let denials = Denials::compile(&written, knows_all_users).map_err(CompileError::Denial)?;
         let policies = Policies::new(&written);
         let pools = Pool::of(&config.upstream_identity);
         let destinations = policies.groups().map(|group| Destinations::for_group(group, pools)).collect();
@@ -206,6 +215,7 @@ impl Cluster {
             protected: config.protected.as_ref().map(Protected::compile),
             deny_all_requests: config.deny_all_requests,
             close_connections: config.close_connections,
+            denials,
             destinations,
             schemas,
             limits,

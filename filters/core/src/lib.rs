@@ -31,6 +31,7 @@ mod authenticate;
 pub mod bucket;
 pub mod cluster;
 pub mod credential;
+mod denials;
 mod dns;
 pub mod exchange;
 pub mod fair;

@@ -34,6 +34,13 @@ pub struct ForbiddenObject {
     resource: String,
 }
 
+impl ForbiddenObject {
+    fn of(info: &RequestInfo<'_>) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        ForbiddenObject { name: text(&info.name), group: text(info.api_group), resource: text(info.resource) }
+    }
+}
+
 /// Why a request was refused: the closed set that logs and metrics may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
@@ -64,6 +71,8 @@ pub enum Cause {
     Impersonation,
     /// The client is, or asked to impersonate, a protected identity.
     ProtectedIdentity,
+    /// A dispatch policy denies the request.
+    DeniedByPolicy,
     /// No dispatch policy matches.
     NoPolicy,
     /// The cluster's configuration is missing.
@@ -73,8 +82,16 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Whether the dispatch policies, or the limits that they name, refused the request: its user was known.
+    pub const fn is_of_policies(self) -> bool {
+        matches!(
+            self,
+            Cause::DeniedByPolicy | Cause::NoPolicy | Cause::FlowControl | Cause::QueueFull | Cause::QueueTimeout
+        )
+    }
+
     /// All of them.
-    pub const ALL: [Cause; 16] = [
+    pub const ALL: [Cause; 17] = [
         Cause::Loop,
         Cause::Misdirected,
         Cause::BadRequest,
@@ -88,6 +105,7 @@ impl Cause {
         Cause::QueueTimeout,
         Cause::Impersonation,
         Cause::ProtectedIdentity,
+        Cause::DeniedByPolicy,
         Cause::NoPolicy,
         Cause::NotConfigured,
         Cause::Internal,
@@ -109,6 +127,7 @@ impl Cause {
             Cause::QueueTimeout => "queue_timeout",
             Cause::Impersonation => "impersonation",
             Cause::ProtectedIdentity => "protected_identity",
+            Cause::DeniedByPolicy => "denied_by_policy",
             Cause::NoPolicy => "no_policy",
             Cause::NotConfigured => "not_configured",
             Cause::Internal => "internal",
@@ -184,13 +203,17 @@ impl Refusal {
         Refusal::new(403, "Forbidden", Cause::ProtectedIdentity, message)
     }
 
+    /// 403: the dispatch policy of this number, from 0, denies the request. `message` is the policy's own.
+    pub fn denied_by_policy(policy: usize, message: &str, info: &RequestInfo<'_>) -> Self {
+        let colon = if message.is_empty() { "" } else { ": " };
+        let message = format!("dispatch policy {policy} of the gateway denies this request{colon}{message}");
+        Refusal::new(403, "Forbidden", Cause::DeniedByPolicy, message).about(ForbiddenObject::of(info))
+    }
+
     /// 403: no dispatch policy.
     pub fn no_policy(info: &RequestInfo<'_>) -> Self {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let object =
-            ForbiddenObject { name: text(&info.name), group: text(info.api_group), resource: text(info.resource) };
         let message = "no dispatch policy of the gateway matches this request";
-        Refusal::new(403, "Forbidden", Cause::NoPolicy, message).about(object)
+        Refusal::new(403, "Forbidden", Cause::NoPolicy, message).about(ForbiddenObject::of(info))
     }
 
     fn about(self, object: ForbiddenObject) -> Self {

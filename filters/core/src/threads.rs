@@ -151,6 +151,7 @@ fn memo_of_a_user_answers_each_configuration() {
         group: group.to_owned(),
         flow_control_schema: None,
         log: false,
+        deny: None,
     };
     let first = Policies::new(&[policy(&["bob"], "b"), policy(&["alice"], "a"), policy(&["*"], "rest")]);
     let second = Policies::new(&[policy(&["alice", "bob"], "both"), policy(&["*"], "rest")]);

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::case::Case;
 use crate::error::BenchError;
-use crate::filtered;
+use crate::{filtered, lua};
 
 /// The host name of the cluster.
 pub(crate) const NAME: &str = "prod.example.com";
@@ -37,6 +37,7 @@ pub(crate) fn bootstrap(case: Case, gateway: &Value, dump: &Value, secrets: &Sec
     }
     let routes = match case {
         Case::Forwarded => resource(dump, "/dynamic_route_configs", "/route_config").next().map(plain),
+        Case::Lua => Some(lua::routes(&route, NAME)),
         case if case.exports() => Some(filtered::by_request_info(&route, NAME, case)),
         _ => Some(json!({
             "name": "bare",
@@ -113,6 +114,7 @@ fn without_filter(manager: &mut Map<String, Value>, case: Case) {
         filters.retain(|filter| filter.get("name").and_then(Value::as_str) == Some("envoy.filters.http.router"));
         match case {
             Case::Idle => filters.insert(0, idle()),
+            Case::Lua => filters.insert(0, lua::filter()),
             case if case.exports() => filters.insert(0, filtered::filter()),
             _ => {}
         }

@@ -41,6 +41,14 @@ pub(crate) enum Case {
     AllRequestInfo,
     /// Bare, with the client's certificate in `x-forwarded-client-cert`.
     Header,
+    /// Bare, with a Lua script that writes the user of the certificate into headers.
+    Lua,
+    /// As [`Case::Last`], for a cluster that takes its users from a front proxy.
+    FrontProxy,
+    /// As [`Case::Last`], of a client that impersonates another user (`kubectl --as`), whose right to it is known.
+    Impersonated,
+    /// As [`Case::Token`], with a new token in each request.
+    Uncached,
     /// As [`Case::Last`], with the certificate by `x-forwarded-client-cert`.
     Forwarded,
     /// As [`Case::Last`], by portcullis.wasm.
@@ -57,7 +65,7 @@ pub(crate) enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 22] = [
+    pub(crate) const ALL: [Self; 26] = [
         Self::Bare,
         Self::BareToken,
         Self::Last,
@@ -75,6 +83,10 @@ impl Case {
         Self::AllRequestInfo,
         Self::Header,
         Self::Forwarded,
+        Self::Lua,
+        Self::FrontProxy,
+        Self::Impersonated,
+        Self::Uncached,
         Self::WasmLast,
         Self::WasmToken,
         Self::BareUnsampled,
@@ -101,6 +113,10 @@ impl Case {
             Case::RequestInfo => "request info alone: class and verb",
             Case::AllRequestInfo => "request info alone: all attributes, and as metadata",
             Case::Header => "bare Envoy, the certificate in a header",
+            Case::Lua => "Envoy with a Lua script for the certificate's user",
+            Case::FrontProxy => "certificate, 100 policies, last matches, front-proxy mode",
+            Case::Impersonated => "certificate and --as, 100 policies, last matches",
+            Case::Uncached => "a new token each time, 100 policies, last matches",
             Case::Forwarded => "certificate by header, 100 policies, last matches",
             Case::WasmLast => "wasm: certificate, 100 policies, last matches",
             Case::WasmToken => "wasm: token, 100 policies, last matches",
@@ -129,6 +145,10 @@ impl Case {
             Case::RequestInfo => "request-info",
             Case::AllRequestInfo => "all-request-info",
             Case::Header => "header",
+            Case::Lua => "lua",
+            Case::FrontProxy => "front-proxy",
+            Case::Impersonated => "impersonated",
+            Case::Uncached => "uncached",
             Case::Forwarded => "forwarded",
             Case::WasmLast => "wasm-last",
             Case::WasmToken => "wasm-token",
@@ -150,7 +170,7 @@ impl Case {
     pub(crate) const fn is_remade(self) -> bool {
         let is_bare =
             matches!(self, Case::Bare | Case::BareToken | Case::Early | Case::Idle | Case::Lines | Case::Header);
-        is_bare || self.exports() || matches!(self, Case::Forwarded | Case::BareUnsampled)
+        is_bare || self.exports() || matches!(self, Case::Forwarded | Case::BareUnsampled | Case::Lua)
     }
 
     /// Whether the filter exports request info, and does nothing else.
@@ -165,7 +185,7 @@ impl Case {
 
     /// Whether the client presents a token instead of a certificate.
     pub(crate) const fn uses_token(self) -> bool {
-        matches!(self, Case::Token | Case::BareToken | Case::WasmToken)
+        matches!(self, Case::Token | Case::BareToken | Case::WasmToken | Case::Uncached)
     }
 
     /// Traced requests in a million, where there is a tracer.
@@ -206,6 +226,14 @@ impl Case {
         let schema = if self.flow_control().is_some() { "many" } else { "" };
         let policy = |rules| json!({"rules": rules, "flowControlSchemaName": schema});
         policies.into_iter().map(policy).collect()
+    }
+
+    /// The `portcullis` of the manifest.
+    pub(crate) fn portcullis(self) -> Value {
+        match self {
+            Case::FrontProxy => json!({"upstreamIdentity": "RequestHeader"}),
+            _ => json!({}),
+        }
     }
 
     /// The `flowControl` of the manifest, if it has any.

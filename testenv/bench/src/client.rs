@@ -1,5 +1,7 @@
 //! The load: what kubectl sends, over and over.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use portcullis_harness::client::{H2Client, Outgoing, Response};
 
 use crate::case::Case;
@@ -13,27 +15,39 @@ const PODS: u32 = 64;
 
 /// Sends requests one after the other, each answered as the case says.
 pub(crate) fn send(client: &H2Client, case: Case, token: &str, count: u32) -> Result<(), BenchError> {
-    let bearer = format!("Bearer {token}");
-    let headers = headers(case, &bearer);
     for number in 0..count {
-        expect(&client.get(&path(number), &headers)?, case)?;
+        let bearer = bearer(case, token);
+        expect(&client.get(&path(number), &headers(case, &bearer))?, case)?;
     }
     Ok(())
 }
 
 /// As [`send`], with up to `at_once` under way.
 pub(crate) fn burst(client: &H2Client, case: Case, token: &str, count: u32, at_once: usize) -> Result<(), BenchError> {
-    let bearer = format!("Bearer {token}");
-    let headers = headers(case, &bearer);
-    let requests = (0..count).map(|number| Outgoing::get(&path(number), &headers)).collect();
+    let request = |number: u32| {
+        let bearer = bearer(case, token);
+        Outgoing::get(&path(number), &headers(case, &bearer))
+    };
+    let requests = (0..count).map(request).collect();
     client.burst(requests, at_once).into_iter().try_for_each(|response| expect(&response?, case))
 }
 
-fn path(number: u32) -> String {
+/// The `Authorization` of the next request.
+fn bearer(case: Case, token: &str) -> String {
+    static FRESH: AtomicU64 = AtomicU64::new(0);
+    match case {
+        Case::Uncached => format!("Bearer {token}{:08}", FRESH.fetch_add(1, Ordering::Relaxed)),
+        _ => format!("Bearer {token}"),
+    }
+}
+
+/// A path of a pod.
+pub(crate) fn path(number: u32) -> String {
     format!("/api/v1/namespaces/default/pods/web-7d9c6b5f4-{:05}", number % PODS)
 }
 
-fn headers(case: Case, bearer: &str) -> Vec<(&'static str, &str)> {
+/// The headers of a request, of which `bearer` is one where the case has a token.
+pub(crate) fn headers(case: Case, bearer: &str) -> Vec<(&'static str, &str)> {
     let mut headers = vec![
         ("accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"),
         ("accept-encoding", "gzip"),
@@ -43,6 +57,9 @@ fn headers(case: Case, bearer: &str) -> Vec<(&'static str, &str)> {
     ];
     if case.uses_token() {
         headers.push(("authorization", bearer));
+    }
+    if case == Case::Impersonated {
+        headers.extend([("impersonate-user", "bob"), ("impersonate-group", "developers")]);
     }
     headers
 }

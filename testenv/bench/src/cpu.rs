@@ -13,6 +13,7 @@ use crate::client;
 use crate::error::BenchError;
 use crate::fixture::{Fixture, Running};
 use crate::spread::Spread;
+use crate::usage::process_time;
 
 /// Measures CPU time of Envoy per request, with the module and with portcullis.wasm.
 #[derive(Debug, Args)]
@@ -75,16 +76,4 @@ fn print(case: Case, rounds: &[Vec<u64>], column: usize, requests: u32) {
     let each = rounds.iter().map(|round| of(round, column) / f64::from(requests) / 1_000.0);
     let ratios = rounds.iter().map(|round| of(round, column) / of(round, 0));
     println!("{}\t{:.1}\t{:.2}", case.title(), Spread::of(each), Spread::of(ratios));
-}
-
-/// CPU time of a process so far, in nanoseconds: all of its threads, in the kernel too. None of Envoy's threads ends early.
-fn process_time(pid: u32) -> Result<u64, BenchError> {
-    let path = format!("/proc/{pid}/task");
-    let failed = |source| BenchError::Read { path: path.clone(), source };
-    let mut sum = 0;
-    for task in std::fs::read_dir(&path).map_err(failed)?.flatten() {
-        let told = std::fs::read_to_string(task.path().join("schedstat")).map_err(failed)?;
-        sum += told.split(' ').next().and_then(|spent| spent.parse().ok()).unwrap_or(0_u64);
-    }
-    Ok(sum)
 }

@@ -28,6 +28,17 @@ pub(crate) enum BenchError {
         /// The cause.
         source: std::io::Error,
     },
+    /// Writing a file.
+    #[error("writing {path}: {source}")]
+    Write {
+        /// Which.
+        path: String,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// The document has no place for the figures.
+    #[error("there is no place for the part {0}")]
+    NoPart(String),
     /// A request of the load was answered otherwise than the case says.
     #[error("a request was answered {found} instead of {wanted}: {body}")]
     Answer {
@@ -47,6 +58,12 @@ pub(crate) enum BenchError {
         /// The condition that did not come true.
         text: &'static str,
     },
+    /// The tree's ratios cannot be read.
+    #[error("testenv/bench/ratios.json: {0}")]
+    Ratios(serde_json::Error),
+    /// A request costs more than it did.
+    #[error("dearer than by testenv/bench/ratios.json: {0}")]
+    Dearer(String),
     /// No request was answered by an edit.
     #[error("an edit had no effect on requests")]
     Unseen,

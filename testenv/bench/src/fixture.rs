@@ -12,14 +12,15 @@ use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::otel::Sink;
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, ports, wait};
-use portcullis_stub_apiserver::{Action, Fault, StubOptions, StubServer, TokenEntry};
+use portcullis_stub_apiserver::{Action, Fault, StubOptions, StubServer};
 use serde_json::{Value, json};
 
 use crate::bare::NAME;
 use crate::case::Case;
 use crate::error::BenchError;
+use crate::peers::{Files, Peer, RunningPeer};
 use crate::profile::Profile;
-use crate::{Options, bare, callgrind, client};
+use crate::{bare, callgrind, client};
 
 /// Starting Envoy under valgrind takes its time.
 const STARTS: Duration = Duration::from_secs(120);
@@ -27,6 +28,7 @@ const STARTS: Duration = Duration::from_secs(120);
 const WARM_UP: u32 = 300;
 /// The prefix of callgrind's files.
 const OUT: &str = "callgrind.out";
+const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 /// Bytes of a small pod as JSON.
 const BODY: usize = 2_048;
 
@@ -39,6 +41,8 @@ pub(crate) struct Fixture<'a> {
     client_ca: Ca,
     serving: Identity,
     gateway: Identity,
+    /// A certificate that servers believe to be a front proxy's.
+    front: Identity,
     alice: Identity,
     token: String,
     stub: StubServer,
@@ -49,9 +53,23 @@ pub(crate) struct Fixture<'a> {
 pub(crate) struct Running {
     pub(crate) case: Case,
     pub(crate) client: H2Client,
+    pub(crate) address: SocketAddr,
     envoy: Envoy,
     /// Runs as long as Envoy does.
     _plane: ControlPlane,
+}
+
+/// The servers' answer to every question for a token's user.
+fn robot_review() -> Value {
+    json!({
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenReview",
+        "status": {
+            "authenticated": true,
+            "user": {"username": "robot", "groups": ["developers", "system:authenticated"]},
+            "audiences": ["https://kubernetes.default.svc"],
+        },
+    })
 }
 
 impl Running {
@@ -66,19 +84,22 @@ impl<'a> Fixture<'a> {
         let (server_ca, client_ca) = (Ca::new("servers")?, Ca::new("clients")?);
         let token = format!("header.{}.signature", "x".repeat(client::TOKEN_LEN));
         let gateway = client_ca.issue(&CertSpec::client("portcullis", [""; 0]))?;
+        let front_ca = Ca::new("front proxies")?;
+        let front = front_ca.issue(&CertSpec::client("front-proxy", [""; 0]))?;
         let server = server_ca.issue(&CertSpec::server("stub", ["kubernetes"]))?;
-        let robot =
-            TokenEntry { user: "robot".to_owned(), groups: vec!["developers".to_owned()], ..TokenEntry::default() };
         let mut stub = StubOptions::new(server.pem(), server.key_pem()).client_ca(client_ca.pem());
-        stub.impersonators = vec!["portcullis".to_owned()];
-        let stub = StubServer::start(stub.token(&token, robot))?;
+        stub.requestheader_ca = Some(front_ca.pem());
+        stub.impersonators = ["portcullis", "alice"].map(str::to_owned).to_vec();
+        let stub = StubServer::start(stub)?;
         let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
-        let answer = Action::Respond { status: 200, headers, body: "x".repeat(BODY) };
-        stub.fault(Fault::new("/api/v1/namespaces/", answer));
+        let answer = |status, body| Action::Respond { status, headers: headers.clone(), body };
+        stub.fault(Fault::new("/api/v1/namespaces/", answer(200, "x".repeat(BODY))));
+        // Any token is the robot's.
+        stub.fault(Fault::new(TOKEN_REVIEWS, answer(201, robot_review().to_string())));
         let serving = server_ca.issue(&CertSpec::server(NAME, [NAME]))?;
         let alice = client_ca.issue(&CertSpec::client("alice", ["developers"]))?;
         let collector = Sink::start_grpc()?;
-        Ok(Fixture { run, is_counted, server_ca, client_ca, serving, gateway, alice, token, stub, collector })
+        Ok(Fixture { run, is_counted, server_ca, client_ca, serving, gateway, front, alice, token, stub, collector })
     }
 
     /// The token of the cases with one.
@@ -92,9 +113,9 @@ impl<'a> Fixture<'a> {
     }
 
     /// Counts the instructions of a case in an Envoy of its own, round by round.
-    pub(crate) fn measure(&self, case: Case, options: &Options) -> Result<Vec<Profile>, BenchError> {
+    pub(crate) fn measure(&self, case: Case, requests: u32, rounds: u32) -> Result<Vec<Profile>, BenchError> {
         let running = self.start(case)?;
-        (0..=options.rounds).map(|round| self.round(&running, round, options.requests)).skip(1).collect()
+        (0..=rounds).map(|round| self.round(&running, round, requests)).skip(1).collect()
     }
 
     /// Starts an Envoy for a case.
@@ -112,7 +133,7 @@ impl<'a> Fixture<'a> {
         }
         let envoy = self.envoy(case, &dir, bootstrap)?;
         let client = self.connect(case, &envoy, address)?;
-        Ok(Running { case, client, envoy, _plane: plane })
+        Ok(Running { case, client, address, envoy, _plane: plane })
     }
 
     fn settings(&self, case: Case, address: SocketAddr) -> Result<String, BenchError> {
@@ -131,9 +152,10 @@ impl<'a> Fixture<'a> {
 
     fn manifest(&self, case: Case) -> Manifest {
         let manifest = Manifest::new(NAME, [self.stub.address()])
-            .upstream(&self.gateway, &self.server_ca, "kubernetes")
+            .upstream(if case == Case::FrontProxy { &self.front } else { &self.gateway }, &self.server_ca, "kubernetes")
             .serving(&self.serving, &self.client_ca)
-            .policies(case.policies());
+            .policies(case.policies())
+            .set("/spec/portcullis", case.portcullis());
         match case.flow_control() {
             Some(limits) => manifest.set("/spec/flowControl", limits),
             None => manifest,
@@ -170,14 +192,34 @@ impl<'a> Fixture<'a> {
         Ok(Envoy::start(dir, "envoy", &options)?)
     }
 
+    /// A proxy at an address, or the server itself, for the case's client.
+    pub(crate) fn target(&self, case: Case, address: SocketAddr) -> TlsTarget {
+        let name = if address == self.stub.address() { "kubernetes" } else { NAME };
+        let target = TlsTarget::new(address).sni(name).trust(&self.server_ca).timeout(Duration::from_secs(30));
+        if case.uses_token() { target } else { target.identity(&self.alice) }
+    }
+
+    /// The server's own address.
+    pub(crate) fn server(&self) -> SocketAddr {
+        self.stub.address()
+    }
+
+    /// Starts another proxy in front of the server.
+    pub(crate) fn peer(&self, peer: Peer) -> Result<RunningPeer, BenchError> {
+        let dir = self.run.make_dir(peer.title())?;
+        let files = Files {
+            serving: &self.serving,
+            client_ca: &self.client_ca,
+            gateway: &self.gateway,
+            server_ca: &self.server_ca,
+        };
+        peer.start(&dir, &files, &[self.stub.address()])
+    }
+
     /// Connects, and waits until the server is healthy and the credential known.
     fn connect(&self, case: Case, envoy: &Envoy, address: SocketAddr) -> Result<H2Client, BenchError> {
         envoy.wait_listening(address, STARTS)?;
-        let mut target = TlsTarget::new(address).sni(NAME).trust(&self.server_ca).timeout(Duration::from_secs(30));
-        if !case.uses_token() {
-            target = target.identity(&self.alice);
-        }
-        let client = H2Client::connect(&target)?;
+        let client = H2Client::connect(&self.target(case, address))?;
         wait::until_ok("the case's answer", STARTS, || client::send(&client, case, &self.token, 1))?;
         client::send(&client, case, &self.token, WARM_UP)?;
         Ok(client)

@@ -9,14 +9,28 @@ mod bare;
 mod callgrind;
 mod case;
 mod client;
+mod compare;
+mod converge;
 mod cpu;
+mod document;
 mod error;
 mod filtered;
 mod fixture;
+mod limits;
+mod lua;
+mod pause;
+mod peers;
 mod profile;
+mod ratios;
 mod report;
+mod restart;
 mod scale;
+mod servers;
+mod site;
+mod soak;
 mod spread;
+mod usage;
+mod watches;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -51,7 +65,13 @@ struct Options {
 #[derive(Debug, Subcommand)]
 enum Command {
     Cpu(cpu::Cpu),
+    Compare(compare::Compare),
+    Check(ratios::Check),
+    Converge(converge::Converge),
+    Restart(restart::Restart),
+    Watches(watches::Watches),
     Scale(scale::Scale),
+    Soak(soak::Soak),
 }
 
 fn main() -> ExitCode {
@@ -67,7 +87,13 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<(), BenchError> {
     match &options.command {
         Some(Command::Cpu(cpu)) => return cpu::run(cpu),
+        Some(Command::Compare(compare)) => return compare::run(compare),
+        Some(Command::Check(check)) => return ratios::run(check),
+        Some(Command::Converge(converge)) => return converge::run(converge),
+        Some(Command::Restart(restart)) => return restart::run(restart),
+        Some(Command::Watches(watches)) => return watches::run(watches),
         Some(Command::Scale(scale)) => return scale::run(scale),
+        Some(Command::Soak(soak)) => return soak::run(soak),
         None => {}
     }
     let run = match &options.dir {
@@ -79,7 +105,8 @@ fn run(options: &Options) -> Result<(), BenchError> {
     println!("{}", report::HEADING);
     for case in Case::ALL.into_iter().filter(|case| options.runs(*case)) {
         let baseline = baselines.iter().find(|(of, _)| *of == case.baseline()).map(|(_, amount)| *amount);
-        let amount = report::print(case, &fixture.measure(case, options)?, options.requests, baseline);
+        let amount =
+            report::print(case, &fixture.measure(case, options.requests, options.rounds)?, options.requests, baseline);
         baselines.push((case, amount));
     }
     Ok(())

@@ -21,6 +21,13 @@ impl Spread {
     }
 }
 
+impl Spread {
+    /// The figure in the middle.
+    pub(crate) fn median(self) -> f64 {
+        self.median
+    }
+}
+
 impl Display for Spread {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
         let digits = out.precision().unwrap_or(1);

@@ -54,6 +54,8 @@ pub struct GatewayOptions {
     pub heap_level: Option<PathBuf>,
     /// More flags of Envoy.
     pub envoy_flags: Vec<String>,
+    /// Envoy's worker threads; two if unset.
+    pub workers: Option<u32>,
     /// More flags of `portcullis serve`.
     pub plane_flags: Vec<String>,
     /// The control plane's `RUST_LOG`; its own default if unset.
@@ -106,6 +108,7 @@ impl Gateway {
         envoy_options.version.clone_from(&options.envoy_version);
         envoy_options.module_dir.clone_from(&options.module_dir);
         envoy_options.flags.clone_from(&options.envoy_flags);
+        envoy_options.concurrency = options.workers.unwrap_or(envoy_options.concurrency);
         envoy_options.has_channel = options.activity;
         // Lines of the access log, which Envoy else keeps for ten seconds.
         envoy_options.flags.extend(["--file-flush-interval-msec", "50"].map(str::to_owned));

@@ -262,6 +262,24 @@ pub fn redis() -> Result<Redis, Missing> {
     Ok(Redis { server: find("redis-server")?, sentinel: find("redis-sentinel")?, libraries: directory.clone() })
 }
 
+/// Proxies of others, which benchmarks measure beside the gateway.
+#[derive(Debug, Clone)]
+pub struct Peers {
+    /// HAProxy.
+    pub haproxy: PathBuf,
+    /// nginx.
+    pub nginx: PathBuf,
+    /// The directory of libraries that the machine lacks.
+    pub libraries: PathBuf,
+}
+
+/// Packages of Debian's, which nothing but a benchmark needs.
+pub fn peers() -> Result<Peers, Missing> {
+    let directory = project_root().join(".deps/peers");
+    let find = |name: &str| present(name, directory.join(name), "testenv/scripts/install-peers");
+    Ok(Peers { haproxy: find("haproxy")?, nginx: find("nginx")?, libraries: directory.clone() })
+}
+
 /// Chromium, its driver, and the files that both need.
 #[derive(Debug, Clone)]
 pub struct Chromium {

@@ -8,6 +8,7 @@ use portcullis_filter_config::{FairQueueConfig, FlowControlSchema};
 use super::certificates::{KeyPair, read_client_bundle, read_pair};
 use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache, check_extras};
+use super::denials::{check_denials, check_heartbeats};
 use super::endpoint::parse_endpoint;
 use super::fair_queue::check_fair_queues;
 use super::feature_gates::{FeatureGates, check_gates};
@@ -165,6 +166,8 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
     let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
     let upstream_identity = check_identity(&raw.spec, findings);
+    check_heartbeats(&raw.spec.dispatch_policies, findings);
+    check_denials(&raw.spec.dispatch_policies, &upstream_identity, findings);
     client.map(|client| Cluster {
         name,
         uid: raw.metadata.uid.clone().filter(|uid| !uid.is_empty()),

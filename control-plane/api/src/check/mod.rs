@@ -6,6 +6,7 @@ mod cidr;
 mod client;
 mod cluster;
 mod credentials;
+mod denials;
 mod endpoint;
 mod fair_queue;
 mod feature_gates;

@@ -1,7 +1,8 @@
 use std::collections::BTreeSet;
 
-use portcullis_filter_config::Rule;
+use portcullis_filter_config::{Denial, Rule};
 
+use super::denials::check_action;
 use super::endpoint::{Endpoint, parse_endpoint};
 use super::logging::{LogMode, check_log_mode};
 use super::servers::Server;
@@ -47,6 +48,8 @@ pub struct Policy {
     pub schema: Option<String>,
     /// Whether the access log has its requests.
     pub log_mode: LogMode,
+    /// Set if the policy denies its requests.
+    pub deny: Option<Denial>,
     /// A request that matches any of them matches the policy.
     pub rules: Vec<Rule>,
 }
@@ -71,7 +74,8 @@ pub(super) fn check_policies(spec: &UpstreamClusterSpec, servers: &[Server], fin
         let subset = check_subset(&policy.upstream_subset, servers, &path, findings);
         let schema = Some(policy.flow_control_schema_name.clone()).filter(|name| !name.is_empty());
         let log_mode = check_log_mode(&policy.log_mode, format!("{path}.logMode"), findings);
-        policies.push(Policy { strategy, subset, schema, log_mode, rules: policy.rules.clone() });
+        let deny = check_action(policy, &path, findings);
+        policies.push(Policy { strategy, subset, schema, log_mode, deny, rules: policy.rules.clone() });
     }
     policies
 }

@@ -13,7 +13,9 @@ pub(super) fn lint(policies: &[DispatchPolicy], warnings: &mut Warnings) {
     if policies.is_empty() {
         return;
     }
-    let all: Vec<[RequestPart; 2]> = policies.iter().flat_map(|policy| &policy.rules).map(parts).collect();
+    let of = |policy: &DispatchPolicy| policy.rules.iter().map(parts).collect::<Vec<_>>();
+    let all: Vec<[RequestPart; 2]> = policies.iter().flat_map(of).collect();
+    let dispatched: Vec<_> = policies.iter().filter(|policy| !policy.denies()).flat_map(of).collect();
     let is_complete = |kind: usize| all.iter().any(|parts| parts.get(kind).is_some_and(RequestPart::is_everything));
     if !is_complete(0) {
         warnings.add(
@@ -27,7 +29,7 @@ pub(super) fn lint(policies: &[DispatchPolicy], warnings: &mut Warnings) {
         warnings.add(
             ProblemCode::MissingDefault,
             PATH,
-            paths(&all),
+            paths(&dispatched),
             r#"end the list with a policy that has the rule {verbs: ["*"], nonResourceURLs: ["*"]}"#,
         );
     }

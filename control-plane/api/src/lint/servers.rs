@@ -69,6 +69,12 @@ pub(super) fn lint_unknown(spec: &UpstreamClusterSpec, warnings: &mut Warnings) 
     if ours.upstream_identity != "RequestHeader" || ours.request_header.token_review != Some(false) {
         return;
     }
+    warnings.add(
+        ProblemCode::Caution,
+        "spec.portcullis.requestHeader.tokenReview".to_owned(),
+        "each watch and each running request with a token holds a connection to a server: tokens without a review share none",
+        "leave it out, and let requestHeader.user create TokenReviews (portcullis rbac)",
+    );
     for (index, policy) in spec.dispatch_policies.iter().enumerate() {
         for (number, rule) in policy.rules.iter().enumerate() {
             let is_everybody = |entries: &[String]| entries.is_empty() || entries.iter().any(|entry| entry == "*");

@@ -19,6 +19,7 @@ pub use flow_control::{Exempt, FlowControl, FlowControlSchema, MaxRequestsInflig
 pub use identity::{RequestHeaderNames, RequestHeaderSpec};
 pub use meta::ObjectMeta;
 pub use policy::DispatchPolicy;
+pub(crate) use policy::PolicyExtension;
 pub use references::{
     AuthorityInSecret, AuthorityReference, PairInFiles, PairInSecret, PairReference, References, TokenInSecret,
     TokenReference,

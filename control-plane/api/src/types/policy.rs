@@ -17,4 +17,26 @@ pub struct DispatchPolicy {
     pub flow_control_schema_name: String,
     /// `on`, `off` or empty.
     pub log_mode: String,
+    /// Fields that KubeGateway does not have.
+    pub portcullis: PolicyExtension,
+}
+
+impl DispatchPolicy {
+    /// Whether it denies its requests.
+    pub(crate) fn denies(&self) -> bool {
+        self.portcullis.action == "Deny"
+    }
+}
+
+/// Fields of a dispatch policy that KubeGateway does not have.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct PolicyExtension {
+    /// The effect on requests that match: `Dispatch`, also if empty, sends them to a server; `Deny` answers 403 with the policy's
+    /// number and `message`. A policy that denies has no strategy, subset or flow control schema.
+    pub action: String,
+    /// The end of the message of a 403, one line of up to 256 characters. Only with `action: Deny`.
+    pub message: String,
+    /// Accepts a policy that denies the heartbeats of kubelets, which is refused otherwise: all nodes become `NotReady`.
+    pub force: bool,
 }

@@ -3,7 +3,6 @@ use std::sync::Arc;
 use portcullis_core::exchange::{Exchange, MemoryHost, Next};
 use portcullis_core::header_scan::HeaderScan;
 use portcullis_core::identity::UserInfo;
-use portcullis_core::refusal::Cause;
 use portcullis_core::request_info::{RequestInfo, RequestTarget};
 use portcullis_core::review::{Review, ReviewResult};
 use portcullis_core::upstream_user::UpstreamUser;
@@ -94,7 +93,7 @@ impl Environment {
             }
             Some(refusal) => {
                 answer.refusal = Some(RefusalAnswer::new(refusal));
-                matches!(refusal.cause, Cause::NoPolicy | Cause::FlowControl | Cause::QueueFull | Cause::QueueTimeout)
+                refusal.cause.is_of_policies()
             }
         };
         if let Some(info) = info.filter(|_| is_dispatched) {

@@ -62,6 +62,31 @@ fn problems_are_told_with_their_field() {
         ("/spec/dispatchPolicies/0/strategy", json!("random"), "spec.dispatchPolicies[0].strategy: must be"),
         ("/spec/dispatchPolicies/0/upsteamSubset", json!(["https://x.test"]), "upstreamSubset[0]: is not one of"),
         ("/spec/dispatchPolicies/0/flowControlSchemaName", json!("x"), "flowControlSchemaName: is not one of"),
+        (
+            "/spec/dispatchPolicies/0/portcullis",
+            json!({"action": "deny"}),
+            "portcullis.action: must be Dispatch or Deny",
+        ),
+        (
+            "/spec/dispatchPolicies/0/portcullis",
+            json!({"message": "x"}),
+            "portcullis.message: is only for action: Deny",
+        ),
+        (
+            "/spec/dispatchPolicies/0/portcullis",
+            json!({"action": "Deny", "message": "a\nb"}),
+            "portcullis.message: must be one line of up to 256 characters",
+        ),
+        (
+            "/spec/dispatchPolicies/1/portcullis",
+            json!({"action": "Deny"}),
+            "spec.dispatchPolicies[1]: denies the heartbeats of kubelets",
+        ),
+        (
+            "/spec/dispatchPolicies/0",
+            json!({"rules": [{"verbs": ["*"]}], "strategy": "Random", "portcullis": {"action": "Deny"}}),
+            "spec.dispatchPolicies[0].strategy: means nothing in a policy with action: Deny",
+        ),
         ("/spec/flowControl", schema(json!({"name": "a"})), "flowControlSchemas[0]: exactly one of"),
         ("/spec/flowControl", schema(json!({"exempt": {}})), "flowControlSchemas[0].name: is required"),
         (

@@ -67,6 +67,8 @@ pub(crate) enum Shape {
     Wide,
     /// Every rule is for all users but some, and the user who asks is always among them.
     AllButOne,
+    /// Every rule is for all groups but one of four by turns, and the user who asks is in all four: no value alone excludes it.
+    AllButFour,
 }
 
 /// Policies of ten rules each.
@@ -77,6 +79,7 @@ pub(crate) fn policies(shape: Shape, count: usize) -> Vec<config::Policy> {
         Shape::Crowded => crowded_rule(dice),
         Shape::Wide => wide_rule(dice),
         Shape::AllButOne => excluding_rule(dice),
+        Shape::AllButFour => excluding_by_turns(dice),
     };
     let rules = |dice: &mut Dice, policy| (0..RULES).map(|_| rule(dice, policy)).collect();
     (0..count)
@@ -84,6 +87,7 @@ pub(crate) fn policies(shape: Shape, count: usize) -> Vec<config::Policy> {
             group: format!("g{}", policy % 8),
             flow_control_schema: None,
             log: false,
+            deny: None,
             rules: rules(&mut dice, policy),
         })
         .collect()
@@ -165,6 +169,11 @@ fn excluding_rule(dice: &mut Dice) -> config::Rule {
     }
 }
 
+fn excluding_by_turns(dice: &mut Dice) -> config::Rule {
+    let group = format!("-team-{}", dice.below(4));
+    config::Rule { users: Vec::new(), user_groups: vec![group], ..excluding_rule(dice) }
+}
+
 /// A request and its user.
 pub(crate) type Asked = (RequestInfo<'static>, UserInfo);
 
@@ -226,9 +235,12 @@ fn request(shape: Shape, dice: &mut Dice, tenant: usize) -> Asked {
             format!("team-{}", dice.below(22)),
             format!("namespace-{}", dice.below(33)),
         ),
-        Shape::AllButOne => ("mallory".into(), "team".into(), "namespace".into()),
+        Shape::AllButOne | Shape::AllButFour => ("mallory".into(), "team-0".into(), "namespace".into()),
     };
-    let groups = vec![group, "developers".into(), "oidc:everybody".into()];
+    let mut groups = vec![group, "developers".into(), "oidc:everybody".into()];
+    if shape == Shape::AllButFour {
+        groups.extend((1..4).map(|number| format!("team-{number}")));
+    }
     let user = UserInfo::authenticated(name, String::new(), groups, Vec::new());
     let verb = leak(verb(dice)).into();
     if shape == Shape::Tenants && dice.percent(10) {

@@ -145,5 +145,5 @@ fn policy(number: u32) -> config::Policy {
     {
         (last.users, last.user_groups) = (vec![], list("developers"));
     }
-    config::Policy { group: "all".into(), flow_control_schema: None, log: false, rules }
+    config::Policy { group: "all".into(), flow_control_schema: None, log: false, deny: None, rules }
 }

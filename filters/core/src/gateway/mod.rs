@@ -290,6 +290,9 @@ impl Gateway {
         let EffectiveUser { client, original } = self.identify(cluster, request, seen)?;
         let policy = self.dispatch(cluster, &client, info).ok_or_else(|| Refusal::no_policy(info))?;
         seen.policy(policy);
+        if let Some(denial) = cluster.denials.of(policy) {
+            return Err(Refusal::denied_by_policy(policy, &denial.message, info).into());
+        }
         let passes = cluster.identity.passes();
         let class = class_of(info, scan);
         let flow = |client| FlowOf { user: self.known_user(client), info, path: scan.path };

@@ -94,6 +94,7 @@ mod tests {
             group: "all".into(),
             flow_control_schema: None,
             log: false,
+            deny: None,
             rules: vec![rule],
         }]);
         let table = [
@@ -133,6 +134,7 @@ mod tests {
             group: "all".into(),
             flow_control_schema: None,
             log: false,
+            deny: None,
             rules: vec![rule],
         }]);
         let kept = (0..5_000).filter(|n| label(&resources, &format!("r{n}"), "") != "other").count();

@@ -1,9 +1,9 @@
 //! Builds a [`Tree`] over clauses.
 
-use super::clause::{Clauses, Polarity, count};
+use super::clause::{ClauseDigest, Clauses, Polarity, count};
 use super::dimension::{Dimension, Dimensions};
 use super::edge_map::{Edge, EdgeMap};
-use super::exclusion_index::{BLOCK, ExclusionIndexBuilder};
+use super::exclusion_index::{ExclusionIndexBuilder, WORD};
 use super::tree::{Branch, Candidate, Node, Tree};
 
 /// Below this many clauses a linear scan beats another split.
@@ -14,7 +14,7 @@ const LEAF: usize = 32;
 const MAX_COPIES: u32 = 64;
 
 /// A clause and its progress in the tree.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Item {
     clause: u32,
     /// Number of its copies in the tree.
@@ -27,7 +27,7 @@ struct Item {
 pub(super) fn build(clauses: &Clauses) -> Tree {
     let items = (0..clauses.len()).map(|clause| Item { clause, copies: 1, met: Dimensions::default() }).collect();
     let mut builder = TreeBuilder {
-        clauses,
+        known: KnownClauses::new(clauses),
         tree: Tree::default(),
         edges: Vec::new(),
         exclusions: ExclusionIndexBuilder::default(),
@@ -38,21 +38,44 @@ pub(super) fn build(clauses: &Clauses) -> Tree {
 }
 
 struct TreeBuilder<'c> {
-    clauses: &'c Clauses,
+    known: KnownClauses<'c>,
     tree: Tree,
     edges: Vec<Edge<Branch>>,
     exclusions: ExclusionIndexBuilder,
     costs: SplitCosts,
 }
 
-impl Item {
-    /// The values below which the item is put when a node splits on the dimension; none if it wants none, or too many.
-    pub(super) fn values<'c>(&self, clauses: &'c Clauses, dimension: Dimension) -> &'c [u32] {
-        let mut conditions = clauses.conditions(self.clause);
-        let wanted = conditions.find(|(at, wants, _)| *at == dimension && *wants == Polarity::AnyOf);
-        wanted.map(|(_, _, ids)| ids).filter(|ids| self.may_be_copied(ids.len())).unwrap_or_default()
+/// All clauses, with their digests beside each other.
+struct KnownClauses<'c> {
+    clauses: &'c Clauses,
+    digests: Vec<ClauseDigest>,
+}
+
+impl<'c> KnownClauses<'c> {
+    fn new(clauses: &'c Clauses) -> Self {
+        KnownClauses { clauses, digests: (0..clauses.len()).map(|clause| clauses.digest(clause)).collect() }
     }
 
+    fn digest(&self, item: Item) -> ClauseDigest {
+        self.digests.get(item.clause as usize).copied().unwrap_or(ClauseDigest::EMPTY)
+    }
+
+    /// The dimensions that may still separate the item.
+    fn open(&self, item: Item, used: Dimensions) -> Dimensions {
+        let digest = self.digest(item);
+        let may_be_copied = item.may_be_copied(2);
+        if may_be_copied { digest.wants.without(used) } else { digest.wants_one.without(used) }
+    }
+
+    /// The values below which the item is put when a node splits on the dimension; none if it wants none, or too many.
+    fn values(&self, item: Item, dimension: Dimension) -> &'c [u32] {
+        let mut conditions = self.clauses.conditions(item.clause);
+        let wanted = conditions.find(|(at, wants, _)| *at == dimension && *wants == Polarity::AnyOf);
+        wanted.map(|(_, _, ids)| ids).filter(|ids| item.may_be_copied(ids.len())).unwrap_or_default()
+    }
+}
+
+impl Item {
     fn may_be_copied(&self, values: usize) -> bool {
         self.copies == 1 || self.copies.saturating_mul(count(values)) <= MAX_COPIES
     }
@@ -65,8 +88,8 @@ impl Item {
 impl TreeBuilder<'_> {
     fn branch(&mut self, mut items: Vec<Item>, used: Dimensions) -> Option<Branch> {
         self.drop_unreachable(&mut items);
-        let first = self.clauses.policy(items.first()?.clause);
-        let split = if items.len() <= LEAF { None } else { self.costs.best_split(self.clauses, &items, used) };
+        let first = self.known.digest(*items.first()?).policy;
+        let split = if items.len() <= LEAF { None } else { self.costs.best_split(&self.known, &items, used) };
         let node = match split {
             Some(dimension) => self.split(items, dimension, used.with(dimension)),
             None => self.leaf(&items),
@@ -76,7 +99,10 @@ impl TreeBuilder<'_> {
 
     /// A clause that always matches here makes all later ones unreachable.
     fn drop_unreachable(&self, items: &mut Vec<Item>) {
-        let is_certain = |item: &Item| self.clauses.is_certain(item.clause, item.met);
+        let is_certain = |item: &Item| {
+            let digest = self.known.digest(*item);
+            digest.excludes.is_empty() && digest.wants.without(item.met).is_empty()
+        };
         if let Some(certain) = items.iter().position(is_certain) {
             items.truncate(certain.saturating_add(1));
         }
@@ -84,35 +110,27 @@ impl TreeBuilder<'_> {
 
     fn leaf(&mut self, items: &[Item]) -> u32 {
         let start = count(self.tree.leaves.len());
-        let clauses = self.clauses;
-        let candidate =
-            |clause| Candidate { signature: clauses.signature(clause), clause, policy: clauses.policy(clause) };
-        self.tree.leaves.extend(items.iter().map(|item| candidate(item.clause)));
-        let is_large = items.len() > BLOCK;
+        let mut excludes = false;
+        self.tree.leaves.extend(items.iter().map(|item| {
+            let digest = self.known.digest(*item);
+            excludes |= !digest.excludes.is_empty();
+            Candidate { signature: digest.signature, clause: item.clause, policy: digest.policy }
+        }));
+        let is_large = excludes && items.len() > WORD;
+        let clauses = self.known.clauses;
         let large_leaf = is_large.then(|| self.exclusions.add(clauses, items.iter().map(|item| item.clause)));
         self.add(Node::Leaf { start, end: count(self.tree.leaves.len()), large_leaf })
     }
 
     fn split(&mut self, items: Vec<Item>, dimension: Dimension, used: Dimensions) -> u32 {
-        let mut below: Vec<(u32, Item)> = Vec::new();
-        let mut others = Vec::new();
-        for item in items {
-            let values = item.values(self.clauses, dimension);
-            if values.is_empty() {
-                others.push(item);
-            }
-            below.extend(values.iter().map(|value| (*value, item.below(dimension, values.len()))));
-        }
-        below.sort_unstable_by_key(|(value, item)| (*value, item.clause));
+        let (below, others) = self.costs.by_value(&self.known, &items, dimension);
+        drop(items);
         let node = self.add(Node::Split { dimension, others: None });
-        for child in below.chunk_by(|(left, _), (right, _)| left == right) {
-            let Some((value, _)) = child.first() else { continue };
-            let items = child.iter().map(|(_, item)| *item).collect();
+        for (value, items) in below {
             if let Some(to) = self.branch(items, used) {
-                self.edges.push(Edge { from: node, value: *value, to });
+                self.edges.push(Edge { from: node, value, to });
             }
         }
-        drop(below);
         let others = self.branch(others, used);
         if let Some(split) = self.tree.nodes.get_mut(node as usize) {
             *split = Node::Split { dimension, others };
@@ -145,10 +163,14 @@ struct Counts {
 impl SplitCosts {
     /// The dimension after whose split a request meets the fewest clauses, of those that are not used up. None, if no
     /// clause wants a value in any of them.
-    fn best_split(&mut self, clauses: &Clauses, items: &[Item], used: Dimensions) -> Option<Dimension> {
+    fn best_split(&mut self, known: &KnownClauses<'_>, items: &[Item], used: Dimensions) -> Option<Dimension> {
         for item in items {
-            for (dimension, wants, ids) in clauses.conditions(item.clause) {
-                if wants == Polarity::AnyOf && !used.contains(dimension) && item.may_be_copied(ids.len()) {
+            let open = known.open(*item, used);
+            if open.is_empty() {
+                continue;
+            }
+            for (dimension, wants, ids) in known.clauses.conditions(item.clause) {
+                if wants == Polarity::AnyOf && open.contains(dimension) && item.may_be_copied(ids.len()) {
                     self.by_dimension.get_mut(dimension.index())?.add(ids);
                 }
             }
@@ -160,6 +182,32 @@ impl SplitCosts {
         costs
             .fold(None, |best: Option<(u64, Dimension)>, next| best.map_or(Some(next), |best| Some(best.min(next))))
             .map(|(_, dimension)| dimension)
+    }
+
+    /// The items below each value of the dimension, and those that want none there; each in the order of their clauses.
+    fn by_value(
+        &mut self,
+        known: &KnownClauses<'_>,
+        items: &[Item],
+        dimension: Dimension,
+    ) -> (Vec<(u32, Vec<Item>)>, Vec<Item>) {
+        let Some(counts) = self.by_dimension.get_mut(dimension.index()) else { return (Vec::new(), items.to_vec()) };
+        let values: Vec<&[u32]> = items.iter().map(|item| known.values(*item, dimension)).collect();
+        values.iter().for_each(|values| counts.add(values));
+        let mut below = counts.take_places();
+        let mut others = Vec::new();
+        for (item, values) in items.iter().zip(values) {
+            if values.is_empty() {
+                others.push(*item);
+            }
+            for value in values {
+                if let Some((_, items)) = counts.place(*value).and_then(|place| below.get_mut(place)) {
+                    items.push(item.below(dimension, values.len()));
+                }
+            }
+        }
+        counts.clear(below.iter().map(|(value, _)| *value));
+        (below, others)
     }
 }
 
@@ -176,6 +224,29 @@ impl Counts {
                     self.seen.push(*id);
                 }
                 *below = below.saturating_add(1);
+            }
+        }
+    }
+
+    /// A list for each value, with room for its items. Until they are cleared the counts are the numbers of the lists, from 1.
+    fn take_places(&mut self) -> Vec<(u32, Vec<Item>)> {
+        self.wanting = 0;
+        let seen = self.seen.drain(..).zip(1..);
+        let list = |(value, place): (u32, u32)| {
+            let room = self.below.get_mut(value as usize).map_or(0, |below| std::mem::replace(below, place));
+            (value, Vec::with_capacity(room as usize))
+        };
+        seen.map(list).collect()
+    }
+
+    fn place(&self, value: u32) -> Option<usize> {
+        self.below.get(value as usize)?.checked_sub(1).map(|place| place as usize)
+    }
+
+    fn clear(&mut self, values: impl Iterator<Item = u32>) {
+        for value in values {
+            if let Some(below) = self.below.get_mut(value as usize) {
+                *below = 0;
             }
         }
     }
@@ -199,7 +270,7 @@ impl Counts {
 
 #[cfg(test)]
 mod tests {
-    use super::super::clause::{Clause, Condition};
+    use super::super::clause::Condition;
     use super::*;
 
     fn condition(dimension: Dimension, wants: Polarity, ids: Vec<u32>) -> Condition {
@@ -209,7 +280,7 @@ mod tests {
     fn clauses(all: impl Iterator<Item = Vec<Condition>>) -> Clauses {
         let mut clauses = Clauses::default();
         for (conditions, policy) in all.zip(0..) {
-            clauses.push(&mut Clause { policy, conditions });
+            clauses.push(policy, conditions.iter().collect());
         }
         clauses
     }

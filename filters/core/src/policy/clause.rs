@@ -2,13 +2,6 @@ use super::dimension::{Dimension, Dimensions};
 use super::request_terms::RequestTerms;
 use super::signature::Signature;
 
-/// One way of matching a policy: conditions that must all hold.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Clause {
-    pub(super) policy: u32,
-    pub(super) conditions: Vec<Condition>,
-}
-
 /// The constraint of a clause in one dimension. Ids ascend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
@@ -24,7 +17,31 @@ pub(super) enum Polarity {
     NoneOf,
 }
 
-/// All clauses, close together in memory, in the order of their policies.
+/// The parts of a clause that are asked for at every node while the tree is built.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClauseDigest {
+    pub(super) signature: Signature,
+    pub(super) policy: u32,
+    /// The dimensions in which it wants a value, and those in which it wants a single one.
+    pub(super) wants: Dimensions,
+    pub(super) wants_one: Dimensions,
+    /// The dimensions in which it excludes values.
+    pub(super) excludes: Dimensions,
+}
+
+impl ClauseDigest {
+    /// A clause that is not there: it comes last.
+    pub(super) const EMPTY: ClauseDigest = ClauseDigest {
+        signature: Signature::NONE,
+        policy: u32::MAX,
+        wants: Dimensions::NONE,
+        wants_one: Dimensions::NONE,
+        excludes: Dimensions::NONE,
+    };
+}
+
+/// Ways of matching a policy, each of conditions that must all hold. They are close together in memory, in the order of their
+/// policies.
 #[derive(Debug, Default)]
 pub(super) struct Clauses {
     heads: Vec<Head>,
@@ -49,10 +66,10 @@ struct Packed {
 }
 
 impl Clauses {
-    pub(super) fn push(&mut self, clause: &mut Clause) {
-        clause.conditions.sort_unstable_by_key(|condition| (condition.wants, condition.dimension));
-        self.heads.push(Head { policy: clause.policy, start: count(self.conditions.len()) });
-        for condition in &clause.conditions {
+    pub(super) fn push(&mut self, policy: u32, mut conditions: Vec<&Condition>) {
+        conditions.sort_unstable_by_key(|condition| (condition.wants, condition.dimension));
+        self.heads.push(Head { policy, start: count(self.conditions.len()) });
+        for condition in conditions {
             let at = match condition.ids.as_slice() {
                 [id] => *id,
                 ids => {
@@ -91,20 +108,21 @@ impl Clauses {
         self.packed(clause).iter().map(|packed| (packed.dimension, packed.wants, self.ids(packed)))
     }
 
-    /// The clause's signature.
-    pub(super) fn signature(&self, clause: u32) -> Signature {
-        let mut signature = Signature::NONE;
+    /// The digest of a clause.
+    pub(super) fn digest(&self, clause: u32) -> ClauseDigest {
+        let mut digest = ClauseDigest { policy: self.policy(clause), ..ClauseDigest::EMPTY };
         for (dimension, wants, ids) in self.conditions(clause) {
-            if wants == Polarity::AnyOf {
-                signature.want(dimension, ids);
+            if wants == Polarity::NoneOf {
+                digest.excludes = digest.excludes.with(dimension);
+                continue;
+            }
+            digest.wants = digest.wants.with(dimension);
+            digest.signature.want(dimension, ids);
+            if ids.len() == 1 {
+                digest.wants_one = digest.wants_one.with(dimension);
             }
         }
-        signature
-    }
-
-    /// Whether a clause holds for all who meet what it wants in these dimensions.
-    pub(super) fn is_certain(&self, clause: u32, met: Dimensions) -> bool {
-        self.packed(clause).iter().all(|packed| met.contains(packed.dimension))
+        digest
     }
 
     fn packed(&self, clause: u32) -> &[Packed] {

@@ -1,6 +1,6 @@
 use portcullis_filter_config::{self as config, RuleList};
 
-use super::clause::{Clause, Clauses, Condition, Polarity};
+use super::clause::{Clauses, Condition, Polarity};
 use super::dimension::Dimension;
 use super::request_terms::TermTableBuilder;
 use super::request_terms::Vocabularies;
@@ -37,11 +37,11 @@ impl<'c> Compiler<'c> {
         let path = self.paths(&rule.non_resource_urls);
         for subject in self.subjects(rule) {
             let common = [&verbs, &groups, &subject];
-            if let Some(mut clause) = clause(policy, common.into_iter().chain(&target)) {
-                self.resource.push(&mut clause);
+            if let Some(conditions) = conditions(common.into_iter().chain(&target)) {
+                self.resource.push(policy, conditions);
             }
-            if let Some(mut clause) = clause(policy, common.into_iter().chain([&path])) {
-                self.plain.push(&mut clause);
+            if let Some(conditions) = conditions(common.into_iter().chain([&path])) {
+                self.plain.push(policy, conditions);
             }
         }
     }
@@ -122,16 +122,17 @@ fn condition(dimension: Dimension, wants: Polarity, mut ids: Vec<u32>) -> Condit
     Condition { dimension, wants, ids }
 }
 
-fn clause<'a>(policy: u32, fields: impl Iterator<Item = &'a FieldConstraint>) -> Option<Clause> {
-    let mut clause = Clause { policy, conditions: Vec::new() };
+/// The conditions of a clause; `None` if it can never hold.
+fn conditions<'a>(fields: impl Iterator<Item = &'a FieldConstraint>) -> Option<Vec<&'a Condition>> {
+    let mut conditions = Vec::new();
     for field in fields {
         match field {
             FieldConstraint::Nothing => {}
             FieldConstraint::Impossible => return None,
-            FieldConstraint::OneOf(condition) => clause.conditions.push(condition.clone()),
+            FieldConstraint::OneOf(condition) => conditions.push(condition),
         }
     }
-    Some(clause)
+    Some(conditions)
 }
 
 /// The name of the user that is the service account, if there can be one.

@@ -39,6 +39,8 @@ impl Dimension {
 pub(super) struct Dimensions(u16);
 
 impl Dimensions {
+    pub(super) const NONE: Dimensions = Dimensions(0);
+
     #[must_use]
     pub(super) const fn with(self, dimension: Dimension) -> Self {
         Dimensions(self.0 | 1 << dimension.index())
@@ -46,5 +48,15 @@ impl Dimensions {
 
     pub(super) const fn contains(self, dimension: Dimension) -> bool {
         self.0 & 1 << dimension.index() != 0
+    }
+
+    /// Those that are not in `others`.
+    #[must_use]
+    pub(super) const fn without(self, others: Dimensions) -> Self {
+        Dimensions(self.0 & !others.0)
+    }
+
+    pub(super) const fn is_empty(self) -> bool {
+        self.0 == 0
     }
 }

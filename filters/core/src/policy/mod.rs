@@ -79,7 +79,7 @@ impl Policies {
     /// groups do not match.
     pub fn for_unknown(policies: &[config::Policy]) -> Self {
         let known = policies.iter().map(|policy| config::Policy {
-            rules: policy.rules.iter().filter(|rule| !depends_on_user(rule)).cloned().collect(),
+            rules: policy.rules.iter().filter(|rule| !rule.depends_on_user()).cloned().collect(),
             ..policy.clone()
         });
         Policies::new(&known.collect::<Vec<_>>())
@@ -109,12 +109,6 @@ impl Policies {
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         self.groups.iter().map(String::as_str)
     }
-}
-
-fn depends_on_user(rule: &config::Rule) -> bool {
-    let is_everybody = |entries: &[String]| entries.is_empty() || entries.iter().any(|entry| entry == "*");
-    let everybody = if rule.users.is_empty() { rule.service_accounts.is_empty() } else { is_everybody(&rule.users) };
-    !everybody || !is_everybody(&rule.user_groups)
 }
 
 impl Index {

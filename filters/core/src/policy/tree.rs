@@ -1,7 +1,7 @@
-use super::clause::{Clauses, count};
+use super::clause::Clauses;
 use super::dimension::Dimension;
 use super::edge_map::EdgeMap;
-use super::exclusion_index::{BLOCK, ExclusionIndex, LargeLeaf};
+use super::exclusion_index::{BLOCK, ExclusionIndex, LargeLeaf, WORD};
 use super::request_terms::RequestTerms;
 use super::signature::Signature;
 
@@ -96,15 +96,19 @@ impl Search<'_> {
 
     fn check_large_leaf(&mut self, leaf: &[Candidate], large_leaf: LargeLeaf) {
         let mut excluded = self.tree.exclusions.excluded(large_leaf, self.terms);
-        for (number, block) in leaf.chunks(BLOCK).enumerate() {
-            if block.first().is_some_and(|candidate| candidate.policy >= self.best) {
+        let mut next = 0;
+        while let Some((number, excluded)) = excluded.next_block(next) {
+            let block = leaf.get(number.saturating_mul(BLOCK)..).unwrap_or_default();
+            if block.first().is_none_or(|candidate| candidate.policy >= self.best) {
                 return;
             }
-            let out = excluded.in_block(count(number));
-            if out != u64::MAX {
-                let left = block.iter().enumerate().filter(|(at, _)| out >> at & 1 == 0);
-                self.check(left.map(|(_, candidate)| candidate));
+            for (word, out) in block.chunks(WORD).zip(excluded) {
+                if out != u64::MAX {
+                    let left = word.iter().enumerate().filter(|(at, _)| out >> at & 1 == 0);
+                    self.check(left.map(|(_, candidate)| candidate));
+                }
             }
+            next = number.saturating_add(1);
         }
     }
 

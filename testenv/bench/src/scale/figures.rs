@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::memory::Memory;
+use crate::usage::Memory;
 
 /// The measurements with one number of clusters.
 #[derive(Debug, Default)]

@@ -13,11 +13,12 @@ use portcullis_harness::rundir::{RunDir, write_private};
 use portcullis_harness::{ports, wait};
 use portcullis_stub_apiserver::{Action, Fault, StubOptions, StubServer};
 
+use super::Scale;
 use super::figures::Figures;
 use super::log::Log;
 use super::manifests::{Parts, name};
-use super::{Scale, memory};
 use crate::error::BenchError;
+use crate::usage;
 
 /// How long the slowest step may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -75,7 +76,7 @@ impl Fixture {
 
     /// Measures everything.
     pub(crate) fn measure(&mut self, options: &Scale) -> Result<Figures, BenchError> {
-        self.figures.plane = memory::of(self.plane.process().pid())?;
+        self.figures.plane = usage::of(self.plane.process().pid())?;
         self.figures.push_cpu = self.spent()?;
         self.edit(options.edits)?;
         self.figures.edit_cpu = self.each(self.figures.push_cpu, options.edits * 2)?;
@@ -84,8 +85,8 @@ impl Fixture {
             self.figures.added_acked.push(acked);
             self.figures.added_seen.push(seen);
         }
-        self.figures.plane_after = memory::of(self.plane.process().pid())?;
-        self.figures.envoy = memory::of(self.envoy.process().pid())?;
+        self.figures.plane_after = usage::of(self.plane.process().pid())?;
+        self.figures.envoy = usage::of(self.envoy.process().pid())?;
         Ok(std::mem::take(&mut self.figures))
     }
 
@@ -101,7 +102,7 @@ impl Fixture {
 
     /// CPU time of the control plane and of Envoy so far.
     fn spent(&self) -> Result<(Duration, Duration), BenchError> {
-        Ok((memory::spent(self.plane.process().pid())?, memory::spent(self.envoy.process().pid())?))
+        Ok((usage::spent(self.plane.process().pid())?, usage::spent(self.envoy.process().pid())?))
     }
 
     fn each(&self, before: (Duration, Duration), edits: u32) -> Result<(Duration, Duration), BenchError> {

@@ -9,7 +9,6 @@ mod figures;
 mod fixture;
 mod log;
 mod manifests;
-mod memory;
 
 use std::path::PathBuf;
 

@@ -27,8 +27,12 @@ fn every_refusal_has_its_reason(fixture: &KubeFixture) {
     let of = |rule: Value| json!([{"rules": [rule], "flowControlSchemaName": "none"}]);
     let narrow = fixture.manifest().policies(json!([{"rules": [pods]}]));
     let full = fixture.manifest().set("/spec/flowControl", nobody_runs).policies(of(allow_all()));
-    let rows: [(&str, Manifest, &str, &str); 4] = [
+    let denying = json!({"rules": [allow_all()], "portcullis": {"action": "Deny", "message": "closed until Monday", "force": true}});
+    let denied = fixture.manifest().policies(json!([denying, {"rules": [allow_all()]}]));
+    let message = "(Forbidden): dispatch policy 0 of the gateway denies this request: closed until Monday";
+    let rows: [(&str, Manifest, &str, &str); 5] = [
         ("no policy", narrow, "/version", "(Forbidden): no dispatch policy of the gateway matches"),
+        ("denied", denied, "/version", message),
         ("no path", fixture.manifest(), "/api/v1/watch", "(BadRequest): "),
         (
             "closed",

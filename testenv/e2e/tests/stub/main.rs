@@ -19,6 +19,7 @@ mod connection_lifetime;
 mod console;
 mod dashboard;
 mod default_client_ca;
+mod denials;
 mod drain;
 mod fail_closed;
 mod fair;

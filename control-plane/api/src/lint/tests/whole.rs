@@ -169,10 +169,11 @@ fn rules_that_ask_who_it_is_are_told_where_nobody_knows() {
         ("users: ['*'], userGroups: ['*']", None),
         ("namespaces: [a]", None),
     ] {
-        let expected: Vec<Warnings> = field
-            .map(|field| (ProblemCode::Caution, format!("spec.dispatchPolicies[0].rules[0].{field}")))
-            .into_iter()
-            .collect();
+        // Whatever the rules say, such tokens cost connections.
+        let costs = "spec.portcullis.requestHeader.tokenReview".to_owned();
+        let field = field.map(|field| format!("spec.dispatchPolicies[0].rules[0].{field}"));
+        let expected: Vec<Warnings> =
+            std::iter::once(costs).chain(field).map(|path| (ProblemCode::Caution, path)).collect();
         assert_eq!(warnings(unreviewed.clone(), rule), expected, "{rule}");
         assert_eq!(warnings(reviewed.clone(), rule), [], "{rule}");
     }

@@ -120,16 +120,10 @@ impl<'a> Details<'a> {
         for one in listed {
             servers.entry(&one.server).or_default().zone.clone_from(&one.zone);
         }
-        let health = inputs.health().remove(name);
-        for (node, health) in health.into_iter().flatten() {
-            for one in &health.unhealthy {
-                let at = UnhealthyAt {
-                    node: node.clone(),
-                    reason: one.reason.clone(),
-                    since: one.since.seconds().unwrap_or_default(),
-                };
-                servers.entry(&one.server).or_default().unhealthy.push(at);
-            }
+        for ((node, server), one) in inputs.unhealthy(name) {
+            let since = one.since.seconds().unwrap_or_default();
+            let at = UnhealthyAt { node: node.to_owned(), reason: one.reason.clone(), since };
+            servers.entry(server).or_default().unhealthy.push(at);
         }
         let is_server = |server: &str| server != NO_SERVER && server != MISSING_SERVER;
         let upstream = self.servers.iter().filter(|(server, _)| is_server(server));

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet, btree_map::Entry};
 
 use portcullis_api::CLUSTER_KIND;
-use portcullis_api::status::Health;
+use portcullis_api::status::{Health, UnhealthyServer};
 
 use super::activity::GatewayActivity;
 use super::fleet_time::FleetTime;
@@ -35,14 +35,32 @@ impl<'a> Inputs<'a> {
         self.served.by_name.get(name).map(AsRef::as_ref)
     }
 
-    /// The health of all servers of each cluster. Envoy clusters are `<instance>/-/<name>/<part>`.
+    /// The health of all servers of each cluster.
     pub(super) fn health(&self) -> BTreeMap<&'a str, &'a HealthByNode> {
-        let of_all = self.status.endpoints.iter().filter_map(|(pool, nodes)| {
+        self.pools().filter(|(_, part, _)| *part == ALL_SERVERS).map(|(name, _, nodes)| (name, nodes)).collect()
+    }
+
+    /// The servers of a cluster that are not healthy in any of its pools, by node and server, since when each was first so:
+    /// a policy's own pool has health checks of its own, and may notice before the pool of all servers does.
+    pub(super) fn unhealthy(&self, name: &str) -> BTreeMap<(&'a str, &'a str), &'a UnhealthyServer> {
+        let mut unhealthy: BTreeMap<(&str, &str), &UnhealthyServer> = BTreeMap::new();
+        let nodes = self.pools().filter(|(owner, _, _)| *owner == name).flat_map(|(_, _, nodes)| nodes);
+        for (node, one) in nodes.flat_map(|(node, health)| health.unhealthy.iter().map(move |one| (node, one))) {
+            let first = unhealthy.entry((node, &one.server)).or_insert(one);
+            if one.since < first.since {
+                *first = one;
+            }
+        }
+        unhealthy
+    }
+
+    /// The reports of each Envoy cluster, by the object's name and the part: their names are `<instance>/-/<name>/<part>`.
+    fn pools(&self) -> impl Iterator<Item = (&'a str, &'a str, &'a HealthByNode)> {
+        self.status.endpoints.iter().filter_map(|(pool, nodes)| {
             let (owner, part) = pool.rsplit_once('/')?;
             let (_, name) = owner.rsplit_once('/')?;
-            (part == ALL_SERVERS).then_some((name, nodes))
-        });
-        of_all.collect()
+            Some((name, part, nodes))
+        })
     }
 
     /// Every gateway, by node: those of this replica, and those that only report, because they follow another one. Without

@@ -24,7 +24,7 @@ fn rebalancing(max: u32, when: Option<RebalanceConditions>) -> Fixture {
         let all = || vec!["*".to_owned()];
         let rule = Rule { verbs: all(), api_groups: all(), resources: all(), ..Rule::default() };
         let (group, flow_control_schema) = ("all".into(), Some("few".into()));
-        config.policies = vec![Policy { group, flow_control_schema, log: false, rules: vec![rule] }].into();
+        config.policies = vec![Policy { group, flow_control_schema, log: false, deny: None, rules: vec![rule] }].into();
     })
 }
 

@@ -29,7 +29,8 @@ pub(in crate::exchange) fn queueing(config: &mut ClusterConfig, max: u32) {
     let all = || vec!["*".to_owned()];
     let rule = Rule { verbs: all(), api_groups: all(), resources: all(), non_resource_urls: all(), ..Rule::default() };
     let flow_control_schema = Some("fair".into());
-    config.policies = vec![Policy { group: "all".into(), flow_control_schema, log: true, rules: vec![rule] }].into();
+    config.policies =
+        vec![Policy { group: "all".into(), flow_control_schema, log: true, deny: None, rules: vec![rule] }].into();
 }
 
 fn site(max: u32) -> Fixture {

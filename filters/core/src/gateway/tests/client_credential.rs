@@ -35,6 +35,7 @@ fn only(rules: &[(&str, Rule)]) -> Dispatch {
         group: (*group).into(),
         flow_control_schema: None,
         log: false,
+        deny: None,
         rules: vec![rule.clone()],
     };
     rules.iter().map(policy).collect()

@@ -46,6 +46,7 @@ fn config(schemas: Schemas<'_>, policies: Policies<'_>) -> ClusterConfig {
         group: "all".into(),
         flow_control_schema: Some((*schema).into()),
         log: false,
+        deny: None,
         rules: vec![Rule { resources: vec![(*resource).into()], non_resource_urls: vec![], ..all_rules() }],
     };
     config.policies = policies.iter().map(policy).collect();

@@ -4,6 +4,7 @@ use rcgen::DnType;
 
 mod attribution;
 mod client_credential;
+mod denials;
 mod flow_control;
 mod identity;
 mod protected;
@@ -92,12 +93,17 @@ pub(crate) fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         top_talkers: None,
         request_info: None,
         policies: vec![
-            Policy { group: "vault".into(), flow_control_schema: Some("few".into()), log: false, rules: vec![secrets] },
+            Policy {
+                group: "vault".into(),
+                flow_control_schema: Some("few".into()),
+                log: false,
+                deny: None,
+                rules: vec![secrets],
+            },
             Policy {
                 group: "all".into(),
-                flow_control_schema: None,
-                log: false,
                 rules: vec![Rule { verbs: vec!["-deletecollection".into()], ..all_rules() }],
+                ..Policy::default()
             },
         ]
         .into(),

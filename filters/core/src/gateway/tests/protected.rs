@@ -123,6 +123,7 @@ fn policies_do_not_see_a_group_that_is_dropped() {
             group: group.into(),
             flow_control_schema: None,
             log: false,
+            deny: None,
             rules: vec![rule],
         };
         config.policies =

@@ -200,7 +200,8 @@ fn unknown_user_matches_only_what_asks_for_nobody() {
             Rule { users: list(users), user_groups: list(groups), service_accounts: accounts.clone(), ..all_rules() };
         let rule_text = format!("{rule:?}");
         let fixture = proxy_with(|config| {
-            let policy = Policy { group: "all".into(), flow_control_schema: None, log: false, rules: vec![rule] };
+            let policy =
+                Policy { group: "all".into(), flow_control_schema: None, log: false, deny: None, rules: vec![rule] };
             config.policies = vec![policy].into();
         });
         assert_eq!(sent(&fixture, Peer::None, &[TOKEN]).is_ok(), matches, "{rule_text}");

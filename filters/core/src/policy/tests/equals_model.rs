@@ -111,7 +111,7 @@ prop_compose! {
 fn policies(rules: Vec<Vec<config::Rule>>) -> Vec<config::Policy> {
     rules
         .into_iter()
-        .map(|rules| config::Policy { group: "g".into(), flow_control_schema: None, log: false, rules })
+        .map(|rules| config::Policy { group: "g".into(), flow_control_schema: None, log: false, deny: None, rules })
         .collect()
 }
 

@@ -17,7 +17,13 @@ fn open_rule() -> config::Rule {
 fn policies(rules: impl IntoIterator<Item = config::Rule>) -> Vec<config::Policy> {
     rules
         .into_iter()
-        .map(|rule| config::Policy { group: "g".into(), flow_control_schema: None, log: false, rules: vec![rule] })
+        .map(|rule| config::Policy {
+            group: "g".into(),
+            flow_control_schema: None,
+            log: false,
+            deny: None,
+            rules: vec![rule],
+        })
         .collect()
 }
 
@@ -102,4 +108,32 @@ fn rules_with_long_lists_everywhere() {
 fn names_longer_than_any_known() {
     let all = policies([config::Rule { users: vec!["alice".into()], ..open_rule() }]);
     assert_eq!(agrees(&all, &user(&"alice".repeat(100_000), [])), None);
+}
+
+/// A leaf of several blocks: groups that exclude whole blocks, every second policy or every fifth, and few of them.
+#[test]
+fn exclusions_by_groups_leave_the_first_open_policy() {
+    const COUNT: usize = 3_000;
+    type Excludes = fn(usize) -> bool;
+    const GROUPS: [(&str, Excludes); 7] = [
+        ("first-blocks", |n| n < 1_100),
+        ("even", |n| n % 2 == 0),
+        ("odd-until-near-the-end", |n| n % 2 == 1 && n < COUNT - 7),
+        ("fifths", |n| n % 5 == 4),
+        ("few", |n| n % 97 == 3),
+        ("all-but-one-of-the-last", |n| n != COUNT - 3),
+        ("all-but-the-last", |n| n != COUNT - 1),
+    ];
+    let rule = |n: usize| {
+        let excluding = GROUPS.iter().filter(|(_, excludes)| excludes(n)).map(|(group, _)| format!("-{group}"));
+        config::Rule { user_groups: excluding.chain(["-absent".into()]).collect(), ..open_rule() }
+    };
+    let policies = policies((0..COUNT).map(rule));
+    let compiled = Policies::new(&policies);
+    for chosen in 0..1 << GROUPS.len() {
+        let of_user = || GROUPS.iter().enumerate().filter(|(at, _)| chosen >> at & 1 == 1).map(|(_, group)| group);
+        let user = user("alice", of_user().map(|(group, _)| (*group).to_owned()));
+        let expected = (0..COUNT).find(|n| !of_user().any(|(_, excludes)| excludes(*n)));
+        assert_eq!(compiled.first_match(&pods(), &user), expected, "{:?}", user.groups);
+    }
 }

@@ -26,8 +26,13 @@ fn matches(rule: &config::Rule, request: &str, user: &UserInfo) -> bool {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let path = unescape_path(path.as_bytes()).unwrap();
     let info = RequestInfo::resolve(method.as_bytes(), &path, query.as_bytes()).unwrap();
-    let policies =
-        [config::Policy { group: "g".into(), flow_control_schema: None, log: false, rules: vec![rule.clone()] }];
+    let policies = [config::Policy {
+        group: "g".into(),
+        flow_control_schema: None,
+        log: false,
+        deny: None,
+        rules: vec![rule.clone()],
+    }];
     let index = Policies::new(&policies).first_match(&info, user);
     assert_eq!(
         LinearMatcher::new(&policies).first_match(&info, user).map(|matched| matched.policy),
@@ -177,6 +182,7 @@ fn first_policy_that_matches_wins() {
         group: group.into(),
         flow_control_schema: None,
         log: false,
+        deny: None,
         rules: vec![config::Rule { verbs: list(verbs), ..everything() }],
     };
     let policies = Policies::new(&[policy("a", "list"), policy("b", "get"), policy("c", "*")]);

@@ -80,10 +80,11 @@ impl LoadConnection {
             Protocol::Http2 => Request::builder().uri(format!("https://{host}{path}")),
             Protocol::Http1 => Request::builder().uri(path).header("host", host),
         };
-        let builder = match &self.lane.token {
-            Some(token) => builder.header("authorization", format!("Bearer {token}")),
+        let builder = match self.lane.authorization() {
+            Some(value) => builder.header("authorization", value),
             None => builder,
         };
+        let builder = self.lane.headers.iter().fold(builder, |builder, (name, value)| builder.header(name, value));
         builder.body(Body::default()).map_err(|error| format!("building a request: {error}"))
     }
 

@@ -177,6 +177,33 @@ fn gateway_elsewhere_is_in_sync_unless_an_object_waits_for_it() {
 }
 
 #[test]
+fn server_is_unhealthy_as_soon_as_one_pool_finds_it_so() {
+    let mut world = World::new();
+    let server = |server: &str, reason: &str, since| UnhealthyServer {
+        server: server.to_owned(),
+        reason: reason.to_owned(),
+        since: Timestamp::from_seconds(since),
+    };
+    let of_policy = [
+        ("n1", vec![server("10.0.0.2:443", "HealthCheckTimedOut", START - 1)]),
+        ("n2", vec![server("10.0.0.1:6443", "HealthCheckFailed", START - 7)]),
+        ("n3", vec![server("10.0.0.1:6443", "HealthCheckFailed", START - 1)]),
+    ];
+    let of_policy = of_policy.map(|(node, unhealthy)| (node.to_owned(), Health { healthy: 0, total: 1, unhealthy }));
+    world.status.endpoints.insert("lab/-/a/policy.h2".to_owned(), of_policy.into());
+    let view = world.cluster("a").unwrap();
+    let unhealthy: Vec<_> = view.servers.iter().flat_map(|one| one.unhealthy.iter().map(move |at| (one, at))).collect();
+    let unhealthy =
+        unhealthy.iter().map(|(one, at)| (one.server.as_str(), at.node.as_str(), at.reason.as_str(), at.since));
+    let expected = [
+        ("10.0.0.1:6443", "n2", "HealthCheckFailed", START - 7),
+        ("10.0.0.1:6443", "n3", "Ejected", START - 5),
+        ("10.0.0.2:443", "n1", "HealthCheckTimedOut", START - 1),
+    ];
+    assert_eq!(unhealthy.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn cluster_shows_servers_policies_limits_and_clients() {
     let mut world = World::new();
     world.report();

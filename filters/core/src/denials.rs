@@ -1,0 +1,26 @@
+use portcullis_filter_config::{Denial, Policy};
+
+/// The dispatch policies that deny, by their number.
+#[derive(Debug)]
+pub(crate) struct Denials(Vec<Option<Denial>>);
+
+impl Denials {
+    /// `knows_all_users`: whether each request has a user when its policy is looked for. Otherwise no policy may deny by the
+    /// user: a client of whom nothing is known would match no such rule, and go on to the policies behind it.
+    ///
+    /// # Errors
+    /// The number of a policy that would let strangers pass.
+    pub(crate) fn compile(policies: &[Policy], knows_all_users: bool) -> Result<Self, usize> {
+        let lets_pass =
+            |policy: &Policy| policy.deny.is_some() && policy.rules.iter().any(|rule| rule.depends_on_user());
+        match policies.iter().position(lets_pass).filter(|_| !knows_all_users) {
+            Some(policy) => Err(policy),
+            None => Ok(Denials(policies.iter().map(|policy| policy.deny.clone()).collect())),
+        }
+    }
+
+    /// The answer to the requests of a policy, if it denies them.
+    pub(crate) fn of(&self, policy: usize) -> Option<&Denial> {
+        self.0.get(policy)?.as_ref()
+    }
+}

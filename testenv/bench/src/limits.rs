@@ -1,0 +1,12 @@
+//! The limit of open files, which thousands of connections need raised. Child processes inherit it.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::error::BenchError;
+
+/// Raises it to the most that the system allows this user.
+pub(crate) fn raise() -> Result<(), BenchError> {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+        .map_err(|errno| BenchError::Write { path: "the limit of open files".to_owned(), source: errno.into() })
+}
