@@ -97,7 +97,8 @@ pub struct ClusterConfig {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RequestInfoExport {
-    /// The attributes that are exported, those that routes and logs read: each costs. Without it all are.
+    /// The attributes that are exported, those that routes and logs read: each costs. `class` always is, and without this list all are.
+    /// A route that refuses requests by an attribute that is not exported refuses none of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fields: Option<Vec<RequestInfoField>>,
     /// Whether the module exports them as dynamic metadata as well.
@@ -134,7 +135,7 @@ pub enum RequestInfoField {
 impl RequestInfoExport {
     /// Whether the attribute is exported.
     pub fn has(&self, field: RequestInfoField) -> bool {
-        self.fields.as_ref().is_none_or(|fields| fields.contains(&field))
+        field == RequestInfoField::Class || self.fields.as_ref().is_none_or(|fields| fields.contains(&field))
     }
 }
 

@@ -41,15 +41,16 @@ impl<'h> PresentedChain<'h> {
         found.unwrap_or_else(|| if host.presented_certificate() { Self::Unreadable } else { Self::None })
     }
 
-    /// The one certificate of the connection. The digest of the handshake alone says which it is, once its text was read.
+    /// The one certificate of the connection. The digest of the handshake alone says which it is, once its text was read. A text
+    /// without a digest is no certificate's, and never counts as none.
     fn of_connection(host: &impl Host) -> Option<Self> {
-        let digest = host.certificate_digest().filter(|digest| !digest.is_empty())?;
-        let known = host.with_known_chains(|known| known.alone(&digest)).flatten();
+        let digest = host.certificate_digest();
+        let known = digest.as_ref().and_then(|digest| host.with_known_chains(|known| known.alone(digest)).flatten());
         known.map(Self::Parsed).or_else(|| {
             let text = host.connection_certificate()?;
             let read = |text: &[u8]| chain_from_text(text).ok();
-            let chain = host.with_known_chains(|known| known.chain(&digest, &text, read)).flatten();
-            Some(chain.map_or(Self::Unreadable, Self::Parsed))
+            let read = |digest| host.with_known_chains(|known| known.chain(digest, &text, read)).flatten();
+            Some(digest.as_deref().and_then(read).map_or(Self::Unreadable, Self::Parsed))
         })
     }
 

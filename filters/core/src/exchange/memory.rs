@@ -198,7 +198,7 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
     }
 
     fn presented_certificate(&self) -> bool {
-        self.chain.is_some() || self.lost_chain || self.digest.is_some()
+        self.chain.is_some() || self.lost_chain || self.digest.as_ref().is_some_and(|digest| !digest.is_empty())
     }
 
     fn with_known_chains<R>(&self, f: impl FnOnce(&mut KnownChains) -> R) -> Option<R> {

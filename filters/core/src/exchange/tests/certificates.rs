@@ -7,21 +7,30 @@ use crate::x509::KnownChains;
 
 const HEADER: &str = "x-forwarded-client-cert";
 
-/// A request on a connection with this handshake: the user who goes upstream, or the refusal.
+/// What Envoy says of a request's connection: the digest of the handshake, the certificate in filter state, and the header.
+#[derive(Clone, Copy, Default)]
 struct Connection<'a> {
-    fixture: &'a Fixture,
+    digest: Option<&'a [u8]>,
+    certificate: Option<&'a [u8]>,
+    header: Option<&'a str>,
+}
+
+/// A worker, whose chains outlive requests, connections and clusters.
+#[derive(Default)]
+struct Worker {
     known: RefCell<KnownChains>,
 }
 
-impl Connection<'_> {
-    fn user(&self, leaf: Option<&[u8]>, text: Option<&[u8]>, header: Option<&str>) -> Result<Vec<String>, Cause> {
-        let lines: Vec<_> = header.map(|line| (HEADER, line)).into_iter().collect();
-        let mut host = proxy(self.fixture, POD, &lines);
+impl Worker {
+    /// The user who goes upstream, or the refusal.
+    fn user(&self, fixture: &Fixture, connection: Connection<'_>) -> Result<Vec<String>, Cause> {
+        let lines: Vec<_> = connection.header.map(|line| (HEADER, line)).into_iter().collect();
+        let mut host = proxy(fixture, POD, &lines);
         host.chain = None;
-        host.digest = leaf.map(|leaf| hex_digest(leaf).to_vec());
-        host.certificate = text.map(testing::escaped_pem);
+        host.digest = connection.digest.map(<[u8]>::to_vec);
+        host.certificate = connection.certificate.map(testing::escaped_pem);
         host.known_chains.swap(&self.known);
-        begin(self.fixture, &mut host);
+        begin(fixture, &mut host);
         host.known_chains.swap(&self.known);
         assert!(values(&host, HEADER).is_empty());
         match (&host.reply, &host.destination) {
@@ -32,46 +41,86 @@ impl Connection<'_> {
     }
 }
 
-fn by_connection(fixture: &mut Fixture) {
+fn by_connection() -> Fixture {
     let config = FilterConfig { peer_source: PeerSource::Connection, ..FilterConfig::new("lab") };
-    fixture.gateway = Gateway::compile(&config).unwrap();
+    Fixture { gateway: Gateway::compile(&config).unwrap(), ..fixture() }
 }
+
+fn alice() -> Result<Vec<String>, Cause> {
+    Ok(vec!["alice".to_owned()])
+}
+
+const UNREADABLE: Result<Vec<String>, Cause> = Err(Cause::Unchecked);
 
 #[test]
 fn digest_names_a_certificate_only_once_it_was_read() {
-    let mut fixture = fixture();
-    by_connection(&mut fixture);
-    let (alice, other) = (issue(testing::alice(), &fixture.ca), issue(testing::alice(), &fixture.ca));
-    let connection = Connection { fixture: &fixture, known: RefCell::default() };
-    let (alice, other) = (&alice[..], &other[..]);
-    let named = Ok(vec!["alice".to_owned()]);
-    let unreadable = Err(Cause::Unchecked);
-    assert_eq!(connection.user(Some(alice), None, None), unreadable, "nothing was read");
-    assert_eq!(connection.user(Some(other), Some(alice), None), unreadable, "a text of another certificate");
-    assert_eq!(connection.user(Some(alice), Some(alice), None), named);
-    assert_eq!(connection.user(Some(alice), None, None), named, "it was read");
-    assert_eq!(connection.user(Some(other), None, None), unreadable, "of this one nothing was read");
-    assert_eq!(connection.user(Some(other), Some(alice), None), unreadable);
-    let nobody = connection.user(None, Some(alice), None);
-    assert!(nobody.is_err() || nobody == Ok(Vec::new()) || nobody == Ok(vec!["system:anonymous".to_owned()]));
-    assert_ne!(nobody, named, "no handshake with a certificate");
+    let (fixture, worker) = (by_connection(), Worker::default());
+    let (hers, other) = (issue(testing::alice(), &fixture.ca), issue(testing::alice(), &fixture.ca));
+    let user = |leaf: &[u8], certificate| {
+        worker.user(&fixture, Connection { digest: Some(&hex_digest(leaf)), certificate, header: None })
+    };
+    assert_eq!(user(&hers, None), UNREADABLE, "nothing was read");
+    assert_eq!(user(&other, Some(&hers)), UNREADABLE, "a text of another certificate");
+    assert_eq!(user(&hers, Some(&hers)), alice());
+    assert_eq!(user(&hers, None), alice(), "it was read");
+    assert_eq!(user(&other, None), UNREADABLE, "of this one nothing was read");
+    assert_eq!(user(&other, Some(&hers)), UNREADABLE);
+}
+
+/// No client becomes anonymous because Envoy has lost a part of what it knew, and none becomes the one who was read before.
+#[test]
+fn certificate_without_its_digest_is_unreadable() {
+    let (fixture, worker) = (by_connection(), Worker::default());
+    let hers = issue(testing::alice(), &fixture.ca);
+    let digest = hex_digest(&hers);
+    let (upper, twice) = (digest.to_ascii_uppercase(), [&digest[..], b",", &digest[..]].concat());
+    let certificate = Some(&hers[..]);
+    for _ in 0..2 {
+        for digest in [None, Some(&b""[..]), Some(&digest[..63]), Some(&upper), Some(&twice)] {
+            let connection = Connection { digest, certificate, header: None };
+            assert_eq!(worker.user(&fixture, connection), UNREADABLE, "{digest:?}");
+        }
+        let connection = Connection { digest: Some(&digest), certificate, header: None };
+        assert_eq!(worker.user(&fixture, connection), alice());
+    }
+    let nothing = worker.user(&fixture, Connection::default());
+    assert_eq!(nothing, worker.user(&fixture, Connection { digest: Some(b""), ..Connection::default() }));
+    assert_ne!(nothing, UNREADABLE, "a client without a certificate");
+    assert_ne!(nothing, alice());
 }
 
 /// With certificates beside it the chain is another one: what was read of that counts for its header alone.
 #[test]
 fn chain_by_header_does_not_count_as_a_certificate_alone() {
-    let mut fixture = fixture();
-    by_connection(&mut fixture);
-    let alice = issue(testing::alice(), &fixture.ca);
-    let connection = Connection { fixture: &fixture, known: RefCell::default() };
-    let chain = format!(
-        "Chain=\"{}{}\"",
-        testing::escaped_pem(&alice),
-        testing::escaped_pem(&issue(testing::alice(), &fixture.ca))
-    );
-    assert_eq!(connection.user(Some(&alice), None, Some(&chain)), Ok(vec!["alice".to_owned()]));
-    assert_eq!(connection.user(Some(&alice), None, None), Err(Cause::Unchecked));
-    assert_eq!(connection.user(Some(&alice), Some(&alice), None), Ok(vec!["alice".to_owned()]));
-    assert_eq!(connection.user(Some(&alice), Some(&alice), Some(&chain)), Ok(vec!["alice".to_owned()]));
-    assert_eq!(connection.user(None, None, Some(&chain)), Err(Cause::Unchecked));
+    let (fixture, worker) = (by_connection(), Worker::default());
+    let hers = issue(testing::alice(), &fixture.ca);
+    let digest = hex_digest(&hers);
+    let beside = testing::escaped_pem(&issue(testing::alice(), &fixture.ca));
+    let chain = format!("Chain=\"{}{beside}\"", testing::escaped_pem(&hers));
+    let user = |digest, certificate, header| worker.user(&fixture, Connection { digest, certificate, header });
+    assert_eq!(user(Some(&digest), None, Some(&chain)), alice());
+    assert_eq!(user(Some(&digest), None, None), UNREADABLE);
+    assert_eq!(user(Some(&digest), Some(&hers), None), alice());
+    assert_eq!(user(Some(&digest), Some(&hers), Some(&chain)), alice());
+    assert_eq!(user(None, None, Some(&chain)), UNREADABLE);
+}
+
+/// A worker serves all clusters, and a certificate that was read for one of them is nothing but read.
+#[test]
+fn certificate_that_was_read_is_judged_by_each_clusters_ca() {
+    let (fixture, other, worker) = (by_connection(), by_connection(), Worker::default());
+    let (hers, forged) = (issue(testing::alice(), &fixture.ca), issue(testing::alice(), &other.ca));
+    for _ in 0..2 {
+        for (cluster, leaf, expected) in [
+            (&fixture, &hers, alice()),
+            (&other, &hers, Err(Cause::Unauthorized)),
+            (&fixture, &forged, Err(Cause::Unauthorized)),
+            (&other, &forged, alice()),
+        ] {
+            for certificate in [Some(&leaf[..]), None] {
+                let connection = Connection { digest: Some(&hex_digest(leaf)), certificate, header: None };
+                assert_eq!(worker.user(cluster, connection), expected);
+            }
+        }
+    }
 }

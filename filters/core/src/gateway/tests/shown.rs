@@ -85,8 +85,8 @@ fn fields_that_nothing_reads_are_not_exported() {
         shown(&fixture, "GET", "/api/v1/namespaces/n/pods/a", &[]).0.unwrap()
     };
     assert_eq!(of(r#"{"fields": ["resource", "class"]}"#), "class=read resource=pods");
-    assert_eq!(of(r#"{"fields": ["name"], "user": true}"#), "name=a user=system:anonymous");
-    assert_eq!(of(r#"{"fields": []}"#), "");
+    assert_eq!(of(r#"{"fields": ["name"], "user": true}"#), "class=read name=a user=system:anonymous");
+    assert_eq!(of(r#"{"fields": []}"#), "class=read", "every route can ask whether the filter was there");
     for (text, fault) in [(r#"{"fields": ["user"]}"#, "unknown variant"), (r#"{"field": []}"#, "unknown field")] {
         let error = serde_json::from_str::<RequestInfoExport>(text).unwrap_err().to_string();
         assert!(error.contains(fault), "{error}");
