@@ -11,7 +11,7 @@ use crate::abi::Hostcalls;
 const MAX_NAMES: usize = 1_024;
 const MAX_NAME: usize = 260;
 
-/// What was found last, by host name.
+/// Configurations that were found last, by host name.
 #[derive(Default)]
 pub(crate) struct RouteMarks(HashMap<Vec<u8>, Found>);
 

@@ -7,7 +7,7 @@ use crate::x509::KnownChains;
 
 const HEADER: &str = "x-forwarded-client-cert";
 
-/// What Envoy says of a request's connection: the digest of the handshake, the certificate in filter state, and the header.
+/// A request's connection as Envoy describes it: the digest of the handshake, the certificate in filter state, and the header.
 #[derive(Clone, Copy, Default)]
 struct Connection<'a> {
     digest: Option<&'a [u8]>,
