@@ -31,19 +31,11 @@ impl FilterBuild {
         }
     }
 
-    /// The way of a client's certificate to the filter. A VM reads the header that every listener can be made to write.
-    fn peer_source(self) -> PeerSource {
-        match self {
-            Self::Module => PeerSource::Connection,
-            Self::Wasm => PeerSource::ForwardedClientCert,
-        }
-    }
-
     /// The listener's part of the filter's configuration.
-    pub(crate) fn filter_config(self, settings: &Settings, tracing: Option<SpanSettings>) -> FilterConfig {
+    pub(crate) fn filter_config(settings: &Settings, tracing: Option<SpanSettings>) -> FilterConfig {
         FilterConfig {
             tracing,
-            peer_source: self.peer_source(),
+            peer_source: PeerSource::Connection,
             reserved_headers: reserved_headers(settings),
             ..FilterConfig::new(&settings.instance)
         }

@@ -31,7 +31,7 @@ mod version;
 pub use access::{AccessEntry, AccessLists, AccessScope};
 pub use cluster::{
     ClusterConfig, CountedRequests, FlowControlLimit, FlowControlSchema, GlobalLimit, GlobalStrategy,
-    ProtectedIdentities, RequestHeaders, RequestInfoExport, Reviews, Servers, UpstreamIdentity,
+    ProtectedIdentities, RequestHeaders, RequestInfoExport, RequestInfoField, Reviews, Servers, UpstreamIdentity,
 };
 pub use destination::{
     GENERATION_MARK, Pool, RequestClass, counted_name, destination, destinations, without_generation,

@@ -225,6 +225,10 @@ pub mod wasm {
     /// The key of the text's SHA-256 in lower-case hexadecimal digits. May be left out; then every request reads the text.
     pub const DIGEST_KEY: &str = "digest";
 
+    /// The attribute of the metadata, followed by NUL and a key. An empty text under the digest itself lets a VM ask whether the
+    /// virtual host is still the one that it knows: what is empty need not be copied.
+    pub const OF_METADATA: &str = "xds\0virtual_host_metadata\0filter_metadata\0portcullis";
+
     /// The attribute of the text, its parts separated by NUL.
     pub const CONFIG: &str = "xds\0virtual_host_metadata\0filter_metadata\0portcullis\0config";
 

@@ -77,4 +77,5 @@ pub use gateway::{Decision, Forward, Gateway};
 pub use moment::Moment;
 pub use refusal::Refusal;
 pub use request::{Peer, RequestContext};
+pub use request_id::seed_request_ids;
 pub use state_store::StateStore;

@@ -9,12 +9,11 @@ use envoy_abi::http::{CalloutId, ChildSpan, FilterHandle, HeaderMap, Headers, Lo
 use portcullis_core::exchange::{Asked, Edit, HeaderLines, Host};
 use portcullis_core::fair::{BoxedWake, FairQueue};
 use portcullis_core::long_streams::StreamRegistry;
-use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord, Response};
+use portcullis_core::observe::{ClusterMetrics, Outcome, RequestAttributes, RequestRecord, Response};
 use portcullis_core::review::{Review, ReviewAnswers, ReviewCallouts, WaitingStream};
 use portcullis_core::x509::KnownChains;
 use portcullis_core::{Moment, Refusal};
 use portcullis_filter_config::names;
-use portcullis_filter_config::names::request::Field;
 use portcullis_filter_config::names::span::Attribute;
 use rustls_pki_types::UnixTime;
 
@@ -114,8 +113,8 @@ impl Host for StreamHost<'_> {
         self.stream.filter_state(names::CLIENT_CHAIN)
     }
 
-    fn connection_certificate(&self) -> Option<&[u8]> {
-        self.stream.filter_state(names::CLIENT_CERTIFICATE)
+    fn connection_certificate(&self) -> Option<Cow<'_, [u8]>> {
+        self.stream.filter_state(names::CLIENT_CERTIFICATE).map(Cow::Borrowed)
     }
 
     fn certificate_digest(&self) -> Option<Cow<'_, [u8]>> {
@@ -142,9 +141,12 @@ impl Host for StreamHost<'_> {
         self.stream.remove_header(HeaderMap::RequestTrailers, name)
     }
 
-    fn export(&mut self, field: Field, value: &str) -> bool {
-        self.stream.set_metadata(names::request::METADATA, field.key, value);
-        self.stream.set_filter_state(field.state, value.as_bytes())
+    fn export(&mut self, attributes: &RequestAttributes) -> bool {
+        if attributes.are_metadata {
+            let entries = attributes.fields().map(|(field, value)| (field.key, value));
+            self.stream.set_metadata(names::request::METADATA, entries);
+        }
+        attributes.fields().all(|(field, value)| self.stream.set_filter_state(field.state, value.as_bytes()))
     }
 
     fn open_route(&mut self, destination: &str) -> bool {
@@ -248,7 +250,7 @@ impl Host for StreamHost<'_> {
     }
 
     fn log(&mut self, members: &str) {
-        self.stream.set_metadata(names::LOG, names::LOG_MEMBERS, members);
+        self.stream.set_metadata(names::LOG, [(names::LOG_MEMBERS, members)].into_iter());
     }
 
     fn describe_span<'a>(&mut self, name: &str, attributes: impl Iterator<Item = (Attribute, &'a str)>) {

@@ -9,13 +9,12 @@ use std::time::Duration;
 
 use portcullis_core::exchange::{Asked, Edit, Host};
 use portcullis_core::long_streams::StreamRegistry;
-use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord, Response};
+use portcullis_core::observe::{ClusterMetrics, Outcome, RequestAttributes, RequestRecord, Response};
 use portcullis_core::review::{AwaitedAnswers, Review, ReviewAnswers, ReviewKey};
 use portcullis_core::state_store::SharedState;
 use portcullis_core::x509::KnownChains;
 use portcullis_core::{Moment, Refusal};
 use portcullis_filter_config::names;
-use portcullis_filter_config::names::request::Field;
 use portcullis_filter_config::names::span::Attribute;
 use rustls_pki_types::UnixTime;
 
@@ -25,6 +24,8 @@ use crate::long_streams::LongStreams;
 use crate::reviews::{ReviewCallouts, ReviewContext};
 use crate::root::Root;
 
+/// [`names::CLIENT_CERTIFICATE`].
+const CLIENT_CERTIFICATE: &str = "filter_state\0portcullis.client_certificate";
 const CERTIFICATE_DIGEST: &str = "connection\0sha256_peer_certificate_digest";
 const CODE_DETAILS: &str = "response\0code_details";
 const SERVER_ADDRESS: &str = "upstream\0address";
@@ -38,6 +39,8 @@ pub(crate) struct LocalState {
     pub(crate) waiting: Option<AwaitedAnswers>,
     /// Reviews whose answer was looked for with the other workers.
     looked_up: Vec<ReviewKey>,
+    /// The status of the response, once its headers were read.
+    status: Cell<Option<u16>>,
 }
 
 /// State that all streams of a VM share.
@@ -62,6 +65,10 @@ pub(crate) struct StreamHost<'a, H> {
     pub(crate) root: Option<&'a Rc<Root>>,
     /// The uptime, if it was read just now: each call into Envoy costs.
     pub(crate) uptime: Cell<Option<Duration>>,
+    /// The uptime that was read last in this hook.
+    pub(crate) seen_uptime: Cell<Option<Duration>>,
+    /// The request's headers, if they were read just now.
+    pub(crate) headers: Cell<Option<OwnedHeaders>>,
     pub(crate) local: &'a mut LocalState,
 }
 
@@ -91,7 +98,7 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
     type Stream = u32;
 
     fn request_headers(&self) -> Option<OwnedHeaders> {
-        OwnedHeaders::read(self.vm.hostcalls.headers(Map::Request)?)
+        self.headers.take().or_else(|| OwnedHeaders::read(self.vm.hostcalls.headers(Map::Request)?))
     }
 
     fn request_header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
@@ -103,7 +110,9 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
     }
 
     fn response_status(&self) -> Option<Cow<'_, [u8]>> {
-        self.vm.hostcalls.header(Map::Response, ":status").map(Cow::Owned)
+        let status = self.vm.hostcalls.header(Map::Response, ":status")?;
+        self.local.status.set(std::str::from_utf8(&status).ok().and_then(|status| status.parse().ok()));
+        Some(Cow::Owned(status))
     }
 
     fn code_details(&self) -> Option<Cow<'_, [u8]>> {
@@ -119,7 +128,8 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
     }
 
     fn response_code(&self) -> Option<u16> {
-        self.number(CODE).and_then(|code| u16::try_from(code).ok()).filter(|code| *code > 0)
+        let known = self.local.status.get();
+        known.or_else(|| u16::try_from(self.number(CODE)?).ok()).filter(|code| *code > 0)
     }
 
     fn response_bytes(&self) -> Option<u64> {
@@ -128,20 +138,23 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
 
     fn moment(&self) -> Option<Moment> {
         let uptime = self.uptime.take().or_else(|| self.vm.hostcalls.uptime())?;
+        self.seen_uptime.set(Some(uptime));
         let now = self.vm.hostcalls.now()?;
         Some(Moment { now: UnixTime::since_unix_epoch(now), uptime })
     }
 
     fn uptime(&self) -> Option<Duration> {
-        self.vm.hostcalls.uptime()
+        let uptime = self.vm.hostcalls.uptime();
+        self.seen_uptime.set(uptime);
+        uptime
     }
 
     fn recorded_chain(&self) -> Option<&[u8]> {
         None
     }
 
-    fn connection_certificate(&self) -> Option<&[u8]> {
-        None
+    fn connection_certificate(&self) -> Option<Cow<'_, [u8]>> {
+        self.vm.hostcalls.property(CLIENT_CERTIFICATE).filter(|text| !text.is_empty()).map(Cow::Owned)
     }
 
     fn certificate_digest(&self) -> Option<Cow<'_, [u8]>> {
@@ -168,8 +181,8 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
         self.vm.hostcalls.remove_header(Map::RequestTrailers, name)
     }
 
-    fn export(&mut self, field: Field, value: &str) -> bool {
-        self.vm.hostcalls.set_filter_state(field.state, value.as_bytes())
+    fn export(&mut self, attributes: &RequestAttributes) -> bool {
+        attributes.fields().all(|(field, value)| self.vm.hostcalls.set_filter_state(field.state, value.as_bytes()))
     }
 
     fn open_route(&mut self, destination: &str) -> bool {
@@ -186,6 +199,8 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
         let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let response =
             LocalResponse { status: refusal.code, details: &details, headers: &headers, body: body.as_bytes() };
+        // From here on it is Envoy's to say.
+        self.local.status.set(None);
         self.vm.hostcalls.reply(&response)
     }
 

@@ -15,6 +15,7 @@ mod long_streams;
 mod metrics;
 mod reviews;
 mod root;
+mod route_marks;
 pub mod vm;
 
 #[cfg(test)]

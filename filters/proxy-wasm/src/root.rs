@@ -26,7 +26,7 @@ pub(crate) struct Root {
 impl Root {
     /// Compiles a configuration. `None` refuses it, and says why in Envoy's log.
     pub(crate) fn compile(text: &[u8], host: &impl Hostcalls) -> Option<Rc<Root>> {
-        let sources = [PeerSource::ForwardedClientCert];
+        let sources = [PeerSource::ForwardedClientCert, PeerSource::Connection];
         let gateway = Gateway::load(text, &sources).map_err(|error| host.log(&error.to_string())).ok()?;
         if gateway.activity().is_some() {
             // VMs share no memory: none of them knows the activity of the process.
@@ -39,12 +39,13 @@ impl Root {
     }
 
     /// Has it called when something is due: a question, the end of streams at `ends`, metrics, maintenance, or an exchange.
-    pub(crate) fn arm(&self, should_retry: bool, ends: Option<Duration>, host: &impl Hostcalls) {
+    /// It is `now`, if that is known.
+    pub(crate) fn arm(&self, should_retry: bool, ends: Option<Duration>, now: Option<Duration>, host: &impl Hostcalls) {
         let maintenance = self.maintenance.get();
         let exchange = self.exchange.as_ref().and_then(LimitExchange::next);
         let has_work = should_retry || self.metrics.has_news() || maintenance.is_some();
         let is_idle = !has_work && ends.is_none() && exchange.is_none();
-        let Some(now) = (if is_idle { None } else { host.uptime() }) else { return };
+        let Some(now) = (if is_idle { None } else { now.or_else(|| host.uptime()) }) else { return };
         let soonest = [
             should_retry.then_some(RETRY_INTERVAL),
             ends.map(|end| end.saturating_sub(now)),

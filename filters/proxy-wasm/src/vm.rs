@@ -5,18 +5,20 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use portcullis_core::exchange::{Exchange, Next, RouteCache, RouteConfig, RouteUpdate};
+use portcullis_core::exchange::{Exchange, HeaderLines, Next, RouteCache, RouteConfig, RouteUpdate};
 use portcullis_core::long_streams::TerminationReason;
 use portcullis_core::review::ReviewOutcome;
 use portcullis_core::state_store::{SharedLimits, SharedState};
-use portcullis_core::{Gateway, fault};
+use portcullis_core::{Gateway, fault, seed_request_ids};
 use portcullis_filter_config::names;
 
-use crate::abi::Hostcalls;
+use crate::abi::header_map::OwnedHeaders;
+use crate::abi::{Hostcalls, Map};
 use crate::host::{LocalState, StreamHost, VmState};
 use crate::limit_exchange::LimitExchange;
 use crate::reviews::{ReviewCallouts, ReviewContext};
 use crate::root::Root;
+use crate::route_marks::RouteMarks;
 
 /// The state of one VM.
 #[derive(Default)]
@@ -25,6 +27,7 @@ pub struct Vm<H> {
     roots: HashMap<u32, Rc<Root>>,
     streams: HashMap<u32, Stream>,
     routes: RouteCache<u32>,
+    marks: RouteMarks,
 }
 
 /// The state of a stream between its hooks.
@@ -56,6 +59,9 @@ impl<H: Hostcalls> Vm<H> {
             self.shared.hostcalls.log("portcullis: Envoy has no randomness for this VM, or shares no data");
             return false;
         }
+        if let Some(number) = self.shared.hostcalls.random().and_then(|bytes| bytes.first_chunk().copied()) {
+            seed_request_ids(u64::from_ne_bytes(number));
+        }
         let compiled = Root::compile(config, &self.shared.hostcalls);
         let is_good = compiled.is_some();
         let exchanges = compiled.as_ref().is_some_and(|compiled| compiled.exchange.is_some());
@@ -79,12 +85,17 @@ impl<H: Hostcalls> Vm<H> {
     /// A request's headers have come. Without a stream, which Envoy does not do, nothing goes on.
     pub fn request_headers(&mut self, id: u32) -> Next {
         let uptime = self.shared.hostcalls.uptime();
-        let route = uptime.and_then(|uptime| self.route(uptime));
+        let headers = self.shared.hostcalls.headers(Map::Request).and_then(OwnedHeaders::read);
+        let route = uptime.zip(headers.as_ref()).and_then(|(uptime, headers)| {
+            let authority = headers.lines().find(|(name, _)| *name == b":authority").map(|(_, value)| value);
+            self.route(authority.unwrap_or_default(), uptime)
+        });
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.route = route;
         }
         let next = self.run(id, |exchange, config, host| {
             host.uptime.set(uptime);
+            host.headers.set(headers);
             match config {
                 Some((gateway, route)) => exchange.request_headers(gateway, route, host),
                 None => {
@@ -182,13 +193,14 @@ impl<H: Hostcalls> Vm<H> {
         self.streams.remove(&context);
         self.exchange(context, |exchange, limits, _, _| exchange.give_up(limits));
         self.roots.remove(&context);
-        if let (Some(mut reviews), Some(now)) = (self.shared.reviews.remove(&context), self.shared.hostcalls.uptime()) {
+        let reviews = self.shared.reviews.remove(&context);
+        if let Some((mut reviews, now)) = reviews.and_then(|reviews| Some((reviews, self.shared.hostcalls.uptime()?))) {
             self.resume(reviews.give_up(now));
         }
     }
 
     /// The configuration of the current request's virtual host.
-    fn route(&mut self, uptime: Duration) -> Option<Rc<RouteConfig<u32>>> {
+    fn route(&mut self, authority: &[u8], uptime: Duration) -> Option<Rc<RouteConfig<u32>>> {
         let VmState { hostcalls, state, long_streams, .. } = &mut self.shared;
         let (hostcalls, state) = (&*hostcalls, state.as_ref()?);
         let streams = Rc::clone(&long_streams.streams);
@@ -198,7 +210,8 @@ impl<H: Hostcalls> Vm<H> {
                 long_streams.call_at(&streams, at);
             }
         };
-        let (digest, text) = (hostcalls.property(names::wasm::DIGEST), || hostcalls.property(names::wasm::CONFIG));
+        let digest = self.marks.digest(authority, hostcalls);
+        let text = || hostcalls.property(names::wasm::CONFIG);
         self.routes.get(digest, text, uptime, load, apply).unwrap_or_else(|error| {
             hostcalls.log(&error.to_string());
             None
@@ -220,10 +233,13 @@ impl<H: Hostcalls> Vm<H> {
             root_id: *root_id,
             root: root.as_ref(),
             uptime: Cell::new(None),
+            seen_uptime: Cell::new(None),
+            headers: Cell::new(None),
             local,
         };
         let result = hook(exchange, config, &mut host);
-        self.arm(stream.root_id);
+        let now = host.seen_uptime.get();
+        self.arm_at(stream.root_id, now);
         self.streams.insert(id, stream);
         Some(result)
     }
@@ -231,9 +247,14 @@ impl<H: Hostcalls> Vm<H> {
     /// Has the root context called when there is something to do. To be called for the context of one of its streams or its
     /// own.
     fn arm(&self, root: u32) {
+        self.arm_at(root, None);
+    }
+
+    /// Does so at that uptime, if it was read in this hook.
+    fn arm_at(&self, root: u32, now: Option<Duration>) {
         let Some(compiled) = self.roots.get(&root) else { return };
         let should_retry = self.shared.reviews.get(&root).is_some_and(ReviewCallouts::has_retries);
-        compiled.arm(should_retry, self.shared.long_streams.next(), &self.shared.hostcalls);
+        compiled.arm(should_retry, self.shared.long_streams.next(), now, &self.shared.hostcalls);
     }
 
     /// Works on a root context's exchange about limits of all gateways, if it has one.

@@ -38,7 +38,7 @@ pub(crate) fn bootstrap(case: Case, gateway: &Value, dump: &Value, secrets: &Sec
     let routes = match case {
         Case::Forwarded => resource(dump, "/dynamic_route_configs", "/route_config").next().map(plain),
         Case::Lua => Some(lua::routes(&route, NAME)),
-        Case::RequestInfo => Some(filtered::by_request_info(&route, NAME)),
+        case if case.exports() => Some(filtered::by_request_info(&route, NAME, case)),
         _ => Some(json!({
             "name": "bare",
             "virtual_hosts": [{"name": "bare", "domains": ["*"], "routes": [route]}],
@@ -115,7 +115,7 @@ fn without_filter(manager: &mut Map<String, Value>, case: Case) {
         match case {
             Case::Idle => filters.insert(0, idle()),
             Case::Lua => filters.insert(0, lua::filter()),
-            Case::RequestInfo => filters.insert(0, filtered::filter()),
+            case if case.exports() => filters.insert(0, filtered::filter()),
             _ => {}
         }
     }

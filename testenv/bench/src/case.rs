@@ -35,8 +35,10 @@ pub(crate) enum Case {
     Token,
     /// A cached certificate and one policy, which matches.
     One,
-    /// Bare, with the filter for request info alone, and a route by its attributes.
+    /// Bare, with the filter for request info alone, and a route by its attributes: those that `envoy/plain/request-info` reads.
     RequestInfo,
+    /// As [`Case::RequestInfo`], with all attributes in filter state and metadata.
+    AllRequestInfo,
     /// Bare, with the client's certificate in `x-forwarded-client-cert`.
     Header,
     /// Bare, with a Lua script that writes the user of the certificate into headers.
@@ -63,7 +65,7 @@ pub(crate) enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 25] = [
+    pub(crate) const ALL: [Self; 26] = [
         Self::Bare,
         Self::BareToken,
         Self::Last,
@@ -78,6 +80,7 @@ impl Case {
         Self::Idle,
         Self::Lines,
         Self::RequestInfo,
+        Self::AllRequestInfo,
         Self::Header,
         Self::Forwarded,
         Self::Lua,
@@ -107,7 +110,8 @@ impl Case {
             Case::None => "certificate, 100 policies, none matches (403)",
             Case::Token => "token, 100 policies, last matches",
             Case::One => "certificate, 1 policy",
-            Case::RequestInfo => "request info alone",
+            Case::RequestInfo => "request info alone: class and verb",
+            Case::AllRequestInfo => "request info alone: all attributes, and as metadata",
             Case::Header => "bare Envoy, the certificate in a header",
             Case::Lua => "Envoy with a Lua script for the certificate's user",
             Case::FrontProxy => "certificate, 100 policies, last matches, front-proxy mode",
@@ -139,6 +143,7 @@ impl Case {
             Case::Token => "token",
             Case::One => "one",
             Case::RequestInfo => "request-info",
+            Case::AllRequestInfo => "all-request-info",
             Case::Header => "header",
             Case::Lua => "lua",
             Case::FrontProxy => "front-proxy",
@@ -165,7 +170,12 @@ impl Case {
     pub(crate) const fn is_remade(self) -> bool {
         let is_bare =
             matches!(self, Case::Bare | Case::BareToken | Case::Early | Case::Idle | Case::Lines | Case::Header);
-        is_bare || matches!(self, Case::RequestInfo | Case::Forwarded | Case::BareUnsampled | Case::Lua)
+        is_bare || self.exports() || matches!(self, Case::Forwarded | Case::BareUnsampled | Case::Lua)
+    }
+
+    /// Whether the filter exports request info, and does nothing else.
+    pub(crate) const fn exports(self) -> bool {
+        matches!(self, Case::RequestInfo | Case::AllRequestInfo)
     }
 
     /// Whether Envoy runs portcullis.wasm.

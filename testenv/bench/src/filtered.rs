@@ -3,6 +3,8 @@
 use portcullis_filter_config::{CONFIG_VERSION, names};
 use serde_json::{Map, Value, json};
 
+use crate::case::Case;
+
 const MODULE: &str = "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3";
 const STRING: &str = "type.googleapis.com/google.protobuf.StringValue";
 
@@ -25,7 +27,11 @@ fn module() -> Value {
 }
 
 /// Request info alone (`envoy/plain/request-info`), with one route by its attributes, and the response without them.
-pub(crate) fn by_request_info(route: &Value, host: &str) -> Value {
+pub(crate) fn by_request_info(route: &Value, host: &str, case: Case) -> Value {
+    let export = match case {
+        Case::AllRequestInfo => json!({}),
+        _ => json!({"fields": ["class", "verb"], "metadata": false}),
+    };
     let mut route = route.clone();
     let class = json!({"key": "portcullis.request.class", "string_match": {"exact": "read"}});
     if let Some(fields) = route.as_object_mut() {
@@ -33,7 +39,7 @@ pub(crate) fn by_request_info(route: &Value, host: &str) -> Value {
     }
     let config = json!({
         "version": CONFIG_VERSION, "name": host, "authorities": [host],
-        "upstreamIdentity": "ClientCredential", "policies": "All", "requestInfo": {},
+        "upstreamIdentity": "ClientCredential", "policies": "All", "requestInfo": export,
     });
     let per_route = json!({
         "@type": format!("{MODULE}.DynamicModuleFilterPerRoute"),

@@ -58,7 +58,7 @@ fn metadata(endpoint: &Endpoint) -> Metadata {
 }
 
 /// How long a server that has become healthy gets fewer requests than the others, seconds.
-const SLOW_START: u64 = 20;
+const SLOW_START: u64 = 10;
 
 /// Envoy's own defaults (1,024) would refuse the watches of a middling cluster.
 pub(super) fn circuit_breakers(limits: &Limits) -> CircuitBreakers {

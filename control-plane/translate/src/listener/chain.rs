@@ -34,7 +34,7 @@ pub(super) fn serving(
     FilterChain {
         name: names.chain().to_owned(),
         filter_chain_match: Some(FilterChainMatch { server_names, source_prefix_ranges, ..Default::default() }),
-        filters: peer::recorder(filter).into_iter().chain([http_connection_manager(manager)]).collect(),
+        filters: vec![peer::recorder(), http_connection_manager(manager)],
         transport_socket: Some(socket),
         transport_socket_connect_timeout: Some(seconds(HANDSHAKE_TIMEOUT)),
         ..Default::default()

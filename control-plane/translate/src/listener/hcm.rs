@@ -57,11 +57,8 @@ pub(super) fn serving(
     filter: FilterBuild,
 ) -> Manager {
     let rds = Rds { config_source: Some(ads()), route_config_name: routes };
-    let certificate = peer::forwarded(filter);
     HttpConnectionManager {
-        forward_client_cert_details: certificate.forward_client_cert_details,
-        set_current_client_cert_details: certificate.set_current_client_cert_details,
-        forward_client_cert_matcher: peer::matcher(filter),
+        forward_client_cert_matcher: Some(peer::matcher()),
         route_specifier: Some(RouteSpecifier::Rds(rds)),
         http_filters: client_address(settings)
             .into_iter()
@@ -69,8 +66,10 @@ pub(super) fn serving(
             .chain(pools_on_demand(settings))
             .chain([router()])
             .collect(),
-        early_header_mutation_extensions: vec![early_mutation(settings, traced, filter)],
-        generate_request_id: Some(boolean(makes_request_ids(traced, filter))),
+        early_header_mutation_extensions: vec![early_mutation(settings, traced)],
+        // For 4 % of what a request costs: Envoy's tracer notes there which requests it samples. The filter makes one for each request
+        // that is logged or attributed.
+        generate_request_id: Some(boolean(traced.is_some())),
         tracing: traced.map(|traced| tracing::tracer(traced, settings, filter)),
         access_log: access_log::of_requests(&settings.access_log, filter),
         ..common(stat_prefix, settings)
@@ -135,12 +134,6 @@ fn common(stat_prefix: String, settings: &Settings) -> Manager {
     }
 }
 
-/// Whether Envoy gives each request an id, for 4 % of what a request costs: its tracer notes there which requests it samples. The
-/// module makes one for each request that is logged or attributed.
-fn makes_request_ids(traced: Option<&Tracing>, filter: FilterBuild) -> bool {
-    traced.is_some() || filter == FilterBuild::Wasm
-}
-
 fn http2(streams: u32) -> Http2ProtocolOptions {
     let (least, most) = CONNECTION_WINDOW;
     Http2ProtocolOptions {
@@ -159,7 +152,7 @@ fn http2(streams: u32) -> Http2ProtocolOptions {
 }
 
 fn portcullis_filter(settings: &Settings, traced: Option<&Tracing>, filter: FilterBuild) -> HttpFilter {
-    let own = json_any(&filter.filter_config(settings, traced.map(tracing::span_settings)));
+    let own = json_any(&FilterBuild::filter_config(settings, traced.map(tracing::span_settings)));
     if filter == FilterBuild::Wasm {
         return http_filter("envoy.filters.http.wasm", pack_any(wasm_filter(settings, own)));
     }
@@ -259,7 +252,7 @@ fn client_address(settings: &Settings) -> Option<HttpFilter> {
 
 /// A second line behind the filter's own header scan: names that only the gateway writes are gone before the first route
 /// match, and before Envoy writes its own.
-fn early_mutation(settings: &Settings, traced: Option<&Tracing>, filter: FilterBuild) -> TypedExtensionConfig {
+fn early_mutation(settings: &Settings, traced: Option<&Tracing>) -> TypedExtensionConfig {
     let configured = reserved_headers(settings);
     let prefixes = names::EARLY_REMOVED_PREFIXES.into_iter().chain(configured.iter().map(String::as_str));
     let remove = |prefix: &str| {
@@ -268,7 +261,7 @@ fn early_mutation(settings: &Settings, traced: Option<&Tracing>, filter: FilterB
         Mutation { action: Some(Action::RemoveOnMatch(RemoveOnMatch { key_matcher: Some(matcher) })) }
     };
     // By name, for which Envoy builds a map of the headers: the tracer does so as well, and a match of each header takes more.
-    let clients_id = (!makes_request_ids(traced, filter)).then_some(REQUEST_ID);
+    let clients_id = traced.is_none().then_some(REQUEST_ID);
     let named = forwarded(settings).iter().copied().chain(clients_id).chain(tracing::removed_headers(traced));
     let named = named.map(|name| Mutation { action: Some(Action::Remove(name.to_owned())) });
     let config = HeaderMutation { mutations: prefixes.map(remove).chain(named).collect() };

@@ -19,23 +19,19 @@ use envoy_types::pb::xds::r#type::matcher::v3::{Matcher, StringMatcher};
 use envoy_types::util::pack_any;
 use portcullis_filter_config::names;
 
-use crate::filter_build::FilterBuild;
 use crate::proto::inline_string;
 
 /// The network filter that keeps the certificate with the connection, once the handshake is over.
-pub(super) fn recorder(filter: FilterBuild) -> Option<Filter> {
-    if filter == FilterBuild::Wasm {
-        return None;
-    }
+pub(super) fn recorder() -> Filter {
     let on_downstream_tls_handshake = vec![
         state(names::CLIENT_CERTIFICATE, "%DOWNSTREAM_PEER_CERT%"),
         state(names::CLIENT_DIGESTS, "%DOWNSTREAM_PEER_CHAIN_FINGERPRINTS_256%"),
     ];
     let config = Config { on_downstream_tls_handshake, ..Default::default() };
-    Some(Filter {
+    Filter {
         name: "envoy.filters.network.set_filter_state".to_owned(),
         config_type: Some(filter::ConfigType::TypedConfig(pack_any(config))),
-    })
+    }
 }
 
 /// A text in the connection's filter state, or nothing if the text is empty.
@@ -53,17 +49,6 @@ fn state(key: &str, format: &str) -> FilterStateValue {
     }
 }
 
-/// The treatment of `x-forwarded-client-cert`: a client's own is dropped in either case.
-pub(super) fn forwarded(filter: FilterBuild) -> ForwardClientCertConfig {
-    match filter {
-        FilterBuild::Module => ForwardClientCertConfig {
-            forward_client_cert_details: ForwardClientCertDetails::Sanitize.into(),
-            ..Default::default()
-        },
-        FilterBuild::Wasm => whole_chain(),
-    }
-}
-
 fn whole_chain() -> ForwardClientCertConfig {
     ForwardClientCertConfig {
         forward_client_cert_details: ForwardClientCertDetails::SanitizeSet.into(),
@@ -73,10 +58,7 @@ fn whole_chain() -> ForwardClientCertConfig {
 
 /// Writes the chain into each request of a connection that presented more than one certificate: a connection's filter state
 /// has room for the first one only.
-pub(super) fn matcher(filter: FilterBuild) -> Option<Matcher> {
-    if filter == FilterBuild::Wasm {
-        return None;
-    }
+pub(super) fn matcher() -> Matcher {
     let key = names::CLIENT_DIGESTS.to_owned();
     let input = extension("digests", pack_any(FilterStateInput { key, ..Default::default() }));
     let several = StringMatcher { match_pattern: Some(MatchPattern::Contains(",".to_owned())), ..Default::default() };
@@ -86,7 +68,7 @@ pub(super) fn matcher(filter: FilterBuild) -> Option<Matcher> {
         predicate: Some(Predicate { match_type: Some(MatchType::SinglePredicate(predicate)) }),
         on_match: Some(OnMatch { on_match: Some(on_match::OnMatch::Action(action)), ..Default::default() }),
     }];
-    Some(Matcher { matcher_type: Some(MatcherType::MatcherList(MatcherList { matchers })), on_no_match: None })
+    Matcher { matcher_type: Some(MatcherType::MatcherList(MatcherList { matchers })), on_no_match: None }
 }
 
 fn extension(name: &str, config: envoy_types::pb::google::protobuf::Any) -> TypedExtensionConfig {

@@ -104,7 +104,11 @@ fn virtual_host(
         FilterBuild::Wasm => {
             let text = json_text(config);
             let digest = portcullis_filter_config::hex(digest(&SHA256, text.as_bytes()).as_ref());
-            let fields = [(agreed::wasm::CONFIG_KEY, text), (agreed::wasm::DIGEST_KEY, digest)];
+            let fields = [
+                (agreed::wasm::CONFIG_KEY, text),
+                (agreed::wasm::DIGEST_KEY, digest.clone()),
+                (&digest, String::new()),
+            ];
             (host, Some(deterministic_encoding::VirtualHostMetadata::of(agreed::wasm::METADATA, fields)))
         }
     }

@@ -35,12 +35,23 @@ impl<'h> PresentedChain<'h> {
             return Self::parse(host, header, |header| chain_from_header(Some(header), lines)?.ok());
         }
         let found = match source {
-            PeerSource::Connection => {
-                host.connection_certificate().map(|text| Self::parse(host, text, |text| chain_from_text(text).ok()))
-            }
+            PeerSource::Connection => Self::of_connection(host),
             PeerSource::Validator | PeerSource::ForwardedClientCert => host.recorded_chain().map(Self::Recorded),
         };
-        found.unwrap_or(if host.presented_certificate() { Self::Unreadable } else { Self::None })
+        found.unwrap_or_else(|| if host.presented_certificate() { Self::Unreadable } else { Self::None })
+    }
+
+    /// The one certificate of the connection. The digest of the handshake alone says which it is, once its text was read. A text
+    /// without a digest is no certificate's, and never counts as none.
+    fn of_connection(host: &impl Host) -> Option<Self> {
+        let digest = host.certificate_digest();
+        let known = digest.as_ref().and_then(|digest| host.with_known_chains(|known| known.alone(digest)).flatten());
+        known.map(Self::Parsed).or_else(|| {
+            let text = host.connection_certificate()?;
+            let read = |text: &[u8]| chain_from_text(text).ok();
+            let read = |digest| host.with_known_chains(|known| known.chain(digest, &text, read)).flatten();
+            Some(digest.as_deref().and_then(read).map_or(Self::Unreadable, Self::Parsed))
+        })
     }
 
     /// A text counts only for the certificate of the TLS handshake: a client's own header yields no identity.

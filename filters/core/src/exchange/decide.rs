@@ -43,7 +43,12 @@ pub(super) fn decide<'c, T: Clone, H: Host<Stream = T>>(
             if cluster.access.as_ref().is_some_and(Access::reads_user_agent) {
                 scan.user_agent = first(&headers, b"user-agent").unwrap_or_default();
             }
-            let chain = PresentedChain::find(gateway.peer_source(), &scan, host);
+            let chain = if cluster.identity.is_unchanged() {
+                // Certificates end here, and nothing asks for them.
+                PresentedChain::None
+            } else {
+                PresentedChain::find(gateway.peer_source(), &scan, host)
+            };
             let Moment { now, uptime } = at;
             let request = RequestContext { scan: &scan, peer: chain.peer(), answers, now, uptime };
             gateway.decide_admitting(cluster, &request, admission, seen)

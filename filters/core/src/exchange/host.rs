@@ -2,14 +2,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_filter_config::names::request::Field;
 use portcullis_filter_config::names::span::Attribute;
 
 use crate::fair::{BoxedWake, FairQueue};
 use crate::gateway::Edit;
 use crate::long_streams::StreamRegistry;
 use crate::moment::Moment;
-use crate::observe::{ClusterMetrics, Outcome, RequestRecord, Response};
+use crate::observe::{ClusterMetrics, Outcome, RequestAttributes, RequestRecord, Response};
 use crate::refusal::Refusal;
 use crate::review::{Review, ReviewAnswers, ReviewKey};
 use crate::x509::KnownChains;
@@ -56,8 +55,8 @@ pub trait Host {
 
     /// The client's chain as the certificate validator recorded it ([`crate::x509::encode_chain`]).
     fn recorded_chain(&self) -> Option<&[u8]>;
-    /// The client's chain as PEM text, from the connection's filter state.
-    fn connection_certificate(&self) -> Option<&[u8]>;
+    /// The client's certificate as PEM text, from the connection's filter state.
+    fn connection_certificate(&self) -> Option<Cow<'_, [u8]>>;
     /// The SHA-256 of the certificate of the TLS handshake, in lower-case hexadecimal digits. Empty or `None` without one.
     fn certificate_digest(&self) -> Option<Cow<'_, [u8]>>;
     /// Whether the TLS handshake had a client certificate.
@@ -71,9 +70,9 @@ pub trait Host {
     /// Removes all trailers of the name.
     #[must_use]
     fn remove_trailer(&mut self, name: &[u8]) -> bool;
-    /// Writes an attribute of the request for other filters, routes and logs.
+    /// Writes attributes of the request for other filters, routes and logs.
     #[must_use]
-    fn export(&mut self, field: Field, value: &str) -> bool;
+    fn export(&mut self, attributes: &RequestAttributes) -> bool;
     /// Writes the filter state that opens the route to a pool, and has the proxy choose the route again. It may free the
     /// configuration of the route before: the exchange uses nothing of it afterwards.
     #[must_use]

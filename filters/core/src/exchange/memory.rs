@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use portcullis_filter_config::names;
-use portcullis_filter_config::names::request::Field;
 use portcullis_filter_config::names::span::Attribute;
 use rustls_pki_types::UnixTime;
 
@@ -14,7 +13,7 @@ use crate::fair::{BoxedWake, FairQueue};
 use crate::gateway::Edit;
 use crate::long_streams::StreamRegistry;
 use crate::moment::Moment;
-use crate::observe::{ClusterMetrics, Outcome, Publisher, RequestRecord, Response, Server};
+use crate::observe::{ClusterMetrics, Outcome, Publisher, RequestAttributes, RequestRecord, Response, Server};
 use crate::refusal::Refusal;
 use crate::review::{Review, ReviewAnswers, ReviewResult};
 use crate::schedule::Wake;
@@ -39,6 +38,8 @@ pub struct MemoryHost<A> {
     pub lost_chain: bool,
     /// The SHA-256 digest of the handshake's certificate in hexadecimal digits, as Envoy writes it.
     pub digest: Option<Vec<u8>>,
+    /// That certificate as the connection's filter state has it.
+    pub certificate: Option<String>,
     /// Chains that were parsed from headers.
     pub known_chains: RefCell<KnownChains>,
     /// The time. `None` is a proxy without a clock.
@@ -84,6 +85,7 @@ impl<A> MemoryHost<A> {
             chain: None,
             lost_chain: false,
             digest: None,
+            certificate: None,
             known_chains: RefCell::default(),
             moment: Some(Moment { now, uptime }),
             reviewer,
@@ -187,8 +189,8 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
         self.chain.as_deref()
     }
 
-    fn connection_certificate(&self) -> Option<&[u8]> {
-        None
+    fn connection_certificate(&self) -> Option<Cow<'_, [u8]>> {
+        self.certificate.as_deref().map(|text| Cow::Borrowed(text.as_bytes()))
     }
 
     fn certificate_digest(&self) -> Option<Cow<'_, [u8]>> {
@@ -196,7 +198,7 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
     }
 
     fn presented_certificate(&self) -> bool {
-        self.chain.is_some() || self.lost_chain || self.digest.is_some()
+        self.chain.is_some() || self.lost_chain || self.digest.as_ref().is_some_and(|digest| !digest.is_empty())
     }
 
     fn with_known_chains<R>(&self, f: impl FnOnce(&mut KnownChains) -> R) -> Option<R> {
@@ -225,12 +227,14 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
         takes
     }
 
-    fn export(&mut self, field: Field, value: &str) -> bool {
-        let takes = self.takes(field.state.as_bytes());
-        if takes {
-            self.exported.push((field.state, value.to_owned()));
-        }
-        takes
+    fn export(&mut self, attributes: &RequestAttributes) -> bool {
+        attributes.fields().all(|(field, value)| {
+            let takes = self.takes(field.state.as_bytes());
+            if takes {
+                self.exported.push((field.state, value.to_owned()));
+            }
+            takes
+        })
     }
 
     fn open_route(&mut self, destination: &str) -> bool {

@@ -327,8 +327,7 @@ impl<T: Clone> Exchange<T> {
         }
         self.fault.strike("removed");
         let attributes = seen.attributes.take();
-        let is_exported =
-            attributes.is_none_or(|attributes| attributes.fields().all(|(field, value)| host.export(field, value)));
+        let is_exported = attributes.is_none_or(|attributes| host.export(&attributes));
         match decision {
             // A header that is still there could carry another identity than the one decided, an attribute that is missing
             // could lead to another route.

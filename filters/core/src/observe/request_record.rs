@@ -135,7 +135,7 @@ impl RequestRecord {
     pub(crate) fn add_request(&mut self, series: &ClusterMetrics, info: &RequestInfo<'_>, scan: &HeaderScan<'_>) {
         if let Some(export) = &series.export {
             let user = self.acting().filter(|_| export.user);
-            self.attributes = Some(Box::new(RequestAttributes::of(info, scan, user)));
+            self.attributes = Some(Box::new(RequestAttributes::of(info, scan, user, export)));
         }
         if self.span.is_some() {
             self.add_to_span(series, info);

@@ -29,6 +29,8 @@ struct Table {
 struct ParsedChain {
     text: Vec<u8>,
     chain: Rc<[u8]>,
+    /// It is of one certificate.
+    is_alone: bool,
 }
 
 impl ParsedChain {
@@ -39,6 +41,21 @@ impl ParsedChain {
 }
 
 impl KnownChains {
+    /// The chain of one certificate with this digest, the one of the TLS handshake, from Envoy. `None` if it was not read yet, or the
+    /// last text about it had others beside it.
+    pub fn alone(&mut self, presented: &[u8]) -> Option<Rc<[u8]>> {
+        if let Some(known) = self.young.chains.get(presented) {
+            return known.is_alone.then(|| Rc::clone(&known.chain));
+        }
+        if !self.old.chains.get(presented)?.is_alone {
+            return None;
+        }
+        let known = self.old.take(presented)?;
+        let chain = Rc::clone(&known.chain);
+        self.keep(presented, known);
+        Some(chain)
+    }
+
     /// The chain ([`super::encode_chain`]) of a text, as `read` parses it. `presented` is the digest of the certificate of the
     /// TLS handshake, from Envoy. `None` if the text is not readable or of another certificate: the request fails closed.
     pub fn chain(
@@ -56,7 +73,8 @@ impl KnownChains {
             Some(known) => known.chain,
             None => read(text).filter(|chain| is_presented(chain, Some(presented)))?.into(),
         };
-        self.keep(presented, ParsedChain { text: text.to_vec(), chain: Rc::clone(&chain) });
+        let is_alone = ClientChain::decode(&chain).is_ok_and(|chain| chain.intermediates().next().is_none());
+        self.keep(presented, ParsedChain { text: text.to_vec(), chain: Rc::clone(&chain), is_alone });
         Some(chain)
     }
 

@@ -327,19 +327,6 @@ impl FilterHandle {
             .then(|| value.bytes())
         }
     }
-
-    /// Writes the stream's dynamic metadata.
-    pub fn set_metadata(&mut self, namespace: &str, key: &str, value: &str) {
-        // SAFETY: buffers are lent for the call and Envoy copies them.
-        unsafe {
-            raw::envoy_dynamic_module_callback_http_set_dynamic_metadata_string(
-                self.filter,
-                Buffer::lend(namespace.as_bytes()),
-                Buffer::lend(key.as_bytes()),
-                Buffer::lend(value.as_bytes()),
-            );
-        }
-    }
 }
 
 impl LocalReply {

@@ -4,6 +4,7 @@ pub mod entry;
 mod handle;
 mod headers;
 mod main_thread;
+mod metadata;
 mod metrics;
 mod scheduler;
 mod span;

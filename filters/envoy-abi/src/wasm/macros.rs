@@ -77,11 +77,6 @@ macro_rules! wasm_module {
             }
 
             #[unsafe(no_mangle)]
-            extern "C" fn proxy_on_done(_context: u32) -> u32 {
-                1
-            }
-
-            #[unsafe(no_mangle)]
             extern "C" fn proxy_on_log(stream: u32) {
                 with(|vm| Vm::complete(vm, stream));
             }

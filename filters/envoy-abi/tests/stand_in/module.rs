@@ -175,7 +175,7 @@ impl FilterConfig for Module {
         maybe_panic(stream, "complete");
         assert_eq!(stream.code_details(), None, "the stand-in exports what Envoy 1.38 does");
         assert!(stream.upstream_address().is_some() && stream.add(self.metrics.0, &["one", "two"], 1));
-        stream.set_metadata("log", "members", &kept.path);
+        stream.set_metadata("log", [("members", &*kept.path)].into_iter());
     }
 
     fn fail_closed(&self, _kept: &mut Kept, stream: &mut FilterHandle) {

@@ -19,6 +19,8 @@ pub(super) struct State {
     pub(super) sticks: Option<String>,
     pub(super) closed: u32,
     pub(super) properties: BTreeMap<String, Vec<u8>>,
+    /// Properties that were asked for.
+    pub(super) asked: Vec<String>,
     pub(super) filter_state: BTreeMap<String, Vec<u8>>,
     pub(super) replies: Vec<(u16, String)>,
     pub(super) callouts: Vec<(String, Vec<u8>)>,
@@ -135,7 +137,9 @@ impl Hostcalls for Fake {
     }
 
     fn property(&self, path: &str) -> Option<Vec<u8>> {
-        self.state().properties.get(path).cloned()
+        let mut state = self.state();
+        state.asked.push(path.to_owned());
+        state.properties.get(path).cloned()
     }
 
     fn set_filter_state(&self, name: &str, value: &[u8]) -> bool {

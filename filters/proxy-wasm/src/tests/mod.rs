@@ -2,5 +2,6 @@
 
 mod host;
 mod limits;
+mod marks;
 mod requests;
 mod trailers;

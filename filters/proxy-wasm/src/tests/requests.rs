@@ -44,13 +44,20 @@ fn client(ca: &Ca, name: &str) -> (Vec<u8>, String) {
 }
 
 fn cluster(ca: &Ca) -> String {
+    String::from_utf8(named(ca, "prod")).unwrap()
+}
+
+/// The configuration of a cluster that answers to this host name alone.
+pub(super) fn named(ca: &Ca, authority: &str) -> Vec<u8> {
     json!({
-        "version": CONFIG_VERSION, "name": "i/-/prod", "identity": "x", "authorities": ["prod"], "allowAnonymous": true,
+        "version": CONFIG_VERSION, "name": format!("i/-/{authority}"), "identity": "x", "authorities": [authority],
+        "allowAnonymous": true,
         "clientCa": ca.pem, "reviews": {"cluster": "reviewer"}, "upstreamIdentity": "Impersonate",
         "policies": [{"group": "all", "rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"],
             "nonResourceURLs": ["*"]}]}],
     })
     .to_string()
+    .into_bytes()
 }
 
 #[test]

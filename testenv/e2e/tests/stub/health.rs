@@ -13,9 +13,9 @@ use crate::fixture::{NAME, PODS, StubFixture};
 const SOON: Duration = Duration::from_secs(20);
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// The weight of a server that has been healthy for so long: it grows from a tenth to the whole within 20 seconds.
+/// The weight of a server that has been healthy for so long: it grows from a tenth to the whole within 10 seconds.
 pub(crate) fn weight(age: Duration) -> f64 {
-    (age.as_secs_f64() / 20.0).clamp(0.1, 1.0)
+    (age.as_secs_f64() / 10.0).clamp(0.1, 1.0)
 }
 
 fn fails(path: &str) -> Fault {

@@ -1,3 +1,4 @@
+mod certificates;
 mod counted;
 mod drain;
 mod expelled;
@@ -94,7 +95,9 @@ fn known_chain_names_nobody_in_several_header_lines() {
 /// Whatever the proxy refuses, nothing goes upstream, and no route is open.
 #[test]
 fn request_ends_where_the_proxy_refuses_an_edit() {
-    let fixture = fixture_with(|config| config.request_info = Some(RequestInfoExport { user: true }));
+    let fixture = fixture_with(|config| {
+        config.request_info = Some(RequestInfoExport { user: true, ..RequestInfoExport::default() })
+    });
     let exported = "portcullis.request.verb";
     let sent = [("authorization", "Bearer a"), ("impersonate_user", "root"), ("connection", "x-secret")];
     for refused in [

@@ -7,7 +7,7 @@ use super::reviews::{access, reviewing_with, token_of};
 use super::*;
 
 fn showing(user: bool) -> Fixture {
-    reviewing_with(|config| config.request_info = Some(RequestInfoExport { user }))
+    reviewing_with(|config| config.request_info = Some(RequestInfoExport { user, ..RequestInfoExport::default() }))
 }
 
 /// `key=value` of everything that the host writes, and whether the request goes on.
@@ -78,6 +78,22 @@ fn request_is_told_as_kube_apiserver_resolves_it() {
 }
 
 #[test]
+fn fields_that_nothing_reads_are_not_exported() {
+    let of = |export: &str| {
+        let export: RequestInfoExport = serde_json::from_str(export).unwrap();
+        let fixture = reviewing_with(|config| config.request_info = Some(export));
+        shown(&fixture, "GET", "/api/v1/namespaces/n/pods/a", &[]).0.unwrap()
+    };
+    assert_eq!(of(r#"{"fields": ["resource", "class"]}"#), "class=read resource=pods");
+    assert_eq!(of(r#"{"fields": ["name"], "user": true}"#), "class=read name=a user=system:anonymous");
+    assert_eq!(of(r#"{"fields": []}"#), "class=read", "every route can ask whether the filter was there");
+    for (text, fault) in [(r#"{"fields": ["user"]}"#, "unknown variant"), (r#"{"field": []}"#, "unknown field")] {
+        let error = serde_json::from_str::<RequestInfoExport>(text).unwrap_err().to_string();
+        assert!(error.contains(fault), "{error}");
+    }
+}
+
+#[test]
 fn refused_request_is_exported_as_far_as_known() {
     let fixture = showing(true);
     let list = "isResourceRequest=true verb=deletecollection class=write apiGroup= apiVersion=v1 resource=pods \
@@ -110,7 +126,7 @@ fn effective_user_is_exported_if_asked_for() {
         fixture_with(|config| {
             let reviewing = r#"{"cluster": "apiserver"}"#;
             config.reviews = reviews.then(|| serde_json::from_str(reviewing).unwrap());
-            config.request_info = Some(RequestInfoExport { user: true });
+            config.request_info = Some(RequestInfoExport { user: true, ..RequestInfoExport::default() });
             config.upstream_identity = UpstreamIdentity::ClientCredential;
             config.client_ca = None;
         })

@@ -11,6 +11,9 @@ use super::{acted_as, bearer, start, start_on};
 use crate::fixture::PODS;
 use crate::plain::Plain;
 
+/// The line of `envoy/plain/request-info`.
+const EXPORT: &str = "requestInfo: {fields: [class, verb], metadata: false}";
+
 const SOON: Duration = Duration::from_secs(20);
 
 /// Logs a line for each request with the filter's attributes, as described in `envoy/README.md`.
@@ -33,6 +36,7 @@ fn logging(files: &PlainFiles) {
     files
         .edit("listener.yaml", |text| text.replace("        access_log:\n", &format!("        access_log:{log}")))
         .unwrap();
+    files.edit("routes.yaml", |text| text.replace(EXPORT, "requestInfo: {}")).unwrap();
 }
 
 fn line(world: &Plain, agent: &str) -> Value {
@@ -140,7 +144,7 @@ fn nobody_writes_it_but_the_filter(world: &Plain) {
 #[test]
 fn request_without_the_filters_attributes_has_no_route() {
     let world = start("request-info", |files| {
-        files.edit("routes.yaml", |text| text.replace("            requestInfo: {}\n", "")).unwrap();
+        files.edit("routes.yaml", |text| text.replace(EXPORT, "")).unwrap();
     });
     let (response, record) = world.request(None, "GET", PODS, &[("authorization", &bearer())]);
     assert_eq!((response.status, record.is_none()), (503, true));
@@ -164,4 +168,22 @@ fn refused_request_is_logged_with_its_user_if_asked_for() {
     assert!(record.is_none());
     let somebody = line(&world, "somebody");
     assert_eq!((&somebody["verb"], &somebody["user"]), (&json!("list"), &Value::Null), "nobody knows: {somebody}");
+}
+
+/// The sample as it is exports what its routes read, and nothing else.
+#[test]
+fn fields_of_the_sample_are_those_that_its_routes_read() {
+    let world = start("request-info", |files| {
+        logging(files);
+        files.edit("routes.yaml", |text| text.replace("requestInfo: {}", EXPORT)).unwrap();
+    });
+    let authorization = bearer();
+    let token = ("authorization", authorization.as_str());
+    let (response, record) = world.request(None, "DELETE", PODS, &[token, ("user-agent", "deletes")]);
+    assert_eq!((response.status, record.is_none()), (403, true));
+    let deletes = line(&world, "deletes");
+    let seen = ["route", "verb", "resource", "metadata"].map(|key| deletes[key].clone());
+    assert_eq!(seen, [json!("no-deletecollection"), json!("deletecollection"), Value::Null, Value::Null]);
+    let (response, record) = world.request(None, "GET", PODS, &[token]);
+    assert_eq!((response.status, record.is_some()), (200, true));
 }
