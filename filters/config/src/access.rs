@@ -49,8 +49,8 @@ pub struct AccessEntry {
     /// Starts of `User-Agent`. A client may write any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub user_agents: Vec<String>,
-    /// Rules, of which a request matches one. Their users are the authenticated and the impersonated one: an entry that denies
-    /// needs one of them to match, an entry that allows all of them.
+    /// Rules, of which a request matches one. A request that impersonates is judged twice: by the authenticated user and by the
+    /// impersonated one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<Rule>,
     /// The time from which on the entry matches nothing, in seconds since 1970.

@@ -101,14 +101,6 @@ pub(crate) struct EffectiveUser {
     pub(crate) original: Option<UserInfo>,
 }
 
-/// The user of a request, from its credential on.
-pub(crate) struct IdentifiedUser {
-    /// The user whom the credential is for, with the groups that are dropped of protected identities. Only where access lists ask.
-    pub(crate) presented: Option<Arc<UpstreamUser>>,
-    /// As whom it acts.
-    pub(crate) actor: EffectiveUser,
-}
-
 /// Only GET and HEAD are ever repeated after the upstream may have seen them: the legacy `/watch/` path makes the verb
 /// `watch` of any method.
 pub(crate) fn class_of(info: &RequestInfo<'_>, scan: &HeaderScan<'_>) -> RequestClass {

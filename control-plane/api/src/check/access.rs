@@ -5,12 +5,14 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::Findings;
-use super::cidr::check_ranges;
+use super::cidr::{Cidr, check_ranges};
 use super::denials::{check_message, takes_heartbeats};
 use super::policies::check_rule;
-use crate::bounds::{MAX_ACCESS_ENTRIES, MAX_ADDRESSES, MAX_GATEWAY_ADDRESSES};
+use crate::bounds::{
+    MAX_ACCESS_ENTRIES, MAX_ADDRESSES, MAX_CLIENT_ADDRESS_BITS, MAX_GATEWAY_ADDRESSES, MAX_USER_AGENTS,
+};
 use crate::request_part::{RequestPart, parts};
-use crate::types::{AccessEntry, AccessSpec};
+use crate::types::{AccessEntry, AccessSpec, ClientAddressSpec};
 
 /// Most bytes of the start of a user agent.
 const MAX_USER_AGENT: usize = 256;
@@ -58,6 +60,9 @@ fn check_entry(raw: &AccessEntry, path: &str, findings: &mut Findings) -> portcu
             findings.problem(path, "names users, and so does its entry: name them in one place");
         }
     }
+    if raw.user_agents.len() > MAX_USER_AGENTS {
+        findings.problem(format!("{path}.userAgents"), format!("must not have more than {MAX_USER_AGENTS} entries"));
+    }
     for (number, start) in raw.user_agents.iter().enumerate() {
         if start.is_empty() || start.len() > MAX_USER_AGENT || start.chars().any(char::is_control) {
             let message = format!("must be the start of a line, of up to {MAX_USER_AGENT} bytes");
@@ -75,6 +80,26 @@ fn check_entry(raw: &AccessEntry, path: &str, findings: &mut Findings) -> portcu
         until_seconds: check_until(&raw.until, path, findings),
         message: raw.message.clone(),
     }
+}
+
+/// The ranges of client addresses that may connect, of an object with so many names and virtual IPs.
+pub(super) fn check_client_addresses(raw: &ClientAddressSpec, names: usize, findings: &mut Findings) -> Vec<Cidr> {
+    let path = "spec.portcullis.clientAddresses.allow";
+    let ranges = check_ranges(&raw.allow, path, findings);
+    for (number, _) in raw.allow.iter().enumerate().filter(|(_, range)| range.ends_with("/0")) {
+        let hint = "remove the list to let all addresses connect; ::/1 and 8000::/1 are all of IPv6".to_owned();
+        findings.problem_with_hint(format!("{path}[{number}]"), "must not be all addresses", hint);
+    }
+    let bits = ranges.iter().map(|range| usize::from(range.length)).sum::<usize>().saturating_mul(names);
+    if bits > MAX_CLIENT_ADDRESS_BITS {
+        let message = format!(
+            "takes too much memory of Envoy: the bits of all ranges times the names and virtual IPs of the object are {bits}, and \
+             at most {MAX_CLIENT_ADDRESS_BITS} are possible"
+        );
+        let hint = "write larger ranges, or deny by access, which has no such bound".to_owned();
+        findings.problem_with_hint(path, &message, hint);
+    }
+    ranges
 }
 
 /// The rules with the users of their entry, for all requests if it has users and no rules.
@@ -131,9 +156,9 @@ fn check_nodes(lists: &AccessLists, path: &str, findings: &mut Findings) {
         findings.problem_with_hint(format!("{path}.deny[{number}]"), message, hint.to_owned());
     }
     let lets_in = |entry: &portcullis_filter_config::AccessEntry| {
-        let is_kubelet = |start: &String| KUBELET.starts_with(start) || start.starts_with(KUBELET);
         let agents = &entry.user_agents;
-        entry.until_seconds.is_none() && (agents.is_empty() || agents.iter().any(is_kubelet)) && takes_rules(entry)
+        let of_kubelets = agents.is_empty() || agents.iter().any(|start| KUBELET.starts_with(start));
+        entry.until_seconds.is_none() && of_kubelets && takes_rules(entry)
     };
     if !lists.allow.is_empty() && !lists.allow.iter().any(lets_in) {
         let message =
@@ -197,6 +222,24 @@ mod tests {
     }
 
     #[test]
+    fn ranges_that_envoy_cannot_keep_apart_or_hold_are_refused() {
+        let many: Vec<String> = (0..256_u32).map(|at| format!("2001:db8::{at:x}")).collect();
+        for (allow, names, place) in [
+            (vec!["10.0.0.0/8".to_owned(), "::/0".to_owned()], 1, Some("spec.portcullis.clientAddresses.allow[1]: ")),
+            (vec!["0.0.0.0/0".to_owned()], 1, Some("spec.portcullis.clientAddresses.allow[0]: ")),
+            (many.clone(), 3, None),
+            (many, 4, Some("spec.portcullis.clientAddresses.allow: takes too much memory")),
+            (vec!["0.0.0.0/1".to_owned(), "128.0.0.0/1".to_owned()], 321, None),
+        ] {
+            let mut findings = Findings::default();
+            check_client_addresses(&ClientAddressSpec { allow: allow.clone() }, names, &mut findings);
+            let problem = findings.problems.first().map(ToString::to_string);
+            assert_eq!(problem.is_some(), place.is_some(), "{problem:?}");
+            assert!(problem.unwrap_or_default().starts_with(place.unwrap_or_default()), "{allow:?} {names}");
+        }
+    }
+
+    #[test]
     fn users_of_an_entry_are_those_of_its_rules() {
         let pods = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]});
         let (lists, problems) = checked(&json!({
@@ -236,7 +279,8 @@ mod tests {
             (json!({"deny": [{"userAgents": ["kube"]}]}), true),
             (json!({"deny": [{"userAgents": ["kubectl/"]}]}), false),
             (json!({"allow": [{"userAgents": ["kubectl/"]}]}), true),
-            (json!({"allow": [{"userAgents": ["kubectl/", "kubelet/v1.36"]}]}), false),
+            (json!({"allow": [{"userAgents": ["kubectl/", "kubelet/v1.36"]}]}), true),
+            (json!({"allow": [{"userAgents": ["kubectl/", "kubelet/"]}]}), false),
             (
                 json!({"allow": [{"userGroups": ["a"]}, {"userGroups": ["system:nodes"], "until": "2027-01-01T00:00:00Z"}]}),
                 true,

@@ -12,6 +12,9 @@ pub struct Cidr {
     pub length: u8,
 }
 
+/// The bits before an IPv4 address in the form of an IPv6 one.
+const V4_IN_V6: u8 = 96;
+
 impl Cidr {
     /// Whether the address is in the range.
     pub fn contains(&self, ip: IpAddr) -> bool {
@@ -19,7 +22,7 @@ impl Cidr {
     }
 
     /// Reads `10.0.0.0/8`; an address alone is a range of one. `None` for anything else, and where bits are set behind the
-    /// range's.
+    /// range's. An IPv4 range in the form of an IPv6 one is an IPv4 range.
     fn parse(text: &str) -> Option<Self> {
         let (ip, length) = match text.split_once('/') {
             Some((ip, length)) if length.bytes().all(|c| c.is_ascii_digit()) => {
@@ -31,7 +34,15 @@ impl Cidr {
                 (ip, bits(ip))
             }
         };
-        (Self::truncated(ip, length) == Some(ip)).then_some(Self { ip, length })
+        if Self::truncated(ip, length) != Some(ip) {
+            return None;
+        }
+        let of_v4 = match ip {
+            IpAddr::V6(ip) => ip.to_ipv4_mapped().zip(length.checked_sub(V4_IN_V6)),
+            IpAddr::V4(_) => None,
+        };
+        let (ip, length) = of_v4.map_or((ip, length), |(ip, length)| (ip.into(), length));
+        Some(Self { ip, length })
     }
 
     fn truncated(ip: IpAddr, length: u8) -> Option<IpAddr> {
@@ -85,6 +96,7 @@ mod tests {
             ("0.0.0.0/0", "255.255.255.255", "::"),
             ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::"),
             ("::/0", "ffff::", "0.0.0.0"),
+            ("::ffff:10.0.0.0/104", "10.1.2.3", "11.0.0.0"),
         ] {
             let range = Cidr::parse(range).unwrap();
             assert!(range.contains(inside.parse().unwrap()), "{range} {inside}");

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use portcullis_filter_config::{AccessLists, AccessScope, FairQueueConfig, FlowControlSchema};
 
-use super::access::check_access;
+use super::access::{check_access, check_client_addresses};
 use super::certificates::{KeyPair, read_client_bundle, read_pair};
-use super::cidr::{Cidr, check_ranges};
+use super::cidr::Cidr;
 use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache, check_extras};
 use super::denials::{check_denials, check_heartbeats};
@@ -173,8 +173,8 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
     let upstream_identity = check_identity(&raw.spec, findings);
     let access = check_access(&raw.spec.portcullis.access, "spec.portcullis.access", AccessScope::Cluster, findings);
-    let client_addresses =
-        check_ranges(&raw.spec.portcullis.client_addresses.allow, "spec.portcullis.clientAddresses.allow", findings);
+    let names = 1 + server_names.len() + virtual_ips.len();
+    let client_addresses = check_client_addresses(&raw.spec.portcullis.client_addresses, names, findings);
     check_heartbeats(&raw.spec.dispatch_policies, findings);
     check_denials(&raw.spec.dispatch_policies, &upstream_identity, findings);
     client.map(|client| Cluster {

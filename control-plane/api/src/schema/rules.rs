@@ -4,7 +4,7 @@ use portcullis_filter_config::FairQueueConfig;
 
 use crate::bounds::{
     MAX_ACCESS_ENTRIES, MAX_CLIENT_ADDRESSES, MAX_FAIR_QUEUES, MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_SCHEMAS,
-    MAX_SERVERS, MAX_VIRTUAL_IPS, MAX_WEIGHTS, MAX_ZONE,
+    MAX_SERVERS, MAX_USER_AGENTS, MAX_VIRTUAL_IPS, MAX_WEIGHTS, MAX_ZONE,
 };
 
 /// A duration as [`crate::parse_duration`] reads it.
@@ -266,6 +266,8 @@ fn ours() -> Vec<(&'static str, Value)> {
         ("portcullis.fairQueues[].weights[].weight", json!({"minimum": 1, "maximum": FairQueueConfig::MAX_WEIGHT})),
         ("portcullis.logging.slow", slow),
         ("portcullis.access.deny", json!({"maxItems": MAX_ACCESS_ENTRIES})),
+        ("portcullis.access.deny[].userAgents", json!({"maxItems": MAX_USER_AGENTS})),
+        ("portcullis.access.allow[].userAgents", json!({"maxItems": MAX_USER_AGENTS})),
         ("portcullis.access.allow", json!({"maxItems": MAX_ACCESS_ENTRIES})),
         ("portcullis.clientAddresses.allow", json!({"maxItems": MAX_CLIENT_ADDRESSES})),
         ("portcullis.virtualIPs", json!({"maxItems": MAX_VIRTUAL_IPS, "x-kubernetes-list-type": "set"})),

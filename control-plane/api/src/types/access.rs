@@ -38,8 +38,8 @@ pub struct ClientAddressSpec {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct AccessEntry {
-    /// User names, as in a rule of a dispatch policy. An entry that denies matches the user whom a client authenticated as and the
-    /// one whom it impersonates; one that allows must match both.
+    /// User names, as in a rule of a dispatch policy. A request that impersonates is judged by the user whom the client authenticated
+    /// as, and by the one whom it impersonates: neither may be denied, and both have to be let in.
     pub users: Vec<String>,
     /// Service accounts, in addition to `users`: a user is one of either. With `userGroups` it is a member of a group as well.
     pub service_accounts: Vec<ServiceAccount>,

@@ -91,18 +91,17 @@ impl Access {
         })
     }
 
-    /// Judges a request by its users: the one whom the client authenticated as, and the one whom the request acts as.
+    /// Judges a request by one of its users: the one whom the client authenticated as, or the one whom the request acts as.
     /// `None` is a user who is not known.
     ///
     /// # Errors
-    /// Refused are requests of which an entry denies one of the users, and those of which no entry lets in all.
-    pub(crate) fn check(&self, asked: AccessRequest<'_>, users: &[Option<&UserInfo>]) -> Result<(), Refusal> {
-        let matches = |entry: &ListEntry, user: &Option<&UserInfo>| entry.matches(asked.info, *user);
+    /// Refused are requests that an entry denies to the user, and those that no entry lets in.
+    pub(crate) fn check(&self, asked: AccessRequest<'_>, user: Option<&UserInfo>) -> Result<(), Refusal> {
         self.lists.iter().try_for_each(|lists| {
             lists.check(
                 asked,
-                |entry| entry.denies_origin(asked) && users.iter().any(|user| matches(entry, user)),
-                |entry| entry.lets_in_origin(asked) && users.iter().all(|user| matches(entry, user)),
+                |entry| entry.denies_origin(asked) && entry.matches(asked.info, user),
+                |entry| entry.lets_in_origin(asked) && entry.matches(asked.info, user),
             )
         })
     }

@@ -1,48 +1,51 @@
 use super::Gateway;
 use crate::access::{Access, AccessRequest};
+use crate::go_strings::trim_space;
 use crate::header_scan::HeaderScan;
 use crate::identity::UserInfo;
 use crate::impersonation;
 use crate::protected::groups_added_to;
 use crate::refusal::Refusal;
-use crate::request::{Client, IdentifiedUser};
+use crate::request::Client;
+
+/// The access lists of a cluster, and the request that they are asked for.
+pub(super) type Lists<'a> = Option<(&'a Access, AccessRequest<'a>)>;
 
 impl Gateway {
-    /// Judges a request by the access lists: the user whom the client authenticated as, and the one whom it acts as.
+    /// Judges a request by the user whom its credential is for, before it is asked as whom the request may act.
     ///
     /// # Errors
-    /// What the lists refuse, and what leaves open whom they would be asked for.
-    pub(super) fn check_lists(
-        &self,
-        access: &Access,
-        asked: AccessRequest<'_>,
-        IdentifiedUser { presented, actor }: &IdentifiedUser,
-        scan: &HeaderScan<'_>,
-    ) -> Result<(), Refusal> {
-        if access.may_deny_by_user(asked) && matches!(actor.client, Client::Opaque { .. }) {
+    /// What the lists refuse, and a token of an unknown user where they may deny users.
+    pub(super) fn check_client(&self, lists: Lists<'_>, client: &Client) -> Result<(), Refusal> {
+        let Some((access, asked)) = lists else { return Ok(()) };
+        if matches!(client, Client::Opaque { .. }) && access.may_deny_by_user(asked) {
             return Err(Refusal::token_not_reviewed());
         }
-        let client = self.known_user(&actor.client);
-        let target = if access.depends_on_user() && actor.original.is_none() { target(scan)? } else { None };
-        let presented = presented.as_ref().map(|user| user.user());
-        match (actor.original.as_ref(), target.as_ref()) {
-            (Some(original), _) => access.check(asked, &[client, presented.or(Some(original))]),
-            (None, Some(target)) => access.check(asked, &[presented.or(client), Some(target)]),
-            (None, None) => access.check(asked, &[presented.or(client)]),
-        }
+        access.check(asked, self.known_user(client))
     }
 }
 
-/// The user whom the client's own lines ask for, where the upstream judges impersonation.
-fn target(scan: &HeaderScan<'_>) -> Result<Option<UserInfo>, Refusal> {
+/// Judges a request by the user whom the client's own lines ask for, with the groups that an upstream gives to that user.
+///
+/// # Errors
+/// What the lists refuse, and lines that cannot be read.
+pub(super) fn check_impersonated(lists: Lists<'_>, scan: &HeaderScan<'_>) -> Result<(), Refusal> {
+    let Some((access, asked)) = lists.filter(|(access, _)| access.depends_on_user()) else { return Ok(()) };
     if scan.impersonation.is_empty() {
-        return Ok(None);
+        return Ok(());
     }
-    let Some(asked) = impersonation::read(&scan.impersonation)? else { return Ok(None) };
-    let mut target = asked.target.clone();
-    if !scan.impersonation.iter().any(|(name, _)| *name == b"impersonate-group") {
-        let added = groups_added_to(&target.name);
-        target.groups.extend(added.into_iter().filter(|group| !asked.target.groups.contains(group)));
+    target(scan)?.map_or(Ok(()), |target| access.check(asked, Some(&target)))
+}
+
+fn target(scan: &HeaderScan<'_>) -> Result<Option<UserInfo>, Refusal> {
+    // An upstream may overlook blanks around a value.
+    let lines: Vec<_> = scan.impersonation.iter().map(|(name, value)| (*name, trim_space(value))).collect();
+    let Some(mut asked) = impersonation::read(&lines)? else { return Ok(None) };
+    if !lines.iter().any(|(name, _)| *name == b"impersonate-group") {
+        let known = &asked.target.groups;
+        let added: Vec<_> =
+            groups_added_to(&asked.target.name).into_iter().filter(|group| !known.contains(group)).collect();
+        asked.target.groups.extend(added);
     }
-    Ok(Some(target))
+    Ok(Some(asked.target))
 }

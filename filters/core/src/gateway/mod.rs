@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use credential_mode::CredentialMode;
 pub use edits::{Edit, subprotocols_without_tokens};
+use lists::{Lists, check_impersonated};
 use portcullis_filter_config::{
     ActivityReports, CONFIG_VERSION, FilterConfig, LimitExchanges, PeerSource, Pool, RequestClass, SpanSettings,
 };
 use seats::take_seat;
 use validate::{check_message, check_target, presents_two_tokens};
 
-use crate::access::{Access, AccessRequest};
+use crate::access::AccessRequest;
 use crate::attribution;
 use crate::authenticate::{authenticate, effective_user};
 use crate::cluster::{Cluster, CompileError, check_header_names};
@@ -27,7 +28,7 @@ use crate::identity::UserInfo;
 use crate::limit::InFlightPermit;
 use crate::observe::RequestRecord;
 use crate::refusal::Refusal;
-use crate::request::{Client, EffectiveUser, IdentifiedUser, Interrupt, RequestContext, class_of};
+use crate::request::{Client, EffectiveUser, Interrupt, RequestContext, class_of};
 use crate::request_info::{RequestInfo, RequestTarget, TargetError};
 use crate::review::{PassedToken, Review};
 use crate::upstream_user::UpstreamUser;
@@ -215,8 +216,7 @@ impl Gateway {
     /// The user by which policies are dispatched: the authenticated or the impersonated user, else the anonymous one. `None` if
     /// the request is refused or the user is not known yet. For tools; [`Gateway::decide`] does this itself.
     pub fn acting_user(&self, cluster: &Cluster, request: &RequestContext<'_>) -> Option<UserInfo> {
-        let IdentifiedUser { actor: EffectiveUser { client, .. }, .. } =
-            self.identify(cluster, request, &mut RequestRecord::default()).ok()?;
+        let EffectiveUser { client, .. } = self.identify(cluster, request, None, &mut RequestRecord::default()).ok()?;
         self.known_user(&client).cloned()
     }
 
@@ -242,24 +242,26 @@ impl Gateway {
         &self,
         cluster: &Cluster,
         request: &RequestContext<'_>,
+        lists: Lists<'_>,
         seen: &mut RequestRecord,
-    ) -> Result<IdentifiedUser, Interrupt> {
+    ) -> Result<EffectiveUser, Interrupt> {
         let mut client = authenticate(cluster, request)?;
-        let is_listed = cluster.access.as_ref().is_some_and(Access::depends_on_user);
-        let presented = client.user().filter(|_| is_listed).cloned();
         seen.client(cluster.series(), &client);
         let passes = cluster.identity.passes();
         if passes && matches!(client, Client::Bearer(..)) && presents_two_tokens(request.scan) {
             // The upstream takes the other one where it no longer believes the one that was judged.
             return Err(Refusal::bad_request("the request presents two tokens").into());
         }
+        // With all its groups: some may be dropped of protected identities.
+        self.check_client(lists, &client)?;
         if let Some(protected) = &cluster.protected {
             client = protected.enforce(client, &cluster.identity.names, passes)?;
             seen.client(cluster.series(), &client);
         }
         let actor = effective_user(cluster, client, &self.anonymous, request)?;
+        check_impersonated(lists, request.scan)?;
         seen.effective(cluster.series(), actor.client.user());
-        Ok(IdentifiedUser { presented, actor })
+        Ok(actor)
     }
 
     fn try_forward<'c>(
@@ -296,11 +298,7 @@ impl Gateway {
         if let Some((access, asked)) = lists {
             access.check_origin(asked)?;
         }
-        let identified = self.identify(cluster, request, seen)?;
-        if let Some((access, asked)) = lists {
-            self.check_lists(access, asked, &identified, scan)?;
-        }
-        let EffectiveUser { client, original } = identified.actor;
+        let EffectiveUser { client, original } = self.identify(cluster, request, lists, seen)?;
         let policy = self.dispatch(cluster, &client, info).ok_or_else(|| Refusal::no_policy(info))?;
         seen.policy(policy);
         if let Some(denial) = cluster.denials.of(policy) {

@@ -215,7 +215,9 @@ fn user_who_may_act_as_another_one_is_judged_as_both() {
             config.access = vec![list.clone()];
         });
         let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
-        let (_, found) = reviewed(&fixture, Peer::Chain(&chain), &[AS_BOB], now(), |_| access(true));
+        let (asked, found) = reviewed(&fixture, Peer::Chain(&chain), &[AS_BOB], now(), |_| access(true));
+        let is_out = (name == "alice") == deny && name != "carol";
+        assert_eq!(asked.is_empty(), is_out, "{list:?}: a client that is out is not reviewed");
         let expected =
             if passes { "all.h2.read impersonate-user=bob impersonate-group=system:authenticated" } else { DENIED };
         assert_eq!(found, expected, "{list:?}");
@@ -235,6 +237,23 @@ fn groups_are_judged_before_the_gateway_drops_them() {
         let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
         let found = outcome(&fixture, Peer::Chain(&chain), "GET", POD, &[]);
         assert_eq!(found == DENIED, deny, "{found}");
+    }
+}
+
+#[test]
+fn groups_of_an_impersonated_account_are_judged_before_they_are_dropped() {
+    let of_ci = by_rule(Rule { user_groups: vec!["system:serviceaccounts:ci".into()], ..all_rules() });
+    let fixture = fixture_with(|config| {
+        let groups = vec!["system:serviceaccounts:ci".into()];
+        config.protected = Some(ProtectedIdentities { users: vec![], groups, drop_groups: true });
+        config.reviews = Some(asked(None));
+        config.access = vec![lists(vec![of_ci], vec![])];
+    });
+    let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
+    for (account, is_out) in [("system:serviceaccount:ci:x", true), ("system:serviceaccount:prod:x", false)] {
+        let headers = [("impersonate-user", account)];
+        let (_, found) = reviewed(&fixture, Peer::Chain(&chain), &headers, now(), |_| access(true));
+        assert_eq!(found == DENIED, is_out, "{account}: {found}");
     }
 }
 
