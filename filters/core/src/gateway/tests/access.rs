@@ -241,7 +241,7 @@ fn groups_are_judged_before_the_gateway_drops_them() {
 }
 
 #[test]
-fn groups_of_an_impersonated_account_are_judged_before_they_are_dropped() {
+fn groups_of_an_impersonated_account_are_judged_undropped() {
     let of_ci = by_rule(Rule { user_groups: vec!["system:serviceaccounts:ci".into()], ..all_rules() });
     let fixture = fixture_with(|config| {
         let groups = vec!["system:serviceaccounts:ci".into()];
