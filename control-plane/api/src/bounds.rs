@@ -23,7 +23,7 @@ pub(crate) const MAX_GATEWAY_ADDRESSES: usize = 1_000;
 /// Maximum number of ranges of client addresses that may connect.
 pub(crate) const MAX_CLIENT_ADDRESSES: usize = 256;
 /// Maximum of the bits of all these ranges, times the names and virtual IPs of the object. Envoy keeps a tree for each name, in
-/// which each bit of a range is a node of about 130 bytes, and builds all trees anew at each change of the listener.
+/// which each bit of a range is a node (60 bytes were measured), and builds all trees anew at each change of the listener.
 pub(crate) const MAX_CLIENT_ADDRESS_BITS: usize = 100_000;
 /// Maximum number of user agents of an entry of an access list.
 pub(crate) const MAX_USER_AGENTS: usize = 64;
