@@ -86,9 +86,9 @@ fn check_entry(raw: &AccessEntry, path: &str, findings: &mut Findings) -> portcu
 pub(super) fn check_client_addresses(raw: &ClientAddressSpec, names: usize, findings: &mut Findings) -> Vec<Cidr> {
     let path = "spec.portcullis.clientAddresses.allow";
     let ranges = check_ranges(&raw.allow, path, findings);
-    for (number, _) in raw.allow.iter().enumerate().filter(|(_, range)| range.ends_with("/0")) {
+    if let Some(all) = ranges.iter().find(|range| range.length == 0) {
         let hint = "remove the list to let all addresses connect; ::/1 and 8000::/1 are all of IPv6".to_owned();
-        findings.problem_with_hint(format!("{path}[{number}]"), "must not be all addresses", hint);
+        findings.problem_with_hint(path, &format!("{all} is all addresses"), hint);
     }
     let bits = ranges.iter().map(|range| usize::from(range.length)).sum::<usize>().saturating_mul(names);
     if bits > MAX_CLIENT_ADDRESS_BITS {
@@ -225,8 +225,14 @@ mod tests {
     fn ranges_that_envoy_cannot_keep_apart_or_hold_are_refused() {
         let many: Vec<String> = (0..256_u32).map(|at| format!("2001:db8::{at:x}")).collect();
         for (allow, names, place) in [
-            (vec!["10.0.0.0/8".to_owned(), "::/0".to_owned()], 1, Some("spec.portcullis.clientAddresses.allow[1]: ")),
-            (vec!["0.0.0.0/0".to_owned()], 1, Some("spec.portcullis.clientAddresses.allow[0]: ")),
+            (
+                vec!["10.0.0.0/8".to_owned(), "::/0".to_owned()],
+                1,
+                Some("spec.portcullis.clientAddresses.allow: ::/0 is"),
+            ),
+            (vec!["0.0.0.0/0".to_owned()], 1, Some("spec.portcullis.clientAddresses.allow: 0.0.0.0/0 is")),
+            (vec!["0.0.0.0/00".to_owned()], 1, Some("spec.portcullis.clientAddresses.allow: 0.0.0.0/0 is")),
+            (vec!["::ffff:0.0.0.0/96".to_owned()], 1, Some("spec.portcullis.clientAddresses.allow: 0.0.0.0/0 is")),
             (many.clone(), 3, None),
             (many, 4, Some("spec.portcullis.clientAddresses.allow: takes too much memory")),
             (vec!["0.0.0.0/1".to_owned(), "128.0.0.0/1".to_owned()], 321, None),

@@ -17,7 +17,8 @@ pub(super) struct ListEntry {
     message: Box<str>,
 }
 
-/// The rules of an entry, as a policy each: for users who are known, and for one who is not.
+/// The rules of an entry, as a policy each: for users who are known, and for one who is not. The latter has no rule that asks for a
+/// user, so that the user makes no difference.
 #[derive(Debug)]
 struct Rules {
     known: Policies,
@@ -71,7 +72,7 @@ impl ListEntry {
     pub(super) fn matches(&self, info: &RequestInfo<'_>, user: Option<&UserInfo>) -> bool {
         self.rules.as_ref().is_none_or(|rules| match user {
             Some(user) => rules.known.first_match(info, user).is_some(),
-            None => rules.unknown.first_match(info, &UserInfo::anonymous()).is_some(),
+            None => rules.unknown.first_match(info, &UserInfo::default()).is_some(),
         })
     }
 }

@@ -15,7 +15,7 @@ impl Gateway {
     /// Judges a request by the user whom its credential is for, before it is asked as whom the request may act.
     ///
     /// # Errors
-    /// What the lists refuse, and a token of an unknown user where they may deny users.
+    /// A refusal by the lists, and of a token of an unknown user if they may deny users.
     pub(super) fn check_client(&self, lists: Lists<'_>, client: &Client) -> Result<(), Refusal> {
         let Some((access, asked)) = lists else { return Ok(()) };
         if matches!(client, Client::Opaque { .. }) && access.may_deny_by_user(asked) {
@@ -28,7 +28,7 @@ impl Gateway {
 /// Judges a request by the user whom the client's own lines ask for, with the groups that an upstream gives to that user.
 ///
 /// # Errors
-/// What the lists refuse, and lines that cannot be read.
+/// A refusal by the lists, and of lines that cannot be read.
 pub(super) fn check_impersonated(lists: Lists<'_>, scan: &HeaderScan<'_>) -> Result<(), Refusal> {
     let Some((access, asked)) = lists.filter(|(access, _)| access.depends_on_user()) else { return Ok(()) };
     if scan.impersonation.is_empty() {

@@ -82,7 +82,7 @@ impl Table<'_> {
         let p99 = |row: Option<&Row>| row.map_or(f64::NAN, |row| row.millis(rate, 0.99));
         let memory = |case| optional(of(case).and_then(|row| row.watch_bytes), |bytes| format!("{:.0}", mib(bytes)));
         format!(
-            "**Cost.** A request of a user with a certificate, through 100 policies, takes {} times the instructions of a bare Envoy; a Lua script that only forwards the user, {} times. At {rate} requests a second the p99 is {:.1} ms ({:.1} ms through a bare Envoy, {:.1} ms without a proxy). 10,000 watches take {} MiB of memory (a bare Envoy: {} MiB). [All figures](docs/performance.md#beside-other-proxies): `make bench`.",
+            "**Cost.** A request of a user with a certificate, through 100 policies, takes {} times the instructions of a bare Envoy; a Lua script that only forwards the user, {} times. At {rate} requests a second the p99 is {:.1} ms ({:.1} ms through a bare Envoy, {:.1} ms without a proxy). 10,000 watches take {} MiB of memory (a bare Envoy: {} MiB; both extrapolated from 2,000). [All figures](docs/performance.md#beside-other-proxies): `make bench`.",
             ratio(Case::Last),
             ratio(Case::Lua),
             p99(of(Case::Last)),

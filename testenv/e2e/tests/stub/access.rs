@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use time::OffsetDateTime;
 
 use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
+use crate::proxy_protocol::proxied;
 
 const SOON: Duration = Duration::from_secs(20);
 const INSIDE: &str = "198.51.100.7";
@@ -53,8 +54,7 @@ impl Site {
     fn get(&self, target: &TlsTarget, from: &str, lines: &str) -> Result<Response> {
         let forged = format!("X-Forwarded-For: {INSIDE}\r\nX-Real-Ip: {INSIDE}\r\nForwarded: for={INSIDE}\r\n");
         let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n{forged}{lines}Connection: close\r\n\r\n");
-        let header = format!("PROXY TCP4 {from} {from} 40000 6443\r\n");
-        target.clone().preamble(header.as_bytes()).raw_request(request.as_bytes())
+        target.clone().preamble(&proxied(from, from)).raw_request(request.as_bytes())
     }
 
     /// The message of the 403, if a list refuses the request. A server refuses strangers, too.
@@ -122,9 +122,7 @@ fn address_that_may_not_connect_gets_no_handshake() {
     let portcullis = json!({"virtualIPs": [VIRTUAL], "clientAddresses": {"allow": ["198.51.100.0/24"]}});
     gateway.apply(&site.fixture.manifest().set("/spec/portcullis", portcullis)).unwrap();
     let connects = |from: &str, to: &str, name: &str| {
-        let header = format!("PROXY TCP4 {from} {to} 40000 6443\r\n");
-        let target = site.alice().sni(name).timeout(Duration::from_secs(5)).preamble(header.as_bytes());
-        target.connect().is_ok()
+        site.alice().sni(name).timeout(Duration::from_secs(5)).preamble(&proxied(from, to)).connect().is_ok()
     };
     for (to, name) in [("192.0.2.9", NAME), (VIRTUAL, NAME), (VIRTUAL, "unheard.of")] {
         let is_open = || connects(INSIDE, to, name).then_some(());

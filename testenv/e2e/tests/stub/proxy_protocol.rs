@@ -80,7 +80,7 @@ fn status(target: &TlsTarget, host: &str) -> u16 {
 }
 
 /// A PROXY header, version 1.
-fn proxied(from: &str, to: &str) -> Vec<u8> {
+pub(crate) fn proxied(from: &str, to: &str) -> Vec<u8> {
     format!("PROXY TCP4 {from} {to} 40000 6443\r\n").into_bytes()
 }
 
