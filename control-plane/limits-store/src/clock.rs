@@ -63,7 +63,7 @@ impl StoreClock {
         let is_quiet = self.logged.is_some_and(|logged| had.saturating_duration_since(logged) < QUIET);
         if has_stepped && !is_quiet {
             self.logged = Some(had);
-            tracing::warn!("the clock of the store of limits was set; for four seconds gateways keep what they have");
+            tracing::warn!("the clock of the store of limits was set; for three seconds gateways keep what they have");
         }
         has_stepped
     }

@@ -205,7 +205,7 @@ impl Rounds {
         let failure = format!("{error}: {reason}");
         // Once, and not at every try.
         if self.failure.as_ref() != Some(&failure) {
-            tracing::warn!(store = %self.address, failure, "gateways keep their parts of shared limits for four seconds");
+            tracing::warn!(store = %self.address, failure, "gateways keep their parts of shared limits for three seconds");
             self.failure = Some(failure);
         }
     }

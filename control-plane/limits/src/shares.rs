@@ -14,7 +14,7 @@ use crate::spare::SpareTokens;
 
 /// The time after an answer at which its lease has ended, with a gateway's clock that is at most two percent slow, and a limiter's that is
 /// at most two percent fast.
-pub const RESERVED_FOR: Duration = Duration::from_millis(4_164);
+pub const RESERVED_FOR: Duration = Duration::from_millis(3_123);
 const _: () = assert!(RESERVED_FOR.as_millis() * 98 >= LEASE.as_millis() * 102);
 
 /// The time for which a process is taken to want what it wanted at most.

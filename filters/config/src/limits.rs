@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The time for which a part holds, counted by the gateway from the moment at which it began to write its report.
-pub const LEASE: Duration = Duration::from_secs(4);
+pub const LEASE: Duration = Duration::from_secs(3);
 
 /// Use of one limit in one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

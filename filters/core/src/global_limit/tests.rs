@@ -9,6 +9,11 @@ fn part(quota: u32, burst: u32, tokens: u32) -> Option<LimitPart> {
     Some(LimitPart { quota, burst, tokens })
 }
 
+/// The uptime at which the lease by a report that was written then has ended.
+fn end_of(written: f64) -> f64 {
+    written + LEASE.as_secs_f64()
+}
+
 /// Requests that a part of a rate lets through at that uptime.
 fn taken(rate: &RatePart, local: Rate, at: Duration) -> usize {
     (0..10_000).take_while(|_| rate.take(local, at)).count()
@@ -31,9 +36,13 @@ fn seats_are_those_of_the_part_while_its_lease_holds() {
     let report = limits.report(seconds(2.5));
     assert_eq!(report.parts[0].1, PartUse { is_rate: false, held: 4, used: 4, wanted: 5 });
     // From the moment at which the answered report was written.
-    assert_eq!(seats.quota(seconds(4.9)), Some(4));
-    assert_eq!((seats.quota(seconds(5.0)), seats.max(2, seconds(5.0))), (None, 4), "what was in use is more");
-    assert_eq!(seats.max(9, seconds(5.0)), 9);
+    assert_eq!(seats.quota(seconds(end_of(0.9))), Some(4));
+    assert_eq!(
+        (seats.quota(seconds(end_of(1.0))), seats.max(2, seconds(end_of(1.0)))),
+        (None, 4),
+        "what was in use is more"
+    );
+    assert_eq!(seats.max(9, seconds(end_of(1.0))), 9);
     held.truncate(1);
     let report = limits.report(seconds(6.0));
     assert_eq!(report.parts[0].1.held, 0, "an ended lease holds nothing");
@@ -77,7 +86,7 @@ fn limits_are_degraded_while_a_local_one_holds() {
     assert!(answer(1.0, [part(3, 0, 0), None]));
     assert!(!answer(2.0, [part(0, 0, 0), part(0, 5, 1)]));
     limits.report(seconds(3.0));
-    assert_eq!([5.9, 6.0].map(|at| limits.is_degraded(seconds(at))), [false, true]);
+    assert_eq!([end_of(1.9), end_of(2.0)].map(|at| limits.is_degraded(seconds(at))), [false, true]);
     drop((seats, rate));
     limits.report(seconds(7.0));
     assert!(!limits.is_degraded(seconds(7.0)), "there is none any more");
@@ -89,14 +98,14 @@ fn answer_revives_no_lease_that_has_ended_since_its_report() {
     let seats = limits.seats("c", "few", &Arc::default());
     let first = limits.report(seconds(0.0));
     assert!(limits.apply(first.number, [part(3, 0, 0)], seconds(0.5)));
-    let second = limits.report(seconds(3.9));
+    let second = limits.report(seconds(end_of(-0.1)));
     assert_eq!(second.parts[0].1.held, 3);
-    assert!(!limits.apply(second.number, [part(3, 0, 0)], seconds(4.0)), "another gateway may have it by now");
-    assert_eq!(seats.quota(seconds(4.0)), None);
+    assert!(!limits.apply(second.number, [part(3, 0, 0)], seconds(end_of(0.0))), "another gateway may have it by now");
+    assert_eq!(seats.quota(seconds(end_of(0.0))), None);
     let third = limits.report(seconds(4.1));
     assert_eq!(third.parts[0].1.held, 0);
     assert!(limits.apply(third.number, [part(2, 0, 0)], seconds(4.2)));
-    assert_eq!(seats.quota(seconds(8.0)), Some(2));
+    assert_eq!(seats.quota(seconds(end_of(4.0))), Some(2));
 }
 
 #[test]
@@ -146,12 +155,11 @@ fn rate_without_a_lease_is_the_local_or_what_was_in_use() {
     assert_eq!(taken(&rate, local, seconds(1.0)), 100);
     let report = limits.report(seconds(1.0));
     limits.apply(report.number, [part(100, 100, 0)], seconds(1.0));
-    // The lease ends at 5.0.
-    assert_eq!(taken(&rate, local, seconds(5.0)), 100, "made under the lease");
-    assert_eq!(taken(&rate, local, seconds(6.0)), 100, "as much as it had in use");
+    assert_eq!(taken(&rate, local, seconds(end_of(1.0))), 100, "made under the lease");
+    assert_eq!(taken(&rate, local, seconds(end_of(2.0))), 100, "as much as it had in use");
     let fresh = limits.rate("c", "other");
-    assert_eq!(taken(&fresh, local, seconds(6.0)), 1);
-    assert_eq!(taken(&fresh, local, seconds(9.0)), 2, "the local burst");
+    assert_eq!(taken(&fresh, local, seconds(end_of(2.0))), 1);
+    assert_eq!(taken(&fresh, local, seconds(end_of(5.0))), 2, "the local burst");
 }
 
 #[test]
@@ -161,8 +169,8 @@ fn ended_part_of_nothing_leaves_the_local_limit_alone() {
     let local = Rate { qps: 10, burst: 20 };
     let report = limits.report(seconds(0.0));
     limits.apply(report.number, [part(0, 0, 0)], seconds(0.0));
-    assert_eq!(taken(&rate, local, seconds(3.9)), 0);
-    let passed: usize = (40..140).map(|tenth| taken(&rate, local, seconds(f64::from(tenth) / 10.0))).sum();
+    assert_eq!(taken(&rate, local, seconds(end_of(-0.1))), 0);
+    let passed: usize = (0..100).map(|tenth| taken(&rate, local, seconds(end_of(f64::from(tenth) / 10.0)))).sum();
     assert!((95..=100).contains(&passed), "{passed} in ten seconds");
 }
 
@@ -177,8 +185,8 @@ fn time_between_two_leases_makes_nothing_for_the_second() {
     };
     lease(0.0);
     lease(60.0);
-    // Four seconds of the first lease, and the token at first.
-    assert_eq!(taken(&rate, local, seconds(60.0)), 4_001);
+    let made = LEASE.as_secs() as usize * 1_000;
+    assert_eq!(taken(&rate, local, seconds(60.0)), made + 1, "by the first lease, and the token at first");
     assert_eq!(taken(&rate, local, seconds(60.0)), 0);
 }
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use portcullis_filter_config::limits::{LimitPart, PartUse};
+use portcullis_filter_config::limits::{LEASE, LimitPart, PartUse};
 use portcullis_filter_config::{FlowControlSchema, GlobalLimit};
 use serde_json::json;
 
@@ -41,6 +41,11 @@ fn worker(host: &Memory) -> SharedState<Memory> {
     state
 }
 
+/// The uptime at which the lease by a report that was written then has ended.
+fn end_of(written: f64) -> f64 {
+    written + LEASE.as_secs_f64()
+}
+
 /// Permits or tokens that there are at that uptime.
 fn taken(limit: &FlowLimit, at: f64) -> Vec<Option<InFlightPermit>> {
     std::iter::from_fn(|| limit.acquire(seconds(at)).ok()).take(1_000).collect()
@@ -72,10 +77,10 @@ fn seats_of_a_part_are_those_of_all_workers() {
     let used = exchange(&two, 2.0, &[part(1, 0, 0)]);
     assert_eq!(used, [PartUse { is_rate: false, held: 5, used: 5, wanted: 7 }]);
     held.truncate(1);
-    assert!(taken(&there, 5.9).is_empty());
+    assert!(taken(&there, end_of(1.9)).is_empty());
     // The lease has ended: what was in use between reports under it is more than the local limit.
-    assert_eq!(here.level(seconds(6.0)).limit, 5);
-    held.extend(taken(&there, 6.0));
+    assert_eq!(here.level(seconds(end_of(2.0))).limit, 5);
+    held.extend(taken(&there, end_of(2.0)));
     assert_eq!(held.len(), 5);
     exchange(&two, 7.0, &[None]);
     assert!(taken(&here, 7.0).is_empty());
@@ -93,8 +98,8 @@ fn tokens_of_a_part_are_those_of_all_workers() {
     assert_eq!(used, [PartUse { is_rate: true, held: 10, used: 0, wanted: 12 }]);
     assert_eq!([taken(&here, 1.0).len(), taken(&there, 2.0).len()], [7, 0], "counted tokens come once");
     assert_eq!((here.rate(), here.level(seconds(2.0)).limit), (Some(100), 50));
-    assert_eq!((taken(&here, 5.0).len(), here.rate()), (0, Some(100)), "and the local limit from here on");
-    assert_eq!(taken(&there, 6.0).len(), 10, "as much as was in use");
+    assert_eq!((taken(&here, end_of(1.0)).len(), here.rate()), (0, Some(100)), "and the local limit from here on");
+    assert_eq!(taken(&there, end_of(2.0)).len(), 10, "as much as was in use");
 }
 
 #[test]
@@ -124,9 +129,9 @@ fn answer_counts_for_the_newest_report_of_all_workers() {
     assert!(!two.limits().apply(second.number, [part(9, 0, 0)], seconds(0.5)), "once");
     assert_eq!(limit.level(seconds(1.0)).limit, 3);
     // An answer revives no lease that has ended since its report.
-    let third = one.limits().report(seconds(4.4));
-    assert!(one.limits().apply(third.number, [part(9, 0, 0)], seconds(4.5)));
-    assert_eq!(limit.level(seconds(4.5)).limit, 1);
+    let third = one.limits().report(seconds(end_of(0.4)));
+    assert!(one.limits().apply(third.number, [part(9, 0, 0)], seconds(end_of(0.5))));
+    assert_eq!(limit.level(seconds(end_of(0.5))).limit, 1);
 }
 
 #[test]
@@ -154,7 +159,7 @@ fn degraded_is_shown_by_the_worker_that_reports() {
     let report = two.limits().report(seconds(2.0));
     assert_eq!(are(2.0), [false, true]);
     assert!(two.limits().apply(report.number, [part(1, 0, 0)], seconds(2.5)));
-    assert_eq!([are(5.9), are(6.0)], [[false, false], [false, true]]);
+    assert_eq!([are(end_of(1.9)), are(end_of(2.0))], [[false, false], [false, true]]);
     exchange(&two, 7.0, &[None]);
     assert_eq!(are(7.0), [false, true]);
     assert!(one.limits().claim(seconds(9.0), seconds(9.0)));

@@ -101,7 +101,7 @@ pub(super) const LIMITS_STORE_FAILURES: Metric = metric(
     "portcullis_limits_store_failures_total",
     "counter",
     &[],
-    "Rounds that failed; gateways keep their parts of shared limits for four seconds and report again meanwhile",
+    "Rounds that failed; gateways keep their parts of shared limits for three seconds and report again meanwhile",
 );
 pub(super) const LIMITS_STORE_CONFLICTS: Metric = metric(
     "portcullis_limits_store_conflicts_total",
