@@ -12,8 +12,10 @@ pub(crate) const MAX_FAIR_QUEUES: usize = 100;
 pub(crate) const MAX_WEIGHTS: usize = 1_000;
 /// Maximum number of groups of servers. Each is three Envoy clusters, with health checks of their own.
 pub(crate) const MAX_GROUPS: usize = 100;
-/// Maximum number of dispatch policies.
+/// Maximum number of dispatch policies, those of profiles included.
 pub(crate) const MAX_POLICIES: usize = 20_000;
+/// Maximum number of profiles.
+pub(crate) const MAX_PROFILES: usize = 16;
 /// Maximum number of entries of an access list. A request may be compared with each.
 pub(crate) const MAX_ACCESS_ENTRIES: usize = 64;
 /// Maximum number of client addresses in the access lists of an object, and in those of the settings, which are part of every

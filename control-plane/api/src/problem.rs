@@ -86,6 +86,8 @@ pub enum ProblemCode {
     Yaml11Boolean,
     /// The settings do not allow this virtual IP.
     VirtualIpNotAllowed,
+    /// A profile has taken the place of the spec's policies and limits.
+    ProfileInEffect,
 }
 
 impl ProblemCode {
@@ -112,6 +114,7 @@ impl ProblemCode {
             ProblemCode::NoClientCa => "no-client-ca",
             ProblemCode::Yaml11Boolean => "yaml11-boolean",
             ProblemCode::VirtualIpNotAllowed => "virtual-ip-not-allowed",
+            ProblemCode::ProfileInEffect => "profile-in-effect",
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::backup::{Backup, Restore};
 use crate::bootstrap::Bootstrap;
 use crate::copy::Copy;
 use crate::explain::Explain;
+use crate::freeze::{Freeze, Thaw};
 use crate::init::Init;
 use crate::offboard::Offboard;
 use crate::onboard::Onboard;
@@ -43,6 +44,8 @@ pub(crate) enum Command {
     Rbac(Rbac),
     Onboard(Box<Onboard>),
     Offboard(Offboard),
+    Freeze(Freeze),
+    Thaw(Thaw),
     Crd(Crd),
     Init(Box<Init>),
     Backup(Backup),

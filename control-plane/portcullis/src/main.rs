@@ -14,6 +14,7 @@ mod copy;
 mod crd;
 mod display_text;
 mod explain;
+mod freeze;
 mod http_client;
 mod init;
 mod kubectl_plugin;
@@ -27,6 +28,7 @@ mod page_tls;
 mod probe;
 mod rbac;
 mod read_manifests;
+mod rule_text;
 mod runtime;
 mod serve;
 mod service_manager;
@@ -84,6 +86,8 @@ fn main() -> ExitCode {
         Command::Rbac(arguments) => rbac::run(&arguments),
         Command::Onboard(arguments) => onboard::run(&arguments),
         Command::Offboard(arguments) => offboard::run(&arguments),
+        Command::Freeze(arguments) => freeze::freeze(&arguments),
+        Command::Thaw(arguments) => freeze::thaw(&arguments),
         Command::Crd(arguments) => crd::run(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Backup(arguments) => backup::back_up(&arguments),

@@ -142,7 +142,7 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
 }
 
 /// Without notifications the poll still finds every change.
-fn watcher(watched: &Watched, events: ChangeEvents) -> Option<RecommendedWatcher> {
+pub(crate) fn watcher(watched: &Watched, events: ChangeEvents) -> Option<RecommendedWatcher> {
     let handler = move |event: notify::Result<notify::Event>| events.record(event, Instant::now());
     let started = notify::recommended_watcher(handler).and_then(|mut watcher| {
         watcher.watch(&watched.directory, RecursiveMode::NonRecursive)?;

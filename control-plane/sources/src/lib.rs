@@ -10,6 +10,7 @@ mod kubernetes;
 mod merge;
 mod object_set;
 mod once;
+mod profiles_file;
 mod references;
 mod spans;
 
@@ -19,5 +20,6 @@ pub use kubernetes::{ConnectError, KubernetesAccess, KubernetesSets, SourceHealt
 pub use merge::with_settings;
 pub use object_set::{FileDiagnosis, NoticedAt, ObjectSet, Place};
 pub use once::{Input, InputError, read_inputs};
+pub use profiles_file::{ProfileNames, ProfilesFileError, read_profiles, with_profiles, write_profiles};
 pub use references::{Root, read_references};
 pub use spans::{Position, Spans};

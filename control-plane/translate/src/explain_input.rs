@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use portcullis_api::{
     Claims, Problem, ProblemCode, Settings, check_cluster, claims_of, cluster_mistakes, parse_cluster,
-    unchecked_cluster,
+    unchecked_cluster, with_profile,
 };
 use portcullis_filter_config::{ClusterConfig, FilterConfig};
 use serde_json::Value;
@@ -59,7 +59,8 @@ pub fn explain_input(document: &Value, settings: &Settings) -> Result<ExplainInp
     let cluster = with_default_client_ca(cluster, settings);
     let names = ResourceNames::new(&settings.instance, &cluster.name);
     let config = cluster_config(&cluster, &names, settings);
-    let subsets = raw.spec.dispatch_policies.iter().map(|policy| policy.upstream_subset.clone()).collect();
+    let subsets =
+        with_profile(&raw).spec.dispatch_policies.iter().map(|policy| policy.upstream_subset.clone()).collect();
     let strategies = cluster.policies.iter().map(|policy| policy.strategy.as_str()).collect();
     Ok(ExplainInput { config, subsets, strategies, problems })
 }

@@ -1,4 +1,3 @@
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,7 +10,6 @@ use super::cidr::Cidr;
 use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache, check_extras};
 use super::denials::{check_denials, check_heartbeats};
-use super::endpoint::parse_endpoint;
 use super::fair_queue::check_fair_queues;
 use super::feature_gates::{FeatureGates, check_gates};
 use super::flow_control::check_flow_control;
@@ -19,7 +17,8 @@ use super::health::{HealthCheck, check_health};
 use super::identity::{UpstreamIdentity, check_identity};
 use super::logging::{LogMode, check_log_mode, check_slow};
 use super::object_size::check_size;
-use super::policies::{Policy, check_policies};
+use super::policies::{Policy, check_policies, check_spelling};
+use super::profiles::{InEffect, Surroundings, check_profiles};
 use super::servers::check_details;
 use super::servers::check_virtual_ips;
 use super::servers::{Server, check_servers};
@@ -30,7 +29,7 @@ use crate::problem::Problem;
 use crate::problem::ProblemCode;
 use crate::references::check_references;
 use crate::secret::{PublicBytes, SecretBytes};
-use crate::types::{ClientConfig, SecureServing, UpstreamCluster, UpstreamClusterSpec};
+use crate::types::{ClientConfig, SecureServing, UpstreamCluster};
 
 /// The default of `spec.portcullis.requestTimeout`: longer than the 60 s of kube-apiserver.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(75);
@@ -83,6 +82,8 @@ pub struct Cluster {
     pub client_addresses: Vec<Cidr>,
     /// Its own access lists, if it has any.
     pub access: Option<AccessLists>,
+    /// The profile that is in effect, whose policies and limits these are; `None` if they are those of the spec.
+    pub profile: Option<String>,
     /// Dispatch policies, in order.
     pub policies: Vec<Policy>,
     /// How long a request may take that is no watch, session or upgrade.
@@ -147,14 +148,14 @@ pub fn unchecked_cluster(raw: &UpstreamCluster) -> Option<Cluster> {
 
 fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) -> Option<Cluster> {
     let name = check_name(raw, findings);
-    let gates = check_gates(&raw.metadata, findings);
+    let mut gates = check_gates(&raw.metadata, findings);
     let log_mode = check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), findings);
-    let schemas = check_flow_control(&raw.spec.flow_control, gates.global_limits, findings);
+    let mut schemas = check_flow_control(&raw.spec.flow_control, gates.global_limits, findings);
     let fair_queues = check_fair_queues(&raw.spec, findings);
     let mut servers = check_servers(&raw.spec.servers, allow_loopback, findings);
     check_details(&raw.spec.portcullis.servers, &mut servers, findings);
     let client = check_client(&raw.spec.client_config, &name, findings);
-    let policies = check_policies(&raw.spec, &servers, findings);
+    let mut policies = check_policies(&raw.spec, &servers, findings);
     check_spelling(&raw.spec, findings);
     let serving = check_serving(&raw.spec.secure_serving, findings);
     let client_ca = check_client_ca(&raw.spec.secure_serving, findings);
@@ -177,6 +178,14 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let client_addresses = check_client_addresses(&raw.spec.portcullis.client_addresses, names, findings);
     check_heartbeats(&raw.spec.dispatch_policies, findings);
     check_denials(&raw.spec.dispatch_policies, &upstream_identity, findings);
+    let around = Surroundings { servers: &servers, identity: &upstream_identity, gates: &gates };
+    let profile = check_profiles(raw, &around, findings).map(|InEffect { name, policies: of_profile }| {
+        match of_profile {
+            Some(of_profile) => (policies, schemas) = of_profile,
+            None => gates.deny_all_requests = true,
+        }
+        name
+    });
     client.map(|client| Cluster {
         name,
         uid: raw.metadata.uid.clone().filter(|uid| !uid.is_empty()),
@@ -197,6 +206,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         client_verification,
         client_addresses,
         access,
+        profile,
         policies,
         request_timeout,
         drain_period,
@@ -235,25 +245,6 @@ fn check_verification(raw: &UpstreamCluster, findings: &mut Findings) -> ClientV
         _ => {
             findings.problem(path, "must be Request or Handshake");
             ClientVerification::Request
-        }
-    }
-}
-
-/// KubeGateway compares the texts, so what is the same server spelt otherwise is refused there.
-fn check_spelling(spec: &UpstreamClusterSpec, findings: &mut Findings) {
-    let known: BTreeSet<&str> = spec.servers.iter().map(|server| server.endpoint.as_str()).collect();
-    for (index, policy) in spec.dispatch_policies.iter().enumerate() {
-        for (number, endpoint) in policy.upstream_subset.iter().enumerate() {
-            let Ok(parsed) = parse_endpoint(endpoint) else { continue };
-            let same = |text: &&str| parse_endpoint(text).is_ok_and(|server| server.endpoint == parsed.endpoint);
-            if known.contains(endpoint.as_str()) {
-                continue;
-            }
-            if let Some(server) = known.iter().copied().find(same) {
-                let path = format!("spec.dispatchPolicies[{index}].upstreamSubset[{number}]");
-                let hint = format!("write it as {server}");
-                findings.problem_with_hint(path, "must be spelled as in spec.servers", hint);
-            }
         }
     }
 }

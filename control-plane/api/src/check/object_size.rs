@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::Findings;
 use crate::bounds::{
-    MAX_CLIENT_ADDRESSES, MAX_FAIR_QUEUES, MAX_GROUPS, MAX_NAMES, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS,
+    MAX_CLIENT_ADDRESSES, MAX_FAIR_QUEUES, MAX_GROUPS, MAX_NAMES, MAX_POLICIES, MAX_PROFILES, MAX_SCHEMAS, MAX_SERVERS,
     MAX_VIRTUAL_IPS,
 };
-use crate::types::UpstreamClusterSpec;
+use crate::types::{DispatchPolicy, UpstreamClusterSpec};
 
 /// Whether no list that is a set for server-side apply has an entry twice.
 fn check_sets(spec: &UpstreamClusterSpec, findings: &mut Findings) -> bool {
@@ -15,6 +15,7 @@ fn check_sets(spec: &UpstreamClusterSpec, findings: &mut Findings) -> bool {
         ("spec.portcullis.extraAuthorities", &spec.portcullis.extra_authorities),
         ("spec.portcullis.virtualIPs", &spec.portcullis.virtual_ips),
         ("spec.portcullis.forwardedExtras", &spec.portcullis.forwarded_extras),
+        ("spec.portcullis.operatorGroups", &spec.portcullis.operator_groups),
     ];
     let mut is_fine = true;
     for (path, entries) in sets {
@@ -29,6 +30,10 @@ fn check_sets(spec: &UpstreamClusterSpec, findings: &mut Findings) -> bool {
 
 /// Whether the object is within the bounds of one object. If it is not, nothing else of it is checked.
 pub(super) fn check_size(spec: &UpstreamClusterSpec, findings: &mut Findings) -> bool {
+    let profiles = &spec.portcullis.profiles;
+    let of_profiles = profiles.iter().fold(0, |sum: usize, one| sum.saturating_add(one.dispatch_policies.len()));
+    let schemas =
+        profiles.iter().fold(0, |sum: usize, one| sum.saturating_add(one.flow_control.flow_control_schemas.len()));
     let lists = [
         ("spec.secureServing.serverNames", spec.secure_serving.server_names.len(), MAX_NAMES),
         ("spec.portcullis.extraAuthorities", spec.portcullis.extra_authorities.len(), MAX_NAMES),
@@ -38,7 +43,10 @@ pub(super) fn check_size(spec: &UpstreamClusterSpec, findings: &mut Findings) ->
         ("spec.portcullis.servers", spec.portcullis.servers.len(), MAX_SERVERS),
         ("spec.flowControl.flowControlSchemas", spec.flow_control.flow_control_schemas.len(), MAX_SCHEMAS),
         ("spec.portcullis.fairQueues", spec.portcullis.fair_queues.len(), MAX_FAIR_QUEUES),
-        ("spec.dispatchPolicies", spec.dispatch_policies.len(), MAX_POLICIES),
+        ("spec.portcullis.profiles", profiles.len(), MAX_PROFILES),
+        ("spec.portcullis.profiles[].flowControl.flowControlSchemas", schemas, MAX_SCHEMAS),
+        ("spec.portcullis.operatorGroups", spec.portcullis.operator_groups.len(), MAX_NAMES),
+        ("spec.dispatchPolicies", spec.dispatch_policies.len().saturating_add(of_profiles), MAX_POLICIES),
     ];
     let mut is_fine = true;
     for (path, length, most) in lists {
@@ -48,13 +56,23 @@ pub(super) fn check_size(spec: &UpstreamClusterSpec, findings: &mut Findings) ->
         }
     }
     is_fine &= check_sets(spec, findings);
+    is_fine &= check_groups(&spec.dispatch_policies, "spec.dispatchPolicies", findings);
+    for (index, profile) in profiles.iter().enumerate() {
+        let path = format!("spec.portcullis.profiles[{index}].dispatchPolicies");
+        is_fine &= check_groups(&profile.dispatch_policies, &path, findings);
+    }
+    is_fine
+}
+
+/// Whether the groups of servers of a list of policies are within their bound.
+fn check_groups(policies: &[DispatchPolicy], path: &str, findings: &mut Findings) -> bool {
     let mut groups = BTreeSet::new();
-    for (index, policy) in spec.dispatch_policies.iter().enumerate() {
+    for (index, policy) in policies.iter().enumerate() {
         let subset: BTreeSet<_> = policy.upstream_subset.iter().collect();
         let strategy = Some(policy.strategy.as_str()).filter(|strategy| !strategy.is_empty()).unwrap_or("RoundRobin");
         let is_own = !subset.is_empty() || strategy != "RoundRobin";
         if is_own && groups.insert((subset, strategy)) && groups.len() > MAX_GROUPS {
-            let path = format!("spec.dispatchPolicies[{index}].upstreamSubset");
+            let path = format!("{path}[{index}].upstreamSubset");
             let message = format!(
                 "is one subset too many: at most {MAX_GROUPS} different combinations of subset and strategy are possible"
             );
@@ -62,5 +80,5 @@ pub(super) fn check_size(spec: &UpstreamClusterSpec, findings: &mut Findings) ->
             return false;
         }
     }
-    is_fine
+    true
 }

@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 use portcullis_filter_config::FairQueueConfig;
 
 use crate::bounds::{
-    MAX_ACCESS_ENTRIES, MAX_CLIENT_ADDRESSES, MAX_FAIR_QUEUES, MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_SCHEMAS,
-    MAX_SERVERS, MAX_USER_AGENTS, MAX_VIRTUAL_IPS, MAX_WEIGHTS, MAX_ZONE,
+    MAX_ACCESS_ENTRIES, MAX_CLIENT_ADDRESSES, MAX_FAIR_QUEUES, MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_PROFILES,
+    MAX_SCHEMAS, MAX_SERVERS, MAX_USER_AGENTS, MAX_VIRTUAL_IPS, MAX_WEIGHTS, MAX_ZONE,
 };
 
 /// A duration as [`crate::parse_duration`] reads it.
@@ -20,7 +20,7 @@ const ZONE: &str = "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$";
 /// Rules that hold for any settings and other objects: keywords of a schema by the path of the field below `spec`. Every bound
 /// is one of `check`.
 pub(super) fn rules() -> Vec<(&'static str, Value)> {
-    [object_rules(), client(), serving(), limits(), policies(), ours(), references()].concat()
+    [object_rules(), client(), serving(), limits(), policies(), profiles(), ours(), references()].concat()
 }
 
 fn object_rules() -> Vec<(&'static str, Value)> {
@@ -220,6 +220,21 @@ fn policies() -> Vec<(&'static str, Value)> {
         ("dispatchPolicies[].upstreamSubset[]", json!({"pattern": ENDPOINT})),
         ("dispatchPolicies[].rules", json!({"minItems": 1})),
         ("dispatchPolicies[].logMode", json!({"enum": ["", "on", "off"]})),
+    ]
+}
+
+/// Bounds of lists alone: the rules of limits and policies would cost too much in lists of lists, and `check` has them.
+fn profiles() -> Vec<(&'static str, Value)> {
+    let list =
+        json!({"maxItems": MAX_PROFILES, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]});
+    vec![
+        ("portcullis.profiles", list),
+        ("portcullis.profiles[]", json!({"required": ["name", "dispatchPolicies"]})),
+        ("portcullis.profiles[].name", json!({"minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9-]+$"})),
+        ("portcullis.profiles[].dispatchPolicies", json!({"minItems": 1, "maxItems": MAX_POLICIES})),
+        ("portcullis.profiles[].flowControl.flowControlSchemas", json!({"maxItems": MAX_SCHEMAS})),
+        ("portcullis.operatorGroups", json!({"maxItems": MAX_NAMES, "x-kubernetes-list-type": "set"})),
+        ("portcullis.operatorGroups[]", json!({"minLength": 1})),
     ]
 }
 

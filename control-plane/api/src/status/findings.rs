@@ -114,7 +114,10 @@ pub(super) fn ready_finding(seen: &StatusInput<'_>) -> Finding {
     let dead: Vec<&str> = reports.iter().filter(|(_, health)| health.healthy == 0).map(|(name, _)| *name).collect();
     if !dead.is_empty() {
         let names = listed(dead.iter().copied());
-        let message = format!("no endpoint is healthy at {} of {at} ({names}){}", dead.len(), named(": "));
+        let mut message = format!("no endpoint is healthy at {} of {at} ({names}){}", dead.len(), named(": "));
+        if dead.len() == reports.len() {
+            message.push_str("; to bring them back without all clients at once: portcullis freeze --stage heartbeats");
+        }
         return finding(State::False, "NoHealthyEndpoints", message);
     }
     let is_lost = |one: &&Gateway<'_>| !one.lost_subsets.is_empty();

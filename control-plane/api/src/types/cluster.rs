@@ -3,7 +3,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    AccessSpec, ClientAddressSpec, DispatchPolicy, FairQueue, FlowControl, ObjectMeta, References, RequestHeaderSpec,
+    AccessSpec, ClientAddressSpec, DispatchPolicy, FairQueue, FlowControl, ObjectMeta, PolicyProfile, References,
+    RequestHeaderSpec,
 };
 use crate::secret::{PublicBytes, SecretBytes};
 
@@ -146,6 +147,12 @@ pub struct PortcullisSpec {
     pub audit_attribution: bool,
     /// Limits of requests at a time beyond which requests wait their turn. Policies name them like flow control schemas.
     pub fair_queues: Vec<FairQueue>,
+    /// Prepared sets of policies and limits, one of which the annotation `portcullis.dev/profile` puts in the place of those of the
+    /// spec, as `portcullis freeze` does. Every object has the profiles `frozen`, `heartbeats` and `trickle` without writing them.
+    pub profiles: Vec<PolicyProfile>,
+    /// Groups of operators: users of whom the built-in profiles `heartbeats` and `trickle` let everything in without a limit.
+    /// `kubeadm:cluster-admins` and `system:masters` if unset; name one that protected identities do not refuse.
+    pub operator_groups: Vec<String>,
     /// Requests that are refused, and those that alone are let in, beside the lists of the gateway's settings.
     pub access: AccessSpec,
     /// Client addresses that may connect at all.

@@ -14,6 +14,6 @@ pub struct ObjectMeta {
     pub uid: Option<String>,
     /// RFC 3339; decides between objects that claim the same name.
     pub creation_timestamp: Option<String>,
-    /// Feature gates stand here.
+    /// Feature gates, and the name of the profile that is in effect.
     pub annotations: Option<BTreeMap<String, String>>,
 }

@@ -7,6 +7,7 @@ mod flow_control;
 mod identity;
 mod meta;
 mod policy;
+mod profile;
 mod references;
 mod settings;
 mod tracing;
@@ -22,6 +23,7 @@ pub use identity::{RequestHeaderNames, RequestHeaderSpec};
 pub use meta::ObjectMeta;
 pub use policy::DispatchPolicy;
 pub(crate) use policy::PolicyExtension;
+pub(crate) use profile::PolicyProfile;
 pub use references::{
     AuthorityInSecret, AuthorityReference, PairInFiles, PairInSecret, PairReference, References, TokenInSecret,
     TokenReference,

@@ -122,7 +122,7 @@ impl ClusterApi {
     }
 
     /// Merges into an object.
-    pub(super) async fn merge(&self, path: &str, patch: &Value) -> Result<Value, ApiError> {
+    pub(crate) async fn merge(&self, path: &str, patch: &Value) -> Result<Value, ApiError> {
         let kind = [("content-type", "application/merge-patch+json")];
         self.object(json_request(Method::PATCH, path, Some(patch), &kind)?).await
     }

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use k8s_openapi::jiff::Timestamp;
 use portcullis_sources::{
     ConnectError, DirectoryError, KubernetesAccess, KubernetesSets, ObjectSet, Root, SourceHealth, Watched, connect,
-    watch_kubernetes, with_settings,
+    watch_kubernetes, with_profiles, with_settings,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -55,6 +55,10 @@ pub(crate) struct SourceArguments {
     /// Kubernetes source: file or directory with GatewaySettings; their defaults hold if unset.
     #[arg(long, env = "PORTCULLIS_SETTINGS", value_name = "FILE_OR_DIR")]
     settings: Option<PathBuf>,
+    /// A file with profiles of UpstreamClusters that are in effect whatever their annotations say, as `portcullis freeze
+    /// --profiles-file` writes it: the way to close and open a cluster while the source is away.
+    #[arg(long, env = "PORTCULLIS_PROFILES_FILE", value_name = "FILE")]
+    profiles_file: Option<PathBuf>,
     /// Kubernetes source: the name of the Lease by which replicas agree who writes; one for each gateway.
     #[arg(long, env = "PORTCULLIS_LEASE_NAME", value_name = "NAME", default_value = LEASE_NAME)]
     pub(crate) lease_name: String,
@@ -92,10 +96,15 @@ impl Source {
     /// Opens it. A directory that cannot be read is an error, unless it may be waited for.
     pub(super) async fn open(arguments: &SourceArguments, may_wait: bool) -> Result<Self, SourceError> {
         arguments.check()?;
-        match arguments.source {
-            SourceKind::Directory => Self::directory(arguments, may_wait).await,
-            SourceKind::Kubernetes => Self::kubernetes(arguments).await,
+        let mut source = match arguments.source {
+            SourceKind::Directory => Self::directory(arguments, may_wait).await?,
+            SourceKind::Kubernetes => Self::kubernetes(arguments).await?,
+        };
+        if let Some(file) = arguments.profiles_file.clone() {
+            let sets = source.sets;
+            source.sets = Box::pin(async { Some(with_profiles(sets.await?, file)) });
         }
+        Ok(source)
     }
 
     async fn directory(arguments: &SourceArguments, may_wait: bool) -> Result<Self, SourceError> {

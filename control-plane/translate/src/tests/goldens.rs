@@ -195,7 +195,14 @@ fn fields(schema: &Value, place: &str, found: &mut BTreeSet<String>) {
 }
 
 /// Fields without a case of their own, because they are replaced before translation, are another spelling, or are refused.
-const ELSEWHERE: [&str; 3] = [".portcullis.references", ".flowControl.schemas", ".portcullis.access.allow[].message"];
+/// Policies and limits of profiles are those of the spec.
+const ELSEWHERE: [&str; 5] = [
+    ".portcullis.references",
+    ".flowControl.schemas",
+    ".portcullis.access.allow[].message",
+    ".portcullis.profiles[].flowControl",
+    ".portcullis.profiles[].dispatchPolicies",
+];
 
 #[test]
 fn every_field_stands_in_a_case() {

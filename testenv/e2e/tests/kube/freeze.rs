@@ -1,14 +1,14 @@
-//! The staged reopening of docs/freeze-and-thaw, with kubectl and a real kube-apiserver.
+//! A cluster is closed and reopened step by step, with a real kube-apiserver.
 
 use std::time::Duration;
 
 use portcullis_harness::certs::CertSpec;
 use portcullis_harness::client::H2Client;
 use portcullis_harness::kube::KubeOptions;
-use portcullis_harness::{project_root, wait};
+use portcullis_harness::wait;
 use serde_json::json;
 
-use crate::fixture::{KubeFixture, NAME};
+use crate::fixture::KubeFixture;
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-1";
 const NODE: &str = "/api/v1/nodes/node-1";
@@ -16,12 +16,9 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const SOON: Duration = Duration::from_secs(20);
 
 /// As an operator with a directory of manifests does it.
-fn step(fixture: &KubeFixture, file: &str) {
-    let plain = fixture.run.write("cluster.json", fixture.manifest().to_text()).unwrap();
-    let patch = project_root().join("docs/freeze-and-thaw").join(file);
-    let arguments = ["patch", "--local", "-f", plain.to_str().unwrap(), "--type", "merge", "--patch-file"];
-    let patched = fixture.admin(&[&arguments[..], &[patch.to_str().unwrap(), "-o", "yaml"]].concat());
-    fixture.gateway.and_wait(|| fixture.gateway.write_file(&format!("{NAME}.yaml"), &patched)).unwrap();
+fn step(fixture: &KubeFixture, profile: &str) {
+    let annotations = json!({"portcullis.dev/profile": profile});
+    fixture.gateway.apply(&fixture.manifest().merge(&json!({"metadata": {"annotations": annotations}}))).unwrap();
 }
 
 /// Nodes may do what the node authorizer, which needs a controller, would let them.
@@ -61,17 +58,17 @@ fn heartbeats_pass_while_a_list_waits_and_later_all_pass() {
     let list = || alice.get(PODS, &[]).unwrap();
     assert_eq!((heartbeats(&node), list().status), ([200; 3], 200));
 
-    step(&fixture, "1-freeze.yaml");
+    step(&fixture, "frozen");
     assert_eq!((heartbeats(&node), list().status), ([429; 3], 429));
 
-    step(&fixture, "2-heartbeats.yaml");
+    step(&fixture, "heartbeats");
     assert_eq!(heartbeats(&node), [200; 3]);
     let answer = list();
     assert!(answer.status == 429 && matches!(answer.retry_after(), Some(1..=4)), "{answer:?}");
     let told = fixture.kubectl(&fixture.alice).args(["get", "--raw", PODS]).run().unwrap();
     assert!(told.stderr.contains("too many requests"), "{told:?}");
 
-    step(&fixture, "3-trickle.yaml");
+    step(&fixture, "trickle");
     assert_eq!((heartbeats(&node), list().status), ([200; 3], 200));
 
     fixture.gateway.apply(&fixture.manifest()).unwrap();
@@ -94,12 +91,11 @@ fn operators_pass_a_freeze_with_protected_identities() {
     // Settings are the listener's matter: connections from before drain.
     let is_protected = || (status(&client("root", "system:masters")) == 403).then_some(());
     wait::until("system:masters is refused", SOON, is_protected).unwrap();
-    let steps =
-        [("1-freeze.yaml", [429; 3]), ("2-heartbeats.yaml", [200, 403, 429]), ("3-trickle.yaml", [200, 403, 200])];
-    for (file, [of_operators, of_masters, of_others]) in steps {
-        step(&fixture, file);
-        assert_eq!(status(&client("operator", "kubeadm:cluster-admins")), of_operators, "{file}");
-        assert_eq!(status(&client("root", "system:masters")), of_masters, "{file}");
-        assert_eq!(alice.get(PODS, &[]).unwrap().status, of_others, "{file}");
+    let steps = [("frozen", [429; 3]), ("heartbeats", [200, 403, 429]), ("trickle", [200, 403, 200])];
+    for (profile, [of_operators, of_masters, of_others]) in steps {
+        step(&fixture, profile);
+        assert_eq!(status(&client("operator", "kubeadm:cluster-admins")), of_operators, "{profile}");
+        assert_eq!(status(&client("root", "system:masters")), of_masters, "{profile}");
+        assert_eq!(alice.get(PODS, &[]).unwrap().status, of_others, "{profile}");
     }
 }

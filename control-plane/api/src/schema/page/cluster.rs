@@ -36,7 +36,7 @@ The control plane writes it where Kubernetes stores the object, and shows the sa
 ";
 
 /// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 34] = [
+const DEFAULTS: [Default; 35] = [
     ("spec.clientConfig.serverName", "`metadata.name`"),
     ("spec.dispatchPolicies[].strategy", "`RoundRobin`"),
     ("spec.flowControl.flowControlSchemas[].counts", "`All`"),
@@ -60,6 +60,7 @@ const DEFAULTS: [Default; 34] = [
     ("spec.portcullis.healthCheck.unhealthyThreshold", "`1`"),
     ("spec.portcullis.logging.failed", "`true`"),
     ("spec.portcullis.logging.slow", "`5s`"),
+    ("spec.portcullis.operatorGroups", "`kubeadm:cluster-admins`, `system:masters`"),
     ("spec.portcullis.references.client.secret.certificate", "`tls.crt`"),
     ("spec.portcullis.references.client.secret.privateKey", "`tls.key`"),
     ("spec.portcullis.references.clientCA.secret.key", "`ca.crt`"),

@@ -6,7 +6,7 @@
 //! | take a gateway's report | `activity`, of one process `process`, of one cluster in it `samples` |
 //! | subtract two reports | `counts`, `growth`, `keys`, `rates` |
 //! | remember the past | `history`, `transitions` |
-//! | read what is served | `served_objects`, `rule_text` |
+//! | read what is served | `served_objects` |
 //! | make the views | `inputs`, `fleet_view`, `cluster_view`, `severity` |
 //!
 //! Everything is in memory and bounded, and time is an argument of all of it but [`Fleet`]. A control plane that restarts begins
@@ -23,7 +23,6 @@ mod inputs;
 mod keys;
 mod process;
 mod rates;
-mod rule_text;
 mod samples;
 mod served_objects;
 mod severity;

@@ -7,7 +7,7 @@ use portcullis_filter_config::{GlobalLimit, counted_name};
 use portcullis_translate::{ResourceNames, cluster_word};
 use serde_json::Value;
 
-use super::rule_text::rule_text;
+use crate::rule_text::rule_text;
 
 /// The parts of served objects that views of the fleet show. No key is among them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,6 +8,7 @@ mod leader;
 mod limits;
 mod outage;
 mod ownership;
+mod profiles;
 mod references;
 mod rights;
 mod scale;

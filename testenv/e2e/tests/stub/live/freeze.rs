@@ -1,10 +1,9 @@
-//! A cluster is closed and reopened step by step, by the very files of docs/freeze-and-thaw.
+//! A cluster is closed and reopened step by step, by the profiles that every object has.
 
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::certs::{CertSpec, Identity};
 use portcullis_harness::client::{H2Client, Response, TlsConnection};
-use portcullis_harness::project_root;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::fixture::{NAME, PODS, StubFixture};
 use crate::pods::read_until;
@@ -13,10 +12,9 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/le
 const NODE: &str = "/api/v1/nodes/node-1";
 const PATCH: [(&str, &[u8]); 1] = [("content-type", b"application/merge-patch+json")];
 
-fn step(fixture: &StubFixture, file: &str) {
-    let text = std::fs::read_to_string(project_root().join("docs/freeze-and-thaw").join(file)).unwrap();
-    let patch: Value = serde_saphyr::from_str(&text).unwrap();
-    fixture.gateway.apply(&fixture.manifest().merge(&patch)).unwrap();
+fn step(fixture: &StubFixture, profile: &str) {
+    let annotations = json!({"portcullis.dev/profile": profile});
+    fixture.gateway.apply(&fixture.manifest().merge(&json!({"metadata": {"annotations": annotations}}))).unwrap();
 }
 
 /// The statuses of all heartbeats of a node.
@@ -64,14 +62,14 @@ fn frozen_cluster_reopens_for_heartbeats_first() {
     let mut watch = alice.open("GET", "/api/v1/nodes?watch=true&resourceVersion=1", &[], b"").unwrap();
     assert_eq!((again(&mut open).status, watch.response.status), (200, 200));
 
-    step(&fixture, "1-freeze.yaml");
+    step(&fixture, "frozen");
     for answer in [alice.get(PODS, &[]).unwrap(), again(&mut open), admin.get("/version", &[]).unwrap()] {
         refused(&answer, "denies all requests");
         assert_eq!(answer.header("retry-after"), None);
     }
     assert_eq!(heartbeats(&node, 1), [429; 4]);
 
-    step(&fixture, "2-heartbeats.yaml");
+    step(&fixture, "heartbeats");
     assert_eq!(heartbeats(&node, 2), [201, 200, 200, 200]);
     for answer in [alice.get(PODS, &[]).unwrap(), node.get(PODS, &[]).unwrap(), again(&mut open)] {
         refused(&answer, "too many requests of this kind");
@@ -83,7 +81,7 @@ fn frozen_cluster_reopens_for_heartbeats_first() {
     // The watch has been open all the time, and reports the node's status.
     read_until(&mut watch, "Running").unwrap();
 
-    step(&fixture, "3-trickle.yaml");
+    step(&fixture, "trickle");
     assert_eq!(heartbeats(&node, 3), [201, 200, 200, 200]);
     assert_eq!((alice.get(PODS, &[]).unwrap().status, node.get(PODS, &[]).unwrap().status), (200, 200));
     let statuses: Vec<_> = (0..500).map(|_| alice.get(PODS, &[]).unwrap().status).collect();

@@ -8,7 +8,7 @@ const MAX_ENTRIES: usize = 3;
 const MAX_TEXT: usize = 120;
 
 /// A rule in a few words: `get,list pods,services in kube-system by alice`.
-pub(super) fn rule_text(rule: &Rule) -> String {
+pub(crate) fn rule_text(rule: &Rule) -> String {
     let mut parts = vec![list(&rule.verbs)];
     parts.extend(
         [&rule.resources, &rule.non_resource_urls].into_iter().filter(|all| !all.is_empty()).map(|all| list(all)),

@@ -1,0 +1,84 @@
+use super::*;
+
+fn object(portcullis: &Value) -> Value {
+    json!({
+        "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster",
+        "metadata": {"name": "a.test"},
+        "spec": {
+            "servers": [{"endpoint": "https://a.test"}],
+            "clientConfig": {"insecure": true},
+            "dispatchPolicies": [{"rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]}],
+            "portcullis": portcullis,
+        },
+    })
+}
+
+fn shown(stage: &str, portcullis: &Value, protected: &[&str]) -> String {
+    let protected = ProtectedIdentities {
+        groups: protected.iter().map(|group| (*group).to_owned()).collect(),
+        ..ProtectedIdentities::default()
+    };
+    let token = json!({"references": {"token": {"secret": {"name": "a"}}}});
+    let mut document = object(portcullis);
+    document["spec"]["portcullis"]["references"] = token["references"].clone();
+    admitted::admitted(&with_stage(&document, "a.test", stage).unwrap(), &protected)
+}
+
+#[test]
+fn stage_shows_who_is_let_in() {
+    assert!(shown("frozen", &json!({}), &[]).contains("each is answered 429"));
+    let heartbeats = shown("heartbeats", &json!({}), &["system:masters"]);
+    for expected in [
+        "200 at a time     get,create,update,… leases of coordination.k8s.io in kube-node-lease of group system:nodes",
+        "without a limit   * * * of group kubeadm:cluster-admins,system:masters (system:masters refused: protectedIdentities)",
+        "refused, 429      * * *",
+    ] {
+        assert!(heartbeats.contains(expected), "{expected}\n{heartbeats}");
+    }
+    assert!(
+        shown("trickle", &json!({"operatorGroups": ["sre"]}), &[])
+            .contains("without a limit           * * * of group sre")
+    );
+}
+
+#[test]
+fn stage_that_would_have_no_effect_is_refused() {
+    let text = |stage: &str, object: Value| with_stage(&object, "a.test", stage).unwrap_err().to_string();
+    assert!(text("night", object(&json!({}))).contains("is not the name of a profile"));
+    let mut wrong = object(&json!({}));
+    wrong["spec"]["servers"][0]["endpoint"] = json!("http://a.test");
+    assert!(text("frozen", wrong).contains("spec.servers[0].endpoint"));
+}
+
+#[test]
+fn file_of_profiles_has_what_is_frozen_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("profiles.json");
+    let manifest = directory.path().join("a.yaml");
+    std::fs::write(&manifest, object(&json!({})).to_string()).unwrap();
+    let arguments = |name: &str, manifests: Option<&Path>, dry_run| ObjectArguments {
+        name: name.to_owned(),
+        kubeconfig: None,
+        context: None,
+        profiles_file: Some(file.clone()),
+        manifests: manifests.map(Path::to_owned),
+        dry_run,
+    };
+    let freeze = |name: &str, stage: &str, manifests: Option<&Path>, dry_run| {
+        let arguments = Freeze { stage: stage.to_owned(), object: arguments(name, manifests, dry_run) };
+        freeze_by_file(&arguments, &file).map_err(|error| error.to_string())
+    };
+    let thaw = |name: &str, ignore_annotation| {
+        thaw_by_file(&Thaw { object: arguments(name, None, false), ignore_annotation }, &file).unwrap();
+    };
+    let names = || serde_json::to_value(read_profiles(&file).unwrap()).unwrap();
+    assert!(freeze("a.test", "frozen", None, true).is_ok() && names() == json!({}));
+    freeze("a.test", "frozen", None, false).unwrap();
+    assert!(freeze("a.test", "night", None, false).unwrap_err().contains("by -f"));
+    assert!(freeze("b.test", "heartbeats", Some(&manifest), false).unwrap_err().contains("no UpstreamCluster b.test"));
+    freeze("b.test", "heartbeats", None, false).unwrap();
+    assert_eq!(names(), json!({"a.test": "frozen", "b.test": "heartbeats"}));
+    thaw("a.test", false);
+    thaw("b.test", true);
+    assert_eq!(names(), json!({"b.test": ""}));
+}
