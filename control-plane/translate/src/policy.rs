@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use portcullis_api as api;
@@ -32,7 +33,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         audit_attribution: cluster.audit_attribution,
         reviews: reviews(cluster, names, settings),
         upstream_identity: upstream_identity(cluster, settings),
-        protected: settings.protected.clone(),
+        protected: protected(cluster, settings),
         access: settings.access.iter().chain(&cluster.access).cloned().collect(),
         flow_control_schemas: cluster.schemas.clone(),
         fair_queues: cluster.fair_queues.clone(),
@@ -89,7 +90,21 @@ pub(crate) fn review_is_forced(cluster: &Cluster, settings: &Settings) -> bool {
 /// Whether the user of each request must be known.
 fn needs_users(cluster: &Cluster, settings: &Settings) -> bool {
     let asks_for_users = settings.access.iter().chain(&cluster.access).any(config::AccessLists::depends_on_user);
-    settings.protected.is_some() || asks_for_users
+    settings.protected.is_some() || cluster.protected.is_some() || asks_for_users
+}
+
+/// The identities of the settings and those of the cluster; the settings say whether groups are dropped.
+fn protected(cluster: &Cluster, settings: &Settings) -> Option<config::ProtectedIdentities> {
+    let both = [&settings.protected, &cluster.protected];
+    let union = |list: fn(&config::ProtectedIdentities) -> &Vec<String>| {
+        let all: BTreeSet<&String> = both.into_iter().flatten().flat_map(list).collect();
+        all.into_iter().cloned().collect()
+    };
+    both.iter().any(|one| one.is_some()).then(|| config::ProtectedIdentities {
+        users: union(|one| &one.users),
+        groups: union(|one| &one.groups),
+        drop_groups: settings.protected.as_ref().is_some_and(|one| one.drop_groups),
+    })
 }
 
 /// `None` where the servers are not asked.

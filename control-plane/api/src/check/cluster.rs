@@ -2,7 +2,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use portcullis_filter_config::{AccessLists, AccessScope, FairQueueConfig, FlowControlSchema};
+use portcullis_filter_config::{AccessLists, AccessScope, FairQueueConfig, FlowControlSchema, ProtectedIdentities};
 
 use super::access::{check_access, check_client_addresses};
 use super::certificates::{KeyPair, read_client_bundle, read_pair};
@@ -19,6 +19,7 @@ use super::logging::{LogMode, check_log_mode, check_slow};
 use super::object_size::check_size;
 use super::policies::{Policy, check_policies, check_spelling};
 use super::profiles::{InEffect, Surroundings, check_profiles};
+use super::protected::check_cluster_protected;
 use super::servers::check_details;
 use super::servers::check_virtual_ips;
 use super::servers::{Server, check_servers};
@@ -82,6 +83,8 @@ pub struct Cluster {
     pub client_addresses: Vec<Cidr>,
     /// Its own access lists, if it has any.
     pub access: Option<AccessLists>,
+    /// The identities that no user may act as here, beside those of the settings, which say whether groups are dropped.
+    pub protected: Option<ProtectedIdentities>,
     /// The profile that is in effect, whose policies and limits these are; `None` if they are those of the spec.
     pub profile: Option<String>,
     /// Dispatch policies, in order.
@@ -174,6 +177,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
     let upstream_identity = check_identity(&raw.spec, findings);
     let access = check_access(&raw.spec.portcullis.access, "spec.portcullis.access", AccessScope::Cluster, findings);
+    let protected = check_cluster_protected(&raw.spec.portcullis.protected_identities, findings);
     let names = 1 + server_names.len() + virtual_ips.len();
     let client_addresses = check_client_addresses(&raw.spec.portcullis.client_addresses, names, findings);
     check_heartbeats(&raw.spec.dispatch_policies, findings);
@@ -206,6 +210,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         client_verification,
         client_addresses,
         access,
+        protected,
         profile,
         policies,
         request_timeout,

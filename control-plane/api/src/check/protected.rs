@@ -1,9 +1,10 @@
 use portcullis_filter_config::ProtectedIdentities;
 
 use super::Findings;
-use crate::types::ProtectedIdentitySettings;
+use crate::types::{ClusterProtectedIdentities, ProtectedIdentitySettings};
 
 const PATH: &str = "spec.protectedIdentities";
+const CLUSTER_PATH: &str = "spec.portcullis.protectedIdentities";
 /// The most entries of a list.
 const MAX: usize = 256;
 const AUTHENTICATED: &str = "system:authenticated";
@@ -19,16 +20,12 @@ pub(super) fn check_protected(raw: &ProtectedIdentitySettings, findings: &mut Fi
             false
         }
     };
-    let users = entries("users", &raw.users, findings, |user| {
-        (user == "*").then_some("would refuse every user: to close a cluster, use the feature gate DenyAllRequests")
-    });
-    let groups = entries("groups", &raw.groups, findings, |group| match group {
-        AUTHENTICATED => Some("would refuse every authenticated user"),
+    let users = users(PATH, &raw.users, findings);
+    let groups = entries(&format!("{PATH}.groups"), &raw.groups, findings, |group| match group {
         UNAUTHENTICATED if drop_groups => {
             Some("cannot be dropped: the servers put requests without a credential into it; use Refuse")
         }
-        text if text.ends_with('*') => Some("is not a prefix: groups are named in full"),
-        _ => None,
+        other => wrong_group(other),
     });
     if drop_groups && groups.is_empty() {
         findings.warning(format!("{PATH}.action"), "has no effect: no groups are named, and users are always refused");
@@ -36,20 +33,48 @@ pub(super) fn check_protected(raw: &ProtectedIdentitySettings, findings: &mut Fi
     (!users.is_empty() || !groups.is_empty()).then_some(ProtectedIdentities { users, groups, drop_groups })
 }
 
+/// `None` if an object protects no identity. The settings say whether groups are dropped.
+pub(super) fn check_cluster_protected(
+    raw: &ClusterProtectedIdentities,
+    findings: &mut Findings,
+) -> Option<ProtectedIdentities> {
+    let users = users(CLUSTER_PATH, &raw.users, findings);
+    let groups = entries(&format!("{CLUSTER_PATH}.groups"), &raw.groups, findings, |group| match group {
+        UNAUTHENTICATED => Some("is every request without a credential: use allowAnonymous: false"),
+        other => wrong_group(other),
+    });
+    let drop_groups = false;
+    (!users.is_empty() || !groups.is_empty()).then_some(ProtectedIdentities { users, groups, drop_groups })
+}
+
+fn users(path: &str, raw: &[String], findings: &mut Findings) -> Vec<String> {
+    entries(&format!("{path}.users"), raw, findings, |user| {
+        (user == "*").then_some("would refuse every user: to close a cluster, use portcullis freeze")
+    })
+}
+
+fn wrong_group(group: &str) -> Option<&'static str> {
+    match group {
+        AUTHENTICATED => Some("would refuse every authenticated user"),
+        text if text.ends_with('*') => Some("is not a prefix: groups are named in full"),
+        _ => None,
+    }
+}
+
 fn entries(
-    field: &str,
+    path: &str,
     raw: &[String],
     findings: &mut Findings,
     wrong: impl Fn(&str) -> Option<&'static str>,
 ) -> Vec<String> {
     if raw.len() > MAX {
-        findings.problem(format!("{PATH}.{field}"), format!("must be at most {MAX}"));
+        findings.problem(path, format!("must be at most {MAX}"));
     }
     for (index, text) in raw.iter().enumerate() {
         let is_name = !text.is_empty() && text.trim() == text && !text.chars().any(char::is_control);
         let problem = if is_name { wrong(text) } else { Some("must be a name without blanks at an end") };
         if let Some(problem) = problem {
-            findings.problem(format!("{PATH}.{field}[{index}]"), problem);
+            findings.problem(format!("{path}[{index}]"), problem);
         }
     }
     let mut sorted = raw.to_vec();
@@ -90,6 +115,24 @@ mod tests {
         let users = json!(["system:serviceaccount:kube-system:*", "kubernetes-admin"]);
         let sorted = vec!["kubernetes-admin".to_owned(), "system:serviceaccount:kube-system:*".to_owned()];
         assert_eq!(checked(json!({"users": users})).unwrap().unwrap().users, sorted);
+    }
+
+    #[test]
+    fn object_protects_names_and_groups_but_not_everybody_else() {
+        let checked = |users: &[&str], groups: &[&str]| {
+            let list = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect();
+            let raw = ClusterProtectedIdentities { users: list(users), groups: list(groups) };
+            let mut findings = Findings::default();
+            let protected = check_cluster_protected(&raw, &mut findings);
+            (protected.is_some(), findings.problems.first().map(|problem| problem.path.clone()).unwrap_or_default())
+        };
+        let own = "spec.portcullis.protectedIdentities";
+        assert_eq!(checked(&[], &[]), (false, String::new()));
+        assert_eq!(checked(&["a*"], &["system:masters"]), (true, String::new()));
+        assert_eq!(checked(&["*"], &[]).1, format!("{own}.users[0]"));
+        for group in ["system:authenticated", "system:unauthenticated", "a*", ""] {
+            assert_eq!(checked(&[], &["x", group]).1, format!("{own}.groups[1]"), "{group}");
+        }
     }
 
     #[test]

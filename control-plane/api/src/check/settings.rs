@@ -14,7 +14,8 @@ use crate::dns_name::is_dns_label;
 use crate::references::{unresolved_authority, unresolved_certificate};
 use crate::secret::PublicBytes;
 use crate::types::{
-    ClientCaNames, GatewaySettings, LimitSettings, SecondaryPools, UserMetricsMode, WildcardSubdomains,
+    ClientCaNames, GatewaySettings, LimitSettings, SecondaryPools, StrictTransportSecurity, UserMetricsMode,
+    WildcardSubdomains,
 };
 
 /// Most proxies in a row. Envoy has no bound of its own.
@@ -39,6 +40,8 @@ pub struct Settings {
     pub proxy_protocol: Option<ProxyProtocol>,
     /// How many HTTP proxies in front of the gateway append to `X-Forwarded-For` (Envoy's `xff_num_trusted_hops`).
     pub trusted_hops: u32,
+    /// The value of `Strict-Transport-Security` in every answer.
+    pub hsts: Option<String>,
     /// Served where a cluster has no certificate of its own.
     pub default_certificate: Option<KeyPair>,
     /// The CAs of client certificates for clusters that have none of their own, PEM.
@@ -127,6 +130,7 @@ impl Default for Settings {
             virtual_ips: Vec::new(),
             proxy_protocol: None,
             trusted_hops: 0,
+            hsts: None,
             default_certificate: None,
             default_client_ca: None,
             client_ca_names: ClientCaNames::default(),
@@ -157,6 +161,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         virtual_ips: check_ranges(&raw.spec.listener.virtual_ips, "spec.listener.virtualIPs", &mut findings),
         proxy_protocol: check_proxy_protocol(raw, &mut findings),
         trusted_hops: check_trusted_hops(raw, &mut findings),
+        hsts: raw.spec.listener.hsts.as_ref().map(StrictTransportSecurity::value),
         default_certificate: check_default_certificate(raw, &mut findings),
         default_client_ca: check_default_client_ca(raw, &mut findings),
         client_ca_names: raw.spec.client_ca_names,

@@ -3,8 +3,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    AccessSpec, ClientAddressSpec, DispatchPolicy, FairQueue, FlowControl, ObjectMeta, PolicyProfile, References,
-    RequestHeaderSpec,
+    AccessSpec, ClientAddressSpec, ClusterProtectedIdentities, DispatchPolicy, FairQueue, FlowControl, ObjectMeta,
+    PolicyProfile, References, RequestHeaderSpec,
 };
 use crate::secret::{PublicBytes, SecretBytes};
 
@@ -153,6 +153,8 @@ pub struct PortcullisSpec {
     /// Groups of operators: users of whom the built-in profiles `heartbeats` and `trickle` let everything in without a limit.
     /// `kubeadm:cluster-admins` and `system:masters` if unset; name one that protected identities do not refuse.
     pub operator_groups: Vec<String>,
+    /// Users and groups that no client may act as in this cluster, beside those of the gateway's settings.
+    pub protected_identities: ClusterProtectedIdentities,
     /// Requests that are refused, and those that alone are let in, beside the lists of the gateway's settings.
     pub access: AccessSpec,
     /// Client addresses that may connect at all.

@@ -4,6 +4,7 @@ mod access;
 mod cluster;
 mod fair_queue;
 mod flow_control;
+mod hsts;
 mod identity;
 mod meta;
 mod policy;
@@ -19,6 +20,7 @@ pub use cluster::{
 };
 pub use fair_queue::{FairQueue, FlowWeight};
 pub use flow_control::{Exempt, FlowControl, FlowControlSchema, MaxRequestsInflight, TokenBucket};
+pub(crate) use hsts::StrictTransportSecurity;
 pub use identity::{RequestHeaderNames, RequestHeaderSpec};
 pub use meta::ObjectMeta;
 pub use policy::DispatchPolicy;
@@ -28,6 +30,7 @@ pub use references::{
     AuthorityInSecret, AuthorityReference, PairInFiles, PairInSecret, PairReference, References, TokenInSecret,
     TokenReference,
 };
+pub(crate) use settings::ClusterProtectedIdentities;
 pub use settings::{
     AccessLogSettings, Certificate, ClientAuthority, ClientCaNames, GatewaySettings, GatewaySettingsSpec,
     LimitSettings, ListenerSettings, MetricsSettings, ProtectedIdentitySettings, ProxyProtocolSettings,

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{AccessSpec, ObjectMeta, PairInFiles, RequestHeaderNames, TracingSettings};
+use super::{AccessSpec, ObjectMeta, PairInFiles, RequestHeaderNames, StrictTransportSecurity, TracingSettings};
 use crate::secret::{PublicBytes, SecretBytes};
 
 /// The settings of the whole gateway.
@@ -122,6 +122,16 @@ pub struct ProtectedIdentitySettings {
     pub action: String,
 }
 
+/// Users and groups that no client of one cluster may act as, beside those of the settings, which also say whether groups are dropped.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ClusterProtectedIdentities {
+    /// User names; a trailing `*` is a prefix. Their requests are refused.
+    pub users: Vec<String>,
+    /// Groups: a request whose user is in one is refused, or goes on without it where the settings say `DropGroup`.
+    pub groups: Vec<String>,
+}
+
 /// The access log. Each `UpstreamCluster` chooses the requests that are in it.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -179,6 +189,8 @@ pub struct ListenerSettings {
     /// client to `X-Forwarded-For`; 0 if unset, 16 at most. The entry at that place from the right is the client's address;
     /// with fewer entries it is the connection's. A change ends connections.
     pub trusted_hops: Option<u32>,
+    /// `Strict-Transport-Security` in every answer, refusals included.
+    pub hsts: Option<StrictTransportSecurity>,
 }
 
 /// Ports for proxies that send a client's address by PROXY protocol. Every connection to them must begin with its header and

@@ -180,7 +180,9 @@ fn with_stage(document: &Value, name: &str, stage: &str) -> Result<Cluster, Free
 
 fn show(cluster: &Cluster, stage: &str, protected: &ProtectedIdentities) -> Result<(), FreezeError> {
     say(&format!("{}: {stage} lets in, the first line that fits a request:", cluster.name));
-    crate::print(&admitted::admitted(cluster, protected));
+    let mut protected = protected.clone();
+    protected.groups.extend(cluster.protected.iter().flat_map(|own| &own.groups).cloned());
+    crate::print(&admitted::admitted(cluster, &protected));
     Ok(())
 }
 

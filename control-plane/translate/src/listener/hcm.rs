@@ -1,10 +1,9 @@
 use envoy_types::pb::envoy::config::common::mutation_rules::v3::HeaderMutation as Mutation;
 use envoy_types::pb::envoy::config::common::mutation_rules::v3::header_mutation::{Action, RemoveOnMatch};
-use envoy_types::pb::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use envoy_types::pb::envoy::config::core::v3::http_protocol_options::HeadersWithUnderscoresAction;
 use envoy_types::pb::envoy::config::core::v3::{
-    AsyncDataSource, BackoffStrategy, DataSource, HeaderValue, HeaderValueOption, Http2ProtocolOptions,
-    HttpProtocolOptions, KeepaliveSettings, TypedExtensionConfig, async_data_source, data_source,
+    AsyncDataSource, BackoffStrategy, DataSource, Http2ProtocolOptions, HttpProtocolOptions, KeepaliveSettings,
+    TypedExtensionConfig, async_data_source, data_source,
 };
 use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilter;
@@ -33,7 +32,7 @@ use crate::cluster::LONGEST_CHECK;
 use crate::filter_build::FilterBuild;
 use crate::generation::reserved_headers;
 use crate::names::{ResourceNames, stat_name};
-use crate::proto::{ads, boolean, extension, json_any, module, seconds, uint};
+use crate::proto::{ads, boolean, extension, header, json_any, module, seconds, uint};
 use crate::route::direct_response;
 use crate::status_body;
 
@@ -60,7 +59,7 @@ pub(super) fn serving(
     HttpConnectionManager {
         forward_client_cert_matcher: Some(peer::matcher()),
         route_specifier: Some(RouteSpecifier::Rds(rds)),
-        http_filters: client_address(settings)
+        http_filters: headers(settings, settings.trusted_hops > 0)
             .into_iter()
             .chain([portcullis_filter(settings, traced, filter)])
             .chain(pools_on_demand(settings))
@@ -92,7 +91,7 @@ pub(super) fn refusing(settings: &Settings) -> Manager {
     };
     HttpConnectionManager {
         route_specifier: Some(RouteSpecifier::RouteConfig(routes)),
-        http_filters: vec![router()],
+        http_filters: headers(settings, false).into_iter().chain([router()]).collect(),
         access_log: access_log::of_strangers(&settings.access_log),
         ..common(stat_name("default"), settings)
     }
@@ -128,7 +127,7 @@ fn common(stat_prefix: String, settings: &Settings) -> Manager {
         http2_protocol_options: Some(http2(settings.limits.max_concurrent_streams)),
         // Also where no cluster is served: an upgrade gets the same answer as any other request.
         upgrade_configs: ["websocket", "spdy/3.1"].map(upgrade).to_vec(),
-        local_reply_config: Some(local_reply::config()),
+        local_reply_config: Some(local_reply::config(settings.hsts.as_deref())),
         generate_request_id: Some(boolean(false)),
         ..Default::default()
     }
@@ -221,29 +220,24 @@ const BELIEVED: [&str; 2] = ["x-forwarded-port", "x-forwarded-proto"];
 const REQUEST_ID: &str = "x-request-id";
 
 /// The headers that say where a request comes from and are removed before Envoy writes its own. Behind trusted proxies Envoy has
-/// to read `x-forwarded-for` before [`client_address`] overwrites it.
+/// to read `x-forwarded-for` before [`headers`] overwrites it.
 fn forwarded(settings: &Settings) -> &'static [&'static str] {
     if settings.trusted_hops == 0 { &[FORWARDED_FOR] } else { &BELIEVED }
 }
 
-/// Behind trusted proxies, the filter that writes the one address which Envoy believes over `x-forwarded-for`: the entries left
-/// of it are the client's own. It runs before the filter of ours, whose attribution reads that header.
-fn client_address(settings: &Settings) -> Option<HttpFilter> {
-    if settings.trusted_hops == 0 {
+/// The filter that writes headers of requests and of answers, if there are any. Behind trusted proxies it writes the one address
+/// which Envoy believes over `x-forwarded-for`: the entries left of it are the client's own. It runs before the filter of ours,
+/// whose attribution reads that header, so that answers of ours pass it as well.
+fn headers(settings: &Settings, has_proxies: bool) -> Option<HttpFilter> {
+    let address = has_proxies.then(|| header(FORWARDED_FOR, "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"));
+    let hsts = settings.hsts.as_deref().map(|value| header(local_reply::HSTS, value));
+    if address.is_none() && hsts.is_none() {
         return None;
     }
-    let header = HeaderValue {
-        key: FORWARDED_FOR.to_owned(),
-        value: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%".to_owned(),
-        ..Default::default()
-    };
-    let overwrite = HeaderValueOption {
-        header: Some(header),
-        append_action: HeaderAppendAction::OverwriteIfExistsOrAdd.into(),
-        ..Default::default()
-    };
+    let overwrite = |header| Mutation { action: Some(Action::Append(header)) };
     let mutations = header_mutation::Mutations {
-        request_mutations: vec![Mutation { action: Some(Action::Append(overwrite)) }],
+        request_mutations: address.into_iter().map(overwrite).collect(),
+        response_mutations: hsts.into_iter().map(overwrite).collect(),
         ..Default::default()
     };
     let config = header_mutation::HeaderMutation { mutations: Some(mutations), ..Default::default() };

@@ -31,13 +31,19 @@ const NO_OVERRIDE: &str = "portcullis.local_reply";
 
 const UNAVAILABLE: &str = "ServiceUnavailable";
 
-/// All mappers.
-pub(super) fn config() -> LocalReplyConfig {
+/// The header that has browsers use HTTPS only (RFC 6797).
+pub(super) const HSTS: &str = "strict-transport-security";
+
+/// All mappers. Replies to what is no request pass no filter, so that each mapper adds the value of [`HSTS`] itself.
+pub(super) fn config(hsts: Option<&str>) -> LocalReplyConfig {
     let mut mappers = vec![untouched()];
     mappers.extend(unreached());
     mappers.extend(reached());
     mappers.push(answered());
     mappers.extend(own_replies());
+    for mapper in &mut mappers {
+        mapper.headers_to_add.extend(hsts.map(|value| header(HSTS, value)));
+    }
     LocalReplyConfig { mappers, body_format: None }
 }
 

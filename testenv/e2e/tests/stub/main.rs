@@ -34,6 +34,7 @@ mod handshake;
 mod handshakes;
 mod health;
 mod hostile;
+mod hsts;
 mod in_flight;
 mod leaks;
 mod limits;

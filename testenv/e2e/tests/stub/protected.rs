@@ -143,6 +143,37 @@ fn table(site: &Site) {
     wait::until("refusals are counted", SOON, || (counted() > 0).then_some(())).unwrap();
 }
 
+/// An object protects identities in its own cluster, beside those of the settings, and says nothing about other clusters.
+#[test]
+fn cluster_protects_identities_of_its_own() {
+    for (test, mode) in [("protected-own", Mode::Impersonate), ("protected-own-front-proxy", Mode::RequestHeader)] {
+        let site = Site::start(test, mode);
+        let name = "other.example.com";
+        let serving = site.fixture.gateway.serving_identity(name).unwrap();
+        let other =
+            site.manifest(true).set("/metadata/name", json!(name)).serving(&serving, &site.fixture.pki.client_ca);
+        site.fixture.gateway.apply(&other).unwrap();
+        let own = json!({"users": ["al*"], "groups": ["workers"]});
+        let manifest = site.manifest(true).merge(&json!({"spec": {"portcullis": {"protectedIdentities": own}}}));
+        site.fixture.gateway.apply(&manifest).unwrap();
+        site.protect(&json!({"groups": ["system:masters"], "action": "DropGroup"}));
+        let [here, there] = [NAME, name].map(|name| site.fixture.gateway.target(name));
+        let worker = format!("Bearer {WORKER}");
+        let by_token = |target: &TlsTarget| site.ask(&connect(target), &[("authorization", &worker)]);
+        let as_alice =
+            |target: &TlsTarget| site.ask(&connect(&target.clone().identity(&site.fixture.pki.alice)), &[]).0;
+        assert_eq!((as_alice(&here), as_alice(&there)), (403, 200), "{mode:?}");
+        assert_eq!(by_token(&there).0, 200, "{mode:?}");
+        let admin = connect(&here.identity(&site.fixture.pki.admin));
+        assert_eq!(site.ask(&admin, &[]).1, ["system:authenticated"], "those of the settings as well: {mode:?}");
+        let (status, groups) = by_token(&site.fixture.gateway.target(NAME));
+        match mode {
+            Mode::Impersonate => assert_eq!(groups, ["system:authenticated"], "as the settings say"),
+            Mode::RequestHeader => assert_eq!(status, 403, "the server would find the group out itself"),
+        }
+    }
+}
+
 /// A token without a review may be a protected user's, so all of them are reviewed, whatever the cluster asks for.
 #[test]
 fn tokens_are_reviewed_wherever_identities_are_protected() {
