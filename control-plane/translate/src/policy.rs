@@ -54,6 +54,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
                 rules: policy.rules.clone(),
             })
             .collect(),
+        shadow: None,
     }
 }
 

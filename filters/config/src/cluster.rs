@@ -4,6 +4,7 @@ use crate::access::AccessLists;
 use crate::dispatch::Dispatch;
 use crate::fair_queue::FairQueueConfig;
 use crate::rebalance::Rebalance;
+use crate::shadow::Shadow;
 
 /// One `UpstreamCluster`, as its virtual host carries it (`DynamicModuleFilterPerRoute.filter_config`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,6 +94,9 @@ pub struct ClusterConfig {
     /// Dispatch of requests: by the first policy that matches, and no match is 403; or [`Dispatch::All`] to the group
     /// `all`.
     pub policies: Dispatch,
+    /// What requests are judged by beside, without an effect on them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shadow: Option<Shadow>,
 }
 
 /// Export of a request's attributes, as filter state and metadata ([`crate::names::request`]), also of requests that are

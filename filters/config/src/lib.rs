@@ -25,6 +25,7 @@ mod policy;
 mod rebalance;
 #[cfg(test)]
 mod reference;
+mod shadow;
 mod validator;
 mod version;
 
@@ -42,6 +43,7 @@ pub use filter::{ActivityReports, FilterConfig, LimitExchanges, PeerSource, Span
 pub use hex::hex;
 pub use policy::{Denial, Policy, Rule, RuleList, ServiceAccount};
 pub use rebalance::{Rebalance, RebalanceConditions};
+pub use shadow::Shadow;
 pub use validator::ValidatorConfig;
 pub use version::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER, NODE_FILTER_MODULE, NODE_FILTER_WASM};
 

@@ -94,6 +94,7 @@ pub(crate) fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         log_failed: false,
         top_talkers: None,
         request_info: None,
+        shadow: None,
         policies: vec![
             Policy {
                 group: "vault".into(),
