@@ -28,15 +28,16 @@ mod references;
 mod request_part;
 mod schema;
 mod secret;
+mod shadow;
 pub mod status;
 mod types;
 
 pub use account::token_account;
 pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
-    AccessLog, Checked, Cidr, ClientVerification, Cluster, CollectorTls, CredentialCache, Endpoint, FeatureGates,
-    HealthCheck, KeyPair, Limits, LogMode, PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, Strategy,
-    Tracing, Trust, UpstreamIdentity, check_cluster, check_settings, unchecked_cluster,
+    AccessLog, Checked, CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls, CredentialCache, Endpoint,
+    FeatureGates, HealthCheck, KeyPair, Limits, LogMode, PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings,
+    Strategy, Tracing, Trust, UpstreamIdentity, check_cluster, check_settings, unchecked_cluster,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use duration::{DurationError, parse_duration};
@@ -49,6 +50,7 @@ pub use referenced_data::{ReferencedData, SECRET_LABEL, SHARED_ANNOTATION, Secre
 pub use references::{Resolution, reference_of_path, referenced_files, resolve, resolve_settings, without_references};
 pub use schema::cluster_definition;
 pub use secret::{PublicBytes, SecretBytes};
+pub use shadow::{merge_patch, promote};
 pub use types::{
     AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,
     ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy, Exempt, FairQueue, FlowControl,
@@ -56,6 +58,7 @@ pub use types::{
     ListenerSettings, Logging, MaxRequestsInflight, MetricsSettings, ObjectMeta, PairInFiles, PairInSecret,
     PairReference, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings, RebalanceConditions,
     RebalanceSettings, References, RequestHeaderNames, RequestHeaderSpec, SecondaryPools, SecureServing, ServerDetails,
-    ServerSpec, TokenBucket, TokenInSecret, TokenReference, TracingParents, TracingProtocol, TracingSettings,
-    TracingUsers, UpstreamCluster, UpstreamClusterSpec, UserMetrics, UserMetricsMode, WildcardSubdomains,
+    ServerSpec, ShadowSpec, TokenBucket, TokenInSecret, TokenReference, TracingParents, TracingProtocol,
+    TracingSettings, TracingUsers, UpstreamCluster, UpstreamClusterSpec, UserMetrics, UserMetricsMode,
+    WildcardSubdomains,
 };

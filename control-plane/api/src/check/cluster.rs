@@ -19,10 +19,11 @@ use super::health::{HealthCheck, check_health};
 use super::identity::{UpstreamIdentity, check_identity};
 use super::logging::{LogMode, check_log_mode, check_slow};
 use super::object_size::check_size;
-use super::policies::{Policy, check_policies};
+use super::policies::{Policy, check_policies, deciding_alone};
 use super::servers::check_details;
 use super::servers::check_virtual_ips;
 use super::servers::{Server, check_servers};
+use super::shadow::{CheckedShadow, RealParts, check_shadow};
 use super::{Checked, Findings};
 use crate::dns_name::{is_dns_name, is_served_name};
 use crate::duration::parse_duration;
@@ -83,8 +84,10 @@ pub struct Cluster {
     pub client_addresses: Vec<Cidr>,
     /// Its own access lists, if it has any.
     pub access: Option<AccessLists>,
-    /// Dispatch policies, in order.
+    /// Dispatch policies, in order. One that only reports has no rules here.
     pub policies: Vec<Policy>,
+    /// What requests are judged by beside, if anything only reports.
+    pub shadow: Option<CheckedShadow>,
     /// How long a request may take that is no watch, session or upgrade.
     pub request_timeout: Duration,
     /// How long watches and sessions may outlive the server that they run on, once it is removed.
@@ -175,8 +178,17 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let access = check_access(&raw.spec.portcullis.access, "spec.portcullis.access", AccessScope::Cluster, findings);
     let names = 1 + server_names.len() + virtual_ips.len();
     let client_addresses = check_client_addresses(&raw.spec.portcullis.client_addresses, names, findings);
-    check_heartbeats(&raw.spec.dispatch_policies, findings);
-    check_denials(&raw.spec.dispatch_policies, &upstream_identity, findings);
+    let deciding = raw.spec.deciding_policies();
+    check_heartbeats(&deciding, findings);
+    check_denials(&deciding, &upstream_identity, findings);
+    let real = RealParts {
+        servers: &servers,
+        identity: &upstream_identity,
+        access: access.as_ref(),
+        has_global_limits: gates.global_limits,
+    };
+    let shadow = check_shadow(&raw.spec, &real, findings);
+    let policies = deciding_alone(policies, &raw.spec);
     client.map(|client| Cluster {
         name,
         uid: raw.metadata.uid.clone().filter(|uid| !uid.is_empty()),
@@ -198,6 +210,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         client_addresses,
         access,
         policies,
+        shadow,
         request_timeout,
         drain_period,
         max_session_duration,
@@ -240,7 +253,7 @@ fn check_verification(raw: &UpstreamCluster, findings: &mut Findings) -> ClientV
 }
 
 /// KubeGateway compares the texts, so what is the same server spelt otherwise is refused there.
-fn check_spelling(spec: &UpstreamClusterSpec, findings: &mut Findings) {
+pub(super) fn check_spelling(spec: &UpstreamClusterSpec, findings: &mut Findings) {
     let known: BTreeSet<&str> = spec.servers.iter().map(|server| server.endpoint.as_str()).collect();
     for (index, policy) in spec.dispatch_policies.iter().enumerate() {
         for (number, endpoint) in policy.upstream_subset.iter().enumerate() {

@@ -21,6 +21,7 @@ mod protected;
 mod rebalance;
 mod servers;
 mod settings;
+mod shadow;
 mod tracing;
 
 pub(crate) use access::read_until;
@@ -40,6 +41,7 @@ pub use policies::{Policy, Strategy};
 pub use servers::Server;
 pub(crate) use servers::virtual_ip;
 pub use settings::{AccessLog, Limits, ProxyProtocol, Settings, check_settings};
+pub use shadow::CheckedShadow;
 pub use tracing::{CollectorTls, Tracing};
 
 use crate::problem::Problem;

@@ -4,8 +4,12 @@ use super::at;
 use super::rules::cel;
 
 /// Second spellings that are read: where, how, and of what.
-pub(super) const ALIASES: [(&str, &str, &str); 2] =
-    [("dispatchPolicies[]", "upsteamSubset", "upstreamSubset"), ("flowControl", "schemas", "flowControlSchemas")];
+pub(super) const ALIASES: [(&str, &str, &str); 4] = [
+    ("dispatchPolicies[]", "upsteamSubset", "upstreamSubset"),
+    ("flowControl", "schemas", "flowControlSchemas"),
+    ("portcullis.shadow.dispatchPolicies[]", "upsteamSubset", "upstreamSubset"),
+    ("portcullis.shadow.flowControl", "schemas", "flowControlSchemas"),
+];
 
 /// Adds the second spellings. Without them a kube-apiserver would drop the field and with it what it says.
 pub(super) fn add(spec: &mut Value) {

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::{
     AccessSpec, ClientAddressSpec, DispatchPolicy, FairQueue, FlowControl, ObjectMeta, References, RequestHeaderSpec,
+    ShadowSpec,
 };
 use crate::secret::{PublicBytes, SecretBytes};
 
@@ -148,6 +149,8 @@ pub struct PortcullisSpec {
     pub fair_queues: Vec<FairQueue>,
     /// Requests that are refused, and those that alone are let in, beside the lists of the gateway's settings.
     pub access: AccessSpec,
+    /// Policies, limits and access lists that only report.
+    pub shadow: ShadowSpec,
     /// Client addresses that may connect at all.
     pub client_addresses: ClientAddressSpec,
     /// Requests that are logged even if `spec.logging` and the policies do not log them.

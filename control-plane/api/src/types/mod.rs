@@ -9,6 +9,7 @@ mod meta;
 mod policy;
 mod references;
 mod settings;
+mod shadow;
 mod tracing;
 
 pub(crate) use access::{AccessEntry, AccessSpec, ClientAddressSpec};
@@ -31,4 +32,5 @@ pub use settings::{
     LimitSettings, ListenerSettings, MetricsSettings, ProtectedIdentitySettings, ProxyProtocolSettings,
     RebalanceConditions, RebalanceSettings, SecondaryPools, UserMetrics, UserMetricsMode, WildcardSubdomains,
 };
+pub use shadow::ShadowSpec;
 pub use tracing::{CollectorAuthority, TracingParents, TracingProtocol, TracingSettings, TracingUsers};

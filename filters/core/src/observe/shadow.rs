@@ -42,7 +42,7 @@ pub(crate) struct ShadowKey {
     pub(super) policy: u16,
     /// The same of the shadow's policy.
     pub(super) shadow_policy: u16,
-    pub(super) agreement: Agreement,
+    pub(crate) agreement: Agreement,
 }
 
 /// The number of all policies in what has no room.

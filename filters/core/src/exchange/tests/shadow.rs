@@ -327,3 +327,24 @@ proptest! {
         prop_assert_eq!(counts.0, expected);
     }
 }
+
+#[test]
+fn place_in_a_shadow_ends_with_the_answer() {
+    let few = FlowControlSchema::local("few", FlowControlLimit::MaxRequestsInflight(1));
+    let rule = Rule { verbs: all(), api_groups: all(), resources: all(), non_resource_urls: all(), ..Rule::default() };
+    let policy = Policy { group: "all".to_owned(), rules: vec![rule], ..Policy::default() };
+    let real = Shadow { policies: vec![policy.clone()], ..Shadow::default() };
+    let limited = Policy { flow_control_schema: Some("few".to_owned()), ..policy };
+    let shadow = Shadow { flow_control_schemas: vec![few], policies: vec![limited], ..Shadow::default() };
+    let served = Served::new(&real, Some(&shadow));
+    let agreement = |exchange: &Exchange<()>| exchange.record.shadow.as_ref().unwrap().key.agreement.as_str();
+    let (mut first, mut host) = served.request(Some("alice"), POD, 0);
+    let (second, _) = served.request(Some("alice"), POD, 1);
+    assert_eq!([agreement(&first), agreement(&second)], ["other_policy", "would_limit"]);
+    host.status = Some("200");
+    assert_eq!(first.response_headers(&mut host), Next::Continue);
+    // The client has yet to read the answer.
+    first.response_ended(&mut host);
+    let (third, _) = served.request(Some("alice"), POD, 2);
+    assert_eq!(agreement(&third), "other_policy");
+}
