@@ -1,4 +1,4 @@
-//! What only reports in an `UpstreamCluster`, and the object in which it decides.
+//! Parts of an `UpstreamCluster` that only report, and the object in which they decide.
 
 use std::borrow::Cow;
 

@@ -32,7 +32,8 @@ mod version;
 pub use access::{AccessEntry, AccessLists, AccessScope};
 pub use cluster::{
     ClusterConfig, CountedRequests, FlowControlLimit, FlowControlSchema, GlobalLimit, GlobalStrategy,
-    ProtectedIdentities, RequestHeaders, RequestInfoExport, RequestInfoField, Reviews, Servers, UpstreamIdentity,
+    ProtectedIdentities, RequestHeaders, RequestInfoExport, RequestInfoField, Reviews, Servers, Shadow,
+    UpstreamIdentity,
 };
 pub use destination::{
     GENERATION_MARK, Pool, RequestClass, counted_name, destination, destinations, without_generation,
@@ -43,7 +44,6 @@ pub use filter::{ActivityReports, FilterConfig, LimitExchanges, PeerSource, Span
 pub use hex::hex;
 pub use policy::{Denial, Policy, Rule, RuleList, ServiceAccount};
 pub use rebalance::{Rebalance, RebalanceConditions};
-pub use shadow::Shadow;
 pub use validator::ValidatorConfig;
 pub use version::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER, NODE_FILTER_MODULE, NODE_FILTER_WASM};
 

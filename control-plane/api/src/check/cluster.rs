@@ -1,4 +1,3 @@
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use super::cidr::Cidr;
 use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache, check_extras};
 use super::denials::{check_denials, check_heartbeats};
-use super::endpoint::parse_endpoint;
+
 use super::fair_queue::check_fair_queues;
 use super::feature_gates::{FeatureGates, check_gates};
 use super::flow_control::check_flow_control;
@@ -19,7 +18,7 @@ use super::health::{HealthCheck, check_health};
 use super::identity::{UpstreamIdentity, check_identity};
 use super::logging::{LogMode, check_log_mode, check_slow};
 use super::object_size::check_size;
-use super::policies::{Policy, check_policies, deciding_alone};
+use super::policies::{Policy, check_policies, check_spelling, deciding_alone};
 use super::servers::check_details;
 use super::servers::check_virtual_ips;
 use super::servers::{Server, check_servers};
@@ -31,7 +30,7 @@ use crate::problem::Problem;
 use crate::problem::ProblemCode;
 use crate::references::check_references;
 use crate::secret::{PublicBytes, SecretBytes};
-use crate::types::{ClientConfig, SecureServing, UpstreamCluster, UpstreamClusterSpec};
+use crate::types::{ClientConfig, SecureServing, UpstreamCluster};
 
 /// The default of `spec.portcullis.requestTimeout`: longer than the 60 s of kube-apiserver.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(75);
@@ -86,7 +85,7 @@ pub struct Cluster {
     pub access: Option<AccessLists>,
     /// Dispatch policies, in order. One that only reports has no rules here.
     pub policies: Vec<Policy>,
-    /// What requests are judged by beside, if anything only reports.
+    /// The alternative by which requests are judged beside, if anything only reports.
     pub shadow: Option<CheckedShadow>,
     /// How long a request may take that is no watch, session or upgrade.
     pub request_timeout: Duration,
@@ -248,25 +247,6 @@ fn check_verification(raw: &UpstreamCluster, findings: &mut Findings) -> ClientV
         _ => {
             findings.problem(path, "must be Request or Handshake");
             ClientVerification::Request
-        }
-    }
-}
-
-/// KubeGateway compares the texts, so what is the same server spelt otherwise is refused there.
-pub(super) fn check_spelling(spec: &UpstreamClusterSpec, findings: &mut Findings) {
-    let known: BTreeSet<&str> = spec.servers.iter().map(|server| server.endpoint.as_str()).collect();
-    for (index, policy) in spec.dispatch_policies.iter().enumerate() {
-        for (number, endpoint) in policy.upstream_subset.iter().enumerate() {
-            let Ok(parsed) = parse_endpoint(endpoint) else { continue };
-            let same = |text: &&str| parse_endpoint(text).is_ok_and(|server| server.endpoint == parsed.endpoint);
-            if known.contains(endpoint.as_str()) {
-                continue;
-            }
-            if let Some(server) = known.iter().copied().find(same) {
-                let path = format!("spec.dispatchPolicies[{index}].upstreamSubset[{number}]");
-                let hint = format!("write it as {server}");
-                findings.problem_with_hint(path, "must be spelled as in spec.servers", hint);
-            }
         }
     }
 }

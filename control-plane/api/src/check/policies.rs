@@ -82,6 +82,25 @@ pub(super) fn check_policies(spec: &UpstreamClusterSpec, servers: &[Server], fin
     policies
 }
 
+/// KubeGateway compares the texts, so what is the same server spelt otherwise is refused there.
+pub(super) fn check_spelling(spec: &UpstreamClusterSpec, findings: &mut Findings) {
+    let known: BTreeSet<&str> = spec.servers.iter().map(|server| server.endpoint.as_str()).collect();
+    for (index, policy) in spec.dispatch_policies.iter().enumerate() {
+        for (number, endpoint) in policy.upstream_subset.iter().enumerate() {
+            let Ok(parsed) = parse_endpoint(endpoint) else { continue };
+            let same = |text: &&str| parse_endpoint(text).is_ok_and(|server| server.endpoint == parsed.endpoint);
+            if known.contains(endpoint.as_str()) {
+                continue;
+            }
+            if let Some(server) = known.iter().copied().find(same) {
+                let path = format!("spec.dispatchPolicies[{index}].upstreamSubset[{number}]");
+                let hint = format!("write it as {server}");
+                findings.problem_with_hint(path, "must be spelled as in spec.servers", hint);
+            }
+        }
+    }
+}
+
 /// The policies that decide, by the numbers that they have in the object.
 pub(super) fn deciding_alone(policies: Vec<Policy>, spec: &UpstreamClusterSpec) -> Vec<Policy> {
     let deciding = |(policy, raw): (Policy, &DispatchPolicy)| if raw.is_shadow() { Policy::default() } else { policy };

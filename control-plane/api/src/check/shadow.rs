@@ -1,16 +1,15 @@
-//! What only reports: a policy of `mode: Shadow`, or an alternative.
+//! Check of a policy of `mode: Shadow`, or of an alternative.
 
 use portcullis_filter_config::{AccessLists, AccessScope, FlowControlSchema};
 
 use super::Findings;
 use super::access::check_access;
-use super::cluster::check_spelling;
 use super::denials::{check_denials, check_heartbeats};
 use super::fair_queue::check_fair_queues;
 use super::flow_control::check_flow_control;
 use super::identity::UpstreamIdentity;
 use super::object_size::check_groups;
-use super::policies::{Policy, check_policies};
+use super::policies::{Policy, check_policies, check_spelling};
 use super::servers::Server;
 use crate::bounds::MAX_ADDRESSES;
 use crate::types::UpstreamClusterSpec;
@@ -26,7 +25,7 @@ pub struct CheckedShadow {
     pub policies: Vec<Policy>,
 }
 
-/// What the real check has found, for the shadow's.
+/// Findings of the real check, for the shadow's.
 pub(super) struct RealParts<'a> {
     pub(super) servers: &'a [Server],
     pub(super) identity: &'a UpstreamIdentity,

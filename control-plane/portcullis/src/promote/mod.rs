@@ -76,7 +76,7 @@ fn promoted(arguments: &Promote, document: Option<&Value>) -> Result<String, Pro
     Ok(match arguments.output {
         PromoteOutput::Patch => {
             let mut patch = merge_patch(document, &after);
-            // What kubectl changes is then what was read here, or nothing.
+            // An edit in between is then a conflict.
             if let (Some(version), Some(patch)) = (document.pointer("/metadata/resourceVersion"), patch.as_object_mut())
             {
                 patch.insert("metadata".to_owned(), json!({"resourceVersion": version}));

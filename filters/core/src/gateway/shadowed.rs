@@ -29,7 +29,7 @@ pub(super) struct DecidedRequest<'a> {
 }
 
 impl Gateway {
-    /// What the shadow would have made of a request. `None` if its user is not known, or it was refused for a reason that a shadow
+    /// Judges a request by the shadow. `None` if its user is not known, or it was refused for a reason that a shadow
     /// has no part in. A panic ends here: the decision stands, whatever a shadow does.
     pub(super) fn ask_shadow<T>(
         &self,

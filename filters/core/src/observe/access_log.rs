@@ -68,7 +68,7 @@ impl AccessLogEntry {
         self.0.text("serverGroup", group.as_bytes(), NAME);
     }
 
-    /// What the shadow would have made of the request, if anything else.
+    /// The outcome of the shadow, if it is another one.
     pub(super) fn shadow(&mut self, key: ShadowKey) {
         if key.agreement != Agreement::Same {
             let [_, shadow_policy, agreement] = key.labels("-");

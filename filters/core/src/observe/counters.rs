@@ -23,7 +23,7 @@ pub(crate) struct CounterKey {
     pub(super) is_known: bool,
 }
 
-/// What a [`CounterTable`] counts by.
+/// Keys of a [`CounterTable`].
 pub(super) trait CountedKey: Copy {
     /// A number for the key, another one for each.
     fn key(self) -> u64;

@@ -56,7 +56,7 @@ impl Publisher {
     pub fn count(&self, metrics: Option<&Arc<ClusterMetrics>>, record: &RequestRecord, outcome: Outcome) {
         let metrics = self.registered(metrics);
         metrics.count(record.key, outcome);
-        // What becomes of a request later, or that it leaves, is no decision.
+        // Later outcomes, and the end of a request that left, are no decisions.
         if let (Some(shadow), Outcome::Forwarded | Outcome::Refused(_)) = (&record.shadow, outcome) {
             metrics.count_shadow(shadow.key, record.key.is_known);
         }

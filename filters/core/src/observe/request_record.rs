@@ -36,7 +36,7 @@ pub struct RequestRecord {
     pub(crate) id: Option<String>,
     /// The attributes that the host exports before the request goes on or is refused.
     pub attributes: Option<Box<RequestAttributes>>,
-    /// What the cluster's shadow would have made of it, if there is one.
+    /// The outcome of the cluster's shadow, if there is one.
     pub(crate) shadow: Option<ShadowOutcome>,
     /// The attributes of its span, if it is traced.
     pub(crate) span: Option<Box<SpanRecord>>,

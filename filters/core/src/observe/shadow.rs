@@ -35,7 +35,7 @@ impl Agreement {
     }
 }
 
-/// What a request counts under. Requests for which nothing would change count together, whatever their policies.
+/// The labels that a request counts under. Requests for which nothing would change count together, whatever their policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ShadowKey {
     /// The number of the policy that decided from 1, or 0 for none; [`OTHERS`] for what has no room.

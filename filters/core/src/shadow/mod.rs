@@ -44,7 +44,7 @@ enum PolicyLimit {
     Queue,
 }
 
-/// What became of a request.
+/// The real outcome of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RealOutcome {
     pub(crate) policy: Option<usize>,
@@ -54,7 +54,7 @@ pub(crate) struct RealOutcome {
     pub(crate) is_final: bool,
 }
 
-/// What the shadow says about the origin and the user of a request, before its limits are asked.
+/// The choice of the shadow by the origin and the user of a request, before its limits are asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ShadowChoice {
     /// Its access lists refuse the request.
@@ -63,7 +63,7 @@ pub(crate) enum ShadowChoice {
     Policy(Option<usize>),
 }
 
-/// What the shadow makes of a request.
+/// The shadow's outcome of a request.
 enum Verdict {
     Admitted(Option<InFlightPermit>),
     Denied,
@@ -146,7 +146,7 @@ impl Shadow {
 
     fn limit(&self, policy: usize, real: RealOutcome, is_watch: bool, at: Moment) -> Verdict {
         let limit = match self.limit_of.get(policy) {
-            // What the real queue did is all that is known of one.
+            // Of queues only the real ones are known.
             Some(PolicyLimit::Queue) if matches!(real.refused, Some(Cause::QueueFull | Cause::QueueTimeout)) => {
                 return Verdict::Limited;
             }

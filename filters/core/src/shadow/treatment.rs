@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use portcullis_filter_config::Policy;
 
-/// The servers and the limit of each policy as a number, so that those of two lists are compared by it: whoever puts a policy before
-/// the others changes the number of each, and nothing for their requests.
+/// The servers and the limit of each policy as a number, so that those of two lists are compared by it: a new policy before the
+/// others changes the number of each, and nothing for their requests.
 #[derive(Debug)]
 pub(super) struct Treatments {
     real: Box<[u32]>,

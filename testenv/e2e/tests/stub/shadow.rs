@@ -1,4 +1,4 @@
-//! Policies, limits and access lists that only report: nobody but the operator sees anything of them, and promoted they do what they
+//! Policies, limits and access lists that only report: the operator alone sees anything of them, and promoted they do what they
 //! reported.
 
 use std::collections::BTreeMap;
@@ -131,7 +131,7 @@ fn shadow_is_seen_by_nobody_and_promoted_does_what_it_said() {
     let found = || {
         let mut counts = counts(&fixture);
         counts.remove("- - same");
-        // What the test asks while it waits for a configuration.
+        // Requests of the test itself, while it waits for a configuration.
         counts.iter_mut().for_each(|(labels, count)| *count -= probes.get(labels).copied().unwrap_or_default());
         if counts == expected { Ok(()) } else { Err(format!("{counts:?}, and before {probes:?}")) }
     };

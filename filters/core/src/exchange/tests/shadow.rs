@@ -107,7 +107,7 @@ fn shadow() -> impl Strategy<Value = Shadow> {
     parts.prop_map(|(access, flow_control_schemas, policies)| Shadow { access, flow_control_schemas, policies })
 }
 
-/// A request of a user (or of nobody), with the milliseconds since the last one; or the end of one that runs.
+/// A request of a user (or without one), with the milliseconds since the last one; or the end of one that runs.
 #[derive(Clone, Debug)]
 enum Step {
     Request(Option<&'static str>, &'static str, u64),
@@ -129,7 +129,7 @@ struct Served {
     running: Vec<(Exchange<()>, Proxy, Model)>,
 }
 
-/// What the model keeps of a request: the schema in which it has a place.
+/// The schema in which a request has a place, for the model.
 type Model = Option<String>;
 
 impl Served {
