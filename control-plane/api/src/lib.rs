@@ -28,16 +28,17 @@ mod references;
 mod request_part;
 mod schema;
 mod secret;
+mod shadow;
 pub mod status;
 mod types;
 
 pub use account::token_account;
 pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
-    AccessLog, BUILT_IN_PROFILES, Checked, Cidr, ClientVerification, Cluster, CollectorTls, CredentialCache, Endpoint,
-    FeatureGates, HealthCheck, KeyPair, Limits, LogMode, PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, Server,
-    ServerHost, Settings, Strategy, Tracing, Trust, UpstreamIdentity, check_cluster, check_settings, unchecked_cluster,
-    with_profile,
+    AccessLog, BUILT_IN_PROFILES, Checked, CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls,
+    CredentialCache, Endpoint, FeatureGates, HealthCheck, KeyPair, Limits, LogMode, PROFILE_ANNOTATION, PeerName,
+    Policy, ProxyProtocol, Server, ServerHost, Settings, Strategy, Tracing, Trust, UpstreamIdentity, check_cluster,
+    check_settings, unchecked_cluster, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use duration::{DurationError, parse_duration};
@@ -50,6 +51,7 @@ pub use referenced_data::{ReferencedData, SECRET_LABEL, SHARED_ANNOTATION, Secre
 pub use references::{Resolution, reference_of_path, referenced_files, resolve, resolve_settings, without_references};
 pub use schema::cluster_definition;
 pub use secret::{PublicBytes, SecretBytes};
+pub use shadow::{merge_patch, promote};
 pub use types::{
     AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,
     ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy, Exempt, FairQueue, FlowControl,
@@ -57,6 +59,7 @@ pub use types::{
     ListenerSettings, Logging, MaxRequestsInflight, MetricsSettings, ObjectMeta, PairInFiles, PairInSecret,
     PairReference, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings, RebalanceConditions,
     RebalanceSettings, References, RequestHeaderNames, RequestHeaderSpec, SecondaryPools, SecureServing, ServerDetails,
-    ServerSpec, TokenBucket, TokenInSecret, TokenReference, TracingParents, TracingProtocol, TracingSettings,
-    TracingUsers, UpstreamCluster, UpstreamClusterSpec, UserMetrics, UserMetricsMode, WildcardSubdomains,
+    ServerSpec, ShadowSpec, TokenBucket, TokenInSecret, TokenReference, TracingParents, TracingProtocol,
+    TracingSettings, TracingUsers, UpstreamCluster, UpstreamClusterSpec, UserMetrics, UserMetricsMode,
+    WildcardSubdomains,
 };

@@ -11,6 +11,7 @@ use crate::init::Init;
 use crate::offboard::Offboard;
 use crate::onboard::Onboard;
 use crate::probe::Probe;
+use crate::promote::Promote;
 use crate::serve::Serve;
 use crate::status::Status;
 use crate::top::Top;
@@ -41,6 +42,7 @@ pub(crate) enum Command {
     Bootstrap(Bootstrap),
     Check(Check),
     Explain(Box<Explain>),
+    Promote(Promote),
     Rbac(Rbac),
     Onboard(Box<Onboard>),
     Offboard(Offboard),

@@ -26,6 +26,7 @@ mod onboard;
 mod output;
 mod page_tls;
 mod probe;
+mod promote;
 mod rbac;
 mod read_manifests;
 mod rule_text;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
         Command::Copy(arguments) => copy::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Promote(arguments) => promote::run(&arguments),
         Command::Rbac(arguments) => rbac::run(&arguments),
         Command::Onboard(arguments) => onboard::run(&arguments),
         Command::Offboard(arguments) => offboard::run(&arguments),

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use portcullis_api::{
-    Claims, Problem, ProblemCode, Settings, check_cluster, claims_of, cluster_mistakes, parse_cluster,
-    unchecked_cluster, with_profile,
+    Claims, Policy, Problem, ProblemCode, Settings, UpstreamClusterSpec, check_cluster, claims_of, cluster_mistakes,
+    parse_cluster, unchecked_cluster, with_profile,
 };
 use portcullis_filter_config::{ClusterConfig, FilterConfig};
 use serde_json::Value;
@@ -22,6 +22,8 @@ pub struct ExplainInput {
     pub subsets: Vec<Vec<String>>,
     /// `strategy` of each policy.
     pub strategies: Vec<&'static str>,
+    /// The same of what would decide if what only reports did, if anything only reports.
+    pub shadow: Option<Box<ExplainInput>>,
     /// Why the object would not be served; then the configuration is what its policies mean as they were written.
     pub problems: Vec<Problem>,
 }
@@ -59,8 +61,15 @@ pub fn explain_input(document: &Value, settings: &Settings) -> Result<ExplainInp
     let cluster = with_default_client_ca(cluster, settings);
     let names = ResourceNames::new(&settings.instance, &cluster.name);
     let config = cluster_config(&cluster, &names, settings);
-    let subsets =
-        with_profile(&raw).spec.dispatch_policies.iter().map(|policy| policy.upstream_subset.clone()).collect();
-    let strategies = cluster.policies.iter().map(|policy| policy.strategy.as_str()).collect();
-    Ok(ExplainInput { config, subsets, strategies, problems })
+    let shadow = raw.spec.promoted().zip(cluster.shadow.as_ref()).zip(config.promoted());
+    let shadow = shadow.map(|((spec, shadow), config)| Box::new(ExplainInput::of(config, &spec, &shadow.policies)));
+    Ok(ExplainInput { shadow, problems, ..ExplainInput::of(config, &with_profile(&raw).spec, &cluster.policies) })
+}
+
+impl ExplainInput {
+    fn of(config: ClusterConfig, spec: &UpstreamClusterSpec, policies: &[Policy]) -> Self {
+        let subsets = spec.dispatch_policies.iter().map(|policy| policy.upstream_subset.clone()).collect();
+        let strategies = policies.iter().map(|policy| policy.strategy.as_str()).collect();
+        ExplainInput { config, subsets, strategies, shadow: None, problems: Vec::new() }
+    }
 }

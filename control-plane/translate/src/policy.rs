@@ -44,17 +44,22 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         log_failed: has_log && cluster.log_failed,
         top_talkers: settings.top_talkers,
         request_info: None,
-        policies: cluster
-            .policies
-            .iter()
-            .map(|policy| config::Policy {
-                group: names.word(&group_name(policy)),
-                flow_control_schema: policy.schema.clone(),
-                log: is_logged(policy.log_mode),
-                deny: policy.deny.clone(),
-                rules: policy.rules.clone(),
-            })
-            .collect(),
+        policies: cluster.policies.iter().map(|policy| of_policy(policy, names, is_logged(policy.log_mode))).collect(),
+        shadow: cluster.shadow.as_ref().map(|shadow| config::Shadow {
+            access: settings.access.iter().chain(&shadow.access).cloned().collect(),
+            flow_control_schemas: shadow.schemas.clone(),
+            policies: shadow.policies.iter().map(|policy| of_policy(policy, names, false)).collect(),
+        }),
+    }
+}
+
+fn of_policy(policy: &api::Policy, names: &ResourceNames, is_logged: bool) -> config::Policy {
+    config::Policy {
+        group: names.word(&group_name(policy)),
+        flow_control_schema: policy.schema.clone(),
+        log: is_logged,
+        deny: policy.deny.clone(),
+        rules: policy.rules.clone(),
     }
 }
 

@@ -3,6 +3,7 @@ use serde::{Deserialize, Serialize};
 use crate::access::AccessLists;
 use crate::dispatch::Dispatch;
 use crate::fair_queue::FairQueueConfig;
+use crate::policy::Policy;
 use crate::rebalance::Rebalance;
 
 /// One `UpstreamCluster`, as its virtual host carries it (`DynamicModuleFilterPerRoute.filter_config`).
@@ -93,6 +94,27 @@ pub struct ClusterConfig {
     /// Dispatch of requests: by the first policy that matches, and no match is 403; or [`Dispatch::All`] to the group
     /// `all`.
     pub policies: Dispatch,
+    /// An alternative by which requests are judged beside, without an effect on them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shadow: Option<Shadow>,
+}
+
+/// A whole alternative to the access lists, dispatch policies and limits of a cluster, which only reports. A request is judged by it
+/// once it is decided, and only if its user is known; the outcome is counted and logged, and neither the client nor a server sees
+/// anything of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Shadow {
+    /// Lists in the place of [`ClusterConfig::access`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub access: Vec<AccessLists>,
+    /// Limits in the place of [`ClusterConfig::flow_control_schemas`], with counts of their own. Their limits of all gateways have
+    /// no effect. A policy that names a fair queue of the cluster is one without a limit: no request waits in a shadow.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flow_control_schemas: Vec<FlowControlSchema>,
+    /// Policies in the place of [`ClusterConfig::policies`]. Their groups need no servers.
+    pub policies: Vec<Policy>,
 }
 
 /// Export of a request's attributes, as filter state and metadata ([`crate::names::request`]), also of requests that are

@@ -25,13 +25,15 @@ mod policy;
 mod rebalance;
 #[cfg(test)]
 mod reference;
+mod shadow;
 mod validator;
 mod version;
 
 pub use access::{AccessEntry, AccessLists, AccessScope};
 pub use cluster::{
     ClusterConfig, CountedRequests, FlowControlLimit, FlowControlSchema, GlobalLimit, GlobalStrategy,
-    ProtectedIdentities, RequestHeaders, RequestInfoExport, RequestInfoField, Reviews, Servers, UpstreamIdentity,
+    ProtectedIdentities, RequestHeaders, RequestInfoExport, RequestInfoField, Reviews, Servers, Shadow,
+    UpstreamIdentity,
 };
 pub use destination::{
     GENERATION_MARK, Pool, RequestClass, counted_name, destination, destinations, without_generation,

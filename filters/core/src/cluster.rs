@@ -21,6 +21,7 @@ use crate::policy::Policies;
 use crate::protected::Protected;
 use crate::rebalance::Rebalance;
 use crate::review::{CredentialCaches, Lifetimes, Reviewer};
+use crate::shadow::Shadow;
 use crate::state_store::{CacheOwner, StateStore};
 use crate::upstream_user::HeaderNames;
 use crate::x509::ClientCa;
@@ -43,6 +44,8 @@ pub struct Cluster {
     pub(crate) access: Option<Access>,
     /// The policies that deny.
     pub(crate) denials: Denials,
+    /// The alternative that only reports, if there is one.
+    pub(crate) shadow: Option<Box<Shadow>>,
     /// By policy, then by pool and class.
     destinations: Vec<Destinations>,
     /// The limit of each flow control schema, in the configuration's order. A schema that no policy names at the moment is
@@ -163,9 +166,11 @@ impl Cluster {
         let knows_all_users = !identity.passes();
         let denials = Denials::compile(&written, knows_all_users).map_err(CompileError::Denial)?;
         let access = Access::compile(&config.access).map_err(CompileError::Access)?;
-        if identity.is_unchanged() && config.access.iter().any(config::AccessLists::denies_by_user) {
+        let mut lists = config.access.iter().chain(config.shadow.iter().flat_map(|shadow| &shadow.access));
+        if identity.is_unchanged() && lists.any(config::AccessLists::denies_by_user) {
             return Err(CompileError::ClientCredential("an access list that denies by the user"));
         }
+        let shadow = Shadow::compile(config, &written, knows_all_users, store)?;
         let policies = Policies::new(&written);
         let pools = Pool::of(&config.upstream_identity);
         let destinations = policies.groups().map(|group| Destinations::for_group(group, pools)).collect();
@@ -188,6 +193,7 @@ impl Cluster {
             close_connections: config.close_connections,
             access,
             denials,
+            shadow,
             destinations,
             schemas,
             limits,
@@ -204,6 +210,12 @@ impl Cluster {
     /// Whether a connection is to take no more requests once one came on it.
     pub fn closes_connections(&self) -> bool {
         self.close_connections
+    }
+
+    /// Whether an access list looks at `User-Agent`.
+    pub(crate) fn reads_user_agent(&self) -> bool {
+        self.access.as_ref().is_some_and(Access::reads_user_agent)
+            || self.shadow.as_ref().is_some_and(|shadow| shadow.reads_user_agent())
     }
 
     /// The metrics of its requests.
@@ -260,8 +272,12 @@ const QUEUES_PER_ENTRY: u32 = 8;
 
 fn entries(config: &config::ClusterConfig, policies: &[config::Policy]) -> usize {
     let queues = config.fair_queues.iter().map(|fair| fair.queues.div_ceil(QUEUES_PER_ENTRY) as usize);
-    let lists = config.access.iter().flat_map(config::AccessLists::all).map(config::AccessEntry::entries);
-    policies.iter().map(config::Policy::entries).chain(queues).chain(lists).sum()
+    let lists = |lists: &[config::AccessLists]| -> usize {
+        lists.iter().flat_map(config::AccessLists::all).map(config::AccessEntry::entries).sum()
+    };
+    let of = |policies: &[config::Policy]| -> usize { policies.iter().map(config::Policy::entries).sum() };
+    let shadow = config.shadow.iter().map(|shadow| of(&shadow.policies).saturating_add(lists(&shadow.access)));
+    queues.chain(shadow).chain([of(policies), lists(&config.access)]).sum()
 }
 
 fn rebalance(config: &config::ClusterConfig, store: &impl StateStore) -> Result<Option<Rebalance>, CompileError> {

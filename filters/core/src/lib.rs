@@ -18,7 +18,8 @@
 //! - [`limit`] and [`bucket`]: requests in flight and per second; [`global_limit`]: parts of limits that gateways share;
 //!   [`flow_limit`]: any of these; [`fair`]: requests that wait for a seat. [`rebalance`]: draining of connections at random.
 //!   [`observe`]: metrics and the access log.
-//! - [`state_store`]: state that outlives a configuration; [`cluster`]: one cluster's configuration, compiled.
+//! - [`state_store`]: state that outlives a configuration; `shadow`: an alternative to the policies that only reports;
+//!   [`cluster`]: one cluster's configuration, compiled.
 //! - [`gateway`]: the decision about one request, phase by phase.
 //! - [`exchange`]: a request and its response as one state machine, which every host drives; a good place to start.
 //!
@@ -61,6 +62,7 @@ pub mod resource_attributes;
 pub mod review;
 mod room;
 pub mod schedule;
+mod shadow;
 pub mod state_store;
 pub mod upgrade_gate;
 pub mod upstream_user;

@@ -17,12 +17,13 @@ use super::health::{HealthCheck, check_health};
 use super::identity::{UpstreamIdentity, check_identity};
 use super::logging::{LogMode, check_log_mode, check_slow};
 use super::object_size::check_size;
-use super::policies::{Policy, check_policies, check_spelling};
+use super::policies::{Policy, check_policies, check_spelling, deciding_alone};
 use super::profiles::{InEffect, Surroundings, check_profiles};
 use super::protected::check_cluster_protected;
 use super::servers::check_details;
 use super::servers::check_virtual_ips;
 use super::servers::{Server, check_servers};
+use super::shadow::{CheckedShadow, RealParts, check_shadow};
 use super::{Checked, Findings};
 use crate::dns_name::{is_dns_name, is_served_name};
 use crate::duration::parse_duration;
@@ -87,8 +88,10 @@ pub struct Cluster {
     pub protected: Option<ProtectedIdentities>,
     /// The profile that is in effect, whose policies and limits these are; `None` if they are those of the spec.
     pub profile: Option<String>,
-    /// Dispatch policies, in order.
+    /// Dispatch policies, in order. One that only reports has no rules here.
     pub policies: Vec<Policy>,
+    /// The alternative by which requests are judged beside, if anything only reports.
+    pub shadow: Option<CheckedShadow>,
     /// How long a request may take that is no watch, session or upgrade.
     pub request_timeout: Duration,
     /// How long watches and sessions may outlive the server that they run on, once it is removed.
@@ -180,10 +183,21 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let protected = check_cluster_protected(&raw.spec.portcullis.protected_identities, findings);
     let names = 1 + server_names.len() + virtual_ips.len();
     let client_addresses = check_client_addresses(&raw.spec.portcullis.client_addresses, names, findings);
-    check_heartbeats(&raw.spec.dispatch_policies, findings);
-    check_denials(&raw.spec.dispatch_policies, &upstream_identity, findings);
+    let deciding = raw.spec.deciding_policies();
+    check_heartbeats(&deciding, findings);
+    check_denials(&deciding, &upstream_identity, findings);
+    let real = RealParts {
+        servers: &servers,
+        identity: &upstream_identity,
+        access: access.as_ref(),
+        has_global_limits: gates.global_limits,
+    };
+    let mut shadow = check_shadow(&raw.spec, &real, findings);
+    policies = deciding_alone(policies, &raw.spec);
     let around = Surroundings { servers: &servers, identity: &upstream_identity, gates: &gates };
     let profile = check_profiles(raw, &around, findings).map(|InEffect { name, policies: of_profile }| {
+        // Nothing only reports meanwhile: it would be compared with policies that it is no alternative to.
+        shadow = None;
         match of_profile {
             Some(of_profile) => (policies, schemas) = of_profile,
             None => gates.deny_all_requests = true,
@@ -213,6 +227,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         protected,
         profile,
         policies,
+        shadow,
         request_timeout,
         drain_period,
         max_session_duration,

@@ -11,7 +11,10 @@ const MAX_MESSAGE: usize = 256;
 
 /// The answer of a policy that denies.
 pub(super) fn check_action(policy: &DispatchPolicy, path: &str, findings: &mut Findings) -> Option<Denial> {
-    let PolicyExtension { action, message, .. } = &policy.portcullis;
+    let PolicyExtension { action, message, mode, .. } = &policy.portcullis;
+    if !matches!(mode.as_str(), "" | "Enforce" | "Shadow") {
+        findings.problem(format!("{path}.portcullis.mode"), "must be Enforce or Shadow");
+    }
     let is_denial = policy.denies();
     if !is_denial && !matches!(action.as_str(), "" | "Dispatch") {
         findings.problem(format!("{path}.portcullis.action"), "must be Dispatch or Deny");

@@ -22,6 +22,7 @@ mod protected;
 mod rebalance;
 mod servers;
 mod settings;
+mod shadow;
 mod tracing;
 
 pub(crate) use access::read_until;
@@ -42,6 +43,7 @@ pub use profiles::{BUILT_IN_PROFILES, PROFILE_ANNOTATION, with_profile};
 pub use servers::Server;
 pub(crate) use servers::virtual_ip;
 pub use settings::{AccessLog, Limits, ProxyProtocol, Settings, check_settings};
+pub use shadow::CheckedShadow;
 pub use tracing::{CollectorTls, Tracing};
 
 use crate::problem::Problem;

@@ -28,6 +28,26 @@ fn check_sets(spec: &UpstreamClusterSpec, findings: &mut Findings) -> bool {
     is_fine
 }
 
+/// Whether the object is not too large together with what only reports, which takes as much of a gateway as what decides.
+fn check_shadow_size(spec: &UpstreamClusterSpec, findings: &mut Findings) -> bool {
+    let shadow = &spec.portcullis.shadow;
+    if !shadow.is_set() && !spec.has_shadow_policies() {
+        return true;
+    }
+    let (policies, schemas) = (&spec.dispatch_policies, &spec.flow_control.flow_control_schemas);
+    let limits = shadow.flow_control.as_ref().map_or(schemas, |limits| &limits.flow_control_schemas);
+    let lists = [
+        ("policies", policies.len(), shadow.dispatch_policies.as_ref().unwrap_or(policies).len(), MAX_POLICIES),
+        ("flow control schemas", schemas.len(), limits.len(), MAX_SCHEMAS),
+    ];
+    let too_many = lists.into_iter().find(|(_, real, shadow, most)| real.saturating_add(*shadow) > *most);
+    if let Some((what, real, shadow, most)) = too_many {
+        let message = format!("{what} that decide and those of the shadow, {real} and {shadow}, are more than {most}");
+        findings.problem("spec.portcullis.shadow", message);
+    }
+    too_many.is_none()
+}
+
 /// Whether the object is within the bounds of one object. If it is not, nothing else of it is checked.
 pub(super) fn check_size(spec: &UpstreamClusterSpec, findings: &mut Findings) -> bool {
     let profiles = &spec.portcullis.profiles;
@@ -56,6 +76,7 @@ pub(super) fn check_size(spec: &UpstreamClusterSpec, findings: &mut Findings) ->
         }
     }
     is_fine &= check_sets(spec, findings);
+    is_fine &= check_shadow_size(spec, findings);
     is_fine &= check_groups(&spec.dispatch_policies, "spec.dispatchPolicies", findings);
     for (index, profile) in profiles.iter().enumerate() {
         let path = format!("spec.portcullis.profiles[{index}].dispatchPolicies");
@@ -65,7 +86,7 @@ pub(super) fn check_size(spec: &UpstreamClusterSpec, findings: &mut Findings) ->
 }
 
 /// Whether the groups of servers of a list of policies are within their bound.
-fn check_groups(policies: &[DispatchPolicy], path: &str, findings: &mut Findings) -> bool {
+pub(super) fn check_groups(policies: &[DispatchPolicy], path: &str, findings: &mut Findings) -> bool {
     let mut groups = BTreeSet::new();
     for (index, policy) in policies.iter().enumerate() {
         let subset: BTreeSet<_> = policy.upstream_subset.iter().collect();

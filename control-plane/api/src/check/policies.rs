@@ -10,7 +10,7 @@ use super::{Findings, flow_control};
 use crate::problem::Problem;
 use crate::problem::ProblemCode;
 use crate::request_part::{RequestPart, parts};
-use crate::types::UpstreamClusterSpec;
+use crate::types::{DispatchPolicy, UpstreamClusterSpec};
 
 /// How the requests of a policy are spread over its servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ impl Strategy {
 }
 
 /// A dispatch policy. The rules' lists stand as they were written: the filter normalises them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Policy {
     /// How requests are spread over the servers.
     pub strategy: Strategy,
@@ -56,9 +56,11 @@ pub struct Policy {
 
 pub(super) fn check_policies(spec: &UpstreamClusterSpec, servers: &[Server], findings: &mut Findings) -> Vec<Policy> {
     let raw = &spec.dispatch_policies;
-    if raw.is_empty() {
-        findings
-            .problem("spec.dispatchPolicies", "at least one policy is required: without it every request is refused");
+    if raw.iter().all(DispatchPolicy::is_shadow) {
+        findings.problem(
+            "spec.dispatchPolicies",
+            "at least one policy that decides is required: without it every request is refused",
+        );
     }
     let mut policies = Vec::with_capacity(raw.len());
     for (index, policy) in raw.iter().enumerate() {
@@ -97,6 +99,12 @@ pub(super) fn check_spelling(spec: &UpstreamClusterSpec, findings: &mut Findings
             }
         }
     }
+}
+
+/// The policies that decide, by the numbers that they have in the object.
+pub(super) fn deciding_alone(policies: Vec<Policy>, spec: &UpstreamClusterSpec) -> Vec<Policy> {
+    let deciding = |(policy, raw): (Policy, &DispatchPolicy)| if raw.is_shadow() { Policy::default() } else { policy };
+    policies.into_iter().zip(&spec.dispatch_policies).map(deciding).collect()
 }
 
 fn check_strategy(raw: &str, path: &str, findings: &mut Findings) -> Strategy {

@@ -13,14 +13,23 @@ mod tests;
 
 use crate::problem::Problem;
 use crate::problem::ProblemCode;
-use crate::types::{GatewaySettings, UpstreamCluster};
+use crate::types::{GatewaySettings, UpstreamCluster, UpstreamClusterSpec};
 
 /// Looks through an `UpstreamCluster` for likely mistakes. `now` is in seconds since 1970.
 ///
 /// Warnings of [`crate::check_cluster`] are not repeated.
 pub fn lint_cluster(raw: &UpstreamCluster, now: i64) -> Vec<Problem> {
+    let mut warnings = lint_spec(&raw.spec, now);
+    if let Some(promoted) = raw.spec.promoted() {
+        let found = lint_spec(&promoted, now).0;
+        warnings.0.extend(raw.spec.of_shadow(found, &warnings.0));
+    }
+    warnings.0
+}
+
+fn lint_spec(spec: &UpstreamClusterSpec, now: i64) -> Warnings {
     let mut warnings = Warnings::default();
-    for (index, policy) in raw.spec.dispatch_policies.iter().enumerate() {
+    for (index, policy) in spec.dispatch_policies.iter().enumerate() {
         for (number, rule) in policy.rules.iter().enumerate() {
             let path = format!("spec.dispatchPolicies[{index}].rules[{number}]");
             for field in fields::fields(rule) {
@@ -33,14 +42,15 @@ pub fn lint_cluster(raw: &UpstreamCluster, now: i64) -> Vec<Problem> {
             fields::lint_subjects(rule, &path, &mut warnings);
         }
     }
-    order::lint(&raw.spec.dispatch_policies, &mut warnings);
-    fallback::lint(&raw.spec.dispatch_policies, &mut warnings);
-    servers::lint_servers(&raw.spec, &mut warnings);
-    servers::lint_limits(&raw.spec, &mut warnings);
-    servers::lint_fair_queues(&raw.spec, &mut warnings);
-    servers::lint_unknown(&raw.spec, &mut warnings);
-    expiry::lint_cluster(&raw.spec, now, &mut warnings);
-    warnings.0
+    let deciding = spec.deciding_policies();
+    order::lint(&deciding, &mut warnings);
+    fallback::lint(&deciding, &mut warnings);
+    servers::lint_servers(spec, &mut warnings);
+    servers::lint_limits(spec, &mut warnings);
+    servers::lint_fair_queues(spec, &mut warnings);
+    servers::lint_unknown(spec, &mut warnings);
+    expiry::lint_cluster(spec, now, &mut warnings);
+    warnings
 }
 
 /// Looks through `GatewaySettings`. `now` is in seconds since 1970.

@@ -29,7 +29,9 @@ pub(super) fn lint_servers(spec: &UpstreamClusterSpec, warnings: &mut Warnings) 
 pub(super) fn lint_limits(spec: &UpstreamClusterSpec, warnings: &mut Warnings) {
     for (index, schema) in spec.flow_control.flow_control_schemas.iter().enumerate() {
         let path = format!("spec.flowControl.flowControlSchemas[{index}]");
-        let is_used = spec.dispatch_policies.iter().any(|policy| policy.flow_control_schema_name == schema.name);
+        let shadow = spec.portcullis.shadow.dispatch_policies.iter().flatten();
+        let mut policies = spec.dispatch_policies.iter().chain(shadow);
+        let is_used = policies.any(|policy| policy.flow_control_schema_name == schema.name);
         if !is_used {
             let hint = "name it in flowControlSchemaName of a policy, or remove it";
             warnings.add(

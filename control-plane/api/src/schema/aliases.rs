@@ -4,11 +4,13 @@ use super::at;
 use super::rules::cel;
 
 /// Second spellings that are read: where, how, and of what.
-pub(super) const ALIASES: [(&str, &str, &str); 4] = [
+pub(super) const ALIASES: [(&str, &str, &str); 6] = [
     ("dispatchPolicies[]", "upsteamSubset", "upstreamSubset"),
     ("flowControl", "schemas", "flowControlSchemas"),
     ("portcullis.profiles[].dispatchPolicies[]", "upsteamSubset", "upstreamSubset"),
     ("portcullis.profiles[].flowControl", "schemas", "flowControlSchemas"),
+    ("portcullis.shadow.dispatchPolicies[]", "upsteamSubset", "upstreamSubset"),
+    ("portcullis.shadow.flowControl", "schemas", "flowControlSchemas"),
 ];
 
 /// Adds the second spellings. Without them a kube-apiserver would drop the field and with it what it says.

@@ -20,7 +20,7 @@ const ZONE: &str = "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$";
 /// Rules that hold for any settings and other objects: keywords of a schema by the path of the field below `spec`. Every bound
 /// is one of `check`.
 pub(super) fn rules() -> Vec<(&'static str, Value)> {
-    [object_rules(), client(), serving(), limits(), policies(), profiles(), ours(), references()].concat()
+    [object_rules(), client(), serving(), limits(), policies(), profiles(), ours(), shadow(), references()].concat()
 }
 
 fn object_rules() -> Vec<(&'static str, Value)> {
@@ -235,6 +235,23 @@ fn profiles() -> Vec<(&'static str, Value)> {
         ("portcullis.profiles[].flowControl.flowControlSchemas", json!({"maxItems": MAX_SCHEMAS})),
         ("portcullis.operatorGroups", json!({"maxItems": MAX_NAMES, "x-kubernetes-list-type": "set"})),
         ("portcullis.operatorGroups[]", json!({"minLength": 1})),
+    ]
+}
+
+/// Those that cost a kube-apiserver next to nothing: `check` applies all that hold for what decides.
+fn shadow() -> Vec<(&'static str, Value)> {
+    let names =
+        json!({"maxItems": MAX_SCHEMAS, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]});
+    vec![
+        ("dispatchPolicies[].portcullis.mode", json!({"enum": ["", "Enforce", "Shadow"]})),
+        ("portcullis.shadow.dispatchPolicies", json!({"minItems": 1, "maxItems": MAX_POLICIES})),
+        ("portcullis.shadow.dispatchPolicies[]", json!({"required": ["rules"]})),
+        ("portcullis.shadow.dispatchPolicies[].rules", json!({"minItems": 1})),
+        ("portcullis.shadow.flowControl.flowControlSchemas", names),
+        ("portcullis.shadow.flowControl.flowControlSchemas[]", json!({"required": ["name"]})),
+        ("portcullis.shadow.flowControl.flowControlSchemas[].name", json!({"minLength": 1})),
+        ("portcullis.shadow.access.deny", json!({"maxItems": MAX_ACCESS_ENTRIES})),
+        ("portcullis.shadow.access.allow", json!({"maxItems": MAX_ACCESS_ENTRIES})),
     ]
 }
 

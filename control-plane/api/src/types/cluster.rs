@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     AccessSpec, ClientAddressSpec, ClusterProtectedIdentities, DispatchPolicy, FairQueue, FlowControl, ObjectMeta,
-    PolicyProfile, References, RequestHeaderSpec,
+    PolicyProfile, References, RequestHeaderSpec, ShadowSpec,
 };
 use crate::secret::{PublicBytes, SecretBytes};
 
@@ -157,6 +157,8 @@ pub struct PortcullisSpec {
     pub protected_identities: ClusterProtectedIdentities,
     /// Requests that are refused, and those that alone are let in, beside the lists of the gateway's settings.
     pub access: AccessSpec,
+    /// Policies, limits and access lists that only report.
+    pub shadow: ShadowSpec,
     /// Client addresses that may connect at all.
     pub client_addresses: ClientAddressSpec,
     /// Requests that are logged even if `spec.logging` and the policies do not log them.

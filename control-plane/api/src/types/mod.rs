@@ -11,6 +11,7 @@ mod policy;
 mod profile;
 mod references;
 mod settings;
+mod shadow;
 mod tracing;
 
 pub(crate) use access::{AccessEntry, AccessSpec, ClientAddressSpec};
@@ -36,4 +37,5 @@ pub use settings::{
     LimitSettings, ListenerSettings, MetricsSettings, ProtectedIdentitySettings, ProxyProtocolSettings,
     RebalanceConditions, RebalanceSettings, SecondaryPools, UserMetrics, UserMetricsMode, WildcardSubdomains,
 };
+pub use shadow::ShadowSpec;
 pub use tracing::{CollectorAuthority, TracingParents, TracingProtocol, TracingSettings, TracingUsers};

@@ -26,6 +26,11 @@ impl DispatchPolicy {
     pub(crate) fn denies(&self) -> bool {
         self.portcullis.action == "Deny"
     }
+
+    /// Whether it only reports.
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.portcullis.mode == "Shadow"
+    }
 }
 
 /// Fields of a dispatch policy that KubeGateway does not have.
@@ -35,6 +40,9 @@ pub struct PolicyExtension {
     /// The effect on requests that match: `Dispatch`, also if empty, sends them to a server; `Deny` answers 403 with the policy's
     /// number and `message`. A policy that denies has no strategy, subset or flow control schema.
     pub action: String,
+    /// Whether it decides: `Enforce`, also if empty; or `Shadow`, which only reports. Requests are dispatched as if it were not there,
+    /// and judged beside as if it decided in its place: what it would change is counted and logged.
+    pub mode: String,
     /// The end of the message of a 403, one line of up to 256 characters. Only with `action: Deny`.
     pub message: String,
     /// Accepts a policy that denies the heartbeats of kubelets, which is refused otherwise: all nodes become `NotReady`.

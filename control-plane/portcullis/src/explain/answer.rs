@@ -14,12 +14,22 @@ pub(crate) struct Explanation {
     pub(crate) dispatch: Option<DispatchAnswer>,
     pub(crate) upstream_headers: Option<Vec<(String, String)>>,
     pub(crate) refusal: Option<RefusalAnswer>,
+    /// The answer if the shadow decided; left out without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) shadow: Option<ShadowAnswer>,
     /// Why there is no answer: the call's fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
     /// Differences between the answer and the expectation of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) differences: Option<Vec<String>>,
+}
+
+/// The part of the answer that another decision changes.
+#[derive(Debug, Serialize)]
+pub(crate) struct ShadowAnswer {
+    pub(crate) dispatch: Option<DispatchAnswer>,
+    pub(crate) refusal: Option<RefusalAnswer>,
 }
 
 /// Kube-apiserver's reading of the request.

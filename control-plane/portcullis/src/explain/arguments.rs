@@ -33,6 +33,9 @@ pub(crate) struct Explain {
     /// How the answer is printed; with --batch each is a line of JSON.
     #[arg(short = 'o', long, value_enum, default_value_t = ManifestOutput::Yaml, conflicts_with = "batch")]
     pub(crate) output: ManifestOutput,
+    /// Answer by the shadow as well, as if it decided: `dispatch` and `refusal` below `shadow`, for a cluster that has one.
+    #[arg(long)]
+    pub(crate) shadow: bool,
     /// Read requests from standard input, one JSON object a line, and answer each by a line.
     #[arg(long, conflicts_with_all = ["method", "target", "user", "header", "host"])]
     pub(crate) batch: bool,

@@ -14,7 +14,7 @@ use portcullis_core::state_store::CacheOwner;
 use portcullis_core::{CompileError, Gateway, StateStore};
 use portcullis_filter_config::ClusterConfig;
 use portcullis_sources::ObjectSet;
-use portcullis_translate::{choose_settings, explain_gateway, explain_input, lost_names};
+use portcullis_translate::{ExplainInput, choose_settings, explain_gateway, explain_input, lost_names};
 use serde_json::Value;
 
 use crate::client_ca::check_client_ca;
@@ -44,6 +44,8 @@ pub(super) struct Environment {
     pub(super) clusters: Vec<ServedCluster>,
     /// Whether clusters were asked about at all.
     pub(super) has_files: bool,
+    /// Whether answers have those of a shadow beside them.
+    pub(super) asks_shadow: bool,
     problems: Vec<String>,
     asked: AtomicU64,
 }
@@ -60,13 +62,15 @@ pub(super) struct ServedCluster {
     pub(super) subsets: Vec<Vec<String>>,
     pub(super) strategies: Vec<&'static str>,
     pub(super) matcher: LinearMatcher,
+    /// The same if its shadow decided.
+    pub(super) shadow: Option<Box<ServedCluster>>,
 }
 
 impl Environment {
-    pub(super) fn read(paths: &[PathBuf]) -> Result<Self, EnvironmentError> {
+    pub(super) fn read(paths: &[PathBuf], asks_shadow: bool) -> Result<Self, EnvironmentError> {
         let all = all_objects(paths)?;
         let settings = settings(&all).map_err(EnvironmentError::Settings)?;
-        let mut environment = Self::empty(&settings, !paths.is_empty())?;
+        let mut environment = Environment { asks_shadow, ..Self::empty(&settings, !paths.is_empty())? };
         for (document, lost) in all.clusters.iter().zip(lost_names(&all.clusters, &settings)) {
             environment.add(document, &lost, &settings)?;
         }
@@ -94,7 +98,7 @@ impl Environment {
     fn empty(settings: &Settings, has_files: bool) -> Result<Self, EnvironmentError> {
         let gateway = Gateway::compile(&explain_gateway(settings)).map_err(EnvironmentError::Gateway)?;
         let (clusters, problems) = (Vec::new(), Vec::new());
-        Ok(Environment { gateway, clusters, has_files, problems, asked: AtomicU64::new(0) })
+        Ok(Environment { gateway, clusters, has_files, asks_shadow: true, problems, asked: AtomicU64::new(0) })
     }
 
     /// A time so long after every earlier one that each request finds the token buckets full.
@@ -119,8 +123,6 @@ impl Environment {
         for problem in &read.problems {
             self.problems.push(format!("UpstreamCluster {name} would be refused: {problem}"));
         }
-        let (route, _) = RouteConfig::compile(&read.config, &EmptyState, Arc::default(), 0)
-            .map_err(|error| EnvironmentError::Compile(name.clone(), error))?;
         for (_, problem) in lost {
             self.problems.push(format!("UpstreamCluster {name} would not have a name: {problem}"));
         }
@@ -128,17 +130,30 @@ impl Environment {
         // Without its own name it is not served at all.
         let is_served = is_own(&name.as_str());
         let names = || read.config.authorities.iter().map(String::as_str).filter(is_own).filter(|_| is_served);
-        self.clusters.push(ServedCluster {
-            exact: AllowedHosts::new(names().filter(|name| !name.starts_with('*'))),
-            names: AllowedHosts::new(names()),
+        let (exact, all) = (names().filter(|name| !name.starts_with('*')), names());
+        let (exact, all) = (AllowedHosts::new(exact), AllowedHosts::new(all));
+        self.clusters.push(ServedCluster::new(name, [exact, all], read)?);
+        Ok(())
+    }
+}
+
+impl ServedCluster {
+    fn new(name: String, [exact, names]: [AllowedHosts; 2], read: ExplainInput) -> Result<Self, EnvironmentError> {
+        let (route, _) = RouteConfig::compile(&read.config, &EmptyState, Arc::default(), 0)
+            .map_err(|error| EnvironmentError::Compile(name.clone(), error))?;
+        let unasked = || AllowedHosts::new(std::iter::empty::<&str>());
+        let shadow = read.shadow.map(|shadow| Self::new(name.clone(), [unasked(), unasked()], *shadow).map(Box::new));
+        Ok(ServedCluster {
+            exact,
+            names,
             matcher: LinearMatcher::new(&read.config.policies.policies()),
             name,
             route,
             subsets: read.subsets,
             strategies: read.strategies,
             config: read.config,
-        });
-        Ok(())
+            shadow: shadow.transpose()?,
+        })
     }
 }
 

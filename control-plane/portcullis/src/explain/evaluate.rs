@@ -9,7 +9,7 @@ use portcullis_core::upstream_user::UpstreamUser;
 use portcullis_core::{Gateway, Peer, Refusal, RequestContext};
 use rustls_pki_types::UnixTime;
 
-use super::answer::{DispatchAnswer, Explanation, RefusalAnswer, RequestInfoAnswer, text};
+use super::answer::{DispatchAnswer, Explanation, RefusalAnswer, RequestInfoAnswer, ShadowAnswer, text};
 use super::arguments::Impersonation;
 use super::environment::{Environment, ServedCluster};
 use super::request::Request;
@@ -45,6 +45,12 @@ impl Environment {
             Ok(Some(served)) => {
                 let info = read.as_ref().ok().map(|(_, info)| info);
                 self.evaluate(served, request, (&headers, &scan), info, &mut answer);
+                if let Some(shadow) = served.shadow.as_ref().filter(|_| self.asks_shadow) {
+                    let mut beside = Explanation::default();
+                    self.evaluate(shadow, request, (&headers, &scan), info, &mut beside);
+                    let Explanation { dispatch, refusal, .. } = beside;
+                    answer.shadow = Some(ShadowAnswer { dispatch, refusal });
+                }
             }
             Ok(None) => answer.refusal = Some(RefusalAnswer::new(&unknown_name())),
             Err(message) => answer.error = Some(message),

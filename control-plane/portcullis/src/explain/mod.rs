@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &Explain) -> ExitCode {
     if let Some(ExplainCommand::Certificate(arguments)) = &arguments.command {
         return certificate::run(arguments);
     }
-    let environment = match Environment::read(&arguments.files) {
+    let environment = match Environment::read(&arguments.files, arguments.shadow) {
         Ok(environment) => environment,
         Err(error) => return crate::fail(&error),
     };

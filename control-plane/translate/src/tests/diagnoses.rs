@@ -87,6 +87,16 @@ fn problems_are_told_with_their_field() {
             json!({"rules": [{"verbs": ["*"]}], "strategy": "Random", "portcullis": {"action": "Deny"}}),
             "spec.dispatchPolicies[0].strategy: means nothing in a policy with action: Deny",
         ),
+        (
+            "/spec/dispatchPolicies/0/portcullis",
+            json!({"mode": "shadow"}),
+            "spec.dispatchPolicies[0].portcullis.mode: must be Enforce or Shadow",
+        ),
+        (
+            "/spec/dispatchPolicies/1/portcullis",
+            json!({"mode": "Shadow", "action": "Deny"}),
+            "spec.dispatchPolicies[1]: denies the heartbeats of kubelets",
+        ),
         ("/spec/flowControl", schema(json!({"name": "a"})), "flowControlSchemas[0]: exactly one of"),
         ("/spec/flowControl", schema(json!({"exempt": {}})), "flowControlSchemas[0].name: is required"),
         (
@@ -342,4 +352,47 @@ fn settings_that_cannot_be_used_are_told_and_not_guessed() {
     }
     let twice = choose_settings(&[with(json!({})), with(json!({}))], None);
     assert_eq!((twice.settings, twice.diagnoses[0].reason), (None, Reason::Conflicted));
+}
+
+#[test]
+fn shadow_is_checked_as_if_it_decided() {
+    let pki = Pki::new();
+    let all = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]}]);
+    let shadow = |shadow: Value| json!({"shadow": shadow});
+    let place = "spec.portcullis.shadow";
+    for (portcullis, problem) in [
+        (shadow(json!({"dispatchPolicies": []})), "dispatchPolicies: at least one policy"),
+        (
+            shadow(json!({"dispatchPolicies": [{"rules": all, "upstreamSubset": ["https://x.test"]}]})),
+            "dispatchPolicies[0].upstreamSubset[0]: is not one of",
+        ),
+        (
+            shadow(json!({"dispatchPolicies": [{"rules": all, "portcullis": {"action": "Deny"}}]})),
+            "dispatchPolicies[0]: denies the heartbeats of kubelets",
+        ),
+        (
+            shadow(json!({"dispatchPolicies": [{"rules": all, "portcullis": {"mode": "Shadow"}}, {"rules": all}]})),
+            "dispatchPolicies[0].portcullis.mode: is not for a policy that only reports",
+        ),
+        (
+            shadow(json!({"flowControl": {"flowControlSchemas": [{"name": "a"}]}})),
+            "flowControl.flowControlSchemas[0]: exactly one of",
+        ),
+        (shadow(json!({"access": {"allow": [{"users": ["a"]}]}})), "access.allow: no entry without an end is certain"),
+        (
+            shadow(json!({"dispatchPolicies": [{"rules": all, "flowControlSchemaName": "x"}]})),
+            "dispatchPolicies[0].flowControlSchemaName: is not one of",
+        ),
+    ] {
+        let row = ("/spec/portcullis", portcullis, "");
+        let found = diagnosed(&pki, &row).problems;
+        let expected = format!("{place}.{problem}");
+        assert!(found.iter().any(|one| one.to_string().starts_with(&expected)), "{expected}: {found:?}");
+    }
+    let mut cluster = pki.cluster("prod.example.com");
+    set(&mut cluster, "/spec/dispatchPolicies/0/portcullis", json!({"mode": "Shadow"}));
+    assert!(translated(&pki.settings(), &[cluster.clone()]).diagnoses[0].accepted);
+    set(&mut cluster, "/spec/portcullis", shadow(json!({"access": {}})));
+    let both = translated(&pki.settings(), &[cluster]).diagnoses.remove(0);
+    assert!(both.problems[0].to_string().starts_with("spec.portcullis.shadow: excludes mode: Shadow"), "{both:?}");
 }

@@ -1,6 +1,5 @@
 use super::certificate::PresentedChain;
 use super::{HeaderLines, Host, RouteConfig};
-use crate::access::Access;
 use crate::fair::Admission;
 use crate::gateway::{Decision, Gateway};
 use crate::header_scan::{ForwardedHeaders, HeaderRemovals};
@@ -40,7 +39,7 @@ pub(super) fn decide<'c, T: Clone, H: Host<Stream = T>>(
     }
     let decision = match cluster {
         Some(cluster) => {
-            if cluster.access.as_ref().is_some_and(Access::reads_user_agent) {
+            if cluster.reads_user_agent() {
                 scan.user_agent = first(&headers, b"user-agent").unwrap_or_default();
             }
             let chain = if cluster.identity.is_unchanged() {

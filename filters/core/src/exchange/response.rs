@@ -104,6 +104,7 @@ impl<T: Clone> Exchange<T> {
     }
 
     fn release_permit(&mut self, host: &mut impl Host<Stream = T>) {
+        self.record.end_shadow();
         if self.permit.take().is_some() {
             host.gauges_changed();
         }

@@ -1,13 +1,16 @@
 //! The order in which a request is judged: phases 0 to 6 of the design.
 
+mod bounds;
 mod credential_mode;
 mod edits;
 mod lists;
 mod seats;
+mod shadowed;
 mod validate;
 
 use std::sync::Arc;
 
+use bounds::{are_named, is_within_bounds};
 use credential_mode::CredentialMode;
 pub use edits::{Edit, subprotocols_without_tokens};
 use lists::{Lists, check_impersonated};
@@ -15,6 +18,7 @@ use portcullis_filter_config::{
     ActivityReports, CONFIG_VERSION, FilterConfig, LimitExchanges, PeerSource, Pool, RequestClass, SpanSettings,
 };
 use seats::take_seat;
+use shadowed::{DecidedRequest, KnownUsers};
 use validate::{check_message, check_target, presents_two_tokens};
 
 use crate::access::AccessRequest;
@@ -27,6 +31,7 @@ use crate::header_scan::{ForwardedHeaders, HeaderScan, Reserved};
 use crate::identity::UserInfo;
 use crate::limit::InFlightPermit;
 use crate::observe::RequestRecord;
+use crate::policy::Policies;
 use crate::refusal::Refusal;
 use crate::request::{Client, EffectiveUser, Interrupt, RequestContext, class_of};
 use crate::request_info::{RequestInfo, RequestTarget, TargetError};
@@ -216,7 +221,8 @@ impl Gateway {
     /// The user by which policies are dispatched: the authenticated or the impersonated user, else the anonymous one. `None` if
     /// the request is refused or the user is not known yet. For tools; [`Gateway::decide`] does this itself.
     pub fn acting_user(&self, cluster: &Cluster, request: &RequestContext<'_>) -> Option<UserInfo> {
-        let EffectiveUser { client, .. } = self.identify(cluster, request, None, &mut RequestRecord::default()).ok()?;
+        let (mut known, mut seen) = (KnownUsers::default(), RequestRecord::default());
+        let EffectiveUser { client, .. } = self.identify(cluster, request, None, &mut known, &mut seen).ok()?;
         self.known_user(&client).cloned()
     }
 
@@ -243,9 +249,11 @@ impl Gateway {
         cluster: &Cluster,
         request: &RequestContext<'_>,
         lists: Lists<'_>,
+        known: &mut KnownUsers,
         seen: &mut RequestRecord,
     ) -> Result<EffectiveUser, Interrupt> {
         let mut client = authenticate(cluster, request)?;
+        known.client = cluster.shadow.is_some().then(|| client.clone());
         seen.client(cluster.series(), &client);
         let passes = cluster.identity.passes();
         if passes && matches!(client, Client::Bearer(..)) && presents_two_tokens(request.scan) {
@@ -259,6 +267,7 @@ impl Gateway {
             seen.client(cluster.series(), &client);
         }
         let actor = effective_user(cluster, client, &self.anonymous, request)?;
+        known.acting = cluster.shadow.is_some().then(|| actor.client.clone());
         check_impersonated(lists, request.scan)?;
         seen.effective(cluster.series(), actor.client.user());
         Ok(actor)
@@ -293,13 +302,35 @@ impl Gateway {
         admission: &mut Admission,
         seen: &mut RequestRecord,
     ) -> Result<Forward<'c>, Interrupt> {
-        let scan = request.scan;
         let lists = cluster.access.as_ref().map(|access| (access, AccessRequest::new(info, request)));
         if let Some((access, asked)) = lists {
             access.check_origin(asked)?;
         }
-        let EffectiveUser { client, original } = self.identify(cluster, request, lists, seen)?;
-        let policy = self.dispatch(cluster, &client, info).ok_or_else(|| Refusal::no_policy(info))?;
+        let mut known = KnownUsers::default();
+        let decision = match self.identify(cluster, request, lists, &mut known, seen) {
+            Ok(actor) => self.dispatch(cluster, request, info, actor, admission, seen),
+            Err(interrupt) => Err(interrupt),
+        };
+        if let Some(shadow) = &cluster.shadow {
+            let decided = DecidedRequest { cluster, request, info, policy: seen.decided_by() };
+            seen.shadow = self.ask_shadow(shadow, decided, known, &decision);
+        }
+        decision
+    }
+
+    fn dispatch<'c>(
+        &'c self,
+        cluster: &'c Cluster,
+        request: &RequestContext<'_>,
+        info: &RequestInfo<'_>,
+        EffectiveUser { client, original }: EffectiveUser,
+        admission: &mut Admission,
+        seen: &mut RequestRecord,
+    ) -> Result<Forward<'c>, Interrupt> {
+        let scan = request.scan;
+        let unknown = cluster.identity.client_credential.as_ref().map(|client_credential| &client_credential.unknown);
+        let policy = self.first_match(&cluster.policies, unknown, &client, info);
+        let policy = policy.ok_or_else(|| Refusal::no_policy(info))?;
         seen.policy(policy);
         if let Some(denial) = cluster.denials.of(policy) {
             return Err(Refusal::denied_by_policy(policy, &denial.message, info).into());
@@ -346,31 +377,22 @@ impl Gateway {
         })
     }
 
-    /// The policy that decides where a client's request goes.
-    fn dispatch(&self, cluster: &Cluster, client: &Client, info: &RequestInfo<'_>) -> Option<usize> {
-        match (client.user(), client, &cluster.identity.client_credential) {
-            (Some(user), ..) => user.first_match(&cluster.policies, info),
-            (None, Client::Opaque { .. }, Some(client_credential)) => {
-                client_credential.unknown.first_match(info, &self.anonymous)
-            }
-            // Tokens are not reviewed here: there is no rule for an unknown user.
-            (None, Client::Opaque { .. }, None) => None,
-            (None, ..) => cluster.policies.first_match(info, &self.anonymous),
+    /// The policy that decides where a client's request goes. `unknown`: the same policies for clients of whom nothing is known.
+    fn first_match(
+        &self,
+        policies: &Policies,
+        unknown: Option<&Policies>,
+        client: &Client,
+        info: &RequestInfo<'_>,
+    ) -> Option<usize> {
+        match (client.user(), client) {
+            (Some(user), _) => user.first_match(policies, info),
+            // Without rules for an unknown user tokens are not reviewed here.
+            (None, Client::Opaque { .. }) => unknown?.first_match(info, &self.anonymous),
+            (None, _) => policies.first_match(info, &self.anonymous),
         }
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests;
-
-fn is_within_bounds(activity: &ActivityReports) -> bool {
-    let ActivityReports { clusters, node, interval_seconds } = activity;
-    are_named(clusters, node) && (5..=15).contains(interval_seconds)
-}
-
-/// Whether there are Envoy clusters of control planes and a node, and not too many.
-fn are_named(clusters: &[String], node: &str) -> bool {
-    (1..=8).contains(&clusters.len())
-        && clusters.iter().all(|cluster| !cluster.is_empty())
-        && (1..=256).contains(&node.len())
-}

@@ -1,4 +1,5 @@
 use super::Outcome;
+use super::shadow::{Agreement, ShadowKey};
 use super::slow_log::{Conspicuous, Phases};
 use crate::header_scan::HeaderScan;
 use crate::identity::UserInfo;
@@ -65,6 +66,15 @@ impl AccessLogEntry {
         self.0.text("policy", policy.as_bytes(), NAME);
         self.0.text("schema", schema.as_bytes(), NAME);
         self.0.text("serverGroup", group.as_bytes(), NAME);
+    }
+
+    /// The outcome of the shadow, if it is another one.
+    pub(super) fn shadow(&mut self, key: ShadowKey) {
+        if key.agreement != Agreement::Same {
+            let [_, shadow_policy, agreement] = key.labels("-");
+            self.0.text("shadow", agreement.as_bytes(), NAME);
+            self.0.text("shadowPolicy", shadow_policy.as_bytes(), NAME);
+        }
     }
 
     /// `User-Agent` and the request's id.

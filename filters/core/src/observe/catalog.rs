@@ -34,7 +34,7 @@ pub struct Label {
 }
 
 /// All labels.
-pub const LABELS: [Label; 15] = [
+pub const LABELS: [Label; 17] = [
     Label {
         name: "cluster",
         values: "The name of the `UpstreamCluster`; `-` for what reached none; `(other)` in histograms of what has no room.",
@@ -73,6 +73,16 @@ pub const LABELS: [Label; 15] = [
     Label {
         name: "policy",
         values: "The number of the dispatch policy in the object, from 0; `-` where none decided.",
+    },
+    Label {
+        name: "shadow_policy",
+        values: "The number of the shadow's policy, from 0; `-` where none decides. `(other)` in both labels of policies for what has \
+                 no room: of a cluster 256 pairs have.",
+    },
+    Label {
+        name: "agreement",
+        values: "`same`; `other_policy` if the request would go to other servers or come under another schema; `would_refuse` (403), \
+                 `would_limit` (429) or `would_allow`. Requests of `same` are counted together, without their policies.",
     },
     Label {
         name: "schema",
@@ -300,8 +310,17 @@ pub const REBALANCED_CONNECTIONS: Metric = Metric {
     labels: &["cluster", "trigger"],
 };
 
+/// Requests by what a shadow would have made of them.
+pub const SHADOW: Metric = Metric {
+    name: "shadow_total",
+    kind: Kind::Counter,
+    help: "Requests that were judged by a shadow beside what decided about them: all whose user was known, unless a server refused \
+           an impersonation.",
+    labels: &["cluster", "policy", "shadow_policy", "agreement"],
+};
+
 /// All of them.
-pub const METRICS: [Metric; 18] = [
+pub const METRICS: [Metric; 19] = [
     REQUESTS,
     RESPONSES,
     DURATIONS.histogram,
@@ -320,10 +339,11 @@ pub const METRICS: [Metric; 18] = [
     REVIEWS,
     CREDENTIAL_CACHE_ENTRIES,
     REBALANCED_CONNECTIONS,
+    SHADOW,
 ];
 
 /// The counters that a host defines, those of histograms included.
-pub const COUNTERS: [Metric; 12] = [
+pub const COUNTERS: [Metric; 13] = [
     REQUESTS,
     RESPONSES,
     DURATIONS.bucket,
@@ -336,6 +356,7 @@ pub const COUNTERS: [Metric; 12] = [
     RESPONSE_SIZES.sum,
     RESPONSE_SIZES.count,
     REBALANCED_CONNECTIONS,
+    SHADOW,
 ];
 
 /// The gauges that a host defines.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Outcome;
 use super::catalog::{
     CREDENTIAL_CACHE_ENTRIES, DURATION_BOUNDS, DURATIONS, IN_FLIGHT, LONG_RUNNING, Metric, MetricsSink,
-    REBALANCED_CONNECTIONS, REQUESTS, RESPONSE_SIZES, RESPONSES, REVIEWS, SERVER_DURATIONS, SIZE_BOUNDS,
+    REBALANCED_CONNECTIONS, REQUESTS, RESPONSE_SIZES, RESPONSES, REVIEWS, SERVER_DURATIONS, SHADOW, SIZE_BOUNDS,
 };
 use super::counters::{CounterKey, CounterTable};
 use super::histogram_series::{SERIES_BESIDE_BOUNDS, write};
@@ -17,6 +17,7 @@ use super::responses::{Response, ResponseTable};
 use super::running::{LongRunningKey, RunningRequest, RunningRequests};
 use super::series_ledger::SeriesLedger;
 use super::servers::ServerLabels;
+use super::shadow::ShadowKey;
 use super::status_code;
 use super::talkers::Talkers;
 use super::totals::ClusterTotals;
@@ -33,6 +34,9 @@ pub type Gauges = Vec<(Metric, Vec<String>, u64)>;
 /// The label for all that has no room of its own, where an object may be named `other`.
 const REST: &str = "(other)";
 
+/// Pairs of policies that the requests of one configuration are counted by where the shadow differs.
+const MAX_SHADOW_PAIRS: usize = 256;
+
 /// The part of [`super::ClusterMetrics`] that publishers keep until the last count is written.
 #[derive(Debug)]
 pub(super) struct ClusterCounts {
@@ -43,6 +47,7 @@ pub(super) struct ClusterCounts {
     pub(super) resources: ResourceLabels,
     pub(super) ledger: Arc<SeriesLedger>,
     pub(super) decisions: CounterTable,
+    pub(super) shadow: CounterTable<ShadowKey>,
     pub(super) responses: ResponseTable,
     pub(super) running: Arc<RunningRequests>,
     pub(super) limits: Vec<SchemaLimit>,
@@ -70,6 +75,7 @@ pub(super) struct PolicyLabels {
 pub(super) enum PendingCount {
     Decisions(CounterKey),
     Responses(ResponseKey),
+    Shadow(ShadowKey),
     Drains,
 }
 
@@ -84,6 +90,7 @@ impl ClusterCounts {
             resources: ResourceLabels::of(&[]),
             ledger,
             decisions: CounterTable::default(),
+            shadow: CounterTable::default(),
             responses: ResponseTable::new(servers),
             running: Arc::default(),
             limits: Vec::new(),
@@ -96,6 +103,11 @@ impl ClusterCounts {
 
     pub(super) fn count(&self, key: CounterKey) {
         self.decisions.count(key, |key| self.admits_decision(key));
+    }
+
+    /// Counts what the shadow would have made of a request.
+    pub(super) fn count_shadow(&self, key: ShadowKey, is_known: bool) {
+        self.shadow.count(key, |key| self.admits_shadow(key, is_known));
     }
 
     pub(super) fn count_response(&self, key: CounterKey, response: &Response<'_>) {
@@ -117,6 +129,14 @@ impl ClusterCounts {
     fn admits_decision(&self, key: CounterKey) -> bool {
         let [_, labels @ ..] = self.labels(key);
         self.ledger.admit(&[self.ledger.combination(REQUESTS.name, &labels, 1)], key.is_known)
+    }
+
+    #[cold]
+    fn admits_shadow(&self, key: ShadowKey, is_known: bool) -> bool {
+        let labels = key.labels(REST);
+        let labels = labels.each_ref().map(String::as_str);
+        self.shadow.len() < MAX_SHADOW_PAIRS
+            && self.ledger.admit(&[self.ledger.combination(SHADOW.name, &labels, 1)], is_known)
     }
 
     #[cold]
@@ -151,7 +171,8 @@ impl ClusterCounts {
         let decisions = self.decisions.changed().into_iter().map(PendingCount::Decisions);
         let responses = self.responses.changed().into_iter().map(PendingCount::Responses);
         let drains = self.rebalance.as_ref().is_some_and(Rebalance::has_counts).then_some(PendingCount::Drains);
-        decisions.chain(responses).chain(drains)
+        let shadow = self.shadow.changed().into_iter().map(PendingCount::Shadow);
+        decisions.chain(responses).chain(shadow).chain(drains)
     }
 
     /// Writes what was counted under a key, and adds it to the cluster's activity. No lock is held meanwhile that counting takes.
@@ -159,6 +180,7 @@ impl ClusterCounts {
         match count {
             PendingCount::Decisions(key) => self.write_decisions(key, sink),
             PendingCount::Responses(key) => self.write_responses(key, sink),
+            PendingCount::Shadow(key) => self.write_shadow(key, sink),
             PendingCount::Drains => self.write_drains(sink),
         }
     }
@@ -189,6 +211,14 @@ impl ClusterCounts {
         write(sink, &DURATIONS, &labels, &DURATION_BOUNDS, taken.durations.as_ref());
         write(sink, &RESPONSE_SIZES, &labels, &SIZE_BOUNDS, taken.sizes.as_ref());
         write(sink, &SERVER_DURATIONS, &[cluster, server, verb], &DURATION_BOUNDS, taken.server_durations.as_ref());
+    }
+
+    fn write_shadow(&self, key: ShadowKey, sink: &mut impl MetricsSink) {
+        let [policy, shadow_policy, agreement] = key.labels(REST);
+        let count = self.shadow.take(key);
+        if count > 0 {
+            sink.add(SHADOW, &[&self.cluster, &policy, &shadow_policy, &agreement], count);
+        }
     }
 
     fn write_drains(&self, sink: &mut impl MetricsSink) {

@@ -5,6 +5,7 @@ use super::resource::ResourceLabels;
 use super::responses::Response;
 use super::running::{RunningRequest, RunningRequests};
 use super::servers::{ServerCode, ServerLabels};
+use super::shadow::ShadowKey;
 use super::slow_log::{Conspicuous, SlowLog};
 use super::talkers::Talkers;
 use super::totals::{ClusterTotals, Limit, LimitSource};
@@ -121,6 +122,11 @@ impl ClusterMetrics {
     /// Counts a decision. Allocates nothing, unless nothing like it was counted before.
     pub(crate) fn count(&self, key: CounterKey, outcome: Outcome) {
         self.counts.count(CounterKey { outcome: outcome.code(), ..key });
+    }
+
+    /// Counts what the shadow would have made of a request. Allocates nothing, unless nothing like it was counted before.
+    pub(crate) fn count_shadow(&self, key: ShadowKey, is_known: bool) {
+        self.counts.count_shadow(key, is_known);
     }
 
     /// Counts an answer, or a request that ended without one. Allocates nothing, unless nothing like it was counted before.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
@@ -22,14 +23,24 @@ pub(crate) struct CounterKey {
     pub(super) is_known: bool,
 }
 
-impl CounterKey {
+/// Keys of a [`CounterTable`].
+pub(super) trait CountedKey: Copy {
+    /// A number for the key, another one for each.
+    fn key(self) -> u64;
+    /// The key of a number.
+    fn of_key(key: u64) -> Self;
+    /// The key of everything that has no room of its own.
+    fn rest(self) -> Self;
+}
+
+impl CountedKey for CounterKey {
     fn key(self) -> u64 {
         let CounterKey { policy, verb, resource, outcome, .. } = self;
         u64::from(policy) << 32 | u64::from(resource) << 16 | u64::from(verb) << 8 | u64::from(outcome)
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "takes apart what `key` has put together")]
-    const fn of_key(key: u64) -> Self {
+    fn of_key(key: u64) -> Self {
         CounterKey {
             policy: (key >> 32) as u32,
             resource: (key >> 16) as u16,
@@ -40,8 +51,8 @@ impl CounterKey {
         }
     }
 
-    /// The key of everything that has no room of its own; the outcome is kept.
-    const fn rest(self) -> Self {
+    /// The outcome is kept.
+    fn rest(self) -> Self {
         CounterKey { policy: 0, verb: 0, resource: 0, scope: 0, ..self }
     }
 }
@@ -70,11 +81,14 @@ impl Hasher for KeyHasher {
 
 /// Counts by key, shared by all workers. Counting what was counted before takes no lock exclusively and allocates nothing.
 #[derive(Debug, Default)]
-pub(super) struct CounterTable(RwLock<HashMap<u64, AtomicU64, BuildHasherDefault<KeyHasher>>>);
+pub(super) struct CounterTable<K = CounterKey>(
+    RwLock<HashMap<u64, AtomicU64, BuildHasherDefault<KeyHasher>>>,
+    PhantomData<K>,
+);
 
-impl CounterTable {
+impl<K: CountedKey> CounterTable<K> {
     /// Counts. `admits` says whether there is room for a key that is new.
-    pub(super) fn count(&self, key: CounterKey, admits: impl FnOnce(CounterKey) -> bool) {
+    pub(super) fn count(&self, key: K, admits: impl FnOnce(K) -> bool) {
         let counts = self.0.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(count) = counts.get(&key.key()) {
             count.fetch_add(1, Ordering::Relaxed);
@@ -85,7 +99,7 @@ impl CounterTable {
     }
 
     #[cold]
-    fn count_new(&self, key: CounterKey) {
+    fn count_new(&self, key: K) {
         let key = key.key();
         // Counts that have no room go under a key that is known, mostly.
         let counts = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -98,15 +112,20 @@ impl CounterTable {
         counts.entry(key).or_default().fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The number of keys, those of what has no room included.
+    pub(super) fn len(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// The keys under which something was counted that is not taken yet. Most counts of a large table stand still.
-    pub(super) fn changed(&self) -> Vec<CounterKey> {
+    pub(super) fn changed(&self) -> Vec<K> {
         let counts = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let changed = counts.iter().filter(|(_, count)| count.load(Ordering::Relaxed) != 0);
-        changed.map(|(key, _)| CounterKey::of_key(*key)).collect()
+        changed.map(|(key, _)| K::of_key(*key)).collect()
     }
 
     /// Takes out what was counted under a key.
-    pub(super) fn take(&self, key: CounterKey) -> u64 {
+    pub(super) fn take(&self, key: K) -> u64 {
         let counts = self.0.read().unwrap_or_else(PoisonError::into_inner);
         counts.get(&key.key()).map_or(0, |count| count.swap(0, Ordering::Relaxed))
     }

@@ -2,7 +2,8 @@
 //!
 //! - [`catalog`]: every metric with its labels, the one source of `docs/reference/metrics.md`.
 //! - `verb`, `resource`, `outcome`, `status_code`: the closed sets. A client's invention is `other`, so that no client makes a series.
-//! - `counters`, `responses`, `running`: decisions, answers with their durations and sizes, and requests that run.
+//! - `counters`, `responses`, `running`: decisions, answers with their durations and sizes, and requests that run. `shadow`: the
+//!   differences that another configuration would make.
 //! - [`SeriesBudget`]: the bound of all series of a process; [`SeriesLedger`]: the part of one cluster over all its
 //!   configurations.
 //! - [`ClusterTotals`]: the activity of a cluster over all its configurations; `talkers`: its clients with the most requests.
@@ -36,6 +37,7 @@ mod running;
 mod series_budget;
 mod series_ledger;
 mod servers;
+mod shadow;
 mod slow_log;
 mod span;
 mod status_code;
@@ -63,6 +65,7 @@ pub use running::RunningRequests;
 pub use series_budget::SeriesBudget;
 pub use series_ledger::SeriesLedger;
 pub use servers::Server;
+pub(crate) use shadow::{Agreement, ShadowKey, ShadowOutcome};
 pub(crate) use slow_log::Phases;
 pub use span::SpanRecord;
 pub(crate) use span::decision;

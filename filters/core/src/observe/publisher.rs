@@ -54,7 +54,12 @@ impl Publisher {
 
     /// Counts a request; `None` for one that reached no cluster.
     pub fn count(&self, metrics: Option<&Arc<ClusterMetrics>>, record: &RequestRecord, outcome: Outcome) {
-        self.registered(metrics).count(record.key, outcome);
+        let metrics = self.registered(metrics);
+        metrics.count(record.key, outcome);
+        // Later outcomes, and the end of a request that left, are no decisions.
+        if let (Some(shadow), Outcome::Forwarded | Outcome::Refused(_)) = (&record.shadow, outcome) {
+            metrics.count_shadow(shadow.key, record.key.is_known);
+        }
     }
 
     /// Counts an answer; `None` for the answer to a request that reached no cluster.

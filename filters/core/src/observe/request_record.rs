@@ -8,6 +8,7 @@ use super::counters::CounterKey;
 use super::request_attributes::RequestAttributes;
 use super::resource::coarse;
 use super::responses::Response;
+use super::shadow::ShadowOutcome;
 use super::span::SpanRecord;
 use super::talkers::{Amounts, Requester};
 use super::verb::{ReportedVerb, Scope};
@@ -35,6 +36,8 @@ pub struct RequestRecord {
     pub(crate) id: Option<String>,
     /// The attributes that the host exports before the request goes on or is refused.
     pub attributes: Option<Box<RequestAttributes>>,
+    /// The outcome of the cluster's shadow, if there is one.
+    pub(crate) shadow: Option<ShadowOutcome>,
     /// The attributes of its span, if it is traced.
     pub(crate) span: Option<Box<SpanRecord>>,
 }
@@ -160,6 +163,21 @@ impl RequestRecord {
         }
         if let Some(policy) = self.policy.and_then(|policy| series.counts.policies.get(policy)) {
             entry.dispatch(&policy.number, &policy.schema, &policy.group);
+        }
+        if let Some(shadow) = &self.shadow {
+            entry.shadow(shadow.key);
+        }
+    }
+
+    /// The number of the policy that decided, from 0.
+    pub(crate) fn decided_by(&self) -> Option<usize> {
+        self.policy
+    }
+
+    /// Gives back the place that the request has in the shadow's limits.
+    pub(crate) fn end_shadow(&mut self) {
+        if let Some(shadow) = &mut self.shadow {
+            shadow.permit = None;
         }
     }
 

@@ -42,6 +42,8 @@ pub use linear::{LinearMatcher, Matched};
 pub struct Policies {
     /// Number of these policies, unique in the process.
     number: u64,
+    /// Whether they only report.
+    is_shadow: bool,
     groups: Vec<String>,
     known: Vocabularies,
     resource: Index,
@@ -68,6 +70,7 @@ impl Policies {
         }
         Policies {
             number: POLICIES.fetch_add(1, Ordering::Relaxed),
+            is_shadow: false,
             groups: policies.iter().map(|policy| policy.group.clone()).collect(),
             known: compiler.vocabularies(),
             resource: Index::new(compiler.resource),
@@ -85,6 +88,12 @@ impl Policies {
         Policies::new(&known.collect::<Vec<_>>())
     }
 
+    /// Has what is remembered of users kept apart from what is remembered for the real policies.
+    #[must_use]
+    pub(crate) fn for_shadow(self) -> Self {
+        Policies { is_shadow: true, ..self }
+    }
+
     /// The index of the first policy that the request matches.
     ///
     /// Allocates nothing, unless rules name more than 64 of a request's terms (of its user's groups, that is): then one vector
@@ -95,7 +104,7 @@ impl Policies {
 
     /// As [`Policies::first_match`], with a cache of the user's terms.
     pub fn first_match_of(&self, info: &RequestInfo<'_>, user: &UserInfo, cache: &UserMatchCache) -> Option<usize> {
-        self.search(cache.terms(self.number, || RequestTerms::of_user(user, &self.known)), info)
+        self.search(cache.terms(self.number, self.is_shadow, || RequestTerms::of_user(user, &self.known)), info)
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use crate::identity::UserInfo;
 use crate::request_info::RequestInfo;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{OnceLock, PoisonError, RwLock};
 
 /// Number of ids stored inline before they spill to the heap. A request has one per dimension, two for a subresource, one for
 /// each group and prefix that a rule names.
@@ -218,7 +218,11 @@ impl TermTable {
 /// The ids of a user in the rules of one configuration: its name and groups. Kept with the user, so that texts which never
 /// change are not looked up for each request; replaced when another configuration asks.
 #[derive(Debug, Default)]
-pub struct UserMatchCache(RwLock<CachedTerms>);
+pub struct UserMatchCache {
+    real: RwLock<CachedTerms>,
+    /// For the policies of a shadow, once there is one: the real ones are found as fast as without.
+    shadow: OnceLock<Box<RwLock<CachedTerms>>>,
+}
 
 #[derive(Debug, Default)]
 struct CachedTerms {
@@ -240,8 +244,14 @@ impl Eq for UserMatchCache {}
 
 impl UserMatchCache {
     /// The terms of a user, remembered for these policies or else worked out.
-    pub(super) fn terms(&self, policies: u64, work_out: impl FnOnce() -> RequestTerms) -> RequestTerms {
-        let known = self.read();
+    pub(super) fn terms(
+        &self,
+        policies: u64,
+        is_shadow: bool,
+        work_out: impl FnOnce() -> RequestTerms,
+    ) -> RequestTerms {
+        let cached = if is_shadow { self.shadow.get_or_init(Box::default) } else { &self.real };
+        let known = cached.read().unwrap_or_else(PoisonError::into_inner);
         if known.policies == policies {
             return known.terms();
         }
@@ -249,12 +259,8 @@ impl UserMatchCache {
         let terms = work_out();
         let (user, groups) = (terms.of_dimension(Dimension::User), terms.of_dimension(Dimension::UserGroup));
         let known = CachedTerms { policies, users: user.len(), ids: [user, groups].concat().into() };
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = known;
+        *cached.write().unwrap_or_else(PoisonError::into_inner) = known;
         terms
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, CachedTerms> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

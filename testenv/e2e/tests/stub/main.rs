@@ -66,6 +66,7 @@ mod revoked;
 mod series;
 mod series_memory;
 mod sessions;
+mod shadow;
 mod slow_log;
 mod source_faults;
 mod spoofing;

@@ -157,6 +157,10 @@ impl Surroundings<'_> {
         check_heartbeats(&changed.dispatch_policies, &mut found);
         check_denials(&changed.dispatch_policies, self.identity, &mut found);
         check_names(&changed, &mut found);
+        for (index, _) in changed.dispatch_policies.iter().enumerate().filter(|(_, policy)| policy.is_shadow()) {
+            found
+                .problem(format!("spec.dispatchPolicies[{index}].portcullis.mode"), "is not for a policy of a profile");
+        }
         let moved = |mut problem: Problem| {
             problem.path = problem.path.replacen("spec", path, 1);
             problem

@@ -117,6 +117,20 @@ fn object_replaces_a_profile_but_not_the_frozen_one() {
 }
 
 #[test]
+fn shadow_is_none_while_a_profile_is_in_effect() {
+    let alternative = json!({"shadow": {"dispatchPolicies": maintenance()["dispatchPolicies"],
+        "flowControl": maintenance()["flowControl"]}});
+    assert!(checked("", &alternative).unwrap().shadow.is_some());
+    for profile in BUILT_IN_PROFILES {
+        assert!(checked(profile, &alternative).unwrap().shadow.is_none(), "{profile}");
+    }
+    let mut own = maintenance();
+    own["dispatchPolicies"][0]["portcullis"] = json!({"mode": "Shadow"});
+    let problems = checked("", &json!({"profiles": [own]})).unwrap_err();
+    assert!(problems.iter().any(|one| one.contains("profiles[0].dispatchPolicies[0].portcullis.mode")), "{problems:?}");
+}
+
+#[test]
 fn operators_are_those_that_the_object_names() {
     let groups =
         |portcullis: Value| checked("heartbeats", &portcullis).unwrap().policies[1].rules[0].user_groups.clone();

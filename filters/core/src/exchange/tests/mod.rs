@@ -3,6 +3,7 @@ mod counted;
 mod drain;
 mod expelled;
 pub(super) mod fair;
+mod shadow;
 mod talkers;
 
 use std::time::Duration;

@@ -31,7 +31,6 @@ use crate::testing::{self, ca, issue, now};
 
 pub(crate) const POD: &str = "/api/v1/namespaces/n/pods/a";
 const UPTIME: Duration = Duration::ZERO;
-
 pub(crate) type Headers<'a> = &'a [(&'a str, &'a str)];
 
 pub(crate) struct Fixture {
@@ -94,6 +93,7 @@ pub(crate) fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         log_failed: false,
         top_talkers: None,
         request_info: None,
+        shadow: None,
         policies: vec![
             Policy {
                 group: "vault".into(),
