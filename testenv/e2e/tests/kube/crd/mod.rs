@@ -81,6 +81,7 @@ fn kube_apiserver_takes_the_definition_and_judges_as_check_does() {
     renamed_fields_of_a_stored_object_are_kept(&fixture);
     nothing_of_an_accepted_object_is_lost(&fixture);
     columns_show_the_conditions(&fixture);
+    a_shadow_is_promoted_by_a_patch(&fixture);
     fields_are_explained(&fixture);
 }
 
@@ -228,6 +229,32 @@ fn columns_show_the_conditions(fixture: &Fixture) {
     assert_eq!(rows[1][..4], [NAME, "True", "False", "Unknown"], "{table}");
     let stored = fixture.kubectl(&["get", "uc", NAME]).json().unwrap();
     assert_eq!(stored["status"]["newer"], true, "what a newer control plane tells is kept");
+}
+
+/// A part that the alternative lacks goes, and an edit in between is a conflict.
+fn a_shadow_is_promoted_by_a_patch(fixture: &Fixture) {
+    let lists = |field: &str, user: &str| json!({field: [{"users": [user]}], "force": true});
+    let spec = json!({"spec": {"portcullis": {
+        "access": lists("allow", "alice"), "shadow": {"access": lists("deny", "mallory")},
+    }}});
+    fixture.kubectl(&["patch", "uc", NAME, "--type=merge", "-p", &spec.to_string()]).run_ok().unwrap();
+    let kubeconfig =
+        fixture.kube.kubeconfig().identity(fixture.kube.admin()).write(&fixture.run.join("promote")).unwrap();
+    let promote = || {
+        let arguments = ["promote", NAME, "--kubeconfig", &path(&kubeconfig)].map(str::to_owned);
+        let printed = Command::new(deps::portcullis().unwrap()).args(arguments).output().unwrap();
+        assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
+        String::from_utf8(printed.stdout).unwrap()
+    };
+    let early = promote();
+    let label = json!({"metadata": {"labels": {"edited": "yes"}}}).to_string();
+    fixture.kubectl(&["patch", "uc", NAME, "--type=merge", "-p", &label]).run_ok().unwrap();
+    let late = fixture.kubectl(&["patch", "uc", NAME, "--type=merge", "-p", &early]).run().unwrap();
+    assert!(!late.success() && late.stderr.contains("Conflict"), "{}", late.stderr);
+    fixture.kubectl(&["patch", "uc", NAME, "--type=merge", "-p", &promote()]).run_ok().unwrap();
+    let stored = fixture.kubectl(&["get", "uc", NAME]).json().unwrap();
+    let ours = &stored["spec"]["portcullis"];
+    assert_eq!((&ours["access"], ours.get("shadow")), (&lists("deny", "mallory"), None), "{stored}");
 }
 
 fn fields_are_explained(fixture: &Fixture) {
