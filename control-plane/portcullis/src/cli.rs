@@ -10,6 +10,7 @@ use crate::init::Init;
 use crate::offboard::Offboard;
 use crate::onboard::Onboard;
 use crate::probe::Probe;
+use crate::replay::Replay;
 use crate::serve::Serve;
 use crate::status::Status;
 use crate::top::Top;
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Bootstrap(Bootstrap),
     Check(Check),
     Explain(Box<Explain>),
+    Replay(Replay),
     Rbac(Rbac),
     Onboard(Box<Onboard>),
     Offboard(Offboard),

@@ -27,6 +27,7 @@ mod page_tls;
 mod probe;
 mod rbac;
 mod read_manifests;
+mod replay;
 mod runtime;
 mod serve;
 mod service_manager;
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         Command::Copy(arguments) => copy::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
         Command::Rbac(arguments) => rbac::run(&arguments),
         Command::Onboard(arguments) => onboard::run(&arguments),
         Command::Offboard(arguments) => offboard::run(&arguments),

@@ -2,6 +2,7 @@
 
 mod credential_mode;
 mod edits;
+mod identified;
 mod lists;
 mod seats;
 mod validate;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use credential_mode::CredentialMode;
 pub use edits::{Edit, subprotocols_without_tokens};
+pub use identified::{IdentifiedRequest, Judgement};
 use lists::{Lists, check_impersonated};
 use portcullis_filter_config::{
     ActivityReports, CONFIG_VERSION, FilterConfig, LimitExchanges, PeerSource, Pool, RequestClass, SpanSettings,
