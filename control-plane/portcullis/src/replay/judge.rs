@@ -21,7 +21,11 @@ pub(super) enum LineVerdict {
     /// What the line does not know could decide.
     Unknown(&'static str),
     /// Both outcomes, and whether a limit refused the request then.
-    Judged { then: MetOutcome, now: MetOutcome, was_limited: bool },
+    Judged {
+        then: MetOutcome,
+        now: MetOutcome,
+        was_limited: bool,
+    },
 }
 
 /// A cluster by whose configuration lines are judged.
@@ -157,11 +161,8 @@ impl ReplayedCluster {
     }
 
     fn users(&self, record: &LogRecord<'_>, was_dispatched: bool) -> Users {
-        let unknown_user = |name: &str| UserInfo {
-            name: name.to_owned(),
-            groups: vec![UNKNOWN.to_owned()],
-            ..UserInfo::default()
-        };
+        let unknown_user =
+            |name: &str| UserInfo { name: name.to_owned(), groups: vec![UNKNOWN.to_owned()], ..UserInfo::default() };
         if record.user.is_empty() {
             // It went on unreviewed, and does so again.
             let goes_on = was_dispatched && self.knows_no_tokens();
@@ -170,11 +171,8 @@ impl ReplayedCluster {
                 false => Users { user: Some(unknown_user(UNKNOWN)), impersonated: None, unknown: Some("the user") },
             };
         }
-        let mut user = UserInfo {
-            name: record.user.clone().into_owned(),
-            groups: record.groups.clone(),
-            ..UserInfo::default()
-        };
+        let mut user =
+            UserInfo { name: record.user.clone().into_owned(), groups: record.groups.clone(), ..UserInfo::default() };
         let mut unknown = None;
         if record.more_groups > 0 {
             user.groups.push(UNKNOWN.to_owned());
@@ -233,9 +231,9 @@ impl LongestTexts {
         };
         LongestTexts {
             // The name of a service account is longer than its parts.
-            users: longest(|rule| &rule.users).max(protected(|protected| &protected.users)).max(
-                if rules().any(|rule| !rule.service_accounts.is_empty()) { usize::MAX } else { 0 },
-            ),
+            users: longest(|rule| &rule.users)
+                .max(protected(|protected| &protected.users))
+                .max(if rules().any(|rule| !rule.service_accounts.is_empty()) { usize::MAX } else { 0 }),
             groups: longest(|rule| &rule.user_groups).max(protected(|protected| &protected.groups)),
             paths: longest(|rule| &rule.non_resource_urls),
             user_agents: self::longest(entries().flat_map(|entry| &entry.user_agents)),

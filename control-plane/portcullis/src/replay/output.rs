@@ -84,7 +84,8 @@ fn write_differences(text: &mut String, tally: &Tally, show: usize) {
     let lines: u64 = differences.iter().skip(show).map(|(_, difference)| difference.count).sum::<u64>();
     if hidden > 0 || tally.unnamed > 0 {
         let more = if tally.unnamed > 0 { " or more" } else { "" };
-        let _ = writeln!(text, "\n{hidden}{more} further differences: {} requests", lines.saturating_add(tally.unnamed));
+        let _ =
+            writeln!(text, "\n{hidden}{more} further differences: {} requests", lines.saturating_add(tally.unnamed));
     }
 }
 

@@ -45,7 +45,11 @@ fn line(more: &Value) -> Value {
         "requestId": "x", "decision": "forwarded", "reason": "-", "code": 200});
     let (Value::Object(all), Value::Object(more)) = (&mut line, more) else { unreachable!() };
     for (name, value) in more {
-        if value.is_null() { all.remove(name) } else { all.insert(name.clone(), value.clone()) };
+        if value.is_null() {
+            all.remove(name)
+        } else {
+            all.insert(name.clone(), value.clone())
+        };
     }
     line
 }
@@ -85,7 +89,8 @@ fn lines_are_judged_by_what_they_say() {
         {"rules": rules(&json!({}))},
     ]);
     let judge = judge_of(set(&json!({}), &policies, &json!({})));
-    let plain = json!({"path": "/healthz/etcd", "verb": "get", "apiVersion": null, "resource": null, "namespace": null});
+    let plain =
+        json!({"path": "/healthz/etcd", "verb": "get", "apiVersion": null, "resource": null, "namespace": null});
     let mut long = plain.clone();
     long["path"] = format!("/healthz{}…", "x".repeat(1_016)).into();
     let table = [
@@ -93,7 +98,10 @@ fn lines_are_judged_by_what_they_say() {
         (json!({"groups": ["ops"]}), "0 - != 0 slow"),
         (json!({"user": "mallory", "serverGroup": "all"}), "0 - != 1 denied_by_policy"),
         (json!({"schema": "slow"}), "0 slow != 4 -"),
-        (json!({"schema": "slow", "groups": ["ops"], "decision": "refused", "reason": "flow_control"}), "0 slow == 0 slow"),
+        (
+            json!({"schema": "slow", "groups": ["ops"], "decision": "refused", "reason": "flow_control"}),
+            "0 slow == 0 slow",
+        ),
         (json!({"decision": "ended", "reason": "server_removed"}), "0 - == 4 -"),
         // The query is not logged, and its part in the attributes is.
         (json!({"verb": "watch", "name": "x"}), "0 - != 2 slow"),
@@ -135,7 +143,10 @@ fn access_lists_are_asked_as_far_as_the_log_knows() {
         (json!({}), "0 - == 0 -"),
         (json!({"user": "mallory"}), "0 - != - denied_by_list"),
         (json!({"user": "bob"}), "0 - == 0 -"),
-        (json!({"user": "mallory", "decision": "refused", "reason": "denied_by_list"}), "0 denied_by_list == - denied_by_list"),
+        (
+            json!({"user": "mallory", "decision": "refused", "reason": "denied_by_list"}),
+            "0 denied_by_list == - denied_by_list",
+        ),
         (json!({"groups": ["masters"]}), "0 - != - protected_identity"),
         (json!({"client": "198.51.100.7", "userAgent": "bad/1"}), "0 - != - denied_by_list"),
         (json!({"client": "198.51.100.7", "userAgent": long}), "0 - == 0 -"),
@@ -144,7 +155,10 @@ fn access_lists_are_asked_as_far_as_the_log_knows() {
         // A group that is banned elsewhere cannot matter here, and a protected one can.
         (json!({"moreGroups": 1}), "unknown: the user's groups behind the first 32"),
         (json!({"moreGroups": 1, "user": "mallory"}), "0 - != - denied_by_list"),
-        (json!({"user": null, "groups": null, "client": "198.51.100.7", "userAgent": "bad"}), "0 - != - denied_by_list"),
+        (
+            json!({"user": null, "groups": null, "client": "198.51.100.7", "userAgent": "bad"}),
+            "0 - != - denied_by_list",
+        ),
     ];
     for (more, expected) in table {
         assert_eq!(word(&judge(&line(&more))), expected, "{more}");
@@ -214,7 +228,12 @@ prop_compose! {
     }
 }
 
-fn explained(objects: &ExplainedObjects, user: &UserInfo, namespace: &str, impersonated: Option<&UserInfo>) -> Explanation {
+fn explained(
+    objects: &ExplainedObjects,
+    user: &UserInfo,
+    namespace: &str,
+    impersonated: Option<&UserInfo>,
+) -> Explanation {
     let mut request = PastedRequest {
         method: "GET".to_owned(),
         target: format!("/api/v1/namespaces/{namespace}/pods"),

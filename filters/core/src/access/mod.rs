@@ -46,12 +46,7 @@ impl<'a> AccessRequest<'a> {
         Self::of_parts(info, address, request.scan.user_agent, request.now.as_secs())
     }
 
-    pub(crate) fn of_parts(
-        info: &'a RequestInfo<'a>,
-        address: Option<IpAddr>,
-        user_agent: &'a [u8],
-        now: u64,
-    ) -> Self {
+    pub(crate) fn of_parts(info: &'a RequestInfo<'a>, address: Option<IpAddr>, user_agent: &'a [u8], now: u64) -> Self {
         AccessRequest { info, address, user_agent, now }
     }
 }
