@@ -5,6 +5,7 @@ use crate::arguments::{Check, Completion, Crd, Man, Rbac};
 use crate::backup::{Backup, Restore};
 use crate::bootstrap::Bootstrap;
 use crate::copy::Copy;
+use crate::diff::Diff;
 use crate::explain::Explain;
 use crate::init::Init;
 use crate::offboard::Offboard;
@@ -42,6 +43,7 @@ pub(crate) enum Command {
     Check(Check),
     Explain(Box<Explain>),
     Replay(Replay),
+    Diff(Diff),
     Rbac(Rbac),
     Onboard(Box<Onboard>),
     Offboard(Offboard),

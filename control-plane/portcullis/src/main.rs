@@ -12,6 +12,7 @@ mod completion;
 mod control_plane_client;
 mod copy;
 mod crd;
+mod diff;
 mod display_text;
 mod explain;
 mod http_client;
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         Command::Copy(arguments) => copy::run(&arguments),
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Rbac(arguments) => rbac::run(&arguments),
         Command::Onboard(arguments) => onboard::run(&arguments),

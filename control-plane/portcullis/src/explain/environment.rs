@@ -194,12 +194,12 @@ impl ExplainedObjects {
     }
 }
 
-fn name_of(document: &Value) -> &str {
+pub(crate) fn name_of(document: &Value) -> &str {
     document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The objects of all files together: names are owned across them.
-fn all_objects(paths: &[PathBuf]) -> Result<ObjectSet, EnvironmentError> {
+pub(crate) fn all_objects(paths: &[PathBuf]) -> Result<ObjectSet, EnvironmentError> {
     let mut all = ObjectSet::default();
     for path in paths {
         let ObjectSet { clusters, settings, diagnoses, .. } = read_manifests(path)?;
