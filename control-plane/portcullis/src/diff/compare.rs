@@ -57,9 +57,13 @@ impl<'c> Comparison<'c> {
     pub(super) fn lists(&self, findings: &mut Findings, steps: &mut Steps) {
         let (old, new) = (self.list_candidates(self.old), self.list_candidates(self.new));
         for one in &old {
-            let others = new.iter().filter(|two| (one.is_changed || two.is_changed) && !one.decider.is_like(&two.decider));
+            let others =
+                new.iter().filter(|two| (one.is_changed || two.is_changed) && !one.decider.is_like(&two.decider));
             for two in others {
-                self.look(one, two, findings, steps);
+                let is_found = |found: &Difference| found.then == one.decider && found.now == two.decider;
+                if !findings.differences.iter().any(is_found) {
+                    self.look(one, two, findings, steps);
+                }
             }
         }
     }
@@ -69,7 +73,11 @@ impl<'c> Comparison<'c> {
         let mut done: HashSet<(Option<usize>, Option<usize>)> = HashSet::new();
         let mut compare = |one: RulePlace<'c>, two: RulePlace<'c>| {
             let pair = (one.policy(), two.policy());
-            if one.excludes(two) || one.decider().is_like(&two.decider()) || done.contains(&pair) || !self.meet(one, two) {
+            if one.excludes(two)
+                || one.decider().is_like(&two.decider())
+                || done.contains(&pair)
+                || !self.meet(one, two)
+            {
                 return;
             }
             let candidates = [(self.old, one), (self.new, two)].map(|(side, place)| self.candidate(side, place));
@@ -79,7 +87,11 @@ impl<'c> Comparison<'c> {
             }
         };
         let changed = |places: &[RulePlace<'c>]| {
-            places.iter().copied().filter(|place| place.rule.is_some_and(|rule| rule.twin.is_none())).collect::<Vec<_>>()
+            places
+                .iter()
+                .copied()
+                .filter(|place| place.rule.is_some_and(|rule| rule.twin.is_none()))
+                .collect::<Vec<_>>()
         };
         let (old, new) = (RulePlace::all(self.old), RulePlace::all(self.new));
         for one in changed(&old) {
@@ -110,29 +122,34 @@ impl<'c> Comparison<'c> {
         }
     }
 
+    /// The entries of all lists: first as far as they are asked before the user is known, and then once more.
     fn list_candidates(&self, side: &'c Side) -> Vec<Candidate<'c>> {
         let (mut candidates, mut before, mut lets_in) = (Vec::new(), Vec::new(), Vec::new());
-        for list in &side.lists {
+        for (list, is_first) in
+            [true, false].into_iter().flat_map(|first| side.lists.iter().map(move |list| (list, first)))
+        {
             for entry in &list.deny {
-                let (entry_number, message) = (entry.number, entry.message.clone());
+                let regions = if is_first { &entry.regions_of_all } else { &entry.regions };
+                let (number, message) = (entry.number, entry.message.clone());
                 candidates.push(Candidate {
-                    regions: entry.regions.iter().collect(),
+                    regions: regions.iter().collect(),
                     before: before.clone(),
                     lets_in: lets_in.clone(),
-                    decider: Decider::Denied { scope: list.scope, entry: entry_number, message },
+                    decider: Decider::Denied { scope: list.scope, entry: number, message },
                     is_changed: !entry.has_twin,
                 });
-                before.extend(&entry.regions);
+                before.extend(regions);
             }
             if list.has_allow {
+                let allow = if is_first { &list.allow_by_origin } else { &list.allow };
                 candidates.push(Candidate {
                     regions: vec![self.everything],
-                    before: before.iter().copied().chain(&list.allow).collect(),
+                    before: before.iter().copied().chain(allow).collect(),
                     lets_in: lets_in.clone(),
                     decider: Decider::NotLetIn { scope: list.scope },
                     is_changed: true,
                 });
-                lets_in.push(list.allow.as_slice());
+                lets_in.push(allow.as_slice());
             }
         }
         let regions = vec![self.everything];
@@ -144,7 +161,9 @@ impl<'c> Comparison<'c> {
     fn look(&self, one: &Candidate<'c>, two: &Candidate<'c>, findings: &mut Findings, steps: &mut Steps) -> bool {
         let lets_in: Vec<&[Region]> = one.lets_in.iter().chain(&two.lets_in).copied().collect();
         let mut is_undecided = false;
-        for (first, second) in one.regions.iter().flat_map(|first| two.regions.iter().map(move |second| (first, second))) {
+        for (first, second) in
+            one.regions.iter().flat_map(|first| two.regions.iter().map(move |second| (first, second)))
+        {
             let Some(both) = first.intersection(second) else { continue };
             if !steps.take(one.before.len().saturating_add(two.before.len())) {
                 is_undecided = true;

@@ -99,7 +99,8 @@ fn wire(space: &Space, atom: &impl Fn(Axis) -> u32) -> Option<(String, String)> 
     let collection = joined(&root, &segments);
     segments.extend([name, subresource].into_iter().filter(|segment| !segment.is_empty()));
     let object = joined(&root, &segments);
-    let selector = if name.is_empty() { String::new() } else { format!("fieldSelector=metadata.name%3D{}", encoded(name)) };
+    let selector =
+        if name.is_empty() { String::new() } else { format!("fieldSelector=metadata.name%3D{}", encoded(name)) };
     let (watch, and) = if verb == "watch" { ("watch=true", "&") } else { ("", "") };
     let query = [watch, and, &selector].concat();
     let queried = format!("{collection}?{}", query.trim_end_matches('&'));

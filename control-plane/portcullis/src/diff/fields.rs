@@ -31,7 +31,9 @@ fn written(object: &Value) -> Value {
     if let Value::Object(fields) = &mut object {
         fields.remove("status");
         let metadata = fields.get("metadata").cloned().unwrap_or_default();
-        let kept = ["labels", "annotations"].into_iter().filter_map(|name| Some((name.to_owned(), metadata.get(name)?.clone())));
+        let kept = ["labels", "annotations"]
+            .into_iter()
+            .filter_map(|name| Some((name.to_owned(), metadata.get(name)?.clone())));
         let mut kept: Map<String, Value> = kept.collect();
         if let Some(Value::Object(annotations)) = kept.get_mut("annotations") {
             annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
@@ -112,7 +114,9 @@ mod tests {
             "dispatchPolicies": [{}, {}], "portcullis": {"upstreamIdentity": "RequestHeader"}}});
         let changes: Vec<String> = changes(&old, &new)
             .iter()
-            .map(|one| format!("{} {} {}", one.path, one.then.as_deref().unwrap_or("-"), one.now.as_deref().unwrap_or("-")))
+            .map(|one| {
+                format!("{} {} {}", one.path, one.then.as_deref().unwrap_or("-"), one.now.as_deref().unwrap_or("-"))
+            })
             .collect();
         let expected = [
             "spec.clientConfig.bearerToken - -",

@@ -13,7 +13,9 @@ use crate::display_text::{self, one_line};
 pub(super) fn text(report: &DiffReport, show: usize) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
-    for (names, word) in [(&report.removed, "only among the old objects"), (&report.added, "only among the new objects")] {
+    for (names, word) in
+        [(&report.removed, "only among the old objects"), (&report.added, "only among the new objects")]
+    {
         for name in names {
             let _ = writeln!(text, "{}: {word}", one_line(name));
         }

@@ -65,9 +65,14 @@ impl DiffReport {
     /// Whether nothing differs, and all was compared.
     pub(super) fn is_same(&self) -> bool {
         let is_same = |cluster: &ClusterDiff| {
-            cluster.findings.differences.is_empty() && cluster.findings.uncompared.is_empty() && cluster.fields.is_empty()
+            cluster.findings.differences.is_empty()
+                && cluster.findings.uncompared.is_empty()
+                && cluster.fields.is_empty()
         };
-        self.removed.is_empty() && self.added.is_empty() && self.settings.is_empty() && self.clusters.iter().all(is_same)
+        self.removed.is_empty()
+            && self.added.is_empty()
+            && self.settings.is_empty()
+            && self.clusters.iter().all(is_same)
     }
 }
 

@@ -99,7 +99,13 @@ fn cut(region: Region, others: &[&Region], steps: &mut Steps) -> Found {
 fn cost(other: &Region, part: OpenPart) -> u32 {
     match part {
         // Nobody is a member of most groups.
-        OpenPart::Group((_, is_member)) => if is_member { 0 } else { u32::MAX },
+        OpenPart::Group((_, is_member)) => {
+            if is_member {
+                0
+            } else {
+                u32::MAX
+            }
+        }
         OpenPart::Axis(axis) => other.axis(axis).len(),
     }
 }

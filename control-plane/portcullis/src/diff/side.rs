@@ -1,4 +1,6 @@
-use portcullis_filter_config::{AccessEntry, AccessLists, AccessScope, ClusterConfig, Policy, Rule, without_generation};
+use portcullis_filter_config::{
+    AccessEntry, AccessLists, AccessScope, ClusterConfig, Policy, Rule, without_generation,
+};
 use serde::Serialize;
 
 use super::region::Region;
@@ -59,6 +61,8 @@ pub(super) struct SideList {
     pub(super) scope: AccessScope,
     pub(super) deny: Vec<SideEntry>,
     pub(super) allow: Vec<Region>,
+    /// The requests that may be let in, as far as it is known before the user is.
+    pub(super) allow_by_origin: Vec<Region>,
     pub(super) has_allow: bool,
 }
 
@@ -66,6 +70,8 @@ pub(super) struct SideList {
 #[derive(Debug)]
 pub(super) struct SideEntry {
     pub(super) regions: Vec<Region>,
+    /// Those that are denied whoever the user is: they are before the user is known.
+    pub(super) regions_of_all: Vec<Region>,
     pub(super) message: String,
     /// Its number as it is written.
     pub(super) number: usize,
@@ -87,7 +93,15 @@ impl Side {
                     regions.extend(space.rule(rule));
                 }
                 let (effect, written) = (effect.clone(), rule.clone());
-                rules.push(SideRule { policy: number, rule: index, effect, written, from, to: regions.len(), twin: None });
+                rules.push(SideRule {
+                    policy: number,
+                    rule: index,
+                    effect,
+                    written,
+                    from,
+                    to: regions.len(),
+                    twin: None,
+                });
             }
         }
         let lists = config.access.iter().map(|lists| list(space, lists, knows_users, now)).collect();
@@ -101,7 +115,7 @@ impl Side {
 }
 
 fn list(space: &Space, lists: &AccessLists, knows_users: bool, now: u64) -> SideList {
-    let regions = |entry: &AccessEntry| {
+    let regions_of = |entry: &AccessEntry, knows_users: bool| {
         let is_over = is_over(entry, now);
         let mut entry = entry.clone();
         let had_rules = !entry.rules.is_empty();
@@ -109,11 +123,19 @@ fn list(space: &Space, lists: &AccessLists, knows_users: bool, now: u64) -> Side
         let is_nothing = is_over || (had_rules && entry.rules.is_empty());
         if is_nothing { Vec::new() } else { space.entry(&entry) }
     };
+    let regions = |entry: &AccessEntry| regions_of(entry, knows_users);
+    // An entry that asks for the user may let in whatever comes from there.
+    let by_origin = |entry: &AccessEntry| {
+        let rules = if entry.depends_on_user() { Vec::new() } else { entry.rules.clone() };
+        regions_of(&AccessEntry { rules, ..entry.clone() }, true)
+    };
     let deny = lists.deny.iter().enumerate().map(|(number, entry)| SideEntry {
         regions: regions(entry),
+        regions_of_all: regions_of(entry, false),
         message: entry.message.clone(),
         number,
-        key: serde_json::to_string(&(&entry.rules, &entry.addresses, &entry.user_agents, &entry.message)).unwrap_or_default()
+        key: serde_json::to_string(&(&entry.rules, &entry.addresses, &entry.user_agents, &entry.message))
+            .unwrap_or_default()
             + if is_over(entry, now) { "over" } else { "" },
         has_twin: false,
     });
@@ -121,6 +143,7 @@ fn list(space: &Space, lists: &AccessLists, knows_users: bool, now: u64) -> Side
         scope: lists.scope,
         deny: deny.collect(),
         allow: lists.allow.iter().flat_map(regions).collect(),
+        allow_by_origin: lists.allow.iter().flat_map(by_origin).collect(),
         has_allow: !lists.allow.is_empty(),
     }
 }

@@ -219,7 +219,8 @@ impl Space {
     pub(super) fn entry(&self, entry: &AccessEntry) -> Vec<Region> {
         let addresses = entry.addresses.iter().map(|range| self.addresses.range(range));
         let addresses: Vec<(u32, u32)> = addresses.flat_map(|atoms| atoms.ranges().to_vec()).collect();
-        let agents: Vec<(u32, u32)> = entry.user_agents.iter().map(|start| self.user_agents.start_range(start)).collect();
+        let agents: Vec<(u32, u32)> =
+            entry.user_agents.iter().map(|start| self.user_agents.start_range(start)).collect();
         let rules: Vec<Region> = match entry.rules.as_slice() {
             [] => Region::new(self.everything(), Vec::new()).into_iter().collect(),
             rules => rules.iter().flat_map(|rule| self.rule(rule)).collect(),

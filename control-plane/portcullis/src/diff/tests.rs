@@ -1,8 +1,8 @@
+use portcullis_core::Gateway;
 use portcullis_core::cluster::Cluster;
 use portcullis_core::gateway::Judgement;
 use portcullis_core::identity::UserInfo;
 use portcullis_core::refusal::Cause;
-use portcullis_core::Gateway;
 use portcullis_filter_config::{
     AccessEntry, AccessLists, AccessScope, ClusterConfig, Denial, Policy, Rule, ServiceAccount,
 };
@@ -21,7 +21,8 @@ use super::verdict::Decider;
 use crate::explain::{EmptyState, Environment};
 
 const VERBS: &[&str] = &["get", "list", "watch", "create", "delete", "deletecollection", "post", ""];
-const RESOURCES: &[&str] = &["pods", "nodes", "namespaces", "pods/log", "*/log", "pods/*", "namespaces/status", "status"];
+const RESOURCES: &[&str] =
+    &["pods", "nodes", "namespaces", "pods/log", "*/log", "pods/*", "namespaces/status", "status"];
 const NAMES: &[&str] = &["", "a", "b", "a/b"];
 const USERS: &[&str] = &["alice", "al*", "a*", "system:*", "system:serviceaccount:ns:sa", "system:anonymous", "**"];
 const GROUPS: &[&str] = &["dev", "ops", "system:authenticated", "system:unauthenticated"];
@@ -109,7 +110,12 @@ fn pairs() -> impl Strategy<Value = (Written, Written)> {
             2 => new.0.splice(at..at, other.0.first().cloned()).for_each(drop),
             3 if new.0.len() > 1 => new.0.swap(0, at),
             4 => new.1 = other.1,
-            _ => new.0.iter_mut().skip(at).take(1).for_each(|policy| policy.flow_control_schema = Some("other".to_owned())),
+            _ => new
+                .0
+                .iter_mut()
+                .skip(at)
+                .take(1)
+                .for_each(|policy| policy.flow_control_schema = Some("other".to_owned())),
         }
         (old, new)
     })
@@ -167,7 +173,10 @@ fn decider(judgement: &Judgement, config: &ClusterConfig) -> Decider {
     }
     let refusal = judgement.refusal.as_ref().unwrap();
     let scope = config.access.first().map(|lists| lists.scope);
-    match (refusal.cause, refusal.message.strip_prefix("entry ").and_then(|rest| rest.split(' ').next()?.parse::<usize>().ok())) {
+    match (
+        refusal.cause,
+        refusal.message.strip_prefix("entry ").and_then(|rest| rest.split(' ').next()?.parse::<usize>().ok()),
+    ) {
         (Cause::NoPolicy, _) => Decider::NoPolicy,
         (Cause::DeniedByList, None) => Decider::NotLetIn { scope: scope.unwrap() },
         (Cause::DeniedByList, Some(entry)) => {
@@ -209,7 +218,14 @@ fn check(pair: &(Written, Written), requests: &[ExampleRequest]) -> Result<usize
     prop_assert!(findings.uncompared.is_empty(), "{:?}", findings.uncompared);
     for difference in &findings.differences {
         let (then, now) = judged(&difference.example);
-        prop_assert!(is_same(&then, &difference.then) && is_same(&now, &difference.now), "{:?} {:?} {:?}", difference, then, now);
+        prop_assert!(
+            is_same(&then, &difference.then) && is_same(&now, &difference.now),
+            "{:?} {:?} {:?} {}",
+            difference,
+            then,
+            now,
+            serde_json::to_string(&old.access).unwrap()
+        );
         prop_assert!(!then.is_like(&now), "{:?}", difference);
     }
     let mut different = 0;

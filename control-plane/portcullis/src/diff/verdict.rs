@@ -25,7 +25,11 @@ pub(super) enum Decider {
     /// Access lists let it in; a policy decides.
     LetIn,
     #[serde(rename_all = "camelCase")]
-    Policy { policy: usize, rule: usize, effect: PolicyEffect },
+    Policy {
+        policy: usize,
+        rule: usize,
+        effect: PolicyEffect,
+    },
     NoPolicy,
 }
 

@@ -131,7 +131,8 @@ const BEHIND_MAPPED: u128 = 0x1_0000_0000_0000;
 
 impl AddressVocabulary {
     pub(super) fn new<'t>(ranges: impl Iterator<Item = &'t String>) -> Self {
-        let ends = ranges.filter_map(|range| bounds(range)).flat_map(|(first, last)| [Some(first), last.checked_add(1)]);
+        let ends =
+            ranges.filter_map(|range| bounds(range)).flat_map(|(first, last)| [Some(first), last.checked_add(1)]);
         let starts: BTreeSet<u128> = ends.flatten().chain([0, MAPPED, BEHIND_MAPPED]).collect();
         AddressVocabulary { starts: starts.into_iter().collect() }
     }

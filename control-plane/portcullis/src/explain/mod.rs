@@ -18,9 +18,7 @@ pub(crate) use answer::{DispatchAnswer, Explanation, RequestInfoAnswer};
 pub(crate) use arguments::Explain;
 use arguments::ExplainCommand;
 pub(crate) use call::ExplainCall;
-pub(crate) use environment::{
-    EmptyState, Environment, EnvironmentError, ExplainedObjects, all_objects, name_of,
-};
+pub(crate) use environment::{EmptyState, Environment, EnvironmentError, ExplainedObjects, all_objects, name_of};
 use paste::PastedRequest;
 use request::{Named, Request};
 
