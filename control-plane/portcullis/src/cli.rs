@@ -5,6 +5,7 @@ use crate::arguments::{Check, Completion, Crd, Man, Rbac};
 use crate::backup::{Backup, Restore};
 use crate::bootstrap::Bootstrap;
 use crate::copy::Copy;
+use crate::diff::Diff;
 use crate::explain::Explain;
 use crate::freeze::{Freeze, Thaw};
 use crate::init::Init;
@@ -12,6 +13,7 @@ use crate::offboard::Offboard;
 use crate::onboard::Onboard;
 use crate::probe::Probe;
 use crate::promote::Promote;
+use crate::replay::Replay;
 use crate::serve::Serve;
 use crate::status::Status;
 use crate::top::Top;
@@ -43,6 +45,8 @@ pub(crate) enum Command {
     Check(Check),
     Explain(Box<Explain>),
     Promote(Promote),
+    Replay(Replay),
+    Diff(Diff),
     Rbac(Rbac),
     Onboard(Box<Onboard>),
     Offboard(Offboard),

@@ -12,6 +12,7 @@ mod completion;
 mod control_plane_client;
 mod copy;
 mod crd;
+mod diff;
 mod display_text;
 mod explain;
 mod freeze;
@@ -29,6 +30,7 @@ mod probe;
 mod promote;
 mod rbac;
 mod read_manifests;
+mod replay;
 mod rule_text;
 mod runtime;
 mod serve;
@@ -85,6 +87,8 @@ fn main() -> ExitCode {
         Command::Probe(arguments) => probe::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Promote(arguments) => promote::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
+        Command::Replay(arguments) => replay::run(&arguments),
         Command::Rbac(arguments) => rbac::run(&arguments),
         Command::Onboard(arguments) => onboard::run(&arguments),
         Command::Offboard(arguments) => offboard::run(&arguments),

@@ -110,7 +110,11 @@ impl Protected {
             .try_for_each(|group| self.check_group(group.as_bytes()))
     }
 
-    fn check(&self, user: &UserInfo) -> Result<(), Refusal> {
+    /// Refuses protected users and members of protected groups.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(crate) fn check(&self, user: &UserInfo) -> Result<(), Refusal> {
         self.check_user(user.name.as_bytes())?;
         user.groups.iter().try_for_each(|group| self.check_group(group.as_bytes()))
     }

@@ -39,9 +39,9 @@ pub(crate) enum EnvironmentError {
 
 /// The gateway with its clusters.
 #[derive(Debug)]
-pub(super) struct Environment {
-    pub(super) gateway: Gateway,
-    pub(super) clusters: Vec<ServedCluster>,
+pub(crate) struct Environment {
+    pub(crate) gateway: Gateway,
+    pub(crate) clusters: Vec<ServedCluster>,
     /// Whether clusters were asked about at all.
     pub(super) has_files: bool,
     /// Whether answers have those of a shadow beside them.
@@ -52,14 +52,14 @@ pub(super) struct Environment {
 
 /// One `UpstreamCluster`.
 #[derive(Debug)]
-pub(super) struct ServedCluster {
-    pub(super) name: String,
+pub(crate) struct ServedCluster {
+    pub(crate) name: String,
     /// The names without a wildcard, which win.
     pub(super) exact: AllowedHosts,
     pub(super) names: AllowedHosts,
     pub(super) route: RouteConfig<()>,
-    pub(super) config: ClusterConfig,
-    pub(super) subsets: Vec<Vec<String>>,
+    pub(crate) config: ClusterConfig,
+    pub(crate) subsets: Vec<Vec<String>>,
     pub(super) strategies: Vec<&'static str>,
     pub(super) matcher: LinearMatcher,
     /// The same if its shadow decided.
@@ -67,10 +67,15 @@ pub(super) struct ServedCluster {
 }
 
 impl Environment {
-    pub(super) fn read(paths: &[PathBuf], asks_shadow: bool) -> Result<Self, EnvironmentError> {
-        let all = all_objects(paths)?;
-        let settings = settings(&all).map_err(EnvironmentError::Settings)?;
-        let mut environment = Environment { asks_shadow, ..Self::empty(&settings, !paths.is_empty())? };
+    /// Reads the objects of all files.
+    pub(crate) fn read(paths: &[PathBuf], asks_shadow: bool) -> Result<Self, EnvironmentError> {
+        Ok(Environment { asks_shadow, ..Self::of_objects(&all_objects(paths)?, !paths.is_empty())? })
+    }
+
+    /// The gateway with these objects.
+    pub(crate) fn of_objects(all: &ObjectSet, has_files: bool) -> Result<Self, EnvironmentError> {
+        let settings = settings(all).map_err(EnvironmentError::Settings)?;
+        let mut environment = Self::empty(&settings, has_files)?;
         for (document, lost) in all.clusters.iter().zip(lost_names(&all.clusters, &settings)) {
             environment.add(document, &lost, &settings)?;
         }
@@ -107,7 +112,7 @@ impl Environment {
     }
 
     /// Problems of the files, for their author.
-    pub(super) fn problems(&self) -> &[String] {
+    pub(crate) fn problems(&self) -> &[String] {
         &self.problems
     }
 
@@ -204,12 +209,12 @@ impl ExplainedObjects {
     }
 }
 
-fn name_of(document: &Value) -> &str {
+pub(crate) fn name_of(document: &Value) -> &str {
     document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
 }
 
 /// The objects of all files together: names are owned across them.
-fn all_objects(paths: &[PathBuf]) -> Result<ObjectSet, EnvironmentError> {
+pub(crate) fn all_objects(paths: &[PathBuf]) -> Result<ObjectSet, EnvironmentError> {
     let mut all = ObjectSet::default();
     for path in paths {
         let ObjectSet { clusters, settings, diagnoses, .. } = read_manifests(path)?;
@@ -233,7 +238,7 @@ fn settings(objects: &ObjectSet) -> Result<Settings, String> {
 }
 
 /// A process in which nothing has happened yet.
-struct EmptyState;
+pub(crate) struct EmptyState;
 
 impl StateStore for EmptyState {
     /// Keeps no answer, so that each request is reviewed as its own line says.

@@ -2,6 +2,7 @@
 
 mod answer;
 mod arguments;
+mod call;
 mod certificate;
 mod environment;
 mod evaluate;
@@ -16,8 +17,8 @@ use portcullis_core::identity::UserInfo;
 pub(crate) use answer::{DispatchAnswer, Explanation, RequestInfoAnswer};
 pub(crate) use arguments::Explain;
 use arguments::ExplainCommand;
-use environment::Environment;
-pub(crate) use environment::{EnvironmentError, ExplainedObjects};
+pub(crate) use call::ExplainCall;
+pub(crate) use environment::{EmptyState, Environment, EnvironmentError, ExplainedObjects, all_objects, name_of};
 use paste::PastedRequest;
 use request::{Named, Request};
 

@@ -3,6 +3,7 @@
 mod bounds;
 mod credential_mode;
 mod edits;
+mod identified;
 mod lists;
 mod seats;
 mod shadowed;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use bounds::{are_named, is_within_bounds};
 use credential_mode::CredentialMode;
 pub use edits::{Edit, subprotocols_without_tokens};
+pub use identified::{IdentifiedRequest, Judgement};
 use lists::{Lists, check_impersonated};
 use portcullis_filter_config::{
     ActivityReports, CONFIG_VERSION, FilterConfig, LimitExchanges, PeerSource, Pool, RequestClass, SpanSettings,

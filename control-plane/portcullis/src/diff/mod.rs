@@ -1,0 +1,75 @@
+//! `portcullis diff`: all requests that two sets of objects judge differently.
+
+mod arguments;
+mod atoms;
+mod classes;
+mod cluster;
+mod compare;
+mod example;
+mod fields;
+mod natural;
+mod output;
+mod region;
+mod report;
+mod search;
+mod side;
+mod space;
+mod verdict;
+mod vocabulary;
+
+use std::process::ExitCode;
+
+use portcullis_core::CompileError;
+use rustls_pki_types::UnixTime;
+
+pub(crate) use arguments::Diff;
+use report::DiffReport;
+
+use crate::explain::{Environment, EnvironmentError, all_objects};
+use crate::replay::{FAILED, ReplayOutput};
+
+/// Why objects cannot be compared.
+#[derive(Debug, thiserror::Error)]
+enum DiffError {
+    #[error("the old objects")]
+    Old(#[source] EnvironmentError),
+    #[error("the new objects")]
+    New(#[source] EnvironmentError),
+    #[error("UpstreamCluster {0}")]
+    Compile(String, #[source] CompileError),
+    #[error("there is no UpstreamCluster {0} among the objects")]
+    NoCluster(String),
+    #[error("cannot print the report")]
+    Print(#[from] crate::output::OutputError),
+}
+
+pub(crate) fn run(arguments: &Diff) -> ExitCode {
+    match diff(arguments) {
+        Ok(exit) => exit,
+        Err(error) => {
+            crate::fail(&error);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn diff(arguments: &Diff) -> Result<ExitCode, DiffError> {
+    let old = all_objects(&arguments.old).map_err(DiffError::Old)?;
+    let new = all_objects(&arguments.new).map_err(DiffError::New)?;
+    let sides = [
+        Environment::of_objects(&old, true).map_err(DiffError::Old)?,
+        Environment::of_objects(&new, true).map_err(DiffError::New)?,
+    ];
+    for (side, word) in sides.iter().zip(["old", "new"]) {
+        side.problems().iter().for_each(|problem| crate::complain("warning", &format!("{word} objects: {problem}")));
+    }
+    let report = DiffReport::new([&old, &new], &sides, &arguments.clusters, UnixTime::now().as_secs())?;
+    let printed = crate::print(&match arguments.output {
+        ReplayOutput::Text => output::text(&report, arguments.show),
+        ReplayOutput::Json => output::json(&report, arguments.show),
+    });
+    Ok(if report.is_same() { printed } else { ExitCode::from(1) })
+}
+
+#[cfg(test)]
+mod tests;

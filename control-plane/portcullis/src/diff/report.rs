@@ -1,0 +1,85 @@
+use portcullis_sources::ObjectSet;
+use serde_json::Value;
+
+use super::DiffError;
+use super::cluster::compare;
+use super::compare::Findings;
+use super::fields::{ChangedField, changes};
+use crate::explain::{Environment, name_of};
+
+/// The differences between two sets of objects.
+#[derive(Debug, Default)]
+pub(super) struct DiffReport {
+    /// Clusters of both.
+    pub(super) clusters: Vec<ClusterDiff>,
+    pub(super) removed: Vec<String>,
+    pub(super) added: Vec<String>,
+    /// Of `GatewaySettings`.
+    pub(super) settings: Vec<ChangedField>,
+}
+
+/// The differences of a cluster.
+#[derive(Debug)]
+pub(super) struct ClusterDiff {
+    pub(super) name: String,
+    pub(super) findings: Findings,
+    pub(super) fields: Vec<ChangedField>,
+}
+
+impl DiffReport {
+    pub(super) fn new(
+        [old, new]: [&ObjectSet; 2],
+        [old_side, new_side]: &[Environment; 2],
+        wanted: &[String],
+        now: u64,
+    ) -> Result<Self, DiffError> {
+        let names = |set: &ObjectSet| set.clusters.iter().map(|one| name_of(one).to_owned()).collect::<Vec<_>>();
+        let (old_names, new_names) = (names(old), names(new));
+        let is_wanted = |name: &String| wanted.is_empty() || wanted.contains(name);
+        if let Some(name) = wanted.iter().find(|name| !old_names.contains(name) && !new_names.contains(name)) {
+            return Err(DiffError::NoCluster(name.clone()));
+        }
+        let only = |names: &[String], others: &[String]| {
+            names.iter().filter(|name| is_wanted(name) && !others.contains(name)).cloned().collect()
+        };
+        let mut report = DiffReport {
+            removed: only(&old_names, &new_names),
+            added: only(&new_names, &old_names),
+            settings: settings(old, new),
+            ..DiffReport::default()
+        };
+        for (document, then) in old.clusters.iter().zip(&old_side.clusters).filter(|(_, one)| is_wanted(&one.name)) {
+            let found = new.clusters.iter().zip(&new_side.clusters).find(|(_, now)| now.name == then.name);
+            let Some((new_document, other)) = found else { continue };
+            let findings = compare(&new_side.gateway, &then.config, &other.config, now)
+                .map_err(|error| DiffError::Compile(then.name.clone(), error))?;
+            report.clusters.push(ClusterDiff {
+                name: then.name.clone(),
+                findings,
+                fields: changes(document, new_document),
+            });
+        }
+        Ok(report)
+    }
+
+    /// Whether nothing differs, and all was compared.
+    pub(super) fn is_same(&self) -> bool {
+        let is_same = |cluster: &ClusterDiff| {
+            cluster.findings.differences.is_empty()
+                && cluster.findings.uncompared.is_empty()
+                && cluster.fields.is_empty()
+        };
+        self.removed.is_empty()
+            && self.added.is_empty()
+            && self.settings.is_empty()
+            && self.clusters.iter().all(is_same)
+    }
+}
+
+/// Changes of the settings. There is one object at most that holds.
+fn settings(old: &ObjectSet, new: &ObjectSet) -> Vec<ChangedField> {
+    let first = |set: &ObjectSet| set.settings.first().cloned().unwrap_or(Value::Null);
+    let empty = || Value::Object(serde_json::Map::new());
+    let filled = |value: Value| if value.is_null() { empty() } else { value };
+    changes(&filled(first(old)), &filled(first(new)))
+}

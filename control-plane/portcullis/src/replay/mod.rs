@@ -1,0 +1,122 @@
+//! `portcullis replay`: requests of an access log, judged by other objects.
+
+mod arguments;
+mod bounds;
+mod input;
+mod judge;
+mod outcome;
+mod output;
+mod record;
+mod tally;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use portcullis_core::{CompileError, Gateway};
+use rustls_pki_types::UnixTime;
+
+pub(crate) use arguments::{Replay, ReplayOutput};
+use input::LogLines;
+use judge::ReplayedCluster;
+use record::LogRecord;
+use tally::Tally;
+
+use crate::explain::{Environment, EnvironmentError};
+
+/// The exit status for what cannot be read, as `kubectl diff` has it.
+pub(crate) const FAILED: u8 = 2;
+
+/// Why a log cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+enum ReplayError {
+    #[error(transparent)]
+    Objects(#[from] EnvironmentError),
+    #[error("UpstreamCluster {0}")]
+    Compile(String, #[source] CompileError),
+    #[error("there is no UpstreamCluster {0} among the objects")]
+    NoCluster(String),
+    #[error("there is no log: give --log FILE, or the log on standard input")]
+    NoLog,
+    #[error("cannot read {}", .0.display())]
+    Read(PathBuf, #[source] io::Error),
+    #[error("no line of the log could be judged")]
+    NothingJudged,
+    #[error("cannot print the report")]
+    Print(#[from] crate::output::OutputError),
+}
+
+/// The objects that judge.
+struct Judges {
+    gateway: Gateway,
+    /// By name; `None` for those that are left out.
+    clusters: HashMap<String, Option<ReplayedCluster>>,
+}
+
+pub(crate) fn run(arguments: &Replay) -> ExitCode {
+    match replay(arguments) {
+        Ok(exit) => exit,
+        Err(error) => {
+            crate::fail(&error);
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn replay(arguments: &Replay) -> Result<ExitCode, ReplayError> {
+    let judges = Judges::read(arguments)?;
+    let mut tally = Tally::default();
+    let now = UnixTime::now().as_secs();
+    let mut lines = LogLines::open(&arguments.logs)?;
+    while let Some(line) = lines.next(&tally)? {
+        let Some(record) = line.and_then(LogRecord::read) else {
+            tally.unreadable();
+            continue;
+        };
+        match judges.clusters.get(&*record.cluster) {
+            Some(Some(cluster)) => tally.count(&record, cluster.judge(&judges.gateway, &record, now)),
+            found => tally.of_other_cluster(&record, found.is_some()),
+        }
+    }
+    let text = match arguments.output {
+        ReplayOutput::Text => output::text(&tally, &judges.notes(), arguments.show),
+        ReplayOutput::Json => output::json(&tally, &judges.notes(), arguments.show)?,
+    };
+    let printed = crate::print(&text);
+    if tally.judged() == 0 && tally.undecided() == 0 {
+        return Err(ReplayError::NothingJudged);
+    }
+    let is_same = tally.different == 0 && tally.undecided() == 0;
+    Ok(if is_same { printed } else { ExitCode::from(1) })
+}
+
+impl Judges {
+    fn read(arguments: &Replay) -> Result<Self, ReplayError> {
+        let environment = Environment::read(&arguments.files, false)?;
+        for problem in environment.problems() {
+            crate::complain("warning", problem);
+        }
+        let is_wanted = |name: &String| arguments.clusters.is_empty() || arguments.clusters.contains(name);
+        let mut clusters = HashMap::new();
+        for served in environment.clusters {
+            let cluster = is_wanted(&served.name).then(|| ReplayedCluster::new(served.config)).transpose();
+            let cluster = cluster.map_err(|error| ReplayError::Compile(served.name.clone(), error))?;
+            clusters.insert(served.name, cluster);
+        }
+        match arguments.clusters.iter().find(|name| !clusters.contains_key(*name)) {
+            Some(name) => Err(ReplayError::NoCluster(name.clone())),
+            None => Ok(Judges { gateway: environment.gateway, clusters }),
+        }
+    }
+
+    /// What the report assumes.
+    fn notes(&self) -> Vec<String> {
+        let mut clusters: Vec<_> = self.clusters.iter().filter_map(|(name, one)| Some((name, one.as_ref()?))).collect();
+        clusters.sort_by_key(|(name, _)| *name);
+        clusters.into_iter().flat_map(|(name, cluster)| cluster.notes(name)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
