@@ -40,7 +40,6 @@ impl AtomSet {
         &self.0
     }
 
-
     /// An atom of it.
     pub(super) fn any(&self) -> Option<u32> {
         self.0.first().map(|(start, _)| *start)
