@@ -6,7 +6,7 @@ use crate::replay::ReplayOutput;
 
 /// Compare two sets of objects: which requests they judge differently, with an example of each, and what else changes.
 ///
-/// All requests that the policies and access lists can tell apart are compared, without a list of them: wherever another
+/// All requests that the policies and access lists can distinguish are compared, without a list of them: wherever another
 /// policy decides, or the same one by other servers, another flow control schema or another refusal, there is one example, as a
 /// call of `portcullis explain`. A policy that only moved, and decides the same, is no difference. Changes of other fields are
 /// listed. It connects to nothing.

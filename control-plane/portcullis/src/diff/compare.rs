@@ -1,7 +1,7 @@
 //! The comparison of two configurations of a cluster, for one kind of request.
 //!
 //! A request that is judged differently is decided on one side by a rule that the other side does not have: the rules that both
-//! have are in one order. So each such rule is paired with each that may decide the same request on the other side, and a request is
+//! have are in one order. Each such rule is paired with each that may decide the same request on the other side, and a request is
 //! looked for that is in both and in none that comes before them.
 
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use super::side::{Side, SideRule};
 use super::space::Space;
 use super::verdict::{Decider, Difference, Uncompared};
 
-/// What is compared.
+/// The parts of a comparison.
 pub(super) struct Comparison<'c> {
     pub(super) space: &'c Space,
     pub(super) old: &'c Side,
@@ -27,7 +27,7 @@ pub(super) struct Comparison<'c> {
     pub(super) knows_users: bool,
 }
 
-/// What was found.
+/// The results of a comparison.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) differences: Vec<Difference>,

@@ -73,7 +73,7 @@ fn write_field(text: &mut String, field: &ChangedField) {
     let _ = writeln!(text, "    {}: {values}", one_line(&field.path));
 }
 
-/// What decides, in words.
+/// The decider in words.
 fn words(decider: &Decider) -> String {
     let colon = |message: &String| if message.is_empty() { String::new() } else { format!(": {}", one_line(message)) };
     match decider {

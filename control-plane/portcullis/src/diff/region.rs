@@ -1,6 +1,6 @@
 use super::atoms::AtomSet;
 
-/// The attributes of a request that rules and access lists look at. Those that tell most apart come first.
+/// The attributes of a request that rules and access lists look at. The most selective come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Axis {
     User,

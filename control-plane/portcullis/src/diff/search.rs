@@ -66,7 +66,7 @@ pub(super) fn find(
     if is_undecided { Found::Undecided } else { Found::Nothing }
 }
 
-/// Takes the others out of a region one by one. What is left of a region without another one are several regions, one for each
+/// Takes the others out of a region one by one. The rest of a region without another one are several regions, one for each
 /// condition that is not met.
 fn cut(region: Region, others: &[&Region], steps: &mut Steps) -> Found {
     let mut open: Vec<(Region, Rc<Vec<&Region>>)> = vec![(region, Rc::new(others.to_vec()))];
@@ -98,7 +98,7 @@ fn cut(region: Region, others: &[&Region], steps: &mut Steps) -> Found {
 /// How much a condition takes away when it must not be met.
 fn cost(other: &Region, part: OpenPart) -> u32 {
     match part {
-        // Nobody is a member of most groups.
+        // No user is a member of most groups.
         OpenPart::Group((_, is_member)) => {
             if is_member {
                 0

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::region::Region;
 use super::space::Space;
 
-/// What a request meets by a policy.
+/// The treatment of a request by a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PolicyEffect {
@@ -48,7 +48,7 @@ pub(super) struct SideRule {
     pub(super) rule: usize,
     pub(super) effect: PolicyEffect,
     written: Rule,
-    /// Where its regions are.
+    /// The place of its regions.
     pub(super) from: usize,
     pub(super) to: usize,
     /// The same rule on the other side, in the same order among those that both have.
@@ -70,12 +70,12 @@ pub(super) struct SideList {
 #[derive(Debug)]
 pub(super) struct SideEntry {
     pub(super) regions: Vec<Region>,
-    /// Those that are denied whoever the user is: they are before the user is known.
+    /// Those that are denied to every user: they are before the user is known.
     pub(super) regions_of_all: Vec<Region>,
     pub(super) message: String,
     /// Its number as it is written.
     pub(super) number: usize,
-    /// What it is written as.
+    /// Its text.
     key: String,
     /// Whether the other side has it, in the same order among those that both have.
     pub(super) has_twin: bool,

@@ -15,7 +15,7 @@ pub(super) enum RequestKind {
     Path,
 }
 
-/// The atoms of all axes: what two configurations can tell apart.
+/// The atoms of all axes: the values that two configurations distinguish.
 #[derive(Debug)]
 pub(super) struct Space {
     pub(super) kind: RequestKind,
@@ -46,7 +46,7 @@ pub(super) const NAMESPACES: &str = "namespaces";
 pub(super) const SUBRESOURCES_OF_NAMESPACES: [&str; 2] = ["status", "finalize"];
 pub(super) const VERBS_IN_PATHS: [&str; 2] = ["watch", "proxy"];
 
-/// What entries of a list mean.
+/// The meaning of the entries of a list.
 enum Entries {
     Whole,
     Starts,

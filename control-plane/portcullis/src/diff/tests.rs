@@ -165,7 +165,7 @@ fn config(base: &ClusterConfig, (policies, access): &Written) -> ClusterConfig {
     ClusterConfig { policies: policies.clone().into(), access: access.clone(), ..base.clone() }
 }
 
-/// What decides a request, by the filter's judgement.
+/// The decider of a request by the filter's judgement.
 fn decider(judgement: &Judgement, config: &ClusterConfig) -> Decider {
     if let Some(policy) = judgement.policy {
         let policies = config.policies.policies();

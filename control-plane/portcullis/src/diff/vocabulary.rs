@@ -1,4 +1,4 @@
-//! The values that rules can tell apart on one axis: each text that is written somewhere, and one for all others.
+//! The values that rules distinguish on one axis: each text that is written somewhere, and one for all others.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

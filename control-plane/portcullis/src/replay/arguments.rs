@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 ///   kubectl logs -n portcullis deploy/gateway | portcullis replay -f new/
 ///   portcullis replay -f new/ -o json < access.log | jq '.differences[] | {count, then, now, example}'
 ///
-/// What a line does not know is named, never guessed: groups beyond its 32, groups of impersonated users, users of tokens
+/// Parts that a line lacks are named, never guessed: groups beyond its 32, groups of impersonated users, users of tokens
 /// that were not reviewed, values that are cut. If that could decide, the line counts as unknown, with the reason. Limits
 /// are not replayed: "flow control" says how many requests each schema counted, and how many it would. Authentication is
 /// taken from the log; `portcullis diff` names changes of it. Lines of requests that were refused before their user was known

@@ -18,7 +18,7 @@ use crate::explain::EmptyState;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LineVerdict {
     Unjudged(Unjudged),
-    /// What the line does not know could decide.
+    /// A part that the line lacks could decide.
     Unknown(&'static str),
     /// Both outcomes, and whether a limit refused the request then.
     Judged {
@@ -33,7 +33,7 @@ pub(super) enum LineVerdict {
 pub(super) struct ReplayedCluster {
     pub(super) config: ClusterConfig,
     exact: Cluster,
-    /// What is compiled for the first line that needs it.
+    /// Compiled for the first line that needs it.
     strict: OnceCell<Option<Cluster>>,
     lenient: OnceCell<Option<Cluster>>,
     asks: AskedOrigins,
@@ -60,7 +60,7 @@ struct LongestTexts {
 struct Users {
     user: Option<UserInfo>,
     impersonated: Option<UserInfo>,
-    /// What is not known of them.
+    /// The part of them that is not known.
     unknown: Option<&'static str>,
 }
 

@@ -110,7 +110,7 @@ impl Judges {
         }
     }
 
-    /// What the report assumes.
+    /// Assumptions of the report.
     fn notes(&self) -> Vec<String> {
         let mut clusters: Vec<_> = self.clusters.iter().filter_map(|(name, one)| Some((name, one.as_ref()?))).collect();
         clusters.sort_by_key(|(name, _)| *name);

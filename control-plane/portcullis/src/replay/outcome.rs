@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::record::LogRecord;
 
-/// What a request meets: its policy with servers and flow control schema, or its refusal.
+/// The treatment of a request: its policy with servers and flow control schema, or its refusal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MetOutcome {

@@ -6,7 +6,7 @@ use super::judge::LineVerdict;
 use super::outcome::{MetOutcome, Unjudged};
 use super::record::LogRecord;
 
-/// Bounds of the memory that a report takes, whatever the log holds. What is beyond is counted without a name.
+/// Bounds of the memory that a report takes, whatever the log holds. The rest is counted without a name.
 const MAX_DIFFERENCES: usize = 1_000;
 const MAX_USERS: usize = 500;
 const MAX_NAMES: usize = 100;
@@ -31,7 +31,7 @@ pub(super) struct Tally {
     pub(super) schemas: BTreeMap<(String, String), SchemaCount>,
 }
 
-/// What is different, where.
+/// A kind of difference, and its cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct DifferenceKey {
     pub(super) cluster: String,

@@ -26,7 +26,7 @@ pub struct IdentifiedRequest<'a> {
     pub user_agent: &'a [u8],
     /// Seconds since 1970.
     pub now: u64,
-    /// Whom the client authenticated as; `None` if the gateway does not know it.
+    /// The user whom the client authenticated as; `None` if the gateway does not know it.
     pub user: Option<&'a UserInfo>,
     /// Whether the user has authenticated by a token, and not by a certificate.
     pub has_token: bool,
