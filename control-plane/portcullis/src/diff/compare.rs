@@ -10,7 +10,7 @@ use super::atoms::AtomSet;
 use super::example::ExampleRequest;
 use super::natural::natural;
 use super::region::{Axis, Region};
-use super::search::{Found, Steps, find};
+use super::search::{SearchResult, Steps, find};
 use super::side::{Side, SideRule};
 use super::space::Space;
 use super::verdict::{Decider, Difference, Uncompared};
@@ -35,7 +35,7 @@ pub(super) struct Findings {
 }
 
 /// A part of a side that decides requests: those in its regions that nothing before it takes.
-struct Candidate<'c> {
+struct RuleCandidate<'c> {
     regions: Vec<&'c Region>,
     before: Vec<&'c Region>,
     /// One of each of these lets the request in.
@@ -110,10 +110,10 @@ impl<'c> Comparison<'c> {
         ones.iter().any(|one| twos.iter().any(|two| one.intersects(two)))
     }
 
-    fn candidate(&self, side: &'c Side, place: RulePlace<'c>) -> Candidate<'c> {
+    fn candidate(&self, side: &'c Side, place: RulePlace<'c>) -> RuleCandidate<'c> {
         let from = place.rule.map_or(side.regions.len(), |rule| rule.from);
         let deny = side.lists.iter().flat_map(|list| list.deny.iter().flat_map(|entry| &entry.regions));
-        Candidate {
+        RuleCandidate {
             regions: place.rule.map_or_else(|| vec![self.everything], |rule| side.regions_of(rule).iter().collect()),
             before: deny.chain(side.regions.iter().take(from)).collect(),
             lets_in: side.lists.iter().filter(|list| list.has_allow).map(|list| list.allow.as_slice()).collect(),
@@ -123,7 +123,7 @@ impl<'c> Comparison<'c> {
     }
 
     /// The entries of all lists: first as far as they are asked before the user is known, and then once more.
-    fn list_candidates(&self, side: &'c Side) -> Vec<Candidate<'c>> {
+    fn list_candidates(&self, side: &'c Side) -> Vec<RuleCandidate<'c>> {
         let (mut candidates, mut before, mut lets_in) = (Vec::new(), Vec::new(), Vec::new());
         for (list, is_first) in
             [true, false].into_iter().flat_map(|first| side.lists.iter().map(move |list| (list, first)))
@@ -131,7 +131,7 @@ impl<'c> Comparison<'c> {
             for entry in &list.deny {
                 let regions = if is_first { &entry.regions_of_all } else { &entry.regions };
                 let (number, message) = (entry.number, entry.message.clone());
-                candidates.push(Candidate {
+                candidates.push(RuleCandidate {
                     regions: regions.iter().collect(),
                     before: before.clone(),
                     lets_in: lets_in.clone(),
@@ -142,7 +142,7 @@ impl<'c> Comparison<'c> {
             }
             if list.has_allow {
                 let allow = if is_first { &list.allow_by_origin } else { &list.allow };
-                candidates.push(Candidate {
+                candidates.push(RuleCandidate {
                     regions: vec![self.everything],
                     before: before.iter().copied().chain(allow).collect(),
                     lets_in: lets_in.clone(),
@@ -153,12 +153,18 @@ impl<'c> Comparison<'c> {
             }
         }
         let regions = vec![self.everything];
-        candidates.push(Candidate { regions, before, lets_in, decider: Decider::LetIn, is_changed: true });
+        candidates.push(RuleCandidate { regions, before, lets_in, decider: Decider::LetIn, is_changed: true });
         candidates
     }
 
     /// Looks for a request that both decide. Whether nothing is left to look for: one was found, or the steps came to an end.
-    fn look(&self, one: &Candidate<'c>, two: &Candidate<'c>, findings: &mut Findings, steps: &mut Steps) -> bool {
+    fn look(
+        &self,
+        one: &RuleCandidate<'c>,
+        two: &RuleCandidate<'c>,
+        findings: &mut Findings,
+        steps: &mut Steps,
+    ) -> bool {
         let lets_in: Vec<&[Region]> = one.lets_in.iter().chain(&two.lets_in).copied().collect();
         let mut is_undecided = false;
         for (first, second) in
@@ -173,9 +179,9 @@ impl<'c> Comparison<'c> {
             let others: Vec<&Region> = before.filter(|other| other.intersects(&both)).collect();
             for region in self.classes.iter().filter_map(|class| class.intersection(&both)) {
                 match find(&region, &others, &lets_in, self.usual, steps) {
-                    Found::Nothing => {}
-                    Found::Undecided => is_undecided = true,
-                    Found::Region(found) => {
+                    SearchResult::Nothing => {}
+                    SearchResult::Undecided => is_undecided = true,
+                    SearchResult::Region(found) => {
                         let point = natural(self.space, &region, &found, &others, &lets_in);
                         if let Some(example) = ExampleRequest::of(self.space, &point, self.knows_users) {
                             let (then, now) = (one.decider.clone(), two.decider.clone());

@@ -1,12 +1,11 @@
 //! A request of a region, as it is written on the wire.
 
-use std::fmt::Write;
-
 use portcullis_core::identity::UserInfo;
-use portcullis_core::request_info::{RequestInfo, RequestTarget};
+use portcullis_core::request_info::RequestInfo;
 
 use super::region::{Axis, Region};
 use super::space::{ANONYMOUS, NAMESPACES, RequestKind, Space};
+use super::target_text::{encoded, encoded_path, reads};
 use crate::explain::ExplainCall;
 
 /// A request, and its sender.
@@ -92,7 +91,8 @@ fn wire(space: &Space, atom: &impl Fn(Axis) -> u32) -> Option<(String, String)> 
     };
     let mut segments = Vec::new();
     // A namespace is in its own.
-    if !namespace.is_empty() && !(resource == NAMESPACES && name == namespace) {
+    let is_own = resource == NAMESPACES && name == namespace;
+    if !namespace.is_empty() && !is_own {
         segments.extend([NAMESPACES, namespace]);
     }
     segments.push(resource);
@@ -123,41 +123,4 @@ fn method(verb: &str) -> &'static str {
 
 fn joined(root: &str, segments: &[&str]) -> String {
     segments.iter().fold(root.to_owned(), |path, segment| format!("{path}/{}", encoded(segment)))
-}
-
-/// A text as one segment of a path, or a value of a query.
-fn encoded(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~:".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            // Writing to a String does not fail.
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
-}
-
-fn encoded_path(path: &str) -> String {
-    path.split('/').map(encoded).collect::<Vec<_>>().join("/")
-}
-
-/// Whether a request is let through to be judged, and reads so.
-fn reads(method: &str, target: &str, is_it: impl Fn(&RequestInfo<'_>) -> bool) -> bool {
-    let Ok(parsed) = RequestTarget::parse(target.as_bytes()) else { return false };
-    let Ok(info) = parsed.resolve(method.as_bytes()) else { return false };
-    parsed.check(&info).is_ok() && is_it(&info)
-}
-
-/// Whether a text can be a segment of a resource's path.
-pub(super) fn is_segment(text: &str) -> bool {
-    let target = format!("/api/v1/namespaces/a/pods/{}", encoded(text));
-    !text.is_empty() && reads("GET", &target, |info| *info.name == *text.as_bytes())
-}
-
-/// Whether a text can be the path of a request that is for no resource.
-pub(super) fn is_path(text: &str) -> bool {
-    let is_it = |info: &RequestInfo<'_>| !info.is_resource && info.path == text.as_bytes();
-    text.starts_with('/') && reads("GET", &encoded_path(text), is_it)
 }

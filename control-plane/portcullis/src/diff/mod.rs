@@ -14,6 +14,7 @@ mod report;
 mod search;
 mod side;
 mod space;
+mod target_text;
 mod verdict;
 mod vocabulary;
 

@@ -7,9 +7,9 @@ use super::region::{Axis, OpenPart, Region};
 
 /// The result of a search.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum SearchResult {
     /// All requests of this region are such.
-    Region(Region),
+    Region(Box<Region>),
     Nothing,
     /// The steps came to an end.
     Undecided,
@@ -40,7 +40,7 @@ pub(super) fn find(
     unions: &[&[Region]],
     usual: &[AtomSet; Axis::COUNT],
     steps: &mut Steps,
-) -> Found {
+) -> SearchResult {
     let Some((union, unions)) = unions.split_first() else {
         let mut narrow = region.clone();
         for (axis, atoms) in Axis::ALL.into_iter().zip(usual) {
@@ -50,7 +50,7 @@ pub(super) fn find(
             }
         }
         return match cut(narrow, others, steps) {
-            found @ Found::Region(_) => found,
+            found @ SearchResult::Region(_) => found,
             _ => cut(region.clone(), others, steps),
         };
     };
@@ -58,26 +58,26 @@ pub(super) fn find(
     for one in *union {
         let Some(both) = region.intersection(one) else { continue };
         match find(&both, others, unions, usual, steps) {
-            Found::Nothing => {}
-            Found::Undecided => is_undecided = true,
-            found @ Found::Region(_) => return found,
+            SearchResult::Nothing => {}
+            SearchResult::Undecided => is_undecided = true,
+            found @ SearchResult::Region(_) => return found,
         }
     }
-    if is_undecided { Found::Undecided } else { Found::Nothing }
+    if is_undecided { SearchResult::Undecided } else { SearchResult::Nothing }
 }
 
 /// Takes the others out of a region one by one. The rest of a region without another one are several regions, one for each
 /// condition that is not met.
-fn cut(region: Region, others: &[&Region], steps: &mut Steps) -> Found {
+fn cut(region: Region, others: &[&Region], steps: &mut Steps) -> SearchResult {
     let mut open: Vec<(Region, Rc<Vec<&Region>>)> = vec![(region, Rc::new(others.to_vec()))];
     for _ in 0..MAX_NODES {
-        let Some((mut region, others)) = open.pop() else { return Found::Nothing };
-        let Ok(left) = reduce(&mut region, others, steps) else { return Found::Undecided };
+        let Some((mut region, others)) = open.pop() else { return SearchResult::Nothing };
+        let Ok(left) = reduce(&mut region, others, steps) else { return SearchResult::Undecided };
         let Some(left) = left else { continue };
         let hardest = left.iter().map(|other| (*other, region.open_parts(other))).min_by_key(|(_, parts)| parts.len());
-        let Some((other, mut parts)) = hardest else { return Found::Region(region) };
+        let Some((other, mut parts)) = hardest else { return SearchResult::Region(Box::new(region)) };
         if !steps.take(left.len()) {
-            return Found::Undecided;
+            return SearchResult::Undecided;
         }
         // The first one is looked into first: the one that takes away least.
         parts.sort_by_key(|part| cost(other, *part));
@@ -92,7 +92,7 @@ fn cut(region: Region, others: &[&Region], steps: &mut Steps) -> Found {
         }
         open.extend(children.into_iter().rev());
     }
-    Found::Undecided
+    SearchResult::Undecided
 }
 
 /// How much a condition takes away when it must not be met.

@@ -4,8 +4,8 @@ use portcullis_core::identity::UserInfo;
 use portcullis_filter_config::{AccessEntry, Rule, RuleList, ServiceAccount};
 
 use super::atoms::AtomSet;
-use super::example::{is_path, is_segment};
 use super::region::{Axis, Membership, Region};
+use super::target_text::{is_path, is_segment};
 use super::vocabulary::{AddressVocabulary, ResourceVocabulary, Vocabulary};
 
 /// The kinds of requests: rules have a part for each.

@@ -11,7 +11,7 @@ pub(super) const UNKNOWN: &str = "portcullis.dev: unknown to the log";
 
 /// Refuses what may be refused, and chooses the first policy that may match.
 pub(super) fn strict(config: &ClusterConfig) -> ClusterConfig {
-    let mut strict = read(config, Reading::Possible, Reading::Certain);
+    let mut strict = read(config, Leniency::Possible, Leniency::Certain);
     if let Some(protected) = &mut strict.protected {
         // Refused is stricter than let go without the group. A group that is dropped would open no policy.
         protected.drop_groups = false;
@@ -22,25 +22,25 @@ pub(super) fn strict(config: &ClusterConfig) -> ClusterConfig {
             protected.users.push(UNKNOWN.to_owned());
         }
     }
-    strict.policies = policies(config, Reading::Possible);
+    strict.policies = policies(config, Leniency::Possible);
     strict
 }
 
 /// Refuses what is certainly refused, and chooses the first policy that certainly matches.
 pub(super) fn lenient(config: &ClusterConfig) -> ClusterConfig {
-    let mut lenient = read(config, Reading::Certain, Reading::Possible);
-    lenient.policies = policies(config, Reading::Certain);
+    let mut lenient = read(config, Leniency::Certain, Leniency::Possible);
+    lenient.policies = policies(config, Leniency::Certain);
     lenient
 }
 
 /// Whether a rule matches where it may, or only where it must.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reading {
+enum Leniency {
     Possible,
     Certain,
 }
 
-fn read(config: &ClusterConfig, deny: Reading, allow: Reading) -> ClusterConfig {
+fn read(config: &ClusterConfig, deny: Leniency, allow: Leniency) -> ClusterConfig {
     let mut config = config.clone();
     for AccessLists { deny: denies, allow: allows, .. } in &mut config.access {
         for (entries, reading) in [(denies, deny), (allows, allow)] {
@@ -52,7 +52,7 @@ fn read(config: &ClusterConfig, deny: Reading, allow: Reading) -> ClusterConfig 
     config
 }
 
-fn policies(config: &ClusterConfig, reading: Reading) -> portcullis_filter_config::Dispatch {
+fn policies(config: &ClusterConfig, reading: Leniency) -> portcullis_filter_config::Dispatch {
     let mut policies: Vec<Policy> = config.policies.policies().into_owned();
     for rule in policies.iter_mut().flat_map(|policy| &mut policy.rules) {
         widen(rule, reading);
@@ -60,7 +60,7 @@ fn policies(config: &ClusterConfig, reading: Reading) -> portcullis_filter_confi
     policies.into()
 }
 
-fn widen(rule: &mut Rule, reading: Reading) {
+fn widen(rule: &mut Rule, reading: Leniency) {
     // The unknown user may be one of the service accounts, whatever the list of users says.
     let has_accounts = !rule.service_accounts.is_empty();
     add(&mut rule.users, reading, has_accounts);
@@ -69,11 +69,11 @@ fn widen(rule: &mut Rule, reading: Reading) {
 
 /// Lets a list that wants something want the unknown, too; or lets a list that excludes something exclude it. `has_others`:
 /// whether something beside the list may be wanted.
-fn add(entries: &mut Vec<String>, reading: Reading, has_others: bool) {
+fn add(entries: &mut Vec<String>, reading: Leniency, has_others: bool) {
     let added = match (RuleList::read(entries), reading) {
-        (None, Reading::Possible) if has_others => UNKNOWN.to_owned(),
-        (Some(RuleList::AnyOf(wanted)), Reading::Possible) if has_others || !wanted.is_empty() => UNKNOWN.to_owned(),
-        (Some(RuleList::NoneOf(_)), Reading::Certain) => format!("-{UNKNOWN}"),
+        (None, Leniency::Possible) if has_others => UNKNOWN.to_owned(),
+        (Some(RuleList::AnyOf(wanted)), Leniency::Possible) if has_others || !wanted.is_empty() => UNKNOWN.to_owned(),
+        (Some(RuleList::NoneOf(_)), Leniency::Certain) => format!("-{UNKNOWN}"),
         _ => return,
     };
     entries.push(added);
@@ -94,7 +94,7 @@ mod tests {
             (&["-b", "-*"], false, false),
         ];
         for (entries, possible, certain) in table {
-            for (reading, expected) in [(Reading::Possible, possible), (Reading::Certain, certain)] {
+            for (reading, expected) in [(Leniency::Possible, possible), (Leniency::Certain, certain)] {
                 let mut list: Vec<String> = entries.iter().map(|entry| (*entry).to_owned()).collect();
                 add(&mut list, reading, false);
                 assert_eq!(list.len() > entries.len(), expected, "{entries:?}");

@@ -74,7 +74,7 @@ impl LogLines {
 
 impl Progress {
     fn report(&mut self, tally: &Tally) {
-        if tally.lines % LINES_PER_LOOK != 0 || self.last.elapsed() < BETWEEN_REPORTS {
+        if !tally.lines.is_multiple_of(LINES_PER_LOOK) || self.last.elapsed() < BETWEEN_REPORTS {
             return;
         }
         (self.last, self.has_written) = (Instant::now(), true);
