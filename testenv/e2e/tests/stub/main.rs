@@ -18,6 +18,7 @@ mod closing;
 mod config_reload;
 mod connection_lifetime;
 mod console;
+mod dangerous_change;
 mod dashboard;
 mod default_client_ca;
 mod denials;
