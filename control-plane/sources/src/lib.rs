@@ -20,6 +20,6 @@ pub use kubernetes::{ConnectError, KubernetesAccess, KubernetesSets, SourceHealt
 pub use merge::with_settings;
 pub use object_set::{FileDiagnosis, NoticedAt, ObjectSet, Place};
 pub use once::{Input, InputError, read_inputs};
-pub use profiles_file::{ProfileNames, ProfilesFileError, read_profiles, with_profiles, write_profiles};
+pub use profiles_file::{ProfileNames, ProfilesFileError, change_profiles, read_profiles, with_profiles};
 pub use references::{Root, read_references};
 pub use spans::{Position, Spans};

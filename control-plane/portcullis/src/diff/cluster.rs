@@ -28,7 +28,7 @@ pub(super) fn compare(
     now: u64,
 ) -> Result<Findings, CompileError> {
     let judges = Judges { gateway, old: compiled(old)?, new: compiled(new)?, now };
-    let mut findings = Findings::default();
+    let mut findings = Findings { beside: judged_beside(old, new), ..Findings::default() };
     let mut steps = Steps(STEPS);
     if old.policies == new.policies && old.access == new.access {
         return Ok(findings);
@@ -41,6 +41,20 @@ pub(super) fn compare(
     }
     findings.keep_proven(&judges, old, new);
     Ok(findings)
+}
+
+/// The requests whose judgement may differ by something else than lists and policies.
+fn judged_beside(old: &ClusterConfig, new: &ClusterConfig) -> Vec<&'static str> {
+    let has_reviews = |config: &ClusterConfig| config.reviews.is_some();
+    let all = [
+        (old.deny_all_requests != new.deny_all_requests, "all requests: one side answers each with 429"),
+        (old.protected != new.protected, "requests of identities that one side protects"),
+        (old.allow_anonymous != new.allow_anonymous, "requests without a credential"),
+        (has_reviews(old) != has_reviews(new), "requests with tokens, which one side alone has reviewed"),
+        (old.upstream_identity != new.upstream_identity, "requests that impersonate, and those with tokens"),
+        (old.client_ca != new.client_ca, "requests with client certificates: the CAs differ"),
+    ];
+    all.into_iter().filter(|(differs, _)| *differs).map(|(_, requests)| requests).collect()
 }
 
 fn compiled(config: &ClusterConfig) -> Result<Cluster, CompileError> {

@@ -32,6 +32,8 @@ pub(super) struct Comparison<'c> {
 pub(super) struct Findings {
     pub(super) differences: Vec<Difference>,
     pub(super) uncompared: Vec<Uncompared>,
+    /// Requests that are judged beside lists and policies, by something that differs: not compared.
+    pub(super) beside: Vec<&'static str>,
 }
 
 /// A part of a side that decides requests: those in its regions that nothing before it takes.

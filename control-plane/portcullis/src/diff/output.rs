@@ -34,7 +34,13 @@ fn write_cluster(text: &mut String, cluster: &ClusterDiff, show: usize) {
     let (differences, uncompared) = (&cluster.findings.differences, &cluster.findings.uncompared);
     let name = one_line(&cluster.name);
     let _ = match differences.len() {
-        0 if uncompared.is_empty() => writeln!(text, "{name}: no request is judged differently"),
+        0 if uncompared.is_empty() && cluster.findings.beside.is_empty() => {
+            writeln!(text, "{name}: no request is judged differently")
+        }
+        0 => writeln!(
+            text,
+            "{name}: access lists and policies judge no request differently, as far as they were compared"
+        ),
         count => writeln!(text, "{name}: requests are judged differently in {count} ways"),
     };
     for difference in differences.iter().take(show) {
@@ -54,6 +60,12 @@ fn write_cluster(text: &mut String, cluster: &ClusterDiff, show: usize) {
         let hidden = uncompared.len().saturating_sub(show);
         if hidden > 0 {
             let _ = writeln!(text, "    and {hidden} further ones");
+        }
+    }
+    if !cluster.findings.beside.is_empty() {
+        text.push_str("\n  not compared, because something else decides as well, and differs\n");
+        for requests in &cluster.findings.beside {
+            let _ = writeln!(text, "    {requests}");
         }
     }
     if !cluster.fields.is_empty() {
@@ -127,6 +139,7 @@ fn entry(cluster: &ClusterDiff, show: usize) -> Value {
         "differences": shown,
         "further": differences.len().saturating_sub(show),
         "notCompared": cluster.findings.uncompared,
+        "decidedElsewhere": cluster.findings.beside,
         "fields": cluster.fields.iter().map(ChangedField::json).collect::<Vec<_>>(),
     })
 }

@@ -67,6 +67,7 @@ impl DiffReport {
         let is_same = |cluster: &ClusterDiff| {
             cluster.findings.differences.is_empty()
                 && cluster.findings.uncompared.is_empty()
+                && cluster.findings.beside.is_empty()
                 && cluster.fields.is_empty()
         };
         self.removed.is_empty()

@@ -4,7 +4,7 @@ use portcullis_core::gateway::Judgement;
 use portcullis_core::identity::UserInfo;
 use portcullis_core::refusal::Cause;
 use portcullis_filter_config::{
-    AccessEntry, AccessLists, AccessScope, ClusterConfig, Denial, Policy, Rule, ServiceAccount,
+    AccessEntry, AccessLists, AccessScope, ClusterConfig, Denial, Policy, ProtectedIdentities, Rule, ServiceAccount,
 };
 use portcullis_sources::ObjectSet;
 use proptest::collection::vec;
@@ -250,6 +250,24 @@ proptest! {
 }
 
 /// The property would also hold if hardly any request were judged differently.
+/// Lists and policies that are equal are not all that decides.
+#[test]
+fn decision_beside_lists_and_policies_is_named() {
+    let (gateway, old) = base();
+    let beside = |new: &ClusterConfig| compare(&gateway, &old, new, NOW).unwrap().beside;
+    assert!(beside(&old).is_empty());
+    let protected = Some(ProtectedIdentities { users: vec!["a".to_owned()], ..ProtectedIdentities::default() });
+    let table = [
+        (ClusterConfig { deny_all_requests: true, ..old.clone() }, "all requests"),
+        (ClusterConfig { protected, ..old.clone() }, "identities that one side protects"),
+        (ClusterConfig { allow_anonymous: !old.allow_anonymous, ..old.clone() }, "without a credential"),
+    ];
+    for (new, expected) in table {
+        let found = beside(&new);
+        assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
+    }
+}
+
 #[test]
 fn random_objects_differ_often_enough() {
     let mut runner = TestRunner::deterministic();

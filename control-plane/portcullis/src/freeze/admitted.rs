@@ -20,7 +20,7 @@ pub(super) fn admitted(cluster: &Cluster, protected: &ProtectedIdentities) -> St
                 rule.user_groups.iter().filter(|group| protected.groups.contains(group)).map(String::as_str).collect();
             let mut text = rule_text(rule);
             if !refused.is_empty() {
-                text.push_str(&format!(" ({} refused: protectedIdentities)", refused.join(", ")));
+                text.push_str(&format!(" ({} refused or dropped: protectedIdentities)", refused.join(", ")));
             }
             let limit = if is_denied { "denied, 403".to_owned() } else { limit_text(limit) };
             rows.push(vec![format!("  {limit}"), text]);

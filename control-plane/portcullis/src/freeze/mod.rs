@@ -10,11 +10,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use portcullis_api::{
-    BUILT_IN_PROFILES, CLUSTER_KIND, Cluster, PROFILE_ANNOTATION, ProblemCode, check_cluster, cluster_mistakes,
-    parse_cluster, unchecked_cluster, without_references,
+    BUILT_IN_PROFILES, CLUSTER_KIND, Cluster, PROFILE_ANNOTATION, ProblemCode, UpstreamIdentity, check_cluster,
+    cluster_mistakes, parse_cluster, unchecked_cluster, without_references,
 };
 use portcullis_filter_config::ProtectedIdentities;
-use portcullis_sources::{read_profiles, write_profiles};
+use portcullis_sources::{change_profiles, read_profiles};
 use portcullis_translate::choose_settings;
 use serde_json::{Map, Value, json};
 
@@ -69,13 +69,17 @@ async fn freeze_in_store(arguments: &Freeze) -> Result<(), FreezeError> {
     let object = &arguments.object;
     let (store, document) = open(object).await?;
     let cluster = with_stage(&document, &object.name, &arguments.stage)?;
-    show(&cluster, &arguments.stage, &ProtectedIdentities::default())?;
+    show(&cluster, &arguments.stage, &ProtectedIdentities::default());
+    say(
+        "the gateway's settings are not known here: their protectedIdentities and access lists may refuse some of these",
+    );
     if object.dry_run {
         say("nothing was changed");
         return Ok(());
     }
     annotate(&store, &object.name, &Value::from(arguments.stage.as_str())).await?;
     say_done(&object.name, &arguments.stage);
+    say_files();
     Ok(())
 }
 
@@ -92,6 +96,7 @@ async fn thaw_in_store(object: &ObjectArguments) -> Result<(), FreezeError> {
     }
     annotate(&store, &object.name, &Value::Null).await?;
     say(&format!("{}: {profile} ends, its policies and limits are those of the spec again", object.name));
+    say_files();
     Ok(())
 }
 
@@ -116,32 +121,27 @@ fn freeze_by_file(arguments: &Freeze, file: &Path) -> Result<(), FreezeError> {
             let settings: Vec<Value> = objects.settings.iter().map(|one| without_references(one).0).collect();
             let settings = choose_settings(&settings, None).settings;
             let protected = settings.and_then(|settings| settings.protected).unwrap_or_default();
-            show(&with_stage(document, &object.name, &arguments.stage)?, &arguments.stage, &protected)?;
+            show(&with_stage(document, &object.name, &arguments.stage)?, &arguments.stage, &protected);
         }
-        None if BUILT_IN_PROFILES.contains(&arguments.stage.as_str()) => {}
+        None if BUILT_IN_PROFILES.contains(&arguments.stage.as_str()) => {
+            say(&format!("not checked without -f: whether {} is there and accepted, and who is let in", object.name));
+        }
         None => return Err(FreezeError::NotBuiltIn(arguments.stage.clone())),
     }
     if object.dry_run {
         say("nothing was changed");
         return Ok(());
     }
-    let mut names = read_profiles(file)?;
-    names.insert(object.name.clone(), arguments.stage.clone());
-    write_profiles(file, &names)?;
+    change_profiles(file, |names| drop(names.insert(object.name.clone(), arguments.stage.clone())))?;
     say_done(&object.name, &arguments.stage);
     Ok(())
 }
 
 fn thaw_by_file(arguments: &Thaw, file: &Path) -> Result<(), FreezeError> {
     let object = &arguments.object;
-    let mut names = read_profiles(file)?;
-    let before = names.get(&object.name).cloned();
-    if arguments.ignore_annotation {
-        names.insert(object.name.clone(), String::new());
-    } else {
-        names.remove(&object.name);
-    }
-    if names.get(&object.name) == before.as_ref() {
+    let before = read_profiles(file)?.get(&object.name).cloned();
+    let wanted = arguments.ignore_annotation.then(String::new);
+    if before == wanted {
         say(&format!("{}: {} says so already", object.name, file.display()));
         return Ok(());
     }
@@ -149,7 +149,10 @@ fn thaw_by_file(arguments: &Thaw, file: &Path) -> Result<(), FreezeError> {
         say(&format!("{}: {} would end", object.name, before.unwrap_or_default()));
         return Ok(());
     }
-    write_profiles(file, &names)?;
+    change_profiles(file, |names| match &wanted {
+        Some(profile) => drop(names.insert(object.name.clone(), profile.clone())),
+        None => drop(names.remove(&object.name)),
+    })?;
     let then = if arguments.ignore_annotation { "the spec is" } else { "its annotation, or the spec, is" };
     say(&format!("{}: {then} in effect again", object.name));
     Ok(())
@@ -178,12 +181,21 @@ fn with_stage(document: &Value, name: &str, stage: &str) -> Result<Cluster, Free
     }
 }
 
-fn show(cluster: &Cluster, stage: &str, protected: &ProtectedIdentities) -> Result<(), FreezeError> {
+fn show(cluster: &Cluster, stage: &str, protected: &ProtectedIdentities) {
     say(&format!("{}: {stage} lets in, the first line that fits a request:", cluster.name));
     let mut protected = protected.clone();
     protected.groups.extend(cluster.protected.iter().flat_map(|own| &own.groups).cloned());
     crate::print(&admitted::admitted(cluster, &protected));
-    Ok(())
+    if cluster.access.is_some() {
+        say("its access lists refuse before that");
+    }
+    if matches!(cluster.upstream_identity, UpstreamIdentity::RequestHeader { token_review: false, .. }) {
+        say("tokens are not reviewed: users of tokens match no line that names users or groups");
+    }
+}
+
+fn say_files() {
+    say("a control plane whose --profiles-file names the object goes by that file");
 }
 
 fn say_done(name: &str, stage: &str) {

@@ -30,7 +30,7 @@ fn stage_shows_who_is_let_in() {
     let heartbeats = shown("heartbeats", &json!({}), &["system:masters"]);
     for expected in [
         "200 at a time     get,create,update,… leases of coordination.k8s.io in kube-node-lease of group system:nodes",
-        "without a limit   * * * of group kubeadm:cluster-admins,system:masters (system:masters refused: protectedIdentities)",
+        "without a limit   * * * of group kubeadm:cluster-admins,system:masters (system:masters refused or dropped: protectedIdentities)",
         "refused, 429      * * *",
     ] {
         assert!(heartbeats.contains(expected), "{expected}\n{heartbeats}");

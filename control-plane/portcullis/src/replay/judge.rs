@@ -87,7 +87,7 @@ impl ReplayedCluster {
             unknown.map_or_else(|| self.judgement(gateway, record, info, now, then.policy.is_some()), Err)
         });
         match judgement {
-            None => LineVerdict::Unjudged(Unjudged::Attributes),
+            None => LineVerdict::Unknown("the attributes, which do not follow from the path of the line"),
             Some(Err(unknown)) => LineVerdict::Unknown(unknown),
             Some(Ok(judgement)) => {
                 let now = MetOutcome::judged(&judgement, &self.config);

@@ -31,8 +31,6 @@ pub(super) enum Unjudged {
     OtherCluster,
     /// Refused for a reason that comes before access lists and policies, or beside them.
     Refused(&'static str),
-    /// Its attributes do not follow from its path.
-    Attributes,
 }
 
 /// Refusals that are not repeated: the log does not have what caused them.

@@ -215,7 +215,6 @@ impl Unjudged {
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Unjudged::OtherCluster => "a cluster that is not among the objects",
-            Unjudged::Attributes => "attributes that do not follow from the path",
             Unjudged::Refused(reason) => reason,
         }
     }

@@ -109,7 +109,7 @@ fn lines_are_judged_by_what_they_say() {
         (json!({"verb": "watch"}), "0 - == 4 -"),
         (plain, "0 - != 3 slow"),
         (long, "0 - != 3 slow"),
-        (json!({"resource": "nodes"}), "not judged: attributes that do not follow from the path"),
+        (json!({"resource": "nodes"}), "unknown: the attributes, which do not follow from the path of the line"),
         (json!({"moreGroups": 4}), "unknown: the user's groups behind the first 32"),
         (json!({"moreGroups": 4, "groups": ["ops"]}), "0 - != 0 slow"),
         (json!({"user": null, "groups": null}), "unknown: the user"),

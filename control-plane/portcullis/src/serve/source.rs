@@ -102,7 +102,7 @@ impl Source {
         };
         if let Some(file) = arguments.profiles_file.clone() {
             let sets = source.sets;
-            source.sets = Box::pin(async { Some(with_profiles(sets.await?, file)) });
+            source.sets = Box::pin(async { Some(with_profiles(sets.await?, file).await) });
         }
         Ok(source)
     }

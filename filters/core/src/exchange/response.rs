@@ -184,6 +184,8 @@ impl<T: Clone> Exchange<T> {
     /// Counts a request that left before it was decided.
     #[cold]
     fn leave_undecided(&mut self, outcome: Outcome, host: &mut impl Host<Stream = T>) {
+        // It was compared with a decision that the client did not wait for.
+        self.record.shadow = None;
         host.count(self.metrics.as_ref(), &self.record, outcome);
         self.outcome = Some(outcome);
         if let Some(metrics) = self.metrics.as_ref().filter(|metrics| self.record.is_logged(metrics)) {

@@ -135,8 +135,8 @@ impl ClusterCounts {
     fn admits_shadow(&self, key: ShadowKey, is_known: bool) -> bool {
         let labels = key.labels(REST);
         let labels = labels.each_ref().map(String::as_str);
-        self.shadow.len() < MAX_SHADOW_PAIRS
-            && self.ledger.admit(&[self.ledger.combination(SHADOW.name, &labels, 1)], is_known)
+        let most = if is_known { MAX_SHADOW_PAIRS } else { MAX_SHADOW_PAIRS / 4 };
+        self.shadow.len() < most && self.ledger.admit(&[self.ledger.combination(SHADOW.name, &labels, 1)], is_known)
     }
 
     #[cold]
