@@ -31,6 +31,8 @@ pub(crate) enum Case {
     Limit,
     /// As [`Case::Limit`], with a limit of all gateways.
     GlobalLimit,
+    /// As [`Case::Last`], judged once more by a shadow of 100 policies under a limit.
+    Shadow,
     /// A cached token, 100 policies, the last one matches.
     Token,
     /// A cached certificate and one policy, which matches.
@@ -65,7 +67,7 @@ pub(crate) enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 26] = [
+    pub(crate) const ALL: [Self; 27] = [
         Self::Bare,
         Self::BareToken,
         Self::Last,
@@ -73,6 +75,7 @@ impl Case {
         Self::Rebalance,
         Self::Limit,
         Self::GlobalLimit,
+        Self::Shadow,
         Self::None,
         Self::One,
         Self::Token,
@@ -107,6 +110,7 @@ impl Case {
             Case::Rebalance => "certificate, 100 policies, last matches, rebalance",
             Case::Limit => "certificate, 100 policies, last matches, requests in flight limited",
             Case::GlobalLimit => "certificate, 100 policies, last matches, requests in flight of all gateways limited",
+            Case::Shadow => "certificate, 100 policies, last matches, beside a shadow of as many with a limit",
             Case::None => "certificate, 100 policies, none matches (403)",
             Case::Token => "token, 100 policies, last matches",
             Case::One => "certificate, 1 policy",
@@ -139,6 +143,7 @@ impl Case {
             Case::Rebalance => "rebalance",
             Case::Limit => "limit",
             Case::GlobalLimit => "global-limit",
+            Case::Shadow => "shadow",
             Case::None => "none",
             Case::Token => "token",
             Case::One => "one",
@@ -232,6 +237,10 @@ impl Case {
     pub(crate) fn portcullis(self) -> Value {
         match self {
             Case::FrontProxy => json!({"upstreamIdentity": "RequestHeader"}),
+            Case::Shadow => {
+                let limits = Case::Limit.flow_control();
+                json!({"shadow": {"dispatchPolicies": Case::Limit.policies(), "flowControl": limits}})
+            }
             _ => json!({}),
         }
     }
