@@ -141,7 +141,8 @@ fn thaw_by_file(arguments: &Thaw, file: &Path) -> Result<(), FreezeError> {
     let object = &arguments.object;
     let before = read_profiles(file)?.get(&object.name).cloned();
     let wanted = arguments.ignore_annotation.then(String::new);
-    if before == wanted {
+    // Of a file that is gone the control plane keeps what it said: only one that is written anew ends that.
+    if before == wanted && file.exists() {
         say(&format!("{}: {} says so already", object.name, file.display()));
         return Ok(());
     }

@@ -81,4 +81,10 @@ fn file_of_profiles_has_what_is_frozen_and_nothing_else() {
     thaw("a.test", false);
     thaw("b.test", true);
     assert_eq!(names(), json!({"b.test": ""}));
+    std::fs::remove_file(&file).unwrap();
+    thaw("b.test", false);
+    assert!(
+        file.exists() && names() == json!({}),
+        "a file that is gone is written, or the freeze that it named would last"
+    );
 }

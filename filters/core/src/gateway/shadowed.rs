@@ -29,8 +29,8 @@ pub(super) struct DecidedRequest<'a> {
 }
 
 impl Gateway {
-    /// Judges a request by the shadow. `None` if its user is not known, or it was refused for a reason that a shadow
-    /// has no part in. A panic ends here: the decision stands, whatever a shadow does.
+    /// Judges a request by the shadow. `None` if its user is not known, or if access lists, policies and limits had no part in its
+    /// refusal. A panic ends here, and the decision stays as it is.
     pub(super) fn ask_shadow<T>(
         &self,
         shadow: &Shadow,
