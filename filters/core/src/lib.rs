@@ -64,6 +64,7 @@ mod room;
 pub mod schedule;
 mod shadow;
 pub mod state_store;
+mod stream_origin;
 pub mod upgrade_gate;
 pub mod upstream_user;
 pub mod weak_map;

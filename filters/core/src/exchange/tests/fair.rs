@@ -8,6 +8,7 @@ use crate::gateway::tests::plain_config;
 use crate::long_streams::StreamOwners;
 use crate::schedule::Task;
 use crate::state_store::{ProcessState, StateStore};
+use crate::testing::moment;
 
 const PODS: &str = "/api/v1/pods?limit=1";
 
@@ -210,10 +211,10 @@ fn request_that_waits_survives_an_edit() {
     assert_eq!(second.request_headers(&fixture.gateway, Some(&before), &mut waiting), Next::Pause);
     let (refused, update) = compile(3, "refused");
     drop(refused);
-    assert!(update.apply(&StreamOwners::default(), Duration::ZERO).is_empty());
+    assert!(update.apply(&StreamOwners::default(), moment(Duration::ZERO)).is_empty());
     let (after, update) = compile(2, "new");
     assert_eq!(woken(&waiting), 0, "the proxy may refuse it");
-    let _ = update.apply(&StreamOwners::default(), Duration::ZERO);
+    let _ = update.apply(&StreamOwners::default(), moment(Duration::ZERO));
     assert_eq!(woken(&waiting), 1, "the edit gives a seat more");
     assert_eq!(second.resume(&fixture.gateway, Some(&before), &mut waiting), Next::Continue);
     assert_eq!(waiting.destination.as_deref(), Some("old.h2.read"));

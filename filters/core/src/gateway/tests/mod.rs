@@ -11,6 +11,7 @@ mod identity;
 mod protected;
 mod proxy;
 pub(crate) mod reviews;
+mod running;
 mod seen;
 mod shown;
 mod strangers;
@@ -27,7 +28,7 @@ use crate::refusal::Cause;
 pub(crate) use crate::request::Peer;
 pub(crate) use crate::review::ReviewAnswers;
 use crate::state_store::{EphemeralState, StateStore};
-use crate::testing::{self, ca, issue, now};
+use crate::testing::{self, ca, issue, moment, now};
 
 pub(crate) const POD: &str = "/api/v1/namespaces/n/pods/a";
 const UPTIME: Duration = Duration::ZERO;
@@ -58,7 +59,7 @@ pub(crate) fn fixture_in(state: &impl StateStore, change: impl FnOnce(&mut Clust
     let mut config = plain_config(Some(ca.pem()));
     change(&mut config);
     let (route, update) = RouteConfig::compile(&config, state, Arc::default(), 0).unwrap();
-    let _ = update.apply(&StreamOwners::default(), UPTIME);
+    let _ = update.apply(&StreamOwners::default(), moment(UPTIME));
     Fixture { gateway: gateway(), route, ca }
 }
 
