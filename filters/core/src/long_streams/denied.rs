@@ -81,3 +81,7 @@ impl<T> StreamRegistry<T> {
         (!denied.is_empty()).then_some(now.uptime)
     }
 }
+
+#[cfg(test)]
+#[path = "denied_tests.rs"]
+mod tests;
