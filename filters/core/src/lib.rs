@@ -36,6 +36,7 @@ mod compile_error;
 pub mod credential;
 mod denials;
 mod dns;
+mod effective_user;
 pub mod exchange;
 pub mod fair;
 pub mod fault;

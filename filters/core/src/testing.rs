@@ -68,7 +68,7 @@ pub(crate) fn issue(params: CertificateParams, issuer: &Ca) -> Vec<u8> {
 
 /// A reviewer.
 pub(crate) fn reviewer() -> crate::review::Reviewer {
-    crate::review::Reviewer { cluster: "c".into(), user: None }
+    crate::review::Reviewer { cluster: "c".into(), user: None, looks_for_constrained: false }
 }
 
 /// A certificate as Envoy writes it into headers.

@@ -114,6 +114,8 @@ pub struct Cluster {
     pub forwarded_extras: Vec<String>,
     /// Whether the servers' audit logs show the origin of a request.
     pub audit_attribution: bool,
+    /// Whether grants of constrained impersonation count.
+    pub constrained_impersonation: bool,
     /// How the servers learn who sends a request.
     pub upstream_identity: UpstreamIdentity,
 }
@@ -239,6 +241,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         credential_cache,
         forwarded_extras,
         audit_attribution: raw.spec.portcullis.audit_attribution,
+        constrained_impersonation: raw.spec.portcullis.constrained_impersonation,
         upstream_identity,
     })
 }

@@ -9,9 +9,9 @@ use crate::observe::RequestRecord;
 use crate::refusal::Refusal;
 use crate::review::Review;
 
-/// Maximum number of times that a request waits: twice for its tokens, nine times for its impersonation, and some more for a seat
-/// and for what was forgotten because the configuration changed meanwhile.
-pub(super) const MAX_ROUNDS: u8 = 14;
+/// Maximum number of times that a request waits: twice for its tokens, nine times for its impersonation, ten times for a grant of
+/// constrained impersonation, and some more for a seat and for what was forgotten because the configuration changed meanwhile.
+pub(super) const MAX_ROUNDS: u8 = 24;
 
 /// The thing that a paused request waits for.
 #[derive(Debug, Default)]

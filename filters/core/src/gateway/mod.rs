@@ -29,8 +29,9 @@ use validate::{check_message, check_target, presents_two_tokens};
 
 use crate::access::AccessRequest;
 use crate::attribution;
-use crate::authenticate::{authenticate, effective_user};
+use crate::authenticate::authenticate;
 use crate::cluster::{Cluster, CompileError, check_header_names};
+use crate::effective_user::effective_user;
 use crate::fair::{Admission, Flow, FlowOf, SeatRequest};
 use crate::flow_limit::LimitReached;
 use crate::header_scan::{ForwardedHeaders, HeaderScan, Reserved};
@@ -190,7 +191,9 @@ impl Gateway {
     /// the request is refused or the user is not known yet. For tools; [`Gateway::decide`] does this itself.
     pub fn acting_user(&self, cluster: &Cluster, request: &RequestContext<'_>) -> Option<UserInfo> {
         let (mut known, mut seen) = (KnownUsers::default(), RequestRecord::default());
-        let EffectiveUser { client, .. } = self.identify(cluster, request, None, &mut known, &mut seen).ok()?;
+        let target = RequestTarget::parse(request.scan.path).ok()?;
+        let info = target.resolve(request.scan.method).ok()?;
+        let EffectiveUser { client, .. } = self.identify(cluster, request, &info, None, &mut known, &mut seen).ok()?;
         self.known_user(&client).cloned()
     }
 
@@ -216,6 +219,7 @@ impl Gateway {
         &self,
         cluster: &Cluster,
         request: &RequestContext<'_>,
+        info: &RequestInfo<'_>,
         lists: Lists<'_>,
         known: &mut KnownUsers,
         seen: &mut RequestRecord,
@@ -234,7 +238,7 @@ impl Gateway {
             client = protected.enforce(client, &cluster.identity.names, passes)?;
             seen.client(cluster.series(), &client);
         }
-        let actor = effective_user(cluster, client, &self.anonymous, request)?;
+        let actor = effective_user(cluster, client, &self.anonymous, request, info)?;
         known.acting = known.are_kept.then(|| actor.client.clone());
         check_impersonated(lists, request.scan)?;
         seen.effective(cluster.series(), actor.client.user());
@@ -276,7 +280,7 @@ impl Gateway {
         }
         let is_long = !class_of(info, request.scan).has_timeout();
         let mut known = KnownUsers { are_kept: is_long || cluster.shadow.is_some(), ..KnownUsers::default() };
-        let mut decision = match self.identify(cluster, request, lists, &mut known, seen) {
+        let mut decision = match self.identify(cluster, request, info, lists, &mut known, seen) {
             Ok(actor) => self.dispatch(cluster, request, info, actor, admission, seen),
             Err(interrupt) => Err(interrupt),
         };

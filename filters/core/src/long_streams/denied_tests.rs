@@ -2,7 +2,7 @@ use std::cell::RefCell;
 use std::sync::Mutex;
 
 use super::*;
-use crate::long_streams::{Edition, StreamGuard, TerminationReason};
+use crate::long_streams::{Edition, StreamGuard, StreamStart, TerminationReason};
 use crate::request::Client;
 use crate::stream_origin::Impersonated;
 use crate::testing::moment;
@@ -56,8 +56,7 @@ fn begin(
         acting: Client::Anonymous,
         impersonated: Impersonated::No,
     });
-    let start =
-        StreamStart { server: Some("a"), is_session: false, is_answer: false, edition, origin: Some(&origin) };
+    let start = StreamStart { server: Some("a"), is_session: false, is_answer: false, edition, origin: Some(&origin) };
     streams.register(start, path, moment(Duration::from_secs(1)))
 }
 

@@ -1,5 +1,5 @@
 //! Questions to the upstream that judging a request may need: whose token is it (TokenReview), may this user act as
-//! another (SubjectAccessReview). The core writes the question and reads the answer; the host carries them.
+//! another, and for this request (SubjectAccessReview). The core writes the question and reads the answer; the host carries them.
 //!
 //! [`Review::accept_answer`] reads an answer and keeps it. `cache` holds the answers of one `UpstreamCluster`, `store` the memory that
 //! all of them share. `token` and `access` write the two kinds of questions. `queue` and `pending` hold reviews under way and the
@@ -25,7 +25,7 @@ pub use token::expiry as token_expiry;
 
 use crate::identity::UserInfo;
 use crate::moment::Moment;
-use crate::resource_attributes::ResourceAttributes;
+use crate::resource_attributes::AccessAttributes;
 use crate::upstream_user::{HeaderNames, UpstreamUser};
 
 /// How long a review may take, in milliseconds, from its start to its answer.
@@ -57,12 +57,15 @@ pub(crate) struct Reviewer {
     pub(crate) cluster: Arc<str>,
     /// The header that says who asks, where the cluster's credential does not.
     pub(crate) user: Option<Arc<(String, String)>>,
+    /// Whether grants of constrained impersonation count.
+    pub(crate) looks_for_constrained: bool,
 }
 
 impl Reviewer {
     pub(crate) fn from_config(reviews: &config::Reviews, names: &HeaderNames) -> Self {
         let user = reviews.user.as_ref().map(|user| Arc::new((names.user().to_owned(), user.clone())));
-        Reviewer { cluster: reviews.cluster.as_str().into(), user }
+        let looks_for_constrained = reviews.constrained_impersonation;
+        Reviewer { cluster: reviews.cluster.as_str().into(), user, looks_for_constrained }
     }
 }
 
@@ -181,7 +184,7 @@ impl Review {
 
     pub(crate) fn of_access(
         (user, requester): (&UserInfo, Requester),
-        attributes: &ResourceAttributes,
+        attributes: &AccessAttributes,
         reviewer: &Reviewer,
         caches: &Arc<CredentialCaches>,
     ) -> Review {

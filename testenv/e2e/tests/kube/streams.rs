@@ -54,7 +54,8 @@ fn ban_ends_the_watch_of_kubectl() {
     wait::until("the watch ends", SOON, || (!banned.is_running()).then_some(())).unwrap();
     still_sees(&fixture, &other, "after");
     assert!(other.is_running());
-    let refused = fixture.kubectl(&fixture.alice).args(["get", "pods"]).run().unwrap();
+    let pods = "/api/v1/namespaces/default/pods";
+    let refused = fixture.kubectl(&fixture.alice).args(["get", "--raw", pods]).run().unwrap();
     assert!(refused.stderr.contains("ask the platform team"), "{}", refused.stderr);
 }
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use portcullis_e2e::{GatewayOptions, MetricsPage, allow_all};
-use portcullis_harness::client::{H2Client, H2Stream, TlsConnection, TlsTarget};
 use portcullis_harness::certs::CertSpec;
+use portcullis_harness::client::{H2Client, H2Stream, TlsConnection, TlsTarget};
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 

@@ -5,6 +5,7 @@ use rcgen::DnType;
 mod access;
 mod attribution;
 mod client_credential;
+mod constrained;
 mod denials;
 mod flow_control;
 mod identity;
