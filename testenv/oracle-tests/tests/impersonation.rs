@@ -85,7 +85,7 @@ fn is_granted(seed: &str, attributes: &Value) -> bool {
     for byte in std::iter::once(seed).chain(fields).flat_map(|part| part.bytes().chain([0])) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     }
-    hash % 8 != 0
+    !hash.is_multiple_of(8)
 }
 
 #[test]

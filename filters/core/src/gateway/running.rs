@@ -30,8 +30,8 @@ pub(super) fn origin_of(known: &KnownUsers, request: &RequestContext<'_>) -> Opt
 }
 
 impl Gateway {
-    /// Whether a cluster's access lists or a policy with `action: Deny` would refuse a request that runs already. What cannot be
-    /// read any more is refused. `now`: seconds since 1970.
+    /// Whether a cluster's access lists or a policy with `action: Deny` would refuse a request that runs already. One that
+    /// cannot be read any more is refused. `now`: seconds since 1970.
     pub(crate) fn denies_running(cluster: &Cluster, origin: &StreamOrigin, now: u64) -> bool {
         let Ok(target) = RequestTarget::parse(&origin.path) else { return true };
         let Ok(info) = target.resolve(&origin.method) else { return true };

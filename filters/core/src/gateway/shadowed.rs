@@ -13,7 +13,7 @@ use crate::shadow::{RealOutcome, Shadow, ShadowChoice};
 /// The users of a request as they become known, for the shadow and for later editions.
 #[derive(Debug, Default)]
 pub(super) struct KnownUsers {
-    /// Whether somebody asks for them later.
+    /// Whether they are asked for later.
     pub(super) are_kept: bool,
     /// With all its groups.
     pub(super) client: Option<Client>,

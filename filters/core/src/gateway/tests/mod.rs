@@ -391,12 +391,6 @@ fn limit_counts_requests_until_they_end() {
     assert!(matches!(decide(), Decision::Forward(_)));
 }
 
-#[test]
-fn closed_cluster_answers_429_before_it_asks_who_it_is() {
-    let fixture = fixture_with(|config| config.deny_all_requests = true);
-    assert_eq!(outcome(&fixture, Peer::Unreadable, "GET", POD, &[("via", "1.1 lab")]), "429 denied");
-}
-
 fn outcome_of_nobody(fixture: &Fixture) -> String {
     outcome(fixture, Peer::None, "GET", POD, &[])
 }

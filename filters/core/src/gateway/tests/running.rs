@@ -135,9 +135,9 @@ fn edition_denies_what_runs_exactly_as_it_refuses_what_comes() {
     }
 }
 
-/// Where the server judges tokens and impersonation itself, the gateway knows no user of a token.
+/// A gateway knows no user of a token that the server judges.
 #[test]
-fn client_of_whom_nothing_is_known_is_denied_where_users_are_denied() {
+fn client_without_a_known_user_is_denied_where_users_are() {
     let clients = ca("clients");
     let edition = |access: Vec<AccessLists>| {
         fixture_with(|config| {
