@@ -38,6 +38,14 @@ pub struct ResourceAttributes {
 }
 
 impl AccessAttributes {
+    /// The verb.
+    pub fn verb(&self) -> &str {
+        match self {
+            AccessAttributes::Resource(attributes) => &attributes.verb,
+            AccessAttributes::Path { verb, .. } => verb,
+        }
+    }
+
     /// The attributes of a request under another verb, which is made of its own. `None` if they are not UTF-8.
     pub(crate) fn of_request(info: &RequestInfo<'_>, verb: impl FnOnce(&str) -> String) -> Option<Self> {
         let text = |bytes| std::str::from_utf8(bytes).ok().map(str::to_owned);

@@ -102,13 +102,17 @@ impl<T> RouteUpdate<T> {
             streams.set_servers(names, Duration::from_secs(servers.drain_seconds), edition.id(), uptime)
         });
         let by_limit = streams.limit_sessions(self.session_limit);
-        let by_denial = self.judge.upgrade().and_then(|cluster| {
-            let judge: Arc<dyn StreamJudge> = Arc::new(RouteJudge { cluster, digest: self.denials });
-            streams.judge(&judge, edition.id(), at)
-        });
+        let judge: Arc<dyn StreamJudge> =
+            Arc::new(RouteJudge { cluster: Weak::clone(&self.judge), digest: self.denials });
+        let by_denial = streams.judge(&judge, edition.id(), at);
         let next = on_servers.into_iter().chain(by_limit).chain(by_denial).min();
         let others = owners.others(&self.name, &self.object).into_iter();
-        let others = others.filter_map(|other| other.close(uptime).map(|at| (other, at)));
+        // Of a former object, too: the lists are those of the name's owner now.
+        let others = others.filter_map(|other| {
+            let by_denial = other.judge(&judge, edition.id(), at);
+            let next = other.close(uptime).into_iter().chain(by_denial).min()?;
+            Some((other, next))
+        });
         let of_ended = owners.use_edition(&self.name, &edition).into_iter().map(|streams| (streams, uptime));
         next.map(|at| (streams, at)).into_iter().chain(others).chain(of_ended).collect()
     }

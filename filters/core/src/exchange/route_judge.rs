@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::Weak;
 
 use portcullis_filter_config::{ClusterConfig, Policy};
 
@@ -11,7 +11,8 @@ use crate::x509::hex_digest;
 /// A cluster's configuration, for the streams that began before it.
 #[derive(Debug)]
 pub(super) struct RouteJudge {
-    pub(super) cluster: Arc<Cluster>,
+    /// Alive for as long as the proxy keeps the configuration: a registry outlives many.
+    pub(super) cluster: Weak<Cluster>,
     pub(super) digest: [u8; 64],
 }
 
@@ -20,8 +21,8 @@ impl StreamJudge for RouteJudge {
         &self.digest
     }
 
-    fn denies(&self, origin: &StreamOrigin, now: u64) -> bool {
-        Gateway::denies_running(&self.cluster, origin, now)
+    fn denies(&self, origin: &StreamOrigin, now: u64) -> Option<bool> {
+        Some(Gateway::denies_running(&*self.cluster.upgrade()?, origin, now))
     }
 }
 

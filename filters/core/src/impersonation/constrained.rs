@@ -6,6 +6,7 @@ use crate::dns::is_subdomain;
 use crate::identity::{Extra, NODES, UserInfo, node};
 use crate::request_info::RequestInfo;
 use crate::resource_attributes::{AccessAttributes, ResourceAttributes};
+use crate::review::IMPERSONATE_ON;
 
 /// The extra in which kube-apiserver names the node of a service account's pod.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
@@ -26,7 +27,7 @@ pub(crate) struct Mode {
 impl Mode {
     /// The attributes of a request that the client must be allowed while it impersonates. `None` if they are not UTF-8.
     pub(crate) fn request(&self, info: &RequestInfo<'_>) -> Option<AccessAttributes> {
-        AccessAttributes::of_request(info, |verb| format!("impersonate-on:{}:{verb}", self.name))
+        AccessAttributes::of_request(info, |verb| format!("{IMPERSONATE_ON}{}:{verb}", self.name))
     }
 }
 
@@ -77,7 +78,7 @@ fn of_node(asked: &Impersonation, verb: &'static str, name: &str) -> Impersonati
     let node = ResourceAttributes {
         verb: verb.into(),
         group: AUTHENTICATION.into(),
-        version: String::new(),
+        version: "v1".to_owned(),
         resource: "nodes".into(),
         subresource: String::new(),
         namespace: String::new(),

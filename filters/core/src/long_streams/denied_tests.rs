@@ -11,6 +11,7 @@ use crate::testing::moment;
 struct Paths {
     denied: &'static [&'static str],
     between: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    is_gone: bool,
 }
 
 impl Debug for Paths {
@@ -24,17 +25,17 @@ impl StreamJudge for Paths {
         self.denied.first().map_or(b"", |path| path.as_bytes())
     }
 
-    fn denies(&self, origin: &StreamOrigin, _: u64) -> bool {
+    fn denies(&self, origin: &StreamOrigin, _: u64) -> Option<bool> {
         let between = self.between.lock().unwrap().take();
         if let Some(work) = between {
             work();
         }
-        self.denied.iter().any(|path| *path.as_bytes() == *origin.path)
+        (!self.is_gone).then(|| self.denied.iter().any(|path| *path.as_bytes() == *origin.path))
     }
 }
 
 fn denying(denied: &'static [&'static str]) -> Arc<dyn StreamJudge> {
-    Arc::new(Paths { denied, between: Mutex::new(None) })
+    Arc::new(Paths { denied, between: Mutex::new(None), is_gone: false })
 }
 
 fn edition(id: u64) -> Arc<Edition> {
@@ -66,10 +67,13 @@ fn judge(streams: &StreamRegistry<&'static str>, judge: &Arc<dyn StreamJudge>, e
 
 fn ended(streams: &StreamRegistry<&'static str>) -> Vec<&'static str> {
     let ended = RefCell::new(Vec::new());
-    streams.expire(Duration::from_secs(3), |path, why| {
-        assert_eq!(why, TerminationReason::NewlyDenied);
-        ended.borrow_mut().push(*path);
-    });
+    let look = || {
+        streams.expire(Duration::from_secs(3), |path, why| {
+            assert_eq!(why, TerminationReason::NewlyDenied);
+            ended.borrow_mut().push(*path);
+        })
+    };
+    while look() == Some(Duration::from_secs(3)) {}
     ended.into_inner()
 }
 
@@ -128,8 +132,40 @@ fn stream_that_is_registered_during_a_judgement_is_judged() {
     let between: Box<dyn FnOnce() + Send> =
         Box::new(move || *place.lock().unwrap() = Some(begin(&registry, &edition(1), "/b")));
     let between = Mutex::new(Some(between));
-    let slow: Arc<dyn StreamJudge> = Arc::new(Paths { denied: &["/b"], between });
+    let slow: Arc<dyn StreamJudge> = Arc::new(Paths { denied: &["/b"], between, is_gone: false });
     judge(&streams, &slow, 2);
+    assert_eq!(ended(&streams), ["/b"]);
     assert!(late.lock().unwrap().as_ref().unwrap().1.is_some());
+}
+
+#[test]
+fn many_streams_are_judged_a_few_at_a_time() {
+    let streams = Arc::new(StreamRegistry::default());
+    let first = edition(1);
+    judge(&streams, &denying(&[]), 1);
+    let _kept: Vec<_> = (0..1_000).map(|_| begin(&streams, &first, "/a")).collect();
+    judge(&streams, &denying(&["/a"]), 2);
+    let mut slices = Vec::new();
+    loop {
+        let ended = RefCell::new(0);
+        let next = streams.expire(Duration::from_secs(3), |_, _| *ended.borrow_mut() += 1);
+        slices.push(ended.into_inner());
+        if next.is_none() {
+            break;
+        }
+    }
+    assert_eq!(slices, [256, 256, 256, 232]);
+}
+
+/// An edition is gone as soon as nothing uses it, which may be before the next one is in use.
+#[test]
+fn stream_that_could_not_be_judged_is_judged_by_the_next_edition() {
+    let streams = Arc::new(StreamRegistry::default());
+    judge(&streams, &denying(&[]), 1);
+    let gone: Arc<dyn StreamJudge> = Arc::new(Paths { denied: &["/b"], between: Mutex::new(None), is_gone: true });
+    judge(&streams, &gone, 2);
+    let (_kept, due) = begin(&streams, &edition(1), "/b");
+    assert_eq!((due, ended(&streams)), (None, vec![]));
+    assert!(judge(&streams, &denying(&["/b"]), 3).is_some(), "although its lists are the same");
     assert_eq!(ended(&streams), ["/b"]);
 }

@@ -240,9 +240,13 @@ impl<T> StreamRegistry<T> {
         let judge = arrival.origin.zip(inner.judged.judge_of(arrival.edition.id()));
         drop(inner);
         let guard = StreamGuard { streams: Arc::clone(self), number };
-        if judge.is_some_and(|(origin, judge)| judge.denies(origin, time_of_day)) {
-            self.lock().judged.deny(number);
-            return (guard, Some(now));
+        match judge.map(|(origin, judge)| judge.denies(origin, time_of_day)) {
+            Some(Some(true)) => {
+                self.lock().judged.deny(number);
+                return (guard, Some(now));
+            }
+            Some(None) => self.lock().judged.miss(),
+            Some(Some(false)) | None => {}
         }
         (guard, end)
     }
@@ -250,6 +254,7 @@ impl<T> StreamRegistry<T> {
     /// Calls `end` for every stream whose time is over, once, and returns when to call again, if at all. A stream that
     /// has given its place back is not called for, and none gives it back meanwhile: `end` must not drop a [`StreamGuard`].
     pub fn expire(&self, now: Duration, end: impl Fn(&T, TerminationReason)) -> Option<Duration> {
+        self.judge_some();
         let mut inner = self.lock();
         for (due, why) in [
             (inner.judged.take_denied(), TerminationReason::NewlyDenied),
@@ -264,7 +269,7 @@ impl<T> StreamRegistry<T> {
                 }
             }
         }
-        inner.next_end()
+        if inner.judged.is_waiting() { Some(now) } else { inner.next_end() }
     }
 
     /// Calls `f` for every stream whose end was not due yet; what holds for `end` of [`StreamRegistry::expire`] holds here.

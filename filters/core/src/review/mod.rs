@@ -34,6 +34,9 @@ pub const DEADLINE_MS: u64 = 5_000;
 /// The most bytes of an answer that is read. An honest one is the question and a user.
 pub const MAX_ANSWER: usize = 256 * 1024;
 
+/// The start of the verbs by which a client may impersonate for a kind of request.
+pub(crate) const IMPERSONATE_ON: &str = "impersonate-on:";
+
 /// Names a question, and through it the answer in a cache: a keyed hash, so that no cache holds a token.
 pub type ReviewKey = [u8; 32];
 
@@ -95,6 +98,8 @@ enum ReviewKind {
         expires: Option<u64>,
     },
     Access,
+    /// About one kind of request of many: the answers of one client must not take the room of others.
+    Request,
 }
 
 /// The answer to a question.
@@ -191,7 +196,7 @@ impl Review {
         let body = access::request_body(user, attributes);
         Review {
             key: caches.access_key(&body),
-            kind: ReviewKind::Access,
+            kind: if attributes.verb().starts_with(IMPERSONATE_ON) { ReviewKind::Request } else { ReviewKind::Access },
             path: access::PATH,
             body,
             cluster: Arc::clone(&reviewer.cluster),
@@ -206,7 +211,7 @@ impl Review {
     pub(crate) fn known(&self, answers: &ReviewAnswers, at: Moment) -> Option<ReviewResult> {
         let cached = || match self.kind {
             ReviewKind::Token { .. } => self.caches.token(&self.key, at),
-            ReviewKind::Access => self.caches.access(&self.key, at),
+            ReviewKind::Access | ReviewKind::Request => self.caches.access(&self.key, at),
         };
         answers.get(&self.key).or_else(cached)
     }
@@ -258,6 +263,10 @@ impl Review {
         let expires = match self.kind {
             ReviewKind::Token { expires } => expires,
             ReviewKind::Access => None,
+            ReviewKind::Request => {
+                self.caches.insert_briefly(self.key, &result, came);
+                return result;
+            }
         };
         self.caches.insert(self.key, &result, expires, came);
         result
@@ -270,7 +279,7 @@ impl Review {
             // The parser skips what it does not keep without looking whether it is text.
             _ if status != 201 || body.len() > MAX_ANSWER || std::str::from_utf8(body).is_err() => ReviewResult::Failed,
             ReviewKind::Token { .. } => token::parse_response(body),
-            ReviewKind::Access => access::parse_response(body),
+            ReviewKind::Access | ReviewKind::Request => access::parse_response(body),
         }
     }
 }

@@ -16,6 +16,8 @@ const PODS: (&str, &str) = ("GET", "/api/v1/namespaces/default/pods");
 const DELETE: (&str, &str) = ("DELETE", "/api/v1/namespaces/default/pods/none");
 const VERSION: (&str, &str) = ("GET", "/version");
 
+type Lines<'a> = &'a [(&'a str, &'a str)];
+
 /// A role of these rules, and whom it is for.
 fn role(name: &str, rules: &Value, subject: &Value) -> Value {
     let kind = |kind: &str| json!({"apiVersion": format!("{API}/v1"), "kind": kind, "metadata": {"name": name}});
@@ -66,7 +68,7 @@ struct Sender {
 }
 
 impl Sender {
-    fn send(&self, (method, path): (&str, &str), lines: &[(&str, &str)]) -> Response {
+    fn send(&self, (method, path): (&str, &str), lines: Lines<'_>) -> Response {
         let body = if method == "POST" {
             r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#
         } else {
@@ -122,7 +124,7 @@ fn constrained_grants_count_for_their_users_and_requests() {
     let (dave, robot, n1) = (user("dave"), user("system:serviceaccount:default:robot"), user("system:node:n1"));
     let dev = ("Impersonate-Group", "dev");
     let scope = ("Impersonate-Extra-example.com%2fscope", "x");
-    let table: [(&str, &[(&str, &str)], bool); 19] = [
+    let table: [(&str, Lines<'_>, bool); 19] = [
         ("modern", &[dave], true),
         ("modern", &[dave, dev], true),
         ("modern", &[dave, ("Impersonate-Group", "ops")], false),

@@ -22,19 +22,26 @@ fn constrained(change: impl FnOnce(&mut ClusterConfig)) -> (Fixture, Vec<u8>) {
 }
 
 /// The verbs that were asked for, and the outcome, of a client with these grants.
-fn ask(
+fn ask(site: &(Fixture, Vec<u8>), headers: Headers<'_>, grants: impl Fn(&str) -> bool) -> (Vec<String>, String) {
+    ask_after(0, site, headers, grants)
+}
+
+/// The same, that many seconds later.
+fn ask_after(
+    seconds: u64,
     (fixture, chain): &(Fixture, Vec<u8>),
     headers: Headers<'_>,
     grants: impl Fn(&str) -> bool,
 ) -> (Vec<String>, String) {
     let verbs = RefCell::new(Vec::new());
+    let at = testing::at(now().as_secs() + seconds);
     let answer = |body: &str| {
         let question: serde_json::Value = serde_json::from_str(body).unwrap();
         let verb = question["spec"]["resourceAttributes"]["verb"].as_str().unwrap();
         verbs.borrow_mut().push(verb.to_owned());
         access(grants(verb))
     };
-    let (_, outcome) = reviewed(fixture, Peer::Chain(chain), headers, now(), answer);
+    let (_, outcome) = reviewed(fixture, Peer::Chain(chain), headers, at, answer);
     (verbs.into_inner(), outcome)
 }
 
@@ -105,4 +112,13 @@ fn group_of_masters_and_odd_extras_are_in_no_grant() {
         let (_, outcome) = ask(&constrained(|_| {}), &[AS_BOB[0], line], |verb| verb != "impersonate");
         assert!(outcome.starts_with("all.h2.read impersonate-user=bob"), "{line:?}: {outcome}");
     }
+}
+
+#[test]
+fn answer_about_a_request_is_believed_for_ten_seconds() {
+    let site = constrained(|_| {});
+    let asked_at = |seconds| ask_after(seconds, &site, AS_BOB, |verb| verb != "impersonate").0;
+    assert_eq!(asked_at(0).len(), 3);
+    assert_eq!(asked_at(9), [""; 0]);
+    assert_eq!(asked_at(11), ["impersonate-on:user-info:get"]);
 }
