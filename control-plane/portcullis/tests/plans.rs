@@ -12,6 +12,7 @@ kind: UpstreamCluster
 metadata: {name: a.test, resourceVersion: '7'}
 spec:
   servers: [{endpoint: https://192.0.2.1:6443}]
+  clientConfig: {insecure: true, bearerToken: dGVzdA==}
   dispatchPolicies:
   - rules: [{verbs: [delete], apiGroups: ['*'], resources: [pods], userGroups: [GROUP]}]
     portcullis: {action: Deny, MODE}

@@ -159,7 +159,7 @@ fn many_streams_are_judged_a_few_at_a_time() {
 
 /// An edition is gone as soon as nothing uses it, which may be before the next one is in use.
 #[test]
-fn stream_that_could_not_be_judged_is_judged_by_the_next_edition() {
+fn stream_that_could_not_be_judged_is_judged_next_time() {
     let streams = Arc::new(StreamRegistry::default());
     judge(&streams, &denying(&[]), 1);
     let gone: Arc<dyn StreamJudge> = Arc::new(Paths { denied: &["/b"], between: Mutex::new(None), is_gone: true });
