@@ -150,3 +150,124 @@ pub(super) fn add_discovered(
         findings.warn(Problem::coded(ProblemCode::RefusesEverything, PATH, message));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::{Value, json};
+
+    use super::super::{Cluster, check_cluster, unchecked_cluster};
+    use crate::discovered::{Discovered, DiscoveredServer, with_discovered};
+    use crate::parse_cluster;
+
+    fn document(spec: &Value) -> Value {
+        json!({
+            "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "a.test"},
+            "spec": spec,
+        })
+    }
+
+    /// The fields of the problems of an object with this discovery and `insecure`.
+    fn blamed(discovery: &Value, more: &Value) -> Vec<String> {
+        let mut spec = json!({"dispatchPolicies": [{"rules": [{}]}], "portcullis": {"discovery": discovery}});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let raw = parse_cluster(&document(&spec)).unwrap();
+        let problems = check_cluster(&raw, false).outcome.unwrap_err();
+        let paths = problems.into_iter().map(|problem| problem.path);
+        paths.filter(|path| !path.starts_with("spec.clientConfig")).collect()
+    }
+
+    #[test]
+    fn source_of_servers_is_checked() {
+        let service = json!({"namespace": "a", "name": "b"});
+        let with = |field: &str, value: Value| {
+            let mut service = service.clone();
+            service[field] = value;
+            json!({"service": service})
+        };
+        let path = "spec.portcullis.discovery";
+        let (none, servers) = (json!({}), json!({"servers": [{"endpoint": "https://10.0.0.1"}]}));
+        for (discovery, more, blame) in [
+            (json!({"service": service}), &none, vec![]),
+            (json!({"kubernetesService": true}), &none, vec!["spec.servers".to_owned()]),
+            (json!({"kubernetesService": true}), &servers, vec![]),
+            (json!({}), &servers, vec![path.to_owned()]),
+            (json!({"service": service, "kubernetesService": true}), &servers, vec![path.to_owned()]),
+            (with("port", json!(6443)), &none, vec![]),
+            (with("port", json!(0)), &none, vec![format!("{path}.service.port")]),
+            (with("port", json!(65_536)), &none, vec![format!("{path}.service.port")]),
+            (with("portName", json!("https")), &none, vec![]),
+            (with("portName", json!("")), &none, vec![format!("{path}.service.portName")]),
+            (with("namespace", json!("a/b")), &none, vec![format!("{path}.service.namespace")]),
+            (with("name", json!("..")), &none, vec![format!("{path}.service.name")]),
+            (json!({"service": service}), &json!({"clientConfig": {"insecure": true}}), vec![path.to_owned()]),
+        ] {
+            assert_eq!(blamed(&discovery, more), blame, "{discovery} {more}");
+        }
+    }
+
+    fn with_servers(addresses: &[&str], allow_loopback: bool) -> (Cluster, Vec<String>) {
+        let servers = json!([{"endpoint": "https://10.0.0.1:6443", "disabled": true}]);
+        let spec = json!({
+            "servers": servers, "dispatchPolicies": [{"rules": [{"verbs": ["*"]}]}],
+            "portcullis": {
+                "discovery": {"kubernetesService": true},
+                "servers": [{"endpoint": "https://10.0.0.1:6443", "zone": "z"}],
+            },
+        });
+        let server = |address: &&str| {
+            let address: std::net::SocketAddr = address.parse().unwrap();
+            DiscoveredServer { ip: address.ip(), port: address.port(), zone: "a/b".to_owned() }
+        };
+        let discovered = Discovered::Servers(addresses.iter().map(server).collect());
+        let document = with_discovered(&Arc::new(document(&spec)), Some(&discovered));
+        let raw = parse_cluster(&document).unwrap();
+        let warnings = check_cluster(&raw, allow_loopback).warnings;
+        (unchecked_cluster(&raw).unwrap(), warnings.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn discovered_address_is_judged_like_a_written_one() {
+        let addresses = [
+            "10.0.0.2:6443",
+            "127.0.0.1:6443",
+            "169.254.169.254:80",
+            "[::1]:6443",
+            "[::ffff:169.254.169.254]:80",
+            "[fe80::1]:6443",
+            "[64:ff9b::7f00:1]:443",
+            "100.100.100.200:80",
+            "0.0.0.0:1",
+        ];
+        let (_, warnings) = with_servers(&addresses, false);
+        assert_eq!(warnings.len(), 8, "{warnings:#?}");
+        for address in ["127.0.0.1:6443", "169.254.169.254:80", "[::1]:6443", "[fe80::1]:6443", "0.0.0.0:1"] {
+            let told = format!("spec.portcullis.discovery: {address} is not used");
+            assert!(warnings.iter().any(|warning| warning.starts_with(&told)), "{address}: {warnings:#?}");
+        }
+        assert_eq!(with_servers(&addresses, true).1.len(), 5, "loopback addresses are allowed");
+        let many: Vec<String> = (0..20).map(|port| format!("169.254.0.1:{}", 1 + port)).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let (_, warnings) = with_servers(&many, true);
+        assert!(warnings.iter().any(|warning| warning.contains("12 more addresses")), "{warnings:#?}");
+        assert!(warnings.iter().any(|warning| warning.contains("answered 503")), "{warnings:#?}");
+    }
+
+    #[test]
+    fn written_server_wins_over_the_discovered_one() {
+        let (cluster, warnings) = with_servers(&["10.0.0.3:6443", "10.0.0.1:6443", "10.0.0.2:6443"], false);
+        assert_eq!(warnings, [""; 0]);
+        let shown: Vec<_> = cluster
+            .servers
+            .iter()
+            .map(|server| (server.endpoint.to_string(), server.enabled, server.zone.as_str(), server.discovered))
+            .collect();
+        let wanted = [
+            ("10.0.0.1:6443".to_owned(), false, "z", false),
+            ("10.0.0.2:6443".to_owned(), true, "", true),
+            ("10.0.0.3:6443".to_owned(), true, "", true),
+        ];
+        assert_eq!(shown, wanted, "a zone that is none is left out");
+    }
+}

@@ -95,13 +95,14 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let health = Arc::new(HealthRegistry::default());
     let leadership = source.kubernetes.as_ref().map(|access| campaign(access, &arguments.source.lease_name));
     let kubernetes = source.kubernetes.as_ref().map(|access| access.client.clone());
-    let (discovery, discoverer) = Discoverer::new(kubernetes, arguments.state.state_dir.clone());
+    let (discovery, discoverer) = Discoverer::new(kubernetes, arguments.state.state_dir.clone(), Arc::clone(&metrics));
     let observer = Arc::new(StatusObserver::new(ObserverInputs {
         diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),
         registry: Arc::clone(&registry),
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref()),
+        answers: discovery.answers.clone(),
     }));
     let limits = match arguments.limits.store()? {
         Some(store) => {

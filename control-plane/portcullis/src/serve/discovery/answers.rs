@@ -2,8 +2,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use portcullis_api::status::{DiscoveryFacts, Timestamp};
 use portcullis_api::{Discovered, DiscoveredServer, is_allowed_server};
 
+use super::super::metrics::DiscoveryCounts;
 use super::slices::SliceServers;
 use super::want::{AnswerKey, Want, Wants};
 
@@ -98,6 +100,32 @@ impl Answers {
         Some(Discovered::Servers(answer.map(|answer| answer.servers.clone()).unwrap_or_default()))
     }
 
+    /// The state of an object's source, for its status.
+    pub(in super::super) fn facts(&self, name: &str, uid: Option<&str>) -> Option<DiscoveryFacts> {
+        let answer = self.by_name.get(name).filter(|answer| answer.key.uid == uid.unwrap_or_default())?;
+        Some(DiscoveryFacts {
+            source: answer.key.source.clone(),
+            servers: answer.servers.len(),
+            changed: answer.changed.map(timestamp),
+            empty_since: answer.empty_since.map(timestamp),
+            failed: answer.failed.as_ref().map(|(since, why)| (timestamp(*since), why.clone())),
+            unused: answer.unused.clone(),
+        })
+    }
+
+    pub(super) fn counts(&self) -> DiscoveryCounts {
+        let mut counts = DiscoveryCounts::default();
+        for answer in self.by_name.values() {
+            counts.servers += answer.servers.len();
+            match answer {
+                Answer { failed: Some(_), .. } => counts.unavailable += 1,
+                Answer { empty_since: Some(_), .. } => counts.empty += 1,
+                Answer { .. } => counts.current += 1,
+            }
+        }
+        counts
+    }
+
     /// The servers alone.
     pub(super) fn servers(&self) -> BTreeMap<String, Vec<DiscoveredServer>> {
         self.by_name.iter().map(|(name, answer)| (name.clone(), answer.servers.clone())).collect()
@@ -121,4 +149,8 @@ impl Answers {
             answer.is_some_and(|answer| answer.is_asked || !answer.servers.is_empty())
         })
     }
+}
+
+fn timestamp(time: SystemTime) -> Timestamp {
+    Timestamp::from_seconds(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs())
 }

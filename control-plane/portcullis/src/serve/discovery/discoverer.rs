@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use super::super::metrics::{ControlPlaneMetrics, DiscoveryCounts};
 use super::answers::Answers;
 use super::slices::SliceServers;
 use super::want::{AnswerKey, Want, WantedSource, Wants};
@@ -74,6 +75,7 @@ impl DiscoveryHandle {
 pub(in super::super) struct Discoverer {
     kubernetes: Option<Client>,
     state_dir: Option<PathBuf>,
+    metrics: Arc<ControlPlaneMetrics>,
     wants: watch::Receiver<Arc<Wants>>,
     answers: Answers,
     published: watch::Sender<Arc<Answers>>,
@@ -82,13 +84,17 @@ pub(in super::super) struct Discoverer {
 
 impl Discoverer {
     /// `kubernetes` is where Services are found; the answers of the last run are in `state_dir`.
-    pub(in super::super) fn new(kubernetes: Option<Client>, state_dir: Option<PathBuf>) -> (DiscoveryHandle, Self) {
+    pub(in super::super) fn new(
+        kubernetes: Option<Client>,
+        state_dir: Option<PathBuf>,
+        metrics: Arc<ControlPlaneMetrics>,
+    ) -> (DiscoveryHandle, Self) {
         let by_name = state_dir.as_deref().map(saved::load).unwrap_or_default();
         let answers = Answers { by_name, has_kubernetes: kubernetes.is_some() };
         let (published, receiver) = watch::channel(Arc::new(answers.clone()));
         let (sender, wants) = watch::channel(Arc::default());
         let handle = DiscoveryHandle { wants: sender, answers: receiver };
-        (handle, Self { kubernetes, state_dir, wants, answers, published, tasks: BTreeMap::new() })
+        (handle, Self { kubernetes, state_dir, metrics, wants, answers, published, tasks: BTreeMap::new() })
     }
 
     /// Runs until the handle is gone.
@@ -172,6 +178,10 @@ impl Discoverer {
     /// Returns whether there was something new.
     async fn publish(&mut self) -> bool {
         let servers_before = self.published.borrow().servers();
+        let servers = self.answers.servers();
+        let changes =
+            servers.iter().filter(|(name, now)| servers_before.get(*name).is_some_and(|before| before != *now));
+        self.metrics.discovered(DiscoveryCounts { changes: changes.count(), ..self.answers.counts() });
         let is_new = self.published.send_if_modified(|published| {
             let is_new = **published != self.answers;
             if is_new {
@@ -179,7 +189,7 @@ impl Discoverer {
             }
             is_new
         });
-        if let Some(directory) = self.state_dir.clone().filter(|_| servers_before != self.answers.servers()) {
+        if let Some(directory) = self.state_dir.clone().filter(|_| servers_before != servers) {
             saved::save(directory, self.answers.by_name.clone()).await;
         }
         is_new
