@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use portcullis_api::status::{DiscoveryFacts, Timestamp};
 use portcullis_api::{Discovered, DiscoveredServer, is_allowed_server};
@@ -9,12 +10,19 @@ use super::super::metrics::DiscoveryCounts;
 use super::slices::SliceServers;
 use super::want::{AnswerKey, Want, Wants};
 
+/// How long a server has to be known before it makes others dispensable: a new one is used when a gateway has checked its health.
+pub(super) const ESTABLISHED: Duration = Duration::from_secs(5);
+
 /// The last answer of a source, and how current it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Answer {
     pub(super) key: AnswerKey,
-    /// Those of the last answer with one that may be used.
+    /// Those of the last answer with one that may be used, and those before them until one of these is established.
     pub(super) servers: Vec<DiscoveredServer>,
+    /// Those of that answer alone.
+    pub(super) named: Vec<DiscoveredServer>,
+    /// Since when each of them is named.
+    pub(super) since: BTreeMap<SocketAddr, Instant>,
     /// Parts of the newest answer that are not used, and why.
     pub(super) unused: Vec<String>,
     /// When the servers changed last.
@@ -32,6 +40,8 @@ impl Answer {
         Self {
             key,
             servers: Vec::new(),
+            named: Vec::new(),
+            since: BTreeMap::new(),
             unused: Vec::new(),
             changed: None,
             empty_since: None,
@@ -42,7 +52,7 @@ impl Answer {
 
     /// Takes what the source says. An answer without a server that may be used keeps the last one: a cluster does not lose its
     /// servers because a list of them is empty for a while, or wrong.
-    pub(super) fn take(&mut self, found: SliceServers, allow_loopback: bool, now: SystemTime) {
+    pub(super) fn take(&mut self, found: SliceServers, allow_loopback: bool, (now, uptime): (SystemTime, Instant)) {
         self.is_asked = true;
         self.failed = None;
         self.unused = found.unused;
@@ -53,10 +63,38 @@ impl Answer {
             return;
         }
         self.empty_since = None;
-        if self.servers != found.servers {
-            self.servers = found.servers;
+        // The first ones are established: no other ones are there to be kept, or they are those of the last run.
+        let is_first = |server: &DiscoveredServer| {
+            self.since.is_empty()
+                && (self.servers.is_empty() || self.servers.iter().any(|one| address(one) == address(server)))
+        };
+        let since = |server: &DiscoveredServer| match self.since.get(&address(server)) {
+            Some(since) => *since,
+            None if is_first(server) => uptime.checked_sub(ESTABLISHED).unwrap_or(uptime),
+            None => uptime,
+        };
+        self.since = found.servers.iter().map(|server| (address(server), since(server))).collect();
+        self.named = found.servers;
+        self.settle((now, uptime));
+    }
+
+    /// Lets go of servers that are not named any more, unless all that are named are new: when one server takes the place of another
+    /// in one step, no gateway has checked the health of the one yet.
+    pub(super) fn settle(&mut self, (now, uptime): (SystemTime, Instant)) {
+        let mut servers = self.named.clone();
+        if self.settles_at().is_some_and(|at| at > uptime) {
+            servers.extend(self.servers.iter().filter(|server| !self.since.contains_key(&address(server))).cloned());
+            servers.sort();
+        }
+        if !self.named.is_empty() && self.servers != servers {
+            self.servers = servers;
             self.changed = Some(now);
         }
+    }
+
+    /// When one of the named servers is established.
+    fn settles_at(&self) -> Option<Instant> {
+        self.since.values().min().map(|since| *since + ESTABLISHED)
     }
 
     /// Informs the operator of what is not as before.
@@ -113,6 +151,12 @@ impl Answers {
         })
     }
 
+    /// The next time at which a server may be let go.
+    pub(super) fn next_settlement(&self) -> Option<Instant> {
+        let waiting = self.by_name.values().filter(|answer| answer.servers.len() > answer.named.len());
+        waiting.filter(|answer| !answer.named.is_empty()).filter_map(Answer::settles_at).min()
+    }
+
     pub(super) fn counts(&self) -> DiscoveryCounts {
         let mut counts = DiscoveryCounts::default();
         for answer in self.by_name.values() {
@@ -153,4 +197,8 @@ impl Answers {
 
 fn timestamp(time: SystemTime) -> Timestamp {
     Timestamp::from_seconds(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs())
+}
+
+fn address(server: &DiscoveredServer) -> SocketAddr {
+    SocketAddr::new(server.ip, server.port)
 }

@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use kube::Client;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, sleep_until, timeout};
 
 use super::super::metrics::{ControlPlaneMetrics, DiscoveryCounts};
 use super::answers::Answers;
@@ -101,7 +101,10 @@ impl Discoverer {
     pub(in super::super) async fn run(mut self) {
         let (sender, mut found) = mpsc::channel(QUEUE);
         loop {
+            let settlement = self.answers.next_settlement();
+            let settling = sleep_until(settlement.unwrap_or_else(Instant::now).into());
             tokio::select! {
+                () = settling, if settlement.is_some() => self.settle(),
                 changed = self.wants.changed() => {
                     if changed.is_err() {
                         return self.stop();
@@ -169,10 +172,16 @@ impl Discoverer {
         let Some(answer) = self.answers.by_name.get_mut(&key.name) else { return };
         let before = answer.clone();
         match found {
-            Found::Servers(found) => answer.take(found, want.allow_loopback, SystemTime::now()),
+            Found::Servers(found) => answer.take(found, want.allow_loopback, (SystemTime::now(), Instant::now())),
             Found::Failed(why) => answer.fail(why, SystemTime::now()),
         }
         answer.log(&before);
+    }
+
+    fn settle(&mut self) {
+        for answer in self.answers.by_name.values_mut() {
+            answer.settle((SystemTime::now(), Instant::now()));
+        }
     }
 
     /// Returns whether there was something new.

@@ -1,11 +1,11 @@
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use portcullis_api::{Discovered, DiscoveredServer, Settings, SlicePort};
 use serde_json::{Value, json};
 
-use super::answers::{Answer, Answers};
+use super::answers::{Answer, Answers, ESTABLISHED};
 use super::documents::DiscoveredDocuments;
 use super::saved;
 use super::slices::{SliceServers, servers_of};
@@ -114,13 +114,14 @@ fn key(source: &str) -> AnswerKey {
 #[test]
 fn answer_without_a_usable_server_keeps_the_last_one() {
     let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    let now = |seconds| (at(seconds), Instant::now());
     let mut answer = Answer::none(key("s"), at(0));
-    answer.take(servers(&[]), false, at(1));
+    answer.take(servers(&[]), false, now(1));
     assert_eq!((answer.servers.len(), answer.empty_since, answer.changed), (0, Some(at(1)), None));
-    answer.take(servers(&["10.0.0.1"]), false, at(2));
+    answer.take(servers(&["10.0.0.1"]), false, now(2));
     assert_eq!((answer.servers.len(), answer.empty_since, answer.changed), (1, None, Some(at(2))));
     for (found, time) in [(servers(&[]), 3), (servers(&["127.0.0.1", "169.254.169.254"]), 4)] {
-        answer.take(found, false, at(time));
+        answer.take(found, false, now(time));
         assert_eq!(answer.servers, servers(&["10.0.0.1"]).servers);
         assert_eq!((answer.empty_since, answer.changed), (Some(at(3)), Some(at(2))));
     }
@@ -129,8 +130,32 @@ fn answer_without_a_usable_server_keeps_the_last_one() {
     answer.fail("away still".to_owned(), at(6));
     assert_eq!(answer.failed, Some((at(5), "away still".to_owned())));
     assert_eq!(answer.servers.len(), 1);
-    answer.take(servers(&["127.0.0.1"]), true, at(7));
+    answer.take(servers(&["127.0.0.1"]), true, now(7));
     assert_eq!((answer.servers, answer.failed, answer.empty_since), (servers(&["127.0.0.1"]).servers, None, None));
+}
+
+#[test]
+fn server_stays_until_another_one_is_established() {
+    let start = Instant::now() + 2 * ESTABLISHED;
+    let at = |seconds| (SystemTime::UNIX_EPOCH, start + Duration::from_secs(seconds));
+    let mut answers =
+        Answers { by_name: [("a".to_owned(), Answer::none(key("s"), SystemTime::now()))].into(), ..Answers::default() };
+    let mut step = |found: &[&str], seconds| {
+        let answer = answers.by_name.get_mut("a").unwrap();
+        answer.take(servers(found), false, at(seconds));
+        let shown: Vec<_> = answer.servers.iter().map(|server| server.ip.to_string()).collect();
+        (shown.join(" "), answers.next_settlement().map(|next| (next - start).as_secs()))
+    };
+    let shown = |text: &str, next| (text.to_owned(), next);
+    assert_eq!(step(&["10.0.0.1", "10.0.0.2"], 0), shown("10.0.0.1 10.0.0.2", None));
+    assert_eq!(step(&["10.0.0.1"], 1), shown("10.0.0.1", None), "the other one was there before");
+    assert_eq!(step(&["10.0.0.3"], 2), shown("10.0.0.1 10.0.0.3", Some(7)), "nothing has checked the new one yet");
+    assert_eq!(step(&["10.0.0.3", "10.0.0.4"], 3), shown("10.0.0.1 10.0.0.3 10.0.0.4", Some(7)));
+    assert_eq!(step(&[], 4), shown("10.0.0.1 10.0.0.3 10.0.0.4", Some(7)), "an empty answer changes nothing");
+    let answer = answers.by_name.get_mut("a").unwrap();
+    answer.settle(at(7));
+    assert_eq!(answer.servers, servers(&["10.0.0.3", "10.0.0.4"]).servers);
+    assert_eq!(answers.next_settlement(), None);
 }
 
 #[tokio::test]
@@ -139,7 +164,11 @@ async fn answers_are_saved_and_only_used_for_their_source() {
     let state = dir.path().join("state");
     assert!(saved::load(&state).is_empty());
     let mut answer = Answer::none(key("s"), SystemTime::now());
-    answer.take(servers(&["10.0.0.1", "2001:db8::1"]), false, SystemTime::UNIX_EPOCH + Duration::from_secs(7));
+    answer.take(
+        servers(&["10.0.0.1", "2001:db8::1"]),
+        false,
+        (SystemTime::UNIX_EPOCH + Duration::from_secs(7), Instant::now()),
+    );
     saved::save(state.clone(), [("a.test".to_owned(), answer.clone())].into()).await;
     let loaded = saved::load(&state);
     let found = &loaded["a.test"];
@@ -191,7 +220,7 @@ fn documents_get_the_answer_of_their_own_source_alone() {
     assert_eq!(put(empty(false), &json!({"kubernetesService": true})).1, Some(json!({"servers": []})));
     let answered = |source: &str| {
         let mut answer = Answer::none(key(source), SystemTime::now());
-        answer.take(servers(&["10.0.0.1"]), false, SystemTime::now());
+        answer.take(servers(&["10.0.0.1"]), false, (SystemTime::now(), Instant::now()));
         Answers { by_name: [("a.test".to_owned(), answer)].into(), has_kubernetes: true }
     };
     let one = json!({"servers": [{"address": "10.0.0.1:6443", "zone": ""}]});
