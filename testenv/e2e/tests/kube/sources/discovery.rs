@@ -171,8 +171,7 @@ fn rolling_servers_of_a_service_fail_no_request() {
     wait_discovered(&side.plane, "Current", "1 server of Service tenants/tenant");
     wait_served(&fixture);
     let load = start_load(&fixture);
-    let busy = || (load.take().good() > 50).then_some(());
-    wait::until("the load runs", SOON, busy).unwrap();
+    wait::until("the load runs", SOON, || requests_to(&side, first.address).filter(|count| *count > 50)).unwrap();
     let generations = pools(&side);
 
     // The new server comes, the old one ends and goes.
