@@ -63,7 +63,7 @@ fn written(discovered: &Discovered) -> Value {
     }
 }
 
-/// What [`with_discovered`] put into the document of an object.
+/// The outcome that [`with_discovered`] put into the document of an object.
 pub(crate) fn discovered_of(raw: &UpstreamCluster) -> Option<Discovered> {
     let member = raw.status.as_ref()?.get(MEMBER)?;
     if member.get("unsupported").is_some() {

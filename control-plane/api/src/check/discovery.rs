@@ -210,7 +210,7 @@ mod tests {
     fn with_servers(addresses: &[&str], allow_loopback: bool) -> (Cluster, Vec<String>) {
         let servers = json!([{"endpoint": "https://10.0.0.1:6443", "disabled": true}]);
         let spec = json!({
-            "servers": servers, "dispatchPolicies": [{"rules": [{"verbs": ["*"]}]}],
+            "servers": servers, "dispatchPolicies": [{"rules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}]}],
             "portcullis": {
                 "discovery": {"kubernetesService": true},
                 "servers": [{"endpoint": "https://10.0.0.1:6443", "zone": "z"}],

@@ -128,7 +128,7 @@ pub(in super::super) struct Answers {
 }
 
 impl Answers {
-    /// What the document of an object gets; `None` if the object discovers nothing.
+    /// The outcome for the document of an object; `None` if the object discovers nothing.
     pub(in super::super) fn of(&self, want: Option<&Want>) -> Option<Discovered> {
         let want = want?;
         if !self.has_kubernetes && want.needs_kubernetes() {

@@ -35,7 +35,7 @@ pub(super) async fn follow(client: Client, namespace: String, name: String, port
     }
 }
 
-/// Watches to the first failure. What it knows is complete, or not reported.
+/// Watches to the first failure. An incomplete list is not reported.
 async fn session(
     slices: &Api<EndpointSlice>,
     name: &str,

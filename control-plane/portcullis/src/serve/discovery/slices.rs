@@ -10,7 +10,7 @@ const MAX_FINDINGS: usize = 8;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SliceServers {
     pub(super) servers: Vec<DiscoveredServer>,
-    /// What of the slices is not used, and why.
+    /// Parts of the slices that are not used, and why.
     pub(super) unused: Vec<String>,
 }
 

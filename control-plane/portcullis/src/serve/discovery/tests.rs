@@ -131,7 +131,12 @@ fn answer_without_a_usable_server_keeps_the_last_one() {
     assert_eq!(answer.failed, Some((at(5), "away still".to_owned())));
     assert_eq!(answer.servers.len(), 1);
     answer.take(servers(&["127.0.0.1"]), true, now(7));
-    assert_eq!((answer.servers, answer.failed, answer.empty_since), (servers(&["127.0.0.1"]).servers, None, None));
+    assert_eq!((answer.failed, answer.empty_since), (None, None));
+    assert_eq!(
+        answer.servers,
+        servers(&["10.0.0.1", "127.0.0.1"]).servers,
+        "the last one goes when another is established"
+    );
 }
 
 #[test]

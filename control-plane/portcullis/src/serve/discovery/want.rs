@@ -18,7 +18,7 @@ pub(super) struct AnswerKey {
     pub(super) source: String,
 }
 
-/// What has to be watched for an object. It holds the gateway's credential, which its `Debug` form does not show.
+/// The source that has to be watched for an object. It holds the gateway's credential, which its `Debug` form does not show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Want {
     pub(super) key: AnswerKey,
