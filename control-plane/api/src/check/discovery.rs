@@ -46,8 +46,18 @@ pub enum SlicePort {
 impl fmt::Display for Discovery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Discovery::Service { namespace, name, .. } => write!(f, "Service {namespace}/{name}"),
+            Discovery::Service { namespace, name, port } => write!(f, "Service {namespace}/{name}{port}"),
             Discovery::KubernetesService => f.write_str("EndpointSlice default/kubernetes of the upstream"),
+        }
+    }
+}
+
+impl fmt::Display for SlicePort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SlicePort::Only => Ok(()),
+            SlicePort::Number(number) => write!(f, " port {number}"),
+            SlicePort::Name(name) => write!(f, " port {name}"),
         }
     }
 }
@@ -241,12 +251,12 @@ mod tests {
             "0.0.0.0:1",
         ];
         let (_, warnings) = with_servers(&addresses, false);
-        assert_eq!(warnings.len(), 8, "{warnings:#?}");
+        assert_eq!(warnings.len(), 7, "{warnings:#?}");
         for address in ["127.0.0.1:6443", "169.254.169.254:80", "[::1]:6443", "[fe80::1]:6443", "0.0.0.0:1"] {
             let told = format!("spec.portcullis.discovery: {address} is not used");
             assert!(warnings.iter().any(|warning| warning.starts_with(&told)), "{address}: {warnings:#?}");
         }
-        assert_eq!(with_servers(&addresses, true).1.len(), 5, "loopback addresses are allowed");
+        assert_eq!(with_servers(&addresses, true).1.len(), 4, "loopback addresses are allowed");
         let many: Vec<String> = (0..20).map(|port| format!("169.254.0.1:{}", 1 + port)).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         let (_, warnings) = with_servers(&many, true);

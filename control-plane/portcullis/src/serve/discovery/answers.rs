@@ -178,7 +178,7 @@ impl Answers {
     /// Drops the answers that nothing wants, and makes room for those of new wants.
     pub(super) fn follow(&mut self, wants: &Wants, now: SystemTime) {
         self.by_name.retain(|name, answer| wants.get(name).is_some_and(|want| want.key == answer.key));
-        for (name, want) in wants {
+        for (name, want) in wants.iter().filter(|(_, want)| self.has_kubernetes || !want.needs_kubernetes()) {
             self.by_name.entry(name.clone()).or_insert_with(|| Answer::none(want.key.clone(), now));
         }
     }

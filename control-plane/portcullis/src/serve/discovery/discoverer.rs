@@ -10,7 +10,7 @@ use tokio::time::{sleep, sleep_until, timeout};
 
 use super::super::metrics::{ControlPlaneMetrics, DiscoveryCounts};
 use super::answers::Answers;
-use super::slices::SliceServers;
+use super::report::{Reporter, SourceReport};
 use super::want::{AnswerKey, Want, WantedSource, Wants};
 use super::{saved, service, upstream};
 
@@ -22,30 +22,6 @@ const PAUSE: Duration = Duration::from_millis(200);
 const FIRST_ANSWERS: Duration = Duration::from_secs(2);
 /// Messages of the tasks that may wait.
 const QUEUE: usize = 64;
-
-/// A message of a task.
-#[derive(Debug)]
-pub(super) enum Found {
-    Servers(SliceServers),
-    Failed(String),
-}
-
-/// The way of a task to the discoverer.
-pub(super) struct Reporter {
-    key: AnswerKey,
-    to: mpsc::Sender<(AnswerKey, Found)>,
-}
-
-impl Reporter {
-    pub(super) async fn report(&self, found: Found) {
-        // Without a discoverer the task is ended.
-        let _ = self.to.send((self.key.clone(), found)).await;
-    }
-
-    pub(super) async fn failed(&self, why: String) {
-        self.report(Found::Failed(why)).await;
-    }
-}
 
 /// The reconciler's end: wants go in, answers come out.
 pub(in super::super) struct DiscoveryHandle {
@@ -133,7 +109,7 @@ impl Discoverer {
     }
 
     /// Starts what is wanted anew, and ends what is not wanted any more.
-    fn follow(&mut self, wants: &Wants, sender: &mpsc::Sender<(AnswerKey, Found)>) {
+    fn follow(&mut self, wants: &Wants, sender: &mpsc::Sender<(AnswerKey, SourceReport)>) {
         self.answers.follow(wants, SystemTime::now());
         self.tasks.retain(|name, (want, task)| {
             let is_wanted = wants.get(name).is_some_and(|wanted| *wanted == *want);
@@ -151,8 +127,8 @@ impl Discoverer {
         }
     }
 
-    fn start(&self, want: &Want, to: mpsc::Sender<(AnswerKey, Found)>) -> Option<JoinHandle<()>> {
-        let to = Reporter { key: want.key.clone(), to };
+    fn start(&self, want: &Want, to: mpsc::Sender<(AnswerKey, SourceReport)>) -> Option<JoinHandle<()>> {
+        let to = Reporter::new(want.key.clone(), to);
         match &want.source {
             WantedSource::Service { namespace, name, port } => {
                 let client = self.kubernetes.clone()?;
@@ -167,13 +143,15 @@ impl Discoverer {
         }
     }
 
-    fn take(&mut self, key: &AnswerKey, found: Found) {
+    fn take(&mut self, key: &AnswerKey, found: SourceReport) {
         let Some((want, _)) = self.tasks.get(&key.name).filter(|(want, _)| want.key == *key) else { return };
         let Some(answer) = self.answers.by_name.get_mut(&key.name) else { return };
         let before = answer.clone();
         match found {
-            Found::Servers(found) => answer.take(found, want.allow_loopback, (SystemTime::now(), Instant::now())),
-            Found::Failed(why) => answer.fail(why, SystemTime::now()),
+            SourceReport::Servers(found) => {
+                answer.take(found, want.allow_loopback, (SystemTime::now(), Instant::now()))
+            }
+            SourceReport::Failed(why) => answer.fail(why, SystemTime::now()),
         }
         answer.log(&before);
     }

@@ -5,6 +5,7 @@
 //! - [`answers`]: the last answer of each object's source, pure.
 //! - [`service`]: EndpointSlices of the Kubernetes that the objects come from; [`upstream`]: that of the upstream itself, over
 //!   [`connection`].
+//! - [`report`]: the way from a source's task to the discoverer.
 //! - [`documents`]: the answers in the objects' documents, pure.
 //! - [`discoverer`]: a task for each wanted source, and the publication of what they find.
 //! - [`saved`]: the answers on disk, for the next start.
@@ -13,6 +14,7 @@ mod answers;
 mod connection;
 mod discoverer;
 mod documents;
+mod report;
 mod saved;
 mod service;
 mod slices;

@@ -10,7 +10,7 @@ use portcullis_api::SlicePort;
 use portcullis_sources::{Backoff, watch_reason};
 use tokio::time::timeout;
 
-use super::discoverer::{Found, Reporter};
+use super::report::{Reporter, SourceReport};
 use super::slices::servers_of;
 
 /// The label of a slice that names its Service.
@@ -59,7 +59,7 @@ async fn session(
             Err(error) => return watch_reason("watching endpointslices", &error),
         }
         if is_complete {
-            to.report(Found::Servers(servers_of(known.values(), port))).await;
+            to.report(SourceReport::Servers(servers_of(known.values(), port))).await;
         }
     }
     "the watch ended".to_owned()

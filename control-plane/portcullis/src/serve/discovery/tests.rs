@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use portcullis_api::{Discovered, DiscoveredServer, Settings, SlicePort};
+use portcullis_api::{DiscoveredServer, Settings, SlicePort};
 use serde_json::{Value, json};
 
 use super::answers::{Answer, Answers, ESTABLISHED};
@@ -231,5 +231,5 @@ fn documents_get_the_answer_of_their_own_source_alone() {
     let one = json!({"servers": [{"address": "10.0.0.1:6443", "zone": ""}]});
     assert_eq!(put(answered(&want.key.source), &service).1, Some(one));
     assert_eq!(put(answered("another source"), &service).1, Some(json!({"servers": []})));
-    assert!(matches!(answered("s").of(None), None::<Discovered>));
+    assert!(answered("s").of(None).is_none());
 }

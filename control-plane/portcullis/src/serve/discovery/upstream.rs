@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use portcullis_api::{DiscoveredServer, Endpoint, ServerHost, SlicePort, is_allowed_server};
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::connection::{AnswerLines, UpstreamError, get, tls_of};
-use super::discoverer::{Found, Reporter};
+use super::report::{Reporter, SourceReport};
 use super::slices::{SliceServers, servers_of};
 use super::want::UpstreamAccess;
 
@@ -19,6 +19,8 @@ const SLICES: &str =
 const NAME: &str = "kubernetes";
 /// How long a watch lives, seconds. Then the slice is listed again, perhaps at another server.
 const WATCH_SECONDS: u64 = 60;
+/// How long a server has to be followed before pauses begin anew: one that ends every watch at once is not asked without them.
+const STEADY: Duration = Duration::from_secs(5);
 /// When a watch that neither speaks nor ends is dead.
 const WATCH: Duration = Duration::from_secs(WATCH_SECONDS + 5);
 /// Most discovered servers that are asked when no written one answers.
@@ -45,8 +47,7 @@ struct SliceEvent {
     object: serde_json::Value,
 }
 
-/// Follows the slice until the task ends. Each written server is tried, then those that were found last; pauses grow only when
-/// none of them answers.
+/// Follows the slice until the task ends. Each written server is tried, then those that were found last.
 pub(super) async fn follow(access: UpstreamAccess, allow_loopback: bool, last: Vec<DiscoveredServer>, to: Reporter) {
     let tls = match tls_of(&access) {
         Ok(tls) => tls,
@@ -60,11 +61,14 @@ pub(super) async fn follow(access: UpstreamAccess, allow_loopback: bool, last: V
     loop {
         let mut why = None;
         for server in session.asked() {
+            let since = Instant::now();
             match session.run(&server).await {
                 // The watch has lived its time, or was ended with the server.
                 Ok(()) => {
-                    backoff.reset();
                     why = None;
+                    if since.elapsed() >= STEADY {
+                        backoff.reset();
+                    }
                     break;
                 }
                 Err(error) => why = why.or(Some(error.to_string())),
@@ -72,8 +76,8 @@ pub(super) async fn follow(access: UpstreamAccess, allow_loopback: bool, last: V
         }
         if let Some(why) = why {
             session.to.failed(why).await;
-            tokio::time::sleep(backoff.pause()).await;
         }
+        tokio::time::sleep(backoff.pause()).await;
     }
 }
 
@@ -141,6 +145,6 @@ impl UpstreamSession {
         if !found.servers.is_empty() {
             self.last.clone_from(&found.servers);
         }
-        self.to.report(Found::Servers(found)).await;
+        self.to.report(SourceReport::Servers(found)).await;
     }
 }

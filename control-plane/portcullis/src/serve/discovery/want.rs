@@ -61,15 +61,12 @@ impl Want {
     /// `None` if the cluster discovers nothing.
     fn of(cluster: &Cluster, settings: &Settings) -> Option<Self> {
         let discovery = cluster.discovery.as_ref()?;
-        let (source, port) = match discovery {
-            Discovery::Service { namespace, name, port } => {
-                let (namespace, name) = (namespace.clone(), name.clone());
-                (WantedSource::Service { namespace, name, port: port.clone() }, format!(" {port:?}"))
-            }
-            Discovery::KubernetesService => (WantedSource::Upstream(access(cluster, settings)?), String::new()),
+        let source = match discovery.clone() {
+            Discovery::Service { namespace, name, port } => WantedSource::Service { namespace, name, port },
+            Discovery::KubernetesService => WantedSource::Upstream(access(cluster, settings)?),
         };
         let uid = cluster.uid.clone().unwrap_or_default();
-        let key = AnswerKey { name: cluster.name.clone(), uid, source: format!("{discovery}{port}") };
+        let key = AnswerKey { name: cluster.name.clone(), uid, source: discovery.to_string() };
         Some(Self { key, source, allow_loopback: settings.allow_loopback_upstreams })
     }
 }

@@ -58,7 +58,6 @@ pub(super) fn full(manifest: Manifest) -> Manifest {
                 "servers": [{"endpoint": "https://10.0.0.1:6443", "zone": "eu-1a"}], "allowAnonymous": false, "extraAuthorities": ["*.Example.com"],
                 "clientCertificateVerification": "Handshake", "forwardedExtras": ["example.com/role"],
                 "credentialCache": {"tokenTTL": "0", "unauthorizedTTL": "1.5m"}, "auditAttribution": true,
-                "discovery": {"service": {"namespace": "tenants", "name": "a", "port": 6443}, "kubernetesService": false},
             }),
         )
 }
