@@ -195,6 +195,18 @@ impl Answers {
     }
 }
 
+#[cfg(test)]
+impl Answers {
+    /// The answer of an object's upstream that it has one server.
+    pub(in super::super) fn of_upstream(name: &str, uid: &str, ip: &str) -> Self {
+        let source = portcullis_api::Discovery::KubernetesService.to_string();
+        let key = AnswerKey { name: name.to_owned(), uid: uid.to_owned(), source };
+        let mut answer = Answer::none(key, SystemTime::UNIX_EPOCH);
+        answer.servers = vec![DiscoveredServer { ip: ip.parse().unwrap(), port: 6443, zone: String::new() }];
+        Self { by_name: [(name.to_owned(), answer)].into(), has_kubernetes: true }
+    }
+}
+
 fn timestamp(time: SystemTime) -> Timestamp {
     Timestamp::from_seconds(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs())
 }
