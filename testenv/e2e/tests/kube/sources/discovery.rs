@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use portcullis_e2e::Manifest;
+use portcullis_harness::certs::{Ca, CertSpec};
 use portcullis_harness::client::{ClientPool, H2Client, LoadProfile, OpenLoopLoad, Outcome, Protocol, TlsTarget};
 use portcullis_harness::control_plane::ControlPlane;
-use portcullis_harness::kube::KubeOptions;
+use portcullis_harness::kube::{KubeOptions, RequestHeader};
 use portcullis_harness::process::Signal;
 use portcullis_harness::{ports, wait, write_private};
 use serde_json::{Value, json};
@@ -279,13 +280,45 @@ fn discovered_addresses_are_judged_and_outages_survived() {
     assert!(outcome.good() > 100 && outcome.failed == 0, "{outcome}");
 }
 
+/// Options of a kube-apiserver that writes its address into its own EndpointSlice.
+fn self_listing(ip: IpAddr) -> KubeOptions {
+    // Loopback addresses are no endpoints of the Service "kubernetes".
+    let advertised = format!("--advertise-address={ip}");
+    let flags = ["--bind-address=0.0.0.0", "--endpoint-reconciler-type=lease", &advertised];
+    KubeOptions { flags: flags.map(String::from).to_vec(), ..KubeOptions::default() }
+}
+
+/// The certificate of a front proxy is for no user of RBAC: the slice is asked for as the user of the gateway's own requests.
+#[test]
+fn front_proxy_finds_the_upstreams_servers() {
+    let Some(ip) = own_address() else { return };
+    let ca = Ca::new("front proxy authority").unwrap();
+    let proxy = ca.issue(&CertSpec::client("front-proxy", [""; 0])).unwrap();
+    let request_header = Some(RequestHeader { ca, allowed_names: vec!["front-proxy".to_owned()] });
+    let options = KubeOptions { request_header, ..self_listing(ip) };
+    let Some(fixture) = SourceFixture::of("discovery-front-proxy", &options) else { return };
+    let manifest = fixture.manifest(NAME).upstream(&proxy, fixture.kube.server_ca(), "kubernetes.default.svc").set(
+        "/spec/portcullis",
+        json!({
+            "upstreamIdentity": "RequestHeader", "requestHeader": {"user": "portcullis"},
+            "discovery": {"kubernetesService": true},
+        }),
+    );
+    let file = fixture.run.next("front-proxy");
+    write_private(&file, manifest.to_text().as_bytes()).unwrap();
+    fixture.apply(&printed(&["rbac", "--user", "portcullis", "-f", text(&file)]));
+    fixture.apply(&manifest.to_text());
+    let side = fixture.kubernetes_side("plane");
+    wait_discovered(&side.plane, "Current", "1 server of EndpointSlice default/kubernetes of the upstream");
+    wait_served(&fixture);
+    let found = SocketAddr::new(ip, fixture.kube.address(0).unwrap().port());
+    assert!(requests_to(&side, found).is_some(), "beside the written one");
+}
+
 #[test]
 fn upstream_names_its_own_servers() {
     let Some(ip) = own_address() else { return };
-    // Loopback addresses are no endpoints of the Service "kubernetes".
-    let flags = ["--bind-address=0.0.0.0", "--endpoint-reconciler-type=lease", &format!("--advertise-address={ip}")]
-        .map(String::from);
-    let options = KubeOptions { flags: flags.to_vec(), ..KubeOptions::default() };
+    let options = self_listing(ip);
     let Some(fixture) = SourceFixture::of("discovery-upstream", &options) else { return };
     let seed = fixture.kube.address(0).unwrap();
     let found = SocketAddr::new(ip, seed.port());
