@@ -3,8 +3,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    AccessSpec, ClientAddressSpec, ClusterProtectedIdentities, DispatchPolicy, FairQueue, FlowControl, ObjectMeta,
-    PolicyProfile, References, RequestHeaderSpec, ShadowSpec,
+    AccessSpec, ClientAddressSpec, ClusterProtectedIdentities, DiscoverySpec, DispatchPolicy, FairQueue, FlowControl,
+    ObjectMeta, PolicyProfile, References, RequestHeaderSpec, ShadowSpec,
 };
 use crate::secret::{PublicBytes, SecretBytes};
 
@@ -123,6 +123,8 @@ pub struct PortcullisSpec {
     pub virtual_ips: Vec<String>,
     /// Further fields of servers of `spec.servers`.
     pub servers: Vec<ServerDetails>,
+    /// Servers beside those of `spec.servers`, as EndpointSlices list them.
+    pub discovery: Option<DiscoverySpec>,
     /// Active health checks of the servers.
     pub health_check: HealthCheckSpec,
     /// Host names that a request's `:authority` may carry beside those that the cluster serves.
