@@ -111,6 +111,7 @@ impl<T: Clone> Exchange<T> {
         let Ok(wait) = wanted.wait(waker, now) else { return Err(full) };
         // Without a timer it could wait forever.
         if wait.call_at.is_some_and(|at| !host.expire_at(wait.ticket.queue(), at)) {
+            wait.ticket.queue().timer_failed();
             return Err(full);
         }
         host.gauges_changed();

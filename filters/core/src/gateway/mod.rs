@@ -321,7 +321,7 @@ impl Gateway {
         // Last: a request that is refused for another reason takes no token.
         let refused = |LimitReached| Refusal::too_many_requests(info.resource);
         let permit = cluster.acquire(policy, *info.verb == *b"watch", request.uptime).map_err(refused)?;
-        let seat = wanted.map(|wanted| take_seat(wanted, admission, request.uptime, info.resource)).transpose()?;
+        let seat = take_seat(wanted, admission, request.uptime, info.resource)?;
         let keeps_credential = mode.keeps_credential() || cluster.identity.is_unchanged();
         let forwarded = ForwardedHeaders { credential: keeps_credential, impersonation: passes };
         // The service behind a proxy subresource or verb may ask for credentials of its own.

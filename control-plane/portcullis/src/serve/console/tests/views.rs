@@ -71,7 +71,7 @@ pub(super) fn cluster(name: &str, text: &str) -> ClusterView {
         limits: vec![LimitView {
             schema: text.clone(),
             global: Some(GlobalLimitView { strategy: text.clone(), limit: 40, rate: 0 }),
-            by_gateway: vec![LimitAt { node: text.clone(), used: 19, limit: 20, rate: 0 }],
+            by_gateway: vec![LimitAt { node: text.clone(), used: 19, limit: 20, rate: 0, local: true }],
             refused_per_second: 0.5,
         }],
         certificates: vec![CertificateView {
