@@ -43,6 +43,10 @@ impl Composed {
             if let Some(version) = known.get(name).filter(|_| is_new) {
                 one.quarantine.resume(version);
             }
+            // After a reconnect an edit may bring back what the node has. It is not sent again, and so never acknowledged.
+            if let Some(offer) = one.quarantine.next().filter(|offer| known.get(name) == Some(&offer.sent_version())) {
+                one.quarantine.on_ack(offer);
+            }
             one.offer = one.quarantine.next().or_else(|| one.quarantine.last_accepted().cloned());
             one.sent_version = one.offer.as_ref().map(Offer::sent_version).unwrap_or_default();
         }

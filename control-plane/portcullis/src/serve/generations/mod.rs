@@ -269,6 +269,20 @@ fn object_that_was_deleted_is_not_served_for_its_successor() {
     assert!(serves(&simulation));
 }
 
+/// The control plane starts anew after an edit of the listener, and the next edit brings back what Envoy has.
+#[test]
+fn edit_back_to_what_envoy_has_holds_up_no_removal() {
+    use Edit::{Account, HeaderNames, Mode, Wrong};
+    let edits = |edits: &[Edit]| edits.iter().copied().map(Event::Edit).collect::<Vec<_>>();
+    let mut events = edits(&[Wrong, Wrong]);
+    events.push(Event::Run(14));
+    events.extend(edits(&[Mode, Account, HeaderNames]));
+    events.extend([Event::Restart, Event::Run(6), Event::Edit(HeaderNames)]);
+    let mut simulation = run(Names::AsTheyAre, &events).unwrap();
+    simulation.envoy.settle();
+    assert!(simulation.envoy.has_only_what_is_served(&type_urls::cluster()));
+}
+
 /// Without generations in names the same property fails: it can.
 #[test]
 fn generations_without_names_meet() {
