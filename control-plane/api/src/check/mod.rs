@@ -24,6 +24,7 @@ mod servers;
 mod settings;
 mod shadow;
 mod tracing;
+mod tunnel;
 
 pub(crate) use access::read_until;
 pub use certificates::KeyPair;
@@ -45,6 +46,7 @@ pub(crate) use servers::virtual_ip;
 pub use settings::{AccessLog, Limits, ProxyProtocol, Settings, check_settings};
 pub use shadow::CheckedShadow;
 pub use tracing::{CollectorTls, Tracing};
+pub use tunnel::Tunnel;
 
 use crate::problem::Problem;
 use crate::problem::ProblemCode;
