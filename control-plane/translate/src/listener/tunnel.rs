@@ -35,7 +35,7 @@ const STAT_PREFIX: &str = "-tunnel";
 
 /// What leads to a cluster through tunnels.
 #[derive(Clone)]
-pub(super) struct TunnelEnd {
+pub(crate) struct TunnelEnd {
     /// The values of the header.
     pub(super) destinations: Vec<String>,
     /// The address of the chain.
