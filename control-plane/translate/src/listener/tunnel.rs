@@ -2,7 +2,7 @@
 //!
 //! The route of a name holds the address of its cluster's chain. That address and the client's go with the connection to a listener
 //! inside Envoy, which takes them for those of the connection itself: chains there are matched by the one, and all that judges or
-//! tells clients goes by the other. Nothing that a client sends says either.
+//! names clients goes by the other. Nothing that a client sends says either.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -33,7 +33,7 @@ const CONNECT: &str = "CONNECT";
 /// The prefix of the port's requests in statistics: no cluster's, because no name begins with `-`.
 const STAT_PREFIX: &str = "-tunnel";
 
-/// What leads to a cluster through tunnels.
+/// The way to a cluster through tunnels.
 #[derive(Clone)]
 pub(crate) struct TunnelEnd {
     /// The values of the header.
@@ -113,7 +113,7 @@ fn manager(routes: String, settings: &Settings) -> hcm::Manager {
     }
 }
 
-/// The filter that hands over the address of the cluster's chain and the client's. Where one of them is missing there is no chain.
+/// The filter that hands over the address of the cluster's chain and the client's. Without the first there is no chain.
 fn addresses() -> HttpFilter {
     let state = |key: &str, format: &str| FilterStateValue {
         factory_key: String::new(),

@@ -1,4 +1,4 @@
-//! What leads from a tunnel's header to a cluster.
+//! The way from a tunnel's header to a cluster.
 
 use std::collections::BTreeMap;
 

@@ -191,6 +191,15 @@ fn every_way_leads_to_the_cluster_of_the_header(site: &Site) {
             assert_eq!(other.came().len(), 0, "{destination}");
         }
     }
+    // Those that docs/operations.md names.
+    for name in [
+        "http.-tunnel.downstream_rq_total",
+        "listener.e2e-tunnel.downstream_cx_total",
+        "listener.e2e-tunnelled.downstream_cx_total",
+        "cluster.e2e/-/-/tunnel.upstream_cx_total",
+    ] {
+        assert!(site.fixture.gateway.envoy().admin().stat(name).unwrap() > 0, "{name}");
+    }
     let found = || lines(&site.fixture).into_iter().find(|line| line["user"] == "robot");
     assert_eq!(wait::until("a line of a tunnelled request", SOON, found).unwrap()["client"], CLIENT);
     let all = lines(&site.fixture);
