@@ -35,7 +35,7 @@ struct Shoot {
 impl Shoot {
     fn new(fixture: &StubFixture, name: &'static str) -> Self {
         let (serving_ca, client_ca) = (Ca::new("serving").unwrap(), Ca::new("clients").unwrap());
-        let user = client_ca.issue(&CertSpec::client(&format!("user of {name}"), ["dev"])).unwrap();
+        let user = client_ca.issue(&CertSpec::client(format!("user of {name}"), ["dev"])).unwrap();
         Self { name, stub: fixture.pki.stub(name), serving_ca, client_ca, user }
     }
 
