@@ -35,4 +35,5 @@ mod streams;
 mod test_cmd;
 mod tokens;
 mod traces;
+mod tunnels;
 mod wasm;
