@@ -69,6 +69,13 @@ impl BadControlPlane {
         self.serving_ca.issue(&CertSpec::server(name, [name])).unwrap()
     }
 
+    /// Opens a port for tunnels with the next manifests.
+    pub(crate) fn open_tunnels(&mut self) -> SocketAddr {
+        let door = ports::free_address().unwrap();
+        self.settings["spec"]["listener"]["tunnel"] = serde_json::json!({"port": door.port()});
+        door
+    }
+
     /// Serves the manifests; the chains of those named are such that Envoy refuses them.
     pub(crate) fn publish(&self, manifests: &[Manifest], bad: &[&str]) -> Arc<Snapshot> {
         self.publish_as(manifests, |one| entry(one, bad))

@@ -92,3 +92,32 @@ fn chain_that_envoy_refuses_is_left_out_and_told() {
     assert_eq!(rejected(), before, "what was refused is not sent again");
     assert_eq!(fixture.ask("b.example.com"), Some(200));
 }
+
+#[test]
+fn tunnels_chain_that_envoy_refuses_is_left_out_alone() {
+    let mut fixture = Fixture::start("bad-tunnel");
+    let door = fixture.control_plane.open_tunnels();
+    let manifests = ["a.example.com", "b.example.com"].map(|name| fixture.manifest(name));
+    fixture.control_plane.publish(&manifests, &["b.example.com"]);
+    let both = |node: &portcullis_xds::NodeStatus| {
+        node.refused.len() == 2 && node.refused.iter().all(|one| one.owner.as_deref() == Some("b.example.com"))
+    };
+    fixture.control_plane.wait("the bad chain is found in both listeners", both);
+    let ask = |name: &str| {
+        let connect =
+            format!("CONNECT {name}:443 HTTP/1.1\r\nHost: {name}:443\r\nX-Gardener-Destination: {name}\r\n\r\n");
+        let target = TlsTarget::new(door).sni(name).trust(&fixture.control_plane.serving_ca).tunnel(connect.as_bytes());
+        let request = format!("GET {PODS} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+        Some(target.identity(&fixture.pki.alice).raw_request(request.as_bytes()).ok()?.status)
+    };
+    let soon = std::time::Duration::from_secs(20);
+    let served = |name: &str| {
+        portcullis_harness::wait::until("the tunnel leads there", soon, || (ask(name) == Some(200)).then_some(()))
+            .unwrap();
+    };
+    served("a.example.com");
+    assert_eq!(ask("b.example.com"), None);
+    fixture.control_plane.publish(&manifests, &[]);
+    fixture.control_plane.wait("all is well", |node| node.in_sync && node.refused.is_empty());
+    served("b.example.com");
+}

@@ -337,6 +337,20 @@ fn address_that_may_not_connect_gets_no_handshake_inside() {
     site.wait_for(NAME, &shoot.serving_ca);
 }
 
+/// A connection to the listener inside may be there before its client has gone.
+#[test]
+fn tunnel_that_was_given_up_leaves_nothing_to_the_next() {
+    let site = Site::start("tunnels-given-up", None, json!({}));
+    let [one, other] = &site.shoots;
+    let head = connect(&format!("X-Gardener-Destination: {}\r\n", one.name));
+    for _ in 0..50 {
+        for _ in 0..4 {
+            TcpStream::connect(site.door).unwrap().write_all(head.as_bytes()).unwrap();
+        }
+        site.pod(other.name, &other.serving_ca).connect().expect("the certificate of its own cluster");
+    }
+}
+
 #[test]
 fn upgrades_pass_through_a_tunnel() {
     let site = Site::start("tunnels-upgrades", None, json!({}));
