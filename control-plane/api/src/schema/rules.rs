@@ -14,20 +14,26 @@ const ENDPOINT: &str = r"^https://[^@?#\\]+$";
 /// The form of a DNS name, perhaps behind `*.`, in any case of letters.
 const SERVED_NAME: &str = r"^(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$";
 
+/// A DNS label.
+const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 /// A label's value.
 const ZONE: &str = "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$";
 
 /// Rules that hold for any settings and other objects: keywords of a schema by the path of the field below `spec`. Every bound
 /// is one of `check`.
 pub(super) fn rules() -> Vec<(&'static str, Value)> {
-    [object_rules(), client(), serving(), limits(), policies(), profiles(), ours(), shadow(), references()].concat()
+    [object_rules(), client(), serving(), limits(), policies(), profiles(), ours(), discovery(), shadow(), references()]
+        .concat()
 }
 
 fn object_rules() -> Vec<(&'static str, Value)> {
-    let rules = credentials();
+    let service = "has(self.portcullis) && has(self.portcullis.discovery) && has(self.portcullis.discovery.service)";
+    let servers = format!("(has(self.servers) && size(self.servers) > 0) || ({service})");
+    let mut rules = credentials();
+    rules.push(cel(&servers, "at least one server is required", ".servers"));
     vec![
-        ("", json!({"required": ["servers", "dispatchPolicies"], "x-kubernetes-validations": rules})),
-        ("servers", json!({"minItems": 1, "maxItems": MAX_SERVERS})),
+        ("", json!({"required": ["dispatchPolicies"], "x-kubernetes-validations": rules})),
+        ("servers", json!({"maxItems": MAX_SERVERS})),
         ("servers[]", json!({"required": ["endpoint"]})),
         ("servers[].endpoint", json!({"pattern": ENDPOINT})),
         ("logging.mode", json!({"enum": ["", "on", "off"]})),
@@ -328,6 +334,29 @@ fn ours() -> Vec<(&'static str, Value)> {
         ("portcullis.healthCheck.unhealthyThreshold", threshold),
         ("portcullis.forwardedExtras", json!({"x-kubernetes-list-type": "set"})),
         ("portcullis.forwardedExtras[]", json!({"pattern": "^[^A-Z]+$", "x-kubernetes-validations": [reserved]})),
+    ]
+}
+
+fn discovery() -> Vec<(&'static str, Value)> {
+    let one = cel(
+        "has(self.service) != (has(self.kubernetesService) && self.kubernetesService)",
+        "exactly one of service and kubernetesService is required",
+        "",
+    );
+    let port = cel("!(has(self.port) && has(self.portName))", "excludes port: remove one of the two", ".portName");
+    // An empty object is one that was written out with its defaults.
+    let one = json!({"x-kubernetes-validations": [one]});
+    let label = || json!({"minLength": 1, "maxLength": 63, "pattern": LABEL});
+    vec![
+        ("portcullis.discovery", one),
+        (
+            "portcullis.discovery.service",
+            json!({"required": ["namespace", "name"], "x-kubernetes-validations": [port]}),
+        ),
+        ("portcullis.discovery.service.namespace", label()),
+        ("portcullis.discovery.service.name", label()),
+        ("portcullis.discovery.service.port", json!({"minimum": 1, "maximum": 65_535})),
+        ("portcullis.discovery.service.portName", label()),
     ]
 }
 
