@@ -123,6 +123,7 @@ fn filter() -> FilterBuild {
 
 /// A resource as a control plane serves it; the chains of the clusters in `bad` are such that Envoy refuses them.
 pub(crate) fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource) {
+    let is_optional = one.is_optional();
     let mut value = Vec::new();
     let mut parts = Vec::new();
     let mut end = one.parts.first().map_or(one.value.len(), |part| part.start);
@@ -140,6 +141,9 @@ pub(crate) fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource)
     let mut resource = Resource::new(value);
     if one.type_url == type_urls::listener() {
         resource = resource.with_parts(parts);
+    }
+    if is_optional {
+        resource = resource.optional();
     }
     if let Some(assignment) = one.assignment {
         resource = resource.with_companion(type_urls::assignment(), assignment);
