@@ -173,7 +173,7 @@ fn settle_removals(stream: &mut Encoded, mut responses: Vec<DeltaDiscoveryRespon
 fn optional_listener_that_is_refused_holds_nothing_up() {
     let before = beside_an_optional(&[("A", "1"), ("B", "1"), ("C", "1")]);
     let mut stream = Encoded::new(before.clone());
-    for url in [CDS, LDS] {
+    for url in [CDS, LDS, RDS] {
         let responses = stream.on_request(ask(url, &[]));
         settle_removals(&mut stream, responses);
     }
@@ -198,7 +198,9 @@ fn optional_listener_that_is_refused_holds_nothing_up() {
 
 #[test]
 fn refused_edit_of_a_listener_holds_removals_up() {
-    let mut stream = opened(snapshot(&[(CDS, "a", "1"), (LDS, "l", "1")]), &[(CDS, &[]), (LDS, &[])]);
+    let mut stream = opened(snapshot(&[(CDS, "a", "1"), (LDS, "l", "1")]), &[(CDS, &[]), (LDS, &[]), (RDS, &[])]);
     let responses = stream.on_snapshot(snapshot(&[(CDS, "b", "1"), (LDS, "l", "bad!")]));
     assert_eq!(settle_removals(&mut stream, responses), [""; 0], "the listener that is there may lead to a");
+    let responses = stream.on_snapshot(snapshot(&[(CDS, "b", "1"), (LDS, "l", "2")]));
+    assert_eq!(settle_removals(&mut stream, responses), ["a"]);
 }
