@@ -35,6 +35,11 @@ pub(crate) struct BadControlPlane {
 
 impl BadControlPlane {
     pub(crate) fn start(run: &RunDir) -> Self {
+        Self::start_with(run, |_| {})
+    }
+
+    /// Starts an Envoy with a bootstrap that was changed.
+    pub(crate) fn start_with(run: &RunDir, change: impl Fn(&mut Value)) -> Self {
         let dir = run.make_dir("control_plane").unwrap();
         let address = ports::free_address().unwrap();
         let serving_ca = Ca::new("gateway serving authority").unwrap();
@@ -50,7 +55,8 @@ impl BadControlPlane {
         if deps::runs_wasm() {
             flags.extend(["--filter", "wasm"]);
         }
-        let bootstrap = plane.bootstrap_at("envoy-0", &flags).unwrap();
+        let mut bootstrap = plane.bootstrap_at("envoy-0", &flags).unwrap();
+        change(&mut bootstrap);
         let socket = runtime.block_on(async { Socket::bind(&socket_path) }).unwrap();
         let served = ServerState {
             snapshots: receiver,

@@ -241,14 +241,14 @@ fn tunnel_is_opened_for_owned_names_alone() {
         assert!(status == 404 || (status == 400 && refused.contains("Host")), "{refused}: {answer}");
         assert!(answer.contains("content-length: 0\r\n") || status == 400, "{answer}");
     }
-    let other_methods = [
+    for request in [
         format!("GET / HTTP/1.1\r\nHost: {NAME}\r\n{}\r\n", to(NAME)),
         format!("GET https://{NAME}/api HTTP/1.1\r\nHost: {NAME}\r\n{}\r\n", to(NAME)),
         format!("POST {PODS} HTTP/1.1\r\nHost: {NAME}\r\n{}Content-Length: 0\r\n\r\n", to(NAME)),
         format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n{}\r\n", to(NAME)),
+        format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: connect-udp\r\n{}\r\n", to(NAME)),
         format!("OPTIONS * HTTP/1.1\r\nHost: {NAME}\r\n{}\r\n", to(NAME)),
-    ];
-    for request in other_methods {
+    ] {
         // https in the clear is refused before there is a route.
         assert!(matches!(status_of(&site.answer(&request)), 403 | 404), "{request}");
     }
@@ -393,7 +393,7 @@ fn edit_and_removal_end_tunnels_of_their_own_cluster_alone() {
     let mut begun = last.open("GET", watch, &[], b"").unwrap();
     site.fixture.gateway.remove(NAME).unwrap();
     let to_nothing = || (site.status(&format!("X-Gardener-Destination: {NAME}\r\n")) == 404).then_some(());
-    wait::until("the name is nobody's", SOON, to_nothing).unwrap();
+    wait::until("no cluster has the name", SOON, to_nothing).unwrap();
     let ended = || matches!(begun.next_chunk(Duration::from_millis(100)), Ok(None)).then_some(());
     wait::until("the watch of the removed cluster ends", SOON, ended).unwrap();
     assert_eq!(client(other).get(PODS, &[]).unwrap().status, 200);
