@@ -38,7 +38,7 @@ pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
     AccessLog, BUILT_IN_PROFILES, Checked, CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls,
     CredentialCache, Discovery, Endpoint, FeatureGates, HealthCheck, KeyPair, Limits, LogMode, PROFILE_ANNOTATION,
-    PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, SlicePort, Strategy, Tracing, Trust,
+    PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, SlicePort, Strategy, Tracing, Trust, Tunnel,
     UpstreamIdentity, check_cluster, check_settings, is_allowed_server, unchecked_cluster, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};

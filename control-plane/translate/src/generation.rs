@@ -1,7 +1,9 @@
+use std::net::Ipv6Addr;
+
 use portcullis_api::{self as api, Cluster, PeerName, Settings, Tracing, TracingProtocol, Trust, token_account};
 use portcullis_filter_config::names::EARLY_REMOVED_PREFIXES;
 use portcullis_filter_config::{RequestHeaders, UpstreamIdentity, hex};
-use ring::digest::{Context, SHA256, digest};
+use ring::digest::{Context, Digest, SHA256, digest};
 
 /// Digits of a generation in names.
 pub(crate) const DIGITS: usize = 16;
@@ -77,6 +79,15 @@ pub fn object_word(made: &str) -> String {
     sha256_hex([made.as_bytes()]).chars().take(digits).collect()
 }
 
+/// The address of the object's chain for tunnels. No network has it: it is a local one of IPv6 (RFC 4193). All other bits are a hash
+/// of the name and the object's own mark, so that a route of one object never leads to another, whatever names they exchange.
+pub(crate) fn tunnel_address(cluster: &Cluster) -> Ipv6Addr {
+    let digest = sha256([cluster.name.as_bytes(), made(cluster).as_bytes()]);
+    let mut octets = [0xfd; 16];
+    octets.iter_mut().skip(1).zip(digest.as_ref()).for_each(|(octet, byte)| *octet = *byte);
+    octets.into()
+}
+
 fn peer_text(name: &PeerName) -> String {
     match name {
         PeerName::Dns(name) => format!("dns {name}"),
@@ -135,12 +146,17 @@ pub(crate) fn reserved_headers(settings: &Settings) -> Vec<String> {
     named.cloned().collect()
 }
 
-/// The SHA-256 of a list, in hexadecimal. Every part is preceded by its length, so that no two lists run together.
+/// The SHA-256 of a list, in hexadecimal.
 pub(crate) fn sha256_hex<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    hex(sha256(parts).as_ref())
+}
+
+/// Every part is preceded by its length, so that no two lists run together.
+fn sha256<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
     let mut context = Context::new(&SHA256);
     for part in parts {
         context.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
         context.update(part);
     }
-    hex(context.finish().as_ref())
+    context.finish()
 }

@@ -103,6 +103,11 @@ pub(crate) mod parts {
     pub(crate) const DEFAULT_CERTIFICATE: &str = "default-certificate";
     pub(crate) const LISTENER: &str = "listener";
     pub(crate) const PROXIED_LISTENER: &str = "proxied-listener";
+    pub(crate) const TUNNEL: &str = "tunnel";
+    pub(crate) const TUNNEL_LISTENER: &str = "tunnel-listener";
+    pub(crate) const TUNNEL_ROUTES: &str = "tunnel-routes";
+    pub(crate) const TUNNELLED: &str = "tunnelled";
+    pub(crate) const TUNNELLED_LISTENER: &str = "tunnelled-listener";
     pub(crate) const COLLECTOR: &str = "collector";
     pub(crate) const COLLECTOR_CA: &str = "collector-ca";
     pub(crate) const VIRTUAL_IPS: &str = "virtual-ips";

@@ -8,6 +8,8 @@ use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::Secret;
 use prost::Name;
 
+use crate::names::{ResourceNames, parts};
+
 /// One of Envoy's resources, encoded. Equal content has equal bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Resource {
@@ -52,6 +54,14 @@ impl Resource {
             owner: None,
             parts: Vec::new(),
         }
+    }
+
+    /// Whether clusters count as served by an Envoy that refuses it: the listeners of tunnels, which need another bootstrap and
+    /// a port of their own. Tunnels are then not served.
+    pub fn is_optional(&self) -> bool {
+        let is_named = |part| self.name == ResourceNames::listener().part(part);
+        self.type_url == type_urls::listener()
+            && [parts::TUNNEL_LISTENER, parts::TUNNELLED_LISTENER].into_iter().any(is_named)
     }
 }
 

@@ -23,11 +23,13 @@ pub struct Translator {
     basis: Option<(Settings, FilterBuild)>,
     /// By `metadata.name`: several if objects have equal names, and the previous version of one.
     known: HashMap<String, Vec<CachedTranslation>>,
+    /// The listeners, and the routes of tunnels.
     listeners: Vec<Arc<Resource>>,
     /// The contributions to the listeners.
     chains: Vec<Arc<Chain>>,
     default_certificate: Option<Arc<Resource>>,
-    collector: Vec<Arc<Resource>>,
+    /// The clusters of the gateway itself, and what they refer to.
+    own_clusters: Vec<Arc<Resource>>,
     /// The number of the present translation.
     sequence: u64,
     client_ca_check: Option<ClientCaCheck>,
@@ -91,7 +93,7 @@ impl Translator {
             translation.diagnoses.push(diagnosis);
         }
         translation.resources.extend(self.default_certificate.clone());
-        translation.resources.extend(self.collector.clone());
+        translation.resources.extend(self.own_clusters.clone());
         translation.resources.extend(self.listeners(input.settings, chains));
         translation.resources = in_order(translation.resources);
         self.forget();
@@ -104,10 +106,10 @@ impl Translator {
         if !self.basis.as_ref().is_some_and(is_same) {
             let default_certificate = secrets::default_certificate(input.settings).map(Arc::new);
             let collector = cluster::collector(input.settings).into_iter().chain(secrets::collector_ca(input.settings));
-            let collector = collector.map(Arc::new).collect();
+            let own_clusters = collector.chain(cluster::tunnel(input.settings)).map(Arc::new).collect();
             let basis = Some((input.settings.clone(), input.filter));
             let client_ca_check = self.client_ca_check;
-            *self = Self { basis, default_certificate, collector, client_ca_check, ..Self::default() };
+            *self = Self { basis, default_certificate, own_clusters, client_ca_check, ..Self::default() };
         }
         self.sequence += 1;
     }

@@ -77,6 +77,8 @@ pub struct Refused {
     pub message: String,
     /// The owner, see [`crate::Resource::owned_by`].
     pub owner: Option<String>,
+    /// Whether all others are served without it, see [`crate::Resource::optional`].
+    pub is_optional: bool,
 }
 
 /// The progress of two together: a refusal counts before a pending resource.

@@ -19,6 +19,7 @@ struct Content {
     is_version_only: bool,
     lingers: bool,
     is_on_demand: bool,
+    is_optional: bool,
     /// The bytes before the parts, and the parts with their owners. Empty if the resource is in one piece.
     chunks: Vec<(Option<String>, Chunk)>,
 }
@@ -54,6 +55,7 @@ impl Resource {
             is_version_only: false,
             lingers: false,
             is_on_demand: false,
+            is_optional: false,
             chunks: Vec::new(),
         };
         Self(Arc::new(content))
@@ -120,6 +122,17 @@ impl Resource {
         self.0.is_on_demand
     }
 
+    /// The same resource as one that a node may lack: if it refuses it, owners of its parts count as served.
+    #[must_use]
+    pub fn optional(self) -> Self {
+        self.with(|content| content.is_optional = true)
+    }
+
+    /// Whether owners of its parts count as served where it is refused.
+    pub fn is_optional(&self) -> bool {
+        self.0.is_optional
+    }
+
     /// Sets the owners of parts. A node that refuses the whole is offered it without some of the parts, until the bad one is
     /// found. The parts are the last bytes of the resource, sorted by owner and without gaps; if they are not, the resource
     /// stays in one piece.
@@ -183,16 +196,11 @@ impl Resource {
     /// Whether this is the other one: equal versions are equal contents.
     pub(crate) fn is(&self, other: &Self) -> bool {
         let (one, other) = (&self.0, &other.0);
+        let flags =
+            |content: &Content| [content.is_version_only, content.lingers, content.is_on_demand, content.is_optional];
         Arc::ptr_eq(one, other)
-            || (&one.version, &one.companion, &one.owner, one.is_version_only, one.lingers, one.is_on_demand)
-                == (
-                    &other.version,
-                    &other.companion,
-                    &other.owner,
-                    other.is_version_only,
-                    other.lingers,
-                    other.is_on_demand,
-                )
+            || (&one.version, &one.companion, &one.owner) == (&other.version, &other.companion, &other.owner)
+                && flags(one) == flags(other)
                 && one.chunks == other.chunks
     }
 

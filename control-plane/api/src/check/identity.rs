@@ -115,7 +115,7 @@ const NEEDED: [&str; 23] = [
 /// Maximum number of reserved names: each is compared with each header of each request.
 const MAX_RESERVED: usize = 16;
 
-fn is_header_name(name: &str) -> bool {
+pub(super) fn is_header_name(name: &str) -> bool {
     let is_word = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     let is_taken = TAKEN.iter().any(|taken| taken.starts_with(name) || name.starts_with(taken));
     name.len() >= 5 && is_word && !is_taken

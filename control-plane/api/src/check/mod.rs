@@ -25,6 +25,7 @@ mod servers;
 mod settings;
 mod shadow;
 mod tracing;
+mod tunnel;
 
 pub(crate) use access::read_until;
 pub use address_policy::is_allowed_server;
@@ -48,6 +49,7 @@ pub(crate) use servers::virtual_ip;
 pub use settings::{AccessLog, Limits, ProxyProtocol, Settings, check_settings};
 pub use shadow::CheckedShadow;
 pub use tracing::{CollectorTls, Tracing};
+pub use tunnel::Tunnel;
 
 use crate::problem::Problem;
 use crate::problem::ProblemCode;

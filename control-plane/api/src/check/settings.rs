@@ -9,6 +9,7 @@ use super::identity::check_header_names;
 use super::protected::check_protected;
 use super::rebalance::check_rebalance;
 use super::tracing::{Tracing, check_tracing};
+use super::tunnel::{Tunnel, check_tunnel};
 use super::{Checked, Findings};
 use crate::dns_name::is_dns_label;
 use crate::references::{unresolved_authority, unresolved_certificate};
@@ -38,6 +39,8 @@ pub struct Settings {
     pub virtual_ips: Vec<Cidr>,
     /// The port for proxies that send a client's address.
     pub proxy_protocol: Option<ProxyProtocol>,
+    /// The port for HTTP CONNECT.
+    pub tunnel: Option<Tunnel>,
     /// How many HTTP proxies in front of the gateway append to `X-Forwarded-For` (Envoy's `xff_num_trusted_hops`).
     pub trusted_hops: u32,
     /// The value of `Strict-Transport-Security` in every answer.
@@ -129,6 +132,7 @@ impl Default for Settings {
             port: 6443,
             virtual_ips: Vec::new(),
             proxy_protocol: None,
+            tunnel: None,
             trusted_hops: 0,
             hsts: None,
             default_certificate: None,
@@ -160,6 +164,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         port: raw.spec.listener.port.unwrap_or(default.port),
         virtual_ips: check_ranges(&raw.spec.listener.virtual_ips, "spec.listener.virtualIPs", &mut findings),
         proxy_protocol: check_proxy_protocol(raw, &mut findings),
+        tunnel: check_tunnel(&raw.spec.listener, raw.spec.listener.port.unwrap_or(default.port), &mut findings),
         trusted_hops: check_trusted_hops(raw, &mut findings),
         hsts: raw.spec.listener.hsts.as_ref().map(StrictTransportSecurity::value),
         default_certificate: check_default_certificate(raw, &mut findings),

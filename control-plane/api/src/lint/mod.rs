@@ -66,6 +66,10 @@ pub fn lint_settings(raw: &GatewaySettings, now: i64) -> Vec<Problem> {
         expiry::lint(&authority.data, "spec.defaultClientCA.data", false, now, &mut warnings);
     }
     expiry::lint_access(&raw.spec.access, "spec.access", now, &mut warnings);
+    if raw.spec.listener.tunnel.as_ref().is_some_and(|tunnel| tunnel.trusted_sources.is_empty()) {
+        let (path, message) = ("spec.listener.tunnel.trustedSources", "every address may open tunnels, in the clear");
+        warnings.add(ProblemCode::Caution, path, message, "list the ranges of the nodes, such as 10.0.0.0/8");
+    }
     warnings.0
 }
 

@@ -14,6 +14,7 @@ mod references;
 mod settings;
 mod shadow;
 mod tracing;
+mod tunnel;
 
 pub(crate) use access::{AccessEntry, AccessSpec, ClientAddressSpec};
 pub use cluster::{
@@ -41,3 +42,4 @@ pub use settings::{
 };
 pub use shadow::ShadowSpec;
 pub use tracing::{CollectorAuthority, TracingParents, TracingProtocol, TracingSettings, TracingUsers};
+pub(crate) use tunnel::TunnelSettings;

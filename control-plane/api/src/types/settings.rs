@@ -2,7 +2,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{AccessSpec, ObjectMeta, PairInFiles, RequestHeaderNames, StrictTransportSecurity, TracingSettings};
+use super::{
+    AccessSpec, ObjectMeta, PairInFiles, RequestHeaderNames, StrictTransportSecurity, TracingSettings, TunnelSettings,
+};
 use crate::secret::{PublicBytes, SecretBytes};
 
 /// The settings of the whole gateway.
@@ -189,6 +191,8 @@ pub struct ListenerSettings {
     /// client to `X-Forwarded-For`; 0 if unset, 16 at most. The entry at that place from the right is the client's address;
     /// with fewer entries it is the connection's. A change ends connections.
     pub trusted_hops: Option<u32>,
+    /// A port at which apiserver-proxies open tunnels to clusters (HTTP CONNECT).
+    pub tunnel: Option<TunnelSettings>,
     /// `Strict-Transport-Security` in every answer, refusals included.
     pub hsts: Option<StrictTransportSecurity>,
 }

@@ -79,6 +79,14 @@ fn common(arguments: &Bootstrap, max_heap: Option<u64>, secrets: Option<&Paths>)
             "lds_config": {"ads": {}, "resource_api_version": "V3"},
         },
         "static_resources": {"clusters": [xds_cluster(arguments, secrets)]},
+        // For the listener inside Envoy that tunnels end at.
+        "bootstrap_extensions": [{
+            "name": "envoy.bootstrap.internal_listener",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener",
+                "buffer_size_kb": TUNNEL_BUFFER_KIB,
+            },
+        }],
         "layered_runtime": {"layers": [{"name": "portcullis", "static_layer": {
             // Answers to reviews are small; the owner of an upstream could send up to 32 MiB each.
             "http.async_response_buffer_limit": MAX_CALLOUT_ANSWER,
@@ -93,6 +101,8 @@ fn common(arguments: &Bootstrap, max_heap: Option<u64>, secrets: Option<&Paths>)
 }
 
 const XDS: &str = "portcullis-xds";
+/// Most KiB that Envoy keeps of a tunnel in either direction: as much as of any other connection.
+const TUNNEL_BUFFER_KIB: u32 = 1024;
 /// Most free memory that Envoy gives back to the system in a second.
 const BYTES_RELEASED: u32 = 64 * 1024 * 1024;
 /// Most bytes that Envoy keeps of an answer to a callout: the filter reads none of more than 256 KiB.

@@ -48,6 +48,9 @@ fn xds_resource(one: &Arc<Translated>) -> Resource {
     if one.on_demand {
         resource = resource.on_demand();
     }
+    if one.is_optional() {
+        resource = resource.optional();
+    }
     if let Some(assignment) = &one.assignment {
         resource = resource.with_companion(type_urls::assignment(), assignment);
     }

@@ -5,9 +5,11 @@ mod endpoints;
 mod health;
 mod protocol;
 mod tls;
+mod tunnel;
 
 pub(crate) use collector::collector;
 pub(crate) use health::LONGEST_CHECK;
+pub(crate) use tunnel::tunnel;
 
 use std::collections::HashMap;
 

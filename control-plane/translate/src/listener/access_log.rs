@@ -5,6 +5,7 @@
 
 use envoy_types::pb::envoy::config::accesslog::v3::access_log::ConfigType;
 use envoy_types::pb::envoy::config::accesslog::v3::access_log_filter::FilterSpecifier;
+use envoy_types::pb::envoy::config::accesslog::v3::comparison_filter::Op;
 use envoy_types::pb::envoy::config::accesslog::v3::{
     AccessLog as Log, AccessLogFilter, ExtensionFilter, MetadataFilter, extension_filter,
 };
@@ -20,6 +21,7 @@ use envoy_types::util::pack_any;
 use portcullis_api::AccessLog;
 use portcullis_filter_config::names;
 
+use super::local_reply;
 use crate::filter_build::FilterBuild;
 use crate::proto::{boolean, inline_string};
 
@@ -80,6 +82,13 @@ fn of_metadata(destination: &AccessLog) -> Vec<Log> {
 pub(super) fn of_strangers(destination: &AccessLog) -> Vec<Log> {
     let name = r#""sni":"%REQUESTED_SERVER_NAME%","decision":"refused","reason":"not_served""#;
     log(destination, Format::TextFormatSource(inline_string(line(name))), None)
+}
+
+/// The log of tunnels that were not opened. The filter does not see them; those that are, are in the lines of the requests inside.
+pub(super) fn of_refused_tunnels(destination: &AccessLog) -> Vec<Log> {
+    let members = r#""tunnel":true,"decision":"refused","reason":"not_served""#;
+    let filter = Some(local_reply::coded(Op::Ge, 400));
+    log(destination, Format::TextFormatSource(inline_string(line(members))), filter)
 }
 
 fn line(members: &str) -> String {

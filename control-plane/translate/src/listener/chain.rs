@@ -1,5 +1,6 @@
 use std::net::IpAddr;
 
+use envoy_types::pb::envoy::config::core::v3::CidrRange;
 use envoy_types::pb::envoy::config::listener::v3::{Filter, FilterChain, FilterChainMatch, filter};
 use envoy_types::pb::envoy::extensions::filters::network::direct_response::v3::Config as CloseConfig;
 use envoy_types::util::pack_any;
@@ -14,12 +15,13 @@ use crate::proto::seconds;
 /// Seconds that a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: u64 = 10;
 
-/// The chain of a cluster that is served.
+/// The chain of a cluster that is served. `hops`: the trusted HTTP proxies in front of it.
 pub(super) fn serving(
     cluster: &Cluster,
     names: &ResourceNames,
     settings: &Settings,
     filter: FilterBuild,
+    hops: u32,
 ) -> FilterChain {
     let certificate = match cluster.serving {
         Some(_) => names.part(parts::SERVING),
@@ -29,7 +31,8 @@ pub(super) fn serving(
     let socket = tls::with_client_certificate(certificate, validation);
     let server_names = host_names(cluster);
     let traced = tracing::of(cluster, settings);
-    let manager = hcm::serving(stat_name(&cluster.name), names.part(parts::ROUTES), settings, traced, filter);
+    let (stat_prefix, routes) = (stat_name(&cluster.name), names.part(parts::ROUTES));
+    let manager = hcm::serving(stat_prefix, routes, settings, traced, filter, hops);
     let source_prefix_ranges = cluster.client_addresses.iter().map(range).collect();
     FilterChain {
         name: names.chain().to_owned(),
@@ -59,13 +62,18 @@ pub(super) fn at_virtual_ips(cluster: &Cluster, names: &ResourceNames, chain: &F
     let prefix_ranges: Vec<_> = cluster.virtual_ips.iter().map(one).collect();
     let is_serving = chain.name == names.chain();
     let part = if is_serving { parts::VIRTUAL_IPS } else { parts::OTHER_ADDRESSES_AT_VIRTUAL_IPS };
+    (!prefix_ranges.is_empty()).then(|| at_addresses(names.part(part), prefix_ranges, chain))
+}
+
+/// The same chain for connections to these addresses, for any server name.
+pub(super) fn at_addresses(name: String, prefix_ranges: Vec<CidrRange>, chain: &FilterChain) -> FilterChain {
     let source_prefix_ranges =
         chain.filter_chain_match.iter().flat_map(|all| all.source_prefix_ranges.clone()).collect();
-    (!prefix_ranges.is_empty()).then(|| FilterChain {
-        name: names.part(part),
+    FilterChain {
+        name,
         filter_chain_match: Some(FilterChainMatch { prefix_ranges, source_prefix_ranges, ..Default::default() }),
         ..chain.clone()
-    })
+    }
 }
 
 /// The chain for unknown names: 503 with a `Status` body, and no route to any server.
@@ -95,7 +103,7 @@ pub(super) fn closed(name: String, server_names: Vec<String>) -> FilterChain {
     }
 }
 
-fn http_connection_manager(config: hcm::Manager) -> Filter {
+pub(super) fn http_connection_manager(config: hcm::Manager) -> Filter {
     Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
         config_type: Some(filter::ConfigType::TypedConfig(pack_any(config))),

@@ -47,25 +47,28 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 /// Bounds of what a client may send on one connection.
 const CONNECTION_WINDOW: (u32, u32) = (1024 * 1024, 256 * 1024 * 1024);
 
-/// The manager of a cluster that is served.
+/// The manager of a cluster that is served. `hops`: the trusted HTTP proxies in front of it.
 pub(super) fn serving(
     stat_prefix: String,
     routes: String,
     settings: &Settings,
     traced: Option<&Tracing>,
     filter: FilterBuild,
+    hops: u32,
 ) -> Manager {
-    let rds = Rds { config_source: Some(ads()), route_config_name: routes };
     HttpConnectionManager {
         forward_client_cert_matcher: Some(peer::matcher()),
-        route_specifier: Some(RouteSpecifier::Rds(rds)),
-        http_filters: headers(settings, settings.trusted_hops > 0)
+        // Envoy's own reading of the list is what logs and everything else here go by. An address that is missing or garbled is
+        // the connection's.
+        xff_num_trusted_hops: hops,
+        route_specifier: Some(rds(routes)),
+        http_filters: headers(settings, hops > 0)
             .into_iter()
             .chain([portcullis_filter(settings, traced, filter)])
             .chain(pools_on_demand(settings))
             .chain([router()])
             .collect(),
-        early_header_mutation_extensions: vec![early_mutation(settings, traced)],
+        early_header_mutation_extensions: vec![early_mutation(settings, traced, hops)],
         // For 4 % of what a request costs: Envoy's tracer notes there which requests it samples. The filter makes one for each request
         // that is logged or attributed.
         generate_request_id: Some(boolean(traced.is_some())),
@@ -73,6 +76,11 @@ pub(super) fn serving(
         access_log: access_log::of_requests(&settings.access_log, filter),
         ..common(stat_prefix, settings)
     }
+}
+
+/// Routes that come by themselves, so that a change of them ends no connection.
+pub(super) fn rds(name: String) -> RouteSpecifier {
+    RouteSpecifier::Rds(Rds { config_source: Some(ads()), route_config_name: name })
 }
 
 /// The connection manager for unknown names. It knows no cluster and loads no module.
@@ -97,13 +105,11 @@ pub(super) fn refusing(settings: &Settings) -> Manager {
     }
 }
 
-fn common(stat_prefix: String, settings: &Settings) -> Manager {
+pub(super) fn common(stat_prefix: String, settings: &Settings) -> Manager {
     HttpConnectionManager {
         codec_type: CodecType::Auto.into(),
         stat_prefix,
         use_remote_address: Some(boolean(true)),
-        // Envoy's own reading of the list is what logs and everything else here go by. An address that is missing or garbled is
-        // the connection's.
         xff_num_trusted_hops: settings.trusted_hops,
         // Not set, no client is internal: an internal one would choose its own request id and could steer the router by x-envoy-
         // headers. Set but empty, every private address is.
@@ -179,7 +185,7 @@ fn pools_on_demand(settings: &Settings) -> Option<HttpFilter> {
     })
 }
 
-fn router() -> HttpFilter {
+pub(super) fn router() -> HttpFilter {
     http_filter(
         "envoy.filters.http.router",
         pack_any(Router {
@@ -191,7 +197,7 @@ fn router() -> HttpFilter {
     )
 }
 
-fn http_filter(name: &str, config: Any) -> HttpFilter {
+pub(super) fn http_filter(name: &str, config: Any) -> HttpFilter {
     HttpFilter {
         name: name.to_owned(),
         config_type: Some(http_filter::ConfigType::TypedConfig(config)),
@@ -221,8 +227,8 @@ const REQUEST_ID: &str = "x-request-id";
 
 /// The headers that say where a request comes from and are removed before Envoy writes its own. Behind trusted proxies Envoy has
 /// to read `x-forwarded-for` before [`headers`] overwrites it.
-fn forwarded(settings: &Settings) -> &'static [&'static str] {
-    if settings.trusted_hops == 0 { &[FORWARDED_FOR] } else { &BELIEVED }
+fn forwarded(hops: u32) -> &'static [&'static str] {
+    if hops == 0 { &[FORWARDED_FOR] } else { &BELIEVED }
 }
 
 /// The filter that writes headers of requests and of answers, if there are any. Behind trusted proxies it writes the one address
@@ -246,7 +252,7 @@ fn headers(settings: &Settings, has_proxies: bool) -> Option<HttpFilter> {
 
 /// A second line behind the filter's own header scan: names that only the gateway writes are gone before the first route
 /// match, and before Envoy writes its own.
-fn early_mutation(settings: &Settings, traced: Option<&Tracing>) -> TypedExtensionConfig {
+fn early_mutation(settings: &Settings, traced: Option<&Tracing>, hops: u32) -> TypedExtensionConfig {
     let configured = reserved_headers(settings);
     let prefixes = names::EARLY_REMOVED_PREFIXES.into_iter().chain(configured.iter().map(String::as_str));
     let remove = |prefix: &str| {
@@ -256,13 +262,13 @@ fn early_mutation(settings: &Settings, traced: Option<&Tracing>) -> TypedExtensi
     };
     // By name, for which Envoy builds a map of the headers: the tracer does so as well, and a match of each header takes more.
     let clients_id = traced.is_none().then_some(REQUEST_ID);
-    let named = forwarded(settings).iter().copied().chain(clients_id).chain(tracing::removed_headers(traced));
+    let named = forwarded(hops).iter().copied().chain(clients_id).chain(tracing::removed_headers(traced));
     let named = named.map(|name| Mutation { action: Some(Action::Remove(name.to_owned())) });
     let config = HeaderMutation { mutations: prefixes.map(remove).chain(named).collect() };
     extension("envoy.http.early_header_mutation.header_mutation", config)
 }
 
-fn upgrade(kind: &str) -> UpgradeConfig {
+pub(super) fn upgrade(kind: &str) -> UpgradeConfig {
     UpgradeConfig { upgrade_type: kind.to_owned(), ..Default::default() }
 }
 

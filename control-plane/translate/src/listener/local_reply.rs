@@ -133,7 +133,8 @@ fn own_replies() -> impl Iterator<Item = ResponseMapper> {
     })
 }
 
-fn coded(op: Op, code: u32) -> AccessLogFilter {
+/// The condition on an answer's code.
+pub(super) fn coded(op: Op, code: u32) -> AccessLogFilter {
     let value = RuntimeUInt32 { default_value: code, runtime_key: NO_OVERRIDE.to_owned() };
     let comparison = ComparisonFilter { op: op.into(), value: Some(value) };
     let filter = StatusCodeFilter { comparison: Some(comparison) };

@@ -1,5 +1,5 @@
 //! The listener, or two of them: a filter chain per cluster, chosen by SNI, and another one by its virtual IPs. Envoy looks at
-//! the address first.
+//! the address first. And those of [`tunnel`].
 //!
 //! A change of a chain drains the connections of that chain, a change of any other field drains all. Fields that change often
 //! are therefore not here: policies come by RDS, certificates by SDS.
@@ -12,6 +12,7 @@ mod peer;
 mod port;
 mod tls;
 mod tracing;
+mod tunnel;
 
 pub(crate) use tls::client_validation;
 
@@ -22,6 +23,7 @@ use portcullis_api::{Claims, Cluster, Settings};
 use prost::Message;
 
 use port::ListenerPort;
+use tunnel::{TunnelEnd, TunnelEnds};
 
 use crate::filter_build::FilterBuild;
 use crate::names::{ResourceNames, stat_name};
@@ -30,6 +32,11 @@ use crate::resource::{Part, Resource};
 
 /// Most bytes that Envoy buffers of one connection before it stops reading.
 const BUFFER_LIMIT: u32 = 1024 * 1024;
+
+/// Seconds in which a connection has to show which chain it is for.
+const LISTENER_FILTERS_TIMEOUT: u64 = 10;
+/// A name that no client has: none ends in .invalid (RFC 6761).
+const NO_NAME: &str = "portcullis.invalid";
 
 /// The contribution of a cluster to the listener.
 #[derive(Clone)]
@@ -44,6 +51,8 @@ pub(crate) enum Chain {
         chains: Vec<Vec<u8>>,
         /// The chains in their place if Envoy refuses them: they close connections to the same names.
         fallback: Vec<Vec<u8>>,
+        /// The way to it through tunnels, if there are any.
+        tunnel: Option<TunnelEnd>,
     },
     /// It is refused. Its names must not fall to another object's wildcard.
     Reserved {
@@ -55,7 +64,7 @@ pub(crate) enum Chain {
 impl Chain {
     /// The chain of a cluster that is served.
     pub(crate) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings, filter: FilterBuild) -> Self {
-        let serving = chain::serving(cluster, names, settings, filter);
+        let serving = chain::serving(cluster, names, settings, filter, settings.trusted_hops);
         let closed = chain::closed(serving.name.clone(), chain::host_names(cluster));
         let served = chain::host_names(cluster).into_iter();
         let encoded = |chain: FilterChain| {
@@ -68,6 +77,7 @@ impl Chain {
             names: served.chain(cluster.virtual_ips.iter().map(ToString::to_string)).collect(),
             chains: encoded(serving).into_iter().chain(others).collect(),
             fallback: encoded(closed),
+            tunnel: settings.tunnel.is_some().then(|| TunnelEnd::of(cluster, names, settings, filter)),
         }
     }
 
@@ -78,20 +88,24 @@ impl Chain {
     }
 }
 
-/// The listeners with all chains. Each cluster's chains are a part of their own, so that one that Envoy refuses can be left
-/// out.
+/// The listeners with all chains, and the routes of tunnels. Each cluster's chains are a part of their own, so that one that Envoy
+/// refuses can be left out.
 pub(crate) fn listeners(settings: &Settings, chains: Vec<Chain>) -> Vec<Resource> {
     let mut reserved = reserved_names(&chains);
     if settings.default_certificate.is_none() {
-        // Envoy refuses a listener without any chain. No name ends in .invalid (RFC 6761).
-        reserved.push("portcullis.invalid".to_owned());
+        // Envoy refuses a listener without any chain.
+        reserved.push(NO_NAME.to_owned());
     }
-    let serving = chains.into_iter().filter_map(|chain| match chain {
-        Chain::Serving { owner, chains, fallback, .. } => Some((owner, (chains, fallback))),
-        Chain::Reserved { .. } => None,
-    });
-    let serving: Serving = serving.collect();
-    port::ports(settings).iter().map(|port| listener(settings, port, &reserved, &serving)).collect()
+    let (mut serving, mut ends) = (Serving::new(), TunnelEnds::new());
+    for chain in chains {
+        if let Chain::Serving { owner, chains, fallback, tunnel, .. } = chain {
+            ends.extend(tunnel.map(|tunnel| (owner.clone(), tunnel)));
+            serving.insert(owner, (chains, fallback));
+        }
+    }
+    let ports = port::ports(settings);
+    let listeners = ports.iter().map(|port| listener(settings, port, &reserved, &serving));
+    listeners.chain(tunnel::resources(settings, &ends)).collect()
 }
 
 /// By owner: encoded chains, and the chains in their place.
@@ -116,7 +130,7 @@ fn listener(settings: &Settings, port: &ListenerPort<'_>, reserved: &[String], s
         default_filter_chain: default.filter(|_| !port.requires_proxy_protocol()),
         per_connection_buffer_limit_bytes: Some(uint(BUFFER_LIMIT)),
         listener_filters: port.listener_filters(),
-        listener_filters_timeout: Some(seconds(10)),
+        listener_filters_timeout: Some(seconds(LISTENER_FILTERS_TIMEOUT)),
         name: name.clone(),
         ..Default::default()
     };

@@ -35,7 +35,7 @@ pub(super) fn recorder() -> Filter {
 }
 
 /// A text in the connection's filter state, or nothing if the text is empty.
-fn state(key: &str, format: &str) -> FilterStateValue {
+pub(super) fn state(key: &str, format: &str) -> FilterStateValue {
     FilterStateValue {
         key: Some(Key::ObjectKey(key.to_owned())),
         factory_key: "envoy.string".to_owned(),

@@ -35,10 +35,9 @@ pub(super) fn ports(settings: &Settings) -> Vec<ListenerPort<'_>> {
 
 impl ListenerPort<'_> {
     pub(super) fn listener_filters(&self) -> Vec<ListenerFilter> {
-        let inspector = listener_filter("tls_inspector", TlsInspector::default());
         match self.trusted {
-            None => vec![inspector],
-            Some(_) => vec![listener_filter("proxy_protocol", ProxyProtocol::default()), inspector],
+            None => vec![tls_inspector()],
+            Some(_) => vec![listener_filter("proxy_protocol", ProxyProtocol::default()), tls_inspector()],
         }
     }
 
@@ -67,7 +66,11 @@ pub(super) fn range(range: &Cidr) -> CidrRange {
     CidrRange { address_prefix: range.ip.to_string(), prefix_len: Some(uint(u32::from(range.length))) }
 }
 
-fn listener_filter<M: Name>(name: &str, config: M) -> ListenerFilter {
+pub(super) fn tls_inspector() -> ListenerFilter {
+    listener_filter("tls_inspector", TlsInspector::default())
+}
+
+pub(super) fn listener_filter<M: Name>(name: &str, config: M) -> ListenerFilter {
     ListenerFilter {
         name: format!("envoy.filters.listener.{name}"),
         config_type: Some(listener_filter::ConfigType::TypedConfig(pack_any(config))),

@@ -88,10 +88,14 @@ struct RouteConfiguration {
 }
 
 impl Matcher {
-    /// Looks `input` up in `entries`.
-    pub(super) fn exact(input: TypedExtensionConfig, entries: BTreeMap<String, OnMatch>, on_no_match: OnMatch) -> Self {
+    /// Looks `input` up in `entries`. Without `on_no_match` there is no route for what is not among them.
+    pub(super) fn exact(
+        input: TypedExtensionConfig,
+        entries: BTreeMap<String, OnMatch>,
+        on_no_match: Option<OnMatch>,
+    ) -> Self {
         let tree = MatcherTree { input: Some(input), exact: Some(MatchMap { map: entries }) };
-        Self { tree: Some(tree), on_no_match: Some(on_no_match) }
+        Self { tree: Some(tree), on_no_match }
     }
 }
 

@@ -2,6 +2,9 @@
 
 mod destination;
 mod deterministic_encoding;
+mod tunnel;
+
+pub(crate) use tunnel::{ADDRESS_OF_ROUTE, tunnel_routes};
 
 #[cfg(test)]
 pub(crate) use deterministic_encoding::RouteParts;
@@ -45,7 +48,7 @@ pub(crate) fn routes(
             entries.insert(key, on_match(route));
         }
     }
-    let matcher = deterministic_encoding::Matcher::exact(filter_state_input(filter), entries, on_match(deny()));
+    let matcher = deterministic_encoding::Matcher::exact(filter_state_input(filter), entries, Some(on_match(deny())));
     let name = names.part(parts::ROUTES);
     let (host, metadata) = virtual_host(&cluster.name, config, filter);
     Resource {

@@ -9,3 +9,4 @@ mod hostile;
 mod incremental;
 mod invariants;
 mod render;
+mod tunnels;

@@ -7,6 +7,7 @@ use envoy_types::pb::envoy::config::listener::v3::Listener;
 use envoy_types::pb::envoy::config::route::v3 as route;
 use envoy_types::pb::envoy::config::trace::v3::OpenTelemetryConfig;
 use envoy_types::pb::envoy::extensions as ext;
+use envoy_types::pb::envoy::r#type::matcher::v3 as matcher;
 use envoy_types::pb::google::protobuf::StringValue;
 use prost::{Message, Name};
 use std::fmt::Debug;
@@ -52,7 +53,9 @@ fn open(type_url: &str, value: &[u8]) -> String {
         ext::filters::http::dynamic_modules::v3::DynamicModuleFilter,
         ext::filters::http::dynamic_modules::v3::DynamicModuleFilterPerRoute,
         ext::filters::http::router::v3::Router,
+        ext::filters::http::set_filter_state::v3::Config,
         ext::filters::http::upstream_codec::v3::UpstreamCodec,
+        ext::filters::listener::original_dst::v3::OriginalDst,
         ext::filters::listener::tls_inspector::v3::TlsInspector,
         ext::filters::network::direct_response::v3::Config,
         ext::filters::network::http_connection_manager::v3::HttpConnectionManager,
@@ -65,10 +68,13 @@ fn open(type_url: &str, value: &[u8]) -> String {
         ext::retry::host::previous_hosts::v3::PreviousHostsPredicate,
         ext::tracers::opentelemetry::samplers::v3::ParentBasedSamplerConfig,
         ext::tracers::opentelemetry::samplers::v3::TraceIdRatioBasedSamplerConfig,
+        ext::transport_sockets::internal_upstream::v3::InternalUpstreamTransport,
+        ext::transport_sockets::raw_buffer::v3::RawBuffer,
         ext::transport_sockets::tls::cert_validator::dynamic_modules::v3::DynamicModuleCertValidatorConfig,
         ext::transport_sockets::tls::v3::DownstreamTlsContext,
         ext::transport_sockets::tls::v3::UpstreamTlsContext,
         ext::upstreams::http::v3::HttpProtocolOptions,
+        matcher::HttpRequestHeaderMatchInput,
     );
     format!("<{type_url}>")
 }

@@ -32,6 +32,8 @@ impl Composed {
         known: &BTreeMap<String, String>,
         due: &BTreeSet<String>,
     ) {
+        // The node has nothing of them to be removed.
+        self.by_name.retain(|name, _| known.contains_key(name) || snapshot.get(type_url, name).is_some());
         for (name, resource) in snapshot.composed(type_url).filter(|(name, _)| due.contains(*name)) {
             let is_new = !self.by_name.contains_key(name);
             let one = self.by_name.entry(name.to_owned()).or_default();
@@ -98,6 +100,17 @@ impl Composed {
     /// Whether the node has of every resource exactly what is wanted.
     pub(super) fn is_in_sync(&self) -> bool {
         self.by_name.values().all(|one| one.quarantine.is_in_sync())
+    }
+
+    /// The same, apart from the resources of which it has nothing.
+    pub(super) fn is_in_sync_but_for(&self, is_lacking: impl Fn(&str) -> bool) -> bool {
+        self.by_name.iter().all(|(name, one)| one.quarantine.is_in_sync() || is_lacking(name))
+    }
+
+    /// Whether a resource is refused without any of its parts.
+    pub(super) fn is_refused_whole(&self, name: &str) -> bool {
+        let is_whole = |key: Option<&ChunkKey>| key.is_none_or(|key| key.part.is_none());
+        self.by_name.get(name).is_some_and(|one| one.quarantine.refusals().any(|(key, _)| is_whole(key)))
     }
 
     /// Whether something is refused, or being looked for.

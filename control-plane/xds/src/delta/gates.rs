@@ -8,6 +8,8 @@ pub(super) enum Blocked {
     None,
     /// Resources of these owners wait, and those without an owner.
     Owners(BTreeSet<String>),
+    /// Resources of these owners wait, and none without an owner.
+    OwnersAlone(BTreeSet<String>),
     /// Everything waits.
     All,
 }
@@ -22,7 +24,12 @@ impl Blocked {
         match (self, other) {
             (Self::All, _) | (_, Self::All) => Self::All,
             (Self::None, other) | (other, Self::None) => other,
-            (Self::Owners(mut one), Self::Owners(other)) => {
+            (Self::OwnersAlone(mut one), Self::OwnersAlone(other)) => {
+                one.extend(other);
+                Self::OwnersAlone(one)
+            }
+            (Self::Owners(mut one), Self::Owners(other) | Self::OwnersAlone(other))
+            | (Self::OwnersAlone(other), Self::Owners(mut one)) => {
                 one.extend(other);
                 Self::Owners(one)
             }
@@ -34,6 +41,7 @@ impl Blocked {
         match self {
             Self::None => true,
             Self::Owners(owners) => owner.is_some_and(|owner| !owners.contains(owner)),
+            Self::OwnersAlone(owners) => owner.is_none_or(|owner| !owners.contains(owner)),
             Self::All => false,
         }
     }

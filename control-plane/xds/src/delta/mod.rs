@@ -13,7 +13,7 @@ mod subscription;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::service::discovery::v3::{
@@ -114,7 +114,7 @@ impl DeltaStream {
     }
 
     /// The owners whose routes stay as the node has them: the node refuses the clusters, endpoints or secrets that newer routes
-    /// lead to.
+    /// lead to. Routes without an owner lead to none of these.
     fn kept(&self) -> Blocked {
         let of =
             |wanted: fn(ResourceKind) -> bool| self.subscriptions.iter().filter(move |((kind, _), _)| wanted(*kind));
@@ -122,7 +122,8 @@ impl DeltaStream {
             of(|kind| kind == ResourceKind::Routes).any(|((_, url), routes)| routes.has_of(&self.snapshot, url, owner))
         };
         let lacking = of(ResourceKind::is_referred_to).flat_map(|((_, url), one)| one.lacking(&self.snapshot, url));
-        lacking.filter(has_routes).map(|owner| Blocked::for_owner(Some(owner))).fold(Blocked::None, Blocked::and)
+        let owners: BTreeSet<_> = lacking.filter(has_routes).map(str::to_owned).collect();
+        if owners.is_empty() { Blocked::None } else { Blocked::OwnersAlone(owners) }
     }
 
     /// Whether the node can take routes. One that comes back while it warms clusters does not ask for them, nor say which it

@@ -36,4 +36,5 @@ mod streams;
 mod test_cmd;
 mod tokens;
 mod traces;
+mod tunnels;
 mod wasm;

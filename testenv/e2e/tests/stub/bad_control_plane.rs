@@ -35,6 +35,11 @@ pub(crate) struct BadControlPlane {
 
 impl BadControlPlane {
     pub(crate) fn start(run: &RunDir) -> Self {
+        Self::start_with(run, |_| {})
+    }
+
+    /// Starts an Envoy with a bootstrap that was changed.
+    pub(crate) fn start_with(run: &RunDir, change: impl Fn(&mut Value)) -> Self {
         let dir = run.make_dir("control_plane").unwrap();
         let address = ports::free_address().unwrap();
         let serving_ca = Ca::new("gateway serving authority").unwrap();
@@ -50,7 +55,8 @@ impl BadControlPlane {
         if deps::runs_wasm() {
             flags.extend(["--filter", "wasm"]);
         }
-        let bootstrap = plane.bootstrap_at("envoy-0", &flags).unwrap();
+        let mut bootstrap = plane.bootstrap_at("envoy-0", &flags).unwrap();
+        change(&mut bootstrap);
         let socket = runtime.block_on(async { Socket::bind(&socket_path) }).unwrap();
         let served = ServerState {
             snapshots: receiver,
@@ -67,6 +73,13 @@ impl BadControlPlane {
 
     pub(crate) fn serving_identity(&self, name: &str) -> Identity {
         self.serving_ca.issue(&CertSpec::server(name, [name])).unwrap()
+    }
+
+    /// Opens a port for tunnels with the next manifests.
+    pub(crate) fn open_tunnels(&mut self) -> SocketAddr {
+        let door = ports::free_address().unwrap();
+        self.settings["spec"]["listener"]["tunnel"] = serde_json::json!({"port": door.port()});
+        door
     }
 
     /// Serves the manifests; the chains of those named are such that Envoy refuses them.
@@ -116,6 +129,7 @@ fn filter() -> FilterBuild {
 
 /// A resource as a control plane serves it; the chains of the clusters in `bad` are such that Envoy refuses them.
 pub(crate) fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource) {
+    let is_optional = one.is_optional();
     let mut value = Vec::new();
     let mut parts = Vec::new();
     let mut end = one.parts.first().map_or(one.value.len(), |part| part.start);
@@ -133,6 +147,9 @@ pub(crate) fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource)
     let mut resource = Resource::new(value);
     if one.type_url == type_urls::listener() {
         resource = resource.with_parts(parts);
+    }
+    if is_optional {
+        resource = resource.optional();
     }
     if let Some(assignment) = one.assignment {
         resource = resource.with_companion(type_urls::assignment(), assignment);

@@ -70,7 +70,8 @@ fn settings(case: &Path, fixture: &StubFixture, spec: &mut Value) {
             None => spec[name] = value.clone(),
         }
     }
-    if let Some(port) = spec.pointer_mut("/listener/proxyProtocol/port") {
+    for port in ["/listener/proxyProtocol/port", "/listener/tunnel/port"] {
+        let Some(port) = spec.pointer_mut(port) else { continue };
         *port = json!(ports::free_address().unwrap().port());
     }
 }

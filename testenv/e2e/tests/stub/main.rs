@@ -78,6 +78,7 @@ mod talkers;
 mod top;
 mod traces;
 mod trusted_hops;
+mod tunnels;
 mod unread;
 mod upgrades;
 mod versions;

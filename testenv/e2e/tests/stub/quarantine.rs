@@ -19,10 +19,14 @@ struct Fixture {
 
 impl Fixture {
     fn start(test: &str) -> Self {
+        Self::start_with(test, |_| {})
+    }
+
+    fn start_with(test: &str, change: impl Fn(&mut serde_json::Value)) -> Self {
         let run = RunDir::new(test).unwrap();
         let pki = Pki::new();
         let stub = pki.stub("stub-0");
-        Fixture { control_plane: BadControlPlane::start(&run), stub, pki, _run: run }
+        Fixture { control_plane: BadControlPlane::start_with(&run, change), stub, pki, _run: run }
     }
 
     fn manifest(&self, name: &str) -> Manifest {
@@ -91,4 +95,66 @@ fn chain_that_envoy_refuses_is_left_out_and_told() {
     control_plane.wait("the others go on", taken);
     assert_eq!(rejected(), before, "what was refused is not sent again");
     assert_eq!(fixture.ask("b.example.com"), Some(200));
+}
+
+#[test]
+fn tunnels_chain_that_envoy_refuses_is_left_out_alone() {
+    let mut fixture = Fixture::start("bad-tunnel");
+    let door = fixture.control_plane.open_tunnels();
+    let manifests = ["a.example.com", "b.example.com"].map(|name| fixture.manifest(name));
+    fixture.control_plane.publish(&manifests, &["b.example.com"]);
+    let both = |node: &portcullis_xds::NodeStatus| {
+        node.refused.len() == 2 && node.refused.iter().all(|one| one.owner.as_deref() == Some("b.example.com"))
+    };
+    fixture.control_plane.wait("the bad chain is found in both listeners", both);
+    let ask = |name: &str| {
+        let connect =
+            format!("CONNECT {name}:443 HTTP/1.1\r\nHost: {name}:443\r\nX-Gardener-Destination: {name}\r\n\r\n");
+        let target = TlsTarget::new(door).sni(name).trust(&fixture.control_plane.serving_ca).tunnel(connect.as_bytes());
+        let request = format!("GET {PODS} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+        Some(target.identity(&fixture.pki.alice).raw_request(request.as_bytes()).ok()?.status)
+    };
+    let soon = std::time::Duration::from_secs(20);
+    let served = |name: &str| {
+        portcullis_harness::wait::until("the tunnel leads there", soon, || (ask(name) == Some(200)).then_some(()))
+            .unwrap();
+    };
+    served("a.example.com");
+    assert_eq!(ask("b.example.com"), None);
+    fixture.control_plane.publish(&manifests, &[]);
+    fixture.control_plane.wait("all is well", |node| node.in_sync && node.refused.is_empty());
+    served("b.example.com");
+}
+
+#[test]
+fn envoy_of_an_earlier_bootstrap_serves_all_but_tunnels() {
+    let drop_extensions = |bootstrap: &mut serde_json::Value| {
+        bootstrap.as_object_mut().unwrap().remove("bootstrap_extensions").expect("that of listeners inside Envoy");
+    };
+    let mut fixture = Fixture::start_with("old-bootstrap", drop_extensions);
+    fixture.control_plane.open_tunnels();
+    let (one, other) = (fixture.manifest("a.example.com"), fixture.manifest("b.example.com"));
+    let control_plane = &fixture.control_plane;
+    let snapshot = control_plane.publish(&[one.clone(), other.clone()], &[]);
+    let served_by = |snapshot: &portcullis_xds::Snapshot, owner: &str| {
+        control_plane.registry.progress(snapshot, owner).get("envoy-0") == Some(&GatewayProgress::Acknowledged)
+    };
+    let node = control_plane.wait("all but tunnels are served", |node| {
+        !node.refused.is_empty() && ["a.example.com", "b.example.com"].iter().all(|owner| served_by(&snapshot, owner))
+    });
+    let refused: Vec<_> = node.refused.iter().map(|one| (one.name.as_str(), one.is_optional)).collect();
+    assert_eq!(refused, [("-/-/-/tunnelled-listener", true)], "{node:#?}");
+    let soon = std::time::Duration::from_secs(20);
+    let answered = || (fixture.ask("a.example.com") == Some(200)).then_some(());
+    portcullis_harness::wait::until("it is served", soon, answered).unwrap();
+
+    // An edit comes into use, and what is removed leaves Envoy.
+    let edited = one
+        .set("/spec/portcullis", json!({"upstreamIdentity": "RequestHeader", "requestHeader": {"tokenReview": true}}));
+    let clusters = || control_plane.envoy.admin().get("/clusters").unwrap().text();
+    assert!(clusters().contains("b.example.com/"));
+    let snapshot = control_plane.publish(&[edited], &[]);
+    control_plane.wait("the edit is served", |_| served_by(&snapshot, "a.example.com"));
+    let is_gone = || (!clusters().contains("b.example.com/")).then_some(());
+    portcullis_harness::wait::until("the removed object leaves Envoy", soon, is_gone).unwrap();
 }

@@ -178,3 +178,16 @@ fn rules_that_ask_who_it_is_are_told_where_nobody_knows() {
         assert_eq!(warnings(reviewed.clone(), rule), [], "{rule}");
     }
 }
+
+#[test]
+fn tunnels_for_every_address_are_pointed_out() {
+    let found = |tunnel: Value| {
+        let mut raw = json!({"apiVersion": crate::SETTINGS_API_VERSION, "kind": crate::SETTINGS_KIND});
+        raw["metadata"] = json!({"name": "a"});
+        raw["spec"] = json!({"instance": "a", "listener": {"port": 6443, "tunnel": tunnel}});
+        let raw = crate::parse::parse_settings(&raw).unwrap();
+        crate::lint_settings(&raw, 0).into_iter().map(|one| one.path).collect::<Vec<_>>()
+    };
+    assert_eq!(found(json!({"port": 1})), ["spec.listener.tunnel.trustedSources"]);
+    assert_eq!(found(json!({"port": 1, "trustedSources": ["10.0.0.0/8"]})), [""; 0]);
+}

@@ -32,7 +32,7 @@ const WORDS: [(&str, &[&str]); 7] = [
 ];
 
 /// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 23] = [
+const DEFAULTS: [Default; 24] = [
     ("spec.accessLog.destination", "`stdout`"),
     ("spec.clientCANames", "`Sent`"),
     ("spec.instance", "`portcullis`"),
@@ -43,6 +43,7 @@ const DEFAULTS: [Default; 23] = [
     ("spec.rebalance.connectionsPerSecond", "`10`"),
     ("spec.listener.address", "`0.0.0.0`"),
     ("spec.listener.port", "`6443`"),
+    ("spec.listener.tunnel.header", "`X-Gardener-Destination`"),
     ("spec.metrics.users.k", "`100`"),
     ("spec.metrics.users.mode", "`Off`"),
     ("spec.wildcardSubdomains", "`Reserved`"),
@@ -91,7 +92,8 @@ fn checked(spec: &Value) -> Settings {
 fn defaults_are_those_of_the_check() {
     let mut written = json!({});
     // Defaults within an object that has no default of its own are left out.
-    let whole = DEFAULTS.into_iter().filter(|(path, _)| !path.starts_with("spec.rebalance."));
+    let parts = ["spec.rebalance.", "spec.listener.tunnel."];
+    let whole = DEFAULTS.into_iter().filter(|(path, _)| !parts.iter().any(|part| path.starts_with(part)));
     for (path, default) in whole {
         let default = default.trim_matches('`');
         let value = default.parse::<u32>().map_or_else(|_| json!(default), |number| json!(number));
@@ -108,6 +110,8 @@ fn defaults_are_those_of_the_check() {
     );
     let rebalance = checked(&json!({"rebalance": {"chance": 0.001}})).rebalance.unwrap();
     assert_eq!((rebalance.connections_per_second, rebalance.when), (10, None));
+    let tunnel = checked(&json!({"listener": {"tunnel": {"port": 8443}}})).tunnel.unwrap();
+    assert_eq!(tunnel.header, "X-Gardener-Destination".to_ascii_lowercase());
 }
 
 #[test]

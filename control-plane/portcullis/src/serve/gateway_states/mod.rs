@@ -143,7 +143,7 @@ impl GroupHealth<'_> {
 /// The state of a node. An object that is pending because the node refuses the shared listener would wait in vain: it counts as
 /// refused.
 fn progress(progress: GatewayProgress, node: &NodeStatus) -> GatewayProgress {
-    let is_shared = |refused: &&Refused| refused.owner.is_none();
+    let is_shared = |refused: &&Refused| refused.owner.is_none() && !refused.is_optional;
     match node.refused.iter().find(is_shared).filter(|_| progress == GatewayProgress::Pending) {
         Some(refused) => GatewayProgress::Refused { message: format!("{}: {}", refused.name, refused.message) },
         None => progress,

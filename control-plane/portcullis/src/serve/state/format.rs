@@ -51,6 +51,8 @@ struct SavedResource {
     companion: Option<(String, String)>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     on_demand: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    optional: bool,
     /// In base64; none if it is held elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     body: Option<String>,
@@ -100,6 +102,7 @@ fn common(type_url: &str, name: &str, resource: &Resource) -> SavedResource {
         owner: None,
         companion: None,
         on_demand: false,
+        optional: false,
         body: None,
         common: true,
         parts: None,
@@ -119,6 +122,7 @@ fn saved(type_url: &str, name: &str, resource: &Resource, with_keys: bool) -> Sa
         companion: resource.companion().map(|(type_url, name)| (type_url.to_owned(), name.to_owned())),
         body: is_kept.then(|| STANDARD.encode(resource.body())),
         on_demand: resource.is_on_demand(),
+        optional: resource.is_optional(),
         common: false,
         parts: resource.parts().filter(|_| is_kept).map(|parts| parts.into_iter().map(part).collect()),
         ..common(type_url, name, resource)
@@ -186,6 +190,9 @@ fn restored(saved: SavedResource) -> Result<(String, String, Resource), SavedErr
     if saved.on_demand {
         resource = resource.on_demand();
     }
+    if saved.optional {
+        resource = resource.optional();
+    }
     if let Some(owner) = saved.owner {
         resource = resource.owned_by(owner);
     }
@@ -211,7 +218,7 @@ mod tests {
         let secret = b"\xff no secret at all, so that nobody knows what it holds: CANARY";
         let cluster = entry(type_urls::cluster(), "c", b"cluster");
         let part = Part { owner: "a.test".to_owned(), range: 4..8, fallback: Some("none".into()) };
-        let listener = Resource::new(b"basepart".to_vec()).with_parts([part]);
+        let listener = Resource::new(b"basepart".to_vec()).with_parts([part]).optional();
         let listener = (type_urls::listener(), "l".to_owned(), listener);
         let base = Snapshot::new([cluster.clone(), listener.clone(), entry(type_urls::secret(), "s", secret)]);
         let other = entry(type_urls::secret(), "s", b"\xff another CANARY");

@@ -28,6 +28,7 @@ impl Subscription {
         change.removals.iter().for_each(|name| self.removed(name));
         for (name, update) in change.updates {
             self.refused.remove(&name);
+            self.perhaps.remove(&name);
             self.composed.on_ack(&name);
             if self.is_wanted(&name) {
                 self.known.insert(name, update.version);
@@ -41,6 +42,10 @@ impl Subscription {
         change.removals.iter().for_each(|name| self.removed(name));
         if change.updates.len() <= 1 {
             for (name, update) in change.updates {
+                if self.perhaps.remove(&name).is_some_and(|version| version == update.version) {
+                    // Alone it was refused, too: the node did not take it, and has nothing of it.
+                    self.known.remove(&name);
+                }
                 if self.composed.holds(&name) {
                     self.composed.on_nack(&name, message);
                 } else {
@@ -50,8 +55,13 @@ impl Subscription {
             }
             return;
         }
-        for name in change.updates.keys() {
+        for (name, update) in &change.updates {
             // Perhaps it was taken, perhaps not.
+            if self.is_lacking(name) {
+                self.perhaps.insert(name.clone(), update.version.clone());
+            } else if self.perhaps.get(name).is_some_and(|version| *version != update.version) {
+                self.perhaps.remove(name);
+            }
             self.known.insert(name.clone(), UNSURE.to_owned());
         }
         let half = change.updates.len() / 2;
@@ -64,6 +74,7 @@ impl Subscription {
     /// Takes the acknowledgement of a removal.
     fn removed(&mut self, name: &str) {
         self.known.remove(name);
+        self.perhaps.remove(name);
         self.owners.remove(name);
         self.composed.remove(name);
         if self.names.remove(name) {

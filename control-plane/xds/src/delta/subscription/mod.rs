@@ -62,6 +62,9 @@ pub(super) struct Subscription {
     names: BTreeSet<String>,
     /// The resources that the node has: name and version.
     known: BTreeMap<String, String>,
+    /// Of those that the node has in an unknown version, the ones that it did not have before, and the only version that it may
+    /// have.
+    perhaps: BTreeMap<String, String>,
     /// The owners of the resources that the node has, by name.
     owners: BTreeMap<String, String>,
     /// Names that were asked for one by one, and then sent as removed.

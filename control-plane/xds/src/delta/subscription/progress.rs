@@ -40,10 +40,13 @@ impl Subscription {
 
     /// The owners of resources that are not as wanted.
     pub(in crate::delta) fn out_of_sync(&self, snapshot: &Snapshot, type_url: &str) -> Blocked {
-        let refused = self.refused(snapshot, type_url).map(|refused| Blocked::for_owner(refused.owner.as_deref()));
+        // A refused resource of which the node has no other version refers to nothing there.
+        let replaced = self.refused(snapshot, type_url).filter(|refused| !self.is_lacking(&refused.name));
+        let refused = replaced.map(|refused| Blocked::for_owner(refused.owner.as_deref()));
         let waits = refused.fold(self.unsettled(snapshot, type_url), Blocked::and);
         // A part that differs from the wanted one, although nothing is left to send, replaces a refused one.
-        if self.composed.is_in_sync() || waits != Blocked::None { waits } else { Blocked::All }
+        let is_as_wanted = self.composed.is_in_sync_but_for(|name| self.is_lacking(name));
+        if is_as_wanted || waits != Blocked::None { waits } else { Blocked::All }
     }
 
     /// Nothing to send and nothing under way; something may be refused.
@@ -67,14 +70,20 @@ impl Subscription {
         snapshot.get(type_url, name).is_some_and(|one| self.known.get(name).is_some_and(|known| known == one.version()))
     }
 
+    /// Whether the node certainly has nothing of a resource. A name that it asks for again counts as unknown, whatever it has.
+    pub(super) fn is_lacking(&self, name: &str) -> bool {
+        self.wildcard && !self.is_asked(name) && !self.known.contains_key(name)
+    }
+
     /// The refused resources of the snapshot.
     pub(in crate::delta) fn refused(&self, snapshot: &Snapshot, type_url: &str) -> impl Iterator<Item = Refused> {
-        let refused = |name: &str, owner: Option<&str>, version: &str, message: &str| Refused {
+        let refused = move |name: &str, owner: Option<&str>, version: &str, message: &str| Refused {
             type_url: type_url.to_owned(),
             name: name.to_owned(),
             version: version.to_owned(),
             message: message.to_owned(),
             owner: owner.map(str::to_owned),
+            is_optional: snapshot.get(type_url, name).is_some_and(Resource::is_optional),
         };
         let current = self.refused.iter().filter(|(name, refusal)| refusal.is_of(snapshot, type_url, name));
         let whole = current.map(move |(name, refusal)| {
@@ -104,7 +113,11 @@ impl Subscription {
     /// The node's progress with a resource of an owner, or with the owner's part of it.
     pub(in crate::delta) fn progress(&self, name: &str, resource: &Resource, owner: &str) -> GatewayProgress {
         if let Some(version) = resource.part_version(owner) {
-            return self.composed.progress(name, owner, version);
+            let is_lacking = self.is_lacking(name) && self.composed.is_refused_whole(name);
+            return match self.composed.progress(name, owner, version) {
+                GatewayProgress::Pending if resource.is_optional() && is_lacking => GatewayProgress::Acknowledged,
+                progress => progress,
+            };
         }
         let version = resource.version();
         match self.refused.get(name).filter(|refusal| refusal.version == version) {

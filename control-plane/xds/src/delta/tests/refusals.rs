@@ -138,3 +138,69 @@ fn reconnect_does_not_send_a_refused_part_again() {
     assert_eq!(show(&again.on_request(request)), [""; 0]);
     assert_eq!(again.refused()[0].owner.as_deref(), Some("B"));
 }
+
+/// A cluster of each object, the listener of all, and an optional one that the node refuses.
+fn beside_an_optional(objects: &[(&str, &str)]) -> Arc<Snapshot> {
+    let composed = |base: &str, name: &str| {
+        let mut body = base.as_bytes().to_vec();
+        let part = |(owner, content): &(&str, &str)| {
+            let start = body.len();
+            body.extend(content.as_bytes());
+            crate::Part { owner: (*owner).to_owned(), range: start..body.len(), fallback: Some("-".into()) }
+        };
+        let ranges: Vec<_> = objects.iter().map(part).collect();
+        (LDS.to_owned(), name.to_owned(), Resource::new(body).with_parts(ranges))
+    };
+    let (url, name, resource) = composed("bad!", "tunnels");
+    let clusters = objects.iter().map(|(owner, content)| {
+        (CDS.to_owned(), format!("{owner}-{content}"), Resource::new(content.as_bytes().to_vec()).owned_by(*owner))
+    });
+    Arc::new(Snapshot::new(clusters.chain([composed("base", "main"), (url, name, resource.optional())])))
+}
+
+/// Refuses every response with a `!` in it. Returns what was removed.
+fn settle_removals(stream: &mut Encoded, mut responses: Vec<DeltaDiscoveryResponse>) -> Vec<String> {
+    let mut removed = Vec::new();
+    while let Some(response) = responses.pop() {
+        removed.extend(response.removed_resources.iter().cloned());
+        let is_bad = response.resources.iter().any(|one| one.resource.as_ref().unwrap().value.contains(&b'!'));
+        responses.extend(stream.on_request(if is_bad { nack(&response) } else { ack(&response) }));
+    }
+    removed
+}
+
+#[test]
+fn optional_listener_that_is_refused_holds_nothing_up() {
+    let before = beside_an_optional(&[("A", "1"), ("B", "1"), ("C", "1")]);
+    let mut stream = Encoded::new(before.clone());
+    for url in [CDS, LDS, RDS] {
+        let responses = stream.on_request(ask(url, &[]));
+        settle_removals(&mut stream, responses);
+    }
+    let refused = |stream: &Encoded| -> Vec<_> {
+        stream.refused().into_iter().map(|one| (one.name, one.owner, one.is_optional)).collect()
+    };
+    assert_eq!(refused(&stream), [("tunnels".to_owned(), None, true)]);
+    for owner in ["A", "B", "C"] {
+        assert_eq!(stream.progress(&before, owner), Some(GatewayProgress::Acknowledged), "{owner}");
+    }
+    let after = beside_an_optional(&[("A", "2"), ("B", "1")]);
+    let responses = stream.on_snapshot(after.clone());
+    assert_eq!(settle_removals(&mut stream, responses), ["A-1", "C-1"]);
+    for owner in ["A", "B"] {
+        assert_eq!(stream.progress(&after, owner), Some(GatewayProgress::Acknowledged), "{owner}");
+    }
+    assert_eq!(refused(&stream), [("tunnels".to_owned(), None, true)]);
+    let responses = stream.on_snapshot(listener(&[]));
+    settle_removals(&mut stream, responses);
+    assert_eq!(refused(&stream), [], "nothing of it was ever there");
+}
+
+#[test]
+fn refused_edit_of_a_listener_holds_removals_up() {
+    let mut stream = opened(snapshot(&[(CDS, "a", "1"), (LDS, "l", "1")]), &[(CDS, &[]), (LDS, &[]), (RDS, &[])]);
+    let responses = stream.on_snapshot(snapshot(&[(CDS, "b", "1"), (LDS, "l", "bad!")]));
+    assert_eq!(settle_removals(&mut stream, responses), [""; 0], "the listener that is there may lead to a");
+    let responses = stream.on_snapshot(snapshot(&[(CDS, "b", "1"), (LDS, "l", "2")]));
+    assert_eq!(settle_removals(&mut stream, responses), ["a"]);
+}

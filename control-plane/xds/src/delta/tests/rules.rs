@@ -88,6 +88,24 @@ fn routes_stay_while_what_newer_ones_lead_to_is_refused() {
     assert_eq!(show(&new.on_request(ask(RDS, &["r"]))), ["RDS: +r"]);
 }
 
+/// Those lead to clusters without an owner alone.
+#[test]
+fn routes_without_an_owner_go_on_beside_a_refused_cluster() {
+    let served = |version: &str| {
+        let one = |url: &str, name: &str, body: &str| {
+            (url.to_owned(), name.to_owned(), Resource::new(body.as_bytes().to_vec()))
+        };
+        let own = [one(CDS, &format!("a@{version}"), "1"), one(LDS, "l", "1"), one(RDS, "r", version)];
+        let own = own.map(|(url, name, resource)| (url, name, resource.owned_by("o")));
+        Arc::new(Snapshot::new(own.into_iter().chain([one(RDS, "shared", version)])))
+    };
+    let mut stream = opened(served("1"), &[(CDS, &[]), (LDS, &[]), (RDS, &["r", "shared"])]);
+    let bad = stream.on_snapshot(served("2"));
+    assert_eq!(show(&bad), ["CDS: +a@2"], "the cluster may be refused yet");
+    let responses = stream.on_request(nack(&bad[0]));
+    assert_eq!(settle(&mut stream, responses), ["RDS: +shared"]);
+}
+
 #[test]
 fn routes_wait_for_a_client_that_still_warms_its_clusters() {
     let now = snapshot(&[(CDS, "b", "1"), (LDS, "l", "1"), (RDS, "r", "b")]);

@@ -54,6 +54,8 @@ const OF_THE_GATEWAY: &[Edit] = &[
     ("listener.trustedHops", Ends::All, |site| settings(site, "/listener/trustedHops", json!(1))),
     ("a port for proxies", Ends::None, |site| proxies(site, "127.0.0.0/8")),
     ("trustedProxies", Ends::None, |site| proxies(site, "127.0.0.0/9")),
+    ("a port for tunnels", Ends::None, |site| tunnel(site, json!([]))),
+    ("trustedSources", Ends::None, |site| tunnel(site, json!(["127.0.0.0/8"]))),
     ("rebalance", Ends::None, |site| settings(site, "/rebalance", json!({"chance": 0.000_001}))),
     ("listener.address", Ends::All, |site| settings(site, "/listener/address", json!("0.0.0.0"))),
     ("instance", Ends::All, |site| settings(site, "/instance", json!("renamed"))),
@@ -68,6 +70,12 @@ fn settings(site: &Site, pointer: &str, value: Value) {
 fn proxies(site: &Site, range: &str) {
     let port = ports::free_address().unwrap().port();
     settings(site, "/listener/proxyProtocol", json!({"port": port, "trustedProxies": [range]}));
+}
+
+/// A port of its own, too.
+fn tunnel(site: &Site, sources: Value) {
+    let port = ports::free_address().unwrap().port();
+    settings(site, "/listener/tunnel", json!({"port": port, "trustedSources": sources}));
 }
 
 fn watches(site: &Site, crowd: &ClientPool, name: &str) -> Watches {

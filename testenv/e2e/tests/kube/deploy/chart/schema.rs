@@ -20,6 +20,10 @@ fn values_are_refused_with_the_place_of_the_mistake() {
             json!({"settings": {"listener": {"port": 443}}}),
             "at '/settings/listener/port': minimum: got 443, want 1,025",
         ),
+        (
+            json!({"settings": {"listener": {"tunnel": {"port": "a: b"}}}}),
+            "at '/settings/listener/tunnel/port': got string, want integer",
+        ),
         (json!({"networkPolicies": {"apiserverPorts": []}}), "at '/networkPolicies/apiserverPorts'"),
         (json!({"fullnameOverride": "Edge"}), "at '/fullnameOverride'"),
         (json!({"image": {"registry": "a: b"}}), "at '/image/registry'"),

@@ -98,7 +98,7 @@ fn placed() -> Row {
 fn exposed() -> Row {
     let service = json!({"type": "LoadBalancer", "port": 6443, "annotations": {"lb": "nlb"}, "loadBalancerClass": "example.com/l4",
         "externalTrafficPolicy": "Cluster", "loadBalancerSourceRanges": ["10.0.0.0/8"]});
-    let settings = json!({"listener": {"port": 7443}, "metrics": {"users": "Hashed"}});
+    let settings = json!({"listener": {"port": 7443, "tunnel": {"port": 8443}}, "metrics": {"users": "Hashed"}});
     let made = vec![
         ("Service", "-gateway", "/metadata/annotations/lb".into(), json!("nlb")),
         ("Service", "-gateway", "/spec/ports/0/port".into(), json!(6443)),
@@ -106,6 +106,14 @@ fn exposed() -> Row {
         ("Service", "-gateway", "/spec/loadBalancerClass".into(), json!("example.com/l4")),
         ("Service", "-gateway", "/spec/loadBalancerSourceRanges/0".into(), json!("10.0.0.0/8")),
         ("Deployment", "-gateway", at("/containers/0/ports/0/containerPort"), json!(7443)),
+        ("Deployment", "-gateway", at("/containers/0/ports/1"), json!({"name": "tunnel", "containerPort": 8443})),
+        (
+            "Service",
+            "-gateway",
+            "/spec/ports/1".into(),
+            json!({"name": "tunnel", "port": 8443, "targetPort": "tunnel"}),
+        ),
+        ("NetworkPolicy", "-gateway", "/spec/ingress/0/ports/1".into(), json!({"port": "tunnel"})),
     ];
     (json!({"gateway": {"service": service}, "settings": settings}), made)
 }
