@@ -36,9 +36,9 @@ pub use account::token_account;
 pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
     AccessLog, BUILT_IN_PROFILES, Checked, CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls,
-    CredentialCache, Endpoint, FeatureGates, HealthCheck, KeyPair, Limits, LogMode, PROFILE_ANNOTATION, PeerName,
-    Policy, ProxyProtocol, Server, ServerHost, Settings, Strategy, Tracing, Trust, UpstreamIdentity, check_cluster,
-    check_settings, unchecked_cluster, with_profile,
+    CredentialCache, Endpoint, FeatureGates, HealthCheck, JwksError, KeyPair, Limits, LogMode, PROFILE_ANNOTATION,
+    PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, Strategy, Tracing, Trust, UpstreamIdentity,
+    check_cluster, check_settings, read_keys, unchecked_cluster, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use duration::{DurationError, parse_duration};

@@ -3,8 +3,9 @@ use serde_json::{Value, json};
 use portcullis_filter_config::FairQueueConfig;
 
 use crate::bounds::{
-    MAX_ACCESS_ENTRIES, MAX_CLIENT_ADDRESSES, MAX_FAIR_QUEUES, MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_PROFILES,
-    MAX_SCHEMAS, MAX_SERVERS, MAX_USER_AGENTS, MAX_VIRTUAL_IPS, MAX_WEIGHTS, MAX_ZONE,
+    MAX_ACCESS_ENTRIES, MAX_AUDIENCES, MAX_CLAIM, MAX_CLAIM_RULES, MAX_CLIENT_ADDRESSES, MAX_FAIR_QUEUES, MAX_JWKS,
+    MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_PROFILES, MAX_SCHEMAS, MAX_SERVERS, MAX_TOKEN_ISSUERS, MAX_USER_AGENTS,
+    MAX_VIRTUAL_IPS, MAX_WEIGHTS, MAX_ZONE,
 };
 
 /// A duration as [`crate::parse_duration`] reads it.
@@ -20,7 +21,9 @@ const ZONE: &str = "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$";
 /// Rules that hold for any settings and other objects: keywords of a schema by the path of the field below `spec`. Every bound
 /// is one of `check`.
 pub(super) fn rules() -> Vec<(&'static str, Value)> {
-    [object_rules(), client(), serving(), limits(), policies(), profiles(), ours(), shadow(), references()].concat()
+    let tokens = tokens();
+    [object_rules(), client(), serving(), limits(), policies(), profiles(), ours(), tokens, shadow(), references()]
+        .concat()
 }
 
 fn object_rules() -> Vec<(&'static str, Value)> {
@@ -138,6 +141,56 @@ fn references() -> Vec<(&'static str, Value)> {
         ("portcullis.references.upstreamCA.secret.name", name()),
         ("portcullis.references.upstreamCA.secret.key", key()),
         ("portcullis.references.upstreamCA.file", file()),
+    ]
+}
+
+fn tokens() -> Vec<(&'static str, Value)> {
+    let users = cel(
+        "(has(self.serviceAccounts) && self.serviceAccounts) != has(self.claimMappings)",
+        "exactly one of serviceAccounts and claimMappings is required",
+        "",
+    );
+    let servers = cel(
+        "!has(self.jwks.fromServers) || !self.jwks.fromServers || (has(self.serviceAccounts) && self.serviceAccounts)",
+        "is for serviceAccounts only: servers have keys of no other issuer",
+        ".jwks.fromServers",
+    );
+    let keys = cel(
+        "(has(self.inline) && size(self.inline) > 0) || (has(self.fromServers) && self.fromServers)",
+        "is required without fromServers",
+        ".inline",
+    );
+    let age =
+        cel("duration(self) >= duration('1m') && duration(self) <= duration('24h')", "must be from 1m to 24h", "");
+    let claim = || json!({"required": ["claim", "prefix"]});
+    let claim_name = || json!({"minLength": 1, "maxLength": MAX_CLAIM});
+    vec![
+        (
+            "portcullis.tokens.issuers",
+            json!({"maxItems": MAX_TOKEN_ISSUERS, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["url"]}),
+        ),
+        (
+            "portcullis.tokens.issuers[]",
+            json!({"required": ["url", "audiences", "jwks"], "x-kubernetes-validations": [users, servers]}),
+        ),
+        ("portcullis.tokens.issuers[].url", json!({"minLength": 1})),
+        ("portcullis.tokens.issuers[].audiences", json!({"minItems": 1, "maxItems": MAX_AUDIENCES})),
+        ("portcullis.tokens.issuers[].audiences[]", json!({"minLength": 1})),
+        ("portcullis.tokens.issuers[].jwks", json!({"x-kubernetes-validations": [keys]})),
+        ("portcullis.tokens.issuers[].jwks.inline", json!({"maxLength": MAX_JWKS})),
+        ("portcullis.tokens.issuers[].claimMappings", json!({"required": ["username"]})),
+        ("portcullis.tokens.issuers[].claimMappings.username", claim()),
+        ("portcullis.tokens.issuers[].claimMappings.username.claim", claim_name()),
+        ("portcullis.tokens.issuers[].claimMappings.groups", claim()),
+        ("portcullis.tokens.issuers[].claimMappings.groups.claim", claim_name()),
+        (
+            "portcullis.tokens.issuers[].claimValidationRules",
+            json!({"maxItems": MAX_CLAIM_RULES, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["claim"]}),
+        ),
+        ("portcullis.tokens.issuers[].claimValidationRules[]", json!({"required": ["claim", "requiredValue"]})),
+        ("portcullis.tokens.issuers[].claimValidationRules[].claim", json!({"minLength": 1})),
+        ("portcullis.tokens.issuers[].claimValidationRules[].requiredValue", json!({"minLength": 1})),
+        ("portcullis.tokens.issuers[].maxAge", json!({"pattern": DURATION, "x-kubernetes-validations": [age]})),
     ]
 }
 

@@ -12,6 +12,7 @@ mod profile;
 mod references;
 mod settings;
 mod shadow;
+mod tokens;
 mod tracing;
 
 pub(crate) use access::{AccessEntry, AccessSpec, ClientAddressSpec};
@@ -38,4 +39,5 @@ pub use settings::{
     RebalanceConditions, RebalanceSettings, SecondaryPools, UserMetrics, UserMetricsMode, WildcardSubdomains,
 };
 pub use shadow::ShadowSpec;
+pub(crate) use tokens::{ClaimValidationRule, PrefixedClaim, TokenIssuer, TokensSpec};
 pub use tracing::{CollectorAuthority, TracingParents, TracingProtocol, TracingSettings, TracingUsers};

@@ -8,6 +8,7 @@ mod client_credential;
 mod denials;
 mod flow_control;
 mod identity;
+mod local_tokens;
 mod protected;
 mod proxy;
 pub(crate) mod reviews;
@@ -88,6 +89,7 @@ pub(crate) fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         upstream_identity: UpstreamIdentity::Impersonate,
         flow_control_schemas: vec![],
         fair_queues: vec![],
+        token_issuers: vec![],
         log_refused: false,
         log_slow_milliseconds: None,
         log_failed: false,

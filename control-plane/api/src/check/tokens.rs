@@ -1,0 +1,229 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use portcullis_filter_config::{PrefixedClaim, TokenIssuer, TokenUsers};
+
+use super::Findings;
+use super::jwks::read_keys;
+use crate::bounds::{MAX_AUDIENCES, MAX_CLAIM, MAX_CLAIM_RULES, MAX_TOKEN_ISSUERS};
+use crate::duration::parse_duration;
+use crate::problem::{Problem, ProblemCode};
+use crate::types;
+
+const PATH: &str = "spec.portcullis.tokens.issuers";
+
+/// The default of `maxAge`: as long as a pod's token is valid that says nothing else.
+const MAX_AGE: Duration = Duration::from_secs(3600);
+const MAX_AGES: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(24 * 3600);
+
+/// Checks the issuers of tokens, and gives them as the filter reads them.
+pub(super) fn check_tokens(spec: &types::TokensSpec, findings: &mut Findings) -> Vec<TokenIssuer> {
+    if spec.issuers.len() > MAX_TOKEN_ISSUERS {
+        findings.problem(PATH, format!("must not have more than {MAX_TOKEN_ISSUERS} entries"));
+        return Vec::new();
+    }
+    let mut urls = BTreeSet::new();
+    let mut checked = Vec::new();
+    for (index, issuer) in spec.issuers.iter().enumerate() {
+        let path = format!("{PATH}[{index}]");
+        if issuer.url.is_empty() {
+            findings.problem(format!("{path}.url"), "is required");
+        } else if !urls.insert(&issuer.url) {
+            findings.problem(format!("{path}.url"), "is listed twice");
+        }
+        checked.extend(check_issuer(issuer, &path, findings));
+    }
+    checked
+}
+
+fn check_issuer(raw: &types::TokenIssuer, path: &str, findings: &mut Findings) -> Option<TokenIssuer> {
+    if raw.audiences.is_empty() || raw.audiences.iter().any(String::is_empty) {
+        findings.problem(format!("{path}.audiences"), "needs at least one, and none that is empty");
+    } else if raw.audiences.len() > MAX_AUDIENCES {
+        findings.problem(format!("{path}.audiences"), format!("must not have more than {MAX_AUDIENCES} entries"));
+    }
+    let keys = check_keys(raw, path, findings);
+    let users = check_users(raw, path, findings);
+    let required_claims = check_rules(&raw.claim_validation_rules, path, findings);
+    let max_age = check_max_age(raw.max_age.as_deref(), path, findings);
+    Some(TokenIssuer {
+        url: raw.url.clone(),
+        audiences: raw.audiences.clone(),
+        keys,
+        users: users?,
+        required_claims,
+        max_age_seconds: max_age.as_secs(),
+    })
+}
+
+fn check_keys(
+    raw: &types::TokenIssuer,
+    path: &str,
+    findings: &mut Findings,
+) -> Vec<portcullis_filter_config::TokenKey> {
+    if raw.jwks.from_servers && !raw.service_accounts {
+        findings.problem(
+            format!("{path}.jwks.fromServers"),
+            "is for serviceAccounts only: servers have keys of no other issuer",
+        );
+    }
+    let path = format!("{path}.jwks.inline");
+    if raw.jwks.inline.is_empty() {
+        if !raw.jwks.from_servers {
+            findings.problem(path, "is required without fromServers");
+        }
+        return Vec::new();
+    }
+    match read_keys(&raw.jwks.inline) {
+        Ok(keys) => {
+            if keys.is_empty() {
+                let message = "has no key that can be used: every token of this issuer is reviewed";
+                findings.warn(Problem::coded(ProblemCode::NoEffect, path, message));
+            }
+            keys
+        }
+        Err(error) => {
+            findings.problem(path, error.to_string());
+            Vec::new()
+        }
+    }
+}
+
+fn check_users(raw: &types::TokenIssuer, path: &str, findings: &mut Findings) -> Option<TokenUsers> {
+    match (raw.service_accounts, &raw.claim_mappings) {
+        (true, None) => Some(TokenUsers::ServiceAccounts),
+        (false, Some(mappings)) => {
+            let path = format!("{path}.claimMappings");
+            Some(TokenUsers::ClaimMappings {
+                username: check_claim(&mappings.username, &format!("{path}.username"), findings)?,
+                groups: match &mappings.groups {
+                    Some(groups) => Some(check_claim(groups, &format!("{path}.groups"), findings)?),
+                    None => None,
+                },
+            })
+        }
+        _ => {
+            findings.problem(path, "exactly one of serviceAccounts and claimMappings is required");
+            None
+        }
+    }
+}
+
+fn check_claim(raw: &types::PrefixedClaim, path: &str, findings: &mut Findings) -> Option<PrefixedClaim> {
+    if raw.claim.is_empty() || raw.claim.len() > MAX_CLAIM {
+        findings.problem(format!("{path}.claim"), format!("must have 1 to {MAX_CLAIM} bytes"));
+    }
+    let Some(prefix) = &raw.prefix else {
+        findings.problem(format!("{path}.prefix"), "is required; it may be empty, as in the servers' configuration");
+        return None;
+    };
+    if prefix.starts_with("system:") {
+        let message =
+            "begins with system: no user or group of this issuer is believed here, and every token is reviewed";
+        findings.warn(Problem::coded(ProblemCode::NoEffect, format!("{path}.prefix"), message));
+    }
+    Some(PrefixedClaim { claim: raw.claim.clone(), prefix: prefix.clone() })
+}
+
+fn check_rules(rules: &[types::ClaimValidationRule], path: &str, findings: &mut Findings) -> BTreeMap<String, String> {
+    if rules.len() > MAX_CLAIM_RULES {
+        let message = format!("must not have more than {MAX_CLAIM_RULES} entries");
+        findings.problem(format!("{path}.claimValidationRules"), message);
+    }
+    let mut required = BTreeMap::new();
+    for (index, rule) in rules.iter().enumerate() {
+        let path = format!("{path}.claimValidationRules[{index}]");
+        if rule.claim.is_empty() || rule.required_value.is_empty() {
+            findings.problem(path, "needs claim and requiredValue");
+        } else if required.insert(rule.claim.clone(), rule.required_value.clone()).is_some() {
+            findings.problem(format!("{path}.claim"), "is listed twice");
+        }
+    }
+    required
+}
+
+fn check_max_age(raw: Option<&str>, path: &str, findings: &mut Findings) -> Duration {
+    let problem = match raw.map(parse_duration) {
+        None => return MAX_AGE,
+        Some(Ok(age)) if MAX_AGES.contains(&age) => return age,
+        Some(Ok(_)) => "must be from 1m to 24h".to_owned(),
+        Some(Err(error)) => error.to_string(),
+    };
+    findings.problem(format!("{path}.maxAge"), problem);
+    MAX_AGE
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn checked(issuer: &Value) -> (Vec<TokenIssuer>, Vec<String>, Vec<String>) {
+        let mut findings = Findings::default();
+        let checked = check_tokens(&serde_json::from_value(json!({"issuers": [issuer]})).unwrap(), &mut findings);
+        let texts = |problems: &[Problem]| problems.iter().map(ToString::to_string).collect();
+        (checked, texts(&findings.problems), texts(&findings.warnings))
+    }
+
+    fn issuer() -> Value {
+        let x = "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU";
+        let y = "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0";
+        let keys = json!({"keys": [{"kty": "EC", "crv": "P-256", "kid": "a", "x": x, "y": y}]});
+        json!({
+            "url": "https://issuer.example.com", "audiences": ["us"], "jwks": {"inline": keys.to_string()},
+            "claimMappings": {"username": {"claim": "sub", "prefix": "x:"}},
+        })
+    }
+
+    #[test]
+    fn issuer_is_read_with_its_defaults() {
+        let (checked, problems, warnings) = checked(&issuer());
+        assert_eq!((problems, warnings), (vec![], vec![]));
+        assert_eq!(checked.len(), 1);
+        assert_eq!((checked[0].keys.len(), checked[0].max_age_seconds), (1, 3600));
+    }
+
+    #[test]
+    fn issuer_that_could_be_read_in_two_ways_is_refused() {
+        let table = [
+            ("/url", json!(""), "url: is required"),
+            ("/audiences", json!([]), "audiences: needs at least one"),
+            ("/audiences", json!([""]), "audiences: needs at least one"),
+            ("/jwks", json!({}), "jwks.inline: is required"),
+            ("/jwks", json!({"fromServers": true}), "jwks.fromServers: is for serviceAccounts only"),
+            ("/jwks/inline", json!("{"), "jwks.inline: is no JSON Web Key Set"),
+            ("/claimMappings", Value::Null, "exactly one of serviceAccounts and claimMappings"),
+            ("/claimMappings/username/prefix", Value::Null, "username.prefix: is required"),
+            ("/claimMappings/username/claim", json!(""), "username.claim: must have"),
+        ];
+        for (path, value, expected) in table {
+            let mut changed = issuer();
+            *changed.pointer_mut(path).unwrap() = value;
+            let (_, problems, _) = checked(&changed);
+            assert!(problems.iter().any(|problem| problem.contains(expected)), "{path}: {problems:?}");
+        }
+        let more = [
+            (json!({"serviceAccounts": true}), "exactly one of serviceAccounts and claimMappings"),
+            (json!({"maxAge": "1s"}), "maxAge: must be from 1m to 24h"),
+            (json!({"maxAge": "1 hour"}), "maxAge"),
+            (json!({"claimValidationRules": [{"claim": "a"}]}), "needs claim and requiredValue"),
+        ];
+        for (fields, expected) in more {
+            let mut changed = issuer();
+            changed.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+            let (_, problems, _) = checked(&changed);
+            assert!(problems.iter().any(|problem| problem.contains(expected)), "{fields}: {problems:?}");
+        }
+    }
+
+    #[test]
+    fn issuer_that_verifies_nothing_is_warned_of() {
+        let mut changed = issuer();
+        changed["jwks"]["inline"] = json!(r#"{"keys":[{"kty":"oct","kid":"a","k":"AAAA"}]}"#);
+        changed["claimMappings"]["username"]["prefix"] = json!("system:");
+        let (_, problems, warnings) = checked(&changed);
+        assert_eq!((problems, warnings.len()), (vec![], 2), "{warnings:?}");
+    }
+}
