@@ -37,8 +37,8 @@ pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
     AccessLog, BUILT_IN_PROFILES, Checked, CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls,
     CredentialCache, Endpoint, FeatureGates, HealthCheck, JwksError, KeyPair, Limits, LogMode, PROFILE_ANNOTATION,
-    PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, Strategy, Tracing, Trust, UpstreamIdentity,
-    check_cluster, check_settings, read_keys, unchecked_cluster, with_profile,
+    PeerName, Policy, ProxyProtocol, SERVER_KEYS_ANNOTATION, Server, ServerHost, Settings, Strategy, TOKEN_KEYS_PATH,
+    Tracing, Trust, UpstreamIdentity, check_cluster, check_settings, read_keys, unchecked_cluster, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use duration::{DurationError, parse_duration};

@@ -11,7 +11,7 @@ use portcullis_filter_config::{PrefixedClaim, TokenIssuer, TokenUsers};
 use portcullis_oracle_tests::{Dice, Oracle, bytes};
 use serde_json::Value;
 
-const CASES: usize = 100_000;
+const CASES: usize = 20_000;
 
 fn issuer(raw: &Value) -> TokenIssuer {
     let texts = |list: &Value| list.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect();
@@ -59,11 +59,13 @@ fn tokens_verified_here_are_those_of_kube_apiserver() {
     let mut lines = oracle.tokens(cases, dice.below(1 << 30));
     let issuers: Vec<TokenIssuer> = lines.remove(0).as_array().unwrap().iter().map(issuer).collect();
     assert!(issuers.iter().all(|issuer| issuer.keys.len() == 7), "no P-521, Ed25519 or RSA of 1024 bits");
-    let issuers = TokenIssuers::compile(&issuers).unwrap().unwrap();
+    let alone = |issuer| TokenIssuers::compile(&[issuer]).unwrap().unwrap();
+    let issuers: Vec<TokenIssuers> = issuers.into_iter().map(alone).collect();
     let (mut both, mut left, mut differences) = (0, 0, Vec::new());
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     for case in &lines {
-        let here = issuers.verify(&bytes(&case["token"]), case["now"].as_u64().unwrap());
+        let issuer = &issuers[usize::try_from(case["issuer"].as_u64().unwrap()).unwrap()];
+        let here = issuer.verify(&bytes(&case["token"]), case["now"].as_u64().unwrap());
         match (here, theirs(&case["user"])) {
             (Ok(here), Some(there)) if ours(here.user.clone()) == there => both += 1,
             (Err(reason), Some(_)) => {

@@ -115,6 +115,8 @@ pub struct Cluster {
     pub credential_cache: CredentialCache,
     /// Issuers of tokens that the filter verifies itself.
     pub token_issuers: Vec<TokenIssuer>,
+    /// Whether the control plane reads keys of tokens from the servers.
+    pub token_keys_from_servers: bool,
     /// Keys of extra attributes beside the default ones, sorted, each once.
     pub forwarded_extras: Vec<String>,
     /// Whether the servers' audit logs show the origin of a request.
@@ -183,7 +185,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let allow_anonymous = raw.spec.portcullis.allow_anonymous.unwrap_or(true);
     let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
     let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
-    let token_issuers = check_tokens(&raw.spec.portcullis.tokens, findings);
+    let token_issuers = check_tokens(raw, findings);
     let upstream_identity = check_identity(&raw.spec, findings);
     let access = check_access(&raw.spec.portcullis.access, "spec.portcullis.access", AccessScope::Cluster, findings);
     let protected = check_cluster_protected(&raw.spec.portcullis.protected_identities, findings);
@@ -244,6 +246,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         allow_anonymous,
         credential_cache,
         token_issuers,
+        token_keys_from_servers: raw.spec.portcullis.tokens.issuers.iter().any(|issuer| issuer.jwks.from_servers),
         forwarded_extras,
         audit_attribution: raw.spec.portcullis.audit_attribution,
         upstream_identity,

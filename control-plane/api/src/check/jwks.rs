@@ -62,7 +62,10 @@ pub fn read_keys(text: &str) -> Result<Vec<TokenKey>, JwksError> {
     if keys.iter().any(|key| key.get("d").is_some()) {
         return Err(JwksError::Private);
     }
-    let keys: Vec<TokenKey> = keys.into_iter().filter_map(|key| read_key(serde_json::from_value(key).ok()?)).collect();
+    let read = |key| read_key(serde_json::from_value(key).ok()?);
+    let mut keys: Vec<TokenKey> = keys.into_iter().filter_map(read).collect();
+    // Each server may list its keys in another order.
+    keys.sort_by(|one, other| one.id.cmp(&other.id));
     if keys.len() > TokenIssuer::MAX_KEYS { Err(JwksError::TooMany) } else { Ok(keys) }
 }
 

@@ -11,6 +11,12 @@ use crate::duration::parse_duration;
 use crate::problem::{Problem, ProblemCode};
 use crate::types;
 
+/// The annotation by which the control plane reports why it could not read the servers' keys. No object needs to have it.
+pub const SERVER_KEYS_ANNOTATION: &str = "portcullis.dev/server-keys";
+
+/// Where a kube-apiserver shows the public keys of its service accounts' tokens.
+pub const TOKEN_KEYS_PATH: &str = "/openid/v1/jwks";
+
 const PATH: &str = "spec.portcullis.tokens.issuers";
 
 /// The default of `maxAge`: as long as a pod's token is valid that says nothing else.
@@ -18,7 +24,8 @@ const MAX_AGE: Duration = Duration::from_secs(3600);
 const MAX_AGES: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(24 * 3600);
 
 /// Checks the issuers of tokens, and gives them as the filter reads them.
-pub(super) fn check_tokens(spec: &types::TokensSpec, findings: &mut Findings) -> Vec<TokenIssuer> {
+pub(super) fn check_tokens(raw: &types::UpstreamCluster, findings: &mut Findings) -> Vec<TokenIssuer> {
+    let spec = &raw.spec.portcullis.tokens;
     if spec.issuers.len() > MAX_TOKEN_ISSUERS {
         findings.problem(PATH, format!("must not have more than {MAX_TOKEN_ISSUERS} entries"));
         return Vec::new();
@@ -33,6 +40,11 @@ pub(super) fn check_tokens(spec: &types::TokensSpec, findings: &mut Findings) ->
             findings.problem(format!("{path}.url"), "is listed twice");
         }
         checked.extend(check_issuer(issuer, &path, findings));
+    }
+    let failed = raw.metadata.annotations.as_ref().and_then(|all| all.get(SERVER_KEYS_ANNOTATION));
+    if let Some(why) = failed {
+        let message = format!("fromServers: {why}; the last keys hold for a day, then every token is reviewed");
+        findings.warn(Problem::coded(ProblemCode::Caution, PATH, message));
     }
     checked
 }
@@ -72,6 +84,10 @@ fn check_keys(
     if raw.jwks.inline.is_empty() {
         if !raw.jwks.from_servers {
             findings.problem(path, "is required without fromServers");
+        } else {
+            let message =
+                "no key is known yet: every token of this issuer is reviewed until the servers have shown their keys";
+            findings.warn(Problem::coded(ProblemCode::Caution, path, message));
         }
         return Vec::new();
     }
@@ -162,7 +178,11 @@ mod tests {
 
     fn checked(issuer: &Value) -> (Vec<TokenIssuer>, Vec<String>, Vec<String>) {
         let mut findings = Findings::default();
-        let checked = check_tokens(&serde_json::from_value(json!({"issuers": [issuer]})).unwrap(), &mut findings);
+        let raw = json!({
+            "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "a"},
+            "spec": {"portcullis": {"tokens": {"issuers": [issuer]}}},
+        });
+        let checked = check_tokens(&serde_json::from_value(raw).unwrap(), &mut findings);
         let texts = |problems: &[Problem]| problems.iter().map(ToString::to_string).collect();
         (checked, texts(&findings.problems), texts(&findings.warnings))
     }

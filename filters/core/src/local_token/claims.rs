@@ -7,8 +7,6 @@ use super::token::decode;
 /// Seconds by which an issuer's clock may be ahead, as kube-apiserver allows (go-jose, `jwt/validation.go`, and go-oidc). It allows
 /// as much after a token's end for service accounts; here a token ends in time, and the servers may be asked about it.
 const LEEWAY: u64 = 60;
-/// Times up to here are the same number as a float, as which kube-apiserver reads some.
-const MAX_TIME: u64 = 1 << 53;
 
 /// Claims that kube-apiserver's packages know. Some of them find a claim whatever the case of its letters.
 const KNOWN: [&str; 11] =
@@ -46,15 +44,11 @@ impl Claims {
     /// A claim that is a text and not empty.
     pub(super) fn text(&self, name: &str) -> Result<&str, NotVerified> {
         let text = self.get(name).and_then(Json::text).filter(|text| !text.is_empty());
-        text.ok_or(NotVerified::Claim("that is a text"))
+        text.ok_or(NotVerified::Claim("of that name"))
     }
 
     fn time(&self, name: &'static str) -> Result<Option<u64>, NotVerified> {
-        match self.get(name) {
-            None => Ok(None),
-            Some(Json::Integer(time)) if *time <= MAX_TIME => Ok(Some(*time)),
-            Some(_) => Err(NotVerified::Claim(name)),
-        }
+        self.get(name).map(|value| value.time().ok_or(NotVerified::Claim(name))).transpose()
     }
 
     /// The time up to which a token is valid here, if it is valid now.

@@ -45,6 +45,14 @@ impl Json {
         }
     }
 
+    /// A time in seconds since 1970, up to where it is the same number as a float, as which kube-apiserver reads some.
+    pub(super) fn time(&self) -> Option<u64> {
+        match self {
+            Json::Integer(time) if *time <= 1 << 53 => Some(*time),
+            _ => None,
+        }
+    }
+
     /// A text, or the texts of a list.
     pub(super) fn texts(&self) -> Option<Vec<&str>> {
         match self {

@@ -64,7 +64,7 @@ pub enum NotVerified {
     #[error("its signature is not of its key")]
     Signature,
     /// A claim is missing, or is not what it has to be.
-    #[error("its claim {0} is missing, or is another one")]
+    #[error("a claim ({0}) is missing, or is not what it has to be")]
     Claim(&'static str),
     /// A required claim.
     #[error("it has not all claims that are required")]

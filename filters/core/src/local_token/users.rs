@@ -21,6 +21,9 @@ pub(super) fn service_account(claims: &Claims) -> Result<UserInfo, NotVerified> 
     if !kubernetes.keys().all(|name| is_known(name)) {
         return Err(NO_CLAIM);
     }
+    if kubernetes.get("warnafter").is_some_and(|time| time.time().is_none()) {
+        return Err(NO_CLAIM);
+    }
     let reference = |name: &str| kubernetes.get(name).map(|value| Reference::read(value).ok_or(NO_CLAIM)).transpose();
     let namespace = kubernetes.get("namespace").and_then(Json::text).ok_or(NO_CLAIM)?;
     let account = reference("serviceaccount")?.ok_or(NO_CLAIM)?;

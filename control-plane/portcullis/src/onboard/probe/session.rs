@@ -13,6 +13,9 @@ use super::report::{CheckFailure, CheckValue};
 use crate::onboard::cluster_api::{ClusterApi, json_request, refused};
 use crate::onboard::error::{ApiError, Side, chain};
 
+/// Time for an answer.
+pub(super) const ANSWER: std::time::Duration = std::time::Duration::from_secs(15);
+
 /// The question who one is.
 pub(in crate::onboard) const SELF_REVIEW: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
@@ -39,7 +42,7 @@ impl ForwardedUser {
 pub(in crate::onboard) struct GatewaySession {
     api: ClusterApi,
     pub(super) identity: UpstreamIdentity,
-    headers: RequestHeaders,
+    pub(super) headers: RequestHeaders,
 }
 
 impl CheckValue for GatewaySession {
@@ -88,6 +91,11 @@ impl GatewaySession {
             true => serde_json::from_slice(&body).map_err(ApiError::Json),
             false => Err(refused(status, &body)),
         }
+    }
+
+    /// Begins to read an answer to a question of the gateway itself.
+    pub(super) async fn send(&self, method: Method, path: &str) -> Result<hyper::Response<Body>, ApiError> {
+        self.api.send(self.request(method, path, None, None)?).await
     }
 
     /// Begins to read an answer.

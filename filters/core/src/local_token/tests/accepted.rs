@@ -33,7 +33,7 @@ fn token_that_differs_from_pods_is_left_to_the_servers() {
     let claim = NotVerified::Claim;
     let table = [
         ("/iss", text("https://other.example.com"), NotVerified::Key),
-        ("/iss", Value::Null, claim("that is a text")),
+        ("/iss", Value::Null, claim("of that name")),
         ("/aud", Value::Null, claim("aud")),
         ("/aud", json!([]), claim("aud")),
         ("/aud", json!(["else"]), claim("aud")),
@@ -47,7 +47,7 @@ fn token_that_differs_from_pods_is_left_to_the_servers() {
         ("/nbf", json!("x"), claim("nbf")),
         ("/jti", json!(7), claim("jti")),
         ("/sub", text("system:serviceaccount:shop:other"), NotVerified::User),
-        ("/sub", Value::Null, claim("that is a text")),
+        ("/sub", Value::Null, claim("of that name")),
         ("/Sub", text("other"), NotVerified::Form),
         ("/EXP", json!(0), NotVerified::Form),
         ("/i\u{17f}s", text("other"), NotVerified::Form),
@@ -55,6 +55,7 @@ fn token_that_differs_from_pods_is_left_to_the_servers() {
         ("/kubernetes.io", Value::Null, claim("kubernetes.io")),
         ("/kubernetes.io/secret", json!({"name": "s", "uid": "u"}), claim("kubernetes.io")),
         ("/kubernetes.io/future", json!({}), claim("kubernetes.io")),
+        ("/kubernetes.io/warnafter", text("x"), claim("kubernetes.io")),
         ("/kubernetes.io/namespace", text("kube-system"), NotVerified::User),
         ("/kubernetes.io/namespace", text("shop:robot"), NotVerified::User),
         ("/kubernetes.io/serviceaccount/uid", text(""), claim("kubernetes.io")),

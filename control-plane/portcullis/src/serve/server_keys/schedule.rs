@@ -1,0 +1,194 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use portcullis_api::SERVER_KEYS_ANNOTATION;
+use portcullis_sources::ObjectSet;
+use serde_json::{Map, Value};
+
+/// Time between two questions to a cluster's servers: a kube-apiserver signs with a new key only after it has shown it for long.
+const AGAIN: Duration = Duration::from_secs(300);
+/// The same after a failure.
+const RETRY: Duration = Duration::from_secs(15);
+/// Time for which the last answer holds.
+const KEPT: Duration = Duration::from_secs(24 * 3600);
+
+const ISSUERS: &str = "/spec/portcullis/tokens/issuers";
+
+/// A cluster that wants the keys of its servers.
+pub(super) struct Wanted {
+    pub(super) name: String,
+    /// Who is asked, and as whom.
+    pub(super) asked: Value,
+}
+
+/// What is known of the keys of each cluster, and when its servers are asked next.
+#[derive(Default)]
+pub(super) struct KeySchedule(BTreeMap<String, KnownKeys>);
+
+struct KnownKeys {
+    asked: Value,
+    /// The keys, and since when they are known.
+    keys: Option<(String, Instant)>,
+    /// Why the last question had no answer.
+    error: Option<String>,
+    /// `None` while a question is under way.
+    due: Option<Instant>,
+}
+
+impl KeySchedule {
+    /// Takes over the clusters that want keys. The keys of others are forgotten.
+    pub(super) fn follow(&mut self, wanted: impl Iterator<Item = Wanted>, now: Instant) {
+        let mut names = BTreeSet::new();
+        for Wanted { name, asked } in wanted {
+            names.insert(name.clone());
+            let known = self.0.entry(name).or_insert_with(|| KnownKeys::new(Value::Null, now));
+            if known.asked != asked {
+                *known = KnownKeys::new(asked, now);
+            }
+        }
+        self.0.retain(|name, _| names.contains(name));
+    }
+
+    /// The clusters whose servers are to be asked now.
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<String> {
+        let due = self.0.iter_mut().filter(|(_, known)| known.due.is_some_and(|due| due <= now));
+        // A question that gets lost is asked again.
+        due.map(|(name, known)| {
+            known.due = now.checked_add(AGAIN);
+            name.clone()
+        })
+        .collect()
+    }
+
+    /// The next time at which something is to be done.
+    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
+        let ends = |known: &KnownKeys| known.keys.as_ref().and_then(|(_, since)| since.checked_add(KEPT));
+        self.0.values().flat_map(|known| [known.due, ends(known)]).flatten().filter(|time| *time > now).min()
+    }
+
+    /// An answer.
+    pub(super) fn answered(&mut self, name: &str, keys: Result<String, String>, now: Instant) {
+        let Some(known) = self.0.get_mut(name) else { return };
+        let (error, again) = match keys {
+            Ok(keys) => {
+                known.keys = Some((keys, now));
+                (None, AGAIN)
+            }
+            Err(error) => (Some(error), RETRY),
+        };
+        (known.error, known.due) = (error, now.checked_add(again));
+    }
+
+    /// The set with the keys that are known in the place of those of the objects.
+    pub(super) fn put_into(&self, set: &Arc<ObjectSet>, now: Instant) -> Arc<ObjectSet> {
+        if self.0.is_empty() {
+            return Arc::clone(set);
+        }
+        let mut changed = ObjectSet::clone(set);
+        for document in &mut changed.clusters {
+            let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+            let Some(known) = self.0.get(name) else { continue };
+            known.put_into(Arc::make_mut(document), now);
+        }
+        Arc::new(changed)
+    }
+}
+
+impl KnownKeys {
+    fn new(asked: Value, now: Instant) -> Self {
+        Self { asked, keys: None, error: None, due: Some(now) }
+    }
+
+    fn put_into(&self, document: &mut Value, now: Instant) {
+        let is_young = |(_, since): &&(String, Instant)| now.saturating_duration_since(*since) < KEPT;
+        if let Some((keys, _)) = self.keys.as_ref().filter(is_young) {
+            let issuers = document.pointer_mut(ISSUERS).and_then(Value::as_array_mut).into_iter().flatten();
+            for jwks in issuers.filter_map(|issuer| issuer.get_mut("jwks")).filter(|jwks| is_from_servers(jwks)) {
+                if let Some(jwks) = jwks.as_object_mut() {
+                    jwks.insert("inline".to_owned(), Value::from(keys.as_str()));
+                }
+            }
+        }
+        let Some(error) = &self.error else { return };
+        let Some(metadata) = document.pointer_mut("/metadata").and_then(Value::as_object_mut) else { return };
+        let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.insert(SERVER_KEYS_ANNOTATION.to_owned(), Value::from(error.as_str()));
+        }
+    }
+}
+
+/// Whether an object has an issuer whose keys its servers have.
+pub(super) fn asks_servers(document: &Value) -> bool {
+    let issuers = document.pointer(ISSUERS).and_then(Value::as_array).into_iter().flatten();
+    issuers.filter_map(|issuer| issuer.get("jwks")).any(is_from_servers)
+}
+
+fn is_from_servers(jwks: &Value) -> bool {
+    jwks.get("fromServers") == Some(&Value::Bool(true))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn document(name: &str) -> Value {
+        let issuers = json!([{"url": "a", "jwks": {"fromServers": true}}, {"url": "b", "jwks": {"inline": "own"}}]);
+        json!({"metadata": {"name": name}, "spec": {"portcullis": {"tokens": {"issuers": issuers}}}})
+    }
+
+    fn wanted(name: &str, asked: u64) -> Wanted {
+        Wanted { name: name.to_owned(), asked: json!(asked) }
+    }
+
+    /// The keys of the first and of the second issuer, and the error.
+    fn shown(schedule: &KeySchedule, now: Instant) -> [Value; 3] {
+        let set = ObjectSet { clusters: vec![Arc::new(document("one"))], ..ObjectSet::default() };
+        let set = schedule.put_into(&Arc::new(set), now);
+        let at = |path: &str| set.clusters[0].pointer(path).cloned().unwrap_or_default();
+        let issuer = |index| at(&format!("{ISSUERS}/{index}/jwks/inline"));
+        [issuer(0), issuer(1), at("/metadata/annotations/portcullis.dev~1server-keys")]
+    }
+
+    #[test]
+    fn last_answer_of_servers_holds_for_a_day() {
+        let (mut schedule, start) = (KeySchedule::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(asks_servers(&document("one")));
+        schedule.follow([wanted("one", 1)].into_iter(), start);
+        assert_eq!(shown(&schedule, start), [Value::Null, json!("own"), Value::Null]);
+        assert_eq!(schedule.take_due(start), ["one"]);
+        assert_eq!(schedule.take_due(at(1)), [""; 0], "a question is under way");
+        schedule.answered("one", Ok("keys".to_owned()), at(1));
+        assert_eq!(shown(&schedule, at(1)), [json!("keys"), json!("own"), Value::Null]);
+        assert_eq!((schedule.next(at(1)), schedule.take_due(at(300))), (Some(at(301)), vec![]));
+
+        assert_eq!(schedule.take_due(at(301)), ["one"]);
+        schedule.answered("one", Err("no".to_owned()), at(302));
+        assert_eq!(shown(&schedule, at(302)), [json!("keys"), json!("own"), json!("no")]);
+        assert_eq!(schedule.next(at(302)), Some(at(317)));
+        let end = 1 + 24 * 3600;
+        assert_eq!(shown(&schedule, at(end - 1))[0], json!("keys"));
+        assert_eq!(shown(&schedule, at(end))[0], Value::Null);
+        schedule.answered("one", Ok("other".to_owned()), at(end));
+        assert_eq!(shown(&schedule, at(end)), [json!("other"), json!("own"), Value::Null]);
+    }
+
+    #[test]
+    fn other_servers_are_asked_anew_and_unwanted_keys_forgotten() {
+        let (mut schedule, start) = (KeySchedule::default(), Instant::now());
+        schedule.follow([wanted("one", 1), wanted("two", 1)].into_iter(), start);
+        assert_eq!(schedule.take_due(start), ["one", "two"]);
+        schedule.answered("one", Ok("keys".to_owned()), start);
+        schedule.follow([wanted("one", 1)].into_iter(), start);
+        assert_eq!((schedule.take_due(start), &shown(&schedule, start)[0]), (vec![], &json!("keys")));
+        schedule.follow([wanted("one", 2)].into_iter(), start);
+        assert_eq!((schedule.take_due(start), &shown(&schedule, start)[0]), (vec!["one".to_owned()], &Value::Null));
+        schedule.follow(std::iter::empty(), start);
+        schedule.answered("one", Ok("late".to_owned()), start);
+        assert_eq!((schedule.next(start), &shown(&schedule, start)[0]), (None, &Value::Null));
+    }
+}
