@@ -76,15 +76,29 @@ pub struct TokenKey {
 /// The numbers of a public key as a JSON Web Key has them: base64url without padding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[expect(missing_docs, reason = "the names of RFC 7518")]
 pub enum TokenPublicKey {
     /// RSA, 2048 to 8192 bits.
     #[serde(rename = "RSA")]
-    Rsa { n: String, e: String },
+    Rsa {
+        /// The modulus.
+        n: String,
+        /// The exponent.
+        e: String,
+    },
     /// The curve P-256.
     #[serde(rename = "P-256")]
-    P256 { x: String, y: String },
+    P256 {
+        /// The first coordinate.
+        x: String,
+        /// The second coordinate.
+        y: String,
+    },
     /// The curve P-384.
     #[serde(rename = "P-384")]
-    P384 { x: String, y: String },
+    P384 {
+        /// The first coordinate.
+        x: String,
+        /// The second coordinate.
+        y: String,
+    },
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct TokensSpec {
-    /// Issuers of JSON Web Tokens whose tokens the gateway verifies by their keys, without a TokenReview; none if unset. A token that
+    /// Issuers of JSON Web Tokens whose tokens the gateway verifies by their keys, without a TokenReview. A token that
     /// does not verify is reviewed by the servers as any other. The servers do not say of a verified one whether it was revoked: it
     /// is valid here until its end, at most for `maxAge`.
     pub issuers: Vec<TokenIssuer>,

@@ -1,5 +1,6 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use hyper::header::{self, HeaderValue};
 use hyper::{Method, StatusCode};
 use kube::Config;
 use kube::client::Body;
@@ -93,9 +94,11 @@ impl GatewaySession {
         }
     }
 
-    /// Begins to read an answer to a question of the gateway itself.
-    pub(super) async fn send(&self, method: Method, path: &str) -> Result<hyper::Response<Body>, ApiError> {
-        self.api.send(self.request(method, path, None, None)?).await
+    /// Begins to read an answer of these types to a question of the gateway itself.
+    pub(super) async fn read(&self, path: &str, accept: &'static str) -> Result<hyper::Response<Body>, ApiError> {
+        let mut request = self.request(Method::GET, path, None, None)?;
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accept));
+        self.api.send(request).await
     }
 
     /// Begins to read an answer.

@@ -1,11 +1,13 @@
 use http_body_util::{BodyExt, Limited};
-use hyper::{Method, StatusCode};
+use hyper::StatusCode;
 use portcullis_api::{Cluster, Endpoint, JwksError, TOKEN_KEYS_PATH, read_keys};
 use portcullis_filter_config::RequestHeaders;
 use tokio::time::timeout;
 
 use super::session::{ANSWER, GatewaySession};
 
+/// The media type of a JSON Web Key Set: kube-apiserver has it in no other.
+const KEY_SET: &str = "application/jwk-set+json";
 /// Most bytes of an answer: an object has no larger set.
 const MAX_ANSWER: usize = 64 << 10;
 
@@ -30,7 +32,7 @@ pub(crate) async fn read_token_keys(
 ) -> Result<String, TokenKeysError> {
     let mut session = GatewaySession::open(cluster, endpoint).map_err(|_| TokenKeysError::Credential)?;
     session.headers = headers.clone();
-    let response = session.send(Method::GET, TOKEN_KEYS_PATH).await.map_err(|_| TokenKeysError::Answer)?;
+    let response = session.read(TOKEN_KEYS_PATH, KEY_SET).await.map_err(|_| TokenKeysError::Answer)?;
     if response.status() != StatusCode::OK {
         return Err(TokenKeysError::Status(response.status()));
     }
