@@ -23,6 +23,12 @@ const PATH: &str = "spec.portcullis.tokens.issuers";
 const MAX_AGE: Duration = Duration::from_secs(3600);
 const MAX_AGES: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(24 * 3600);
 
+/// What the verification of tokens means, for the object's status.
+const UNNOTICED: &str = "tokens of these issuers are not reviewed: a deleted service account or pod, and a session that was revoked, \
+                         stay valid here until the token ends, at most until maxAge after it was issued";
+const BY_HTTP1: &str = "tokens of these issuers are not reviewed: they go to the servers by HTTP/1.1, so that each watch holds a \
+                        connection, and until a server rejects one its user is known by the token alone";
+
 /// Checks the issuers of tokens, and gives them as the filter reads them.
 pub(super) fn check_tokens(raw: &types::UpstreamCluster, findings: &mut Findings) -> Vec<TokenIssuer> {
     let spec = &raw.spec.portcullis.tokens;
@@ -40,6 +46,11 @@ pub(super) fn check_tokens(raw: &types::UpstreamCluster, findings: &mut Findings
             findings.problem(format!("{path}.url"), "is listed twice");
         }
         checked.extend(check_issuer(issuer, &path, findings));
+    }
+    if !spec.issuers.is_empty() {
+        let is_impersonating = matches!(raw.spec.portcullis.upstream_identity.as_str(), "" | "Impersonate");
+        let message = if is_impersonating { UNNOTICED } else { BY_HTTP1 };
+        findings.warn(Problem::coded(ProblemCode::Caution, PATH, message));
     }
     let failed = raw.metadata.annotations.as_ref().and_then(|all| all.get(SERVER_KEYS_ANNOTATION));
     if let Some(why) = failed {
@@ -200,7 +211,8 @@ mod tests {
     #[test]
     fn issuer_is_read_with_its_defaults() {
         let (checked, problems, warnings) = checked(&issuer());
-        assert_eq!((problems, warnings), (vec![], vec![]));
+        assert_eq!(problems, [""; 0]);
+        assert_eq!(warnings, [format!("{PATH}: {UNNOTICED}")]);
         assert_eq!(checked.len(), 1);
         assert_eq!((checked[0].keys.len(), checked[0].max_age_seconds), (1, 3600));
     }
@@ -244,6 +256,6 @@ mod tests {
         changed["jwks"]["inline"] = json!(r#"{"keys":[{"kty":"oct","kid":"a","k":"AAAA"}]}"#);
         changed["claimMappings"]["username"]["prefix"] = json!("system:");
         let (_, problems, warnings) = checked(&changed);
-        assert_eq!((problems, warnings.len()), (vec![], 2), "{warnings:?}");
+        assert_eq!((problems, warnings.len()), (vec![], 3), "{warnings:?}");
     }
 }

@@ -8,7 +8,7 @@ use super::token::decode;
 /// as much after a token's end for service accounts; here a token ends in time, and the servers may be asked about it.
 const LEEWAY: u64 = 60;
 
-/// Claims that kube-apiserver's packages know. Some of them find a claim whatever the case of its letters.
+/// TokenClaims that kube-apiserver's packages know. Some of them find a claim whatever the case of its letters.
 const KNOWN: [&str; 11] =
     ["iss", "sub", "aud", "exp", "iat", "nbf", "jti", "nonce", "at_hash", "_claim_names", "_claim_sources"];
 /// Of these, the ones that are read as texts, and make a token unreadable if they are something else.
@@ -16,15 +16,15 @@ const TEXTS: [&str; 5] = ["iss", "sub", "jti", "nonce", "at_hash"];
 
 /// The claims of a token.
 #[derive(Debug)]
-pub(super) struct Claims(BTreeMap<String, Json>);
+pub(super) struct TokenClaims(BTreeMap<String, Json>);
 
-impl Claims {
+impl TokenClaims {
     pub(super) fn read(payload: &[u8]) -> Result<Self, NotVerified> {
         let claims = decode(payload).and_then(|text| Json::read_object(&text)).ok_or(NotVerified::Form)?;
         let is_look_alike = |name: &str| {
             !name.is_ascii() || KNOWN.iter().any(|known| known.eq_ignore_ascii_case(name) && *known != name)
         };
-        // Claims that are kept elsewhere have to be fetched.
+        // TokenClaims that are kept elsewhere have to be fetched.
         let is_distributed = |name: &str| matches!(name, "_claim_names" | "_claim_sources");
         if claims.keys().any(|name| is_look_alike(name) || is_distributed(name)) {
             return Err(NotVerified::Form);
@@ -34,7 +34,7 @@ impl Claims {
                 return Err(NotVerified::Claim(name));
             }
         }
-        Ok(Claims(claims))
+        Ok(TokenClaims(claims))
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Json> {

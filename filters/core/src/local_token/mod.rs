@@ -18,7 +18,7 @@ use portcullis_filter_config::{TokenIssuer, TokenUsers};
 use ring::digest;
 
 use crate::identity::UserInfo;
-use claims::Claims;
+use claims::TokenClaims;
 use keys::IssuerKey;
 use token::SignedToken;
 
@@ -130,7 +130,7 @@ impl TokenIssuers {
         if !self.issuers.iter().any(|issuer| issuer.keys_of(&token).next().is_some()) {
             return Err(NotVerified::Key);
         }
-        let claims = Claims::read(token.payload)?;
+        let claims = TokenClaims::read(token.payload)?;
         let url = claims.text("iss")?;
         let issuer = self.issuers.iter().find(|issuer| *issuer.url == *url).ok_or(NotVerified::Key)?;
         issuer.check_signature(&token)?;
@@ -174,7 +174,7 @@ impl Issuer {
         Err(why)
     }
 
-    fn accept(&self, claims: &Claims, now: u64) -> Result<VerifiedToken, NotVerified> {
+    fn accept(&self, claims: &TokenClaims, now: u64) -> Result<VerifiedToken, NotVerified> {
         let until = claims.valid_until(now, self.max_age)?;
         claims.check_audience(&self.audiences)?;
         let user = match &self.users {

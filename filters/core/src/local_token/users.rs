@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use portcullis_filter_config::PrefixedClaim;
 
 use super::NotVerified;
-use super::claims::Claims;
+use super::claims::TokenClaims;
 use super::json::Json;
 use crate::identity::{self, Extra, UserInfo, service_account_groups};
 
@@ -14,7 +14,7 @@ const SYSTEM: &str = "system:";
 
 /// The user of a service account's token, as kube-apiserver makes it (apiserver, `pkg/authentication/serviceaccount/util.go`). A token
 /// that is bound to a Secret, and one without an end, is an old one, about which the servers are asked.
-pub(super) fn service_account(claims: &Claims) -> Result<UserInfo, NotVerified> {
+pub(super) fn service_account(claims: &TokenClaims) -> Result<UserInfo, NotVerified> {
     const NO_CLAIM: NotVerified = NotVerified::Claim(KUBERNETES);
     let Some(Json::Object(kubernetes)) = claims.get(KUBERNETES) else { return Err(NO_CLAIM) };
     let is_known = |name: &str| matches!(name, "namespace" | "serviceaccount" | "pod" | "node" | "warnafter");
@@ -46,7 +46,7 @@ pub(super) fn service_account(claims: &Claims) -> Result<UserInfo, NotVerified> 
 /// The user of a token by its claims, as kube-apiserver reads them (apiserver, `plugin/pkg/authenticator/token/oidc`). It leaves it
 /// to an administrator's rules whether a provider may name the users and groups of Kubernetes itself; here none may.
 pub(super) fn mapped(
-    claims: &Claims,
+    claims: &TokenClaims,
     username: &PrefixedClaim,
     groups: Option<&PrefixedClaim>,
 ) -> Result<UserInfo, NotVerified> {
@@ -92,7 +92,7 @@ impl Extras {
         self.0.insert(format!("authentication.kubernetes.io/{name}"), value);
     }
 
-    fn add_credential_id(&mut self, claims: &Claims) {
+    fn add_credential_id(&mut self, claims: &TokenClaims) {
         if let Ok(id) = claims.text("jti") {
             self.add("credential-id", format!("JTI={id}"));
         }

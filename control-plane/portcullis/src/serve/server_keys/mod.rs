@@ -25,7 +25,7 @@ const AT_A_TIME: usize = 4;
 const REFUSED: &str = "the object is not accepted";
 
 /// The answer of a cluster's servers.
-struct Answer {
+struct ServersAnswer {
     name: String,
     keys: Result<String, TokenKeysError>,
 }
@@ -66,7 +66,7 @@ pub(super) fn with_server_keys(mut sets: watch::Receiver<Arc<ObjectSet>>) -> wat
 struct KeyReader {
     schedule: KeySchedule,
     settings: Settings,
-    answers: (mpsc::UnboundedSender<Answer>, mpsc::UnboundedReceiver<Answer>),
+    answers: (mpsc::UnboundedSender<ServersAnswer>, mpsc::UnboundedReceiver<ServersAnswer>),
     turns: Arc<Semaphore>,
 }
 
@@ -108,7 +108,7 @@ impl KeyReader {
                     }
                 }
                 // The control plane ends if nobody receives it.
-                let _ = sender.send(Answer { name, keys });
+                let _ = sender.send(ServersAnswer { name, keys });
             });
         }
     }
@@ -129,7 +129,7 @@ impl KeyReader {
             }
         };
         tokio::select! {
-            answer = self.answers.1.recv() => if let Some(Answer { name, keys }) = answer {
+            answer = self.answers.1.recv() => if let Some(ServersAnswer { name, keys }) = answer {
                 if let Err(error) = &keys {
                     tracing::warn!(cluster = %name, %error, "the servers' keys of service accounts are not known anew");
                 }

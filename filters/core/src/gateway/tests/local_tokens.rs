@@ -54,7 +54,7 @@ fn verified_token_needs_no_review() {
 }
 
 #[test]
-fn token_that_does_not_verify_is_reviewed_and_never_refused_here() {
+fn token_that_does_not_verify_is_reviewed_and_never_refused() {
     let signer = Signer::new();
     let fixture = trusting(&signer, |_| {});
     let good = signer.sign(&pod_claims(issued()));
@@ -105,7 +105,7 @@ fn key_that_is_taken_away_verifies_nothing_from_then_on() {
 }
 
 #[test]
-fn clusters_with_one_issuer_string_share_neither_keys_nor_answers() {
+fn clusters_with_one_issuer_share_neither_keys_nor_answers() {
     let process = ProcessState::default();
     let state = process.with_secret([7; 32]);
     let (ours, theirs) = (Signer::new(), Signer::new());
@@ -125,7 +125,7 @@ fn clusters_with_one_issuer_string_share_neither_keys_nor_answers() {
 
 /// kube-apiserver closes an HTTP/2 connection on which it rejects a token, and it may reject one that its keys verify: record 0048.
 #[test]
-fn verified_token_shares_no_connection_that_the_server_may_close() {
+fn verified_token_shares_no_connection_that_may_be_closed() {
     let signer = Signer::new();
     for tokens_are_reviewed in [true, false] {
         let fixture = trusting(&signer, |config| {

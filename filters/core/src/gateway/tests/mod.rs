@@ -16,10 +16,6 @@ mod seen;
 mod shown;
 mod strangers;
 
-pub(crate) use std::time::Duration;
-
-pub(crate) use rustls_pki_types::UnixTime;
-
 pub(crate) use super::*;
 use crate::exchange::RouteConfig;
 use crate::long_streams::StreamOwners;
@@ -29,6 +25,8 @@ pub(crate) use crate::request::Peer;
 pub(crate) use crate::review::ReviewAnswers;
 use crate::state_store::{EphemeralState, StateStore};
 use crate::testing::{self, ca, issue, now};
+pub(crate) use rustls_pki_types::UnixTime;
+pub(crate) use std::time::Duration;
 
 pub(crate) const POD: &str = "/api/v1/namespaces/n/pods/a";
 const UPTIME: Duration = Duration::ZERO;
