@@ -118,7 +118,7 @@ fn token(
 }
 
 /// The user of a token that needs no review: it is remembered, or the keys of its issuer verify it. That they do not is no answer:
-/// the upstream may know a newer key. What the upstream itself has answered meanwhile goes before.
+/// the upstream may know a newer key. Its own answer goes before.
 fn verified(
     issuers: &TokenIssuers,
     token: &[u8],

@@ -18,7 +18,7 @@ pub enum JwksError {
     /// The number of keys that can be used.
     #[error("has more than {} keys", TokenIssuer::MAX_KEYS)]
     TooMany,
-    /// A key that nobody may see.
+    /// A key that is no public one.
     #[error("has a private key: change it, and write its public part")]
     Private,
 }

@@ -14,7 +14,7 @@ use crate::types;
 /// The annotation by which the control plane reports why it could not read the servers' keys. No object needs to have it.
 pub const SERVER_KEYS_ANNOTATION: &str = "portcullis.dev/server-keys";
 
-/// Where a kube-apiserver shows the public keys of its service accounts' tokens.
+/// The path at which a kube-apiserver shows the public keys of its service accounts' tokens.
 pub const TOKEN_KEYS_PATH: &str = "/openid/v1/jwks";
 
 const PATH: &str = "spec.portcullis.tokens.issuers";
@@ -23,7 +23,7 @@ const PATH: &str = "spec.portcullis.tokens.issuers";
 const MAX_AGE: Duration = Duration::from_secs(3600);
 const MAX_AGES: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(24 * 3600);
 
-/// What the verification of tokens means, for the object's status.
+/// Consequences of the verification of tokens, for the object's status.
 const UNNOTICED: &str = "tokens of these issuers are not reviewed: a deleted service account or pod, and a session that was revoked, \
                          stay valid here until the token ends, at most until maxAge after it was issued";
 const BY_HTTP1: &str = "tokens of these issuers are not reviewed: they go to the servers by HTTP/1.1, so that each watch holds a \

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-/// How deep values may stand in each other, and how many there may be: a token has a few dozen.
+/// Maximum depth of values, and their number: a token has a few dozen.
 const MAX_DEPTH: u32 = 8;
 const MAX_VALUES: u32 = 2_048;
 

@@ -2,8 +2,8 @@
 //!
 //! There are two outcomes: a token is verified, and whose it is is known, or the upstream is asked as for any other token. Nothing
 //! here refuses a token, so everything that kube-apiserver may read in another way is left to it: a claim that is there twice or in
-//! other letters, a header that it may not know, an encoding that is not the usual one. What is verified here, kube-apiserver's
-//! own authenticators accept, as far as a token and its keys tell it. They also look whether a service account and the pod of its
+//! other letters, a header that it may not know, an encoding that is not the usual one. A token that is verified here is one that kube-apiserver's
+//! own authenticators accept, as far as it depends on the token and its keys. They also look whether a service account and the pod of its
 //! token still exist; that is what verification here does not see, for the time that [`TokenIssuer`] bounds.
 //!
 //! `token` takes a token apart, `keys` checks its signature, `claims` its times and audience, and `users` reads the user.

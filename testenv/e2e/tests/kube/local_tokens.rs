@@ -73,7 +73,7 @@ fn verified_token_is_who_it_is_directly_without_a_review() {
         let options = (&KubeOptions::default(), &GatewayOptions::default());
         let Some(fixture) = KubeFixture::forwarding(identities, "local-tokens", options.0, options.1) else { return };
         let [plain, of_pod, of_secret] = tokens(&fixture);
-        assert_eq!(user_and_reviews(&fixture, &plain).1 > 0, true, "without issuers it is reviewed");
+        assert!(user_and_reviews(&fixture, &plain).1 > 0, "without issuers it is reviewed");
 
         apply(&fixture, &issuer(&json!({"inline": keys(&fixture.kube)})));
         let (user, asked) = user_and_reviews(&fixture, &plain);
@@ -115,7 +115,7 @@ fn servers_show_their_keys_to_the_control_plane() {
         let verified = || (user_and_reviews(&fixture, &plain).1 == 0).then_some(());
         wait::until("no review is asked any more", Duration::from_secs(60), verified).unwrap();
 
-        // What a deleted account means: who is impersonated is believed to the end, a token that goes on is not.
+        // After the account is deleted an impersonated user is believed to the end, and a token that goes on is not.
         fixture.admin(&["delete", "serviceaccount", "robot"]);
         let status = || {
             let request = format!(

@@ -107,7 +107,7 @@ impl KeyReader {
                         break;
                     }
                 }
-                // The control plane ends if nobody receives it.
+                // Without a receiver the control plane ends.
                 let _ = sender.send(ServersAnswer { name, keys });
             });
         }

@@ -18,11 +18,11 @@ const ISSUERS: &str = "/spec/portcullis/tokens/issuers";
 /// A cluster that wants the keys of its servers.
 pub(super) struct Wanted {
     pub(super) name: String,
-    /// Who is asked, and as whom.
+    /// The servers that are asked, and the credential.
     pub(super) asked: Value,
 }
 
-/// What is known of the keys of each cluster, and when its servers are asked next.
+/// The keys of each cluster as far as they are known, and the time of the next question to its servers.
 #[derive(Default)]
 pub(super) struct KeySchedule(BTreeMap<String, KnownKeys>);
 

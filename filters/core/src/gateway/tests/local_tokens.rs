@@ -148,7 +148,7 @@ fn verified_token_shares_no_connection_that_may_be_closed() {
         let (asked, outcome) = reviewed(&fixture, Peer::None, &ws, now(), |_| token_of("reviewed"));
         assert!(asked.is_empty() && outcome.starts_with("400"), "two tokens: {outcome}");
     }
-    // What the upstream has confirmed since shares again.
+    // A token that a review has confirmed shares as before.
     let fixture = trusting(&signer, |config| {
         config.upstream_identity = UpstreamIdentity::RequestHeader(portcullis_filter_config::RequestHeaders::default());
     });
