@@ -28,6 +28,9 @@ type question struct {
 	Now          int64    `json:"now"`
 
 	User *userInfo `json:"user"`
+
+	// Seed is of the grants of constrained impersonation; without it there are none.
+	Seed string `json:"seed"`
 }
 
 var answers = map[string]func(*question) any{

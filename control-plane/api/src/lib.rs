@@ -16,6 +16,7 @@ mod certificate_dates;
 mod check;
 mod claims;
 mod decode_errors;
+mod discovered;
 mod dns_name;
 mod duration;
 mod kind;
@@ -36,11 +37,13 @@ pub use account::token_account;
 pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
     AccessLog, BUILT_IN_PROFILES, Checked, CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls,
-    CredentialCache, Endpoint, FeatureGates, HealthCheck, JwksError, KeyPair, Limits, LogMode, PROFILE_ANNOTATION,
-    PeerName, Policy, ProxyProtocol, SERVER_KEYS_ANNOTATION, Server, ServerHost, Settings, Strategy, TOKEN_KEYS_PATH,
-    Tracing, Trust, UpstreamIdentity, check_cluster, check_settings, read_keys, unchecked_cluster, with_profile,
+    CredentialCache, Discovery, Endpoint, FeatureGates, HealthCheck, JwksError, KeyPair, Limits, LogMode,
+    PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, SERVER_KEYS_ANNOTATION, Server, ServerHost, Settings,
+    SlicePort, Strategy, TOKEN_KEYS_PATH, Tracing, Trust, UpstreamIdentity, check_cluster, check_settings,
+    is_allowed_server, read_keys, unchecked_cluster, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
+pub use discovered::{Discovered, DiscoveredServer, with_discovered};
 pub use duration::{DurationError, parse_duration};
 pub use kind::{CLUSTER_API_VERSION, CLUSTER_KIND, ObjectKind, SETTINGS_API_VERSION, SETTINGS_KIND, kind_of};
 pub use lint::{lint_cluster, lint_settings};

@@ -59,13 +59,17 @@ impl Limiter {
     /// parts. New ones first renew what gateways say that they have, see [`RESERVED_FOR`].
     pub fn configure(&mut self, limits: &BTreeMap<String, BTreeMap<String, GlobalLimit>>, now: Duration) {
         self.clusters.retain(|cluster, _| limits.contains_key(cluster));
+        for (cluster, known) in &mut self.clusters {
+            known.retain(|schema, _| limits.get(cluster).is_some_and(|schemas| schemas.contains_key(schema)));
+        }
         limits.iter().for_each(|(cluster, schemas)| self.configure_cluster(cluster, schemas, now));
     }
 
-    /// Takes the limits of one object; as [`Limiter::configure`], which leaves no other.
+    /// Takes the limits of one object as one of several control planes has it. Limits that another one has in it go on until no
+    /// process reports them any more.
     pub fn configure_cluster(&mut self, cluster: &str, schemas: &BTreeMap<String, GlobalLimit>, now: Duration) {
         let known = self.clusters.entry(cluster.to_owned()).or_default();
-        known.retain(|schema, _| schemas.contains_key(schema));
+        known.retain(|schema, shares| schemas.contains_key(schema) || !shares.has_ended(now));
         for (schema, limit) in schemas {
             match known.get_mut(schema) {
                 Some(shares) => shares.replace(*limit, now),

@@ -91,6 +91,12 @@ impl Shares {
         self.limit = limit;
     }
 
+    /// Whether no process has a part of it, and no other limiter has given one away.
+    pub(crate) fn has_ended(&self, now: Duration) -> bool {
+        let is_held = |holding: &Holding| now < holding.last.saturating_add(RESERVED_FOR);
+        now >= self.learns_until.max(self.issues_from) && !self.holdings.values().any(is_held)
+    }
+
     /// Gives back the parts whose leases have ended.
     pub(crate) fn sweep(&mut self, now: Duration) {
         self.holdings.retain(|_, holding| now < holding.last.saturating_add(RESERVED_FOR));

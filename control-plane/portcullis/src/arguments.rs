@@ -98,6 +98,9 @@ pub(crate) struct Rbac {
     /// With --control-plane: the name of its Lease.
     #[arg(long, value_name = "NAME", default_value = LEASE_NAME, requires = "control_plane")]
     pub(crate) lease_name: String,
+    /// With --control-plane: a namespace whose EndpointSlices it may read, for spec.portcullis.discovery.service; may be repeated.
+    #[arg(long = "discovery-namespace", value_name = "NAMESPACE", requires = "control_plane")]
+    pub(crate) discovery_namespaces: Vec<String>,
 }
 
 /// Print the CustomResourceDefinition of UpstreamCluster, for a Kubernetes that stores these objects.

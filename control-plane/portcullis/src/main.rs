@@ -4,6 +4,7 @@ mod activity_report;
 mod agent;
 mod arguments;
 mod backup;
+mod boot_time;
 mod bootstrap;
 mod check;
 mod cli;

@@ -16,7 +16,9 @@ mod spans;
 
 pub use directory::{DirectoryError, Watched, watch};
 pub use files::MAX_FILE;
-pub use kubernetes::{ConnectError, KubernetesAccess, KubernetesSets, SourceHealth, connect, watch_kubernetes};
+pub use kubernetes::{
+    Backoff, ConnectError, KubernetesAccess, KubernetesSets, SourceHealth, connect, watch_kubernetes, watch_reason,
+};
 pub use merge::with_settings;
 pub use object_set::{FileDiagnosis, NoticedAt, ObjectSet, Place};
 pub use once::{Input, InputError, read_inputs};

@@ -107,10 +107,11 @@ pub(crate) fn identity(cluster: &Cluster, instance: &str, generation: &Generatio
     format!("{instance}/-/{}/{hash}", cluster.name)
 }
 
-/// The addresses of all servers, disabled ones included.
+/// The addresses of all written servers, disabled ones included, and the source of others.
 pub(crate) fn endpoints(cluster: &Cluster) -> String {
-    let servers: Vec<String> = cluster.servers.iter().map(|server| server.endpoint.to_string()).collect();
-    servers.join(",")
+    let written = cluster.servers.iter().filter(|server| !server.discovered);
+    let servers = written.map(|server| server.endpoint.to_string());
+    servers.chain(cluster.discovery.as_ref().map(ToString::to_string)).collect::<Vec<_>>().join(",")
 }
 
 /// The way in which the user is forwarded to the servers.

@@ -130,5 +130,6 @@ fn reviews(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> Opt
         rejected_token_ttl_seconds: cache.rejected_token_ttl.as_secs(),
         authorized_ttl_seconds: cache.authorized_ttl.as_secs(),
         unauthorized_ttl_seconds: cache.unauthorized_ttl.as_secs(),
+        constrained_impersonation: cluster.constrained_impersonation,
     })
 }

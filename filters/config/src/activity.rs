@@ -128,6 +128,9 @@ pub struct LimitUse {
     /// Requests that were refused since the start of the process.
     #[serde(skip_serializing_if = "is_default")]
     pub refused: u64,
+    /// Whether the gateway's own limit holds in the place of one that gateways share.
+    #[serde(skip_serializing_if = "is_default")]
+    pub local: bool,
 }
 
 /// The clients with the most requests, most first, each list with [`OTHER`] at its end if there are more. Requests whose client

@@ -204,6 +204,10 @@ pub struct Reviews {
     /// Lifetime of the answer that a user may not.
     #[serde(rename = "unauthorizedTTLSeconds", default = "half_a_minute")]
     pub unauthorized_ttl_seconds: u64,
+    /// Whether a user may also impersonate by grants of constrained impersonation (KEP-5284). To be set only if the upstream knows
+    /// them: an older one gives these verbs no meaning.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub constrained_impersonation: bool,
 }
 
 fn two_minutes() -> u64 {

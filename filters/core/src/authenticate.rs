@@ -6,12 +6,10 @@ use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::credential::{BrokenToken, bearer_token, subprotocol_token};
-use crate::identity::UserInfo;
-use crate::impersonation;
 use crate::local_token::{TokenIssuers, VerifiedToken};
 use crate::refusal::Refusal;
-use crate::request::{Client, EffectiveUser, Interrupt, Peer, RequestContext};
-use crate::review::{Requester, Review, ReviewResult};
+use crate::request::{Client, Interrupt, Peer, RequestContext};
+use crate::review::{Review, ReviewResult};
 use crate::upstream_user::UpstreamUser;
 use crate::x509::{ChainError, ClientChain};
 
@@ -143,61 +141,4 @@ fn verified(
 /// Folded instead of searched, so that several bytes are looked at in one instruction.
 fn is_printable(token: &[u8]) -> bool {
     token.iter().fold(true, |printable, byte| printable & byte.is_ascii_graphic())
-}
-
-/// Parts of one request's impersonation that are reviewed at a time: a single request must not take all the room that a
-/// cluster has for reviews.
-const MAX_PARTS_AT_A_TIME: usize = 8;
-
-/// The user that the request acts as: the client itself, or the user that it may impersonate. If the upstream judges
-/// impersonation, it is the client: the impersonated user is not known to be allowed.
-pub(crate) fn effective_user(
-    cluster: &Cluster,
-    client: Client,
-    anonymous: &UserInfo,
-    request: &RequestContext<'_>,
-) -> Result<EffectiveUser, Interrupt> {
-    if request.scan.impersonation.is_empty() {
-        return Ok(EffectiveUser { client, original: None });
-    }
-    if cluster.identity.passes() {
-        if !cluster.identity.is_unchanged() {
-            impersonation::check_passed_on(&request.scan.impersonation)?;
-        }
-        if let Some(protected) = &cluster.protected {
-            protected.enforce_lines(&request.scan.impersonation)?;
-        }
-        return Ok(EffectiveUser { client, original: None });
-    }
-    let Some(reviewer) = &cluster.reviewer else {
-        return Err(Refusal::impersonation().into());
-    };
-    let Some(mut asked) = impersonation::read(&request.scan.impersonation)? else {
-        return Ok(EffectiveUser { client, original: None });
-    };
-    if let Some(protected) = &cluster.protected {
-        protected.enforce_target(&mut asked)?;
-    }
-    let original = client.user().map_or(anonymous, |user| user.user());
-    let mut unknown = Vec::new();
-    let requester = if client.user().is_some() { Requester::User } else { Requester::Unauthenticated };
-    for (index, part) in asked.parts.iter().enumerate() {
-        let review = Review::of_access((original, requester), part, reviewer, &cluster.caches);
-        match review.known(request.answers, request.moment()) {
-            Some(ReviewResult::Allowed) => {}
-            Some(ReviewResult::Denied) => return Err(Refusal::may_not_impersonate(&original.name, part).into()),
-            Some(_) => return Err(Refusal::review_failed().into()),
-            None => unknown.push(review),
-        }
-        // The user first and alone: a client that may not act as the user causes one review, however many parts it lists.
-        if index == 0 && !unknown.is_empty() || unknown.len() == MAX_PARTS_AT_A_TIME {
-            break;
-        }
-    }
-    if !unknown.is_empty() {
-        return Err(Interrupt::Review(unknown));
-    }
-    let target = UpstreamUser::new(asked.target).map_err(|error| Refusal::bad_request(error.to_string()))?;
-    let original = Some(original.clone());
-    Ok(EffectiveUser { client: Client::Impersonated(Arc::new(target)), original })
 }

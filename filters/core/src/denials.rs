@@ -19,6 +19,11 @@ impl Denials {
         }
     }
 
+    /// Whether no policy denies.
+    pub(crate) fn are_none(&self) -> bool {
+        self.0.iter().all(Option::is_none)
+    }
+
     /// The answer to the requests of a policy, if it denies them.
     pub(crate) fn of(&self, policy: usize) -> Option<&Denial> {
         self.0.get(policy)?.as_ref()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use portcullis_filter_config::{FlowControlLimit, FlowControlSchema};
 
 use crate::bucket::{Rate, TokenBucket};
-use crate::global_limit::{GlobalLimits, RatePart, SeatsPart};
+use crate::global_limit::{FallbackRate, FallbackSeats, GlobalLimits, RatePart, SeatsPart};
 use crate::limit::{InFlight, InFlightPermit};
 
 /// A limit.
@@ -17,8 +17,8 @@ pub struct FlowLimit(FlowLimitKind);
 enum FlowLimitKind {
     InFlight { running: Arc<InFlight>, max: u32 },
     Bucket(Arc<TokenBucket>),
-    Seats { part: Arc<SeatsPart>, local: u32 },
-    Rate { part: Arc<RatePart>, local: Rate, global_qps: u32 },
+    Seats { part: Arc<SeatsPart>, fallback: FallbackSeats },
+    Rate { part: Arc<RatePart>, fallback: FallbackRate },
     Shared(Arc<dyn SharedLimit>),
 }
 
@@ -53,6 +53,8 @@ pub struct LimitLevel {
     pub limit: u32,
     /// Tokens a second; 0 for requests in flight.
     pub rate: u32,
+    /// Whether the limit of this process holds in the place of one that gateways share.
+    pub is_local: bool,
 }
 
 impl FlowLimit {
@@ -79,12 +81,14 @@ impl FlowLimit {
         running: impl FnOnce() -> Arc<InFlight>,
     ) -> Option<Self> {
         match (schema.limit, schema.global?.limit) {
-            (FlowControlLimit::MaxRequestsInflight(local), FlowControlLimit::MaxRequestsInflight(_)) => {
-                Some(Self(FlowLimitKind::Seats { part: limits.seats(cluster, &schema.name, &running()), local }))
+            (FlowControlLimit::MaxRequestsInflight(local), FlowControlLimit::MaxRequestsInflight(global)) => {
+                let part = limits.seats(cluster, &schema.name, &running());
+                Some(Self(FlowLimitKind::Seats { part, fallback: FallbackSeats { local, global } }))
             }
             (FlowControlLimit::TokenBucket { qps, burst }, FlowControlLimit::TokenBucket { qps: global_qps, .. }) => {
                 let part = limits.rate(cluster, &schema.name);
-                Some(Self(FlowLimitKind::Rate { part, local: Rate { qps, burst }, global_qps }))
+                let fallback = FallbackRate { local: Rate { qps, burst }, global_qps };
+                Some(Self(FlowLimitKind::Rate { part, fallback }))
             }
             _ => None,
         }
@@ -98,8 +102,8 @@ impl FlowLimit {
         match &self.0 {
             FlowLimitKind::InFlight { running, max } => running.acquire(*max).map(Some).ok_or(LimitReached),
             FlowLimitKind::Bucket(bucket) => bucket.take(uptime).then_some(None).ok_or(LimitReached),
-            FlowLimitKind::Seats { part, local } => part.acquire(*local, uptime).map(Some).ok_or(LimitReached),
-            FlowLimitKind::Rate { part, local, .. } => part.take(*local, uptime).then_some(None).ok_or(LimitReached),
+            FlowLimitKind::Seats { part, fallback } => part.acquire(*fallback, uptime).map(Some).ok_or(LimitReached),
+            FlowLimitKind::Rate { part, fallback } => part.take(*fallback, uptime).then_some(None).ok_or(LimitReached),
             FlowLimitKind::Shared(limit) => limit.acquire(uptime),
         }
     }
@@ -107,19 +111,24 @@ impl FlowLimit {
     /// The limit and its use at that uptime.
     pub fn level(&self, uptime: Duration) -> LimitLevel {
         match &self.0 {
-            FlowLimitKind::InFlight { running, max } => LimitLevel { used: running.count(), limit: *max, rate: 0 },
-            FlowLimitKind::Seats { part, local } => {
-                LimitLevel { used: part.running().count(), limit: part.max(*local, uptime), rate: 0 }
+            FlowLimitKind::InFlight { running, max } => {
+                LimitLevel { used: running.count(), limit: *max, rate: 0, is_local: false }
+            }
+            FlowLimitKind::Seats { part, fallback } => {
+                let (used, is_local) = (part.running().count(), part.quota(uptime).is_none());
+                LimitLevel { used, limit: part.max(*fallback, uptime), rate: 0, is_local }
             }
             FlowLimitKind::Bucket(bucket) => {
                 let Rate { qps, burst } = bucket.rate();
-                LimitLevel { used: bucket.used(uptime), limit: burst, rate: qps }
+                LimitLevel { used: bucket.used(uptime), limit: burst, rate: qps, is_local: false }
             }
-            FlowLimitKind::Rate { part, local, global_qps } => {
-                let Rate { qps, burst } = part.part(uptime).unwrap_or(*local);
-                let used = burst.saturating_sub(part.tokens(*local, uptime));
+            FlowLimitKind::Rate { part, fallback } => {
+                let held = part.part(uptime);
+                let Rate { qps, burst } = held.unwrap_or(fallback.local);
+                let used = burst.saturating_sub(part.tokens(*fallback, uptime));
                 // Of a rate that is counted a process has tokens only.
-                LimitLevel { used, limit: burst, rate: if qps == 0 { *global_qps } else { qps } }
+                let rate = if qps == 0 { fallback.global_qps } else { qps };
+                LimitLevel { used, limit: burst, rate, is_local: held.is_none() }
             }
             FlowLimitKind::Shared(limit) => limit.level(uptime),
         }
@@ -129,7 +138,7 @@ impl FlowLimit {
     pub(crate) fn seats(&self) -> Option<(u32, u32)> {
         match &self.0 {
             FlowLimitKind::InFlight { running, max } => Some((running.count(), *max)),
-            FlowLimitKind::Seats { part, local } => Some((part.running().count(), part.last_max(*local))),
+            FlowLimitKind::Seats { part, fallback } => Some((part.running().count(), part.last_max(fallback.local))),
             FlowLimitKind::Shared(limit) => limit.seats(),
             FlowLimitKind::Bucket(_) | FlowLimitKind::Rate { .. } => None,
         }
@@ -139,9 +148,9 @@ impl FlowLimit {
     pub(crate) fn rate(&self) -> Option<u32> {
         match &self.0 {
             FlowLimitKind::Bucket(bucket) => Some(bucket.rate().qps),
-            FlowLimitKind::Rate { part, local, global_qps } => {
-                let qps = part.last_rate().map_or(local.qps, |rate| rate.qps);
-                Some(if qps == 0 { *global_qps } else { qps })
+            FlowLimitKind::Rate { part, fallback } => {
+                let qps = part.last_rate().map_or(fallback.local.qps, |rate| rate.qps);
+                Some(if qps == 0 { fallback.global_qps } else { qps })
             }
             FlowLimitKind::Shared(limit) => limit.rate(),
             FlowLimitKind::InFlight { .. } | FlowLimitKind::Seats { .. } => None,

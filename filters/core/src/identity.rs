@@ -7,6 +7,9 @@ pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+/// The group of nodes (apiserver, `pkg/authentication/user`).
+pub(crate) const NODES: &str = "system:nodes";
+pub(crate) const NODE_PREFIX: &str = "system:node:";
 
 /// A user, as kube-apiserver's `user.Info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,6 +74,11 @@ impl UserInfo {
 pub(crate) fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
     (is_label(namespace.as_bytes()) && is_subdomain(name.as_bytes())).then_some((namespace, name))
+}
+
+/// The node whose kubelet has a user's name, if it is one (apiserver, `pkg/endpoints/filters/impersonation/mode.go`).
+pub(crate) fn node(user: &str) -> Option<&str> {
+    user.strip_prefix(NODE_PREFIX).filter(|name| is_subdomain(name.as_bytes()))
 }
 
 /// The groups of a namespace's service accounts.

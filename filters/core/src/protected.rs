@@ -5,15 +5,14 @@ use std::sync::Arc;
 use portcullis_filter_config as config;
 
 use crate::go_strings::trim_space;
-use crate::identity::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, UserInfo, service_account, service_account_groups};
+use crate::identity::{
+    ANONYMOUS, AUTHENTICATED, NODE_PREFIX, NODES, UNAUTHENTICATED, UserInfo, service_account, service_account_groups,
+};
 use crate::impersonation::Impersonation;
 use crate::refusal::Refusal;
 use crate::request::Client;
 use crate::upstream_user::HeaderNames;
 use crate::upstream_user::UpstreamUser;
-
-const NODE_PREFIX: &str = "system:node:";
-const NODES: &str = "system:nodes";
 
 /// [`config::ProtectedIdentities`], compiled.
 #[derive(Debug)]

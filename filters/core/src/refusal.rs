@@ -9,7 +9,7 @@ use std::time::Duration;
 use portcullis_filter_config::{AccessScope, names};
 
 use crate::request_info::RequestInfo;
-use crate::resource_attributes::ResourceAttributes;
+use crate::resource_attributes::{AccessAttributes, ResourceAttributes};
 pub use cause::Cause;
 
 /// A request that ends here.
@@ -80,22 +80,29 @@ impl Refusal {
         Refusal::new(403, "Forbidden", Cause::Impersonation, message)
     }
 
-    /// 403, in kube-apiserver's words. The grants of constrained impersonation are not looked at.
-    pub fn may_not_impersonate(client: &str, part: &ResourceAttributes) -> Self {
-        let ResourceAttributes { group, resource, subresource, namespace, name } = part;
+    /// 403, in kube-apiserver's words. `note`: behind them, or empty.
+    pub fn may_not_impersonate(client: &str, denied: &AccessAttributes, note: &str) -> Self {
+        let attributes = match denied {
+            AccessAttributes::Resource(attributes) => attributes,
+            AccessAttributes::Path { verb, path } => {
+                let message = format!("forbidden: User \"{client}\" cannot {verb} path \"{path}\"{note}");
+                return Refusal::new(403, "Forbidden", Cause::Impersonation, message);
+            }
+        };
+        let ResourceAttributes { verb, group, resource, subresource, namespace, name, .. } = attributes;
         let object =
-            ForbiddenObject { name: name.clone(), group: (*group).to_owned(), resource: (*resource).to_owned() };
+            ForbiddenObject { name: name.clone(), group: group.clone().into(), resource: resource.clone().into() };
         let dot = if group.is_empty() { "" } else { "." };
         let slash = if subresource.is_empty() { "" } else { "/" };
+        let named = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
         let place = if namespace.is_empty() {
             "at the cluster scope".to_owned()
         } else {
             format!("in the namespace \"{namespace}\"")
         };
         let message = format!(
-            "{resource}{dot}{group} \"{name}\" is forbidden: User \"{client}\" cannot impersonate resource \
-             \"{resource}{slash}{subresource}\" in API group \"{group}\" {place} (through this gateway, grants of \
-             constrained impersonation do not count)"
+            "{resource}{dot}{group}{named} is forbidden: User \"{client}\" cannot {verb} resource \
+             \"{resource}{slash}{subresource}\" in API group \"{group}\" {place}{note}"
         );
         Refusal::new(403, "Forbidden", Cause::Impersonation, message).about(object)
     }

@@ -7,6 +7,8 @@ use rcgen::{
 use rustls_pki_types::UnixTime;
 use std::time::Duration;
 
+use crate::moment::Moment;
+
 pub(crate) type Ca = CertifiedIssuer<'static, KeyPair>;
 
 /// 2030-01-01, inside the validity of everything that is made here by default.
@@ -16,6 +18,11 @@ pub(crate) fn now() -> UnixTime {
 
 pub(crate) fn at(seconds: u64) -> UnixTime {
     UnixTime::since_unix_epoch(Duration::from_secs(seconds))
+}
+
+/// A moment of [`now`]'s day.
+pub(crate) fn moment(uptime: Duration) -> Moment {
+    Moment { now: now(), uptime }
 }
 
 pub(crate) fn ca_params(name: &str) -> CertificateParams {
@@ -61,7 +68,7 @@ pub(crate) fn issue(params: CertificateParams, issuer: &Ca) -> Vec<u8> {
 
 /// A reviewer.
 pub(crate) fn reviewer() -> crate::review::Reviewer {
-    crate::review::Reviewer { cluster: "c".into(), user: None }
+    crate::review::Reviewer { cluster: "c".into(), user: None, looks_for_constrained: false }
 }
 
 /// A certificate as Envoy writes it into headers.

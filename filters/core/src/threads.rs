@@ -16,7 +16,7 @@ use crate::request_info::RequestInfo;
 use crate::review::Reviewer;
 use crate::review::Store;
 use crate::review::{CredentialCaches, Lifetimes, PassedToken, Review, ReviewAnswers, ReviewResult};
-use crate::testing::{self, ca, client_params, issue, now, reviewer};
+use crate::testing::{self, ca, client_params, issue, moment, now, reviewer};
 use crate::upstream_user::{HeaderNames, UpstreamUser};
 use crate::weak_map::WeakMap;
 use crate::x509::{CertificateCache, ClientCa, ClientChain};
@@ -214,8 +214,9 @@ fn streams_are_ended_once_and_never_after_they_left() {
                 is_session: turn % 2 == 0,
                 is_answer: turn % 3 == 0,
                 edition: &edition,
+                origin: None,
             };
-            registered.push(((streams.register(arrival, Arc::clone(&stream), time).0, edition), stream));
+            registered.push(((streams.register(arrival, Arc::clone(&stream), moment(time)).0, edition), stream));
             match turn % 13 {
                 0 => drop(streams.set_servers(["a", "b"].into_iter(), secs(5), u64::MAX, time)),
                 4 => drop(streams.set_servers(["b", "c"].into_iter(), secs(5), u64::MAX, time)),

@@ -6,9 +6,11 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use envoy_abi::http::FilterHandle;
+use portcullis_core::Moment;
 use portcullis_core::exchange::RouteUpdate;
 use portcullis_core::long_streams::{Shutdown, StreamHandle, StreamOwners};
 use portcullis_core::schedule::Task;
+use rustls_pki_types::UnixTime;
 
 use crate::memory::uptime;
 use crate::timer::{StreamWaker, run_at};
@@ -54,8 +56,9 @@ impl Task for Updates {
             let due: Vec<_> = updates.extract_if(.., |(at, _)| *at <= uptime).collect();
             (due, updates.iter().map(|(at, _)| *at).min())
         };
+        let now = Moment { now: UnixTime::now(), uptime };
         for (_, update) in due {
-            for (streams, at) in update.apply(&STREAMS, uptime) {
+            for (streams, at) in update.apply(&STREAMS, now) {
                 run_at(&streams, at);
             }
         }

@@ -9,8 +9,9 @@ use portcullis_core::exchange::{Exchange, HeaderLines, Next, RouteCache, RouteCo
 use portcullis_core::long_streams::TerminationReason;
 use portcullis_core::review::ReviewOutcome;
 use portcullis_core::state_store::{SharedLimits, SharedState};
-use portcullis_core::{Gateway, fault, seed_request_ids};
+use portcullis_core::{Gateway, Moment, fault, seed_request_ids};
 use portcullis_filter_config::names;
+use rustls_pki_types::UnixTime;
 
 use crate::abi::header_map::OwnedHeaders;
 use crate::abi::{Hostcalls, Map};
@@ -206,7 +207,9 @@ impl<H: Hostcalls> Vm<H> {
         let streams = Rc::clone(&long_streams.streams);
         let load = |text: &[u8]| RouteConfig::load(text, state, &streams);
         let apply = |update: &RouteUpdate<u32>| {
-            for (streams, at) in update.apply(&streams, uptime) {
+            // Without a time of day bans hold that may have ended.
+            let now = UnixTime::since_unix_epoch(hostcalls.now().unwrap_or_default());
+            for (streams, at) in update.apply(&streams, Moment { now, uptime }) {
                 long_streams.call_at(&streams, at);
             }
         };

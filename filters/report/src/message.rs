@@ -113,6 +113,9 @@ pub struct LimitMessage {
     /// Requests beyond the limit since the start of the process.
     #[prost(uint64, tag = "5")]
     pub refused: u64,
+    /// Whether the gateway's own limit holds in the place of one that gateways share.
+    #[prost(bool, tag = "6")]
+    pub local: bool,
 }
 
 /// The clients with the most requests.

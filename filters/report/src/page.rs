@@ -173,7 +173,8 @@ fn servers(all: &[ServerActivity]) -> Vec<ServerMessage> {
 }
 
 fn limit(one: &LimitUse) -> LimitMessage {
-    LimitMessage { schema: one.schema.clone(), used: one.used, limit: one.limit, rate: one.rate, refused: one.refused }
+    let LimitUse { used, limit, rate, refused, local, .. } = *one;
+    LimitMessage { schema: one.schema.clone(), used, limit, rate, refused, local }
 }
 
 fn top_message(top: &TopTalkers) -> TalkersMessage {

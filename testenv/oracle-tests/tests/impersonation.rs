@@ -74,6 +74,61 @@ fn question(headers: &Headers) -> Value {
     json!({"ask": "impersonation", "headers": lines})
 }
 
+/// The grant that the oracle gives (`granted` in testenv/oracle/impersonation.go).
+fn is_granted(seed: &str, attributes: &Value) -> bool {
+    let field = |name: &str| attributes.get(name).and_then(Value::as_str).unwrap_or_default();
+    if field("verb") == "impersonate" || field("name") == "*" {
+        return false;
+    }
+    let fields = ["verb", "group", "resource", "subresource", "namespace", "name"].map(field);
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in std::iter::once(seed).chain(fields).flat_map(|part| part.bytes().chain([0])) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    !hash.is_multiple_of(8)
+}
+
+#[test]
+fn constrained_grants_count_as_kube_apiserver_counts_them() {
+    let Some(oracle) = Oracle::or_skip("constrained impersonation beside kube-apiserver's") else { return };
+    let (mut dice, cases) = Dice::from_environment(CASES);
+    let requests: Vec<(Headers, String)> =
+        (0..cases).map(|case| (impersonation(&mut dice), format!("{case}-{}", dice.below(1_000)))).collect();
+    let questions: Vec<Value> = requests
+        .iter()
+        .map(|(headers, seed)| {
+            let mut question = question(headers);
+            question["seed"] = json!(seed);
+            question
+        })
+        .collect();
+    let answers = oracle.ask(&questions);
+    if answers.iter().all(|answer| answer["constrained"] == json!(false)) {
+        // A release before 1.35.
+        return;
+    }
+    let lab = Lab::new(true);
+    let (mut acting, mut refused, mut differences) = (0, 0, Vec::new());
+    for (day, ((headers, seed), answer)) in (0..).zip(requests.iter().zip(answers)) {
+        let judged = lab.judge_by(headers, day, |attributes| is_granted(seed, attributes));
+        let is_refused = matches!(judged.outcome, Outcome::Refuse(_));
+        acting += usize::from(matches!(judged.outcome, Outcome::Forward(Some(_))));
+        refused += usize::from(judged.outcome == Outcome::Refuse(403));
+        let is_equal = if is_refused {
+            answer["code"] != json!(0) || is_refused_here_only(headers)
+        } else {
+            without_order(acting_here(&judged.outcome)) == without_order(answer["user"].clone())
+        };
+        if !is_equal {
+            differences.push(format!("{seed} {headers:?}\n  kube-apiserver {answer}\n  here {judged:?}"));
+        }
+    }
+    assert!(acting > cases / 8 && refused > cases / 8, "some may, and some may not: {acting} and {refused}");
+    differences.sort_by_key(String::len);
+    differences.truncate(5);
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
 #[test]
 fn clients_act_as_whom_kube_apiserver_would_let_them() {
     let Some(oracle) = Oracle::or_skip("impersonation beside kube-apiserver's") else { return };

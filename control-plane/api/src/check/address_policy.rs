@@ -18,6 +18,11 @@ pub(super) fn check_address(host: &ServerHost, allow_loopback: bool) -> Result<(
     }
 }
 
+/// Whether a server may have this address.
+pub fn is_allowed_server(ip: IpAddr, allow_loopback: bool) -> bool {
+    check_address(&ServerHost::Ip(ip.to_canonical()), allow_loopback).is_ok()
+}
+
 /// The reach of an address, the worst last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reach {

@@ -12,6 +12,7 @@ use super::cidr::Cidr;
 use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache, check_extras};
 use super::denials::{check_denials, check_heartbeats};
+use super::discovery::{Discovery, add_discovered, check_discovery};
 use super::fair_queue::check_fair_queues;
 use super::feature_gates::{FeatureGates, check_gates};
 use super::flow_control::check_flow_control;
@@ -63,6 +64,8 @@ pub struct Cluster {
     pub extra_authorities: Vec<String>,
     /// The kube-apiservers, sorted, each once.
     pub servers: Vec<Server>,
+    /// The source of servers that are not written in it.
+    pub discovery: Option<Discovery>,
     /// The name that the servers' certificates must carry.
     pub peer_name: PeerName,
     /// Which servers' certificates are trusted.
@@ -121,6 +124,8 @@ pub struct Cluster {
     pub forwarded_extras: Vec<String>,
     /// Whether the servers' audit logs show the origin of a request.
     pub audit_attribution: bool,
+    /// Whether grants of constrained impersonation count.
+    pub constrained_impersonation: bool,
     /// How the servers learn who sends a request.
     pub upstream_identity: UpstreamIdentity,
 }
@@ -165,9 +170,11 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let log_mode = check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), findings);
     let mut schemas = check_flow_control(&raw.spec.flow_control, gates.global_limits, findings);
     let fair_queues = check_fair_queues(&raw.spec, findings);
-    let mut servers = check_servers(&raw.spec.servers, allow_loopback, findings);
+    let mut servers = check_servers(&raw.spec, allow_loopback, findings);
     check_details(&raw.spec.portcullis.servers, &mut servers, findings);
     let client = check_client(&raw.spec.client_config, &name, findings);
+    let trust = client.as_ref().map(|client| &client.trust);
+    let discovery = check_discovery(raw.spec.portcullis.discovery.as_ref(), trust, findings);
     let mut policies = check_policies(&raw.spec, &servers, findings);
     check_spelling(&raw.spec, findings);
     let serving = check_serving(&raw.spec.secure_serving, findings);
@@ -212,6 +219,8 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         }
         name
     });
+    // Subsets name written servers only.
+    add_discovered(raw, discovery.as_ref(), allow_loopback, &mut servers, findings);
     client.map(|client| Cluster {
         name,
         uid: raw.metadata.uid.clone().filter(|uid| !uid.is_empty()),
@@ -220,6 +229,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         virtual_ips,
         extra_authorities,
         servers,
+        discovery,
         peer_name: client.peer_name,
         trust: client.trust,
         certificate: client.certificate,
@@ -249,6 +259,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         token_keys_from_servers: raw.spec.portcullis.tokens.issuers.iter().any(|issuer| issuer.jwks.from_servers),
         forwarded_extras,
         audit_attribution: raw.spec.portcullis.audit_attribution,
+        constrained_impersonation: raw.spec.portcullis.constrained_impersonation,
         upstream_identity,
     })
 }

@@ -5,7 +5,7 @@ use super::Findings;
 use super::address_policy::check_address;
 use super::endpoint::{Endpoint, parse_endpoint};
 use crate::bounds::MAX_ZONE;
-use crate::types::{ServerDetails, ServerSpec};
+use crate::types::{ServerDetails, UpstreamClusterSpec};
 
 /// A kube-apiserver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,11 +16,14 @@ pub struct Server {
     pub enabled: bool,
     /// The zone of the server; empty if it is not known.
     pub zone: String,
+    /// Whether it is of `spec.portcullis.discovery`, and not of `spec.servers`.
+    pub discovered: bool,
 }
 
 /// The servers, each endpoint once, sorted. An endpoint that is listed twice is enabled only if both entries are.
-pub(super) fn check_servers(raw: &[ServerSpec], allow_loopback: bool, findings: &mut Findings) -> Vec<Server> {
-    if raw.is_empty() {
+pub(super) fn check_servers(spec: &UpstreamClusterSpec, allow_loopback: bool, findings: &mut Findings) -> Vec<Server> {
+    let (raw, discovery) = (&spec.servers, spec.portcullis.discovery.as_ref());
+    if raw.is_empty() && discovery.is_none_or(|discovery| discovery.service.is_none()) {
         findings.problem("spec.servers", "at least one server is required");
     }
     let mut servers: BTreeMap<Endpoint, bool> = BTreeMap::new();
@@ -47,10 +50,11 @@ pub(super) fn check_servers(raw: &[ServerSpec], allow_loopback: bool, findings: 
             servers.insert(parsed.endpoint, enabled && before);
         }
     }
-    if !servers.is_empty() && !servers.values().any(|enabled| *enabled) {
+    if discovery.is_none() && !servers.is_empty() && !servers.values().any(|enabled| *enabled) {
         findings.warning("spec.servers", "every server is disabled: requests are answered 503");
     }
-    servers.into_iter().map(|(endpoint, enabled)| Server { endpoint, enabled, zone: String::new() }).collect()
+    let server = |(endpoint, enabled)| Server { endpoint, enabled, zone: String::new(), discovered: false };
+    servers.into_iter().map(server).collect()
 }
 
 /// Puts what `spec.portcullis.servers` says of them into the servers.
@@ -77,7 +81,7 @@ pub(super) fn check_details(raw: &[ServerDetails], servers: &mut [Server], findi
     }
 }
 
-fn is_zone(text: &str) -> bool {
+pub(super) fn is_zone(text: &str) -> bool {
     let ends = |c: u8| c.is_ascii_alphanumeric();
     let bytes = text.as_bytes();
     text.len() <= MAX_ZONE

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::Warnings;
 use super::fields::Field;
 use crate::problem::ProblemCode;
+use crate::types::DispatchPolicy;
 
 const CODE: ProblemCode = ProblemCode::DiffersFromKubegateway;
 
@@ -23,6 +24,19 @@ pub(super) fn lint(field: &Field<'_>, rule: &str, warnings: &mut Warnings) {
         exclusions(field, rule, list, warnings);
     } else if field.name == "resourceNames" {
         nameless(field, rule, warnings);
+    }
+}
+
+/// KubeGateway drops the field, and the policy dispatches.
+pub(super) fn lint_policy(policy: &DispatchPolicy, path: &str, warnings: &mut Warnings) {
+    let hint = "expected here; remove the policy before the same manifest is used with KubeGateway";
+    let told =
+        "KubeGateway does not know the field and drops it: there the policy dispatches the requests that it matches";
+    if policy.is_shadow() {
+        warnings.add(CODE, format!("{path}.portcullis.mode"), told, hint);
+    }
+    if policy.denies() {
+        warnings.add(CODE, format!("{path}.portcullis.action"), told, hint);
     }
 }
 

@@ -20,6 +20,9 @@ use crate::types::{GatewaySettings, UpstreamCluster, UpstreamClusterSpec};
 /// Warnings of [`crate::check_cluster`] are not repeated.
 pub fn lint_cluster(raw: &UpstreamCluster, now: i64) -> Vec<Problem> {
     let mut warnings = lint_spec(&raw.spec, now);
+    for (index, policy) in raw.spec.dispatch_policies.iter().enumerate() {
+        kubegateway::lint_policy(policy, &format!("spec.dispatchPolicies[{index}]"), &mut warnings);
+    }
     if let Some(promoted) = raw.spec.promoted() {
         let found = lint_spec(&promoted, now).0;
         warnings.0.extend(raw.spec.of_shadow(found, &warnings.0));

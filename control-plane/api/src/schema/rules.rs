@@ -3,9 +3,8 @@ use serde_json::{Value, json};
 use portcullis_filter_config::FairQueueConfig;
 
 use crate::bounds::{
-    MAX_ACCESS_ENTRIES, MAX_AUDIENCES, MAX_CLAIM, MAX_CLAIM_RULES, MAX_CLIENT_ADDRESSES, MAX_FAIR_QUEUES, MAX_JWKS,
-    MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_PROFILES, MAX_SCHEMAS, MAX_SERVERS, MAX_TOKEN_ISSUERS, MAX_USER_AGENTS,
-    MAX_VIRTUAL_IPS, MAX_WEIGHTS, MAX_ZONE,
+    MAX_ACCESS_ENTRIES, MAX_CLIENT_ADDRESSES, MAX_FAIR_QUEUES, MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_PROFILES,
+    MAX_SCHEMAS, MAX_SERVERS, MAX_USER_AGENTS, MAX_VIRTUAL_IPS, MAX_WEIGHTS, MAX_ZONE,
 };
 
 /// A duration as [`crate::parse_duration`] reads it.
@@ -15,22 +14,26 @@ const ENDPOINT: &str = r"^https://[^@?#\\]+$";
 /// The form of a DNS name, perhaps behind `*.`, in any case of letters.
 const SERVED_NAME: &str = r"^(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$";
 
+/// A DNS label.
+const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 /// A label's value.
 const ZONE: &str = "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$";
 
 /// Rules that hold for any settings and other objects: keywords of a schema by the path of the field below `spec`. Every bound
 /// is one of `check`.
 pub(super) fn rules() -> Vec<(&'static str, Value)> {
-    let tokens = tokens();
-    [object_rules(), client(), serving(), limits(), policies(), profiles(), ours(), tokens, shadow(), references()]
+    [object_rules(), client(), serving(), limits(), policies(), profiles(), ours(), discovery(), shadow(), references()]
         .concat()
 }
 
 fn object_rules() -> Vec<(&'static str, Value)> {
-    let rules = credentials();
+    let service = "has(self.portcullis) && has(self.portcullis.discovery) && has(self.portcullis.discovery.service)";
+    let servers = format!("(has(self.servers) && size(self.servers) > 0) || ({service})");
+    let mut rules = credentials();
+    rules.push(cel(&servers, "at least one server is required", ".servers"));
     vec![
-        ("", json!({"required": ["servers", "dispatchPolicies"], "x-kubernetes-validations": rules})),
-        ("servers", json!({"minItems": 1, "maxItems": MAX_SERVERS})),
+        ("", json!({"required": ["dispatchPolicies"], "x-kubernetes-validations": rules})),
+        ("servers", json!({"maxItems": MAX_SERVERS})),
         ("servers[]", json!({"required": ["endpoint"]})),
         ("servers[].endpoint", json!({"pattern": ENDPOINT})),
         ("logging.mode", json!({"enum": ["", "on", "off"]})),
@@ -141,56 +144,6 @@ fn references() -> Vec<(&'static str, Value)> {
         ("portcullis.references.upstreamCA.secret.name", name()),
         ("portcullis.references.upstreamCA.secret.key", key()),
         ("portcullis.references.upstreamCA.file", file()),
-    ]
-}
-
-fn tokens() -> Vec<(&'static str, Value)> {
-    let users = cel(
-        "(has(self.serviceAccounts) && self.serviceAccounts) != has(self.claimMappings)",
-        "exactly one of serviceAccounts and claimMappings is required",
-        "",
-    );
-    let servers = cel(
-        "!has(self.jwks.fromServers) || !self.jwks.fromServers || (has(self.serviceAccounts) && self.serviceAccounts)",
-        "is for serviceAccounts only: servers have keys of no other issuer",
-        ".jwks.fromServers",
-    );
-    let keys = cel(
-        "(has(self.inline) && size(self.inline) > 0) || (has(self.fromServers) && self.fromServers)",
-        "is required without fromServers",
-        ".inline",
-    );
-    let age =
-        cel("duration(self) >= duration('1m') && duration(self) <= duration('24h')", "must be from 1m to 24h", "");
-    let claim = || json!({"required": ["claim", "prefix"]});
-    let claim_name = || json!({"minLength": 1, "maxLength": MAX_CLAIM});
-    vec![
-        (
-            "portcullis.tokens.issuers",
-            json!({"maxItems": MAX_TOKEN_ISSUERS, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["url"]}),
-        ),
-        (
-            "portcullis.tokens.issuers[]",
-            json!({"required": ["url", "audiences", "jwks"], "x-kubernetes-validations": [users, servers]}),
-        ),
-        ("portcullis.tokens.issuers[].url", json!({"minLength": 1})),
-        ("portcullis.tokens.issuers[].audiences", json!({"minItems": 1, "maxItems": MAX_AUDIENCES})),
-        ("portcullis.tokens.issuers[].audiences[]", json!({"minLength": 1})),
-        ("portcullis.tokens.issuers[].jwks", json!({"x-kubernetes-validations": [keys]})),
-        ("portcullis.tokens.issuers[].jwks.inline", json!({"maxLength": MAX_JWKS})),
-        ("portcullis.tokens.issuers[].claimMappings", json!({"required": ["username"]})),
-        ("portcullis.tokens.issuers[].claimMappings.username", claim()),
-        ("portcullis.tokens.issuers[].claimMappings.username.claim", claim_name()),
-        ("portcullis.tokens.issuers[].claimMappings.groups", claim()),
-        ("portcullis.tokens.issuers[].claimMappings.groups.claim", claim_name()),
-        (
-            "portcullis.tokens.issuers[].claimValidationRules",
-            json!({"maxItems": MAX_CLAIM_RULES, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["claim"]}),
-        ),
-        ("portcullis.tokens.issuers[].claimValidationRules[]", json!({"required": ["claim", "requiredValue"]})),
-        ("portcullis.tokens.issuers[].claimValidationRules[].claim", json!({"minLength": 1})),
-        ("portcullis.tokens.issuers[].claimValidationRules[].requiredValue", json!({"minLength": 1})),
-        ("portcullis.tokens.issuers[].maxAge", json!({"pattern": DURATION, "x-kubernetes-validations": [age]})),
     ]
 }
 
@@ -381,6 +334,29 @@ fn ours() -> Vec<(&'static str, Value)> {
         ("portcullis.healthCheck.unhealthyThreshold", threshold),
         ("portcullis.forwardedExtras", json!({"x-kubernetes-list-type": "set"})),
         ("portcullis.forwardedExtras[]", json!({"pattern": "^[^A-Z]+$", "x-kubernetes-validations": [reserved]})),
+    ]
+}
+
+fn discovery() -> Vec<(&'static str, Value)> {
+    let one = cel(
+        "has(self.service) != (has(self.kubernetesService) && self.kubernetesService)",
+        "exactly one of service and kubernetesService is required",
+        "",
+    );
+    let port = cel("!(has(self.port) && has(self.portName))", "excludes port: remove one of the two", ".portName");
+    // An empty object is one that was written out with its defaults.
+    let one = json!({"x-kubernetes-validations": [one]});
+    let label = || json!({"minLength": 1, "maxLength": 63, "pattern": LABEL});
+    vec![
+        ("portcullis.discovery", one),
+        (
+            "portcullis.discovery.service",
+            json!({"required": ["namespace", "name"], "x-kubernetes-validations": [port]}),
+        ),
+        ("portcullis.discovery.service.namespace", label()),
+        ("portcullis.discovery.service.name", label()),
+        ("portcullis.discovery.service.port", json!({"minimum": 1, "maximum": 65_535})),
+        ("portcullis.discovery.service.portName", label()),
     ]
 }
 

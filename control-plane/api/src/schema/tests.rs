@@ -69,7 +69,7 @@ fn every_field_says_what_it_is_for() {
 #[test]
 fn every_rule_finds_its_field_and_every_blamed_field_exists() {
     let mut derived = derive::spec();
-    for (path, keywords) in rules::rules() {
+    for (path, keywords) in rules::rules().into_iter().chain(super::token_rules::token_rules()) {
         let field = at(&mut derived, path).unwrap_or_else(|| panic!("no field {path}"));
         for keyword in keywords.as_object().unwrap().keys() {
             assert!(field.get(keyword).is_none(), "{path}: {keyword} is derived already");
@@ -163,7 +163,8 @@ fn definition_knows_every_field_of_a_status() {
     };
     let gateways = names.iter().map(|name| gateway(name)).collect();
     let acceptance = Acceptance { accepted: true, reason: "Accepted", names: &names, ..Acceptance::default() };
-    let seen = StatusInput { acceptance, generation: Some(1), served: Served::Newest, content_hash: "a", gateways };
+    let (served, discovery) = (Served::Newest, None);
+    let seen = StatusInput { acceptance, generation: Some(1), served, content_hash: "a", gateways, discovery };
     let written = serde_json::to_value(ClusterStatus::of(&seen, &[], &Timestamp::from_seconds(0))).unwrap();
     let schema = super::status::status();
     let known = |schema: &Value, written: &Value| {

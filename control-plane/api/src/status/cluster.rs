@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Condition, ConditionType, Gateway, GatewayProgress, Served, State, StatusInput, Timestamp, UnhealthyServer,
-    findings, sanitize,
+    discovery, findings, sanitize,
 };
 
 /// Most gateways that a status lists one by one.
@@ -25,7 +25,7 @@ pub struct ClusterStatus {
     /// The host names and virtual IPs that it owns. Because they stand here, they stay its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
-    /// `Accepted`, `Programmed` and `Ready`, in this order.
+    /// `Accepted`, `Programmed` and `Ready`, in this order; then `ServersDiscovered` where servers are discovered.
     pub conditions: Vec<Condition>,
     /// Gateways: those that refuse come first, then those that have not answered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -64,7 +64,9 @@ impl ClusterStatus {
             findings::accepted_finding(&seen.acceptance),
             findings::programmed_finding(seen),
             findings::ready_finding(seen),
-        ];
+        ]
+        .into_iter()
+        .chain(seen.discovery.as_ref().map(discovery::discovered_finding));
         let mut gateways: Vec<&Gateway<'_>> = seen.gateways.iter().collect();
         gateways.sort_by_key(|one| (rank(&one.progress), one.name));
         // Of two streams with one id the worse one is listed: the list is a map by name.
@@ -85,7 +87,7 @@ impl ClusterStatus {
             observed_generation: seen.generation,
             content_hash: hash.map(str::to_owned),
             names: seen.acceptance.names.to_vec(),
-            conditions: findings.into_iter().map(|one| one.stamp(seen.generation, before, now)).collect(),
+            conditions: findings.map(|one| one.stamp(seen.generation, before, now)).collect(),
             gateways: entries,
             more_gateways: more,
         }

@@ -36,6 +36,8 @@ pub enum ConditionType {
     Programmed,
     /// Every gateway that reports has a healthy endpoint, for each policy.
     Ready,
+    /// The servers that the object has discovered are those that the source names now. Only objects that discover servers have it.
+    ServersDiscovered,
 }
 
 /// Whether a condition holds.
@@ -83,6 +85,7 @@ impl fmt::Display for ConditionType {
             ConditionType::Accepted => "Accepted",
             ConditionType::Programmed => "Programmed",
             ConditionType::Ready => "Ready",
+            ConditionType::ServersDiscovered => "ServersDiscovered",
         })
     }
 }

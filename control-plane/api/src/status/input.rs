@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::Timestamp;
+use super::{DiscoveryFacts, Timestamp};
 
 /// The facts about an `UpstreamCluster` at one time.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +15,8 @@ pub struct StatusInput<'a> {
     pub content_hash: &'a str,
     /// Every gateway that is known to live.
     pub gateways: Vec<Gateway<'a>>,
+    /// The source of discovered servers, if it has one.
+    pub discovery: Option<DiscoveryFacts>,
 }
 
 /// The diagnosis of an object.

@@ -6,6 +6,7 @@
 
 mod cluster;
 mod condition;
+mod discovery;
 mod findings;
 mod input;
 mod sanitize;
@@ -16,6 +17,7 @@ mod tests;
 
 pub use cluster::{ClusterStatus, GatewayEntry, MAX_GATEWAYS, MAX_UNHEALTHY};
 pub use condition::{Condition, ConditionType, State};
+pub use discovery::DiscoveryFacts;
 pub use input::{Acceptance, Gateway, GatewayProgress, Health, Served, StatusInput, UnhealthyServer};
 pub use sanitize::{MAX_MESSAGE, sanitize};
 pub use timestamp::Timestamp;

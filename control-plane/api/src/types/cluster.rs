@@ -3,8 +3,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    AccessSpec, ClientAddressSpec, ClusterProtectedIdentities, DispatchPolicy, FairQueue, FlowControl, ObjectMeta,
-    PolicyProfile, References, RequestHeaderSpec, ShadowSpec, TokensSpec,
+    AccessSpec, ClientAddressSpec, ClusterProtectedIdentities, DiscoverySpec, DispatchPolicy, FairQueue, FlowControl,
+    ObjectMeta, PolicyProfile, References, RequestHeaderSpec, ShadowSpec, TokensSpec,
 };
 use crate::secret::{PublicBytes, SecretBytes};
 
@@ -123,6 +123,8 @@ pub struct PortcullisSpec {
     pub virtual_ips: Vec<String>,
     /// Further fields of servers of `spec.servers`.
     pub servers: Vec<ServerDetails>,
+    /// Servers beside those of `spec.servers`, as EndpointSlices list them.
+    pub discovery: Option<DiscoverySpec>,
     /// Active health checks of the servers.
     pub health_check: HealthCheckSpec,
     /// Host names that a request's `:authority` may carry beside those that the cluster serves.
@@ -147,6 +149,10 @@ pub struct PortcullisSpec {
     /// Writes the client's address, the request's id and the impersonating user into the servers' audit logs, as extra
     /// attributes of the user; false if unset, because a user sees these, too (`kubectl auth whoami`).
     pub audit_attribution: bool,
+    /// Whether `Impersonate-*` headers of clients also count by grants of constrained impersonation (`impersonate:user-info` and
+    /// `impersonate-on:user-info:get`, for example), which servers know from Kubernetes 1.36 on; false if unset, because an older
+    /// server gives such a grant no meaning. With `RequestHeader` the servers judge impersonation, whatever this says.
+    pub constrained_impersonation: bool,
     /// Limits of requests at a time beyond which requests wait their turn. Policies name them like flow control schemas.
     pub fair_queues: Vec<FairQueue>,
     /// Prepared sets of policies and limits, one of which the annotation `portcullis.dev/profile` puts in the place of those of the

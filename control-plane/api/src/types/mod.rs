@@ -2,6 +2,7 @@
 
 mod access;
 mod cluster;
+mod discovery;
 mod fair_queue;
 mod flow_control;
 mod hsts;
@@ -20,6 +21,7 @@ pub use cluster::{
     ClientConfig, CredentialCacheSpec, HealthCheckSpec, Logging, PortcullisSpec, SecureServing, ServerDetails,
     ServerSpec, UpstreamCluster, UpstreamClusterSpec,
 };
+pub(crate) use discovery::{DiscoveryService, DiscoverySpec};
 pub use fair_queue::{FairQueue, FlowWeight};
 pub use flow_control::{Exempt, FlowControl, FlowControlSchema, MaxRequestsInflight, TokenBucket};
 pub(crate) use hsts::StrictTransportSecurity;

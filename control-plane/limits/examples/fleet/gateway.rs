@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::bucket::Rate;
-use portcullis_core::global_limit::{GlobalLimits, RatePart, SeatsPart};
+use portcullis_core::global_limit::{FallbackRate, FallbackSeats, GlobalLimits, RatePart, SeatsPart};
 use portcullis_core::limit::InFlightPermit;
 use portcullis_filter_config::FlowControlLimit;
 
@@ -15,8 +15,8 @@ use crate::plan::{CLUSTER, Plan};
 use crate::world::SECOND;
 
 /// Local limits: nothing, so that the bound is seen.
-const NO_SEATS: u32 = 0;
-const NO_RATE: Rate = Rate { qps: 0, burst: 0 };
+const NO_SEATS: FallbackSeats = FallbackSeats { local: 0, global: u32::MAX };
+const NO_RATE: FallbackRate = FallbackRate { local: Rate { qps: 0, burst: 0 }, global_qps: u32::MAX };
 /// Requests of a rate come in batches.
 const BATCH: u64 = SECOND / 10;
 

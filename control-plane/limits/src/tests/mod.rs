@@ -1,3 +1,4 @@
+mod lost;
 mod model;
 mod rules;
 mod scale;

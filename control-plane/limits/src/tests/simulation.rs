@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::bucket::Rate;
-use portcullis_core::global_limit::{GlobalLimits, LimitReport, RatePart, SeatsPart};
+use portcullis_core::global_limit::{FallbackRate, FallbackSeats, GlobalLimits, LimitReport, RatePart, SeatsPart};
 use portcullis_core::limit::InFlightPermit;
 use portcullis_filter_config::limits::LimitPart;
 use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
@@ -19,8 +19,8 @@ const MAX: u32 = 40;
 const QPS: u32 = 200;
 const BURST: u32 = 300;
 /// Local limits: nothing, so that the bound is seen.
-const NO_SEATS: u32 = 0;
-const NO_RATE: Rate = Rate { qps: 0, burst: 0 };
+const NO_SEATS: FallbackSeats = FallbackSeats { local: 0, global: MAX };
+const NO_RATE: FallbackRate = FallbackRate { local: Rate { qps: 0, burst: 0 }, global_qps: QPS };
 
 /// Numbers that look random (xorshift).
 struct Lots(u64);

@@ -61,3 +61,33 @@ fn state_of_another_format_or_of_a_later_time_is_not_read() {
     assert!(Limiter::read("c", &written, second(8)).is_none(), "the clock was set back");
     assert!(Limiter::read("c", &written, second(9)).is_some());
 }
+
+/// A control plane of another region may have an older edition of the object.
+#[test]
+fn limit_that_one_control_plane_lacks_keeps_its_parts() {
+    let second = Duration::from_secs;
+    let (all, mut fewer) = (limits(0), limits(0));
+    fewer.remove("seats");
+    let mut written = Limiter::new().write("c");
+    let mut report = |limits: &BTreeMap<String, GlobalLimit>, process: u64, (held, wanted): (u32, u32), now: u64| {
+        let mut limiter = Limiter::read("c", &written, second(now)).unwrap();
+        limiter.configure_cluster("c", limits, second(now));
+        let holder = limiter.holder(&format!("node-{process}"), process, now, second(now)).unwrap();
+        let used = PartUse { is_rate: false, held, used: 0, wanted };
+        let schema = if limits.contains_key("seats") { "seats" } else { "counted seats" };
+        let part = limiter.exchange(holder, "c", schema, used, second(now)).and_then(|answer| answer.part);
+        written = limiter.write("c");
+        part.map(|part| part.quota)
+    };
+    report(&all, 1, (0, 30), 1);
+    assert_eq!(report(&all, 1, (0, 30), 5), Some(30));
+    report(&fewer, 2, (0, 0), 5);
+    assert_eq!(report(&all, 3, (0, 30), 6), None, "nothing is left");
+    report(&fewer, 2, (0, 0), 6);
+    assert_eq!(report(&all, 1, (30, 0), 7), Some(1));
+    report(&fewer, 2, (0, 0), 7);
+    assert_eq!(report(&all, 1, (1, 0), 8), Some(1));
+    assert_eq!(report(&all, 3, (0, 30), 8), Some(29), "what the first one has given back");
+    report(&fewer, 2, (0, 0), 20);
+    assert_eq!(report(&all, 3, (0, 30), 21), None, "nothing was reported of it for long: it begins anew");
+}

@@ -23,7 +23,7 @@ fn cluster(name: &str, forwarded: u64) -> ClusterActivity {
         latency,
         in_flight: 6,
     };
-    let limit = LimitUse { schema: "reads".to_owned(), used: 3, limit: 10, rate: 5, refused: 7 };
+    let limit = LimitUse { schema: "reads".to_owned(), used: 3, limit: 10, rate: 5, refused: 7, local: true };
     ClusterActivity {
         cluster: name.to_owned(),
         policies: vec![policy],
@@ -69,7 +69,7 @@ fn report_arrives_as_the_page_was() {
     assert_eq!(cluster.servers[0].answers, [1, 0, 100, 0, 3, 4]);
     assert_eq!(cluster.servers[0].latency.iter().sum::<u64>(), 101);
     let limit = &cluster.limits[0];
-    assert_eq!((limit.used, limit.limit, limit.rate, limit.refused), (3, 10, 5, 7));
+    assert_eq!((limit.used, limit.limit, limit.rate, limit.refused, limit.local), (3, 10, 5, 7, true));
 }
 
 #[test]

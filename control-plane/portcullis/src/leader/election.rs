@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// A moment of this process's own monotonic clock.
+/// A moment of this machine's own clock, which is never set.
 pub(super) type Moment = Duration;
 
 /// The times of an election. `renew_within` is less than `lease`, so that a leader stops before another may start.

@@ -9,14 +9,16 @@ use portcullis_sources::KubernetesAccess;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 use super::election::{Claim, Election, Moment, Record, Timing};
+use crate::boot_time::boot_time;
 
 /// Timeout of one request to the API.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// Timeout for releasing the Lease at the end.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Interval at which the clock is read while this replica leads: timers stand still while the machine is suspended.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A candidacy that runs. Dropped without [`Leadership::release`], its Lease runs out.
 pub(crate) struct Leadership {
@@ -47,19 +49,20 @@ impl Leadership {
 }
 
 /// Publishes whether this replica leads, also while a call hangs.
-async fn publish(mut until: watch::Receiver<Option<Instant>>, leads: watch::Sender<bool>) {
+async fn publish(mut until: watch::Receiver<Option<Moment>>, leads: watch::Sender<bool>) {
     loop {
         let end = *until.borrow_and_update();
-        let is_leader = end.is_some_and(|end| Instant::now() < end);
+        let left = end.map(|end| end.saturating_sub(boot_time())).filter(|left| !left.is_zero());
+        let is_leader = left.is_some();
         let has_changed = leads.send_if_modified(|before| std::mem::replace(before, is_leader) != is_leader);
         if has_changed {
             tracing::info!(leads = is_leader, "leadership changed");
         }
-        let changed = match end.filter(|_| is_leader) {
+        let changed = match left {
             None => until.changed().await,
-            Some(end) => tokio::select! {
+            Some(left) => tokio::select! {
                 changed = until.changed() => changed,
-                () = tokio::time::sleep_until(end) => Ok(()),
+                () = tokio::time::sleep(left.min(LOOK_INTERVAL)) => Ok(()),
             },
         };
         if changed.is_err() {
@@ -74,7 +77,6 @@ struct Candidate {
     name: String,
     identity: String,
     election: Election,
-    start: Instant,
     timing: Timing,
 }
 
@@ -83,17 +85,17 @@ impl Candidate {
         let (identity, timing) = (identity(), Timing::DEFAULT);
         let election = Election::new(identity.clone(), timing);
         let leases = Api::namespaced(client, namespace);
-        Self { leases, name: name.to_owned(), identity, election, start: Instant::now(), timing }
+        Self { leases, name: name.to_owned(), identity, election, timing }
     }
 
-    async fn run(mut self, until: watch::Sender<Option<Instant>>, mut stopped: oneshot::Receiver<()>) {
+    async fn run(mut self, until: watch::Sender<Option<Moment>>, mut stopped: oneshot::Receiver<()>) {
         let mut failed = false;
         loop {
             let outcome = tokio::select! {
                 outcome = self.round() => outcome,
                 _ = &mut stopped => break,
             };
-            until.send_replace(self.election.leads_until().and_then(|moment| self.start.checked_add(moment)));
+            until.send_replace(self.election.leads_until());
             if let (Err(reason), false) = (&outcome, failed) {
                 tracing::warn!(reason, "cannot take part in the election of a leader");
             }
@@ -114,10 +116,10 @@ impl Candidate {
     async fn round(&mut self) -> Result<(), String> {
         let before = call(self.leases.get_opt(&self.name)).await?;
         let seen = before.as_ref().map(record);
-        let Some(claim) = self.election.observe(seen.as_ref(), self.now()) else { return Ok(()) };
+        let Some(claim) = self.election.observe(seen.as_ref(), boot_time()) else { return Ok(()) };
         let is_there = before.is_some();
         let lease = claimed(before, &self.name, &self.identity, &claim, self.timing.lease, Timestamp::now());
-        let sent = self.now();
+        let sent = boot_time();
         let parameters = PostParams::default();
         let written = if is_there {
             call(unless_late(self.leases.replace(&self.name, &parameters, &lease))).await?
@@ -136,10 +138,6 @@ impl Candidate {
             // If this fails, the next leader waits until the Lease runs out.
             let _ = call(self.leases.replace(&self.name, &PostParams::default(), &lease)).await;
         }
-    }
-
-    fn now(&self) -> Moment {
-        self.start.elapsed()
     }
 }
 

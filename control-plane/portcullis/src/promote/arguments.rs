@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 /// Without -f the object is read from the cluster that stores it, and the patch has its resourceVersion: an edit in between makes
 /// kubectl fail with a conflict.
 ///
-/// Exit: 0, or 1 if the object has no shadow or cannot be read, 2 for a wrong command line.
+/// Exit: 0, or 1 if the object has no shadow, cannot be read or would be refused with what the shadow has, 2 for a wrong command line.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Promote {

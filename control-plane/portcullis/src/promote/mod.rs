@@ -5,7 +5,7 @@ mod arguments;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use portcullis_api::{merge_patch, promote};
+use portcullis_api::{Problem, ProblemCode, check_cluster, cluster_mistakes, merge_patch, parse_cluster, promote};
 use serde_json::{Value, json};
 
 pub(crate) use arguments::Promote;
@@ -26,6 +26,9 @@ enum PromoteError {
     NoCluster(String),
     #[error("UpstreamCluster {0} has no shadow: no policy of mode: Shadow, and no spec.portcullis.shadow")]
     NoShadow(String),
+    /// The object's author has to act: gateways would go on with its last version.
+    #[error("UpstreamCluster {name} would be refused: {}", .problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Refused { name: String, problems: Vec<Problem> },
     #[error(transparent)]
     Output(#[from] OutputError),
 }
@@ -73,6 +76,7 @@ fn written(arguments: &Promote) -> Result<Option<Arc<Value>>, PromoteError> {
 fn promoted(arguments: &Promote, document: Option<&Value>) -> Result<String, PromoteError> {
     let document = document.ok_or_else(|| PromoteError::NoCluster(arguments.name.clone()))?;
     let after = promote(document).ok_or_else(|| PromoteError::NoShadow(arguments.name.clone()))?;
+    check(&arguments.name, &after)?;
     Ok(match arguments.output {
         PromoteOutput::Patch => {
             let mut patch = merge_patch(document, &after);
@@ -86,4 +90,14 @@ fn promoted(arguments: &Promote, document: Option<&Value>) -> Result<String, Pro
         PromoteOutput::Yaml => ManifestOutput::Yaml.text(&after)?,
         PromoteOutput::Json => ManifestOutput::Json.text(&after)?,
     })
+}
+
+/// Checks the object in which the shadow decides. References are not looked at, and whether the gateway's settings allow its servers.
+fn check(name: &str, after: &Value) -> Result<(), PromoteError> {
+    let mut problems = match parse_cluster(after) {
+        Ok(raw) => check_cluster(&raw, true).outcome.err().unwrap_or_default(),
+        Err(_) => cluster_mistakes(after),
+    };
+    problems.retain(|problem| problem.code != ProblemCode::Unresolved);
+    if problems.is_empty() { Ok(()) } else { Err(PromoteError::Refused { name: name.to_owned(), problems }) }
 }

@@ -4,12 +4,15 @@ use serde_json::{Value, json};
 const NAME: &str = "portcullis-control-plane";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
+/// The role and the binding in a namespace of discovered Services.
+const DISCOVERY: &str = "portcullis-discovery";
+
 /// The permissions of the control plane in the cluster that stores its objects, and nothing else: to read the UpstreamClusters
 /// and write their status, to review tokens and rights of the console's readers, to read the Secrets of its own namespace, and
-/// its Lease there.
+/// its Lease there; and to read the EndpointSlices of the namespaces in `discovery`.
 ///
 /// `subject` is a user's name; without it, it is the namespace's service account [`NAME`].
-pub(crate) fn manifests(namespace: &str, lease: &str, subject: Option<&str>) -> Vec<Value> {
+pub(crate) fn manifests(namespace: &str, lease: &str, subject: Option<&str>, discovery: &[String]) -> Vec<Value> {
     let group = "proxy.kubegateway.io";
     let cluster_rules = json!([
         {"apiGroups": [group], "resources": ["upstreamclusters"], "verbs": ["list", "watch"]},
@@ -29,24 +32,34 @@ pub(crate) fn manifests(namespace: &str, lease: &str, subject: Option<&str>) -> 
         Some(user) => json!({"apiGroup": RBAC, "kind": "User", "name": user}),
         None => json!({"kind": "ServiceAccount", "name": NAME, "namespace": namespace}),
     };
-    vec![
+    let mut manifests = vec![
         role("ClusterRole", json!({"name": NAME}), cluster_rules),
         binding("ClusterRole", json!({"name": NAME}), &subject),
         role("Role", of_namespace.clone(), rules),
         binding("Role", of_namespace, &subject),
-    ]
+    ];
+    for namespace in discovery {
+        let metadata = json!({"name": DISCOVERY, "namespace": namespace});
+        let slices =
+            json!([{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]}]);
+        manifests.push(role("Role", metadata.clone(), slices));
+        manifests.push(binding("Role", metadata, &subject));
+    }
+    manifests
 }
 
 fn role(kind: &str, metadata: Value, rules: Value) -> Value {
     json!({"apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata, "rules": rules})
 }
 
+/// Of the role of the same name.
 fn binding(kind: &str, metadata: Value, subject: &Value) -> Value {
+    let name = metadata.get("name").cloned();
     json!({
         "apiVersion": format!("{RBAC}/v1"),
         "kind": format!("{kind}Binding"),
         "metadata": metadata,
-        "roleRef": {"apiGroup": RBAC, "kind": kind, "name": NAME},
+        "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name},
         "subjects": [subject],
     })
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub(crate) use control_plane::manifests as control_plane_rights;
-use portcullis_api::{Cluster, TOKEN_KEYS_PATH, UpstreamIdentity, parse_cluster, unchecked_cluster};
+use portcullis_api::{Cluster, Discovery, TOKEN_KEYS_PATH, UpstreamIdentity, parse_cluster, unchecked_cluster};
 use portcullis_core::attribution;
 use portcullis_core::request_info::unescape_path;
 use portcullis_filter_config::DEFAULT_EXTRAS;
@@ -32,7 +32,8 @@ pub(crate) enum RbacError {
 pub(crate) fn run(arguments: &Rbac) -> ExitCode {
     if arguments.control_plane {
         let user = arguments.user.as_deref();
-        return print(arguments, &control_plane::manifests(&arguments.namespace, &arguments.lease_name, user));
+        let (namespace, lease) = (&arguments.namespace, &arguments.lease_name);
+        return print(arguments, &control_plane::manifests(namespace, lease, user, &arguments.discovery_namespaces));
     }
     let user = arguments.user.as_deref().unwrap_or("system:portcullis");
     match clusters(&arguments.files, arguments.cluster.as_deref()) {
@@ -120,7 +121,14 @@ fn role(clusters: &[Cluster], health_paths: &BTreeSet<String>) -> Value {
         json!({"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}),
         json!({"nonResourceURLs": health_paths, "verbs": ["get"]}),
     ];
-    let rules: Vec<Value> = impersonation.into_iter().filter(|_| impersonates).chain(always).collect();
+    // By name: other EndpointSlices are no concern of the gateway's.
+    let slice = json!({
+        "apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "resourceNames": ["kubernetes"],
+        "verbs": ["list", "watch"],
+    });
+    let asks = clusters.iter().any(|cluster| cluster.discovery == Some(Discovery::KubernetesService));
+    let rules = impersonation.into_iter().filter(|_| impersonates).chain(always).chain(asks.then_some(slice));
+    let rules: Vec<Value> = rules.collect();
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",

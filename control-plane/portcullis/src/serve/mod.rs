@@ -4,6 +4,7 @@
 //! |---|---|
 //! | read objects from a directory or a Kubernetes API | `source` |
 //! | put what they refer to in place of their references | `references` |
+//! | have servers discovered, and put them into the objects | `discovery` |
 //! | translate them, with what was served before as a fallback | `reconcile_loop`, `reconciler`, `retention` |
 //! | serve the snapshot to each Envoy, by the build of its filter | `filter_views`, the crate portcullis-xds |
 //! | save the snapshot for the next start | `state` |
@@ -14,6 +15,7 @@
 mod arguments;
 mod console;
 mod diagnosis_log;
+mod discovery;
 mod edit_traces;
 mod filter_views;
 pub(crate) mod fleet;

@@ -11,6 +11,7 @@ use portcullis_xds::{Registry, Snapshot};
 use tokio::sync::watch;
 
 use super::diagnosis_log::DiagnosisLog;
+use super::discovery::DiscoveryHandle;
 use super::edit_traces::{EditTraces, PublishedEdit};
 use super::fleet::ServedObjects;
 use super::metrics::{ControlPlaneMetrics, Origin};
@@ -40,6 +41,8 @@ pub(super) struct ReconcileLoop {
     last_good: LastGood,
     /// Whether a source without any object is taken for what the operator wants.
     trusts_empty_source: bool,
+    /// Has servers discovered.
+    discovery: DiscoveryHandle,
     /// The objects that were reconciled last.
     traced: Arc<ObjectSet>,
 }
@@ -50,10 +53,11 @@ impl ReconcileLoop {
         last_good: LastGood,
         trusts_empty_source: bool,
         revoked_reference_grace: Duration,
+        discovery: DiscoveryHandle,
     ) -> Self {
         let reconciler = Reconciler::resume(last_good.snapshot.as_deref(), revoked_reference_grace);
         let log = DiagnosisLog::default();
-        let this = Self { outputs, reconciler, log, last_good, trusts_empty_source, traced: Arc::default() };
+        let this = Self { outputs, reconciler, log, last_good, trusts_empty_source, discovery, traced: Arc::default() };
         if let Some(snapshot) = this.last_good.snapshot.clone() {
             this.publish(snapshot, Origin::LastGood, Instant::now());
         }
@@ -78,15 +82,18 @@ impl ReconcileLoop {
         }
     }
 
-    /// Waits for newer objects, for an Envoy with another build of the filter, or for an expiry; false if the senders are gone.
+    /// Waits for newer objects, for an Envoy with another build of the filter, for other discovered servers, or for an expiry; false
+    /// if the senders are gone.
     async fn wait(
-        &self,
+        &mut self,
         objects: &mut watch::Receiver<Arc<ObjectSet>>,
         filters: &mut watch::Receiver<BTreeSet<FilterBuild>>,
     ) -> bool {
+        let answers = &mut self.discovery.answers;
         let changed = async {
             tokio::select! {
                 changed = objects.changed() => changed.is_ok(),
+                changed = answers.changed() => changed.is_ok(),
                 changed = filters.changed() => changed.is_ok(),
             }
         };
@@ -106,7 +113,13 @@ impl ReconcileLoop {
             self.report(&objects, diagnoses);
             return;
         }
-        match self.reconcile(&objects, filters, now).await {
+        let mut outcome = self.reconcile(&objects, filters.clone(), now).await;
+        if let Ok(reconciled) = &outcome
+            && self.discovery.want(&reconciled.wants).await
+        {
+            outcome = self.reconcile(&objects, filters, now).await;
+        }
+        match outcome {
             Ok(reconciled) => {
                 self.last_good = LastGood::default();
                 self.outputs.metrics.reconciled(&reconciled.diagnoses, now.elapsed());
@@ -135,6 +148,7 @@ impl ReconcileLoop {
         now: Instant,
     ) -> Result<Reconciled, ReconcileError> {
         let mut reconciler = std::mem::take(&mut self.reconciler);
+        reconciler.discover(self.discovery.answers.borrow_and_update().clone());
         let objects = Arc::clone(objects);
         let work = tokio::task::spawn_blocking(move || {
             let result = reconciler.reconcile(&objects, &filters, now);

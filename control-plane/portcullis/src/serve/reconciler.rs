@@ -13,6 +13,7 @@ use portcullis_translate::{
 use portcullis_xds::Snapshot;
 use serde_json::Value;
 
+use super::discovery::{Answers, DiscoveredDocuments, Wants};
 use super::edit_traces::Step;
 use super::filter_views::view_for;
 use super::fleet::{ServedObjectCache, ServedObjects};
@@ -31,6 +32,7 @@ const REVOKED: &str = "; a Secret or file that the version accepted last refers 
 pub(super) struct Reconciler {
     settings: Option<Arc<Settings>>,
     retention: Retention,
+    discovered: DiscoveredDocuments,
     translator: CheckedTranslator,
     resources: XdsResources,
     served: ServedObjectCache,
@@ -68,6 +70,8 @@ pub(super) struct Reconciled {
     pub(super) serving_revoked: usize,
     /// The objects that are served, for views of the fleet.
     pub(super) served: ServedObjects,
+    /// The sources of servers that the objects name.
+    pub(super) wants: Arc<Wants>,
     /// The steps that led to it.
     pub(super) steps: Vec<Step>,
 }
@@ -100,6 +104,7 @@ pub(super) enum ReconcileError {
 struct Translated {
     translation: Translation,
     documents: Vec<Arc<Value>>,
+    wants: Wants,
 }
 
 impl Reconciler {
@@ -113,6 +118,11 @@ impl Reconciler {
             retention: Retention::new(grace_period),
             ..Self::default()
         }
+    }
+
+    /// Uses these answers about discovered servers from now on.
+    pub(super) fn discover(&mut self, answers: Arc<Answers>) {
+        self.discovered.answer(answers);
     }
 
     /// Translates a set of objects, for Envoys with the module and for Envoys with the builds of the filter in `filters`.
@@ -129,7 +139,7 @@ impl Reconciler {
         let Some(settings) = self.settings.clone() else { return Err(ReconcileError::NoSettings(diagnoses)) };
         let resolved = Resolved::of(objects);
         stopwatch.lap("resolve");
-        let Translated { translation, documents } = self.translate_all(&settings, objects, &resolved, now);
+        let Translated { translation, documents, wants } = self.translate_all(&settings, objects, &resolved, now);
         let retired = self.retention.retired_groups();
         let views = self.follow_views(&settings, &documents, &retired, filters);
         stopwatch.lap("translate");
@@ -139,7 +149,7 @@ impl Reconciler {
         let served = self.served.read(&settings.instance, self.retention.accepted());
         stopwatch.lap("assemble");
         let (serving_revoked, steps) = (self.retention.revoked_count(), stopwatch.steps);
-        Ok(Reconciled { snapshot, diagnoses, serving_revoked, served, steps })
+        Ok(Reconciled { snapshot, diagnoses, serving_revoked, served, wants: Arc::new(wants), steps })
     }
 
     /// The next time at which the same objects lead to another snapshot.
@@ -169,11 +179,17 @@ impl Reconciler {
         let translator = &mut self.translator.0;
         let mut translate =
             |clusters: &[Arc<Value>]| translator.translate(&Input { settings, clusters, filter: FilterBuild::Module });
-        let mut translation = translate(&resolved.documents);
         let mut documents = resolved.documents.clone();
+        let mut wants: Vec<_> = documents.iter_mut().map(|document| self.discovered.put(document, settings)).collect();
+        let mut translation = translate(&documents);
         let diagnoses = &translation.diagnoses;
         let fallbacks = self.retention.fall_back(&mut documents, diagnoses, &objects.referenced_data, now);
         if !fallbacks.is_empty() {
+            for Fallback { index, .. } in &fallbacks {
+                if let (Some(document), Some(want)) = (documents.get_mut(*index), wants.get_mut(*index)) {
+                    *want = self.discovered.put(document, settings);
+                }
+            }
             translation = translate(&documents);
         }
         version::stamp(&mut translation.diagnoses, &documents);
@@ -186,7 +202,9 @@ impl Reconciler {
         };
         self.retention.record(&outcome, now);
         explain_fallbacks(&mut translation.diagnoses, fallbacks);
-        Translated { translation, documents }
+        let wants: Wants = wants.into_iter().flatten().map(|want| (want.name().to_owned(), want)).collect();
+        self.discovered.keep(|name| wants.contains_key(name));
+        Translated { translation, documents, wants }
     }
 
     /// Translates for the other builds of the filter.

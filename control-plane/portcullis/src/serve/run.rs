@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::arguments::Serve;
 use super::console::{Console, LiveData};
+use super::discovery::Discoverer;
 use super::edit_traces::{EditTraces, StreamObserver, TracingError};
 use super::filter_views::FilterViews;
 use super::fleet::Fleet;
@@ -94,12 +95,15 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let watchdog = Arc::new(Watchdog::new(Instant::now()));
     let health = Arc::new(HealthRegistry::default());
     let leadership = source.kubernetes.as_ref().map(|access| campaign(access, &arguments.source.lease_name));
+    let kubernetes = source.kubernetes.as_ref().map(|access| access.client.clone());
+    let (discovery, discoverer) = Discoverer::new(kubernetes, arguments.state.state_dir.clone(), Arc::clone(&metrics));
     let observer = Arc::new(StatusObserver::new(ObserverInputs {
         diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),
         registry: Arc::clone(&registry),
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref()),
+        answers: discovery.answers.clone(),
     }));
     let limits = match arguments.limits.store()? {
         Some(store) => {
@@ -114,6 +118,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects));
     let hosts = Arc::new(AllowedHosts::new(&arguments.http.http_hosts));
     let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch()), tokio::spawn(Arc::clone(&fleet).watch())];
+    tasks.push(tokio::spawn(discoverer.run()));
     if let (Some(access), Some(leadership)) = (&source.kubernetes, &leadership) {
         let (client, leads, statuses) = (access.client.clone(), leadership.leads.clone(), source.statuses.clone());
         let writer = Writer { client, leads, statuses, diagnoses, observer: Arc::clone(&observer) };
@@ -144,7 +149,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         traces: traces.map(|traces| (traces, Arc::clone(&registry))),
     };
     let trusts_empty_source = source.kind == SourceKind::Kubernetes;
-    let reconcile_loop = ReconcileLoop::new(outputs, last_good, trusts_empty_source, arguments.revoked_reference_grace);
+    let grace = arguments.revoked_reference_grace;
+    let reconcile_loop = ReconcileLoop::new(outputs, last_good, trusts_empty_source, grace, discovery);
     let views = Arc::new(FilterViews::default());
     let filters = views.wanted();
     let follow = tokio::spawn(async move {

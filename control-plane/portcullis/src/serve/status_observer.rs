@@ -8,6 +8,7 @@ use portcullis_translate::{Diagnosis, Reason};
 use portcullis_xds::{HealthRegistry, Registry, Snapshot};
 use tokio::sync::watch;
 
+use super::discovery::Answers;
 use super::gateway_states::{GatewayStates, reports};
 use super::source::SourceState;
 use super::status::{ObjectStatus, StatusBody};
@@ -29,6 +30,8 @@ pub(super) struct ObserverInputs {
     pub(super) health: Arc<HealthRegistry>,
     /// The source of the objects.
     pub(super) source: SourceState,
+    /// The sources of discovered servers.
+    pub(super) answers: watch::Receiver<Arc<Answers>>,
 }
 
 /// Derives the conditions of all objects, and remembers their transition times.
@@ -108,12 +111,13 @@ impl StatusObserver {
         let version = snapshot.as_ref().map(|one| one.version().to_owned()).unwrap_or_default();
         let endpoints = reports(&self.observed.health);
         let gateways = GatewayStates::new(&self.observed.registry, &self.observed.health, snapshot.clone(), &endpoints);
+        let answers = self.observed.answers.borrow().clone();
         let mut known = BTreeMap::new();
         let objects = diagnoses.iter().map(|diagnosis| {
             let key = key(diagnosis, &known);
             let hash = snapshot.as_ref().map(|snapshot| state.hashes.of(snapshot, &diagnosis.name));
             let before = state.conditions.get(&key).map(Vec::as_slice).unwrap_or_default();
-            let status = status_of(diagnosis, &gateways, &hash.unwrap_or_default(), before, &now);
+            let status = status_of(diagnosis, &gateways, &answers, &hash.unwrap_or_default(), (before, &now));
             known.insert(key, status.conditions.clone());
             ObjectStatus::new(diagnosis.clone(), status)
         });
@@ -148,9 +152,9 @@ fn key(diagnosis: &Diagnosis, known: &BTreeMap<ObjectKey, Vec<Condition>>) -> Ob
 fn status_of(
     diagnosis: &Diagnosis,
     gateways: &GatewayStates<'_>,
+    answers: &Answers,
     content_hash: &str,
-    before: &[Condition],
-    now: &Timestamp,
+    (before, now): (&[Condition], &Timestamp),
 ) -> ClusterStatus {
     let reason = reason(diagnosis);
     let acceptance = diagnosis.acceptance(&reason);
@@ -161,7 +165,8 @@ fn status_of(
     }
     let gateways = gateways.gateways(&diagnosis.name, content_hash);
     let served = diagnosis.version.served;
-    let seen = StatusInput { acceptance, generation, served, content_hash, gateways };
+    let discovery = answers.facts(&diagnosis.name, diagnosis.version.uid.as_deref());
+    let seen = StatusInput { acceptance, generation, served, content_hash, gateways, discovery };
     ClusterStatus::of(&seen, before, now)
 }
 

@@ -116,6 +116,7 @@ fn limits(limits: &[LimitView]) -> Vec<Vec<String>> {
             let refused = if position == 0 { rate(one.refused_per_second) } else { String::new() };
             let kind =
                 if at.rate > 0 { format!("tokens, {} a second", at.rate) } else { "requests in flight".to_owned() };
+            let kind = if at.local { format!("{kind}, its own limit") } else { kind };
             let (used, limit) = (at.used.to_string(), at.limit.to_string());
             let of_all = one.global.as_ref().map_or_else(|| "-".to_owned(), |global| global.limit.to_string());
             rows.push(vec![one_line(&one.schema), one_line(&at.node), used, limit, of_all, refused, kind]);

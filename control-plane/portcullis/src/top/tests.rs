@@ -111,7 +111,7 @@ fn cluster_is_printed_in_full() {
             schema: "reads".to_owned(),
             global: Some(GlobalLimitView { strategy: "globalCount".to_owned(), limit: 20, rate: 6 }),
             by_gateway: ["n1", "n2"]
-                .map(|node| LimitAt { node: node.to_owned(), used: 5, limit: 10, rate: 3 })
+                .map(|node| LimitAt { node: node.to_owned(), used: 5, limit: 10, rate: 3, local: node == "n2" })
                 .to_vec(),
             refused_per_second: 1.5,
         }],
@@ -163,7 +163,7 @@ POLICY   FORWARDED/S   REFUSED/S                FIRST RULE
 
 LIMIT   GATEWAY   USED   LIMIT   OF ALL   REFUSED/S   KIND
 reads   n1           5      10       20        1.50   tokens, 3 a second
-reads   n2           5      10       20               tokens, 3 a second
+reads   n2           5      10       20               tokens, 3 a second, its own limit
 
 USER        REQUESTS   LISTS   REFUSED     BYTES
 eve\u{fffd}]0;x\u{fffd}   100 (-2)       7         1   2.9 MiB

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use kube::runtime::watcher;
+use ring::rand::{SecureRandom, SystemRandom};
 
 /// Whether what a source yields is current.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,7 +40,8 @@ pub(super) fn reason(what: &str, error: &kube::Error) -> String {
     }
 }
 
-pub(super) fn watch_reason(what: &str, error: &watcher::Error) -> String {
+/// As the reason of a failed request, of a failed watch of `what`.
+pub fn watch_reason(what: &str, error: &watcher::Error) -> String {
     match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
@@ -55,17 +57,26 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// How long to wait before the next try: doubled each time, and then between half and all of it by chance, so that
 /// replicas do not come back in step.
 #[derive(Debug, Default)]
-pub(super) struct Backoff {
+pub struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
-    pub(super) fn reset(&mut self) {
+    /// Begins anew, after a success.
+    pub fn reset(&mut self) {
         self.failures = 0;
     }
 
+    /// How long to wait now.
+    pub fn pause(&mut self) -> Duration {
+        let mut bytes = [0; 8];
+        // Without randomness replicas come back in step, which is no reason to stop.
+        let _ = SystemRandom::new().fill(&mut bytes);
+        self.next(u64::from_le_bytes(bytes))
+    }
+
     /// `chance` is any number.
-    pub(super) fn next(&mut self, chance: u64) -> Duration {
+    fn next(&mut self, chance: u64) -> Duration {
         let whole = FIRST.saturating_mul(1 << self.failures.min(16)).min(LONGEST);
         self.failures = self.failures.saturating_add(1);
         let half = whole / 2;

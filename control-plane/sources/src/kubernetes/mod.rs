@@ -15,5 +15,5 @@ mod session;
 mod store;
 
 pub use connect::{ConnectError, KubernetesAccess, connect};
-pub use health::SourceHealth;
+pub use health::{Backoff, SourceHealth, watch_reason};
 pub use session::{KubernetesSets, watch_kubernetes};

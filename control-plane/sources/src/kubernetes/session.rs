@@ -10,7 +10,6 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use kube::runtime::watcher::{self, Event};
 use kube::{Client, ResourceExt};
 use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND, SECRET_LABEL};
-use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -84,7 +83,7 @@ async fn sessions(access: &KubernetesAccess, senders: &Senders) {
         let End::Failed(why) = end else { continue };
         tracing::warn!(reason = why, "the Kubernetes source is stale");
         stale(senders, &why);
-        tokio::time::sleep(backoff.next(chance())).await;
+        tokio::time::sleep(backoff.pause()).await;
     }
 }
 
@@ -94,13 +93,6 @@ fn stale(senders: &Senders, why: &str) {
         let since = health.stale_since.unwrap_or_else(SystemTime::now);
         *health = SourceHealth::stale(since, why);
     });
-}
-
-fn chance() -> u64 {
-    let mut bytes = [0; 8];
-    // Without randomness replicas come back in step, which is no reason to stop.
-    let _ = SystemRandom::new().fill(&mut bytes);
-    u64::from_le_bytes(bytes)
 }
 
 /// An event of one of the watches.

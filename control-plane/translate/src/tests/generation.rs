@@ -119,6 +119,30 @@ fn generation_changes_with_what_identity_depends_on() {
     assert_eq!(of("insecure, server disabled"), of("insecure"));
 }
 
+/// Their CA and name are those of the object: a roll of servers neither makes pools anew nor empties caches of credentials.
+#[test]
+fn discovered_servers_change_endpoints_alone() {
+    let pki = Pki::new();
+    let of = |discovery: &Value, address: &str| {
+        let mut cluster = pki.cluster("prod.example.com");
+        set(&mut cluster, "/spec/portcullis", json!({"discovery": discovery}));
+        set(&mut cluster, "/status", json!({"discovered": {"servers": [{"address": address, "zone": ""}]}}));
+        let config = explain_input(&cluster, &Settings::default()).unwrap().config;
+        let names = config.servers.unwrap().names;
+        assert!(names.contains(&address.to_owned()), "{names:?}");
+        (names_of(&cluster), config.identity)
+    };
+    let upstream = json!({"kubernetesService": true});
+    let service = json!({"service": {"namespace": "a", "name": "b"}});
+    let first = of(&upstream, "10.9.0.1:6443");
+    assert_eq!(of(&upstream, "10.9.0.2:6443"), first);
+    assert_ne!(of(&service, "10.9.0.1:6443").1, first.1, "another source may be another cluster");
+}
+
+fn names_of(cluster: &Value) -> BTreeSet<String> {
+    names(cluster, &json!({})).0
+}
+
 /// The filter keeps counts by this word and the name.
 #[test]
 fn counts_are_kept_over_edits_and_not_over_objects() {

@@ -120,6 +120,7 @@ fn cluster(client_ca: String) -> config::ClusterConfig {
             rejected_token_ttl_seconds: 10,
             authorized_ttl_seconds: 300,
             unauthorized_ttl_seconds: 30,
+            constrained_impersonation: false,
         }),
         upstream_identity: config::UpstreamIdentity::Impersonate,
         flow_control_schemas: vec![],

@@ -41,9 +41,7 @@ pub(crate) struct AccessRequest<'a> {
 
 impl<'a> AccessRequest<'a> {
     pub(crate) fn new(info: &'a RequestInfo<'a>, request: &RequestContext<'a>) -> Self {
-        let address = request.scan.client_address();
-        let address = std::str::from_utf8(address).ok().and_then(|address| address.parse().ok());
-        Self::of_parts(info, address, request.scan.user_agent, request.now.as_secs())
+        Self::of_parts(info, request.scan.client_ip(), request.scan.user_agent, request.now.as_secs())
     }
 
     pub(crate) fn of_parts(info: &'a RequestInfo<'a>, address: Option<IpAddr>, user_agent: &'a [u8], now: u64) -> Self {

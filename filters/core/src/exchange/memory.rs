@@ -56,6 +56,8 @@ pub struct MemoryHost<A> {
     pub loses_answers: bool,
     /// How often the stream was woken, if it can wait for a seat.
     pub woken: Option<Arc<AtomicU32>>,
+    /// Whether it has no timer for requests that wait.
+    pub timer_fails: bool,
     /// The filter state that opened a route.
     pub destination: Option<String>,
     /// Exported attributes.
@@ -94,6 +96,7 @@ impl<A> MemoryHost<A> {
             random: u64::MAX,
             loses_answers: false,
             woken: None,
+            timer_fails: false,
             destination: None,
             exported: Vec::new(),
             reply: None,
@@ -298,7 +301,7 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
 
     fn expire_at(&mut self, _queue: &Arc<FairQueue>, at: Duration) -> bool {
         self.effects.push(format!("expire at {}", at.as_secs()));
-        true
+        !self.timer_fails
     }
 
     fn record_queue_wait(&mut self, milliseconds: u64) {

@@ -18,6 +18,7 @@ mod host;
 mod memory;
 mod response;
 mod route;
+mod route_judge;
 mod span;
 #[cfg(test)]
 mod tests;
@@ -365,8 +366,13 @@ impl<T: Clone> Exchange<T> {
         self.upgrade = UpgradeGate::for_request(forward.is_upgrade);
         self.is_long = forward.is_long;
         if let Some((streams, edition)) = tracked {
-            self.tracking =
-                Tracking::Pending { streams, edition, is_watch: forward.is_watch, is_ordinary: forward.is_ordinary };
+            self.tracking = Tracking::Pending {
+                streams,
+                edition,
+                origin: forward.origin.take(),
+                is_watch: forward.is_watch,
+                is_ordinary: forward.is_ordinary,
+            };
         }
         Progress::Forwarded
     }

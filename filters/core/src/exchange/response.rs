@@ -33,7 +33,7 @@ impl<T: Clone> Exchange<T> {
         if !self.is_forwarded() {
             return Next::Stop;
         }
-        let cluster = route.map(|route| &route.cluster);
+        let cluster = route.map(|route| &*route.cluster);
         let reserved: Option<Vec<Box<[u8]>>> = host.request_trailers().and_then(|trailers| {
             if fault::is_named("remove", trailers.lines()) {
                 return None;
@@ -275,18 +275,20 @@ impl<T: Clone> Exchange<T> {
     }
 
     fn track(&mut self, is_session: bool, host: &mut impl Host<Stream = T>) {
-        let Tracking::Pending { streams, edition, is_watch, is_ordinary } = std::mem::take(&mut self.tracking) else {
+        let Tracking::Pending { streams, edition, origin, is_watch, is_ordinary } = std::mem::take(&mut self.tracking)
+        else {
             return;
         };
         let server = host.server().and_then(|name| String::from_utf8(name.into_owned()).ok());
         // A response of Envoy's own may have no server.
-        let (true, Some(now)) = (server.is_some() || is_session || is_ordinary, host.uptime()) else { return };
+        let (true, Some(now)) = (server.is_some() || is_session || is_ordinary, host.moment()) else { return };
         let stream = host.stream(is_watch);
         let arrival = StreamStart {
             server: server.as_deref(),
             is_session,
             is_answer: is_ordinary && !is_session,
             edition: &edition,
+            origin: origin.as_ref(),
         };
         let (guard, next) = streams.register(arrival, stream.clone(), now);
         if let Some(at) = next {

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use portcullis_filter_config::{ClusterConfig, FairQueueConfig, FilterConfig, PeerSource, Servers};
 
+use super::route_judge::{RouteJudge, digest_of_denials};
 use crate::cluster::{Cluster, CompileError};
 use crate::fair::FairQueue;
 use crate::gateway::Gateway;
-use crate::long_streams::{Edition, StreamOwners, StreamRegistry};
+use crate::long_streams::{Edition, StreamJudge, StreamOwners, StreamRegistry};
+use crate::moment::Moment;
 use crate::state_store::StateStore;
 use crate::x509::hex_digest;
 
@@ -60,7 +62,7 @@ pub struct RouteConfig<T> {
     /// The cluster's name.
     pub name: String,
     /// The compiled configuration.
-    pub cluster: Cluster,
+    pub cluster: Arc<Cluster>,
     /// Outlives the configuration: streams of an earlier one hear of what was edited.
     pub streams: Arc<StreamRegistry<T>>,
     /// Alive for as long as the proxy keeps the configuration.
@@ -79,16 +81,19 @@ pub struct RouteUpdate<T> {
     servers: Option<Servers>,
     session_limit: Option<Duration>,
     queues: Vec<(Arc<FairQueue>, FairQueueConfig)>,
+    judge: Weak<Cluster>,
+    denials: [u8; 64],
 }
 
 impl<T> RouteUpdate<T> {
     /// Applies the changes, unless nothing uses the configuration: streams of servers that are gone, of another object that had the
     /// name, and of editions beyond the bound will end, and queues have the numbers of this configuration. Returns the streams on
     /// which [`StreamRegistry::expire`] has to be called because of that.
-    pub fn apply(&self, owners: &StreamOwners<T>, uptime: Duration) -> Vec<StreamCall<T>> {
+    pub fn apply(&self, owners: &StreamOwners<T>, at: Moment) -> Vec<StreamCall<T>> {
         let (Some(edition), Some(streams)) = (self.edition.upgrade(), self.streams.upgrade()) else {
             return Vec::new();
         };
+        let uptime = at.uptime;
         for (queue, config) in &self.queues {
             queue.configure(config);
         }
@@ -97,9 +102,17 @@ impl<T> RouteUpdate<T> {
             streams.set_servers(names, Duration::from_secs(servers.drain_seconds), edition.id(), uptime)
         });
         let by_limit = streams.limit_sessions(self.session_limit);
-        let next = on_servers.into_iter().chain(by_limit).min();
+        let judge: Arc<dyn StreamJudge> =
+            Arc::new(RouteJudge { cluster: Weak::clone(&self.judge), digest: self.denials });
+        let by_denial = streams.judge(&judge, edition.id(), at);
+        let next = on_servers.into_iter().chain(by_limit).chain(by_denial).min();
         let others = owners.others(&self.name, &self.object).into_iter();
-        let others = others.filter_map(|other| other.close(uptime).map(|at| (other, at)));
+        // Of a former object, too: the lists are those of the name's owner now.
+        let others = others.filter_map(|other| {
+            let by_denial = other.judge(&judge, edition.id(), at);
+            let next = other.close(uptime).into_iter().chain(by_denial).min()?;
+            Some((other, next))
+        });
         let of_ended = owners.use_edition(&self.name, &edition).into_iter().map(|streams| (streams, uptime));
         next.map(|at| (streams, at)).into_iter().chain(others).chain(of_ended).collect()
     }
@@ -131,7 +144,7 @@ impl<T> RouteConfig<T> {
         streams: Arc<StreamRegistry<T>>,
         text: usize,
     ) -> Result<(Self, RouteUpdate<T>), CompileError> {
-        let cluster = Cluster::compile(config, memory)?;
+        let cluster = Arc::new(Cluster::compile(config, memory)?);
         let edition = Arc::new(Edition::new(cluster.series().id(), text, cluster.entries()));
         let update = RouteUpdate {
             name: config.name.clone(),
@@ -140,6 +153,8 @@ impl<T> RouteConfig<T> {
             streams: Arc::downgrade(&streams),
             servers: config.servers.clone(),
             session_limit: config.max_session_duration_seconds.map(Duration::from_secs),
+            judge: Arc::downgrade(&cluster),
+            denials: digest_of_denials(config, edition.id()),
             queues: cluster.queues().cloned().zip(config.fair_queues.iter().cloned()).collect(),
         };
         Ok((RouteConfig { name: config.name.clone(), cluster, streams, edition }, update))
@@ -258,6 +273,7 @@ mod tests {
     use crate::gateway::tests::plain_config;
     use crate::long_streams::{StreamStart, TerminationReason};
     use crate::state_store::EphemeralState;
+    use crate::testing::moment;
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -275,7 +291,7 @@ mod tests {
             };
             let text = serde_json::to_vec(&config).unwrap();
             let (route, update) = RouteConfig::load(&text, &EphemeralState([7; 32]), &owners).unwrap();
-            (route, update.apply(&owners, at(now)))
+            (route, update.apply(&owners, moment(at(now))))
         };
         let ended = |route: &RouteConfig<u32>, now| {
             let ended = RefCell::new(Vec::new());
@@ -284,12 +300,18 @@ mod tests {
         };
         let (first, calls) = load("1", None, 60, 0);
         assert!(calls.is_empty());
-        let session = StreamStart { server: Some("a"), is_session: true, is_answer: false, edition: &first.edition };
-        let (_running, _) = first.streams.register(session, 1, at(0));
+        let session = StreamStart {
+            server: Some("a"),
+            is_session: true,
+            is_answer: false,
+            edition: &first.edition,
+            origin: None,
+        };
+        let (_running, _) = first.streams.register(session, 1, moment(at(0)));
         let (second, calls) = load("2", Some(5), 600, 100);
         let calls: Vec<_> = calls.iter().map(|(streams, at)| (Arc::ptr_eq(streams, &first.streams), *at)).collect();
         assert_eq!(calls, [(true, at(160))], "the drain period of its own object");
-        let (_young, _) = second.streams.register(session, 2, at(100));
+        let (_young, _) = second.streams.register(session, 2, moment(at(100)));
         assert_eq!(ended(&second, 105), (vec![(2, TerminationReason::SessionLimit)], None));
         assert_eq!(ended(&first, 159), (vec![], Some(at(160))), "no limit of the next owner");
         assert_eq!(ended(&first, 160), (vec![(1, TerminationReason::ServerRemoved)], None));
@@ -300,7 +322,7 @@ mod tests {
         for object in ["2", "3"] {
             let (refused, update) = RouteConfig::load(&text(object), &EphemeralState([7; 32]), &owners).unwrap();
             drop(refused);
-            assert!(update.apply(&owners, at(150)).is_empty());
+            assert!(update.apply(&owners, moment(at(150))).is_empty());
         }
         assert_eq!(ended(&second, 150), (vec![], None), "what the proxy refuses ends nothing");
         let (edited, calls) = load("2", Some(5), 600, 200);
@@ -319,7 +341,7 @@ mod tests {
             };
             let text = serde_json::to_vec(&config).unwrap();
             let load = |text: &[u8]| RouteConfig::load(text, &EphemeralState([7; 32]), &owners);
-            let apply = |update: &RouteUpdate<u32>| drop(update.apply(&owners, at(0)));
+            let apply = |update: &RouteUpdate<u32>| drop(update.apply(&owners, moment(at(0))));
             cache.get(None, || Some(text), at(0), load, apply).unwrap().unwrap()
         };
         // A stream of each of two editions, which take turns.
@@ -327,8 +349,9 @@ mod tests {
         for _ in 0..1_000 {
             assert!(Rc::ptr_eq(&first, &seen("a", 1)) && Rc::ptr_eq(&second, &seen("a", 2)));
         }
-        let session = StreamStart { server: None, is_session: true, is_answer: false, edition: &first.edition };
-        assert_eq!(first.streams.register(session, 1, at(0)).1, Some(at(2)), "the limit of the newest");
+        let session =
+            StreamStart { server: None, is_session: true, is_answer: false, edition: &first.edition, origin: None };
+        assert_eq!(first.streams.register(session, 1, moment(at(0))).1, Some(at(2)), "the limit of the newest");
         seen("a", 1);
         assert_eq!(first.streams.expire(at(0), |_, _| ()), None);
         assert_eq!((owners.ended(), first.edition.is_ended()), (0, false));

@@ -9,9 +9,9 @@ use crate::observe::RequestRecord;
 use crate::refusal::Refusal;
 use crate::review::Review;
 
-/// Maximum number of times that a request waits: twice for its tokens, nine times for its impersonation, and some more for a seat
-/// and for what was forgotten because the configuration changed meanwhile.
-pub(super) const MAX_ROUNDS: u8 = 14;
+/// Maximum number of times that a request waits: twice for its tokens, nine times for its impersonation, ten times for a grant of
+/// constrained impersonation, and some more for a seat and for what was forgotten because the configuration changed meanwhile.
+pub(super) const MAX_ROUNDS: u8 = 24;
 
 /// The thing that a paused request waits for.
 #[derive(Debug, Default)]
@@ -111,6 +111,7 @@ impl<T: Clone> Exchange<T> {
         let Ok(wait) = wanted.wait(waker, now) else { return Err(full) };
         // Without a timer it could wait forever.
         if wait.call_at.is_some_and(|at| !host.expire_at(wait.ticket.queue(), at)) {
+            wait.ticket.queue().timer_failed();
             return Err(full);
         }
         host.gauges_changed();

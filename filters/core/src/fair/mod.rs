@@ -216,6 +216,11 @@ impl FairQueue {
         self.lock().set.max()
     }
 
+    /// The host could not do what [`Wait::call_at`] asks for: the next request that waits asks for it again.
+    pub fn timer_failed(&self) {
+        self.lock().timer = None;
+    }
+
     fn lock(&self) -> MutexGuard<'_, FairState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -274,8 +279,10 @@ impl SeatRequest {
         let (place, call_at) = self.queue.change(Some(now), |state| {
             let hand = self.hand(state);
             let place = state.set.wait(&hand, self.load, now, Arc::clone(&slot)).map_err(|_| QueueFull)?;
-            let call_at = if state.timer.is_none() { state.set.next_deadline() } else { None };
-            state.timer = state.timer.or(call_at);
+            // An edit may have made it shorter than that of the others.
+            let deadline = state.set.deadline();
+            let call_at = state.timer.is_none_or(|timer| deadline < timer).then_some(deadline);
+            state.timer = call_at.or(state.timer);
             Ok((place, call_at))
         })?;
         Ok(Wait { ticket: Ticket { request: self, place, slot }, call_at })

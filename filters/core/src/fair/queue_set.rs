@@ -191,7 +191,7 @@ impl<W> QueueSet<W> {
         }
         self.number = self.number.wrapping_add(1);
         let (number, arrived) = (self.number, self.virtual_time);
-        let deadline = self.now.saturating_add(self.settings.timeout);
+        let deadline = self.deadline();
         self.change(index, |queue| {
             queue.waiting.push_back(Waiting { number, value, load, arrived, deadline });
             queue.weight = load.weight.max(1);
@@ -260,6 +260,11 @@ impl<W> QueueSet<W> {
             }
         }
         expired
+    }
+
+    /// The time at which a request has waited for too long that comes now.
+    pub(super) fn deadline(&self) -> Duration {
+        self.now.saturating_add(self.settings.timeout)
     }
 
     /// The time at which the first request has waited for too long.

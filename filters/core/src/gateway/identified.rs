@@ -125,8 +125,10 @@ fn client(user: Option<&UserInfo>) -> Result<Client, Refusal> {
 /// The groups as an impersonation names them.
 fn groups(target: &UserInfo) -> Vec<ResourceAttributes> {
     let part = |name: &String| ResourceAttributes {
-        group: "",
-        resource: "groups",
+        verb: "impersonate".into(),
+        group: "".into(),
+        version: String::new(),
+        resource: "groups".into(),
         subresource: String::new(),
         namespace: String::new(),
         name: name.clone(),

@@ -37,7 +37,11 @@ pub(super) fn check_impersonated(lists: Lists<'_>, scan: &HeaderScan<'_>) -> Res
     target(scan)?.map_or(Ok(()), |target| access.check(asked, Some(&target)))
 }
 
-fn target(scan: &HeaderScan<'_>) -> Result<Option<UserInfo>, Refusal> {
+/// The user whom the client's own lines ask for, if there are such lines.
+///
+/// # Errors
+/// A refusal of lines that cannot be read.
+pub(super) fn target(scan: &HeaderScan<'_>) -> Result<Option<UserInfo>, Refusal> {
     // An upstream may overlook blanks around a value.
     let lines: Vec<_> = scan.impersonation.iter().map(|(name, value)| (*name, trim_space(value))).collect();
     let Some(mut asked) = impersonation::read(&lines)? else { return Ok(None) };

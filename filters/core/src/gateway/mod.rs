@@ -3,8 +3,10 @@
 mod bounds;
 mod credential_mode;
 mod edits;
+mod forward;
 mod identified;
 mod lists;
+mod running;
 mod seats;
 mod shadowed;
 mod validate;
@@ -14,31 +16,32 @@ use std::sync::Arc;
 use bounds::{are_named, is_within_bounds};
 use credential_mode::CredentialMode;
 pub use edits::{Edit, subprotocols_without_tokens};
+pub use forward::Forward;
 pub use identified::{IdentifiedRequest, Judgement};
 use lists::{Lists, check_impersonated};
 use portcullis_filter_config::{
     ActivityReports, CONFIG_VERSION, FilterConfig, LimitExchanges, PeerSource, Pool, RequestClass, SpanSettings,
 };
+use running::origin_of;
 use seats::take_seat;
 use shadowed::{DecidedRequest, KnownUsers};
 use validate::{check_message, check_target, presents_two_tokens};
 
 use crate::access::AccessRequest;
 use crate::attribution;
-use crate::authenticate::{authenticate, effective_user};
+use crate::authenticate::authenticate;
 use crate::cluster::{Cluster, CompileError, check_header_names};
-use crate::fair::{Admission, Flow, FlowOf, Seat, SeatRequest};
+use crate::effective_user::effective_user;
+use crate::fair::{Admission, Flow, FlowOf, SeatRequest};
 use crate::flow_limit::LimitReached;
 use crate::header_scan::{ForwardedHeaders, HeaderScan, Reserved};
 use crate::identity::UserInfo;
-use crate::limit::InFlightPermit;
 use crate::observe::RequestRecord;
 use crate::policy::Policies;
 use crate::refusal::Refusal;
 use crate::request::{Client, EffectiveUser, Interrupt, RequestContext, class_of};
 use crate::request_info::{RequestInfo, RequestTarget, TargetError};
 use crate::review::{PassedToken, Review};
-use crate::upstream_user::UpstreamUser;
 
 /// The listener's part of the filter: who the gateway is.
 #[derive(Debug)]
@@ -64,42 +67,6 @@ pub enum Decision<'c> {
     Queue(SeatRequest, Refusal),
     /// It ends here.
     Refuse(Refusal),
-}
-
-/// How a request goes upstream. Whatever the decision, [`HeaderScan::removals`] is taken out first.
-#[derive(Debug)]
-pub struct Forward<'c> {
-    /// The filter state value that opens the route.
-    pub destination: &'c str,
-    /// The user as header lines, or nothing for a request without credential.
-    pub user: Option<Arc<UpstreamUser>>,
-    /// The client's own identity headers that are kept.
-    pub forwarded: ForwardedHeaders,
-    /// Further lines about the user, for the upstream's audit log.
-    pub attribution: Vec<(String, String)>,
-    /// Whether the request is an upgrade: `Connection` becomes exactly `Upgrade`. Otherwise it is taken out.
-    pub is_upgrade: bool,
-    /// The `Sec-WebSocket-Protocol` without the entries that carry a token, where there are such.
-    pub subprotocols: Option<Vec<u8>>,
-    /// The `Via` line to add, to a request that carries no user. One that does is reviewed by the next gateway before it goes
-    /// on, and reviews carry the line.
-    pub via: Option<&'c str>,
-    /// Whether the request may run for as long as it likes.
-    pub is_long: bool,
-    /// Whether it takes its seats until the answer begins only: a watch, whatever carries it.
-    pub is_start: bool,
-    /// Whether kube-apiserver does not let it run for long: an upgrade of such a request may be ignored.
-    pub is_ordinary: bool,
-    /// Whether it is a watch of which the end is the end of an answer: the client opens it again, from where it was, whenever it ends.
-    pub is_watch: bool,
-    /// The request's permit among those that run, to be kept until it ends.
-    pub permit: Option<InFlightPermit>,
-    /// The request's seat of a fair queue, to be kept until it ends; of a watch, until its answer begins.
-    pub seat: Option<Seat>,
-    /// The token that goes upstream as good. A 401 is then about it ([`PassedToken::report_rejected`]).
-    pub token: Option<PassedToken>,
-    /// Whether a 401 can only be about the gateway's own credential ([`Refusal::gateway_credential`]).
-    pub owns_unauthorized: bool,
 }
 
 impl Gateway {
@@ -224,7 +191,9 @@ impl Gateway {
     /// the request is refused or the user is not known yet. For tools; [`Gateway::decide`] does this itself.
     pub fn acting_user(&self, cluster: &Cluster, request: &RequestContext<'_>) -> Option<UserInfo> {
         let (mut known, mut seen) = (KnownUsers::default(), RequestRecord::default());
-        let EffectiveUser { client, .. } = self.identify(cluster, request, None, &mut known, &mut seen).ok()?;
+        let target = RequestTarget::parse(request.scan.path).ok()?;
+        let info = target.resolve(request.scan.method).ok()?;
+        let EffectiveUser { client, .. } = self.identify(cluster, request, &info, None, &mut known, &mut seen).ok()?;
         self.known_user(&client).cloned()
     }
 
@@ -250,12 +219,13 @@ impl Gateway {
         &self,
         cluster: &Cluster,
         request: &RequestContext<'_>,
+        info: &RequestInfo<'_>,
         lists: Lists<'_>,
         known: &mut KnownUsers,
         seen: &mut RequestRecord,
     ) -> Result<EffectiveUser, Interrupt> {
         let mut client = authenticate(cluster, request)?;
-        known.client = cluster.shadow.is_some().then(|| client.clone());
+        known.client = known.are_kept.then(|| client.clone());
         seen.client(cluster.series(), &client);
         let passes = cluster.identity.passes();
         if passes && matches!(client, Client::Bearer(..)) && presents_two_tokens(request.scan) {
@@ -268,8 +238,8 @@ impl Gateway {
             client = protected.enforce(client, &cluster.identity.names, passes)?;
             seen.client(cluster.series(), &client);
         }
-        let actor = effective_user(cluster, client, &self.anonymous, request)?;
-        known.acting = cluster.shadow.is_some().then(|| actor.client.clone());
+        let actor = effective_user(cluster, client, &self.anonymous, request, info)?;
+        known.acting = known.are_kept.then(|| actor.client.clone());
         check_impersonated(lists, request.scan)?;
         seen.effective(cluster.series(), actor.client.user());
         Ok(actor)
@@ -308,11 +278,15 @@ impl Gateway {
         if let Some((access, asked)) = lists {
             access.check_origin(asked)?;
         }
-        let mut known = KnownUsers::default();
-        let decision = match self.identify(cluster, request, lists, &mut known, seen) {
+        let is_long = !class_of(info, request.scan).has_timeout();
+        let mut known = KnownUsers { are_kept: is_long || cluster.shadow.is_some(), ..KnownUsers::default() };
+        let mut decision = match self.identify(cluster, request, info, lists, &mut known, seen) {
             Ok(actor) => self.dispatch(cluster, request, info, actor, admission, seen),
             Err(interrupt) => Err(interrupt),
         };
+        if let (true, Ok(forward)) = (is_long, &mut decision) {
+            forward.origin = origin_of(&known, request).map(Arc::new);
+        }
         if let Some(shadow) = &cluster.shadow {
             let decided = DecidedRequest { cluster, request, info, policy: seen.decided_by() };
             seen.shadow = self.ask_shadow(shadow, decided, known, &decision);
@@ -347,7 +321,7 @@ impl Gateway {
         // Last: a request that is refused for another reason takes no token.
         let refused = |LimitReached| Refusal::too_many_requests(info.resource);
         let permit = cluster.acquire(policy, *info.verb == *b"watch", request.uptime).map_err(refused)?;
-        let seat = wanted.map(|wanted| take_seat(wanted, admission, request.uptime, info.resource)).transpose()?;
+        let seat = take_seat(wanted, admission, request.uptime, info.resource)?;
         let keeps_credential = mode.keeps_credential() || cluster.identity.is_unchanged();
         let forwarded = ForwardedHeaders { credential: keeps_credential, impersonation: passes };
         // The service behind a proxy subresource or verb may ask for credentials of its own.
@@ -376,10 +350,10 @@ impl Gateway {
             seat,
             token,
             owns_unauthorized: matches!(pool, Pool::Http2 | Pool::Upgrade) && owns_answer,
+            origin: None,
         })
     }
 
-    /// The policy that decides where a client's request goes. `unknown`: the same policies for clients of whom nothing is known.
     fn first_match(
         &self,
         policies: &Policies,
@@ -387,12 +361,23 @@ impl Gateway {
         client: &Client,
         info: &RequestInfo<'_>,
     ) -> Option<usize> {
-        match (client.user(), client) {
-            (Some(user), _) => user.first_match(policies, info),
-            // Without rules for an unknown user tokens are not reviewed here.
-            (None, Client::Opaque { .. }) => unknown?.first_match(info, &self.anonymous),
-            (None, _) => policies.first_match(info, &self.anonymous),
-        }
+        first_match(policies, unknown, client, info, &self.anonymous)
+    }
+}
+
+/// The policy that decides where a client's request goes. `unknown`: the same policies for clients of whom nothing is known.
+fn first_match(
+    policies: &Policies,
+    unknown: Option<&Policies>,
+    client: &Client,
+    info: &RequestInfo<'_>,
+    anonymous: &UserInfo,
+) -> Option<usize> {
+    match (client.user(), client) {
+        (Some(user), _) => user.first_match(policies, info),
+        // Without rules for an unknown user tokens are not reviewed here.
+        (None, Client::Opaque { .. }) => unknown?.first_match(info, anonymous),
+        (None, _) => policies.first_match(info, anonymous),
     }
 }
 

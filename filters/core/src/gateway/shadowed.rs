@@ -10,9 +10,11 @@ use crate::request::{Client, Interrupt, RequestContext};
 use crate::request_info::RequestInfo;
 use crate::shadow::{RealOutcome, Shadow, ShadowChoice};
 
-/// The users of a request as they become known, for the shadow.
+/// The users of a request as they become known, for the shadow and for later editions.
 #[derive(Debug, Default)]
 pub(super) struct KnownUsers {
+    /// Whether they are asked for later.
+    pub(super) are_kept: bool,
     /// With all its groups.
     pub(super) client: Option<Client>,
     /// By whom policies are chosen.

@@ -2,7 +2,8 @@
 //!
 //! A control plane divides such a limit. The host sends a report of the use of each part ([`GlobalLimits::report`]) and applies
 //! the answer ([`GlobalLimits::apply`]); no request waits for either. All parts have one lease, which the newest answer prolongs.
-//! When it has ended, or before there was one, the larger of the local limit and of what was in use holds.
+//! When it has ended, or before there was one, the larger of the local limit and of what was in use holds, the latter up to the limit
+//! of all gateways. Of a rate of which tokens come with answers it holds as soon as these are overdue.
 
 mod lease;
 mod rate;
@@ -18,8 +19,8 @@ use portcullis_filter_config::limits::{LEASE, LimitPart, PartUse};
 use lease::Lease;
 pub(crate) use lease::nanoseconds;
 pub(crate) use rate::RateLevel;
-pub use rate::RatePart;
-pub use seats::SeatsPart;
+pub use rate::{FallbackRate, RatePart};
+pub use seats::{FallbackSeats, SeatsPart};
 
 use crate::limit::InFlight;
 use crate::weak_map::WeakMap;

@@ -11,6 +11,22 @@ use crate::limit::{InFlight, InFlightPermit};
 /// No part: the local limit holds.
 const NONE: u32 = u32::MAX;
 
+/// The limits of the present configuration that hold without a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FallbackSeats {
+    /// The limit of this process alone.
+    pub local: u32,
+    /// The limit of all gateways together: the most that a process goes on with because it was in use.
+    pub global: u32,
+}
+
+impl FallbackSeats {
+    /// The larger of the local limit and of what was in use.
+    pub(crate) fn max(self, in_use: u32) -> u32 {
+        self.local.max(in_use.min(self.global))
+    }
+}
+
 /// The part of a limit of requests in flight. An edit of the limit keeps it.
 #[derive(Debug)]
 pub struct SeatsPart {
@@ -43,9 +59,9 @@ impl SeatsPart {
         &self.name
     }
 
-    /// Takes a permit, if this part of the limit has one. `local` is the limit without a control plane.
-    pub fn acquire(&self, local: u32, uptime: Duration) -> Option<InFlightPermit> {
-        let permit = self.running.acquire(self.max(local, uptime));
+    /// Takes a permit, if this part of the limit has one.
+    pub fn acquire(&self, fallback: FallbackSeats, uptime: Duration) -> Option<InFlightPermit> {
+        let permit = self.running.acquire(self.max(fallback, uptime));
         if permit.is_some() {
             self.peak.fetch_max(self.running.count(), Ordering::Relaxed);
         } else {
@@ -55,8 +71,8 @@ impl SeatsPart {
     }
 
     /// Most requests in flight at that uptime.
-    pub fn max(&self, local: u32, uptime: Duration) -> u32 {
-        self.quota(uptime).unwrap_or_else(|| local.max(self.observed.load(Ordering::Acquire)))
+    pub fn max(&self, fallback: FallbackSeats, uptime: Duration) -> u32 {
+        self.quota(uptime).unwrap_or_else(|| fallback.max(self.observed.load(Ordering::Acquire)))
     }
 
     /// The same by the newest answer, whether or not its lease has ended.

@@ -16,7 +16,15 @@ fn end_of(written: f64) -> f64 {
 
 /// Requests that a part of a rate lets through at that uptime.
 fn taken(rate: &RatePart, local: Rate, at: Duration) -> usize {
-    (0..10_000).take_while(|_| rate.take(local, at)).count()
+    taken_of(rate, local, 10_000, at)
+}
+
+fn taken_of(rate: &RatePart, local: Rate, global_qps: u32, at: Duration) -> usize {
+    (0..10_000).take_while(|_| rate.take(FallbackRate { local, global_qps }, at)).count()
+}
+
+fn fallback(local: u32) -> FallbackSeats {
+    FallbackSeats { local, global: 9 }
 }
 
 #[test]
@@ -24,7 +32,7 @@ fn seats_are_those_of_the_part_while_its_lease_holds() {
     let limits = GlobalLimits::default();
     let running = Arc::<InFlight>::default();
     let seats = limits.seats("c", "few", &running);
-    let take = |at: f64, local: u32| seats.acquire(local, seconds(at));
+    let take = |at: f64, local: u32| seats.acquire(fallback(local), seconds(at));
     let mut held: Vec<_> = (0..2).map(|_| take(0.0, 2).unwrap()).collect();
     assert!(take(0.0, 2).is_none(), "without a part the local limit holds");
     let report = limits.report(seconds(1.0));
@@ -38,11 +46,13 @@ fn seats_are_those_of_the_part_while_its_lease_holds() {
     // From the moment at which the answered report was written.
     assert_eq!(seats.quota(seconds(end_of(0.9))), Some(4));
     assert_eq!(
-        (seats.quota(seconds(end_of(1.0))), seats.max(2, seconds(end_of(1.0)))),
+        (seats.quota(seconds(end_of(1.0))), seats.max(fallback(2), seconds(end_of(1.0)))),
         (None, 4),
         "what was in use is more"
     );
-    assert_eq!(seats.max(9, seconds(end_of(1.0))), 9);
+    assert_eq!(seats.max(fallback(9), seconds(end_of(1.0))), 9);
+    let edited = FallbackSeats { local: 1, global: 3 };
+    assert_eq!(seats.max(edited, seconds(end_of(1.0))), 3, "no more than all gateways may have by now");
     held.truncate(1);
     let report = limits.report(seconds(6.0));
     assert_eq!(report.parts[0].1.held, 0, "an ended lease holds nothing");
@@ -160,6 +170,104 @@ fn rate_without_a_lease_is_the_local_or_what_was_in_use() {
     let fresh = limits.rate("c", "other");
     assert_eq!(taken(&fresh, local, seconds(end_of(2.0))), 1);
     assert_eq!(taken(&fresh, local, seconds(end_of(5.0))), 2, "the local burst");
+}
+
+/// Exchanges ten times a second about a rate that is counted, while as many requests come as may; returns the time of the last one.
+fn count_for(limits: &GlobalLimits, rate: &RatePart, tenths: u32, tokens: u32) -> f64 {
+    for tenth in 0..tenths {
+        let at = f64::from(tenth) / 10.0;
+        let report = limits.report(seconds(at));
+        assert!(limits.apply(report.number, [part(0, 200, tokens)], seconds(at)));
+        taken(rate, Rate { qps: 1, burst: 1 }, seconds(at + 0.05));
+    }
+    f64::from(tenths - 1) / 10.0
+}
+
+#[test]
+fn reports_without_an_answer_leave_what_was_in_use() {
+    let (limits, local) = (GlobalLimits::default(), Rate { qps: 1, burst: 1 });
+    let rate = limits.rate("c", "rate");
+    let last = count_for(&limits, &rate, 50, 20);
+    // Four times a second the gateway reports, and the limiter is gone.
+    let mut each_half = [0; 16];
+    for quarter in 1..=32_u32 {
+        let at = last + f64::from(quarter) / 4.0;
+        limits.report(seconds(at));
+        each_half[(quarter - 1) as usize / 2] += taken(&rate, local, seconds(at));
+    }
+    assert_eq!(each_half[0], 0, "no answer is overdue for half a second");
+    assert!(each_half[1..].iter().all(|taken| (90..=110).contains(taken)), "200 each second: {each_half:?}");
+}
+
+#[test]
+fn answer_that_is_lost_stops_a_counted_rate_for_half_a_second() {
+    let (limits, local) = (GlobalLimits::default(), Rate { qps: 1, burst: 1 });
+    let rate = limits.rate("c", "rate");
+    let last = count_for(&limits, &rate, 50, 20);
+    limits.report(seconds(last + 0.1));
+    assert_eq!(taken(&rate, local, seconds(last + 0.4)), 0);
+    assert!(rate.part(seconds(last + 0.4)).is_some());
+    assert!((95..=105).contains(&taken(&rate, local, seconds(last + 1.0))), "half a second of 200 requests each");
+    assert!(rate.part(seconds(last + 1.0)).is_none(), "the local limit holds");
+    let report = limits.report(seconds(last + 1.5));
+    assert!(limits.apply(report.number, [part(0, 200, 20)], seconds(last + 1.5)));
+    taken(&rate, local, seconds(last + 1.5));
+    assert_eq!(taken(&rate, local, seconds(last + 1.6)), 0, "tokens come with answers again");
+}
+
+#[test]
+fn exchanges_that_take_long_are_not_overdue_in_between() {
+    let (limits, local) = (GlobalLimits::default(), Rate { qps: 100, burst: 100 });
+    let rate = limits.rate("c", "rate");
+    for second in 0..5 {
+        let at = 10.0 + f64::from(second) * 0.9;
+        let report = limits.report(seconds(at));
+        assert!(limits.apply(report.number, [part(0, 50, 5)], seconds(at)));
+        let first = usize::from(second == 0);
+        assert_eq!(taken(&rate, local, seconds(at)) - first, 5);
+        assert_eq!((taken(&rate, local, seconds(at + 0.89)), second), (0, second));
+    }
+}
+
+#[test]
+fn burst_makes_no_rate_for_the_time_without_a_lease() {
+    let (limits, local) = (GlobalLimits::default(), Rate { qps: 1, burst: 1 });
+    let rate = limits.rate("c", "rate");
+    let answer = |at: f64, part: Option<LimitPart>| {
+        let report = limits.report(seconds(at));
+        assert!(limits.apply(report.number, [part], seconds(at)));
+    };
+    answer(0.0, part(10, 1_000, 1_000));
+    assert_eq!(taken(&rate, local, seconds(0.5)), 1_000);
+    answer(1.5, part(10, 1_000, 0));
+    taken(&rate, local, seconds(end_of(1.5)));
+    assert_eq!(taken(&rate, local, seconds(end_of(2.5))), 10, "its part, and not 667");
+    assert_eq!(taken_of(&rate, local, 4, seconds(end_of(3.5))), 4, "the limit of all gateways is lower by now");
+    // The part that another gateway has by now was in use, and is not any more.
+    answer(10.0, part(10, 1_000, 0));
+    taken(&rate, local, seconds(11.0));
+    answer(11.0, part(3, 300, 0));
+    taken(&rate, local, seconds(end_of(11.0)));
+    assert_eq!(taken(&rate, local, seconds(end_of(12.0))), 3);
+    answer(20.0, None);
+    taken(&rate, local, seconds(20.0));
+    assert_eq!(taken_of(&rate, local, 2, seconds(21.0)), 2, "a control plane that divides nothing");
+}
+
+#[test]
+fn counted_use_of_single_requests_is_their_rate() {
+    let (limits, local) = (GlobalLimits::default(), Rate { qps: 1, burst: 1 });
+    let rate = limits.rate("c", "rate");
+    for tenth in 0..100 {
+        let at = seconds(f64::from(tenth) / 10.0);
+        let report = limits.report(at);
+        assert!(limits.apply(report.number, [part(0, 50, 50)], at));
+        // Five in a second: in each second report.
+        assert!(tenth % 2 == 0 || rate.take(FallbackRate { local, global_qps: 100 }, at));
+    }
+    taken(&rate, local, seconds(end_of(9.9)));
+    let passed = taken(&rate, local, seconds(end_of(10.9)));
+    assert!((4..=6).contains(&passed), "{passed}");
 }
 
 #[test]

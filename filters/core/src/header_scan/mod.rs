@@ -6,6 +6,8 @@ mod reserved;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
+
 use crate::credential::{is_token_subprotocol, subprotocols};
 use crate::go_strings::equal_fold;
 use removals::{FROM_INSIDE, FROM_OUTSIDE};
@@ -107,6 +109,11 @@ impl<'a> HeaderScan<'a> {
     /// The client's address, as Envoy writes it: that of the connection's peer, or the one that trusted proxies name.
     pub(crate) fn client_address(&self) -> &'a [u8] {
         self.forwarded_for.rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii()
+    }
+
+    /// The client's address, if it is one.
+    pub(crate) fn client_ip(&self) -> Option<IpAddr> {
+        std::str::from_utf8(self.client_address()).ok()?.parse().ok()
     }
 
     /// Reads a request's headers; names are lower-case, as Envoy hands them out.

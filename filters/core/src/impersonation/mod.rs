@@ -1,8 +1,12 @@
 //! The client's own impersonation (`kubectl --as`): read as kube-apiserver reads it (apiserver,
 //! `pkg/endpoints/filters/impersonation.go`), each part authorised by a review about the client.
 
+mod constrained;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+pub(crate) use constrained::modes;
 
 use crate::identity::{
     ANONYMOUS, Extra, UNAUTHENTICATED, UserInfo, is_reserved, service_account, service_account_groups,
@@ -77,9 +81,11 @@ impl<'a> Requested<'a> {
     }
 
     fn parts(&self, user: &str) -> Vec<ResourceAttributes> {
-        let part = |group, resource, name: &str| ResourceAttributes {
-            group,
-            resource,
+        let part = |group: &'static str, resource: &'static str, name: &str| ResourceAttributes {
+            verb: "impersonate".into(),
+            group: group.into(),
+            version: "v1".to_owned(),
+            resource: resource.into(),
             subresource: String::new(),
             namespace: String::new(),
             name: name.to_owned(),

@@ -1,7 +1,8 @@
 //! Long-running streams by their server: when a server is removed, its streams end a grace period later.
 //! Sessions, which are upgraded connections, may end after a time of their own, too. And streams of editions that were
-//! replaced long ago end when streams keep too many of those.
+//! replaced long ago end when streams keep too many of those, and those whose sender an edit denies.
 
+mod denied;
 mod edition;
 mod handle;
 mod owners;
@@ -11,12 +12,16 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use denied::Judged;
+pub use denied::StreamJudge;
 pub use edition::Edition;
 pub use handle::{StreamCommand, StreamHandle};
 pub use owners::StreamOwners;
 pub use shutdown::Shutdown;
 
+use crate::moment::Moment;
 use crate::schedule::{Task, Wake};
+use crate::stream_origin::StreamOrigin;
 
 /// Most time for which streams outlive their object, where another has its name: as long as Envoy drains a removed filter chain.
 /// Else an owner who makes an object anew again and again could keep all of them for a day.
@@ -47,6 +52,7 @@ struct RegistryState<T> {
     /// When each ordinary answer to an upgrade began.
     answers: BTreeMap<u64, Duration>,
     editions: BTreeMap<u64, EditionStreams>,
+    judged: Judged,
 }
 
 /// The present servers, and how long a stream may outlive its own.
@@ -68,6 +74,7 @@ struct EditionStreams {
 struct RegisteredStream<T> {
     server: Option<Box<str>>,
     edition: u64,
+    origin: Option<Arc<StreamOrigin>>,
     handle: T,
 }
 
@@ -88,6 +95,8 @@ pub struct StreamStart<'a> {
     pub is_answer: bool,
     /// The edition that it began under, and keeps.
     pub edition: &'a Arc<Edition>,
+    /// The sender, if the gateway knows it: an edition may deny it.
+    pub origin: Option<&'a Arc<StreamOrigin>>,
 }
 
 /// Why a stream is ended.
@@ -101,15 +110,18 @@ pub enum TerminationReason {
     ConfigurationReplaced,
     /// It is an ordinary answer to an upgrade, and took as long as those may.
     UpgradeIgnored,
+    /// An edit denies its sender: an access list, or a policy with `action: Deny`.
+    NewlyDenied,
 }
 
 impl TerminationReason {
     /// All of them.
-    pub const ALL: [TerminationReason; 4] = [
+    pub const ALL: [TerminationReason; 5] = [
         TerminationReason::ServerRemoved,
         TerminationReason::SessionLimit,
         TerminationReason::ConfigurationReplaced,
         TerminationReason::UpgradeIgnored,
+        TerminationReason::NewlyDenied,
     ];
 
     /// The reason in snake case, for access logs and metrics.
@@ -119,6 +131,7 @@ impl TerminationReason {
             TerminationReason::SessionLimit => "session_limit",
             TerminationReason::ConfigurationReplaced => "configuration_replaced",
             TerminationReason::UpgradeIgnored => "upgrade_ignored",
+            TerminationReason::NewlyDenied => "newly_denied",
         }
     }
 }
@@ -141,6 +154,7 @@ impl<T> Default for StreamRegistry<T> {
             sessions: BTreeMap::new(),
             answers: BTreeMap::new(),
             editions: BTreeMap::new(),
+            judged: Judged::default(),
         }))
     }
 }
@@ -184,8 +198,10 @@ impl<T> StreamRegistry<T> {
         self: &Arc<Self>,
         arrival: StreamStart<'_>,
         stream: T,
-        now: Duration,
+        now: Moment,
     ) -> (StreamGuard<T>, Option<Duration>) {
+        let time_of_day = now.now.as_secs();
+        let now = now.uptime;
         let mut inner = self.lock();
         let number = inner.next;
         inner.next = inner.next.wrapping_add(1);
@@ -212,22 +228,36 @@ impl<T> StreamRegistry<T> {
         let edition = arrival.edition.id();
         let new = || EditionStreams { edition: Arc::downgrade(arrival.edition), streams: BTreeSet::new() };
         inner.editions.entry(edition).or_insert_with(new).streams.insert(number);
-        inner
-            .streams
-            .insert(number, RegisteredStream { server: arrival.server.map(Into::into), edition, handle: stream });
+        let origin = arrival.origin.cloned();
+        let server = arrival.server.map(Into::into);
+        inner.streams.insert(number, RegisteredStream { server, edition, origin, handle: stream });
         let end = match (arrival.edition.is_ended(), is_awaited) {
             (true, _) => Some(now),
             (false, true) => inner.next_end(),
             (false, false) => None,
         };
-        (StreamGuard { streams: Arc::clone(self), number }, end)
+        // A judge that comes from now on finds the stream.
+        let judge = arrival.origin.zip(inner.judged.judge_of(arrival.edition.id()));
+        drop(inner);
+        let guard = StreamGuard { streams: Arc::clone(self), number };
+        match judge.map(|(origin, judge)| judge.denies(origin, time_of_day)) {
+            Some(Some(true)) => {
+                self.lock().judged.deny(number);
+                return (guard, Some(now));
+            }
+            Some(None) => self.lock().judged.miss(),
+            Some(Some(false)) | None => {}
+        }
+        (guard, end)
     }
 
     /// Calls `end` for every stream whose time is over, once, and returns when to call again, if at all. A stream that
     /// has given its place back is not called for, and none gives it back meanwhile: `end` must not drop a [`StreamGuard`].
     pub fn expire(&self, now: Duration, end: impl Fn(&T, TerminationReason)) -> Option<Duration> {
+        self.judge_some();
         let mut inner = self.lock();
         for (due, why) in [
+            (inner.judged.take_denied(), TerminationReason::NewlyDenied),
             (inner.on_gone_servers(now), TerminationReason::ServerRemoved),
             (inner.old_sessions(now), TerminationReason::SessionLimit),
             (inner.old_answers(now), TerminationReason::UpgradeIgnored),
@@ -239,7 +269,7 @@ impl<T> StreamRegistry<T> {
                 }
             }
         }
-        inner.next_end()
+        if inner.judged.is_waiting() { Some(now) } else { inner.next_end() }
     }
 
     /// Calls `f` for every stream whose end was not due yet; what holds for `end` of [`StreamRegistry::expire`] holds here.
@@ -281,6 +311,7 @@ impl<T> RegistryState<T> {
         let stream = self.streams.remove(&number)?;
         self.sessions.remove(&number);
         self.answers.remove(&number);
+        self.judged.forget(number);
         if let Some(kept) = self.editions.get_mut(&stream.edition) {
             kept.streams.remove(&number);
             if kept.streams.is_empty() {

@@ -3,6 +3,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::AtomicU32;
 
 use super::*;
+use crate::testing::moment;
 
 const GRACE: Duration = Duration::from_secs(10);
 static EDITION: LazyLock<Arc<Edition>> = LazyLock::new(Arc::default);
@@ -12,11 +13,11 @@ fn at(seconds: u64) -> Duration {
 }
 
 fn on(server: &str) -> StreamStart<'_> {
-    StreamStart { server: Some(server), is_session: false, is_answer: false, edition: &EDITION }
+    StreamStart { server: Some(server), is_session: false, is_answer: false, edition: &EDITION, origin: None }
 }
 
 fn session(server: Option<&str>) -> StreamStart<'_> {
-    StreamStart { server, is_session: true, is_answer: false, edition: &EDITION }
+    StreamStart { server, is_session: true, is_answer: false, edition: &EDITION, origin: None }
 }
 
 fn ended_why(streams: &Arc<StreamRegistry<u32>>, now: u64) -> (Vec<(u32, TerminationReason)>, Option<Duration>) {
@@ -36,7 +37,7 @@ fn streams_of_a_removed_server_end_after_the_drain_period() {
     assert_eq!(streams.set_servers(["a", "b", "c"].into_iter(), GRACE, 0, at(0)), None);
     let stays: Vec<_> = [("a", 1), ("b", 2), ("b", 3), ("c", 4)]
         .into_iter()
-        .map(|(server, number)| streams.register(on(server), number, at(1)))
+        .map(|(server, number)| streams.register(on(server), number, moment(at(1))))
         .collect();
     assert!(stays.iter().all(|(_, end)| end.is_none()));
     let all = RefCell::new(Vec::new());
@@ -56,7 +57,7 @@ fn streams_of_a_removed_server_end_after_the_drain_period() {
 fn server_that_comes_back_keeps_its_streams() {
     let streams = Arc::new(StreamRegistry::default());
     streams.set_servers(["a"].into_iter(), GRACE, 0, at(0));
-    let _stay = streams.register(on("a"), 1, at(0));
+    let _stay = streams.register(on("a"), 1, moment(at(0)));
     assert_eq!(streams.set_servers([].into_iter(), GRACE, 0, at(5)), Some(at(15)));
     assert_eq!(streams.set_servers(["a"].into_iter(), GRACE, 0, at(9)), None);
     assert_eq!(ended(&streams, 99), (vec![], None));
@@ -68,10 +69,10 @@ fn server_that_comes_back_keeps_its_streams() {
 #[test]
 fn stream_that_starts_on_a_removed_server_drains_too() {
     let streams = Arc::new(StreamRegistry::default());
-    let (early, none) = streams.register(on("x"), 1, at(0));
+    let (early, none) = streams.register(on("x"), 1, moment(at(0)));
     assert_eq!((none, ended(&streams, 99).1), (None, None), "nobody said which servers there are");
     streams.set_servers(["a"].into_iter(), GRACE, 0, at(1));
-    let (_late, end) = streams.register(on("y"), 2, at(3));
+    let (_late, end) = streams.register(on("y"), 2, moment(at(3)));
     assert_eq!(end, Some(at(11)), "x first");
     drop(early);
     assert_eq!(ended(&streams, 12), (vec![], Some(at(13))));
@@ -83,13 +84,13 @@ fn sessions_alone_end_after_their_longest_duration() {
     let streams = Arc::new(StreamRegistry::default());
     streams.set_servers(["a"].into_iter(), GRACE, 0, at(0));
     assert_eq!(streams.limit_sessions(Some(at(60))), None);
-    let (_watch, none) = streams.register(on("a"), 1, at(0));
+    let (_watch, none) = streams.register(on("a"), 1, moment(at(0)));
     assert_eq!(none, None);
-    let (_first, end) = streams.register(session(Some("a")), 2, at(10));
+    let (_first, end) = streams.register(session(Some("a")), 2, moment(at(10)));
     assert_eq!(end, Some(at(70)));
-    let (_second, later) = streams.register(session(None), 3, at(20));
+    let (_second, later) = streams.register(session(None), 3, moment(at(20)));
     assert_eq!(later, None, "it is looked for when the first one ends");
-    let (third, _) = streams.register(session(Some("a")), 4, at(30));
+    let (third, _) = streams.register(session(Some("a")), 4, moment(at(30)));
     assert_eq!(ended_why(&streams, 69), (vec![], Some(at(70))));
     assert_eq!(ended_why(&streams, 70), (vec![(2, TerminationReason::SessionLimit)], Some(at(80))));
     drop(third);
@@ -98,7 +99,7 @@ fn sessions_alone_end_after_their_longest_duration() {
         (vec![(3, TerminationReason::SessionLimit)], None),
         "the third one left by itself"
     );
-    let (_fourth, end) = streams.register(session(Some("a")), 5, at(90));
+    let (_fourth, end) = streams.register(session(Some("a")), 5, moment(at(90)));
     assert_eq!(end, Some(at(150)), "nobody waits any more");
     let all = RefCell::new(Vec::new());
     streams.for_each(|stream| all.borrow_mut().push(*stream));
@@ -108,7 +109,8 @@ fn sessions_alone_end_after_their_longest_duration() {
 #[test]
 fn another_limit_holds_for_sessions_that_run() {
     let streams = Arc::new(StreamRegistry::default());
-    let _stays = [streams.register(session(Some("a")), 1, at(0)), streams.register(session(None), 2, at(50))];
+    let _stays =
+        [streams.register(session(Some("a")), 1, moment(at(0))), streams.register(session(None), 2, moment(at(50)))];
     assert_eq!(ended(&streams, 1_000), (vec![], None), "no limit");
     assert_eq!(streams.limit_sessions(Some(at(5_000))), Some(at(5_000)));
     assert_eq!(streams.limit_sessions(Some(at(60))), Some(at(60)));
@@ -122,11 +124,11 @@ fn session_ends_once_by_what_comes_first() {
     let streams = Arc::new(StreamRegistry::default());
     streams.set_servers(["a"].into_iter(), GRACE, 0, at(0));
     streams.limit_sessions(Some(at(60)));
-    let (_removed, _) = streams.register(session(Some("a")), 1, at(0));
+    let (_removed, _) = streams.register(session(Some("a")), 1, moment(at(0)));
     assert_eq!(streams.set_servers([].into_iter(), GRACE, 0, at(5)), Some(at(15)));
     assert_eq!(ended_why(&streams, 15), (vec![(1, TerminationReason::ServerRemoved)], None));
     assert_eq!(ended_why(&streams, 60), (vec![], None));
-    let (_limited, end) = streams.register(session(Some("b")), 2, at(100));
+    let (_limited, end) = streams.register(session(Some("b")), 2, moment(at(100)));
     assert_eq!(end, Some(at(110)));
     streams.limit_sessions(Some(at(1)));
     assert_eq!(ended_why(&streams, 101), (vec![(2, TerminationReason::SessionLimit)], None));
@@ -138,11 +140,11 @@ fn ordinary_answer_to_an_upgrade_ends_after_a_minute() {
     let streams = Arc::new(StreamRegistry::default());
     streams.set_servers(["a"].into_iter(), GRACE, 0, at(0));
     let answer = |server| StreamStart { is_answer: true, ..on(server) };
-    let (_watch, end) = streams.register(on("a"), 1, at(0));
+    let (_watch, end) = streams.register(on("a"), 1, moment(at(0)));
     assert_eq!(end, None);
-    let (first, end) = streams.register(answer("a"), 2, at(10));
+    let (first, end) = streams.register(answer("a"), 2, moment(at(10)));
     assert_eq!(end, Some(at(70)));
-    let (_second, end) = streams.register(answer("a"), 3, at(30));
+    let (_second, end) = streams.register(answer("a"), 3, moment(at(30)));
     assert_eq!(end, None, "the first one's end comes before");
     drop(first);
     assert_eq!(ended_why(&streams, 70), (vec![], Some(at(90))));
@@ -154,7 +156,8 @@ fn shutdown_drains_once_and_ends_watches_until_its_end() {
     static STREAMS: LazyLock<StreamOwners<StreamHandle<Arc<AtomicU32>>>> = LazyLock::new(StreamOwners::default);
     let registry = STREAMS.of("prod", "object");
     let streams: Vec<_> = (0..11).map(|number| StreamHandle::new(Arc::default(), number > 0)).collect();
-    let _guards: Vec<_> = streams.iter().map(|stream| registry.register(on("a"), stream.clone(), at(0))).collect();
+    let _guards: Vec<_> =
+        streams.iter().map(|stream| registry.register(on("a"), stream.clone(), moment(at(0)))).collect();
     let shutdown = Shutdown::new(&STREAMS, at(2));
     let (mut now, mut open) = (at(1), Vec::new());
     for _ in 0..11 {
@@ -179,15 +182,15 @@ fn streams_of_ended_editions_end_at_once() {
     for (number, edition) in (0..).zip(&editions) {
         let streams = &objects[usize::from(number >= 150)];
         assert_eq!(owners.use_edition("a", edition).len(), if number >= 256 { 2 } else { 0 }, "{number}");
-        let (watch, due) = streams.register(StreamStart { edition, ..on("a") }, number, at(1));
+        let (watch, due) = streams.register(StreamStart { edition, ..on("a") }, number, moment(at(1)));
         assert_eq!(due, None);
-        guards.push((watch, streams.register(StreamStart { edition, ..session(Some("a")) }, number, at(1)).0));
+        guards.push((watch, streams.register(StreamStart { edition, ..session(Some("a")) }, number, moment(at(1))).0));
         let replaced = |number: u32| [(number, TerminationReason::ConfigurationReplaced); 2].to_vec();
         let expected = number.checked_sub(256).map_or_else(Vec::new, replaced);
         assert_eq!(ended_why(&objects[0], 1).0, expected, "{number}");
         assert_eq!(ended_why(&objects[1], 1).0, vec![]);
     }
-    let (_late, due) = objects[0].register(StreamStart { edition: &editions[0], ..on("a") }, 7, at(2));
+    let (_late, due) = objects[0].register(StreamStart { edition: &editions[0], ..on("a") }, 7, moment(at(2)));
     assert_eq!(due, Some(at(2)), "it has begun under an edition that has to go");
     assert_eq!(ended(&objects[0], 2).0, vec![7]);
     drop(guards);
@@ -201,11 +204,11 @@ fn stream_of_a_later_edition_is_on_no_removed_server() {
     streams.set_servers(["a"].into_iter(), Duration::ZERO, 5, at(0));
     let later = Arc::new(Edition::new(6, 0, 0));
     // Its configuration is in use already, and has not been applied here yet.
-    let (_early, due) = streams.register(StreamStart { edition: &later, ..on("b") }, 1, at(1));
+    let (_early, due) = streams.register(StreamStart { edition: &later, ..on("b") }, 1, moment(at(1)));
     assert_eq!(due, None);
     assert_eq!(streams.set_servers(["a", "b"].into_iter(), Duration::ZERO, 6, at(2)), None);
     assert!(ended(&streams, 99).0.is_empty());
-    let (_gone, due) = streams.register(StreamStart { edition: &later, ..on("c") }, 2, at(100));
+    let (_gone, due) = streams.register(StreamStart { edition: &later, ..on("c") }, 2, moment(at(100)));
     assert_eq!(due, Some(at(100)));
 }
 
@@ -213,7 +216,7 @@ fn stream_of_a_later_edition_is_on_no_removed_server() {
 fn streams_of_a_former_object_end_soon_whatever_its_owner_chose() {
     let streams = Arc::new(StreamRegistry::default());
     streams.set_servers(["a"].into_iter(), at(24 * 3_600), 0, at(0));
-    let _watch = streams.register(on("a"), 1, at(1));
+    let _watch = streams.register(on("a"), 1, moment(at(1)));
     assert_eq!(streams.close(at(10)), Some(at(610)));
     assert_eq!(ended(&streams, 610), (vec![1], None));
 }

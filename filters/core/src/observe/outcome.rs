@@ -65,6 +65,7 @@ impl Outcome {
             Outcome::Abandoned => 253,
             Outcome::Terminated(TerminationReason::ConfigurationReplaced) => 252,
             Outcome::Terminated(TerminationReason::UpgradeIgnored) => 251,
+            Outcome::Terminated(TerminationReason::NewlyDenied) => 250,
         }
     }
 
@@ -78,6 +79,7 @@ impl Outcome {
             253 => Outcome::Abandoned,
             252 => Outcome::Terminated(TerminationReason::ConfigurationReplaced),
             251 => Outcome::Terminated(TerminationReason::UpgradeIgnored),
+            250 => Outcome::Terminated(TerminationReason::NewlyDenied),
             even if even % 2 == 0 => cause(even).map_or(Outcome::Malformed, Outcome::Refused),
             odd => cause(odd).map_or(Outcome::Malformed, Outcome::Replaced),
         }

@@ -28,13 +28,15 @@ fn body_is_a_kubernetes_status() {
     let plain = Refusal::no_policy(&RequestInfo::default()).body();
     assert!(plain.contains(r#""details":{},"code":403"#), "{plain}");
     let part = ResourceAttributes {
-        group: "authentication.k8s.io",
-        resource: "userextras",
+        verb: "impersonate".into(),
+        group: "authentication.k8s.io".into(),
+        version: String::new(),
+        resource: "userextras".into(),
         subresource: "scopes".into(),
         namespace: String::new(),
         name: "view".into(),
     };
-    let refusal = Refusal::may_not_impersonate("alice", &part);
+    let refusal = Refusal::may_not_impersonate("alice", &part.into(), "");
     assert!(
         refusal.message.starts_with(
             "userextras.authentication.k8s.io \"view\" is forbidden: User \"alice\" cannot impersonate resource \

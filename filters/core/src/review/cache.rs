@@ -26,6 +26,8 @@ const RENEWALS: usize = 64;
 
 /// Time, in seconds, for which a good answer about a token is trusted even if the upstream answers 401.
 pub const MIN_TRUST_SECS: u64 = 10;
+/// Seconds for which kube-apiserver remembers an impersonation (apiserver, `pkg/endpoints/filters/impersonation/cache.go`).
+const BRIEF_SECS: u64 = 10;
 
 /// Kinds of remembered answers: values of the label `kind` of the metric of cached credentials.
 pub const CACHES: [&str; 6] =
@@ -203,6 +205,19 @@ impl CredentialCaches {
             ReviewResult::Denied => self.access.good.remove(&key),
             _ => {}
         }
+    }
+
+    /// Remembers whether a client may impersonate for one kind of request, for as long as kube-apiserver does, and among the answers
+    /// that displace no other good one.
+    pub(super) fn insert_briefly(&self, key: ReviewKey, result: &ReviewResult, came: Duration) {
+        let longest = match result {
+            ReviewResult::Allowed => self.lifetimes.allowed,
+            ReviewResult::Denied => self.lifetimes.denied,
+            _ => return,
+        };
+        let until = came.saturating_add(Duration::from_secs(longest.min(BRIEF_SECS)));
+        let answer = CachedAnswer { since: came, until, expires: None, result: result.clone() };
+        self.access.bad.insert(&key, answer);
     }
 
     /// Invalidates a good answer about a token, unless it came just now: a client that makes an upstream answer 401 to good

@@ -1,5 +1,5 @@
 //! Questions to the upstream that judging a request may need: whose token is it (TokenReview), may this user act as
-//! another (SubjectAccessReview). The core writes the question and reads the answer; the host carries them.
+//! another, and for this request (SubjectAccessReview). The core writes the question and reads the answer; the host carries them.
 //!
 //! [`Review::accept_answer`] reads an answer and keeps it. `cache` holds the answers of one `UpstreamCluster`, `store` the memory that
 //! all of them share. `token` and `access` write the two kinds of questions. `queue` and `pending` hold reviews under way and the
@@ -25,7 +25,7 @@ pub use token::expiry as token_expiry;
 
 use crate::identity::UserInfo;
 use crate::moment::Moment;
-use crate::resource_attributes::ResourceAttributes;
+use crate::resource_attributes::AccessAttributes;
 use crate::upstream_user::{HeaderNames, UpstreamUser};
 
 /// How long a review may take, in milliseconds, from its start to its answer.
@@ -33,6 +33,9 @@ pub const DEADLINE_MS: u64 = 5_000;
 
 /// The most bytes of an answer that is read. An honest one is the question and a user.
 pub const MAX_ANSWER: usize = 256 * 1024;
+
+/// The start of the verbs by which a client may impersonate for a kind of request.
+pub(crate) const IMPERSONATE_ON: &str = "impersonate-on:";
 
 /// Names a question, and through it the answer in a cache: a keyed hash, so that no cache holds a token.
 pub type ReviewKey = [u8; 32];
@@ -57,12 +60,15 @@ pub(crate) struct Reviewer {
     pub(crate) cluster: Arc<str>,
     /// The header that says who asks, where the cluster's credential does not.
     pub(crate) user: Option<Arc<(String, String)>>,
+    /// Whether grants of constrained impersonation count.
+    pub(crate) looks_for_constrained: bool,
 }
 
 impl Reviewer {
     pub(crate) fn from_config(reviews: &config::Reviews, names: &HeaderNames) -> Self {
         let user = reviews.user.as_ref().map(|user| Arc::new((names.user().to_owned(), user.clone())));
-        Reviewer { cluster: reviews.cluster.as_str().into(), user }
+        let looks_for_constrained = reviews.constrained_impersonation;
+        Reviewer { cluster: reviews.cluster.as_str().into(), user, looks_for_constrained }
     }
 }
 
@@ -92,6 +98,8 @@ enum ReviewKind {
         expires: Option<u64>,
     },
     Access,
+    /// About one kind of request of many: the answers of one client must not take the room of others.
+    Request,
 }
 
 /// The answer to a question.
@@ -183,14 +191,14 @@ impl Review {
 
     pub(crate) fn of_access(
         (user, requester): (&UserInfo, Requester),
-        attributes: &ResourceAttributes,
+        attributes: &AccessAttributes,
         reviewer: &Reviewer,
         caches: &Arc<CredentialCaches>,
     ) -> Review {
         let body = access::request_body(user, attributes);
         Review {
             key: caches.access_key(&body),
-            kind: ReviewKind::Access,
+            kind: if attributes.verb().starts_with(IMPERSONATE_ON) { ReviewKind::Request } else { ReviewKind::Access },
             path: access::PATH,
             body,
             cluster: Arc::clone(&reviewer.cluster),
@@ -205,7 +213,7 @@ impl Review {
     pub(crate) fn known(&self, answers: &ReviewAnswers, at: Moment) -> Option<ReviewResult> {
         let cached = || match self.kind {
             ReviewKind::Token { .. } => self.caches.token(&self.key, at),
-            ReviewKind::Access => self.caches.access(&self.key, at),
+            ReviewKind::Access | ReviewKind::Request => self.caches.access(&self.key, at),
         };
         answers.get(&self.key).or_else(cached)
     }
@@ -257,6 +265,10 @@ impl Review {
         let expires = match self.kind {
             ReviewKind::Token { expires } => expires,
             ReviewKind::Access => None,
+            ReviewKind::Request => {
+                self.caches.insert_briefly(self.key, &result, came);
+                return result;
+            }
         };
         self.caches.insert(self.key, &result, expires, came);
         result
@@ -269,7 +281,7 @@ impl Review {
             // The parser skips what it does not keep without looking whether it is text.
             _ if status != 201 || body.len() > MAX_ANSWER || std::str::from_utf8(body).is_err() => ReviewResult::Failed,
             ReviewKind::Token { .. } => token::parse_response(body),
-            ReviewKind::Access => access::parse_response(body),
+            ReviewKind::Access | ReviewKind::Request => access::parse_response(body),
         }
     }
 }

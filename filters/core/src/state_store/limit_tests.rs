@@ -29,8 +29,11 @@ fn seats(local: u32) -> FlowControlSchema {
     schema("few", &json!({"maxRequestsInflight": local}), &json!({"maxRequestsInflight": 100}))
 }
 
+fn bucket(qps: u32) -> serde_json::Value {
+    json!({"tokenBucket": {"qps": qps, "burst": qps}})
+}
+
 fn rate(local: u32) -> FlowControlSchema {
-    let bucket = |qps: u32| json!({"tokenBucket": {"qps": qps, "burst": qps}});
     schema("rate", &bucket(local), &bucket(100))
 }
 
@@ -71,6 +74,7 @@ fn seats_of_a_part_are_those_of_all_workers() {
     );
     let used = exchange(&one, 1.0, &[part(5, 0, 0)]);
     assert_eq!(used, [PartUse { is_rate: false, held: 0, used: 2, wanted: 4 }], "what either refused is wanted");
+    assert!(!there.level(seconds(1.0)).is_local);
     held.extend(taken(&there, 1.0));
     assert_eq!((held.len(), taken(&here, 1.0).len()), (5, 0));
     assert_eq!((here.seats(), there.seats()), (Some((2, 5)), Some((3, 5))), "each counts its own");
@@ -79,7 +83,13 @@ fn seats_of_a_part_are_those_of_all_workers() {
     held.truncate(1);
     assert!(taken(&there, end_of(1.9)).is_empty());
     // The lease has ended: what was in use between reports under it is more than the local limit.
-    assert_eq!(here.level(seconds(end_of(2.0))).limit, 5);
+    assert_eq!((here.level(seconds(end_of(2.0))).limit, here.level(seconds(end_of(2.0))).is_local), (5, true));
+    let lowered = schema("few", &json!({"maxRequestsInflight": 2}), &json!({"maxRequestsInflight": 3}));
+    assert_eq!(
+        one.flow_limit(BUSY, &lowered).level(seconds(end_of(2.0))).limit,
+        3,
+        "no more than all gateways may have"
+    );
     held.extend(taken(&there, end_of(2.0)));
     assert_eq!(held.len(), 5);
     exchange(&two, 7.0, &[None]);
@@ -98,8 +108,18 @@ fn tokens_of_a_part_are_those_of_all_workers() {
     assert_eq!(used, [PartUse { is_rate: true, held: 10, used: 0, wanted: 12 }]);
     assert_eq!([taken(&here, 1.0).len(), taken(&there, 2.0).len()], [7, 0], "counted tokens come once");
     assert_eq!((here.rate(), here.level(seconds(2.0)).limit), (Some(100), 50));
-    assert_eq!((taken(&here, end_of(1.0)).len(), here.rate()), (0, Some(100)), "and the local limit from here on");
-    assert_eq!(taken(&there, end_of(2.0)).len(), 10, "as much as was in use");
+    assert_eq!(
+        (taken(&here, 3.0).len(), here.rate()),
+        (0, Some(100)),
+        "and the local limit from here on: they are overdue"
+    );
+    assert_eq!((taken(&there, 4.0).len(), here.level(seconds(3.0)).is_local), (10, true), "as much as was in use");
+    // Reports without an answer change nothing of that.
+    one.limits().report(seconds(5.0));
+    two.limits().report(seconds(6.0));
+    assert_eq!([taken(&here, 6.0).len(), taken(&there, 7.0).len()], [10, 10], "a bucket of one second at most");
+    let lowered = two.flow_limit(BUSY, &schema("rate", &bucket(2), &bucket(4)));
+    assert_eq!(taken(&lowered, 8.0).len(), 4, "the limit of all gateways by now");
 }
 
 #[test]

@@ -6,14 +6,14 @@ use portcullis_filter_config::limits::{LimitPart, PartUse};
 use super::SharedData;
 use super::table::{ID_SIZE, Id, MAX_TRIES};
 use crate::bucket::Rate;
-use crate::global_limit::{PartName, RateLevel};
+use crate::global_limit::{FallbackSeats, PartName, RateLevel};
 
 /// Values, and most records of one: more limits have no part.
 pub(super) const SHARDS: usize = 64;
 const MAX_RECORDS: usize = 256;
 /// Seconds after which a record is forgotten that no worker renews.
 const RECORD_TTL_SECS: u64 = 60;
-const NUMBERS: usize = 11;
+const NUMBERS: usize = 14;
 /// No part: the local limit holds.
 const NONE: u32 = u32::MAX;
 
@@ -54,9 +54,9 @@ impl Default for SeatsLevel {
 }
 
 impl SeatsLevel {
-    /// Most requests in flight; `local` is the limit without a control plane.
-    pub(super) fn max(&self, local: u32, is_live: bool) -> u32 {
-        self.held(is_live).unwrap_or_else(|| local.max(self.observed))
+    /// Most requests in flight.
+    pub(super) fn max(&self, fallback: FallbackSeats, is_live: bool) -> u32 {
+        self.held(is_live).unwrap_or_else(|| fallback.max(self.observed))
     }
 
     /// The same by the newest answer, whether or not its lease has ended.
@@ -64,7 +64,8 @@ impl SeatsLevel {
         self.held(true).unwrap_or(local)
     }
 
-    fn held(&self, is_live: bool) -> Option<u32> {
+    /// The part, while it is leased.
+    pub(super) fn held(&self, is_live: bool) -> Option<u32> {
         (is_live && self.quota != NONE).then_some(self.quota)
     }
 
@@ -108,14 +109,18 @@ impl PartRecord {
         match self.level {
             PartLevel::Seats(SeatsLevel { quota, observed, peak, refused }) => {
                 let [quota, observed, peak, refused] = [quota, observed, peak, refused].map(u64::from);
-                [seen, until, 0, quota, observed, peak, refused, 0, 0, 0, 0]
+                [seen, until, 0, quota, observed, peak, refused, 0, 0, 0, 0, 0, 0, 0]
             }
-            PartLevel::Rate(RateLevel { tokens, at, part, observed, asked, taken, reported }) => {
-                let [observed, asked, taken] = [observed, asked, taken].map(u64::from);
+            PartLevel::Rate(rate) => {
+                let RateLevel { tokens, observed, reported, answered, overdue, .. } = rate;
+                let [asked, taken] = [rate.asked, rate.taken].map(u64::from);
                 // 0 is none, also of the burst.
-                let at = at.map_or(0, |at| at.saturating_add(1));
-                let (qps, burst) = part.map_or((0, 0), |part| (u64::from(part.qps), u64::from(part.burst) + 1));
-                [seen, until, 1, tokens, at, qps, burst, observed, asked, taken, reported]
+                let [at, unanswered] = [rate.at, rate.unanswered].map(|it| it.map_or(0, |it| it.saturating_add(1)));
+                let (qps, burst) = rate.part.map_or((0, 0), |part| (u64::from(part.qps), u64::from(part.burst) + 1));
+                [
+                    seen, until, 1, tokens, at, qps, burst, observed, unanswered, asked, taken, reported, answered,
+                    overdue,
+                ]
             }
         }
     }
@@ -127,10 +132,22 @@ impl PartRecord {
             let [quota, observed, peak, refused, ..] = rest.map(small);
             PartLevel::Seats(SeatsLevel { quota, observed, peak, refused })
         } else {
-            let [tokens, at, qps, burst, observed, asked, taken, reported] = rest;
+            let [tokens, at, qps, burst, observed, unanswered, asked, taken, reported, answered, overdue] = rest;
             let part = burst.checked_sub(1).map(|burst| Rate { qps: small(qps), burst: small(burst) });
-            let (at, [observed, asked, taken]) = (at.checked_sub(1), [observed, asked, taken].map(small));
-            PartLevel::Rate(RateLevel { tokens, at, part, observed, asked, taken, reported })
+            let [at, unanswered] = [at, unanswered].map(|it| it.checked_sub(1));
+            let [asked, taken] = [asked, taken].map(small);
+            PartLevel::Rate(RateLevel {
+                tokens,
+                at,
+                part,
+                observed,
+                unanswered,
+                asked,
+                taken,
+                reported,
+                answered,
+                overdue,
+            })
         };
         PartRecord { id, name, seen, until, level }
     }
@@ -142,7 +159,8 @@ pub(super) fn keys() -> impl Iterator<Item = Vec<u8>> {
 }
 
 fn key(shard: usize) -> Vec<u8> {
-    format!("portcullis/parts/{shard}").into_bytes()
+    // With the number of numbers: a proxy may run an older filter at the same time.
+    format!("portcullis/parts/{NUMBERS}/{shard}").into_bytes()
 }
 
 /// The record of a part, if there is one.

@@ -17,7 +17,7 @@ use super::parts::{PartLevel, PartRecord, SeatsLevel, find, keys, update, update
 use super::table::{Id, MAX_TRIES, row_id};
 use crate::bucket::Rate;
 use crate::flow_limit::{LimitLevel, LimitReached, SharedLimit};
-use crate::global_limit::{LimitReport, PartName, RateLevel, nanoseconds};
+use crate::global_limit::{FallbackRate, FallbackSeats, LimitReport, PartName, RateLevel, nanoseconds};
 use crate::limit::{InFlight, InFlightPermit};
 
 /// The worker whose turn it is, the uptime in nanoseconds of its next report, and the number of the last one.
@@ -72,8 +72,8 @@ struct HostPart<H> {
 
 #[derive(Debug)]
 enum LocalLimit {
-    Seats { running: Arc<InFlight>, permits: Id, max: u32 },
-    Rate { local: Rate, global_qps: u32 },
+    Seats { running: Arc<InFlight>, permits: Id, fallback: FallbackSeats },
+    Rate(FallbackRate),
 }
 
 /// Makes the value that is missing, as [`super::table::prepare`].
@@ -110,11 +110,12 @@ impl<H: SharedData> SharedLimits<H> {
     ) -> Option<Arc<dyn SharedLimit>> {
         let words = [cluster.as_bytes(), schema.name.as_bytes()];
         let local = match (schema.limit, schema.global?.limit) {
-            (FlowControlLimit::MaxRequestsInflight(max), FlowControlLimit::MaxRequestsInflight(_)) => {
-                LocalLimit::Seats { running: running(), permits: row_id(&self.secret, &words), max }
+            (FlowControlLimit::MaxRequestsInflight(local), FlowControlLimit::MaxRequestsInflight(global)) => {
+                let fallback = FallbackSeats { local, global };
+                LocalLimit::Seats { running: running(), permits: row_id(&self.secret, &words), fallback }
             }
             (FlowControlLimit::TokenBucket { qps, burst }, FlowControlLimit::TokenBucket { qps: global_qps, .. }) => {
-                LocalLimit::Rate { local: Rate { qps, burst }, global_qps }
+                LocalLimit::Rate(FallbackRate { local: Rate { qps, burst }, global_qps })
             }
             _ => return None,
         };
@@ -285,9 +286,15 @@ impl<H: SharedData> HostPart<H> {
         (seats, record)
     }
 
-    fn acquire_seat(&self, running: &Arc<InFlight>, permits: &Id, local: u32, now: u64) -> Option<InFlightPermit> {
+    fn acquire_seat(
+        &self,
+        running: &Arc<InFlight>,
+        permits: &Id,
+        fallback: FallbackSeats,
+        now: u64,
+    ) -> Option<InFlightPermit> {
         let (before, record) = self.seats_level();
-        let permit = running.acquire(before.max(local, record.is_live(now)));
+        let permit = running.acquire(before.max(fallback, record.is_live(now)));
         let of_all = permit.as_ref().map(|_| permits_of_all(&self.host, permits));
         if of_all.is_none_or(|of_all| of_all > before.peak) {
             let _ = self.change(|record| {
@@ -312,12 +319,12 @@ impl<H: SharedData> SharedLimit for HostPart<H> {
     fn acquire(&self, uptime: Duration) -> Result<Option<InFlightPermit>, LimitReached> {
         let now = nanoseconds(uptime);
         match &self.local {
-            LocalLimit::Seats { running, permits, max } => {
-                self.acquire_seat(running, permits, *max, now).map(Some).ok_or(LimitReached)
+            LocalLimit::Seats { running, permits, fallback } => {
+                self.acquire_seat(running, permits, *fallback, now).map(Some).ok_or(LimitReached)
             }
-            LocalLimit::Rate { local, .. } => {
+            LocalLimit::Rate(fallback) => {
                 let take = |record: &mut PartRecord| match &mut record.level {
-                    PartLevel::Rate(rate) => rate.take(*local, record.until, now),
+                    PartLevel::Rate(rate) => rate.take(*fallback, record.until, now),
                     PartLevel::Seats(_) => false,
                 };
                 // One that is not counted is refused.
@@ -329,27 +336,31 @@ impl<H: SharedData> SharedLimit for HostPart<H> {
     fn level(&self, uptime: Duration) -> LimitLevel {
         let now = nanoseconds(uptime);
         match &self.local {
-            LocalLimit::Seats { running, max, .. } => {
+            LocalLimit::Seats { running, fallback, .. } => {
                 let (seats, record) = self.seats_level();
-                LimitLevel { used: running.count(), limit: seats.max(*max, record.is_live(now)), rate: 0 }
+                let (used, is_live) = (running.count(), record.is_live(now));
+                let is_local = seats.held(is_live).is_none();
+                LimitLevel { used, limit: seats.max(*fallback, is_live), rate: 0, is_local }
             }
-            LocalLimit::Rate { local, global_qps } => {
+            LocalLimit::Rate(fallback) => {
                 let (mut level, until) = self.rate_level();
-                let Rate { qps, burst } = level.part.filter(|_| now < until).unwrap_or(*local);
-                let used = burst.saturating_sub(level.tokens(*local, until, now));
+                let held = level.held(until, now);
+                let Rate { qps, burst } = held.unwrap_or(fallback.local);
+                let used = burst.saturating_sub(level.tokens(*fallback, until, now));
                 // Of a rate that is counted a process has tokens only.
-                LimitLevel { used, limit: burst, rate: if qps == 0 { *global_qps } else { qps } }
+                let rate = if qps == 0 { fallback.global_qps } else { qps };
+                LimitLevel { used, limit: burst, rate, is_local: held.is_none() }
             }
         }
     }
 
     fn seats(&self) -> Option<(u32, u32)> {
-        let LocalLimit::Seats { running, max, .. } = &self.local else { return None };
-        Some((running.count(), self.seats_level().0.last_max(*max)))
+        let LocalLimit::Seats { running, fallback, .. } = &self.local else { return None };
+        Some((running.count(), self.seats_level().0.last_max(fallback.local)))
     }
 
     fn rate(&self) -> Option<u32> {
-        let LocalLimit::Rate { local, global_qps } = &self.local else { return None };
+        let LocalLimit::Rate(FallbackRate { local, global_qps }) = &self.local else { return None };
         let qps = self.rate_level().0.part.map_or(local.qps, |part| part.qps);
         Some(if qps == 0 { *global_qps } else { qps })
     }

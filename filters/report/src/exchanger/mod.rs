@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use portcullis_filter_config::LimitExchanges;
+use portcullis_filter_config::limits::LEASE;
 
 use crate::envelope::{EXCHANGE_HEADERS, exchange_body, response_message};
 use crate::limits::PartsMessage;
@@ -22,8 +23,10 @@ pub const MAX_RESPONSE: usize = 512 << 10;
 const PAUSE: Duration = Duration::from_secs(1);
 /// The pause before another control plane is asked.
 const RETRY_AFTER: Duration = Duration::from_millis(250);
-/// Time after which a configuration that says nothing more has lost its turn.
-const TURN_TIMEOUT: Duration = Duration::from_secs(4);
+/// Time after which a configuration that says nothing more has lost its turn: another one exchanges before the lease ends.
+const TURN_TIMEOUT: Duration = Duration::from_millis(1_400);
+const _: () = assert!(TURN_TIMEOUT.as_millis() > ANSWER_TIMEOUT.as_millis());
+const _: () = assert!(TURN_TIMEOUT.as_millis() + PAUSE.as_millis() < LEASE.as_millis());
 
 /// The turn to exchange, for all configurations of a process: each listener has one, and all report the same limits.
 pub trait ExchangeClaim {

@@ -71,12 +71,18 @@ fn configurations_of_a_process_exchange_one_at_a_time() {
     let turn = ExchangeTurn::new();
     let (one, other) = (exchanger(&["plane"]), exchanger(&["plane"]));
     assert!(begin(&one, &turn, ms(0)).is_some());
-    assert_eq!(begin(&other, &turn, ms(3_999)), None);
+    assert_eq!(begin(&other, &turn, ms(1_399)), None);
     one.give_up(&turn);
-    assert!(begin(&other, &turn, ms(3_999)).is_some(), "the one that had the turn went");
+    assert!(begin(&other, &turn, ms(1_399)).is_some(), "the one that had the turn went");
     one.give_up(&turn);
-    assert_eq!(begin(&one, &turn, ms(4_000)), None, "it had nothing to give up");
-    assert!(begin(&one, &turn, ms(7_999)).is_some(), "a turn that is lost ends");
+    assert_eq!(begin(&one, &turn, ms(1_400)), None, "it had nothing to give up");
+    let looked = ms(1_399) + PAUSE;
+    assert_eq!(begin(&one, &turn, looked), None);
+    let looked = looked + PAUSE;
+    assert!(
+        looked - ms(1_399) < LEASE && begin(&one, &turn, looked).is_some(),
+        "a turn that is lost ends before the lease"
+    );
 }
 
 /// The Envoy cluster that is asked, its status, its gRPC status and its body; the pause after it, and the line in the log.

@@ -139,3 +139,57 @@ fn server_has_no_more_requests_at_a_time_than_seats() {
     eprintln!("gone: {all} of {} requests that were taken back arrived, at most {most} at a time", USERS * TAKEN_BACK);
     assert_eq!(storm(&fixture, "after", MAX), MAX as i64);
 }
+
+/// A node whose heartbeat waited would be taken for dead.
+#[test]
+fn lease_of_a_node_is_renewed_past_a_full_queue() {
+    let Some(fixture) = KubeFixture::start("fair-node", &KubeOptions::default()) else { return };
+    let group = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:nodes"});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "nodes"}, "subjects": [group],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:node"}});
+    let file = fixture.run.write("nodes.yaml", binding.to_string()).unwrap();
+    fixture.admin(&["create", "--validate=false", "-f", file.to_str().unwrap()]);
+    let queue = json!({"name": "fair", "max": 1, "queues": 1, "handSize": 1, "queueLength": 1, "timeout": "60s"});
+    let policies = json!([{"rules": [allow_all()], "flowControlSchemaName": "fair"}]);
+    let portcullis = fixture.portcullis(json!({"fairQueues": [queue]}));
+    fixture.gateway.apply(&fixture.manifest().set("/spec/portcullis", portcullis).policies(policies)).unwrap();
+
+    let target = fixture.target().timeout(SOON * wait::deadline_factor());
+    let node = fixture.kube.client_ca().issue(&CertSpec::client("system:node:a", ["system:nodes"])).unwrap();
+    let node = H2Client::connect(&target.clone().identity(&node)).unwrap();
+    let alice = target.identity(&fixture.alice);
+    // One request, of which the body does not end, has the seat; and another one waits.
+    let mut frames = H2Frames::connect(&alice, 65_535).unwrap();
+    let json = [("content-type", "application/json")];
+    let running = frames.open("POST", CONFIGMAPS, &json, false);
+    let _waiting = frames.open("GET", &format!("{CONFIGMAPS}?limit=1"), &[], true);
+    frames.send().unwrap();
+    let queued = || MetricsPage::of(&fixture.gateway).series_of("queued_requests").map(|(_, count)| count).sum::<u64>();
+    wait::until("the queue is full", SOON, || (queued() == 1).then_some(())).unwrap();
+    let others = H2Client::connect(&alice).unwrap();
+    assert_eq!(others.get(&format!("{CONFIGMAPS}?limit=1"), &[]).unwrap().status, 429);
+
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    let spec = json!({"holderIdentity": "a", "leaseDurationSeconds": 40, "renewTime": "2026-01-01T00:00:01.000000Z"});
+    let lease =
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}, "spec": spec});
+    let json: (&str, &[u8]) = ("content-type", b"application/json");
+    // kube-apiserver makes the namespace soon after its start.
+    let create = || {
+        let answer = node.request("POST", leases, &[json], lease.to_string().as_bytes()).unwrap();
+        if answer.status == 201 { Ok(()) } else { Err(answer.text()) }
+    };
+    wait::until_ok("the node has a lease", SOON, create).unwrap();
+    let mut known = node.get(&format!("{leases}/a"), &[]).unwrap().json().unwrap();
+    known["spec"]["renewTime"] = json!("2026-01-01T00:00:11.000000Z");
+    let renewed = node.request("PUT", &format!("{leases}/a"), &[json], known.to_string().as_bytes()).unwrap();
+    assert_eq!(renewed.status, 200, "{}", renewed.text());
+    assert_eq!(
+        node.get(&format!("{CONFIGMAPS}?limit=1"), &[]).unwrap().status,
+        429,
+        "it is full for what else the node asks"
+    );
+    frames.reset(running);
+    frames.send().unwrap();
+}

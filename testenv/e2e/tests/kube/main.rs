@@ -7,6 +7,7 @@ mod client_address;
 mod compose;
 mod console;
 mod console_login;
+mod constrained;
 mod container;
 mod crd;
 mod credentials;

@@ -40,6 +40,25 @@ fn watch_survives_what_operators_do() {
     assert!(watch.log().is_empty(), "kubectl saw no trouble: {}", watch.log());
 }
 
+#[test]
+fn ban_ends_the_watch_of_kubectl() {
+    let Some(fixture) = KubeFixture::start("ban", &KubeOptions::default()) else { return };
+    let watches = |user| fixture.kubectl(user).args(["get", "pods", "-w", "-o", "name"]).spawn().unwrap();
+    let bob = fixture.kube.client_ca().issue(&CertSpec::client("bob", ["system:masters"])).unwrap();
+    let (banned, other) = (watches(&fixture.alice), watches(&bob));
+    still_sees(&fixture, &banned, "before");
+    still_sees(&fixture, &other, "as-well");
+
+    let ban = json!({"deny": [{"users": ["alice"], "message": "ask the platform team"}]});
+    fixture.gateway.apply(&fixture.manifest().set("/spec/portcullis/access", ban)).unwrap();
+    wait::until("the watch ends", SOON, || (!banned.is_running()).then_some(())).unwrap();
+    still_sees(&fixture, &other, "after");
+    assert!(other.is_running());
+    let pods = "/api/v1/namespaces/default/pods";
+    let refused = fixture.kubectl(&fixture.alice).args(["get", "--raw", pods]).run().unwrap();
+    assert!(refused.stderr.contains("ask the platform team"), "{}", refused.stderr);
+}
+
 /// Creates a pod and waits until the watch shows it.
 fn still_sees(fixture: &KubeFixture, watch: &Process, name: &str) {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},

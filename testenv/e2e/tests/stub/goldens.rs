@@ -38,9 +38,25 @@ fn manifest(case: &Path, fixture: &StubFixture) -> String {
         text = text.replace(&format!("${{{name}.cert}}"), &encode(authority.pem()));
     }
     let text = text.replace("${token}", &STANDARD.encode("a-token"));
-    text.replace("//10.0.0.", "//127.0.0.")
+    without_services(&text)
+        .replace("//10.0.0.", "//127.0.0.")
         .replace("[2001:db8::1]", "[::1]")
         .replace("upstream.example.net", "localhost")
+}
+
+/// The upstream in the place of a Service as the source of servers: objects of files have no Kubernetes in which one could be.
+fn without_services(text: &str) -> String {
+    let mut lines = Vec::new();
+    let mut is_below = false;
+    for line in text.lines() {
+        is_below &= line.starts_with("        ");
+        if line == "      service:" {
+            (is_below, lines) = (true, [lines, vec!["      kubernetesService: true"]].concat());
+        } else if !is_below {
+            lines.push(line);
+        }
+    }
+    lines.join("\n")
 }
 
 /// The case's additions to the settings, except for the listener's own address.

@@ -49,6 +49,46 @@ fn watches_count_against_the_limit_until_they_end() {
     assert_eq!(clients[3].get(PODS, &[]).unwrap().status, 429, "0 refuses all");
 }
 
+/// A limit of one, of these requests.
+fn counting(fixture: &StubFixture, counts: &str) -> Manifest {
+    let schema = json!({"name": "few", "maxRequestsInflight": {"max": 1}, "counts": counts});
+    let limited = fixture.manifest().set("/spec/flowControl", json!({"flowControlSchemas": [schema]}));
+    limited.policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "few"}]))
+}
+
+/// Of each kind as many as the limit says run, and one of the kind that is not counted beside them.
+#[test]
+fn watches_and_other_requests_have_budgets_of_their_own() {
+    let fixture = StubFixture::start("limits-counts", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
+    let client = H2Client::connect(&target).unwrap();
+    let watch = format!("{PODS}?watch=true");
+    let open = || client.open("GET", &watch, &[], b"").unwrap();
+    // A place is free soon after its request has ended; one that is taken stays so.
+    let soon = |status: u16, ask: &dyn Fn() -> u16| match status {
+        200 => wait::until("a place is free", SOON, || (ask() == 200).then_some(())).unwrap(),
+        status => assert_eq!(ask(), status),
+    };
+    for (counts, get, second) in [("Requests", 200, 200), ("Watches", 200, 429), ("All", 429, 429), ("", 429, 429)] {
+        fixture.gateway.apply(&counting(&fixture, counts)).unwrap();
+        let is_open = || Some(open()).filter(|watch| watch.response.status == 200);
+        let first = wait::until("a watch is open", SOON, is_open).unwrap();
+        soon(get, &|| client.get(PODS, &[]).unwrap().status);
+        soon(second, &|| open().response.status);
+        drop(first);
+    }
+    // A request that runs leaves no place for another one, and one for watches.
+    fixture.gateway.apply(&counting(&fixture, "Requests")).unwrap();
+    fixture.stub.fault(Fault::new(EVENTS, Action::Hold));
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| H2Client::connect(&target).unwrap().get(EVENTS, &[]).unwrap().status);
+        wait::until("it runs", SOON, || (!fixture.stub.records_for(EVENTS).is_empty()).then_some(())).unwrap();
+        assert_eq!((client.get(PODS, &[]).unwrap().status, open().response.status), (429, 200));
+        fixture.stub.clear_faults();
+        assert_eq!(running.join().unwrap(), 200);
+    });
+}
+
 #[test]
 fn no_more_requests_run_than_may_and_every_place_comes_back() {
     let fixture = StubFixture::start("exact", &GatewayOptions::default());

@@ -45,6 +45,7 @@ mod loops;
 mod many_users;
 mod mixed;
 mod network;
+mod newly_denied;
 mod observe;
 mod overload;
 mod ownership;

@@ -94,6 +94,21 @@ fn difference_to_kubegateway_is_reported() {
 }
 
 #[test]
+fn policy_that_decides_only_here_is_reported() {
+    for (portcullis, field) in [("{mode: Shadow}", "mode"), ("{action: Deny}", "action"), ("{}", "")] {
+        let rule = "{verbs: [get], apiGroups: [apps], resources: [deployments]}";
+        let policy = format!("{{rules: [{rule}], portcullis: {portcullis}}}");
+        let found: Vec<_> = codes(&warned(with_default(&format!("[{policy}]"))))
+            .into_iter()
+            .filter(|(code, _)| *code == ProblemCode::DiffersFromKubegateway)
+            .map(|(_, path)| path)
+            .collect();
+        let wanted = (!field.is_empty()).then(|| format!("spec.dispatchPolicies[0].portcullis.{field}"));
+        assert_eq!(found, Vec::from_iter(wanted), "{portcullis}");
+    }
+}
+
+#[test]
 fn sensible_rules_lead_to_no_finding() {
     for fields in [
         "{}",

@@ -36,12 +36,13 @@ The control plane writes it where Kubernetes stores the object, and shows the sa
 ";
 
 /// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 36] = [
+const DEFAULTS: [Default; 37] = [
     ("spec.clientConfig.serverName", "`metadata.name`"),
     ("spec.dispatchPolicies[].strategy", "`RoundRobin`"),
     ("spec.flowControl.flowControlSchemas[].counts", "`All`"),
     ("spec.portcullis.allowAnonymous", "`true`"),
     ("spec.portcullis.auditAttribution", "`false`"),
+    ("spec.portcullis.constrainedImpersonation", "`false`"),
     ("spec.portcullis.clientCertificateVerification", "`Request`"),
     ("spec.portcullis.credentialCache.authorizedTTL", "`5m`"),
     ("spec.portcullis.credentialCache.unauthorizedTTL", "`30s`"),
@@ -139,6 +140,7 @@ fn defaults_are_those_of_the_check() {
     assert_eq!(cluster.credential_cache.unauthorized_ttl, duration("credentialCache.unauthorizedTTL"));
     assert_eq!(cluster.allow_anonymous.to_string(), written("spec.portcullis.allowAnonymous"));
     assert_eq!(cluster.audit_attribution.to_string(), written("spec.portcullis.auditAttribution"));
+    assert_eq!(cluster.constrained_impersonation.to_string(), written("spec.portcullis.constrainedImpersonation"));
     assert_eq!(cluster.client_verification, ClientVerification::Request);
     assert_eq!(format!("{:?}", cluster.upstream_identity), written("spec.portcullis.upstreamIdentity"));
 }

@@ -5,12 +5,15 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::global_limit::{GlobalLimits, SeatsPart};
+use portcullis_core::global_limit::{FallbackSeats, GlobalLimits, SeatsPart};
 use portcullis_core::limit::InFlightPermit;
 use portcullis_filter_config::limits::{LimitPart, PartUse};
 
 use super::{Letter, STEPS_OF_LEASE};
 use crate::RESERVED_FOR;
+
+/// Without a lease nothing.
+const NO_SEATS: FallbackSeats = FallbackSeats { local: 0, global: 0 };
 
 /// A call that a real part or limiter gets, at that step of time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,7 +61,7 @@ impl Machine {
     fn call(&mut self, call: Call) {
         match call {
             Call::Fill(step) => {
-                while let Some(permit) = self.seats.acquire(0, self.uptime(step)) {
+                while let Some(permit) = self.seats.acquire(NO_SEATS, self.uptime(step)) {
                     self.permits.push(permit);
                 }
             }

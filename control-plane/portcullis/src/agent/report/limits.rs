@@ -16,8 +16,8 @@ use tonic::{Code, Status};
 
 use crate::agent::activity::{ActivityError, ActivitySource};
 
-/// The time that an answer may take. A later one would be for a report that is not the newest any more.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(1_500);
+/// The time that an answer may take at least and at most. A later one would be for a report that is not the newest any more.
+const ANSWER_TIMEOUT: (Duration, Duration) = (Duration::from_millis(400), Duration::from_millis(1_500));
 /// The pause before another question, where there are no limits to share or there was no answer.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The same where the filter does not know the question: an older release.
@@ -43,6 +43,27 @@ struct LastExchange {
     answered: Option<Instant>,
     /// Whether the last answer had no part of some limit.
     lacks_parts: bool,
+}
+
+/// The time until the next report, and the time that its answer may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ExchangePace {
+    pause: Duration,
+    patience: Duration,
+}
+
+impl ExchangePace {
+    /// After a report that has no answer.
+    fn unanswered(pause: Duration) -> Self {
+        let (_, most) = ANSWER_TIMEOUT;
+        ExchangePace { pause, patience: most }
+    }
+
+    /// After an answer that took so long. A gateway that counts has used up its tokens when it has waited for some answers.
+    fn answered(pause: Duration, took: Duration) -> Self {
+        let (least, most) = ANSWER_TIMEOUT;
+        ExchangePace { pause, patience: pause.max(took).saturating_mul(4).clamp(least, most) }
+    }
 }
 
 impl LimitsState {
@@ -74,36 +95,36 @@ pub(super) async fn follow(
     mut answers: mpsc::Receiver<Bytes>,
     state: LimitsState,
 ) {
-    let mut has_answered = false;
+    let (mut has_answered, mut pace) = (false, ExchangePace::unanswered(PAUSE));
     loop {
-        let pause = match source.limits().await {
+        pace = match source.limits().await {
             Ok(report) => {
                 has_answered = true;
                 state.change(|last| last.has_parts = !report.is_empty());
-                exchange(&source, report, &reports, &mut answers, &state).await
+                exchange(&source, report, pace.patience, (&reports, &mut answers), &state).await
             }
-            Err(ActivityError::Timeout) if !has_answered => OLD_FILTER_PAUSE,
+            Err(ActivityError::Timeout) if !has_answered => ExchangePace::unanswered(OLD_FILTER_PAUSE),
             Err(error) => {
                 tracing::debug!(%error, "the filter does not report the use of limits");
-                PAUSE
+                ExchangePace::unanswered(PAUSE)
             }
         };
-        sleep(pause).await;
+        sleep(pace.pause).await;
     }
 }
 
-/// Returns the time until the next report.
+/// Exchanges one report.
 async fn exchange(
     source: &ActivitySource,
     report: Bytes,
-    reports: &watch::Sender<Bytes>,
-    answers: &mut mpsc::Receiver<Bytes>,
+    patience: Duration,
+    (reports, answers): (&watch::Sender<Bytes>, &mut mpsc::Receiver<Bytes>),
     state: &LimitsState,
-) -> Duration {
+) -> ExchangePace {
     if report.is_empty() {
-        return PAUSE;
+        return ExchangePace::unanswered(PAUSE);
     }
-    let number = reported_number(&report);
+    let (number, sent) = (reported_number(&report), Instant::now());
     reports.send_replace(report);
     // An answer to a report before this one means nothing to the filter.
     let answer = async {
@@ -114,7 +135,8 @@ async fn exchange(
             }
         }
     };
-    let Ok(Some(parts)) = timeout(ANSWER_TIMEOUT, answer).await else { return Duration::ZERO };
+    let Ok(Some(parts)) = timeout(patience, answer).await else { return ExchangePace::unanswered(Duration::ZERO) };
+    let took = sent.elapsed();
     match source.apply(&parts).await {
         Ok(()) => state.change(|last| {
             last.answered = Some(Instant::now());
@@ -122,7 +144,7 @@ async fn exchange(
         }),
         Err(error) => tracing::debug!(%error, "the filter does not take the parts of limits"),
     }
-    next_exchange(&parts).unwrap_or(PAUSE)
+    ExchangePace::answered(next_exchange(&parts).unwrap_or(PAUSE), took)
 }
 
 /// Sends every report on a connection for as long as it is polled. A failure concerns these reports alone.
@@ -201,6 +223,36 @@ mod tests {
             }
             lines.push(line);
         }
+    }
+
+    #[test]
+    fn short_pauses_and_answers_have_a_short_timeout() {
+        let ms = Duration::from_millis;
+        let rows = [(100, 5, 400), (250, 5, 1_000), (1_000, 5, 1_500), (100, 200, 800), (100, 900, 1_500)];
+        for (pause, took, patience) in rows {
+            let pace = ExchangePace::answered(ms(pause), ms(took));
+            assert_eq!(pace, ExchangePace { pause: ms(pause), patience: ms(patience) }, "{pause}, {took}");
+        }
+    }
+
+    #[tokio::test]
+    async fn answer_that_is_lost_is_soon_asked_for_again() {
+        let (ours, theirs) = duplex(1 << 16);
+        let (pages, commands) = split(ours);
+        let source = ActivitySource::start(Filter::new(commands), pages);
+        let mut filter = BufReader::new(theirs);
+        filter.write_all(b"activity\n").await.unwrap();
+        let (reports, _seen) = watch::channel(Bytes::new());
+        let (answers, receiver) = mpsc::channel(8);
+        tokio::spawn(follow(source, reports, receiver, LimitsState::default()));
+        report(&mut filter, 1).await;
+        // The pause after it is a short one.
+        answers.send(answer(1, &[None])).await.unwrap();
+        report(&mut filter, 2).await;
+        let lost = Instant::now();
+        report(&mut filter, 3).await;
+        let waited = lost.elapsed();
+        assert!(waited < Duration::from_millis(1_400), "{waited:?} for an answer that is there in some milliseconds");
     }
 
     #[tokio::test]

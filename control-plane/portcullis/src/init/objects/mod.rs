@@ -18,7 +18,8 @@ pub(super) const MANAGED_BY: &str = "portcullis-init";
 /// All of them, in the order in which they are applied.
 pub(super) fn all(settings: &Settings) -> Vec<Value> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": settings.namespace}});
-    let control_plane = crate::rbac::control_plane_rights(&settings.namespace, LEASE_NAME, Some(CONTROL_PLANE_USER));
+    let control_plane =
+        crate::rbac::control_plane_rights(&settings.namespace, LEASE_NAME, Some(CONTROL_PLANE_USER), &[]);
     [namespace, definition()]
         .into_iter()
         .chain(control_plane)

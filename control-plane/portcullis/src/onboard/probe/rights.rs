@@ -54,7 +54,9 @@ fn rights_of(role: &Value) -> Vec<(String, Value)> {
             }
             for group in texts(rule, "apiGroups") {
                 for resource in texts(rule, "resources") {
-                    rights.push(right_to_resource(&verb, &group, &resource));
+                    let names = texts(rule, "resourceNames");
+                    let names = if names.is_empty() { vec![String::new()] } else { names };
+                    rights.extend(names.iter().map(|name| right_to_resource(&verb, &group, &resource, name)));
                 }
             }
         }
@@ -62,9 +64,10 @@ fn rights_of(role: &Value) -> Vec<(String, Value)> {
     rights
 }
 
-fn right_to_resource(verb: &str, group: &str, written: &str) -> (String, Value) {
+fn right_to_resource(verb: &str, group: &str, written: &str, name: &str) -> (String, Value) {
     let (resource, subresource) = written.split_once('/').unwrap_or((written, ""));
-    let attributes = json!({"verb": verb, "group": group, "resource": resource, "subresource": subresource});
+    let attributes =
+        json!({"verb": verb, "group": group, "resource": resource, "subresource": subresource, "name": name});
     let place = if group.is_empty() { String::new() } else { format!(".{group}") };
     (format!("{verb} {written}{place}"), json!({"resourceAttributes": attributes}))
 }

@@ -71,7 +71,7 @@ impl<'a> Details<'a> {
             }
             for one in &activity.limits {
                 let (schema, node) = (activity.names.schema_name(one.schema).to_owned(), node.to_owned());
-                let at = LimitAt { node, used: one.used, limit: one.limit, rate: one.rate };
+                let at = LimitAt { node, used: one.used, limit: one.limit, rate: one.rate, local: one.local };
                 details.limits.entry(schema).or_default().push(at);
             }
             for (server, requests) in &activity.in_flight {

@@ -26,6 +26,7 @@ pub(super) struct LimitGauge {
     pub(super) used: u32,
     pub(super) limit: u32,
     pub(super) rate: u32,
+    pub(super) local: bool,
 }
 
 /// The activity of one cluster in one process: counts of the last [`RATE_WINDOW`] and newest gauges.
@@ -90,7 +91,7 @@ impl ClusterActivity {
         let names = &mut self.names;
         let gauge = |one: &LimitMessage| {
             let schema = names.schema(&one.schema)?;
-            Some(LimitGauge { schema, used: one.used, limit: one.limit, rate: one.rate })
+            Some(LimitGauge { schema, used: one.used, limit: one.limit, rate: one.rate, local: one.local })
         };
         self.limits = message.limits.iter().filter(|_| detail).filter_map(gauge).collect();
         let busy = message.servers.iter().filter(|one| detail && one.in_flight > 0);

@@ -53,6 +53,11 @@ pub(super) struct ServedServer {
 const MAX_POLICIES: usize = 1_000;
 
 impl ServedObjects {
+    /// Whether objects were read since this process was started, if only that there are none.
+    pub(crate) fn are_read(&self) -> bool {
+        !self.instance.is_empty()
+    }
+
     /// The limits of all gateways together, by the name under which a cluster counts, then by schema.
     pub(crate) fn global_limits(&self) -> BTreeMap<String, BTreeMap<String, GlobalLimit>> {
         let objects = self.by_name.iter().filter(|(_, object)| !object.global_limits.is_empty());

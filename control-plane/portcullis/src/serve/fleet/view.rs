@@ -201,6 +201,8 @@ pub(crate) struct LimitAt {
     /// The gateway's limit, or its part of one of all gateways.
     pub(crate) limit: u32,
     pub(crate) rate: u32,
+    /// Whether its own limit holds in the place of the one of all gateways, because no control plane gives it a part.
+    pub(crate) local: bool,
 }
 
 /// A certificate that the object refers to.

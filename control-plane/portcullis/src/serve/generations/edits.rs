@@ -1,9 +1,13 @@
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use portcullis_api::{ReferencedData, SecretBytes, SecretData};
 use portcullis_sources::{Input, ObjectSet, read_inputs};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+use super::super::discovery::Answers;
 
 /// The object that is edited.
 pub(super) const NAME: &str = "a.test";
@@ -47,6 +51,10 @@ pub(super) enum Edit {
     /// Edits that take effect under open connections.
     Renew,
     Servers,
+    /// Servers are discovered beside the written ones, or not any more.
+    Discover,
+    /// The discovered servers are others.
+    Discovered,
     Subset,
     Limits,
     /// A wrong edit, or the end of it.
@@ -57,7 +65,7 @@ pub(super) enum Edit {
     Remove,
 }
 
-const EDITS: [Edit; 16] = [
+const EDITS: [Edit; 18] = [
     Edit::Mode,
     Edit::Account,
     Edit::Token,
@@ -69,6 +77,8 @@ const EDITS: [Edit; 16] = [
     Edit::Recreate,
     Edit::Renew,
     Edit::Servers,
+    Edit::Discover,
+    Edit::Discovered,
     Edit::Subset,
     Edit::Limits,
     Edit::Wrong,
@@ -97,6 +107,7 @@ struct Version {
     uid: usize,
     renewal: usize,
     servers: bool,
+    discovers: bool,
     subset: bool,
 }
 
@@ -109,6 +120,7 @@ pub(super) struct EditedObject {
     other_headers: bool,
     reserves_names: bool,
     other_limits: bool,
+    other_discovered: bool,
     is_wrong: bool,
     is_revoked: bool,
     is_gone: bool,
@@ -127,6 +139,8 @@ impl EditedObject {
             Edit::Recreate => version.uid += 1,
             Edit::Renew => version.renewal ^= 1,
             Edit::Servers => version.servers ^= true,
+            Edit::Discover => version.discovers ^= true,
+            Edit::Discovered => self.other_discovered ^= true,
             Edit::Subset => version.subset ^= true,
             Edit::HeaderNames => self.other_headers ^= true,
             Edit::ReservedNames => self.reserves_names ^= true,
@@ -180,6 +194,16 @@ impl EditedObject {
         ObjectSet { referenced_data: self.referenced_data(), ..set }
     }
 
+    /// The answer of the upstream about its servers.
+    pub(super) fn answers(&self) -> Arc<Answers> {
+        let address = if self.other_discovered { "10.1.0.2" } else { "10.1.0.1" };
+        Arc::new(Answers::of_upstream(NAME, &self.uid(), address))
+    }
+
+    fn uid(&self) -> String {
+        format!("uid-{}", self.version.uid)
+    }
+
     /// The Secret with the token, if it is there.
     fn referenced_data(&self) -> ReferencedData {
         let data = [("token".to_owned(), SecretBytes::new(token(self.version.token).into_bytes()))];
@@ -220,6 +244,9 @@ impl EditedObject {
         if version.by_headers && version.asking_user {
             identity["requestHeader"] = json!({"user": "system:other"});
         }
+        if version.discovers && version.trust != 2 {
+            identity["discovery"] = json!({"kubernetesService": true});
+        }
         if !version.by_headers && version.token > 0 {
             identity["references"] = json!({"token": {"secret": {"name": SECRET}}});
         }
@@ -232,7 +259,7 @@ impl EditedObject {
         }
         json!({
             "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster",
-            "metadata": {"name": NAME, "uid": format!("uid-{}", version.uid)},
+            "metadata": {"name": NAME, "uid": self.uid()},
             "spec": {
                 "servers": servers.iter().map(|server| json!({"endpoint": server})).collect::<Vec<_>>(),
                 "clientConfig": client,

@@ -138,12 +138,15 @@ impl Simulation {
 
     fn snapshot(&mut self) -> Arc<Snapshot> {
         let set = self.object.set(&self.pki);
+        self.reconciler.discover(self.object.answers());
         let update = self.reconciler.reconcile(&set, &BTreeSet::new(), self.now).unwrap();
         let is_accepted = update.diagnoses.iter().any(|one| one.name == edits::NAME && one.accepted);
         self.object.is_accepted(is_accepted);
         if is_accepted {
             // Another control plane over the same objects, one that saw no edit.
-            let other = Reconciler::default().reconcile(&set, &BTreeSet::new(), self.now).unwrap();
+            let mut other = Reconciler::default();
+            other.discover(self.object.answers());
+            let other = other.reconcile(&set, &BTreeSet::new(), self.now).unwrap();
             let version = |snapshot: &Snapshot| snapshot.version_of(edits::NAME);
             assert_eq!(version(&update.snapshot), version(&other.snapshot), "replicas agree on what is served");
         }

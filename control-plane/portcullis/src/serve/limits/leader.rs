@@ -1,7 +1,7 @@
 //! One replica divides limits that gateways share: the one that leads.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use portcullis_limits::{Limiter, RESERVED_FOR};
@@ -13,7 +13,6 @@ use super::{answer, counted_names, read};
 
 /// Divides the limits while this replica leads.
 pub(crate) struct LimitDivision {
-    start: Instant,
     state: Mutex<Division>,
 }
 
@@ -29,15 +28,12 @@ struct Division {
 
 impl LimitDivision {
     pub(crate) fn new(served: watch::Receiver<Arc<ServedObjects>>, leads: Option<watch::Receiver<bool>>) -> Self {
-        Self {
-            start: Instant::now(),
-            state: Mutex::new(Division { served, leads, limiter: None, asked: Duration::ZERO }),
-        }
+        Self { state: Mutex::new(Division { served, leads, limiter: None, asked: Duration::ZERO }) }
     }
 
-    /// Answers a report with the gateway's parts; with nothing while another replica leads.
-    pub(super) fn divide(&self, report: &GatewayReport, now: Instant) -> Result<Bytes, UnreadableReport> {
-        let now = now.saturating_duration_since(self.start);
+    /// Answers a report with the gateway's parts; with nothing while another replica leads, and before objects were read. `now` is the
+    /// time of a clock that goes on while the machine is suspended.
+    pub(super) fn divide(&self, report: &GatewayReport, now: Duration) -> Result<Bytes, UnreadableReport> {
         if self.division().limiter(now).is_none() {
             return Ok(Bytes::new());
         }
@@ -79,6 +75,10 @@ impl Division {
             if !is_leader {
                 return None;
             }
+        }
+        // A limit that is not known yet has its parts from another replica: nothing revokes them.
+        if !self.served.borrow().are_read() {
+            return None;
         }
         // After a time in which this process may have been stopped, and another one may have led. All leases have ended.
         if now >= self.asked.saturating_add(RESERVED_FOR) {
@@ -129,14 +129,18 @@ mod tests {
 
     impl Replica {
         fn new() -> Self {
-            let (served, receiver) = watch::channel(served(10));
+            Self::of(served(10))
+        }
+
+        fn of(served: Arc<ServedObjects>) -> Self {
+            let (served, receiver) = watch::channel(served);
             let (leads, is_leader) = watch::channel(true);
             Replica { division: LimitDivision::new(receiver, Some(is_leader)), served, leads, number: 0 }
         }
 
         fn send(&self, content: Vec<u8>, second: u64) -> Result<Bytes, UnreadableReport> {
             let report = GatewayReport { node: "gateway".to_owned(), instance: String::new(), content: content.into() };
-            self.division.divide(&report, self.division.start + Duration::from_secs(second))
+            self.division.divide(&report, Duration::from_secs(1_000 + second))
         }
 
         /// The answer to a gateway that has so much; `None` if there is none.
@@ -172,6 +176,16 @@ mod tests {
         }
         assert_eq!(replica.part(0, 24), Some(Some(6)));
         assert_eq!(replica.part(0, 30), Some(None));
+    }
+
+    #[test]
+    fn replica_that_has_read_no_objects_yet_revokes_nothing() {
+        let mut replica = Replica::of(Arc::default());
+        assert_eq!(replica.part(4, 1), None, "the gateway keeps its part, and asks the next one");
+        replica.served.send_replace(served(6));
+        assert_eq!(replica.part(4, 2), Some(Some(4)));
+        replica.served.send_replace(Arc::new(ServedObjectCache::default().read("lab", &BTreeMap::new())));
+        assert_eq!(replica.part(4, 3), Some(None), "an object that is gone");
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod stored;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -20,6 +20,7 @@ pub(super) use self::arguments::LimitsArguments;
 pub(super) use self::leader::LimitDivision;
 pub(super) use self::stored::StoredDivision;
 use super::fleet::{Fleet, ServedObjects};
+use crate::boot_time::boot_time;
 
 /// The pause until a gateway reports again whose limits this replica does not know.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -47,7 +48,7 @@ impl ReportSink for Reports {
 
     fn divide(&self, report: GatewayReport) -> BoxFuture<'_, Result<Bytes, UnreadableReport>> {
         match &self.limits {
-            Divider::Leader(division) => Box::pin(std::future::ready(division.divide(&report, Instant::now()))),
+            Divider::Leader(division) => Box::pin(std::future::ready(division.divide(&report, boot_time()))),
             Divider::Store(division) => Box::pin(division.divide(report)),
         }
     }

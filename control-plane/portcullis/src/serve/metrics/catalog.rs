@@ -109,11 +109,21 @@ pub(super) const LIMITS_STORE_CONFLICTS: Metric = metric(
     &[],
     "Changes that were made anew because another control plane had changed the same limits",
 );
+pub(super) const DISCOVERY_SOURCES: Metric = metric(
+    "portcullis_discovery_sources",
+    "gauge",
+    &["state"],
+    "Sources of discovered servers; those that are not current keep their last servers",
+);
+pub(super) const DISCOVERED_SERVERS: Metric =
+    metric("portcullis_discovered_servers", "gauge", &[], "Servers in the last answers of all these sources");
+pub(super) const DISCOVERY_CHANGES: Metric =
+    metric("portcullis_discovery_changes_total", "counter", &[], "Times that the servers of a source became others");
 pub(super) const BUILD: Metric =
     metric("portcullis_build_info", "gauge", &["version"], "Always 1; the control plane's version");
 
 #[cfg(test)]
-pub(super) const METRICS: [&Metric; 20] = [
+pub(super) const METRICS: [&Metric; 23] = [
     &OBJECTS,
     &REJECTED_UPDATES,
     &TRANSLATION,
@@ -133,6 +143,9 @@ pub(super) const METRICS: [&Metric; 20] = [
     &LIMITS_STORE_ROUNDS,
     &LIMITS_STORE_FAILURES,
     &LIMITS_STORE_CONFLICTS,
+    &DISCOVERY_SOURCES,
+    &DISCOVERED_SERVERS,
+    &DISCOVERY_CHANGES,
     &BUILD,
 ];
 
@@ -140,13 +153,14 @@ pub(super) const KINDS: [&str; 3] = ["UpstreamCluster", "GatewaySettings", "File
 pub(super) const STATES: [&str; 3] = ["accepted", "invalid", "conflicted"];
 pub(super) const TYPES: [&str; 6] = ["clusters", "endpoints", "secrets", "listeners", "routes", "other"];
 pub(super) const NODE_STATES: [&str; 5] = ["connected", "in_sync", "refusing", "reporting", "frozen"];
+pub(super) const DISCOVERY_STATES: [&str; 3] = ["current", "empty", "unavailable"];
 pub(super) const ORIGINS: [&str; 2] = ["source", "last_good"];
 pub(super) const OUTCOMES: [&str; 2] = ["written", "failed"];
 /// The reasons of xDS rejections.
 pub(super) const REASONS: [&str; 12] = Rejection::LABELS;
 
 #[cfg(test)]
-pub(super) const LABELS: [Label; 8] = [
+pub(super) const LABELS: [Label; 9] = [
     Label {
         name: "kind",
         values: &KINDS,
@@ -157,6 +171,11 @@ pub(super) const LABELS: [Label; 8] = [
         name: "state",
         values: &NODE_STATES,
         help: "The state of a node; a node may be counted under several. `reporting`: its agent reported the health of endpoints in the last 30 seconds, whichever replica Envoy is connected to. `frozen`: its filter reads another configuration version, so it keeps its last configuration.",
+    },
+    Label {
+        name: "state",
+        values: &DISCOVERY_STATES,
+        help: "The state of a source of discovered servers. `empty`: it names no server that may be used.",
     },
     Label { name: "type", values: &TYPES, help: "The type of resource." },
     Label {

@@ -1,6 +1,7 @@
 //! The metrics of the control plane.
 
 mod catalog;
+mod discovery;
 mod limits_store;
 #[cfg(test)]
 mod page;
@@ -22,7 +23,10 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry as MetricRegistry;
 
 use catalog::Metric;
+use discovery::DiscoveryMetrics;
 use limits_store::LimitsStoreMetrics;
+
+pub(crate) use discovery::DiscoveryCounts;
 
 /// The type of the page's text.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -73,6 +77,7 @@ pub(crate) struct ControlPlaneMetrics {
     revoked: Gauge,
     unhealthy: Gauge,
     limits_store: LimitsStoreMetrics,
+    discovery: DiscoveryMetrics,
     state: Mutex<MetricsState>,
 }
 
@@ -106,6 +111,7 @@ impl Default for ControlPlaneMetrics {
             revoked: Gauge::default(),
             unhealthy: Gauge::default(),
             limits_store: LimitsStoreMetrics::default(),
+            discovery: DiscoveryMetrics::default(),
             state: Mutex::default(),
         };
         metrics.register();
@@ -133,6 +139,7 @@ impl ControlPlaneMetrics {
         add(page, &catalog::REVOKED_REFERENCES, self.revoked.clone());
         add(page, &catalog::UNHEALTHY, self.unhealthy.clone());
         self.limits_store.register(page);
+        self.discovery.register(page);
         let build: Family<OneLabel, Gauge> = Family::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         add(page, &catalog::BUILD, build);
@@ -225,6 +232,11 @@ impl ControlPlaneMetrics {
     /// Takes the numbers of the store in which limits are divided.
     pub(crate) fn keep_limits_in(&self, statistics: Arc<StoreStatistics>) {
         self.limits_store.follow(statistics);
+    }
+
+    /// Takes the state of all sources of discovered servers.
+    pub(crate) fn discovered(&self, counts: DiscoveryCounts) {
+        self.discovery.count(counts);
     }
 
     /// Takes the number of objects that are served with revoked references.

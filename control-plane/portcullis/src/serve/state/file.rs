@@ -3,14 +3,14 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use super::{FILE, StateError};
+use super::StateError;
 
 /// Maximum size of the file: forty thousand clusters.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// Reads the file; `None` if there is none. It must be a plain file that belongs to this process's user, and that no other user
 /// may read or write: a user who can write it could replace the gateway's configuration.
-pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
+pub(in super::super) fn read(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         found => found.map_err(StateError::Read)?,
@@ -42,12 +42,12 @@ pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
 }
 
 /// Puts the file in its place in one step, written through to the disk: after a crash there is the old one or the new one.
-pub(super) fn write(directory: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(in super::super) fn write(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 GiB"));
     }
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let coming = directory.join(format!(".{FILE}.new"));
+    let coming = directory.join(format!(".{name}.new"));
     match fs::remove_file(&coming) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -55,7 +55,7 @@ pub(super) fn write(directory: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&coming)?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(&coming, directory.join(FILE))?;
+    fs::rename(&coming, directory.join(name))?;
     File::open(directory)?.sync_all()
 }
 
@@ -63,6 +63,7 @@ pub(super) fn write(directory: &Path, bytes: &[u8]) -> io::Result<()> {
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    use super::super::FILE;
     use super::*;
 
     #[test]
@@ -71,8 +72,8 @@ mod tests {
         let state = dir.path().join("state");
         let path = state.join(FILE);
         assert!(read(&path).unwrap().is_none());
-        write(&state, b"one").unwrap();
-        write(&state, b"two").unwrap();
+        write(&state, FILE, b"one").unwrap();
+        write(&state, FILE, b"two").unwrap();
         assert_eq!(read(&path).unwrap().unwrap(), b"two");
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(&state).unwrap().mode() & 0o777, 0o700);

@@ -14,6 +14,7 @@ use clap::Args;
 use portcullis_translate::{Diagnosis, Reason, Version};
 use portcullis_xds::Snapshot;
 
+pub(super) use file::{read as read_private, write as write_private};
 use format::SavedError;
 pub(super) use state_writer::{StateSender, StateWriter};
 
@@ -35,7 +36,7 @@ pub(crate) struct StateArguments {
 
 /// Why a kept configuration is not used. The operator has to look at the file.
 #[derive(Debug, thiserror::Error)]
-enum StateError {
+pub(super) enum StateError {
     #[error("cannot be read: {0}")]
     Read(#[source] std::io::Error),
     #[error("is not a regular file")]

@@ -3,11 +3,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use portcullis_filter_config::{ClusterConfig, FairQueueConfig, FlowDistinguisher, Policy, Rule};
 
 use super::*;
-use crate::fair::FairQueue;
+use crate::fair::{Admission, FairQueue};
 use crate::gateway::tests::plain_config;
 use crate::long_streams::StreamOwners;
 use crate::schedule::Task;
 use crate::state_store::{ProcessState, StateStore};
+use crate::testing::moment;
 
 const PODS: &str = "/api/v1/pods?limit=1";
 
@@ -123,6 +124,47 @@ fn request_that_waited_too_long_is_answered_429() {
 }
 
 #[test]
+fn request_without_a_timer_is_answered_and_the_next_one_asks() {
+    let fixture = site(1);
+    let (_first, _) = begin(&fixture, &mut patient(&fixture, POD));
+    let (mut refused, mut waiting) = (patient(&fixture, POD), patient(&fixture, POD));
+    refused.timer_fails = true;
+    assert_eq!(begin(&fixture, &mut refused).1, Next::Stop, "it could wait forever");
+    let (_second, next) = begin(&fixture, &mut waiting);
+    assert_eq!(next, Next::Pause);
+    assert!(waiting.effects.contains(&"expire at 2".to_owned()), "{:?}", waiting.effects);
+}
+
+#[test]
+fn timeout_that_an_edit_makes_shorter_is_followed_at_once() {
+    let fixture = site(1);
+    let (first, _) = begin(&fixture, &mut patient(&fixture, POD));
+    let (queue, mut hosts) = (queue_of(&first), [patient(&fixture, POD), patient(&fixture, POD)]);
+    let [long, short] = &mut hosts;
+    let (_second, next) = begin(&fixture, long);
+    assert_eq!(next, Next::Pause);
+    queue.configure(&FairQueueConfig { timeout_milliseconds: 1_000, ..fair(1) });
+    let (mut third, next) = begin(&fixture, short);
+    assert_eq!((next, short.effects.contains(&"expire at 1".to_owned())), (Next::Pause, true), "{:?}", short.effects);
+    assert_eq!(queue.run(Duration::from_secs(1)), Some(Duration::from_secs(2)));
+    assert_eq!((woken(long), woken(short)), (0, 1));
+    assert_eq!(resume(&fixture, &mut third, short), Next::Stop);
+}
+
+#[test]
+fn seat_that_a_request_needs_no_more_goes_back() {
+    let fixture = site(1);
+    let (mut first, _) = begin(&fixture, &mut patient(&fixture, POD));
+    let queue = queue_of(&first);
+    // Decided again, it is a session of another user.
+    let mut host = proxy(&fixture, EXEC, &UPGRADE);
+    let mut session = Exchange { admission: Admission::Seat(first.seat.take().unwrap()), ..Exchange::default() };
+    assert_eq!(queue.taken(), 1);
+    assert_eq!(session.request_headers(&fixture.gateway, Some(&fixture.route), &mut host), Next::Continue);
+    assert_eq!((queue.taken(), session.seat.is_none()), (0, true), "and it runs for hours");
+}
+
+#[test]
 fn client_that_leaves_the_queue_frees_its_place() {
     let fixture = site(1);
     let (mut running, mut waiting) = (patient(&fixture, POD), patient(&fixture, POD));
@@ -210,10 +252,10 @@ fn request_that_waits_survives_an_edit() {
     assert_eq!(second.request_headers(&fixture.gateway, Some(&before), &mut waiting), Next::Pause);
     let (refused, update) = compile(3, "refused");
     drop(refused);
-    assert!(update.apply(&StreamOwners::default(), Duration::ZERO).is_empty());
+    assert!(update.apply(&StreamOwners::default(), moment(Duration::ZERO)).is_empty());
     let (after, update) = compile(2, "new");
     assert_eq!(woken(&waiting), 0, "the proxy may refuse it");
-    let _ = update.apply(&StreamOwners::default(), Duration::ZERO);
+    let _ = update.apply(&StreamOwners::default(), moment(Duration::ZERO));
     assert_eq!(woken(&waiting), 1, "the edit gives a seat more");
     assert_eq!(second.resume(&fixture.gateway, Some(&before), &mut waiting), Next::Continue);
     assert_eq!(waiting.destination.as_deref(), Some("old.h2.read"));
@@ -260,5 +302,43 @@ fn upgrade_that_a_server_may_ignore_needs_a_seat() {
         exchange.response_headers(&mut host);
         assert_eq!(exchange.seat.is_some(), keeps, "{path}");
         exchange.complete(&mut host);
+    }
+}
+
+#[test]
+fn requests_take_as_many_seats_as_they_are_worth() {
+    // A list has at most six of forty seats.
+    let rows = [
+        ("GET", "pods/a", 1),
+        ("POST", "pods", 1),
+        ("DELETE", "pods/a", 1),
+        ("DELETE", "pods", 6),
+        ("GET", "pods", 6),
+        ("GET", "pods?limit=1", 1),
+        ("GET", "pods?limit=100", 1),
+        ("GET", "pods?limit=101", 2),
+        ("GET", "pods?limit=500", 5),
+        ("GET", "pods?limit=5000", 6),
+        ("GET", "pods?limit=0", 6),
+        ("GET", "pods?limit=1&limit=500", 1),
+        ("GET", "pods?limit=1&resourceVersion=7", 1),
+        ("GET", "pods?limit=1&resourceVersion=0", 6),
+        ("GET", "pods?limit=1&labelSelector=app%3Da", 6),
+        ("GET", "pods?limit=1&labelSelector=", 1),
+        ("GET", "pods?limit=1&fieldSelector=status.phase%3DRunning", 6),
+        ("GET", "pods?fieldSelector=metadata.name%3Da", 1),
+        ("GET", "pods?fieldSelector=metadata.name%3Da&resourceVersion=0", 6),
+        ("GET", "pods?watch=1&resourceVersion=7", 1),
+        ("GET", "pods?watch=1", 6),
+        ("GET", "pods?watch=1&resourceVersion=0", 6),
+        ("GET", "pods?watch=1&resourceVersion=7&sendInitialEvents=true&allowWatchBookmarks=true", 6),
+        ("GET", "pods?watch=1&resourceVersion=7&sendInitialEvents=false", 1),
+    ];
+    for (method, target, seats) in rows {
+        let fixture = site(40);
+        let mut host = patient(&fixture, &format!("/api/v1/namespaces/n/{target}"));
+        host.headers[0].1 = method.as_bytes().to_vec();
+        let (exchange, next) = begin(&fixture, &mut host);
+        assert_eq!((next, queue_of(&exchange).taken()), (Next::Continue, seats), "{method} {target}");
     }
 }

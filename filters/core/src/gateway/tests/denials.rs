@@ -84,3 +84,9 @@ fn configuration_that_would_let_strangers_pass_is_not_compiled() {
         assert_eq!(compiled(&all_rules()), Ok(()), "{identity:?} {has_reviews}");
     }
 }
+
+#[test]
+fn closed_cluster_answers_429_before_it_asks_who_it_is() {
+    let fixture = fixture_with(|config| config.deny_all_requests = true);
+    assert_eq!(outcome(&fixture, Peer::Unreadable, "GET", POD, &[("via", "1.1 lab")]), "429 denied");
+}

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::reviews::{asked, reviewing_with};
 use super::*;
+use crate::upstream_user::UpstreamUser;
 
 /// Everything that one request meets, by number, so that shrinking leaves the least of it.
 #[derive(Clone, Debug)]

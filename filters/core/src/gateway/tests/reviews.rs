@@ -25,6 +25,7 @@ pub(crate) fn asked(user: Option<&str>) -> Reviews {
         rejected_token_ttl_seconds: 10,
         authorized_ttl_seconds: 300,
         unauthorized_ttl_seconds: 30,
+        constrained_impersonation: false,
     }
 }
 

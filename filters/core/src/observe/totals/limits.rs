@@ -48,10 +48,12 @@ impl LimitTotals {
         let activity = |(limit, refused): &(Limit, u64)| {
             let level = match &limit.source {
                 LimitSource::Limit(limit) => limit.level(uptime),
-                LimitSource::Seats(queue) => LimitLevel { used: queue.taken(), limit: queue.max(), rate: 0 },
+                LimitSource::Seats(queue) => {
+                    LimitLevel { used: queue.taken(), limit: queue.max(), rate: 0, is_local: false }
+                }
             };
-            let LimitLevel { used, limit: most, rate } = level;
-            LimitUse { schema: limit.schema.to_string(), used, limit: most, rate, refused: *refused }
+            let LimitLevel { used, limit: most, rate, is_local: local } = level;
+            LimitUse { schema: limit.schema.to_string(), used, limit: most, rate, refused: *refused, local }
         };
         self.0.iter().map(activity).collect()
     }

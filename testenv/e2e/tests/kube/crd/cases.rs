@@ -283,6 +283,25 @@ fn ours() -> Vec<Row> {
         (servers, json!([{"zone": "a"}]), Refused("spec.portcullis.servers[0].endpoint")),
         (servers, json!([{"endpoint": "https://10.0.0.9", "zone": "a"}]), ByCheckAlone),
     ]);
+    let discovery = "/spec/portcullis/discovery";
+    let service = |more: Value| {
+        let mut service = json!({"namespace": "a", "name": "b"});
+        service.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"service": service})
+    };
+    let field = |name: &str| -> &'static str { format!("spec.portcullis.discovery.service.{name}").leak() };
+    rows.extend([
+        (discovery, json!({"kubernetesService": true}), Accepted),
+        (discovery, service(json!({"portName": "https"})), Accepted),
+        (discovery, json!({}), Refused("spec.portcullis.discovery")),
+        (discovery, json!({"kubernetesService": false}), Refused("spec.portcullis.discovery")),
+        (discovery, service(json!({"port": 0})), Refused(field("port"))),
+        (discovery, service(json!({"port": 65_536})), Refused(field("port"))),
+        (discovery, service(json!({"port": 1, "portName": "a"})), Refused(field("portName"))),
+        (discovery, service(json!({"portName": "A"})), Refused(field("portName"))),
+        (discovery, service(json!({"namespace": "a/b"})), Refused(field("namespace"))),
+        (discovery, service(json!({"name": ""})), Refused(field("name"))),
+    ]);
     let virtual_ips = "/spec/portcullis/virtualIPs";
     rows.extend([
         (virtual_ips, json!(["192.0.2.1", "2001:DB8::1", "2001:db8::1"]), Accepted),

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod control_plane;
+mod discovery;
 mod fixture;
 mod in_cluster;
 mod leader;

@@ -1,5 +1,6 @@
 //! Three gateways at one address, with a limit that they share.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub(super) struct Fleet {
     pub(super) planes: Vec<ControlPlane>,
     pub(super) agents: Vec<Agent>,
     target: TlsTarget,
-    manifests: std::path::PathBuf,
+    manifests: PathBuf,
 }
 
 fn schema(limits: &Value) -> Value {
@@ -57,12 +58,25 @@ impl Fleet {
         limits: &Value,
         planes: impl FnOnce(AgentSiteSetup<'_>) -> AgentSiteSetup<'_>,
     ) -> Self {
+        Self::start_behind(test, limits, planes, |_, socket| socket.to_owned())
+    }
+
+    /// Each gateway follows the control planes at the sockets that `socket` makes of theirs and of its number.
+    pub(super) fn start_behind(
+        test: &str,
+        limits: &Value,
+        planes: impl FnOnce(AgentSiteSetup<'_>) -> AgentSiteSetup<'_>,
+        mut socket: impl FnMut(usize, &Path) -> PathBuf,
+    ) -> Self {
         let fixture = AgentFixture::new(test);
         let policies = json!([{"rules": [allow_all()], "flowControlSchemaName": "shared"}]);
         let manifest = fixture.manifest().set("/spec/flowControl", schema(limits)).policies(policies);
         let (planes, manifests, address) = planes(fixture.site_of("plane", &manifest)).control_planes().unwrap();
-        let options = AgentOptions::new(planes.iter().map(ControlPlane::xds_socket));
-        let start = |number: usize| Agent::start(fixture.run.path(), &format!("envoy-{number}"), &options).unwrap();
+        let start = |number: usize| {
+            let sockets: Vec<_> = planes.iter().map(|plane| socket(number, plane.xds_socket())).collect();
+            let options = AgentOptions::new(sockets.iter().map(PathBuf::as_path));
+            Agent::start(fixture.run.path(), &format!("envoy-{number}"), &options).unwrap()
+        };
         let agents: Vec<_> = (0..GATEWAYS).map(start).collect();
         agents.iter().for_each(|agent| agent.wait_ready(READY).unwrap());
         let target = fixture.target(address).timeout(SOON.saturating_mul(wait::deadline_factor()));

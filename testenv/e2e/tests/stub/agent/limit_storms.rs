@@ -29,12 +29,11 @@ fn passes(what: &str, since: Instant, span: Duration) {
     wait::until(what, span * 2, || (since.elapsed() >= span).then_some(())).unwrap();
 }
 
-/// Admits as many as `burst + qps × t` in [`SPAN`], within so many parts of a hundred: spread over the gateways, and at one of them
-/// with that burst.
-fn admits(fleet: &Fleet, strategy: &str, burst_of_one: u64, within: f64) {
+/// Admits as many as `burst + qps × t` in [`SPAN`], within so many parts of a hundred: spread over the gateways, and at one of them.
+fn admits(fleet: &Fleet, strategy: &str, within: f64) {
     let clients = fleet.clients();
     let mut faults = Vec::new();
-    for (what, asked, burst) in [("all", &clients[..], BURST), ("one", &clients[..1], burst_of_one)] {
+    for (what, asked) in [("all", &clients[..]), ("one", &clients[..1])] {
         passes("buckets are full", Instant::now(), IDLE);
         let parts: Vec<_> = (0..GATEWAYS).map(|number| fleet.part(number)).collect();
         let askers: Vec<_> = asked.iter().map(|client| Asker::new(client, 24 / asked.len())).collect();
@@ -49,11 +48,9 @@ fn admits(fleet: &Fleet, strategy: &str, burst_of_one: u64, within: f64) {
             }
             (good.load(Ordering::Relaxed), start.elapsed())
         });
-        let [whole, promised] = [BURST, burst].map(|burst| burst as f64 + QPS as f64 * took.as_secs_f64());
-        let [of_whole, part] = [whole, promised].map(|promised| admitted as f64 / promised * 100.0);
-        eprintln!(
-            "{strategy}, {what}: {admitted} in {took:.2?}, {of_whole:.1} % of {whole:.0}, {part:.1} % of {promised:.0}"
-        );
+        let promised = BURST as f64 + QPS as f64 * took.as_secs_f64();
+        let part = admitted as f64 / promised * 100.0;
+        eprintln!("{strategy}, {what}: {admitted} in {took:.2?}, {part:.1} % of {promised:.0}");
         eprintln!("parts before {parts:?}; by second {seconds:?}");
         if !(100.0 - within..=100.0 + within).contains(&part) {
             faults.push(format!("{strategy}, {what}: {part:.1} %"));
@@ -66,11 +63,10 @@ fn admits(fleet: &Fleet, strategy: &str, burst_of_one: u64, within: f64) {
 #[ignore = "compares counts with time, for three minutes"]
 fn burst_and_rate_of_three_gateways_are_those_of_the_limit() {
     let fleet = Fleet::start("storm-rate", &rate("globalCount", QPS, BURST));
-    admits(&fleet, "globalCount", BURST, 2.0);
+    admits(&fleet, "globalCount", 2.0);
     fleet.limit(&rate("globalAllocate", QPS, BURST));
     fleet.wait_for_parts();
-    // A burst at one gateway is at most its part.
-    admits(&fleet, "globalAllocate", BURST / GATEWAYS as u64, 10.0);
+    admits(&fleet, "globalAllocate", 10.0);
 }
 
 /// Kills a gateway and its agent, and waits until neither is there.
@@ -92,7 +88,7 @@ fn takes_over_seats(fleet: &Fleet, strategy: &str) -> Duration {
     let askers = [busy, Asker::new(&clients[1], 2), Asker::new(&clients[2], 2)];
     stub.take_peak();
     fleet.storm(&askers, |_| {
-        let most = MAX as u64 * 3 / 4;
+        let most = MAX as u64 * 4 / 5;
         wait::until("one gateway has most", SOON, || (fleet.part(0) >= most).then_some(())).unwrap();
         wait::until("all of the limit is in use", SOON, || (stub.peak() >= MAX - 2).then_some(())).unwrap();
         let parts: Vec<_> = (0..GATEWAYS).map(|number| fleet.part(number)).collect();
@@ -156,10 +152,10 @@ fn seats_of_killed_gateways_are_taken_over_in_time() {
 /// these have all of the limit.
 fn takes_over_rate(fleet: &Fleet, clients: &[H2Client]) -> Duration {
     let busy = Asker { may_end: true, ..Asker::new(&clients[0], 30) };
-    let askers = [busy, Asker::new(&clients[1], 1), Asker::new(&clients[2], 1)];
+    let askers = [busy, Asker::new(&clients[1], 1)];
     let start = Instant::now();
     fleet.storm(&askers, |good| {
-        let most = QPS * 3 / 4;
+        let most = QPS * 4 / 5;
         wait::until("one gateway has most", SOON, || (fleet.part(0) >= most).then_some(())).unwrap();
         let parts: Vec<_> = (0..GATEWAYS).map(|number| fleet.part(number)).collect();
         let killed = Instant::now();
@@ -196,7 +192,7 @@ fn rate_of_a_killed_gateway_goes_to_the_others_in_time() {
     }
 }
 
-/// Requests that are admitted with each strategy, at most in so much time.
+/// Requests that are admitted with each strategy, in so much time.
 const HALF_A_MILLION: u64 = 500_000;
 const PATIENCE: Duration = Duration::from_secs(900);
 /// Requests under way at each gateway, in turn: somewhat more than the limit, and never long at the same one.
@@ -204,15 +200,20 @@ const TURNS: [[usize; GATEWAYS]; 6] = [[12, 12, 12], [32, 1, 1], [3, 28, 4], [1,
 /// Requests of each turn.
 const TURN: u64 = 10_000;
 
-/// Admits that many, or as many as the time allows. Returns how many.
+/// Admits that many. Returns how many.
 fn admits_many(fleet: &Fleet, strategy: &str, pool: &ClientPool) -> u64 {
     let (stub, clients) = (&fleet.fixture.stub, fleet.clients_on(pool));
     let (start, mut admitted, mut peaks) = (Instant::now(), 0, Vec::new());
     stub.take_peak();
     for turn in TURNS.iter().cycle() {
-        if admitted >= HALF_A_MILLION || start.elapsed() > PATIENCE {
+        if admitted >= HALF_A_MILLION {
             break;
         }
+        assert!(
+            start.elapsed() < PATIENCE * wait::deadline_factor(),
+            "{strategy}: {admitted} in {:.0?}",
+            start.elapsed()
+        );
         let askers: Vec<_> = clients.iter().zip(turn).map(|(client, threads)| Asker::new(client, *threads)).collect();
         admitted += fleet.storm(&askers, |good| {
             let is_over = || Some(good.load(Ordering::Relaxed)).filter(|good| *good >= TURN);
@@ -243,4 +244,5 @@ fn seats_of_three_gateways_hold_for_a_million_requests() {
     fleet.wait_for_parts();
     let counted = admits_many(&fleet, "globalCount", &pool);
     eprintln!("{} admitted", allocated + counted);
+    assert!(allocated + counted >= 2 * HALF_A_MILLION);
 }

@@ -2,23 +2,21 @@
 
 mod fleet;
 mod relay;
+pub(crate) mod sentinels;
 
-use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fleet::Fleet;
 use portcullis_harness::certs::{Ca, CertSpec};
-use portcullis_harness::process::Signal;
 use portcullis_harness::redis::Redis;
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, wait, write_private};
 use portcullis_limits_store::StoreFiles;
 use relay::Relay;
+use sentinels::Site;
 
 const SOON: Duration = Duration::from_secs(60);
-/// The lines by which a replica's lag bounds the writes of a master that was cut off.
-const BOUNDED: [&str; 2] = ["min-replicas-to-write 1", "min-replicas-max-lag 2"];
 
 fn run(test: &str) -> Option<RunDir> {
     deps::or_skip(test, deps::redis()).unwrap().map(|_| RunDir::new(test).unwrap())
@@ -43,56 +41,33 @@ fn control_planes_of_a_store_divide_one_limit() {
     fleet.assert_bound();
 }
 
-/// A master, two replicas of it, three sentinels, and their address.
-struct Site {
-    servers: Vec<Redis>,
-    _sentinels: Vec<Redis>,
-    address: String,
-}
-
-impl Site {
-    fn start(run: &RunDir) -> Self {
-        let master = Redis::free_address().unwrap();
-        let replica = format!("replicaof 127.0.0.1 {}", master.port());
-        let mut servers = vec![Redis::server(run.path(), "redis-0", master, &BOUNDED).unwrap()];
-        for number in 1..3 {
-            let lines = [&BOUNDED[..], &[replica.as_str()]].concat();
-            let address = Redis::free_address().unwrap();
-            servers.push(Redis::server(run.path(), &format!("redis-{number}"), address, &lines).unwrap());
-        }
-        let sentinels: Vec<_> = (0..3).map(|number| sentinel(run, number, master)).collect();
-        let hosts: Vec<_> = sentinels.iter().map(|one| one.address().to_string()).collect();
-        Site { servers, _sentinels: sentinels, address: format!("redis+sentinel://{}/limits", hosts.join(",")) }
-    }
-}
-
-fn sentinel(run: &RunDir, number: usize, master: SocketAddr) -> Redis {
-    let lines = [
-        format!("sentinel monitor limits 127.0.0.1 {} 2", master.port()),
-        "sentinel down-after-milliseconds limits 5000".to_owned(),
-        "sentinel failover-timeout limits 6000".to_owned(),
-    ];
-    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    Redis::sentinel(run.path(), &format!("sentinel-{number}"), &lines).unwrap()
+/// Has the master hang while sentinels choose another one, and go on afterwards. Returns the time from the choice until all is divided.
+fn fails_over(test: &str) -> Option<Duration> {
+    let run = run(test)?;
+    let site = Site::start(&run);
+    let fleet = Fleet::start(&[&site.address, &site.address], &StoreFiles::default());
+    fleet.wait_whole();
+    site.hang_until_another_is_chosen();
+    let took = fleet.wait_whole();
+    site.go_on();
+    fleet.wait_whole();
+    eprintln!("whole within {took:.1?} after another master was chosen");
+    fleet.assert_bound();
+    Some(took)
 }
 
 #[test]
 fn limit_holds_while_sentinels_choose_another_master() {
-    let Some(run) = run("limits-sentinel") else { return };
-    let site = Site::start(&run);
-    let fleet = Fleet::start(&[&site.address, &site.address], &StoreFiles::default());
-    fleet.wait_whole();
-    // A master that hangs while another one is made, and then goes on.
-    site.servers[0].process().signal(Signal::Stop).unwrap();
-    let is_another = |one: &Redis| one.process().log().contains("MASTER MODE enabled");
-    wait::until("another master", SOON, || site.servers.iter().any(is_another).then_some(())).unwrap();
-    let took = fleet.wait_whole();
-    site.servers[0].process().signal(Signal::Cont).unwrap();
-    let is_replica = || site.servers[0].process().log().contains("REPLICAOF").then_some(());
-    wait::until("the first one is a replica", SOON, is_replica).unwrap();
-    fleet.wait_whole();
-    eprintln!("whole within {took:.1?} after another master was chosen");
-    fleet.assert_bound();
+    fails_over("limits-sentinel");
+}
+
+#[test]
+#[ignore = "compares times"]
+fn limit_is_whole_in_time_after_sentinels_chose() {
+    for round in 0..3 {
+        let took = fails_over(&format!("limits-sentinel-{round}"));
+        assert!(took.is_none_or(|took| took < Duration::from_secs(5)), "{took:?}");
+    }
 }
 
 #[test]

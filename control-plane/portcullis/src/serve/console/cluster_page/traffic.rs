@@ -75,6 +75,9 @@ pub(super) fn limits(html: &mut Html, limits: &[LimitView]) {
             } else {
                 html.raw(" in flight");
             }
+            if at.local {
+                html.raw(", its own limit");
+            }
             html.raw("</td>");
             if number == 0 {
                 html.raw("<td class=\"n\"").attribute("rowspan", &rows.to_string()).raw(">");

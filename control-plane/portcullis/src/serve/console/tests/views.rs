@@ -71,7 +71,7 @@ pub(super) fn cluster(name: &str, text: &str) -> ClusterView {
         limits: vec![LimitView {
             schema: text.clone(),
             global: Some(GlobalLimitView { strategy: text.clone(), limit: 40, rate: 0 }),
-            by_gateway: vec![LimitAt { node: text.clone(), used: 19, limit: 20, rate: 0 }],
+            by_gateway: vec![LimitAt { node: text.clone(), used: 19, limit: 20, rate: 0, local: true }],
             refused_per_second: 0.5,
         }],
         certificates: vec![CertificateView {
@@ -120,7 +120,8 @@ pub(super) fn object(kind: &str, name: &str, served: Served, message: &str) -> O
     let health = Some(Health { healthy: 1, total: 3, unhealthy: vec![unhealthy] });
     let progress = GatewayProgress::Refused { message: message.to_owned() };
     let gateways = vec![Gateway { name: message, progress, health, lost_subsets: Vec::new() }];
-    let seen = StatusInput { acceptance, generation: Some(7), served, content_hash: "c0ffee", gateways };
+    let seen =
+        StatusInput { acceptance, generation: Some(7), served, content_hash: "c0ffee", gateways, discovery: None };
     let status = ClusterStatus::of(&seen, &[], &Timestamp::from_seconds(0));
     ObjectStatus::new(diagnosis, status)
 }

@@ -245,9 +245,15 @@ fn hostile_cluster() -> impl Strategy<Value = ClusterMessage> {
     let policy = (prop_oneof![0..4_u32, any::<u32>()], count(), prop::collection::vec(0..70_u32, 0..8), counts());
     let policy =
         policy.prop_map(|(policy, forwarded, reasons, refused)| PolicyMessage { policy, forwarded, reasons, refused });
-    let limit = ("[a-c]", any::<u32>(), any::<u32>(), any::<u32>(), count());
-    let limit =
-        limit.prop_map(|(schema, used, limit, rate, refused)| LimitMessage { schema, used, limit, rate, refused });
+    let limit = ("[a-c]", any::<[u32; 3]>(), count(), any::<bool>());
+    let limit = limit.prop_map(|(schema, [used, limit, rate], refused, local)| LimitMessage {
+        schema,
+        used,
+        limit,
+        rate,
+        refused,
+        local,
+    });
     let lists = (
         prop::collection::vec(policy, 0..6),
         prop::collection::vec(server, 0..6),

@@ -99,7 +99,14 @@ impl World {
         let talker = |name: &str, requests| Talker { name: name.to_owned(), requests, error: 1, ..Talker::default() };
         ClusterActivity {
             policies: vec![policy("0", turn * 100, refused), policy("-", 0, vec![("no_policy".to_owned(), turn * 10)])],
-            limits: vec![LimitUse { schema: "reads".to_owned(), used: 4, limit: 10, rate: 0, refused: turn * 10 }],
+            limits: vec![LimitUse {
+                schema: "reads".to_owned(),
+                used: 4,
+                limit: 10,
+                rate: 0,
+                refused: turn * 10,
+                local: true,
+            }],
             running: 5,
             watches: 7,
             sessions: 1,
@@ -228,8 +235,8 @@ fn cluster_shows_servers_policies_limits_and_clients() {
     let refused = view.policies.iter().flat_map(|one| &one.refused_per_second).map(|(_, rate)| rate).sum::<f64>();
     near(refused, view.summary.numbers.refusals_per_second);
     let limit = &view.limits[0];
-    let at: Vec<_> = limit.by_gateway.iter().map(|at| (at.node.as_str(), at.used, at.limit)).collect();
-    assert_eq!((limit.schema.as_str(), at), ("reads", vec![("n1", 4, 10), ("n3", 4, 10)]));
+    let at: Vec<_> = limit.by_gateway.iter().map(|at| (at.node.as_str(), at.used, at.limit, at.local)).collect();
+    assert_eq!((limit.schema.as_str(), at), ("reads", vec![("n1", 4, 10, true), ("n3", 4, 10, true)]));
     near(limit.refused_per_second, 3.0);
     let users: Vec<_> = view.top.unwrap().users.into_iter().map(|one| (one.name, one.requests, one.error)).collect();
     assert_eq!(users, [("bob".to_owned(), 27, 2), ("alice".to_owned(), 6, 2)]);

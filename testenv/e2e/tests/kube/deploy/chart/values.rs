@@ -222,6 +222,32 @@ fn chart_values_leave_objects_out() {
     assert!(rendered.all("NetworkPolicy").all(|one| one["spec"]["podSelector"] != json!({})));
 }
 
+/// Each of these namespaces, and no other one, lets the control plane read its EndpointSlices.
+#[test]
+fn rights_of_discovery_are_in_its_namespaces_alone() {
+    let Some(helm) = Helm::find("discovery") else { return };
+    let slices = |rendered: &Rendered| {
+        let roles = rendered.all("Role").chain(rendered.all("ClusterRole"));
+        let reading = roles.filter(|role| role["rules"].to_string().contains("endpointslices"));
+        reading
+            .map(|role| (role["metadata"]["namespace"].clone(), role["metadata"]["name"].clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(slices(&helm.render(DEFAULT, &json!({}))), []);
+    let rendered = helm.render(DEFAULT, &json!({"rbac": {"discoveryNamespaces": ["tenants", "more"]}}));
+    let found = slices(&rendered);
+    let namespaces: Vec<&Value> = found.iter().map(|(namespace, _)| namespace).collect();
+    assert_eq!(namespaces, [&json!("tenants"), &json!("more")]);
+    for (namespace, name) in &found {
+        let binding = rendered.all("RoleBinding").find(|one| one["metadata"]["namespace"] == *namespace).unwrap();
+        assert_eq!(binding["roleRef"]["name"], *name);
+        let account = &rendered
+            .all("ServiceAccount")
+            .find(|one| one["metadata"]["name"].as_str().is_some_and(|name| name.ends_with("-control-plane")));
+        assert_eq!(binding["subjects"][0]["name"], account.unwrap()["metadata"]["name"]);
+    }
+}
+
 /// Certificates, hosts, rights, selectors and alerts follow the names.
 #[test]
 fn names_of_namespace_and_release_are_in_everything() {

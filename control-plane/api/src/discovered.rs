@@ -1,0 +1,78 @@
+//! Discovered servers in a document: a member of its status that no source may bring, so that translation sees one document with
+//! everything that it depends on.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::types::UpstreamCluster;
+
+/// The member of `status`.
+const MEMBER: &str = "discovered";
+
+/// An address of an EndpointSlice, not judged yet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DiscoveredServer {
+    /// The address.
+    pub ip: IpAddr,
+    /// The port.
+    pub port: u16,
+    /// The zone as the slice has it; empty if it has none.
+    pub zone: String,
+}
+
+/// The outcome of a discovery, for one document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Discovered {
+    /// This control plane cannot discover these servers.
+    Unsupported,
+    /// The servers of the last answer that was not empty; none before the first.
+    Servers(Vec<DiscoveredServer>),
+}
+
+/// The document with these servers in the place of all that it brings or had. `None` leaves it without any.
+#[must_use]
+pub fn with_discovered(document: &Arc<Value>, discovered: Option<&Discovered>) -> Arc<Value> {
+    let wanted = discovered.map(written);
+    if document.pointer("/status/discovered") == wanted.as_ref() {
+        return Arc::clone(document);
+    }
+    let mut document = document.as_ref().clone();
+    let status = document.as_object_mut().map(|fields| fields.entry("status").or_insert_with(|| json!({})));
+    if let Some(status) = status {
+        if !status.is_object() {
+            *status = json!({});
+        }
+        match (status.as_object_mut(), wanted) {
+            (Some(members), Some(wanted)) => drop(members.insert(MEMBER.to_owned(), wanted)),
+            (Some(members), None) => drop(members.remove(MEMBER)),
+            (None, _) => {}
+        }
+    }
+    Arc::new(document)
+}
+
+fn written(discovered: &Discovered) -> Value {
+    match discovered {
+        Discovered::Unsupported => json!({"unsupported": true}),
+        Discovered::Servers(servers) => {
+            let one = |server: &DiscoveredServer| json!({"address": SocketAddr::new(server.ip, server.port).to_string(), "zone": server.zone});
+            json!({"servers": servers.iter().map(one).collect::<Vec<_>>()})
+        }
+    }
+}
+
+/// The outcome that [`with_discovered`] put into the document of an object.
+pub(crate) fn discovered_of(raw: &UpstreamCluster) -> Option<Discovered> {
+    let member = raw.status.as_ref()?.get(MEMBER)?;
+    if member.get("unsupported").is_some() {
+        return Some(Discovered::Unsupported);
+    }
+    let one = |server: &Value| {
+        let address: SocketAddr = server.get("address")?.as_str()?.parse().ok()?;
+        let zone = server.get("zone")?.as_str()?.to_owned();
+        Some(DiscoveredServer { ip: address.ip(), port: address.port(), zone })
+    };
+    Some(Discovered::Servers(member.get("servers")?.as_array()?.iter().filter_map(one).collect()))
+}

@@ -1,0 +1,216 @@
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use portcullis_api::status::{DiscoveryFacts, Timestamp};
+use portcullis_api::{Discovered, DiscoveredServer, is_allowed_server};
+
+use super::super::metrics::DiscoveryCounts;
+use super::slices::SliceServers;
+use super::want::{AnswerKey, Want, Wants};
+
+/// How long a server has to be known before it makes others dispensable: a new one is used when a gateway has checked its health.
+pub(super) const ESTABLISHED: Duration = Duration::from_secs(5);
+
+/// The last answer of a source, and how current it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct Answer {
+    pub(super) key: AnswerKey,
+    /// Those of the last answer with one that may be used, and those before them until one of these is established.
+    pub(super) servers: Vec<DiscoveredServer>,
+    /// Those of that answer alone.
+    pub(super) named: Vec<DiscoveredServer>,
+    /// Since when each of them is named.
+    pub(super) since: BTreeMap<SocketAddr, Instant>,
+    /// Parts of the newest answer that are not used, and why.
+    pub(super) unused: Vec<String>,
+    /// When the servers changed last.
+    pub(super) changed: Option<SystemTime>,
+    /// Since when the source names no server, if it names none.
+    pub(super) empty_since: Option<SystemTime>,
+    /// Since when the source is not there, if it is not, and why.
+    pub(super) failed: Option<(SystemTime, String)>,
+    /// Whether the source has answered, or failed to, since the start.
+    pub(super) is_asked: bool,
+}
+
+impl Answer {
+    pub(super) fn none(key: AnswerKey, now: SystemTime) -> Self {
+        Self {
+            key,
+            servers: Vec::new(),
+            named: Vec::new(),
+            since: BTreeMap::new(),
+            unused: Vec::new(),
+            changed: None,
+            empty_since: None,
+            failed: Some((now, "it has not answered yet".to_owned())),
+            is_asked: false,
+        }
+    }
+
+    /// Takes what the source says. An answer without a server that may be used keeps the last one: a cluster does not lose its
+    /// servers because a list of them is empty for a while, or wrong.
+    pub(super) fn take(&mut self, found: SliceServers, allow_loopback: bool, (now, uptime): (SystemTime, Instant)) {
+        self.is_asked = true;
+        self.failed = None;
+        self.unused = found.unused;
+        if !found.servers.iter().any(|server| is_allowed_server(server.ip, allow_loopback)) {
+            let refused = found.servers.iter().take(8);
+            self.unused.extend(refused.map(|server| format!("{}:{} may not be a server", server.ip, server.port)));
+            self.empty_since = self.empty_since.or(Some(now));
+            return;
+        }
+        self.empty_since = None;
+        // The first ones are established: no other ones are there to be kept, or they are those of the last run.
+        let is_first = |server: &DiscoveredServer| {
+            self.since.is_empty()
+                && (self.servers.is_empty() || self.servers.iter().any(|one| address(one) == address(server)))
+        };
+        let since = |server: &DiscoveredServer| match self.since.get(&address(server)) {
+            Some(since) => *since,
+            None if is_first(server) => uptime.checked_sub(ESTABLISHED).unwrap_or(uptime),
+            None => uptime,
+        };
+        self.since = found.servers.iter().map(|server| (address(server), since(server))).collect();
+        self.named = found.servers;
+        self.settle((now, uptime));
+    }
+
+    /// Lets go of servers that are not named any more, unless all that are named are new: when one server takes the place of another
+    /// in one step, no gateway has checked the health of the one yet.
+    pub(super) fn settle(&mut self, (now, uptime): (SystemTime, Instant)) {
+        let mut servers = self.named.clone();
+        if self.settles_at().is_some_and(|at| at > uptime) {
+            servers.extend(self.servers.iter().filter(|server| !self.since.contains_key(&address(server))).cloned());
+            servers.sort();
+        }
+        if !self.named.is_empty() && self.servers != servers {
+            self.servers = servers;
+            self.changed = Some(now);
+        }
+    }
+
+    /// When one of the named servers is established.
+    fn settles_at(&self) -> Option<Instant> {
+        self.since.values().min().map(|since| *since + ESTABLISHED)
+    }
+
+    /// Informs the operator of what is not as before.
+    pub(super) fn log(&self, before: &Self) {
+        let (name, source) = (&self.key.name, &self.key.source);
+        if self.servers != before.servers {
+            tracing::info!(name, source, servers = self.servers.len(), "the discovered servers are others");
+        }
+        if let (Some(_), None) = (self.empty_since, before.empty_since) {
+            tracing::warn!(name, source, "no server is discovered any more: the last ones are kept");
+        }
+        if let (Some((_, why)), None) = (&self.failed, before.failed.as_ref().filter(|_| before.is_asked)) {
+            tracing::warn!(name, source, reason = why, "servers cannot be discovered: the last ones are kept");
+        }
+    }
+
+    /// The source is not there. The last answer stays.
+    pub(super) fn fail(&mut self, why: String, now: SystemTime) {
+        self.is_asked = true;
+        let since = self.failed.as_ref().map_or(now, |(since, _)| *since);
+        self.failed = Some((since, why));
+    }
+}
+
+/// The answers for all objects that discover servers, by the objects' names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Answers {
+    pub(super) by_name: BTreeMap<String, Answer>,
+    /// Whether there is a Kubernetes in which Services are found.
+    pub(super) has_kubernetes: bool,
+}
+
+impl Answers {
+    /// The outcome for the document of an object; `None` if the object discovers nothing.
+    pub(in super::super) fn of(&self, want: Option<&Want>) -> Option<Discovered> {
+        let want = want?;
+        if !self.has_kubernetes && want.needs_kubernetes() {
+            return Some(Discovered::Unsupported);
+        }
+        let answer = self.by_name.get(&want.key.name).filter(|answer| answer.key == want.key);
+        Some(Discovered::Servers(answer.map(|answer| answer.servers.clone()).unwrap_or_default()))
+    }
+
+    /// The state of an object's source, for its status.
+    pub(in super::super) fn facts(&self, name: &str, uid: Option<&str>) -> Option<DiscoveryFacts> {
+        let answer = self.by_name.get(name).filter(|answer| answer.key.uid == uid.unwrap_or_default())?;
+        Some(DiscoveryFacts {
+            source: answer.key.source.clone(),
+            servers: answer.servers.len(),
+            changed: answer.changed.map(timestamp),
+            empty_since: answer.empty_since.map(timestamp),
+            failed: answer.failed.as_ref().map(|(since, why)| (timestamp(*since), why.clone())),
+            unused: answer.unused.clone(),
+        })
+    }
+
+    /// The next time at which a server may be let go.
+    pub(super) fn next_settlement(&self) -> Option<Instant> {
+        let waiting = self.by_name.values().filter(|answer| answer.servers.len() > answer.named.len());
+        waiting.filter(|answer| !answer.named.is_empty()).filter_map(Answer::settles_at).min()
+    }
+
+    pub(super) fn counts(&self) -> DiscoveryCounts {
+        let mut counts = DiscoveryCounts::default();
+        for answer in self.by_name.values() {
+            counts.servers += answer.servers.len();
+            match answer {
+                Answer { failed: Some(_), .. } => counts.unavailable += 1,
+                Answer { empty_since: Some(_), .. } => counts.empty += 1,
+                Answer { .. } => counts.current += 1,
+            }
+        }
+        counts
+    }
+
+    /// The servers alone.
+    pub(super) fn servers(&self) -> BTreeMap<String, Vec<DiscoveredServer>> {
+        self.by_name.iter().map(|(name, answer)| (name.clone(), answer.servers.clone())).collect()
+    }
+
+    /// Drops the answers that nothing wants, and makes room for those of new wants.
+    pub(super) fn follow(&mut self, wants: &Wants, now: SystemTime) {
+        self.by_name.retain(|name, answer| wants.get(name).is_some_and(|want| want.key == answer.key));
+        for (name, want) in wants.iter().filter(|(_, want)| self.has_kubernetes || !want.needs_kubernetes()) {
+            self.by_name.entry(name.clone()).or_insert_with(|| Answer::none(want.key.clone(), now));
+        }
+    }
+
+    /// Whether each want has servers, or its source was asked.
+    pub(super) fn are_complete(&self, wants: &BTreeMap<String, Arc<Want>>) -> bool {
+        wants.iter().all(|(name, want)| {
+            if !self.has_kubernetes && want.needs_kubernetes() {
+                return true;
+            }
+            let answer = self.by_name.get(name).filter(|answer| answer.key == want.key);
+            answer.is_some_and(|answer| answer.is_asked || !answer.servers.is_empty())
+        })
+    }
+}
+
+#[cfg(test)]
+impl Answers {
+    /// The answer of an object's upstream that it has one server.
+    pub(in super::super) fn of_upstream(name: &str, uid: &str, ip: &str) -> Self {
+        let source = portcullis_api::Discovery::KubernetesService.to_string();
+        let key = AnswerKey { name: name.to_owned(), uid: uid.to_owned(), source };
+        let mut answer = Answer::none(key, SystemTime::UNIX_EPOCH);
+        answer.servers = vec![DiscoveredServer { ip: ip.parse().unwrap(), port: 6443, zone: String::new() }];
+        Self { by_name: [(name.to_owned(), answer)].into(), has_kubernetes: true }
+    }
+}
+
+fn timestamp(time: SystemTime) -> Timestamp {
+    Timestamp::from_seconds(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs())
+}
+
+fn address(server: &DiscoveredServer) -> SocketAddr {
+    SocketAddr::new(server.ip, server.port)
+}

@@ -1,0 +1,163 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::{Request, Response, StatusCode, header};
+use portcullis_api::{Endpoint, PeerName, is_allowed_server};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::want::UpstreamAccess;
+use crate::http_client::{HttpError, send_on};
+
+/// How long a connection, a handshake on it, and the head of an answer may each take.
+const STEP: Duration = Duration::from_secs(5);
+/// Most bytes of a list, and of an event of a watch. The EndpointSlice of a thousand kube-apiservers has 150 KB.
+pub(super) const MAX_BYTES: usize = 1 << 20;
+
+/// Why the upstream does not say which servers it has. No variant quotes what a server sent.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UpstreamError {
+    #[error("the credential or the CA cannot be used")]
+    Credential,
+    #[error("{0}: no connection")]
+    Connect(Endpoint),
+    #[error("{0} resolves to an address that a server may not have")]
+    Refused(Endpoint),
+    #[error("{0}: no TLS with a certificate of the object's CA and server name")]
+    Tls(Endpoint),
+    #[error("the request failed")]
+    Exchange(#[from] HttpError),
+    #[error("the answer is {0}: may the gateway's user get, list and watch the EndpointSlice? (portcullis rbac)")]
+    Status(StatusCode),
+    #[error("no answer in time")]
+    Timeout,
+    #[error("the answer is too large or broke off")]
+    Body,
+    #[error("the answer is no EndpointSlice")]
+    Content,
+}
+
+/// An answer whose lines are read one by one.
+pub(super) struct AnswerLines {
+    body: Incoming,
+    driver: JoinHandle<()>,
+    rest: BytesMut,
+}
+
+impl Drop for AnswerLines {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// TLS as the gateway's own: the same CA, the same name in the certificate, the same client certificate.
+pub(super) fn tls_of(access: &UpstreamAccess) -> Result<Arc<ClientConfig>, UpstreamError> {
+    let unusable = |_| UpstreamError::Credential;
+    let mut roots = RootCertStore::empty();
+    for root in CertificateDer::pem_slice_iter(access.authorities.as_slice()) {
+        roots.add(root.map_err(unusable)?).map_err(|_| UpstreamError::Credential)?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|_| UpstreamError::Credential)?.with_root_certificates(roots);
+    let Some(pair) = &access.certificate else { return Ok(Arc::new(builder.with_no_client_auth())) };
+    let chain =
+        CertificateDer::pem_slice_iter(pair.chain.as_slice()).collect::<Result<Vec<_>, _>>().map_err(unusable)?;
+    let key = PrivateKeyDer::from_pem_slice(pair.key.expose()).map_err(unusable)?;
+    let config = builder.with_client_auth_cert(chain, key).map_err(|_| UpstreamError::Credential)?;
+    Ok(Arc::new(config))
+}
+
+/// Sends a GET to a server as the gateway.
+pub(super) async fn get(
+    access: &UpstreamAccess,
+    tls: &Arc<ClientConfig>,
+    server: &Endpoint,
+    allow_loopback: bool,
+    path: &str,
+) -> Result<AnswerLines, UpstreamError> {
+    let connecting = timeout(STEP, TcpStream::connect(server.to_string())).await;
+    let stream = connecting.ok().and_then(Result::ok).ok_or_else(|| UpstreamError::Connect(server.clone()))?;
+    // A DNS name was judged by its spelling only.
+    let peer = stream.peer_addr().map_err(|_| UpstreamError::Connect(server.clone()))?;
+    if !is_allowed_server(peer.ip(), allow_loopback) {
+        return Err(UpstreamError::Refused(server.clone()));
+    }
+    let (name, host) = match &access.peer_name {
+        PeerName::Dns(name) => {
+            let parsed = ServerName::try_from(name.clone()).map_err(|_| UpstreamError::Credential)?;
+            (parsed, name.clone())
+        }
+        PeerName::Ip(ip) => (ServerName::from(*ip), ip.to_string()),
+    };
+    let handshake = timeout(STEP, TlsConnector::from(Arc::clone(tls)).connect(name, stream)).await;
+    let stream = handshake.ok().and_then(Result::ok).ok_or_else(|| UpstreamError::Tls(server.clone()))?;
+    let request = request(access, &host, path)?;
+    let (response, driver) = timeout(STEP, send_on(stream, request)).await.map_err(|_| UpstreamError::Timeout)??;
+    answer(response, driver)
+}
+
+fn request(access: &UpstreamAccess, host: &str, path: &str) -> Result<Request<Empty<Bytes>>, UpstreamError> {
+    let mut request = Request::get(path).header(header::HOST, host).header(header::ACCEPT, "application/json");
+    if let Some(token) = &access.token {
+        let value = [b"Bearer ".as_slice(), token.expose()].concat();
+        let mut value = header::HeaderValue::from_bytes(&value).map_err(|_| UpstreamError::Credential)?;
+        value.set_sensitive(true);
+        request = request.header(header::AUTHORIZATION, value);
+    }
+    if let Some((name, user)) = &access.user {
+        request = request.header(name, user);
+    }
+    request.body(Empty::new()).map_err(|_| UpstreamError::Credential)
+}
+
+fn answer(response: Response<Incoming>, driver: JoinHandle<()>) -> Result<AnswerLines, UpstreamError> {
+    let (head, body) = response.into_parts();
+    let lines = AnswerLines { body, driver, rest: BytesMut::new() };
+    if head.status == StatusCode::OK { Ok(lines) } else { Err(UpstreamError::Status(head.status)) }
+}
+
+impl AnswerLines {
+    /// The whole body, which is one document.
+    pub(super) async fn whole(mut self) -> Result<Bytes, UpstreamError> {
+        let reading = async {
+            while self.fill().await? {}
+            Ok(std::mem::take(&mut self.rest).freeze())
+        };
+        timeout(STEP, reading).await.map_err(|_| UpstreamError::Timeout)?
+    }
+
+    /// The next line; `None` at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, UpstreamError> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let line = self.rest.split_to(end).freeze();
+                self.rest.advance(1);
+                return Ok(Some(line));
+            }
+            if !self.fill().await? {
+                return Ok(None);
+            }
+        }
+    }
+
+    async fn fill(&mut self) -> Result<bool, UpstreamError> {
+        let Some(frame) = self.body.frame().await else { return Ok(false) };
+        let frame = frame.map_err(|_| UpstreamError::Body)?;
+        if let Some(data) = frame.data_ref() {
+            if self.rest.len().saturating_add(data.len()) > MAX_BYTES {
+                return Err(UpstreamError::Body);
+            }
+            self.rest.extend_from_slice(data);
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,184 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use kube::Client;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, sleep_until, timeout};
+
+use super::super::metrics::{ControlPlaneMetrics, DiscoveryCounts};
+use super::answers::Answers;
+use super::report::{Reporter, SourceReport};
+use super::want::{AnswerKey, Want, WantedSource, Wants};
+use super::{saved, service, upstream};
+
+/// Time to wait for the rest of a burst of changes.
+const DEBOUNCE: Duration = Duration::from_millis(20);
+/// The pause after a publication: a list that flaps costs no more than five configurations a second.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long new wants may hold a configuration back until their sources have answered.
+const FIRST_ANSWERS: Duration = Duration::from_secs(2);
+/// Messages of the tasks that may wait.
+const QUEUE: usize = 64;
+
+/// The reconciler's end: wants go in, answers come out.
+pub(in super::super) struct DiscoveryHandle {
+    wants: watch::Sender<Arc<Wants>>,
+    pub(in super::super) answers: watch::Receiver<Arc<Answers>>,
+}
+
+impl DiscoveryHandle {
+    /// Has these objects' sources watched. Returns whether there are answers that the caller has not seen: new wants are waited
+    /// for, so that an object never loses its written servers before the discovered ones are known.
+    pub(in super::super) async fn want(&mut self, wants: &Arc<Wants>) -> bool {
+        let is_new = self.wants.send_if_modified(|known| {
+            let is_new = *known != *wants;
+            known.clone_from(wants);
+            is_new
+        });
+        if !is_new || self.answers.borrow().are_complete(wants) {
+            return false;
+        }
+        let complete = self.answers.wait_for(|answers| answers.are_complete(wants));
+        let _ = timeout(FIRST_ANSWERS, complete).await;
+        true
+    }
+}
+
+/// Runs a task for each want, and keeps the last answers.
+pub(in super::super) struct Discoverer {
+    kubernetes: Option<Client>,
+    state_dir: Option<PathBuf>,
+    metrics: Arc<ControlPlaneMetrics>,
+    wants: watch::Receiver<Arc<Wants>>,
+    answers: Answers,
+    published: watch::Sender<Arc<Answers>>,
+    tasks: BTreeMap<String, (Arc<Want>, JoinHandle<()>)>,
+}
+
+impl Discoverer {
+    /// `kubernetes` is where Services are found; the answers of the last run are in `state_dir`.
+    pub(in super::super) fn new(
+        kubernetes: Option<Client>,
+        state_dir: Option<PathBuf>,
+        metrics: Arc<ControlPlaneMetrics>,
+    ) -> (DiscoveryHandle, Self) {
+        let by_name = state_dir.as_deref().map(saved::load).unwrap_or_default();
+        let answers = Answers { by_name, has_kubernetes: kubernetes.is_some() };
+        let (published, receiver) = watch::channel(Arc::new(answers.clone()));
+        let (sender, wants) = watch::channel(Arc::default());
+        let handle = DiscoveryHandle { wants: sender, answers: receiver };
+        (handle, Self { kubernetes, state_dir, metrics, wants, answers, published, tasks: BTreeMap::new() })
+    }
+
+    /// Runs until the handle is gone.
+    pub(in super::super) async fn run(mut self) {
+        let (sender, mut found) = mpsc::channel(QUEUE);
+        loop {
+            let settlement = self.answers.next_settlement();
+            let settling = sleep_until(settlement.unwrap_or_else(Instant::now).into());
+            tokio::select! {
+                () = settling, if settlement.is_some() => self.settle(),
+                changed = self.wants.changed() => {
+                    if changed.is_err() {
+                        return self.stop();
+                    }
+                    let wants = self.wants.borrow_and_update().clone();
+                    self.follow(&wants, &sender);
+                }
+                Some((key, found)) = found.recv() => self.take(&key, found),
+            }
+            let burst = sleep(DEBOUNCE);
+            tokio::pin!(burst);
+            loop {
+                tokio::select! {
+                    () = &mut burst => break,
+                    Some((key, found)) = found.recv() => self.take(&key, found),
+                }
+            }
+            if self.publish().await {
+                sleep(PAUSE).await;
+            }
+        }
+    }
+
+    fn stop(self) {
+        self.tasks.values().for_each(|(_, task)| task.abort());
+    }
+
+    /// Starts what is wanted anew, and ends what is not wanted any more.
+    fn follow(&mut self, wants: &Wants, sender: &mpsc::Sender<(AnswerKey, SourceReport)>) {
+        self.answers.follow(wants, SystemTime::now());
+        self.tasks.retain(|name, (want, task)| {
+            let is_wanted = wants.get(name).is_some_and(|wanted| *wanted == *want);
+            if !is_wanted {
+                task.abort();
+            }
+            is_wanted
+        });
+        for (name, want) in wants {
+            if !self.tasks.contains_key(name)
+                && let Some(task) = self.start(want, sender.clone())
+            {
+                self.tasks.insert(name.clone(), (Arc::clone(want), task));
+            }
+        }
+    }
+
+    fn start(&self, want: &Want, to: mpsc::Sender<(AnswerKey, SourceReport)>) -> Option<JoinHandle<()>> {
+        let to = Reporter::new(want.key.clone(), to);
+        match &want.source {
+            WantedSource::Service { namespace, name, port } => {
+                let client = self.kubernetes.clone()?;
+                let following = service::follow(client, namespace.clone(), name.clone(), port.clone(), to);
+                Some(tokio::spawn(following))
+            }
+            WantedSource::Upstream(access) => {
+                let last = self.answers.by_name.get(&want.key.name).map(|answer| answer.servers.clone());
+                let following = upstream::follow(access.clone(), want.allow_loopback, last.unwrap_or_default(), to);
+                Some(tokio::spawn(following))
+            }
+        }
+    }
+
+    fn take(&mut self, key: &AnswerKey, found: SourceReport) {
+        let Some((want, _)) = self.tasks.get(&key.name).filter(|(want, _)| want.key == *key) else { return };
+        let Some(answer) = self.answers.by_name.get_mut(&key.name) else { return };
+        let before = answer.clone();
+        match found {
+            SourceReport::Servers(found) => {
+                answer.take(found, want.allow_loopback, (SystemTime::now(), Instant::now()))
+            }
+            SourceReport::Failed(why) => answer.fail(why, SystemTime::now()),
+        }
+        answer.log(&before);
+    }
+
+    fn settle(&mut self) {
+        for answer in self.answers.by_name.values_mut() {
+            answer.settle((SystemTime::now(), Instant::now()));
+        }
+    }
+
+    /// Returns whether there was something new.
+    async fn publish(&mut self) -> bool {
+        let servers_before = self.published.borrow().servers();
+        let servers = self.answers.servers();
+        let changes =
+            servers.iter().filter(|(name, now)| servers_before.get(*name).is_some_and(|before| before != *now));
+        self.metrics.discovered(DiscoveryCounts { changes: changes.count(), ..self.answers.counts() });
+        let is_new = self.published.send_if_modified(|published| {
+            let is_new = **published != self.answers;
+            if is_new {
+                *published = Arc::new(self.answers.clone());
+            }
+            is_new
+        });
+        if let Some(directory) = self.state_dir.clone().filter(|_| servers_before != servers) {
+            saved::save(directory, self.answers.by_name.clone()).await;
+        }
+        is_new
+    }
+}

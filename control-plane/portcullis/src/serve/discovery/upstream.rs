@@ -1,0 +1,150 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use portcullis_api::{DiscoveredServer, Endpoint, ServerHost, SlicePort, is_allowed_server};
+use portcullis_sources::Backoff;
+use rustls::ClientConfig;
+use serde::Deserialize;
+use tokio::time::timeout;
+
+use super::connection::{AnswerLines, UpstreamError, get, tls_of};
+use super::report::{Reporter, SourceReport};
+use super::slices::{SliceServers, servers_of};
+use super::want::UpstreamAccess;
+
+const SLICES: &str =
+    "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?fieldSelector=metadata.name%3Dkubernetes";
+/// The slice that kube-apiserver writes.
+const NAME: &str = "kubernetes";
+/// How long a watch lives, seconds. Then the slice is listed again, perhaps at another server.
+const WATCH_SECONDS: u64 = 60;
+/// How long a server has to be followed before pauses begin anew: one that ends every watch at once is not asked without them.
+const STEADY: Duration = Duration::from_secs(5);
+/// When a watch that neither speaks nor ends is dead.
+const WATCH: Duration = Duration::from_secs(WATCH_SECONDS + 5);
+/// Most discovered servers that are asked when no written one answers.
+const MAX_ASKED: usize = 8;
+/// Longest resource version: etcd's are numbers.
+const MAX_VERSION: usize = 64;
+
+#[derive(Deserialize)]
+struct SliceList {
+    metadata: ListMeta,
+    #[serde(default)]
+    items: Vec<EndpointSlice>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta {
+    resource_version: String,
+}
+
+#[derive(Deserialize)]
+struct SliceEvent {
+    r#type: String,
+    object: serde_json::Value,
+}
+
+/// Follows the slice until the task ends. Each written server is tried, then those that were found last.
+pub(super) async fn follow(access: UpstreamAccess, allow_loopback: bool, last: Vec<DiscoveredServer>, to: Reporter) {
+    let tls = match tls_of(&access) {
+        Ok(tls) => tls,
+        Err(error) => {
+            to.failed(error.to_string()).await;
+            return std::future::pending().await;
+        }
+    };
+    let mut session = UpstreamSession { access, allow_loopback, tls, last, to };
+    let mut backoff = Backoff::default();
+    loop {
+        let mut why = None;
+        for server in session.asked() {
+            let since = Instant::now();
+            match session.run(&server).await {
+                // The watch has lived its time, or was ended with the server.
+                Ok(()) => {
+                    why = None;
+                    if since.elapsed() >= STEADY {
+                        backoff.reset();
+                    }
+                    break;
+                }
+                Err(error) => why = why.or(Some(error.to_string())),
+            }
+        }
+        if let Some(why) = why {
+            session.to.failed(why).await;
+        }
+        tokio::time::sleep(backoff.pause()).await;
+    }
+}
+
+struct UpstreamSession {
+    access: UpstreamAccess,
+    allow_loopback: bool,
+    tls: Arc<ClientConfig>,
+    last: Vec<DiscoveredServer>,
+    to: Reporter,
+}
+
+impl UpstreamSession {
+    fn asked(&self) -> Vec<Endpoint> {
+        let allowed = self.last.iter().filter(|server| is_allowed_server(server.ip, self.allow_loopback));
+        let found = allowed.map(|server| Endpoint { host: ServerHost::Ip(server.ip), port: server.port });
+        let found = found.filter(|endpoint| !self.access.servers.contains(endpoint)).take(MAX_ASKED);
+        self.access.servers.iter().cloned().chain(found).collect()
+    }
+
+    /// Lists and watches at one server. An error means that the list was not read: whatever ends a watch after it leads to the next
+    /// list.
+    async fn run(&mut self, server: &Endpoint) -> Result<(), UpstreamError> {
+        let list = self.get(server, SLICES).await?.whole().await?;
+        let list: SliceList = serde_json::from_slice(&list).map_err(|_| UpstreamError::Content)?;
+        let version = list.metadata.resource_version;
+        if version.is_empty() || version.len() > MAX_VERSION || !version.bytes().all(|c| c.is_ascii_alphanumeric()) {
+            return Err(UpstreamError::Content);
+        }
+        let slices = list.items.iter().filter(|slice| slice.metadata.name.as_deref() == Some(NAME));
+        self.report(servers_of(slices, &SlicePort::Only)).await;
+        let path = format!("{SLICES}&watch=true&resourceVersion={version}&timeoutSeconds={WATCH_SECONDS}");
+        if let Ok(mut events) = self.get(server, &path).await {
+            // Each event is the whole slice, so that one that is missed is made good by the next list.
+            let _ = timeout(WATCH, self.watch(&mut events)).await;
+        }
+        Ok(())
+    }
+
+    async fn watch(&mut self, events: &mut AnswerLines) -> Result<(), UpstreamError> {
+        while let Some(line) = events.next().await? {
+            let event: SliceEvent = serde_json::from_slice(&line).map_err(|_| UpstreamError::Content)?;
+            let found = match event.r#type.as_str() {
+                "ADDED" | "MODIFIED" => {
+                    let slice: EndpointSlice =
+                        serde_json::from_value(event.object).map_err(|_| UpstreamError::Content)?;
+                    if slice.metadata.name.as_deref() != Some(NAME) {
+                        continue;
+                    }
+                    servers_of([&slice], &SlicePort::Only)
+                }
+                "DELETED" => SliceServers::default(),
+                "BOOKMARK" => continue,
+                _ => return Err(UpstreamError::Content),
+            };
+            self.report(found).await;
+        }
+        Ok(())
+    }
+
+    async fn get(&self, server: &Endpoint, path: &str) -> Result<AnswerLines, UpstreamError> {
+        get(&self.access, &self.tls, server, self.allow_loopback, path).await
+    }
+
+    async fn report(&mut self, found: SliceServers) {
+        if !found.servers.is_empty() {
+            self.last.clone_from(&found.servers);
+        }
+        self.to.report(SourceReport::Servers(found)).await;
+    }
+}

@@ -1,0 +1,125 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use portcullis_api::{
+    Cluster, Discovery, Endpoint, KeyPair, PeerName, PublicBytes, SecretBytes, Settings, SlicePort, Trust,
+    UpstreamIdentity, check_cluster, parse_cluster,
+};
+use serde_json::Value;
+
+/// A source of servers, and whose it is. An answer of one is never taken for that of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AnswerKey {
+    /// The object's name.
+    pub(super) name: String,
+    /// Its UID; empty if it comes from a file.
+    pub(super) uid: String,
+    /// The source, in words.
+    pub(super) source: String,
+}
+
+/// The source that has to be watched for an object. It holds the gateway's credential, which its `Debug` form does not show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct Want {
+    pub(super) key: AnswerKey,
+    pub(super) source: WantedSource,
+    pub(super) allow_loopback: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum WantedSource {
+    Service { namespace: String, name: String, port: SlicePort },
+    Upstream(UpstreamAccess),
+}
+
+/// How the upstream is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UpstreamAccess {
+    /// The written servers, disabled ones included.
+    pub(super) servers: Vec<Endpoint>,
+    pub(super) peer_name: PeerName,
+    pub(super) authorities: PublicBytes,
+    pub(super) certificate: Option<KeyPair>,
+    pub(super) token: Option<SecretBytes>,
+    /// The header by which an authenticating proxy names its own user, and the user.
+    pub(super) user: Option<(String, String)>,
+}
+
+/// By the objects' names.
+pub(in super::super) type Wants = BTreeMap<String, Arc<Want>>;
+
+impl Want {
+    /// The object's name.
+    pub(in super::super) fn name(&self) -> &str {
+        &self.key.name
+    }
+
+    pub(super) fn needs_kubernetes(&self) -> bool {
+        matches!(self.source, WantedSource::Service { .. })
+    }
+
+    /// `None` if the cluster discovers nothing.
+    fn of(cluster: &Cluster, settings: &Settings) -> Option<Self> {
+        let discovery = cluster.discovery.as_ref()?;
+        let source = match discovery.clone() {
+            Discovery::Service { namespace, name, port } => WantedSource::Service { namespace, name, port },
+            Discovery::KubernetesService => WantedSource::Upstream(access(cluster, settings)?),
+        };
+        let uid = cluster.uid.clone().unwrap_or_default();
+        let key = AnswerKey { name: cluster.name.clone(), uid, source: discovery.to_string() };
+        Some(Self { key, source, allow_loopback: settings.allow_loopback_upstreams })
+    }
+}
+
+fn access(cluster: &Cluster, settings: &Settings) -> Option<UpstreamAccess> {
+    let Trust::Bundle(authorities) = &cluster.trust else { return None };
+    let written = cluster.servers.iter().filter(|server| !server.discovered);
+    let user = match &cluster.upstream_identity {
+        UpstreamIdentity::Impersonate => None,
+        UpstreamIdentity::RequestHeader { user, .. } => {
+            Some((settings.request_header_names.user.clone(), user.clone()))
+        }
+    };
+    Some(UpstreamAccess {
+        servers: written.map(|server| server.endpoint.clone()).collect(),
+        peer_name: cluster.peer_name.clone(),
+        authorities: authorities.clone(),
+        certificate: cluster.certificate.clone(),
+        token: cluster.token.clone(),
+        user,
+    })
+}
+
+/// The wants of documents, each of which is read once.
+#[derive(Default)]
+pub(super) struct WantCache {
+    known: BTreeMap<String, (Arc<Value>, Option<Arc<Want>>)>,
+    settings: Option<Settings>,
+}
+
+impl WantCache {
+    /// The want of a document with its references resolved. A document that cannot be served wants nothing.
+    pub(super) fn want(&mut self, document: &Arc<Value>, settings: &Settings) -> Option<Arc<Want>> {
+        document.pointer("/spec/portcullis/discovery")?;
+        if self.settings.as_ref() != Some(settings) {
+            *self = Self { settings: Some(settings.clone()), ..Self::default() };
+        }
+        let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        if let Some((known, want)) = self.known.get(name)
+            && (Arc::ptr_eq(known, document) || known == document)
+        {
+            return want.clone();
+        }
+        let cluster = parse_cluster(document)
+            .ok()
+            .and_then(|raw| check_cluster(&raw, settings.allow_loopback_upstreams).outcome.ok());
+        let want = cluster.and_then(|cluster| Want::of(&cluster, settings)).map(Arc::new);
+        self.known.insert(name.to_owned(), (Arc::clone(document), want.clone()));
+        want
+    }
+
+    /// Forgets objects that are not there any more.
+    pub(super) fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.known.retain(|name, _| is_there(name));
+    }
+}

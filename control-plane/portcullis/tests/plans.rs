@@ -1,0 +1,107 @@
+//! `portcullis diff` and `portcullis promote`: their calls, their exit status and what they print.
+
+#![cfg(test)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const CLUSTER: &str = "apiVersion: proxy.kubegateway.io/v1alpha1
+kind: UpstreamCluster
+metadata: {name: a.test, resourceVersion: '7'}
+spec:
+  servers: [{endpoint: https://192.0.2.1:6443}]
+  clientConfig: {insecure: true, bearerToken: dGVzdA==}
+  dispatchPolicies:
+  - rules: [{verbs: [delete], apiGroups: ['*'], resources: [pods], userGroups: [GROUP]}]
+    portcullis: {action: Deny, MODE}
+  - rules: [{verbs: ['*'], apiGroups: ['*'], resources: ['*'], nonResourceURLs: ['*']}]
+";
+
+fn object(dir: &Path, name: &str, group: &str, mode: &str) -> PathBuf {
+    let file = dir.join(name);
+    std::fs::write(&file, CLUSTER.replace("GROUP", group).replace("MODE", mode)).unwrap();
+    file
+}
+
+fn portcullis(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_portcullis")).env_clear().args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn diff_exits_by_what_it_finds() {
+    let dir = tempfile::tempdir().unwrap();
+    let [dev, same, ops] =
+        [("dev", "dev"), ("same", "dev"), ("ops", "ops")].map(|(name, group)| object(dir.path(), name, group, ""));
+    let [dev, same, ops] = [&dev, &same, &ops].map(|path| path.to_str().unwrap());
+    let table: [(&[&str], i32); 7] = [
+        (&["-f", dev, "--with", same], 0),
+        (&["-f", dev, "--with", ops], 1),
+        (&["-f", dev, "--with", ops, "-n", "a.test"], 1),
+        (&["-f", dev, "--with", ops, "-n", "b.test"], 2),
+        (&["-f", "nofile", "--with", ops], 2),
+        (&["-f", dev], 2),
+        (&["--with", ops], 2),
+    ];
+    for (arguments, expected) in table {
+        let output = portcullis(&[&["diff"], arguments].concat());
+        let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(expected), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn diff_has_an_example_that_explain_answers_by_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (object(dir.path(), "old", "dev", ""), object(dir.path(), "new", "ops", ""));
+    let [old, new] = [&old, &new].map(|path| path.to_str().unwrap());
+    let output = portcullis(&["diff", "-f", old, "--with", new, "-o", "json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let differences = report["clusters"][0]["differences"].as_array().unwrap();
+    assert_eq!(differences.len(), 2, "{report}");
+    for difference in differences {
+        let example = difference["explain"].as_array().unwrap();
+        let call: Vec<&str> = example.iter().map(|word| word.as_str().unwrap()).collect();
+        let explained = [old, new].map(|file| {
+            let output = portcullis(&[&["explain", "-f", file][..], &call].concat());
+            text(&output.stdout)
+        });
+        let denied = explained.each_ref().map(|answer| answer.contains("403"));
+        assert!(denied[0] != denied[1], "{call:?}: {explained:?}");
+    }
+}
+
+#[test]
+fn promotion_is_a_patch_of_the_version_that_was_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let shadow = object(dir.path(), "shadow", "dev", "mode: Shadow");
+    let output = portcullis(&["promote", "a.test", "-f", shadow.to_str().unwrap()]);
+    let patch: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(patch["metadata"]["resourceVersion"], "7");
+    assert!(!patch.to_string().contains("Shadow"), "{patch}");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn promotion_prints_nothing_that_would_be_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = [
+        ("dev", "", "UpstreamCluster a.test has no shadow"),
+        ("system:nodes", "mode: Shadow", "UpstreamCluster a.test would be refused: "),
+        ("dev", "mode: Shadow, strategy: 7", "UpstreamCluster a.test would be refused: "),
+    ];
+    for (group, mode, told) in table {
+        let file = object(dir.path(), "object", group, mode);
+        let text_of = std::fs::read_to_string(&file).unwrap().replace("[delete]", "['*']").replace("[pods]", "['*']");
+        std::fs::write(&file, text_of).unwrap();
+        let output = portcullis(&["promote", "a.test", "-f", file.to_str().unwrap()]);
+        let errors = text(&output.stderr);
+        assert!(output.stdout.is_empty() && errors.contains(told), "{mode}: {errors}");
+        assert_eq!(output.status.code(), Some(1), "{mode}");
+    }
+}
