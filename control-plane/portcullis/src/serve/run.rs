@@ -156,7 +156,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let follow = tokio::spawn(async move {
         let work = async {
             if let Some(sets) = source.sets.await {
-                let sets = with_server_keys(sets);
+                let sets = with_server_keys(sets).await;
                 // It is set once.
                 let _ = objects.set(sets.clone());
                 reconcile_loop.run(sets, filters).await;

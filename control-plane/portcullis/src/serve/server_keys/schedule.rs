@@ -22,9 +22,21 @@ pub(super) struct Wanted {
     pub(super) asked: Value,
 }
 
+/// A question to a cluster's servers. No two have the same number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KeyQuestion {
+    pub(super) cluster: String,
+    number: u64,
+    /// Questions without an answer before this one.
+    pub(super) failures: usize,
+}
+
 /// The keys of each cluster as far as they are known, and the time of the next question to its servers.
 #[derive(Default)]
-pub(super) struct KeySchedule(BTreeMap<String, KnownKeys>);
+pub(super) struct KeySchedule {
+    clusters: BTreeMap<String, KnownKeys>,
+    questions: u64,
+}
 
 struct KnownKeys {
     asked: Value,
@@ -32,63 +44,89 @@ struct KnownKeys {
     keys: Option<(String, Instant)>,
     /// Why the last question had no answer.
     error: Option<String>,
+    /// Questions without an answer since the last one that had one.
+    failures: usize,
+    /// The number of the question that is under way.
+    question: Option<u64>,
     /// `None` while a question is under way.
     due: Option<Instant>,
 }
 
 impl KeySchedule {
-    /// Takes over the clusters that want keys. The keys of others are forgotten.
+    /// Takes over the clusters that want keys. The keys of others are forgotten, and questions to others are not open any more.
     pub(super) fn follow(&mut self, wanted: impl Iterator<Item = Wanted>, now: Instant) {
         let mut names = BTreeSet::new();
         for Wanted { name, asked } in wanted {
             names.insert(name.clone());
-            let known = self.0.entry(name).or_insert_with(|| KnownKeys::new(Value::Null, now));
+            let known = self.clusters.entry(name).or_insert_with(|| KnownKeys::new(Value::Null, now));
             if known.asked != asked {
                 *known = KnownKeys::new(asked, now);
             }
         }
-        self.0.retain(|name, _| names.contains(name));
+        self.clusters.retain(|name, _| names.contains(name));
     }
 
-    /// The clusters whose servers are to be asked now.
-    pub(super) fn take_due(&mut self, now: Instant) -> Vec<String> {
-        let due = self.0.iter_mut().filter(|(_, known)| known.due.is_some_and(|due| due <= now));
-        // A question that gets lost is asked again.
-        due.map(|(name, known)| {
-            known.due = now.checked_add(AGAIN);
-            name.clone()
-        })
-        .collect()
-    }
-
-    /// The next time at which something is to be done.
-    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
-        let ends = |known: &KnownKeys| known.keys.as_ref().and_then(|(_, since)| since.checked_add(KEPT));
-        self.0.values().flat_map(|known| [known.due, ends(known)]).flatten().filter(|time| *time > now).min()
-    }
-
-    /// An answer.
-    pub(super) fn answered(&mut self, name: &str, keys: Result<String, String>, now: Instant) {
-        let Some(known) = self.0.get_mut(name) else { return };
-        let (error, again) = match keys {
-            Ok(keys) => {
-                known.keys = Some((keys, now));
-                (None, AGAIN)
+    /// Questions that are to be asked now, at most one for each cluster until it is answered.
+    pub(super) fn take_due(&mut self, now: Instant) -> Vec<KeyQuestion> {
+        let mut questions = Vec::new();
+        for (name, known) in &mut self.clusters {
+            if known.due.is_some_and(|due| due <= now) {
+                self.questions = self.questions.wrapping_add(1);
+                (known.due, known.question) = (None, Some(self.questions));
+                let number = self.questions;
+                questions.push(KeyQuestion { cluster: name.clone(), number, failures: known.failures });
             }
-            Err(error) => (Some(error), RETRY),
+        }
+        questions
+    }
+
+    /// The next time after `now` at which something is to be done, if all that was due by then is.
+    pub(super) fn next(&self, now: Instant) -> Option<Instant> {
+        let ends = |known: &KnownKeys| {
+            let end = known.keys.as_ref().and_then(|(_, since)| since.checked_add(KEPT));
+            end.filter(|end| *end > now)
         };
-        (known.error, known.due) = (error, now.checked_add(again));
+        self.clusters.values().flat_map(|known| [known.due, ends(known)]).flatten().min()
+    }
+
+    /// Whether an answer to a question is still wanted: its cluster has the same servers, CA, credential and UID.
+    pub(super) fn is_open(&self, question: &KeyQuestion) -> bool {
+        self.clusters.get(&question.cluster).is_some_and(|known| known.question == Some(question.number))
+    }
+
+    /// Whether each cluster's servers have been asked, and were answered or not.
+    pub(super) fn is_settled(&self) -> bool {
+        self.clusters.values().all(|known| known.keys.is_some() || known.error.is_some())
+    }
+
+    /// Takes an answer, if its question is open: former servers' keys are never taken for those of the present ones.
+    pub(super) fn answered(&mut self, question: &KeyQuestion, keys: Result<String, String>, now: Instant) {
+        if !self.is_open(question) {
+            return;
+        }
+        let Some(known) = self.clusters.get_mut(&question.cluster) else { return };
+        let again = match keys {
+            Ok(keys) => {
+                (known.keys, known.error, known.failures) = (Some((keys, now)), None, 0);
+                AGAIN
+            }
+            Err(error) => {
+                (known.error, known.failures) = (Some(error), known.failures.saturating_add(1));
+                RETRY
+            }
+        };
+        (known.question, known.due) = (None, now.checked_add(again));
     }
 
     /// The set with the keys that are known in the place of those of the objects.
     pub(super) fn put_into(&self, set: &Arc<ObjectSet>, now: Instant) -> Arc<ObjectSet> {
-        if self.0.is_empty() {
+        if self.clusters.is_empty() {
             return Arc::clone(set);
         }
         let mut changed = ObjectSet::clone(set);
         for document in &mut changed.clusters {
             let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-            let Some(known) = self.0.get(name) else { continue };
+            let Some(known) = self.clusters.get(name) else { continue };
             known.put_into(Arc::make_mut(document), now);
         }
         Arc::new(changed)
@@ -97,7 +135,7 @@ impl KeySchedule {
 
 impl KnownKeys {
     fn new(asked: Value, now: Instant) -> Self {
-        Self { asked, keys: None, error: None, due: Some(now) }
+        Self { asked, keys: None, error: None, failures: 0, question: None, due: Some(now) }
     }
 
     fn put_into(&self, document: &mut Value, now: Instant) {
@@ -153,6 +191,13 @@ mod tests {
         [issuer(0), issuer(1), at("/metadata/annotations/portcullis.dev~1server-keys")]
     }
 
+    /// The question to a cluster's servers that is due.
+    fn question(schedule: &mut KeySchedule, now: Instant) -> KeyQuestion {
+        let mut due = schedule.take_due(now);
+        assert_eq!(due.len(), 1);
+        due.remove(0)
+    }
+
     #[test]
     fn last_answer_of_servers_holds_for_a_day() {
         let (mut schedule, start) = (KeySchedule::default(), Instant::now());
@@ -160,20 +205,25 @@ mod tests {
         assert!(asks_servers(&document("one")));
         schedule.follow([wanted("one", 1)].into_iter(), start);
         assert_eq!(shown(&schedule, start), [Value::Null, json!("own"), Value::Null]);
-        assert_eq!(schedule.take_due(start), ["one"]);
-        assert_eq!(schedule.take_due(at(1)), [""; 0], "a question is under way");
-        schedule.answered("one", Ok("keys".to_owned()), at(1));
+        let first = question(&mut schedule, start);
+        assert_eq!((first.cluster.as_str(), schedule.is_settled()), ("one", false));
+        schedule.answered(&first, Ok("keys".to_owned()), at(1));
         assert_eq!(shown(&schedule, at(1)), [json!("keys"), json!("own"), Value::Null]);
-        assert_eq!((schedule.next(at(1)), schedule.take_due(at(300))), (Some(at(301)), vec![]));
+        assert_eq!(
+            (schedule.next(at(1)), schedule.take_due(at(300)), schedule.is_settled()),
+            (Some(at(301)), vec![], true)
+        );
 
-        assert_eq!(schedule.take_due(at(301)), ["one"]);
-        schedule.answered("one", Err("no".to_owned()), at(302));
+        let second = question(&mut schedule, at(301));
+        schedule.answered(&second, Err("no".to_owned()), at(302));
         assert_eq!(shown(&schedule, at(302)), [json!("keys"), json!("own"), json!("no")]);
         assert_eq!(schedule.next(at(302)), Some(at(317)));
         let end = 1 + 24 * 3600;
         assert_eq!(shown(&schedule, at(end - 1))[0], json!("keys"));
         assert_eq!(shown(&schedule, at(end))[0], Value::Null);
-        schedule.answered("one", Ok("other".to_owned()), at(end));
+        let third = question(&mut schedule, at(end));
+        assert_eq!(third.failures, 1);
+        schedule.answered(&third, Ok("other".to_owned()), at(end));
         assert_eq!(shown(&schedule, at(end)), [json!("other"), json!("own"), Value::Null]);
     }
 
@@ -181,14 +231,46 @@ mod tests {
     fn other_servers_are_asked_anew_and_unwanted_keys_forgotten() {
         let (mut schedule, start) = (KeySchedule::default(), Instant::now());
         schedule.follow([wanted("one", 1), wanted("two", 1)].into_iter(), start);
-        assert_eq!(schedule.take_due(start), ["one", "two"]);
-        schedule.answered("one", Ok("keys".to_owned()), start);
+        let questions = schedule.take_due(start);
+        assert_eq!(questions.iter().map(|question| question.cluster.as_str()).collect::<Vec<_>>(), ["one", "two"]);
+        schedule.answered(&questions[0], Ok("keys".to_owned()), start);
         schedule.follow([wanted("one", 1)].into_iter(), start);
         assert_eq!((schedule.take_due(start), &shown(&schedule, start)[0]), (vec![], &json!("keys")));
         schedule.follow([wanted("one", 2)].into_iter(), start);
-        assert_eq!((schedule.take_due(start), &shown(&schedule, start)[0]), (vec!["one".to_owned()], &Value::Null));
+        let anew = question(&mut schedule, start);
+        assert_eq!(shown(&schedule, start)[0], Value::Null);
         schedule.follow(std::iter::empty(), start);
-        schedule.answered("one", Ok("late".to_owned()), start);
+        schedule.answered(&anew, Ok("late".to_owned()), start);
         assert_eq!((schedule.next(start), &shown(&schedule, start)[0]), (None, &Value::Null));
+    }
+
+    #[test]
+    fn late_answer_of_former_servers_is_dropped() {
+        let (mut schedule, start) = (KeySchedule::default(), Instant::now());
+        schedule.follow([wanted("one", 1)].into_iter(), start);
+        let former = question(&mut schedule, start);
+        schedule.follow([wanted("one", 2)].into_iter(), start);
+        schedule.answered(&former, Ok("former".to_owned()), start);
+        assert_eq!(shown(&schedule, start)[0], Value::Null, "before the present servers are asked");
+        let present = question(&mut schedule, start);
+        assert_eq!((schedule.is_open(&former), schedule.is_open(&present)), (false, true));
+        schedule.answered(&former, Ok("former".to_owned()), start);
+        assert_eq!(shown(&schedule, start)[0], Value::Null, "while they are asked");
+        schedule.answered(&present, Ok("present".to_owned()), start);
+        schedule.answered(&former, Err("former".to_owned()), start);
+        assert_eq!(shown(&schedule, start), [json!("present"), json!("own"), Value::Null]);
+    }
+
+    #[test]
+    fn cluster_is_asked_once_at_a_time_however_long_that_takes() {
+        let (mut schedule, start) = (KeySchedule::default(), Instant::now());
+        schedule.follow([wanted("one", 1)].into_iter(), start);
+        let first = question(&mut schedule, start);
+        let late = start + Duration::from_secs(3600);
+        assert_eq!((schedule.take_due(late), schedule.next(late)), (vec![], None));
+        schedule.answered(&first, Err("no".to_owned()), late);
+        // A time that is over is not forgotten.
+        assert_eq!(schedule.next(late + AGAIN), Some(late + RETRY));
+        assert_eq!(question(&mut schedule, late + AGAIN).failures, 1);
     }
 }
