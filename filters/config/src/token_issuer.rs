@@ -12,7 +12,7 @@ pub struct TokenIssuer {
     pub url: String,
     /// Audiences of which a token names at least one.
     pub audiences: Vec<String>,
-    /// The issuer's public keys, at most [`TokenIssuer::MAX_KEYS`]. Without any no token is verified.
+    /// The issuer's public keys, at most [`TokenIssuer::MAX_KEYS`], no two with one id. Without any no token is verified.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<TokenKey>,
     /// The users that tokens name.
@@ -77,7 +77,7 @@ pub struct TokenKey {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum TokenPublicKey {
-    /// RSA, 2048 to 8192 bits.
+    /// RSA, 2048 to 4096 bits.
     #[serde(rename = "RSA")]
     Rsa {
         /// The modulus.

@@ -18,6 +18,9 @@ pub enum JwksError {
     /// The number of keys that can be used.
     #[error("has more than {} keys", TokenIssuer::MAX_KEYS)]
     TooMany,
+    /// Two keys with one id: a token's signature is checked with one key.
+    #[error("has two keys with one kid")]
+    Repeated,
     /// A key that is no public one.
     #[error("has a private key: change it, and write its public part")]
     Private,
@@ -66,6 +69,11 @@ pub fn read_keys(text: &str) -> Result<Vec<TokenKey>, JwksError> {
     let mut keys: Vec<TokenKey> = keys.into_iter().filter_map(read).collect();
     // Each server may list its keys in another order.
     keys.sort_by(|one, other| one.id.cmp(&other.id));
+    // A kube-apiserver lists a key as often as its files have it.
+    keys.dedup();
+    if keys.windows(2).any(|pair| matches!(pair, [one, other] if one.id == other.id)) {
+        return Err(JwksError::Repeated);
+    }
     if keys.len() > TokenIssuer::MAX_KEYS { Err(JwksError::TooMany) } else { Ok(keys) }
 }
 
@@ -77,8 +85,7 @@ fn read_key(WebKey { kty, kid, alg, usage, crv, n, e, x, y }: WebKey) -> Option<
         ("RSA", _) => {
             let (modulus, exponent) = (number(&n)?, number(&e)?);
             // The high bit says whether the key is as long as its bytes.
-            let is_long =
-                (256..=1_024).contains(&modulus.len()) && (modulus.len() > 256 || modulus.first()? & 0x80 != 0);
+            let is_long = (256..=512).contains(&modulus.len()) && (modulus.len() > 256 || modulus.first()? & 0x80 != 0);
             if !is_long || exponent.len() > 4 {
                 return None;
             }
@@ -125,7 +132,7 @@ mod tests {
         };
         assert_eq!(keys("x5t", json!("thumb")), 1, "what is not known changes nothing");
         assert_eq!(keys("n", json!(modulus(257, 0))), 0, "a zero in front makes it no longer");
-        assert_eq!(keys("n", json!(modulus(1_024, 1))), 1);
+        assert_eq!(keys("n", json!(modulus(512, 1))), 1);
         let useless = [
             ("kty", json!("oct")),
             ("kty", json!("OKP")),
@@ -137,7 +144,7 @@ mod tests {
             ("alg", json!("HS256")),
             ("n", json!(modulus(256, 0x7f))),
             ("n", json!(modulus(128, 0x80))),
-            ("n", json!(modulus(1_025, 0x80))),
+            ("n", json!(modulus(513, 0x80))),
             ("n", json!("!")),
             ("e", json!("")),
             ("e", json!("AAAA")),
@@ -154,8 +161,19 @@ mod tests {
         assert_eq!(read_keys(&" ".repeat(MAX_JWKS + 1)), Err(JwksError::TooLarge));
         assert_eq!(read_keys(r#"{"keys":[{"kty":"RSA","d":"x"}]}"#), Err(JwksError::Private));
         let x = URL_SAFE_NO_PAD.encode([1; 32]);
-        let key = json!({"kty": "EC", "crv": "P-256", "kid": "a", "x": x, "y": x});
-        assert_eq!(read_keys(&json!({"keys": vec![key.clone(); 32]}).to_string()).unwrap().len(), 32);
-        assert_eq!(read_keys(&json!({"keys": vec![key; 33]}).to_string()), Err(JwksError::TooMany));
+        let key = |id: usize| json!({"kty": "EC", "crv": "P-256", "kid": format!("{id:02}"), "x": x, "y": x});
+        let read = |keys: Vec<Value>| read_keys(&json!({"keys": keys}).to_string()).map(|keys| keys.len());
+        assert_eq!(read((0..32).map(key).collect()), Ok(32));
+        assert_eq!(read((0..33).map(key).collect()), Err(JwksError::TooMany));
+    }
+
+    #[test]
+    fn key_id_names_one_key() {
+        let coordinate = |byte| URL_SAFE_NO_PAD.encode([byte; 32]);
+        let key =
+            |id: &str, byte| json!({"kty": "EC", "crv": "P-256", "kid": id, "x": coordinate(byte), "y": coordinate(1)});
+        let read = |keys: Vec<Value>| read_keys(&json!({"keys": keys}).to_string()).map(|keys| keys.len());
+        assert_eq!(read(vec![key("a", 1), key("b", 1), key("a", 1)]), Ok(2), "the same key twice");
+        assert_eq!(read(vec![key("a", 1), key("b", 1), key("a", 2)]), Err(JwksError::Repeated));
     }
 }

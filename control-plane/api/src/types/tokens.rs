@@ -37,7 +37,8 @@ pub struct TokenIssuer {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Jwks {
-    /// The set itself, JSON. Keys of other kinds than RSA of 2048 to 8192 bits, P-256 and P-384 are not used.
+    /// The set itself, JSON. Keys of other kinds than RSA of 2048 to 4096 bits, P-256 and P-384 are not used, and no two may have
+    /// one `kid`.
     pub inline: String,
     /// Whether the control plane asks the servers for the set (`/openid/v1/jwks`) with the gateway's credential; for service accounts
     /// only. Until they have answered, and when the last answer is a day old, `inline` holds.

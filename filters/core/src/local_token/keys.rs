@@ -8,8 +8,8 @@ use ring::signature::{
 use super::NotVerified;
 use super::token::{SignedToken, decode};
 
-/// Bytes of an RSA modulus, and of its exponent.
-const MODULUS: std::ops::RangeInclusive<usize> = 256..=1_024;
+/// Bytes of an RSA modulus, and of its exponent. A longer one would have each forged token cost more.
+const MODULUS: std::ops::RangeInclusive<usize> = 256..=512;
 const MAX_EXPONENT: usize = 4;
 
 /// A key of an issuer.

@@ -89,6 +89,9 @@ pub enum IssuersError {
     /// A key.
     #[error("a key is unreadable, too short or too long")]
     Key,
+    /// A key id that is there twice.
+    #[error("two keys of an issuer have one id")]
+    KeyId,
     /// An issuer without a name or an audience, or one that is there twice.
     #[error("an issuer has no url, no audience, or is there twice")]
     Issuer,
@@ -133,8 +136,10 @@ impl TokenIssuers {
         let claims = TokenClaims::read(token.payload)?;
         let url = claims.text("iss")?;
         let issuer = self.issuers.iter().find(|issuer| *issuer.url == *url).ok_or(NotVerified::Key)?;
+        // The signature after what costs less: a forged token is to cost as little as it can.
+        let until = issuer.check_use(&claims, now)?;
         issuer.check_signature(&token)?;
-        issuer.accept(&claims, now)
+        Ok(VerifiedToken { user: issuer.user(&claims)?, until })
     }
 }
 
@@ -146,13 +151,19 @@ impl Issuer {
         if raw.keys.len() > TokenIssuer::MAX_KEYS {
             return Err(IssuersError::TooMany);
         }
-        let keys: Result<Vec<_>, _> =
-            raw.keys.iter().map(|key| IssuerKey::compile(key).ok_or(IssuersError::Key)).collect();
+        let mut keys: Vec<IssuerKey> = Vec::with_capacity(raw.keys.len());
+        for key in &raw.keys {
+            // A signature is checked once, whatever the token.
+            if keys.iter().any(|known| *known.id == *key.id) {
+                return Err(IssuersError::KeyId);
+            }
+            keys.push(IssuerKey::compile(key).ok_or(IssuersError::Key)?);
+        }
         let required = raw.required_claims.iter().map(|(claim, value)| (claim.as_str().into(), value.as_str().into()));
         Ok(Issuer {
             url: raw.url.as_str().into(),
             audiences: raw.audiences.iter().map(|audience| audience.as_str().into()).collect(),
-            keys: keys?.into(),
+            keys: keys.into(),
             users: raw.users.clone(),
             required: required.collect(),
             max_age: raw.max_age_seconds,
@@ -164,19 +175,17 @@ impl Issuer {
     }
 
     fn check_signature(&self, token: &SignedToken<'_>) -> Result<(), NotVerified> {
-        let mut why = NotVerified::Key;
-        for key in self.keys_of(token) {
-            match key.check(token) {
-                Ok(()) => return Ok(()),
-                Err(error) => why = error,
-            }
-        }
-        Err(why)
+        self.keys_of(token).next().ok_or(NotVerified::Key)?.check(token)
     }
 
-    fn accept(&self, claims: &TokenClaims, now: u64) -> Result<VerifiedToken, NotVerified> {
+    /// Checks times and audience. Returns up to when a token is valid here.
+    fn check_use(&self, claims: &TokenClaims, now: u64) -> Result<u64, NotVerified> {
         let until = claims.valid_until(now, self.max_age)?;
         claims.check_audience(&self.audiences)?;
+        Ok(until)
+    }
+
+    fn user(&self, claims: &TokenClaims) -> Result<UserInfo, NotVerified> {
         let user = match &self.users {
             TokenUsers::ServiceAccounts => users::service_account(claims)?,
             TokenUsers::ClaimMappings { username, groups } => users::mapped(claims, username, groups.as_ref())?,
@@ -185,7 +194,7 @@ impl Issuer {
         if !self.required.iter().all(has) {
             return Err(NotVerified::RequiredClaim);
         }
-        Ok(VerifiedToken { user, until })
+        Ok(user)
     }
 }
 
