@@ -15,6 +15,10 @@ pub struct TokenIssuer {
     /// The issuer's public keys, at most [`TokenIssuer::MAX_KEYS`], no two with one id. Without any no token is verified.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<TokenKey>,
+    /// The time from which on the keys verify nothing, in seconds since 1970: an Envoy that hears of no newer ones must not believe
+    /// old ones for ever. Without it they have no end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keys_valid_until: Option<u64>,
     /// The users that tokens name.
     pub users: TokenUsers,
     /// Claims that a token has, and their values.

@@ -27,6 +27,7 @@ fn issuer(raw: &Value) -> TokenIssuer {
     TokenIssuer {
         url: raw["url"].as_str().unwrap().to_owned(),
         audiences: texts(&raw["audiences"]),
+        keys_valid_until: None,
         keys: read_keys(&raw["jwks"].to_string()).unwrap(),
         users,
         required_claims: required.map(|(claim, value)| (claim.clone(), value.as_str().unwrap().to_owned())).collect(),

@@ -2,17 +2,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use portcullis_filter_config::{PrefixedClaim, TokenIssuer, TokenUsers};
+use portcullis_filter_config::{PrefixedClaim, TokenIssuer, TokenKey, TokenUsers};
 
 use super::Findings;
 use super::jwks::read_keys;
 use crate::bounds::{MAX_AUDIENCES, MAX_CLAIM, MAX_CLAIM_RULES, MAX_TOKEN_ISSUERS};
 use crate::duration::parse_duration;
 use crate::problem::{Problem, ProblemCode};
+use crate::server_keys::{ServerKeys, server_keys_of};
 use crate::types;
-
-/// The annotation by which the control plane reports why it could not read the servers' keys. No object needs to have it.
-pub const SERVER_KEYS_ANNOTATION: &str = "portcullis.dev/server-keys";
 
 /// The path at which a kube-apiserver shows the public keys of its service accounts' tokens.
 pub const TOKEN_KEYS_PATH: &str = "/openid/v1/jwks";
@@ -36,6 +34,7 @@ pub(super) fn check_tokens(raw: &types::UpstreamCluster, findings: &mut Findings
         findings.problem(PATH, format!("must not have more than {MAX_TOKEN_ISSUERS} entries"));
         return Vec::new();
     }
+    let found = server_keys_of(raw);
     let mut urls = BTreeSet::new();
     let mut checked = Vec::new();
     for (index, issuer) in spec.issuers.iter().enumerate() {
@@ -45,28 +44,33 @@ pub(super) fn check_tokens(raw: &types::UpstreamCluster, findings: &mut Findings
         } else if !urls.insert(&issuer.url) {
             findings.problem(format!("{path}.url"), "is listed twice");
         }
-        checked.extend(check_issuer(issuer, &path, findings));
+        checked.extend(check_issuer(issuer, &found, &path, findings));
     }
     if !spec.issuers.is_empty() {
         let is_impersonating = matches!(raw.spec.portcullis.upstream_identity.as_str(), "" | "Impersonate");
         let message = if is_impersonating { UNNOTICED } else { BY_HTTP1 };
         findings.warn(Problem::coded(ProblemCode::Caution, PATH, message));
     }
-    let failed = raw.metadata.annotations.as_ref().and_then(|all| all.get(SERVER_KEYS_ANNOTATION));
-    if let Some(why) = failed {
-        let message = format!("fromServers: {why}; the last keys hold for a day, then every token is reviewed");
+    let asks = spec.issuers.iter().any(|issuer| issuer.jwks.from_servers);
+    if let Some(why) = found.error.filter(|_| asks) {
+        let message = format!("fromServers: {why}; the last keys hold for a day at most, then every token is reviewed");
         findings.warn(Problem::coded(ProblemCode::Caution, PATH, message));
     }
     checked
 }
 
-fn check_issuer(raw: &types::TokenIssuer, path: &str, findings: &mut Findings) -> Option<TokenIssuer> {
+fn check_issuer(
+    raw: &types::TokenIssuer,
+    found: &ServerKeys,
+    path: &str,
+    findings: &mut Findings,
+) -> Option<TokenIssuer> {
     if raw.audiences.is_empty() || raw.audiences.iter().any(String::is_empty) {
         findings.problem(format!("{path}.audiences"), "needs at least one, and none that is empty");
     } else if raw.audiences.len() > MAX_AUDIENCES {
         findings.problem(format!("{path}.audiences"), format!("must not have more than {MAX_AUDIENCES} entries"));
     }
-    let keys = check_keys(raw, path, findings);
+    let (keys, keys_valid_until) = check_keys(raw, found, path, findings);
     let users = check_users(raw, path, findings);
     let required_claims = check_rules(&raw.claim_validation_rules, path, findings);
     let max_age = check_max_age(raw.max_age.as_deref(), path, findings);
@@ -74,17 +78,20 @@ fn check_issuer(raw: &types::TokenIssuer, path: &str, findings: &mut Findings) -
         url: raw.url.clone(),
         audiences: raw.audiences.clone(),
         keys,
+        keys_valid_until,
         users: users?,
         required_claims,
         max_age_seconds: max_age.as_secs(),
     })
 }
 
+/// The keys, and the time up to which they hold if they are the servers'.
 fn check_keys(
     raw: &types::TokenIssuer,
+    found: &ServerKeys,
     path: &str,
     findings: &mut Findings,
-) -> Vec<portcullis_filter_config::TokenKey> {
+) -> (Vec<TokenKey>, Option<u64>) {
     if raw.jwks.from_servers && !raw.service_accounts {
         findings.problem(
             format!("{path}.jwks.fromServers"),
@@ -92,29 +99,36 @@ fn check_keys(
         );
     }
     let path = format!("{path}.jwks.inline");
-    if raw.jwks.inline.is_empty() {
-        if !raw.jwks.from_servers {
-            findings.problem(path, "is required without fromServers");
-        } else {
+    // Whatever the servers have shown: a mistake is not to come to light when they do not answer.
+    let written = match raw.jwks.inline.as_str() {
+        "" => None,
+        text => match read_keys(text) {
+            Ok(keys) => Some(keys),
+            Err(error) => {
+                findings.problem(path, error.to_string());
+                return (Vec::new(), None);
+            }
+        },
+    };
+    let shown = found.keys.as_ref().filter(|_| raw.jwks.from_servers);
+    if let Some((keys, until)) = shown.and_then(|(text, until)| Some((read_keys(text).ok()?, *until))) {
+        return (keys, Some(until));
+    }
+    let Some(keys) = written else {
+        if raw.jwks.from_servers {
             let message =
                 "no key is known yet: every token of this issuer is reviewed until the servers have shown their keys";
             findings.warn(Problem::coded(ProblemCode::Caution, path, message));
+        } else {
+            findings.problem(path, "is required without fromServers");
         }
-        return Vec::new();
+        return (Vec::new(), None);
+    };
+    if keys.is_empty() {
+        let message = "has no key that can be used: every token of this issuer is reviewed";
+        findings.warn(Problem::coded(ProblemCode::NoEffect, path, message));
     }
-    match read_keys(&raw.jwks.inline) {
-        Ok(keys) => {
-            if keys.is_empty() {
-                let message = "has no key that can be used: every token of this issuer is reviewed";
-                findings.warn(Problem::coded(ProblemCode::NoEffect, path, message));
-            }
-            keys
-        }
-        Err(error) => {
-            findings.problem(path, error.to_string());
-            Vec::new()
-        }
-    }
+    (keys, None)
 }
 
 fn check_users(raw: &types::TokenIssuer, path: &str, findings: &mut Findings) -> Option<TokenUsers> {
@@ -186,6 +200,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::server_keys::put_server_keys;
 
     fn checked(issuer: &Value) -> (Vec<TokenIssuer>, Vec<String>, Vec<String>) {
         let mut findings = Findings::default();
@@ -215,6 +230,37 @@ mod tests {
         assert_eq!(warnings, [format!("{PATH}: {UNNOTICED}")]);
         assert_eq!(checked.len(), 1);
         assert_eq!((checked[0].keys.len(), checked[0].max_age_seconds), (1, 3600));
+    }
+
+    fn of_servers(inline: &str, shown: &ServerKeys) -> (Vec<TokenIssuer>, Vec<String>) {
+        let mut issuer = issuer();
+        issuer.as_object_mut().unwrap().remove("claimMappings");
+        issuer["serviceAccounts"] = json!(true);
+        issuer["jwks"] = json!({"fromServers": true, "inline": inline});
+        let mut raw = json!({
+            "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "a"},
+            "spec": {"portcullis": {"tokens": {"issuers": [issuer]}}}, "status": "of the object",
+        });
+        put_server_keys(&mut raw, shown);
+        let mut findings = Findings::default();
+        let checked = check_tokens(&serde_json::from_value(raw).unwrap(), &mut findings);
+        (checked, findings.problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn keys_of_servers_hold_up_to_their_end_and_hide_no_mistake() {
+        let own = issuer()["jwks"]["inline"].as_str().unwrap().to_owned();
+        let two = own.replace("\"kid\":\"a\"", "\"kid\":\"of-servers\"");
+        let shown = ServerKeys { keys: Some((two, 86_400)), error: None };
+        for inline in ["", &own] {
+            let (checked, problems) = of_servers(inline, &shown);
+            assert_eq!(problems, [""; 0]);
+            assert_eq!((checked[0].keys[0].id.as_str(), checked[0].keys_valid_until), ("of-servers", Some(86_400)));
+        }
+        let (checked, problems) = of_servers(&own, &ServerKeys::default());
+        assert_eq!((problems, checked[0].keys[0].id.as_str(), checked[0].keys_valid_until), (vec![], "a", None));
+        let (_, problems) = of_servers("{", &shown);
+        assert!(problems.iter().any(|problem| problem.contains("jwks.inline: is no JSON Web Key Set")), "{problems:?}");
     }
 
     #[test]

@@ -11,7 +11,10 @@ pub struct TokensSpec {
     pub issuers: Vec<TokenIssuer>,
 }
 
-/// An issuer of JSON Web Tokens. The servers have to trust it, too, with the same audiences, prefixes and claims.
+/// An issuer of JSON Web Tokens. The servers have to trust it, too, with the same audiences, prefixes and claims. An issuer must not
+/// be here if the servers' `AuthenticationConfiguration` has for it rules or mappings that are CEL expressions (of
+/// `claimValidationRules`, `userValidationRules`, `claimMappings`), or mappings of `uid` or `extra`: the gateway does not know them.
+/// Servers with `--oidc-signing-algs` accept fewer algorithms than the gateway, which takes those of the key.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct TokenIssuer {

@@ -34,6 +34,7 @@ struct Issuer {
     url: Box<str>,
     audiences: Box<[Box<str>]>,
     keys: Box<[IssuerKey]>,
+    keys_valid_until: u64,
     users: TokenUsers,
     required: Box<[(Box<str>, Box<str>)]>,
     max_age: u64,
@@ -44,7 +45,8 @@ struct Issuer {
 pub struct VerifiedToken {
     /// The user.
     pub user: UserInfo,
-    /// The time from which on the upstream is asked, in seconds since 1970: the token's own expiry, or its greatest age.
+    /// The time from which on the upstream is asked, in seconds since 1970: the token's own expiry, its greatest age, or the end of its
+    /// issuer's keys.
     pub until: u64,
 }
 
@@ -72,6 +74,9 @@ pub enum NotVerified {
     /// It is not valid yet, or no longer.
     #[error("it is not valid at this time")]
     Time,
+    /// The keys are older than keys are believed.
+    #[error("its issuer's keys were read too long ago")]
+    OldKeys,
     /// It is older than its issuer's tokens are verified.
     #[error("it is older than maxAge")]
     Age,
@@ -164,6 +169,7 @@ impl Issuer {
             url: raw.url.as_str().into(),
             audiences: raw.audiences.iter().map(|audience| audience.as_str().into()).collect(),
             keys: keys.into(),
+            keys_valid_until: raw.keys_valid_until.unwrap_or(u64::MAX),
             users: raw.users.clone(),
             required: required.collect(),
             max_age: raw.max_age_seconds,
@@ -178,11 +184,14 @@ impl Issuer {
         self.keys_of(token).next().ok_or(NotVerified::Key)?.check(token)
     }
 
-    /// Checks times and audience. Returns up to when a token is valid here.
+    /// Checks times, the keys' too, and audience. Returns up to when a token is valid here.
     fn check_use(&self, claims: &TokenClaims, now: u64) -> Result<u64, NotVerified> {
+        if now >= self.keys_valid_until {
+            return Err(NotVerified::OldKeys);
+        }
         let until = claims.valid_until(now, self.max_age)?;
         claims.check_audience(&self.audiences)?;
-        Ok(until)
+        Ok(until.min(self.keys_valid_until))
     }
 
     fn user(&self, claims: &TokenClaims) -> Result<UserInfo, NotVerified> {

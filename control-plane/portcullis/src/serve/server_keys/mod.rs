@@ -8,7 +8,7 @@ mod schedule;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use portcullis_api::{Cluster, Server, Settings, check_cluster, parse_cluster, resolve};
 use portcullis_filter_config::RequestHeaders;
@@ -95,6 +95,7 @@ where
 struct ServersToAsk {
     cluster: Cluster,
     headers: RequestHeaders,
+    allow_loopback: bool,
     /// Questions before this one that no server has answered.
     failures: usize,
 }
@@ -142,11 +143,12 @@ where
         for question in self.schedule.take_due(now) {
             let document = set.clusters.iter().find(|document| name_of(document) == question.cluster);
             let Some(cluster) = document.and_then(|document| self.cluster(document, set)) else {
-                self.schedule.answered(&question, Err(REFUSED.to_owned()), now);
+                self.schedule.answered(&question, Err(REFUSED.to_owned()), (SystemTime::now(), now));
                 continue;
             };
             let headers = self.settings.request_header_names.clone();
-            let answer = (self.ask)(ServersToAsk { cluster, headers, failures: question.failures });
+            let allow_loopback = self.settings.allow_loopback_upstreams;
+            let answer = (self.ask)(ServersToAsk { cluster, headers, allow_loopback, failures: question.failures });
             let turns = Arc::clone(&self.turns);
             let task = self.running.spawn(async move {
                 // It is never closed.
@@ -188,15 +190,17 @@ where
         if let Err(error) = &keys {
             tracing::warn!(cluster = %question.cluster, %error, "the servers' keys of service accounts are not known anew");
         }
-        self.schedule.answered(&question, keys.map_err(|error| error.to_string()), Instant::now());
+        self.schedule.answered(&question, keys.map_err(|error| error.to_string()), (SystemTime::now(), Instant::now()));
     }
 }
 
 /// Asks servers, until one of them answers.
-async fn ask_servers(ServersToAsk { cluster, headers, failures }: ServersToAsk) -> Result<String, TokenKeysError> {
+async fn ask_servers(asked: ServersToAsk) -> Result<String, TokenKeysError> {
+    let ServersToAsk { cluster, headers, allow_loopback, failures } = asked;
     let mut keys = Err(TokenKeysError::Answer);
     for server in round(&cluster.servers, failures) {
-        let answer = timeout(SERVER_DEADLINE, read_token_keys(&cluster, &server.endpoint, &headers)).await;
+        let answer =
+            timeout(SERVER_DEADLINE, read_token_keys(&cluster, &server.endpoint, &headers, allow_loopback)).await;
         keys = answer.unwrap_or(Err(TokenKeysError::Answer));
         if keys.is_ok() {
             break;

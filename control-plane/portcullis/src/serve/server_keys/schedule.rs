@@ -1,17 +1,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use portcullis_api::SERVER_KEYS_ANNOTATION;
+use portcullis_api::{ServerKeys, put_server_keys};
 use portcullis_sources::ObjectSet;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// Time between two questions to a cluster's servers: a kube-apiserver signs with a new key only after it has shown it for long.
 const AGAIN: Duration = Duration::from_secs(300);
 /// The same after a failure.
 const RETRY: Duration = Duration::from_secs(15);
-/// Time for which the last answer holds.
-const KEPT: Duration = Duration::from_secs(24 * 3600);
+/// Seconds for which the last answer holds at most, and the step in which its end moves: each is another configuration.
+const KEPT: u64 = 24 * 3600;
+const STEP: u64 = 6 * 3600;
 
 const ISSUERS: &str = "/spec/portcullis/tokens/issuers";
 
@@ -40,8 +41,7 @@ pub(super) struct KeySchedule {
 
 struct KnownKeys {
     asked: Value,
-    /// The keys, and since when they are known.
-    keys: Option<(String, Instant)>,
+    keys: Option<HeldKeys>,
     /// Why the last question had no answer.
     error: Option<String>,
     /// Questions without an answer since the last one that had one.
@@ -50,6 +50,24 @@ struct KnownKeys {
     question: Option<u64>,
     /// `None` while a question is under way.
     due: Option<Instant>,
+}
+
+/// Keys, and the time up to which they hold.
+struct HeldKeys {
+    keys: String,
+    end: Instant,
+    /// The same for the filter, in seconds since 1970.
+    valid_until: u64,
+}
+
+impl HeldKeys {
+    fn new(keys: String, (time, now): (SystemTime, Instant)) -> Self {
+        let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let end = seconds.saturating_add(KEPT);
+        let valid_until = end.saturating_sub(end.checked_rem(STEP).unwrap_or(0));
+        let left = Duration::from_secs(valid_until.saturating_sub(seconds));
+        HeldKeys { keys, end: now.checked_add(left).unwrap_or(now), valid_until }
+    }
 }
 
 impl KeySchedule {
@@ -83,7 +101,7 @@ impl KeySchedule {
     /// The next time after `now` at which something is to be done, if all that was due by then is.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         let ends = |known: &KnownKeys| {
-            let end = known.keys.as_ref().and_then(|(_, since)| since.checked_add(KEPT));
+            let end = known.keys.as_ref().map(|held| held.end);
             end.filter(|end| *end > now)
         };
         self.clusters.values().flat_map(|known| [known.due, ends(known)]).flatten().min()
@@ -100,14 +118,19 @@ impl KeySchedule {
     }
 
     /// Takes an answer, if its question is open: former servers' keys are never taken for those of the present ones.
-    pub(super) fn answered(&mut self, question: &KeyQuestion, keys: Result<String, String>, now: Instant) {
+    pub(super) fn answered(
+        &mut self,
+        question: &KeyQuestion,
+        keys: Result<String, String>,
+        clock: (SystemTime, Instant),
+    ) {
         if !self.is_open(question) {
             return;
         }
         let Some(known) = self.clusters.get_mut(&question.cluster) else { return };
         let again = match keys {
             Ok(keys) => {
-                (known.keys, known.error, known.failures) = (Some((keys, now)), None, 0);
+                (known.keys, known.error, known.failures) = (Some(HeldKeys::new(keys, clock)), None, 0);
                 AGAIN
             }
             Err(error) => {
@@ -115,19 +138,19 @@ impl KeySchedule {
                 RETRY
             }
         };
-        (known.question, known.due) = (None, now.checked_add(again));
+        (known.question, known.due) = (None, clock.1.checked_add(again));
     }
 
-    /// The set with the keys that are known in the place of those of the objects.
+    /// The set with the keys that are known. None is of an object.
     pub(super) fn put_into(&self, set: &Arc<ObjectSet>, now: Instant) -> Arc<ObjectSet> {
-        if self.clusters.is_empty() {
+        if !set.clusters.iter().any(|document| asks_servers(document)) {
             return Arc::clone(set);
         }
         let mut changed = ObjectSet::clone(set);
-        for document in &mut changed.clusters {
+        for document in changed.clusters.iter_mut().filter(|document| asks_servers(document)) {
             let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-            let Some(known) = self.clusters.get(name) else { continue };
-            known.put_into(Arc::make_mut(document), now);
+            let found = self.clusters.get(name).map(|known| known.found(now)).unwrap_or_default();
+            put_server_keys(Arc::make_mut(document), &found);
         }
         Arc::new(changed)
     }
@@ -138,22 +161,9 @@ impl KnownKeys {
         Self { asked, keys: None, error: None, failures: 0, question: None, due: Some(now) }
     }
 
-    fn put_into(&self, document: &mut Value, now: Instant) {
-        let is_young = |(_, since): &&(String, Instant)| now.saturating_duration_since(*since) < KEPT;
-        if let Some((keys, _)) = self.keys.as_ref().filter(is_young) {
-            let issuers = document.pointer_mut(ISSUERS).and_then(Value::as_array_mut).into_iter().flatten();
-            for jwks in issuers.filter_map(|issuer| issuer.get_mut("jwks")).filter(|jwks| is_from_servers(jwks)) {
-                if let Some(jwks) = jwks.as_object_mut() {
-                    jwks.insert("inline".to_owned(), Value::from(keys.as_str()));
-                }
-            }
-        }
-        let Some(error) = &self.error else { return };
-        let Some(metadata) = document.pointer_mut("/metadata").and_then(Value::as_object_mut) else { return };
-        let annotations = metadata.entry("annotations").or_insert_with(|| Value::Object(Map::new()));
-        if let Some(annotations) = annotations.as_object_mut() {
-            annotations.insert(SERVER_KEYS_ANNOTATION.to_owned(), Value::from(error.as_str()));
-        }
+    fn found(&self, now: Instant) -> ServerKeys {
+        let held = self.keys.as_ref().filter(|held| now < held.end);
+        ServerKeys { keys: held.map(|held| (held.keys.clone(), held.valid_until)), error: self.error.clone() }
     }
 }
 
@@ -174,21 +184,31 @@ mod tests {
     use super::*;
 
     fn document(name: &str) -> Value {
-        let issuers = json!([{"url": "a", "jwks": {"fromServers": true}}, {"url": "b", "jwks": {"inline": "own"}}]);
-        json!({"metadata": {"name": name}, "spec": {"portcullis": {"tokens": {"issuers": issuers}}}})
+        // No object may bring keys.
+        let forged = json!({"serverKeys": {"keys": "forged", "validUntil": 1, "error": "forged"}});
+        let issuers = json!([{"url": "a", "jwks": {"fromServers": true}}]);
+        json!({"metadata": {"name": name}, "spec": {"portcullis": {"tokens": {"issuers": issuers}}}, "status": forged})
+    }
+
+    /// Ten seconds after a step of the keys' end.
+    const BASE: u64 = 60 * STEP + 10;
+    const END: u64 = 64 * STEP;
+
+    fn clock(start: Instant, now: Instant) -> (SystemTime, Instant) {
+        (UNIX_EPOCH + Duration::from_secs(BASE) + (now - start), now)
     }
 
     fn wanted(name: &str, asked: u64) -> Wanted {
         Wanted { name: name.to_owned(), asked: json!(asked) }
     }
 
-    /// The keys of the first and of the second issuer, and the error.
+    /// The keys, their end, and the error.
     fn shown(schedule: &KeySchedule, now: Instant) -> [Value; 3] {
         let set = ObjectSet { clusters: vec![Arc::new(document("one"))], ..ObjectSet::default() };
         let set = schedule.put_into(&Arc::new(set), now);
         let at = |path: &str| set.clusters[0].pointer(path).cloned().unwrap_or_default();
-        let issuer = |index| at(&format!("{ISSUERS}/{index}/jwks/inline"));
-        [issuer(0), issuer(1), at("/metadata/annotations/portcullis.dev~1server-keys")]
+        let status = |member: &str| at(&format!("/status/serverKeys/{member}"));
+        [status("keys"), status("validUntil"), status("error")]
     }
 
     /// The question to a cluster's servers that is due.
@@ -204,27 +224,27 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         assert!(asks_servers(&document("one")));
         schedule.follow([wanted("one", 1)].into_iter(), start);
-        assert_eq!(shown(&schedule, start), [Value::Null, json!("own"), Value::Null]);
+        assert_eq!(shown(&schedule, start), [Value::Null, Value::Null, Value::Null]);
         let first = question(&mut schedule, start);
         assert_eq!((first.cluster.as_str(), schedule.is_settled()), ("one", false));
-        schedule.answered(&first, Ok("keys".to_owned()), at(1));
-        assert_eq!(shown(&schedule, at(1)), [json!("keys"), json!("own"), Value::Null]);
+        schedule.answered(&first, Ok("keys".to_owned()), clock(start, at(1)));
+        assert_eq!(shown(&schedule, at(1)), [json!("keys"), json!(END), Value::Null]);
         assert_eq!(
             (schedule.next(at(1)), schedule.take_due(at(300)), schedule.is_settled()),
             (Some(at(301)), vec![], true)
         );
 
         let second = question(&mut schedule, at(301));
-        schedule.answered(&second, Err("no".to_owned()), at(302));
-        assert_eq!(shown(&schedule, at(302)), [json!("keys"), json!("own"), json!("no")]);
+        schedule.answered(&second, Err("no".to_owned()), clock(start, at(302)));
+        assert_eq!(shown(&schedule, at(302)), [json!("keys"), json!(END), json!("no")]);
         assert_eq!(schedule.next(at(302)), Some(at(317)));
-        let end = 1 + 24 * 3600;
+        let end = END - BASE;
         assert_eq!(shown(&schedule, at(end - 1))[0], json!("keys"));
         assert_eq!(shown(&schedule, at(end))[0], Value::Null);
         let third = question(&mut schedule, at(end));
         assert_eq!(third.failures, 1);
-        schedule.answered(&third, Ok("other".to_owned()), at(end));
-        assert_eq!(shown(&schedule, at(end)), [json!("other"), json!("own"), Value::Null]);
+        schedule.answered(&third, Ok("other".to_owned()), clock(start, at(end)));
+        assert_eq!(shown(&schedule, at(end)), [json!("other"), json!(END + KEPT), Value::Null]);
     }
 
     #[test]
@@ -233,14 +253,14 @@ mod tests {
         schedule.follow([wanted("one", 1), wanted("two", 1)].into_iter(), start);
         let questions = schedule.take_due(start);
         assert_eq!(questions.iter().map(|question| question.cluster.as_str()).collect::<Vec<_>>(), ["one", "two"]);
-        schedule.answered(&questions[0], Ok("keys".to_owned()), start);
+        schedule.answered(&questions[0], Ok("keys".to_owned()), clock(start, start));
         schedule.follow([wanted("one", 1)].into_iter(), start);
         assert_eq!((schedule.take_due(start), &shown(&schedule, start)[0]), (vec![], &json!("keys")));
         schedule.follow([wanted("one", 2)].into_iter(), start);
         let anew = question(&mut schedule, start);
         assert_eq!(shown(&schedule, start)[0], Value::Null);
         schedule.follow(std::iter::empty(), start);
-        schedule.answered(&anew, Ok("late".to_owned()), start);
+        schedule.answered(&anew, Ok("late".to_owned()), clock(start, start));
         assert_eq!((schedule.next(start), &shown(&schedule, start)[0]), (None, &Value::Null));
     }
 
@@ -250,15 +270,15 @@ mod tests {
         schedule.follow([wanted("one", 1)].into_iter(), start);
         let former = question(&mut schedule, start);
         schedule.follow([wanted("one", 2)].into_iter(), start);
-        schedule.answered(&former, Ok("former".to_owned()), start);
+        schedule.answered(&former, Ok("former".to_owned()), clock(start, start));
         assert_eq!(shown(&schedule, start)[0], Value::Null, "before the present servers are asked");
         let present = question(&mut schedule, start);
         assert_eq!((schedule.is_open(&former), schedule.is_open(&present)), (false, true));
-        schedule.answered(&former, Ok("former".to_owned()), start);
+        schedule.answered(&former, Ok("former".to_owned()), clock(start, start));
         assert_eq!(shown(&schedule, start)[0], Value::Null, "while they are asked");
-        schedule.answered(&present, Ok("present".to_owned()), start);
-        schedule.answered(&former, Err("former".to_owned()), start);
-        assert_eq!(shown(&schedule, start), [json!("present"), json!("own"), Value::Null]);
+        schedule.answered(&present, Ok("present".to_owned()), clock(start, start));
+        schedule.answered(&former, Err("former".to_owned()), clock(start, start));
+        assert_eq!(shown(&schedule, start), [json!("present"), json!(END), Value::Null]);
     }
 
     #[test]
@@ -268,7 +288,7 @@ mod tests {
         let first = question(&mut schedule, start);
         let late = start + Duration::from_secs(3600);
         assert_eq!((schedule.take_due(late), schedule.next(late)), (vec![], None));
-        schedule.answered(&first, Err("no".to_owned()), late);
+        schedule.answered(&first, Err("no".to_owned()), clock(start, late));
         // A time that is over is not forgotten.
         assert_eq!(schedule.next(late + AGAIN), Some(late + RETRY));
         assert_eq!(question(&mut schedule, late + AGAIN).failures, 1);

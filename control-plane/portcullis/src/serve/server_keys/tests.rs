@@ -28,7 +28,7 @@ fn sets(servers: &[&str]) -> watch::Sender<Arc<ObjectSet>> {
 }
 
 fn keys(set: &ObjectSet) -> Option<&str> {
-    set.clusters[0].pointer("/spec/portcullis/tokens/issuers/0/jwks/inline").and_then(Value::as_str)
+    set.clusters[0].pointer("/status/serverKeys/keys").and_then(Value::as_str)
 }
 
 #[tokio::test]

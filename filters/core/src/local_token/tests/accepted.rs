@@ -97,6 +97,16 @@ fn token_is_valid_up_to_its_end_and_its_greatest_age() {
     assert!(verified(signer.issuer(), &later, NOW + 40).is_ok());
 }
 
+#[test]
+fn keys_verify_up_to_their_own_end() {
+    let signer = Signer::new();
+    let issuer = || TokenIssuer { keys_valid_until: Some(NOW + 100), ..signer.issuer() };
+    let token = signer.sign(&pod_claims(NOW));
+    let at = |now| verified(issuer(), &token, now).map(|verified| verified.until);
+    assert_eq!([at(NOW), at(NOW + 99)], [Ok(NOW + 100); 2]);
+    assert_eq!(at(NOW + 100), Err(NotVerified::OldKeys));
+}
+
 fn login(changes: &[(&str, Value)]) -> Value {
     let claims = json!({
         "iss": URL, "aud": "api", "exp": NOW + 600, "iat": NOW, "sub": "7", "email": "a@example.com",

@@ -39,6 +39,7 @@ impl Signer {
             url: URL.to_owned(),
             audiences: vec!["api".to_owned(), "other".to_owned()],
             keys: vec![self.key(KEY_ID)],
+            keys_valid_until: None,
             users: TokenUsers::ServiceAccounts,
             required_claims: [].into(),
             max_age_seconds: 3_600,
