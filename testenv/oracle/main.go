@@ -44,10 +44,15 @@ var answers = map[string]func(*question) any{
 func main() {
 	silenceLogs()
 	chains := flag.Int("chains", -1, "print certificate chains instead: all that have a name, and so many pairs of them")
-	seed := flag.Int64("seed", 1, "of the pairs")
+	tokens := flag.Int("tokens", -1, "print so many forged tokens instead, behind their issuers")
+	seed := flag.Int64("seed", 1, "of the pairs, and of the tokens")
 	flag.Parse()
 	if *chains >= 0 {
 		printChains(*seed, *chains)
+		return
+	}
+	if *tokens >= 0 {
+		printTokens(*seed, *tokens)
 		return
 	}
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)

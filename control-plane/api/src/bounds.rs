@@ -29,6 +29,14 @@ pub(crate) const MAX_CLIENT_ADDRESSES: usize = 256;
 pub(crate) const MAX_CLIENT_ADDRESS_BITS: usize = 100_000;
 /// Maximum number of user agents of an entry of an access list.
 pub(crate) const MAX_USER_AGENTS: usize = 64;
+/// Maximum number of issuers of tokens, of an issuer's audiences, and of claims that it requires.
+pub(crate) const MAX_TOKEN_ISSUERS: usize = portcullis_filter_config::TokenIssuer::MAX_ISSUERS;
+pub(crate) const MAX_AUDIENCES: usize = 16;
+pub(crate) const MAX_CLAIM_RULES: usize = 16;
+/// Maximum length of a claim's name.
+pub(crate) const MAX_CLAIM: usize = 256;
+/// Maximum size of a JSON Web Key Set.
+pub(crate) const MAX_JWKS: usize = 64 * 1024;
 /// Maximum number of virtual IPs.
 pub(crate) const MAX_VIRTUAL_IPS: usize = 64;
 /// Maximum length of a zone's name, as of a label's value.

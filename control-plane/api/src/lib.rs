@@ -29,6 +29,7 @@ mod references;
 mod request_part;
 mod schema;
 mod secret;
+mod server_keys;
 mod shadow;
 pub mod status;
 mod types;
@@ -37,9 +38,10 @@ pub use account::token_account;
 pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
     AccessLog, BUILT_IN_PROFILES, Checked, CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls,
-    CredentialCache, Discovery, Endpoint, FeatureGates, HealthCheck, KeyPair, Limits, LogMode, PROFILE_ANNOTATION,
-    PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, SlicePort, Strategy, Tracing, Trust, Tunnel,
-    UpstreamIdentity, check_cluster, check_settings, is_allowed_server, unchecked_cluster, with_profile,
+    CredentialCache, Discovery, Endpoint, FeatureGates, HealthCheck, JwksError, KeyPair, Limits, LogMode,
+    PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, SlicePort, Strategy,
+    TOKEN_KEYS_PATH, Tracing, Trust, Tunnel, UpstreamIdentity, check_cluster, check_settings, is_allowed_server,
+    read_keys, unchecked_cluster, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use discovered::{Discovered, DiscoveredServer, with_discovered};
@@ -53,6 +55,7 @@ pub use referenced_data::{ReferencedData, SECRET_LABEL, SHARED_ANNOTATION, Secre
 pub use references::{Resolution, reference_of_path, referenced_files, resolve, resolve_settings, without_references};
 pub use schema::cluster_definition;
 pub use secret::{PublicBytes, SecretBytes};
+pub use server_keys::{ServerKeys, put_server_keys};
 pub use shadow::{merge_patch, promote};
 pub use types::{
     AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,

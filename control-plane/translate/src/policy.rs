@@ -32,6 +32,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         allow_anonymous: cluster.allow_anonymous,
         audit_attribution: cluster.audit_attribution,
         reviews: reviews(cluster, names, settings),
+        token_issuers: cluster.token_issuers.clone(),
         upstream_identity: upstream_identity(cluster, settings),
         protected: protected(cluster, settings),
         access: settings.access.iter().chain(&cluster.access).cloned().collect(),

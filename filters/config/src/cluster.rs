@@ -5,6 +5,7 @@ use crate::dispatch::Dispatch;
 use crate::fair_queue::FairQueueConfig;
 use crate::policy::Policy;
 use crate::rebalance::Rebalance;
+use crate::token_issuer::TokenIssuer;
 
 /// One `UpstreamCluster`, as its virtual host carries it (`DynamicModuleFilterPerRoute.filter_config`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +54,9 @@ pub struct ClusterConfig {
     /// [`UpstreamIdentity::ClientCredential`] go upstream as requests of an unknown client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reviews: Option<Reviews>,
+    /// Issuers of tokens that the filter verifies itself, without a review. A token that does not verify is reviewed as any other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub token_issuers: Vec<TokenIssuer>,
     /// How the authenticated user goes upstream. [`UpstreamIdentity::ClientCredential`]: not at all, the client's own credentials go
     /// on as they are.
     pub upstream_identity: UpstreamIdentity,

@@ -26,6 +26,7 @@ mod rebalance;
 #[cfg(test)]
 mod reference;
 mod shadow;
+mod token_issuer;
 mod validator;
 mod version;
 
@@ -44,6 +45,7 @@ pub use filter::{ActivityReports, FilterConfig, LimitExchanges, PeerSource, Span
 pub use hex::hex;
 pub use policy::{Denial, Policy, Rule, RuleList, ServiceAccount};
 pub use rebalance::{Rebalance, RebalanceConditions};
+pub use token_issuer::{PrefixedClaim, TokenIssuer, TokenKey, TokenPublicKey, TokenUsers};
 pub use validator::ValidatorConfig;
 pub use version::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER, NODE_FILTER_MODULE, NODE_FILTER_WASM};
 

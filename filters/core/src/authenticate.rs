@@ -2,12 +2,15 @@
 //! client is anonymous only if it presented none.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::credential::{BrokenToken, bearer_token, subprotocol_token};
+use crate::local_token::{TokenIssuers, VerifiedToken};
 use crate::refusal::Refusal;
 use crate::request::{Client, Interrupt, Peer, RequestContext};
 use crate::review::{Review, ReviewResult};
+use crate::upstream_user::UpstreamUser;
 use crate::x509::{ChainError, ClientChain};
 
 /// The result of one kind of credential.
@@ -88,6 +91,11 @@ fn token(
         }
         Ok(Some(_)) | Err(BrokenToken) => return Ok(AuthResult::Failed),
     };
+    if let Some(issuers) = &cluster.token_issuers
+        && let Some(result) = verified(issuers, &token, cluster, request)
+    {
+        return Ok(result);
+    }
     let Some(reviewer) = &cluster.reviewer else {
         // The upstream judges the token itself.
         return if cluster.identity.passes() {
@@ -98,11 +106,36 @@ fn token(
     };
     let (key, known) = Review::known_token(&token, &cluster.caches, request.answers, request.moment());
     match known {
-        Some(ReviewResult::User(user)) => Ok(AuthResult::Client(Client::Bearer(user, key))),
+        Some(ReviewResult::User(user)) => Ok(AuthResult::Client(Client::Bearer(user, Some(key)))),
         Some(ReviewResult::Rejected) => Ok(AuthResult::Failed),
+        None | Some(ReviewResult::Verified(..)) => {
+            Err(Interrupt::Review(vec![Review::of_token(&token, reviewer, &cluster.caches)]))
+        }
         Some(_) => Err(Refusal::review_failed().into()),
-        None => Err(Interrupt::Review(vec![Review::of_token(&token, reviewer, &cluster.caches)])),
     }
+}
+
+/// The user of a token that needs no review: it is remembered, or the keys of its issuer verify it. That they do not is no answer:
+/// the upstream may know a newer key. Its own answer goes before.
+fn verified(
+    issuers: &TokenIssuers,
+    token: &[u8],
+    cluster: &Cluster,
+    request: &RequestContext<'_>,
+) -> Option<AuthResult> {
+    let (key, known) = Review::known_token(token, &cluster.caches, request.answers, request.moment());
+    let bearer = |user, confirmed| Some(AuthResult::Client(Client::Bearer(user, confirmed)));
+    match known {
+        Some(ReviewResult::Verified(user, edition)) if edition == issuers.edition() => return bearer(user, None),
+        Some(ReviewResult::User(user)) => return bearer(user, Some(key)),
+        Some(ReviewResult::Verified(..)) | None => {}
+        Some(_) => return None,
+    }
+    let VerifiedToken { user, until } = issuers.verify(token, request.now.as_secs()).ok()?;
+    let user = Arc::new(UpstreamUser::new(user).ok()?);
+    let result = ReviewResult::Verified(Arc::clone(&user), issuers.edition());
+    cluster.caches.insert_verified(key, &result, until, request.uptime);
+    bearer(user, None)
 }
 
 /// Folded instead of searched, so that several bytes are looked at in one instruction.

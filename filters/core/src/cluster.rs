@@ -16,6 +16,7 @@ use crate::flow_limit::{FlowLimit, LimitReached};
 use crate::header_scan::{Reserved, can_be_reserved};
 use crate::host_names::AllowedHosts;
 use crate::limit::InFlightPermit;
+use crate::local_token::TokenIssuers;
 use crate::observe::ClusterMetrics;
 use crate::policy::Policies;
 use crate::protected::Protected;
@@ -34,6 +35,8 @@ pub struct Cluster {
     pub(crate) anonymous: bool,
     pub(crate) audit_attribution: bool,
     pub(crate) reviewer: Option<Reviewer>,
+    /// Issuers whose tokens need no review, if there are any.
+    pub(crate) token_issuers: Option<Box<TokenIssuers>>,
     pub(crate) caches: Arc<CredentialCaches>,
     pub(crate) policies: Policies,
     pub(crate) identity: Identity,
@@ -155,6 +158,7 @@ impl Cluster {
         let identity = Identity::compile(config, &written)?;
         let client_ca = config.client_ca.as_deref().map(ClientCa::from_pem).transpose()?;
         let reviewer = config.reviews.as_ref().map(|reviews| Reviewer::from_config(reviews, &identity.names));
+        let token_issuers = TokenIssuers::compile(&config.token_issuers)?.map(Box::new);
         let caches = store.caches(CacheOwner {
             identity: cache_identity(config).to_owned(),
             names: identity.names.clone(),
@@ -185,6 +189,7 @@ impl Cluster {
             anonymous: config.allow_anonymous,
             audit_attribution: config.audit_attribution,
             reviewer,
+            token_issuers,
             caches,
             policies,
             identity,

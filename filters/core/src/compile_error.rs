@@ -1,3 +1,4 @@
+use crate::local_token::IssuersError;
 use crate::x509::ClientCaError;
 
 /// Why a configuration is refused. The control plane's fault; Envoy keeps the configuration that it has.
@@ -29,6 +30,9 @@ pub enum CompileError {
     /// A fair queue.
     #[error("the fair queue {0:?} is out of bounds")]
     FairQueue(String),
+    /// The issuers of tokens.
+    #[error("tokenIssuers: {0}")]
+    TokenIssuers(#[from] IssuersError),
     /// Without an instance id the gateway would not recognise its own requests.
     #[error("the instance id is not a word")]
     Instance,

@@ -10,7 +10,7 @@
 //! - [`request_info`]: method, path and query to verb, group, resource and name, as kube-apiserver resolves them.
 //! - [`identity`]: a user, as kube-apiserver knows one; [`policy`]: the first dispatch policy that a request matches;
 //!   [`upstream_user`]: a user as header lines for the upstream.
-//! - [`x509`]: a client certificate's chain to a user; [`review`]: TokenReviews and SubjectAccessReviews, and what is
+//! - [`x509`]: a client certificate's chain to a user; [`local_token`]: a token that its issuer's keys verify; [`review`]: TokenReviews and SubjectAccessReviews, and what is
 //!   remembered of their answers.
 //! - [`refusal`]: every response that the filter gives itself, as a Kubernetes `Status`.
 //! - [`credential`] and [`header_scan`]: bearer tokens, and the headers that no client may send, found in one pass.
@@ -49,6 +49,7 @@ pub mod host_names;
 pub mod identity;
 mod impersonation;
 pub mod limit;
+pub mod local_token;
 pub mod long_streams;
 mod moment;
 pub mod observe;

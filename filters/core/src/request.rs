@@ -72,8 +72,9 @@ pub(crate) enum Client {
     Anonymous,
     /// The user whom a certificate names.
     Certificate(Arc<UpstreamUser>),
-    /// The user whose token was presented, and how the review of the token is named.
-    Bearer(Arc<UpstreamUser>, ReviewKey),
+    /// The user whose token was presented, and how the review is named by which the upstream has confirmed the token. `None` if the
+    /// keys of its issuer did, without the upstream.
+    Bearer(Arc<UpstreamUser>, Option<ReviewKey>),
     /// A client with a credential that is not reviewed.
     Opaque {
         /// It is a token. kube-apiserver overlooks an `Authorization` of another scheme, and answers as to an anonymous client.

@@ -26,11 +26,20 @@ impl Oracle {
 
     /// Certificate chains with something odd about each, as questions: all that have a name, and so many pairs of them.
     pub fn chains(&self, pairs: usize, seed: usize) -> Vec<Value> {
-        let output = Command::new(&self.0).arg(format!("-chains={pairs}")).arg(format!("-seed={seed}")).output();
+        self.print(&format!("-chains={pairs}"), seed)
+    }
+
+    /// Issuers of tokens, then so many forged tokens, each with the user whom kube-apiserver sees in it.
+    pub fn tokens(&self, count: usize, seed: usize) -> Vec<Value> {
+        self.print(&format!("-tokens={count}"), seed)
+    }
+
+    fn print(&self, what: &str, seed: usize) -> Vec<Value> {
+        let output = Command::new(&self.0).arg(what).arg(format!("-seed={seed}")).output();
         let output = output.unwrap_or_else(|error| fail(&error.to_string()));
         assert!(output.status.success(), "the oracle failed: {}", output.status);
-        let chains: Result<Vec<Value>, _> = serde_json::Deserializer::from_slice(&output.stdout).into_iter().collect();
-        chains.unwrap_or_else(|error| fail(&error.to_string()))
+        let lines: Result<Vec<Value>, _> = serde_json::Deserializer::from_slice(&output.stdout).into_iter().collect();
+        lines.unwrap_or_else(|error| fail(&error.to_string()))
     }
 
     fn run(&self, questions: &[Value]) -> std::io::Result<Vec<Value>> {

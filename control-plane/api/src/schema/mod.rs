@@ -3,6 +3,7 @@
 //! - [`derive`]: fields, types and descriptions, from the types themselves.
 //! - [`rules`]: what is refused at once, by the paths of the fields. It must never refuse what [`crate::check_cluster`]
 //!   accepts; what needs more than one look at an object is left to that check.
+//! - [`token_rules`]: the same of the issuers of tokens.
 //! - [`aliases`]: fields that have a second spelling.
 //! - [`status`]: an object's status.
 //! - [`definition`]: names and columns around it.
@@ -12,6 +13,7 @@ mod definition;
 mod derive;
 mod rules;
 mod status;
+mod token_rules;
 
 pub use definition::cluster_definition;
 
@@ -38,7 +40,7 @@ fn object_schema(spec: Value) -> Value {
 /// The schema of `spec`; its descriptions are Markdown, as the doc comments are.
 fn spec() -> Value {
     let mut spec = derive::spec();
-    for (path, keywords) in rules::rules() {
+    for (path, keywords) in rules::rules().into_iter().chain(token_rules::token_rules()) {
         if let (Some(Value::Object(field)), Value::Object(keywords)) = (at(&mut spec, path), keywords) {
             field.extend(keywords);
         }

@@ -69,7 +69,7 @@ fn every_field_says_what_it_is_for() {
 #[test]
 fn every_rule_finds_its_field_and_every_blamed_field_exists() {
     let mut derived = derive::spec();
-    for (path, keywords) in rules::rules() {
+    for (path, keywords) in rules::rules().into_iter().chain(super::token_rules::token_rules()) {
         let field = at(&mut derived, path).unwrap_or_else(|| panic!("no field {path}"));
         for keyword in keywords.as_object().unwrap().keys() {
             assert!(field.get(keyword).is_none(), "{path}: {keyword} is derived already");

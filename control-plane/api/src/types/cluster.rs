@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     AccessSpec, ClientAddressSpec, ClusterProtectedIdentities, DiscoverySpec, DispatchPolicy, FairQueue, FlowControl,
-    ObjectMeta, PolicyProfile, References, RequestHeaderSpec, ShadowSpec,
+    ObjectMeta, PolicyProfile, References, RequestHeaderSpec, ShadowSpec, TokensSpec,
 };
 use crate::secret::{PublicBytes, SecretBytes};
 
@@ -141,6 +141,8 @@ pub struct PortcullisSpec {
     pub request_header: RequestHeaderSpec,
     /// Lifetimes of the servers' answers about credentials.
     pub credential_cache: CredentialCacheSpec,
+    /// Tokens that the gateway verifies itself, without asking the servers.
+    pub tokens: TokensSpec,
     /// Keys of extra attributes that users have in addition to the default ones; `portcullis rbac` grants the gateway to send
     /// them.
     pub forwarded_extras: Vec<String>,

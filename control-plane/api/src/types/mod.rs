@@ -13,6 +13,7 @@ mod profile;
 mod references;
 mod settings;
 mod shadow;
+mod tokens;
 mod tracing;
 mod tunnel;
 
@@ -41,5 +42,6 @@ pub use settings::{
     RebalanceConditions, RebalanceSettings, SecondaryPools, UserMetrics, UserMetricsMode, WildcardSubdomains,
 };
 pub use shadow::ShadowSpec;
+pub(crate) use tokens::{ClaimValidationRule, PrefixedClaim, TokenIssuer, TokensSpec};
 pub use tracing::{CollectorAuthority, TracingParents, TracingProtocol, TracingSettings, TracingUsers};
 pub(crate) use tunnel::TunnelSettings;

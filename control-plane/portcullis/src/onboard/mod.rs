@@ -34,6 +34,7 @@ pub(crate) use cluster_api::{ClusterApi, MANAGED_BY, MANAGER, collection, object
 pub(crate) use directory::{manifest, references};
 pub(crate) use error::OnboardError;
 pub(crate) use object::file_names;
+pub(crate) use probe::{TokenKeysError, read_token_keys};
 pub(crate) use progress::say;
 pub(crate) use store::{StoreCluster, foreign_managers};
 pub(crate) use target::TargetCluster;

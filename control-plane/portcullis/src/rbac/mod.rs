@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub(crate) use control_plane::manifests as control_plane_rights;
-use portcullis_api::{Cluster, Discovery, UpstreamIdentity, parse_cluster, unchecked_cluster};
+use portcullis_api::{Cluster, Discovery, TOKEN_KEYS_PATH, UpstreamIdentity, parse_cluster, unchecked_cluster};
 use portcullis_core::attribution;
 use portcullis_core::request_info::unescape_path;
 use portcullis_filter_config::DEFAULT_EXTRAS;
@@ -61,6 +61,9 @@ fn health_paths(clusters: &[Cluster]) -> Result<BTreeSet<String>, RbacError> {
             return Err(RbacError::Pattern(cluster.name.clone()));
         }
         paths.insert(path);
+        if cluster.token_keys_from_servers {
+            paths.insert(TOKEN_KEYS_PATH.to_owned());
+        }
     }
     if paths.is_empty() {
         paths.insert("/readyz".to_owned());

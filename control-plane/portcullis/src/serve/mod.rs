@@ -31,6 +31,7 @@ mod reconciler;
 mod references;
 mod retention;
 mod run;
+mod server_keys;
 mod source;
 mod state;
 mod status;

@@ -21,6 +21,7 @@ use super::http::{AllowedHosts, Probes, router};
 use super::limits::{Divider, LimitDivision, Reports, StoredDivision};
 use super::metrics::ControlPlaneMetrics;
 use super::reconcile_loop::{Outputs, ReconcileLoop};
+use super::server_keys::with_server_keys;
 use super::source::SourceState;
 use super::source::{Source, SourceError, SourceKind};
 use super::state::{LastGood, StateArguments, StateSender, StateWriter};
@@ -155,6 +156,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let follow = tokio::spawn(async move {
         let work = async {
             if let Some(sets) = source.sets.await {
+                let sets = with_server_keys(sets).await;
                 // It is set once.
                 let _ = objects.set(sets.clone());
                 reconcile_loop.run(sets, filters).await;

@@ -125,6 +125,7 @@ fn cluster(client_ca: String) -> config::ClusterConfig {
         upstream_identity: config::UpstreamIdentity::Impersonate,
         flow_control_schemas: vec![],
         fair_queues: vec![],
+        token_issuers: vec![],
         request_info: None,
         shadow: None,
         policies: (0..100).map(policy).collect(),

@@ -25,7 +25,7 @@ impl CredentialMode {
     /// `passes`: tokens go on, for the upstream to judge.
     pub(super) fn for_client(client: Client, passes: bool) -> Self {
         match client {
-            Client::Bearer(_, key) if passes => CredentialMode::ClientCredential { confirmed: Some(key) },
+            Client::Bearer(_, confirmed) if passes => CredentialMode::ClientCredential { confirmed },
             Client::Certificate(user) | Client::Bearer(user, _) | Client::Impersonated(user) => {
                 CredentialMode::GatewayCredential(user)
             }

@@ -159,6 +159,11 @@ impl CredentialCaches {
         self.tokens.get(key, at)
     }
 
+    /// Keeps that a token was verified without a review, up to a time of day and no longer than a review's answer.
+    pub(crate) fn insert_verified(&self, key: ReviewKey, verified: &ReviewResult, until: u64, uptime: Duration) {
+        self.insert(key, verified, Some(until), uptime);
+    }
+
     pub(super) fn access(&self, key: &ReviewKey, at: Moment) -> Option<ReviewResult> {
         self.access.get(key, at)
     }
@@ -186,14 +191,14 @@ impl CredentialCaches {
 
     pub(super) fn insert(&self, key: ReviewKey, result: &ReviewResult, expires: Option<u64>, came: Duration) {
         let (answers, lifetime) = match result {
-            ReviewResult::User(_) => (&self.tokens.good, self.lifetimes.token),
+            ReviewResult::User(_) | ReviewResult::Verified(..) => (&self.tokens.good, self.lifetimes.token),
             ReviewResult::Allowed => (&self.access.good, self.lifetimes.allowed),
             ReviewResult::Rejected => (&self.tokens.bad, self.lifetimes.rejected_token),
             ReviewResult::Denied => (&self.access.bad, self.lifetimes.denied),
             ReviewResult::Failed => return,
         };
         let until = came.saturating_add(Duration::from_secs(lifetime));
-        let expires = expires.filter(|_| matches!(result, ReviewResult::User(_)));
+        let expires = expires.filter(|_| matches!(result, ReviewResult::User(_) | ReviewResult::Verified(..)));
         answers.insert(&key, CachedAnswer { since: came, until, expires, result: result.clone() });
         match result {
             ReviewResult::Rejected => self.tokens.good.remove(&key),

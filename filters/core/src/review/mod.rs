@@ -107,6 +107,8 @@ enum ReviewKind {
 pub enum ReviewResult {
     /// The token is this user's.
     User(Arc<UpstreamUser>),
+    /// The token is this user's by the keys of its issuer, in this edition of them; the upstream was not asked.
+    Verified(Arc<UpstreamUser>, u64),
     /// The token is not valid.
     Rejected,
     /// The user may.

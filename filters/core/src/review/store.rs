@@ -50,14 +50,16 @@ impl CachedAnswer {
 impl Aging for CachedAnswer {
     fn bytes(&self) -> u64 {
         match &self.result {
-            ReviewResult::User(user) => user.bytes(),
+            ReviewResult::User(user) | ReviewResult::Verified(user, _) => user.bytes(),
             _ => 0,
         }
     }
 
     fn kept_until(&self) -> Duration {
         match &self.result {
-            ReviewResult::User(_) | ReviewResult::Allowed => self.until.saturating_add(RENEWABLE),
+            ReviewResult::User(_) | ReviewResult::Verified(..) | ReviewResult::Allowed => {
+                self.until.saturating_add(RENEWABLE)
+            }
             _ => self.until,
         }
     }

@@ -140,7 +140,7 @@ impl KubeFixture {
     }
 
     /// The user who asks the apiserver about tokens.
-    fn reviewer(&self) -> &'static str {
+    pub(crate) fn reviewer(&self) -> &'static str {
         match self.identities {
             Identities::Impersonate => "portcullis",
             Identities::RequestHeader => "system:portcullis",

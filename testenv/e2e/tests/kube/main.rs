@@ -21,6 +21,7 @@ mod gardener;
 mod health_rights;
 mod istio;
 mod kubectl;
+mod local_tokens;
 mod matrix;
 mod metrics;
 mod onboard;

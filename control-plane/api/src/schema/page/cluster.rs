@@ -36,7 +36,7 @@ The control plane writes it where Kubernetes stores the object, and shows the sa
 ";
 
 /// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 36] = [
+const DEFAULTS: [Default; 37] = [
     ("spec.clientConfig.serverName", "`metadata.name`"),
     ("spec.dispatchPolicies[].strategy", "`RoundRobin`"),
     ("spec.flowControl.flowControlSchemas[].counts", "`All`"),
@@ -49,6 +49,7 @@ const DEFAULTS: [Default; 36] = [
     ("spec.portcullis.credentialCache.rejectedTokenTTL", "`10s`"),
     ("spec.portcullis.credentialCache.tokenTTL", "`2m`"),
     ("spec.portcullis.drainPeriod", "`5m`"),
+    ("spec.portcullis.tokens.issuers[].maxAge", "`1h`"),
     ("spec.portcullis.fairQueues[].by", "`user`"),
     ("spec.portcullis.fairQueues[].handSize", "`6`"),
     ("spec.portcullis.fairQueues[].queueLength", "`50`"),

@@ -4,6 +4,7 @@
 //! - [`session`]: requests as the gateway, in either identity mode.
 //! - [`rights`]: what `portcullis rbac` prints for the object, right by right.
 //! - [`questions`]: the other checks.
+//! - [`token_keys`]: the public keys of service accounts' tokens.
 //! - [`report`]: the lines that are printed.
 
 mod connection;
@@ -11,9 +12,11 @@ mod questions;
 mod report;
 mod rights;
 mod session;
+mod token_keys;
 
 pub(super) use report::{ProbeReport, ServerReport};
 pub(super) use session::{ForwardedUser, GatewaySession, SELF_REVIEW};
+pub(crate) use token_keys::{TokenKeysError, read_token_keys};
 
 use portcullis_api::{Cluster, Server};
 

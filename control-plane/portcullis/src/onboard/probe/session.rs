@@ -1,5 +1,6 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use hyper::header::{self, HeaderValue};
 use hyper::{Method, StatusCode};
 use kube::Config;
 use kube::client::Body;
@@ -12,6 +13,9 @@ use serde_json::{Value, json};
 use super::report::{CheckFailure, CheckValue};
 use crate::onboard::cluster_api::{ClusterApi, json_request, refused};
 use crate::onboard::error::{ApiError, Side, chain};
+
+/// Time for an answer.
+pub(super) const ANSWER: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// The question who one is.
 pub(in crate::onboard) const SELF_REVIEW: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
@@ -39,7 +43,7 @@ impl ForwardedUser {
 pub(in crate::onboard) struct GatewaySession {
     api: ClusterApi,
     pub(super) identity: UpstreamIdentity,
-    headers: RequestHeaders,
+    pub(super) headers: RequestHeaders,
 }
 
 impl CheckValue for GatewaySession {
@@ -88,6 +92,13 @@ impl GatewaySession {
             true => serde_json::from_slice(&body).map_err(ApiError::Json),
             false => Err(refused(status, &body)),
         }
+    }
+
+    /// Begins to read an answer of these types to a question of the gateway itself.
+    pub(super) async fn read(&self, path: &str, accept: &'static str) -> Result<hyper::Response<Body>, ApiError> {
+        let mut request = self.request(Method::GET, path, None, None)?;
+        request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accept));
+        self.api.send(request).await
     }
 
     /// Begins to read an answer.

@@ -9,6 +9,7 @@ mod constrained;
 mod denials;
 mod flow_control;
 mod identity;
+mod local_tokens;
 mod protected;
 mod proxy;
 pub(crate) mod reviews;
@@ -16,10 +17,6 @@ mod running;
 mod seen;
 mod shown;
 mod strangers;
-
-pub(crate) use std::time::Duration;
-
-pub(crate) use rustls_pki_types::UnixTime;
 
 pub(crate) use super::*;
 use crate::exchange::RouteConfig;
@@ -30,6 +27,8 @@ pub(crate) use crate::request::Peer;
 pub(crate) use crate::review::ReviewAnswers;
 use crate::state_store::{EphemeralState, StateStore};
 use crate::testing::{self, ca, issue, moment, now};
+pub(crate) use rustls_pki_types::UnixTime;
+pub(crate) use std::time::Duration;
 
 pub(crate) const POD: &str = "/api/v1/namespaces/n/pods/a";
 const UPTIME: Duration = Duration::ZERO;
@@ -90,6 +89,7 @@ pub(crate) fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         upstream_identity: UpstreamIdentity::Impersonate,
         flow_control_schemas: vec![],
         fair_queues: vec![],
+        token_issuers: vec![],
         log_refused: false,
         log_slow_milliseconds: None,
         log_failed: false,

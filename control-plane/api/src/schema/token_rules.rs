@@ -1,0 +1,55 @@
+use serde_json::{Value, json};
+
+use super::rules::{DURATION, cel};
+use crate::bounds::{MAX_AUDIENCES, MAX_CLAIM, MAX_CLAIM_RULES, MAX_JWKS, MAX_TOKEN_ISSUERS};
+
+/// Rules of the issuers of tokens.
+pub(super) fn token_rules() -> Vec<(&'static str, Value)> {
+    let users = cel(
+        "(has(self.serviceAccounts) && self.serviceAccounts) != has(self.claimMappings)",
+        "exactly one of serviceAccounts and claimMappings is required",
+        "",
+    );
+    let servers = cel(
+        "!has(self.jwks.fromServers) || !self.jwks.fromServers || (has(self.serviceAccounts) && self.serviceAccounts)",
+        "is for serviceAccounts only: servers have keys of no other issuer",
+        ".jwks.fromServers",
+    );
+    let keys = cel(
+        "(has(self.inline) && size(self.inline) > 0) || (has(self.fromServers) && self.fromServers)",
+        "is required without fromServers",
+        ".inline",
+    );
+    let age =
+        cel("duration(self) >= duration('1m') && duration(self) <= duration('24h')", "must be from 1m to 24h", "");
+    let claim = || json!({"required": ["claim", "prefix"]});
+    let claim_name = || json!({"minLength": 1, "maxLength": MAX_CLAIM});
+    vec![
+        (
+            "portcullis.tokens.issuers",
+            json!({"maxItems": MAX_TOKEN_ISSUERS, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["url"]}),
+        ),
+        (
+            "portcullis.tokens.issuers[]",
+            json!({"required": ["url", "audiences", "jwks"], "x-kubernetes-validations": [users, servers]}),
+        ),
+        ("portcullis.tokens.issuers[].url", json!({"minLength": 1})),
+        ("portcullis.tokens.issuers[].audiences", json!({"minItems": 1, "maxItems": MAX_AUDIENCES})),
+        ("portcullis.tokens.issuers[].audiences[]", json!({"minLength": 1})),
+        ("portcullis.tokens.issuers[].jwks", json!({"x-kubernetes-validations": [keys]})),
+        ("portcullis.tokens.issuers[].jwks.inline", json!({"maxLength": MAX_JWKS})),
+        ("portcullis.tokens.issuers[].claimMappings", json!({"required": ["username"]})),
+        ("portcullis.tokens.issuers[].claimMappings.username", claim()),
+        ("portcullis.tokens.issuers[].claimMappings.username.claim", claim_name()),
+        ("portcullis.tokens.issuers[].claimMappings.groups", claim()),
+        ("portcullis.tokens.issuers[].claimMappings.groups.claim", claim_name()),
+        (
+            "portcullis.tokens.issuers[].claimValidationRules",
+            json!({"maxItems": MAX_CLAIM_RULES, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["claim"]}),
+        ),
+        ("portcullis.tokens.issuers[].claimValidationRules[]", json!({"required": ["claim", "requiredValue"]})),
+        ("portcullis.tokens.issuers[].claimValidationRules[].claim", json!({"minLength": 1})),
+        ("portcullis.tokens.issuers[].claimValidationRules[].requiredValue", json!({"minLength": 1})),
+        ("portcullis.tokens.issuers[].maxAge", json!({"pattern": DURATION, "x-kubernetes-validations": [age]})),
+    ]
+}
