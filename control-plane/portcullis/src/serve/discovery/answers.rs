@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -17,6 +17,8 @@ pub(super) const ESTABLISHED: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Answer {
     pub(super) key: AnswerKey,
+    /// The written servers of the object whose upstream gave it.
+    pub(super) written: BTreeSet<String>,
     /// Those of the last answer with one that may be used, and those before them until one of these is established.
     pub(super) servers: Vec<DiscoveredServer>,
     /// Those of that answer alone.
@@ -39,6 +41,7 @@ impl Answer {
     pub(super) fn none(key: AnswerKey, now: SystemTime) -> Self {
         Self {
             key,
+            written: BTreeSet::new(),
             servers: Vec::new(),
             named: Vec::new(),
             since: BTreeMap::new(),
@@ -48,6 +51,14 @@ impl Answer {
             failed: Some((now, "it has not answered yet".to_owned())),
             is_asked: false,
         }
+    }
+
+    /// Whether it is of this want's source. Without a common written server it is taken for that of another upstream: an object that
+    /// is written anew for another cluster may keep its name, its CA and its account.
+    pub(super) fn is_of(&self, want: &Want) -> bool {
+        let written = want.written();
+        let is_disjoint = !self.written.is_empty() && !written.is_empty() && self.written.is_disjoint(&written);
+        self.key == want.key && !is_disjoint
     }
 
     /// Takes what the source says. An answer without a server that may be used keeps the last one: a cluster does not lose its
@@ -134,7 +145,7 @@ impl Answers {
         if !self.has_kubernetes && want.needs_kubernetes() {
             return Some(Discovered::Unsupported);
         }
-        let answer = self.by_name.get(&want.key.name).filter(|answer| answer.key == want.key);
+        let answer = self.by_name.get(&want.key.name).filter(|answer| answer.is_of(want));
         Some(Discovered::Servers(answer.map(|answer| answer.servers.clone()).unwrap_or_default()))
     }
 
@@ -177,9 +188,14 @@ impl Answers {
 
     /// Drops the answers that nothing wants, and makes room for those of new wants.
     pub(super) fn follow(&mut self, wants: &Wants, now: SystemTime) {
-        self.by_name.retain(|name, answer| wants.get(name).is_some_and(|want| want.key == answer.key));
+        self.by_name.retain(|name, answer| wants.get(name).is_some_and(|want| answer.is_of(want)));
         for (name, want) in wants.iter().filter(|(_, want)| self.has_kubernetes || !want.needs_kubernetes()) {
-            self.by_name.entry(name.clone()).or_insert_with(|| Answer::none(want.key.clone(), now));
+            let answer = self.by_name.entry(name.clone()).or_insert_with(|| Answer::none(want.key.clone(), now));
+            let written = want.written();
+            // Without written servers those that were found are asked, which are of the upstream of the ones before.
+            if !written.is_empty() {
+                answer.written = written;
+            }
         }
     }
 
@@ -189,7 +205,7 @@ impl Answers {
             if !self.has_kubernetes && want.needs_kubernetes() {
                 return true;
             }
-            let answer = self.by_name.get(name).filter(|answer| answer.key == want.key);
+            let answer = self.by_name.get(name).filter(|answer| answer.is_of(want));
             answer.is_some_and(|answer| answer.is_asked || !answer.servers.is_empty())
         })
     }
@@ -197,13 +213,17 @@ impl Answers {
 
 #[cfg(test)]
 impl Answers {
-    /// The answer of an object's upstream that it has one server.
-    pub(in super::super) fn of_upstream(name: &str, uid: &str, ip: &str) -> Self {
-        let source = portcullis_api::Discovery::KubernetesService.to_string();
-        let key = AnswerKey { name: name.to_owned(), uid: uid.to_owned(), source };
-        let mut answer = Answer::none(key, SystemTime::UNIX_EPOCH);
-        answer.servers = vec![DiscoveredServer { ip: ip.parse().unwrap(), port: 6443, zone: String::new() }];
-        Self { by_name: [(name.to_owned(), answer)].into(), has_kubernetes: true }
+    /// The answer of each want's source that it has one server, of an address that no other source has.
+    pub(in super::super) fn of_wants(wants: &Wants, last: u8) -> Self {
+        let answer = |want: &Arc<Want>| {
+            let place = u8::from_str_radix(want.key.place.get(..2).unwrap_or("0"), 16).unwrap();
+            let mut answer = Answer::none(want.key.clone(), SystemTime::UNIX_EPOCH);
+            answer.written = want.written();
+            let ip = [10, 1, place, last].into();
+            answer.servers = vec![DiscoveredServer { ip, port: 6443, zone: String::new() }];
+            (want.key.name.clone(), answer)
+        };
+        Self { by_name: wants.values().map(answer).collect(), has_kubernetes: true }
     }
 }
 

@@ -10,8 +10,8 @@ use tokio::time::{sleep, sleep_until, timeout};
 
 use super::super::metrics::{ControlPlaneMetrics, DiscoveryCounts};
 use super::answers::Answers;
-use super::report::{Reporter, SourceReport};
-use super::want::{AnswerKey, Want, WantedSource, Wants};
+use super::report::{Reporter, SourceReport, TaskReport};
+use super::want::{Want, WantedSource, Wants};
 use super::{saved, service, upstream};
 
 /// Time to wait for the rest of a burst of changes.
@@ -53,9 +53,18 @@ pub(in super::super) struct Discoverer {
     state_dir: Option<PathBuf>,
     metrics: Arc<ControlPlaneMetrics>,
     wants: watch::Receiver<Arc<Wants>>,
-    answers: Answers,
+    pub(super) answers: Answers,
     published: watch::Sender<Arc<Answers>>,
-    tasks: BTreeMap<String, (Arc<Want>, JoinHandle<()>)>,
+    tasks: BTreeMap<String, SourceTask>,
+    /// How many tasks were started.
+    starts: u64,
+}
+
+/// A task that follows a source.
+struct SourceTask {
+    want: Arc<Want>,
+    start: u64,
+    task: JoinHandle<()>,
 }
 
 impl Discoverer {
@@ -70,7 +79,7 @@ impl Discoverer {
         let (published, receiver) = watch::channel(Arc::new(answers.clone()));
         let (sender, wants) = watch::channel(Arc::default());
         let handle = DiscoveryHandle { wants: sender, answers: receiver };
-        (handle, Self { kubernetes, state_dir, metrics, wants, answers, published, tasks: BTreeMap::new() })
+        (handle, Self { kubernetes, state_dir, metrics, wants, answers, published, tasks: BTreeMap::new(), starts: 0 })
     }
 
     /// Runs until the handle is gone.
@@ -88,14 +97,14 @@ impl Discoverer {
                     let wants = self.wants.borrow_and_update().clone();
                     self.follow(&wants, &sender);
                 }
-                Some((key, found)) = found.recv() => self.take(&key, found),
+                Some(report) = found.recv() => self.take(report),
             }
             let burst = sleep(DEBOUNCE);
             tokio::pin!(burst);
             loop {
                 tokio::select! {
                     () = &mut burst => break,
-                    Some((key, found)) = found.recv() => self.take(&key, found),
+                    Some(report) = found.recv() => self.take(report),
                 }
             }
             if self.publish().await {
@@ -105,30 +114,32 @@ impl Discoverer {
     }
 
     fn stop(self) {
-        self.tasks.values().for_each(|(_, task)| task.abort());
+        self.tasks.values().for_each(|running| running.task.abort());
     }
 
     /// Starts what is wanted anew, and ends what is not wanted any more.
-    fn follow(&mut self, wants: &Wants, sender: &mpsc::Sender<(AnswerKey, SourceReport)>) {
+    pub(super) fn follow(&mut self, wants: &Wants, sender: &mpsc::Sender<TaskReport>) {
         self.answers.follow(wants, SystemTime::now());
-        self.tasks.retain(|name, (want, task)| {
-            let is_wanted = wants.get(name).is_some_and(|wanted| *wanted == *want);
+        self.tasks.retain(|name, running| {
+            let is_wanted = wants.get(name).is_some_and(|wanted| *wanted == running.want);
             if !is_wanted {
-                task.abort();
+                running.task.abort();
             }
             is_wanted
         });
         for (name, want) in wants {
-            if !self.tasks.contains_key(name)
-                && let Some(task) = self.start(want, sender.clone())
-            {
-                self.tasks.insert(name.clone(), (Arc::clone(want), task));
+            if self.tasks.contains_key(name) {
+                continue;
+            }
+            self.starts += 1;
+            let start = self.starts;
+            if let Some(task) = self.start(want, Reporter::new(want.key.clone(), start, sender.clone())) {
+                self.tasks.insert(name.clone(), SourceTask { want: Arc::clone(want), start, task });
             }
         }
     }
 
-    fn start(&self, want: &Want, to: mpsc::Sender<(AnswerKey, SourceReport)>) -> Option<JoinHandle<()>> {
-        let to = Reporter::new(want.key.clone(), to);
+    fn start(&self, want: &Want, to: Reporter) -> Option<JoinHandle<()>> {
         match &want.source {
             WantedSource::Service { namespace, name, port } => {
                 let client = self.kubernetes.clone()?;
@@ -143,9 +154,11 @@ impl Discoverer {
         }
     }
 
-    fn take(&mut self, key: &AnswerKey, found: SourceReport) {
-        let Some((want, _)) = self.tasks.get(&key.name).filter(|(want, _)| want.key == *key) else { return };
-        let Some(answer) = self.answers.by_name.get_mut(&key.name) else { return };
+    pub(super) fn take(&mut self, TaskReport { key, start, found }: TaskReport) {
+        let Some(SourceTask { want, .. }) = self.tasks.get(&key.name).filter(|running| running.start == start) else {
+            return;
+        };
+        let Some(answer) = self.answers.by_name.get_mut(&key.name).filter(|answer| answer.key == key) else { return };
         let before = answer.clone();
         match found {
             SourceReport::Servers(found) => {

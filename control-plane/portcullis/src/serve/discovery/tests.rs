@@ -5,11 +5,14 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use portcullis_api::{DiscoveredServer, Settings, SlicePort};
 use serde_json::{Value, json};
 
+use super::super::metrics::ControlPlaneMetrics;
 use super::answers::{Answer, Answers, ESTABLISHED};
+use super::discoverer::Discoverer;
 use super::documents::DiscoveredDocuments;
+use super::report::{SourceReport, TaskReport};
 use super::saved;
 use super::slices::{SliceServers, servers_of};
-use super::want::AnswerKey;
+use super::want::{AnswerKey, WantedSource, Wants};
 
 fn slice(name: &str, family: &str, ports: &Value, endpoints: &Value) -> EndpointSlice {
     serde_json::from_value(json!({
@@ -108,7 +111,7 @@ fn servers(addresses: &[&str]) -> SliceServers {
 }
 
 fn key(source: &str) -> AnswerKey {
-    AnswerKey { name: "a.test".to_owned(), uid: "u".to_owned(), source: source.to_owned() }
+    AnswerKey { name: "a.test".to_owned(), uid: "u".to_owned(), source: source.to_owned(), place: String::new() }
 }
 
 #[test]
@@ -168,7 +171,9 @@ async fn answers_are_saved_and_only_used_for_their_source() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state");
     assert!(saved::load(&state).is_empty());
-    let mut answer = Answer::none(key("s"), SystemTime::now());
+    let key = AnswerKey { place: "p".to_owned(), ..key("s") };
+    let mut answer = Answer::none(key, SystemTime::now());
+    answer.written = ["https://10.0.0.1".to_owned()].into();
     answer.take(
         servers(&["10.0.0.1", "2001:db8::1"]),
         false,
@@ -178,6 +183,7 @@ async fn answers_are_saved_and_only_used_for_their_source() {
     let loaded = saved::load(&state);
     let found = &loaded["a.test"];
     assert_eq!((&found.servers, &found.key, found.changed), (&answer.servers, &answer.key, answer.changed));
+    assert_eq!(found.written, answer.written);
     assert!(found.failed.is_some(), "it is not current");
     std::fs::write(state.join("discovered"), "{}").unwrap();
     assert!(saved::load(&state).is_empty());
@@ -232,4 +238,66 @@ fn documents_get_the_answer_of_their_own_source_alone() {
     assert_eq!(put(answered(&want.key.source), &service).1, Some(one));
     assert_eq!(put(answered("another source"), &service).1, Some(json!({"servers": []})));
     assert!(answered("s").of(None).is_none());
+}
+
+/// The want of an upstream, and that of its object after an edit.
+fn wants_around(edit: impl Fn(&mut Value)) -> [Wants; 2] {
+    let before = document(&json!({"kubernetesService": true}));
+    let mut after = before.as_ref().clone();
+    edit(&mut after);
+    [before, Arc::new(after)].map(|mut document| {
+        let want = DiscoveredDocuments::default().put(&mut document, &settings()).unwrap();
+        [(want.name().to_owned(), want)].into()
+    })
+}
+
+#[test]
+fn answers_of_another_upstream_are_dropped() {
+    let other_authority = document(&Value::Null)["spec"]["clientConfig"]["caData"].clone();
+    let endpoint = |ip: &str| json!({"endpoint": format!("https://{ip}:6443")});
+    for (path, value, stays) in [
+        ("/spec/dispatchPolicies", json!([{"rules": [{"verbs": ["get"]}]}]), true),
+        ("/spec/servers", json!([endpoint("10.0.0.8"), endpoint("10.0.0.9")]), true),
+        ("/spec/servers", json!([endpoint("10.0.0.8")]), false),
+        ("/spec/clientConfig/caData", other_authority, false),
+        ("/spec/clientConfig/bearerToken", json!("Yg=="), false),
+        ("/spec/clientConfig/serverName", json!("b.test"), false),
+        ("/metadata/uid", json!("v"), false),
+    ] {
+        let [before, after] = wants_around(|document| {
+            let (parent, member) = path.rsplit_once('/').unwrap();
+            document.pointer_mut(parent).unwrap()[member] = value.clone();
+        });
+        let mut answers = Answers::of_wants(&before, 1);
+        let has_servers = |answers: &Answers| {
+            answers.of(Some(&after["a.test"])) != Some(portcullis_api::Discovered::Servers(Vec::new()))
+        };
+        assert_eq!(has_servers(&answers), stays, "{path} {value}, before the discoverer knows");
+        answers.follow(&after, SystemTime::now());
+        assert_eq!(has_servers(&answers), stays, "{path} {value}");
+        assert_eq!(answers.by_name["a.test"].servers.is_empty(), !stays, "{path} {value}");
+    }
+}
+
+#[tokio::test]
+async fn reports_of_an_ended_task_are_not_taken() {
+    // Without servers to ask, no task reports.
+    let [wants, _] = wants_around(|_| {});
+    let by_user = |user: &str| -> Wants {
+        let mut want = wants["a.test"].as_ref().clone();
+        let WantedSource::Upstream(access) = &mut want.source else { unreachable!() };
+        access.servers.clear();
+        access.user = Some(("X-Remote-User".to_owned(), user.to_owned()));
+        [("a.test".to_owned(), Arc::new(want))].into()
+    };
+    let key = wants["a.test"].key.clone();
+    let (_handle, mut discoverer) = Discoverer::new(None, None, Arc::new(ControlPlaneMetrics::default()));
+    let (sender, _reports) = tokio::sync::mpsc::channel(1);
+    discoverer.follow(&by_user("one"), &sender);
+    discoverer.follow(&by_user("another"), &sender);
+    for (start, found) in [(1, 0), (2, 1)] {
+        let servers = SourceReport::Servers(servers(&["10.0.0.1"]));
+        discoverer.take(TaskReport { key: key.clone(), start, found: servers });
+        assert_eq!(discoverer.answers.by_name["a.test"].servers.len(), found, "of run {start}");
+    }
 }
