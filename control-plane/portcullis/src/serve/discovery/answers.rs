@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use portcullis_api::status::{DiscoveryFacts, Timestamp};
-use portcullis_api::{Discovered, DiscoveredServer, is_allowed_server};
+use portcullis_api::{Discovered, DiscoveredServer, MAX_SERVERS, is_allowed_server};
 
 use super::super::metrics::DiscoveryCounts;
 use super::slices::SliceServers;
@@ -25,6 +25,8 @@ pub(in super::super) struct Answer {
     pub(super) named: Vec<DiscoveredServer>,
     /// Since when each of them is named.
     pub(super) since: BTreeMap<SocketAddr, Instant>,
+    /// Since when servers are kept that are not named any more, because none of those that are is established.
+    pub(super) kept_since: Option<Instant>,
     /// Parts of the newest answer that are not used, and why.
     pub(super) unused: Vec<String>,
     /// When the servers changed last.
@@ -45,6 +47,7 @@ impl Answer {
             servers: Vec::new(),
             named: Vec::new(),
             since: BTreeMap::new(),
+            kept_since: None,
             unused: Vec::new(),
             changed: None,
             empty_since: None,
@@ -92,10 +95,15 @@ impl Answer {
     /// Lets go of servers that are not named any more, unless all that are named are new: when one server takes the place of another
     /// in one step, no gateway has checked the health of the one yet.
     pub(super) fn settle(&mut self, (now, uptime): (SystemTime, Instant)) {
+        let is_new = self.since.values().min().is_some_and(|since| *since + ESTABLISHED > uptime);
+        // A source that names other ones again and again ends nothing and begins nothing: what is kept stays bounded.
+        self.kept_since = is_new.then(|| self.kept_since.unwrap_or(uptime));
         let mut servers = self.named.clone();
         if self.settles_at().is_some_and(|at| at > uptime) {
-            servers.extend(self.servers.iter().filter(|server| !self.since.contains_key(&address(server))).cloned());
-            servers.sort();
+            // Behind those that are named, which are used first where there are too many.
+            let room = MAX_SERVERS.saturating_sub(servers.len());
+            let former = self.servers.iter().filter(|server| !self.since.contains_key(&address(server)));
+            servers.extend(former.take(room).cloned());
         }
         if !self.named.is_empty() && self.servers != servers {
             self.servers = servers;
@@ -103,9 +111,9 @@ impl Answer {
         }
     }
 
-    /// When one of the named servers is established.
+    /// When servers that are not named any more are let go.
     fn settles_at(&self) -> Option<Instant> {
-        self.since.values().min().map(|since| *since + ESTABLISHED)
+        self.kept_since.map(|since| since + ESTABLISHED)
     }
 
     /// Informs the operator of what is not as before.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use portcullis_api::{DiscoveredServer, Settings, SlicePort};
+use portcullis_api::{DiscoveredServer, MAX_SERVERS, Settings, SlicePort};
 use serde_json::{Value, json};
 
 use super::super::metrics::ControlPlaneMetrics;
@@ -137,7 +137,7 @@ fn answer_without_a_usable_server_keeps_the_last_one() {
     assert_eq!((answer.failed, answer.empty_since), (None, None));
     assert_eq!(
         answer.servers,
-        servers(&["10.0.0.1", "127.0.0.1"]).servers,
+        servers(&["127.0.0.1", "10.0.0.1"]).servers,
         "the last one goes when another is established"
     );
 }
@@ -151,7 +151,8 @@ fn server_stays_until_another_one_is_established() {
     let mut step = |found: &[&str], seconds| {
         let answer = answers.by_name.get_mut("a").unwrap();
         answer.take(servers(found), false, at(seconds));
-        let shown: Vec<_> = answer.servers.iter().map(|server| server.ip.to_string()).collect();
+        let mut shown: Vec<_> = answer.servers.iter().map(|server| server.ip.to_string()).collect();
+        shown.sort();
         (shown.join(" "), answers.next_settlement().map(|next| (next - start).as_secs()))
     };
     let shown = |text: &str, next| (text.to_owned(), next);
@@ -164,6 +165,31 @@ fn server_stays_until_another_one_is_established() {
     answer.settle(at(7));
     assert_eq!(answer.servers, servers(&["10.0.0.3", "10.0.0.4"]).servers);
     assert_eq!(answers.next_settlement(), None);
+}
+
+/// A hostile upstream names other servers in each answer.
+#[test]
+fn stream_of_new_addresses_is_kept_bounded_and_not_for_long() {
+    let start = Instant::now() + 2 * ESTABLISHED;
+    let mut answer = Answer::none(key("s"), SystemTime::now());
+    let named = |round: u32| {
+        let server = |number: u32| DiscoveredServer {
+            ip: std::net::Ipv4Addr::from(0x0a00_0000 + round * 256 + number).into(),
+            port: 6443,
+            zone: String::new(),
+        };
+        SliceServers { servers: (0..200).map(server).collect(), unused: Vec::new() }
+    };
+    for round in 0..100 {
+        let now = start + Duration::from_millis(100) * round;
+        answer.take(named(round), false, (SystemTime::UNIX_EPOCH, now));
+        assert!(answer.servers.len() <= MAX_SERVERS, "{} in round {round}", answer.servers.len());
+        assert_eq!(answer.servers[..200], named(round).servers, "the named ones come first");
+    }
+    assert_eq!(answer.servers.len(), 200, "five seconds after the first change only those that are named");
+    let zone = |length: usize| json!([{"addresses": ["10.0.0.1"], "zone": "z".repeat(length)}]);
+    let of = |length| servers_of([&slice("a", "IPv4", &json!([{"port": 6443}]), &zone(length))], &SlicePort::Only);
+    assert_eq!((of(63).servers[0].zone.len(), of(64).servers[0].zone.len()), (63, 0));
 }
 
 #[tokio::test]
