@@ -59,9 +59,7 @@ impl Answer {
     /// Whether it is of this want's source. Without a common written server it is taken for that of another upstream: an object that
     /// is written anew for another cluster may keep its name, its CA and its account.
     pub(super) fn is_of(&self, want: &Want) -> bool {
-        let written = want.written();
-        let is_disjoint = !self.written.is_empty() && !written.is_empty() && self.written.is_disjoint(&written);
-        self.key == want.key && !is_disjoint
+        self.key == want.key && want.shares_written(&self.written)
     }
 
     /// Takes what the source says. An answer without a server that may be used keeps the last one: a cluster does not lose its
@@ -207,14 +205,14 @@ impl Answers {
         }
     }
 
-    /// Whether each want has servers, or its source was asked.
-    pub(super) fn are_complete(&self, wants: &BTreeMap<String, Arc<Want>>) -> bool {
-        wants.iter().all(|(name, want)| {
+    /// Whether each of these wants has servers, or a source that says that there are none. One that failed may have some.
+    pub(super) fn are_complete<'a>(&self, wants: impl IntoIterator<Item = &'a Arc<Want>>) -> bool {
+        wants.into_iter().all(|want| {
             if !self.has_kubernetes && want.needs_kubernetes() {
                 return true;
             }
-            let answer = self.by_name.get(name).filter(|answer| answer.is_of(want));
-            answer.is_some_and(|answer| answer.is_asked || !answer.servers.is_empty())
+            let answer = self.by_name.get(&want.key.name).filter(|answer| answer.is_of(want));
+            answer.is_some_and(|answer| !answer.servers.is_empty() || (answer.is_asked && answer.failed.is_none()))
         })
     }
 }

@@ -20,6 +20,9 @@ const DEBOUNCE: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long new wants may hold a configuration back until their sources have answered.
 const FIRST_ANSWERS: Duration = Duration::from_secs(2);
+/// How much longer they may do so before the first configuration of the process: gateways have one with servers, which a control
+/// plane without a memory must not take away because a source is slow or away as it starts.
+const AT_START: Duration = Duration::from_secs(28);
 /// Messages of the tasks that may wait.
 const QUEUE: usize = 64;
 
@@ -27,22 +30,36 @@ const QUEUE: usize = 64;
 pub(in super::super) struct DiscoveryHandle {
     wants: watch::Sender<Arc<Wants>>,
     pub(in super::super) answers: watch::Receiver<Arc<Answers>>,
+    /// Whether a configuration was waited for.
+    is_started: bool,
 }
 
 impl DiscoveryHandle {
-    /// Has these objects' sources watched. Returns whether there are answers that the caller has not seen: new wants are waited
-    /// for, so that an object never loses its written servers before the discovered ones are known.
+    /// Has these objects' sources watched. Returns whether there are answers that the caller has not seen: new wants of objects
+    /// without another server are waited for, so that none loses its written servers before the discovered ones are known.
     pub(in super::super) async fn want(&mut self, wants: &Arc<Wants>) -> bool {
-        let is_new = self.wants.send_if_modified(|known| {
-            let is_new = *known != *wants;
-            known.clone_from(wants);
-            is_new
-        });
-        if !is_new || self.answers.borrow().are_complete(wants) {
+        let is_start = !std::mem::replace(&mut self.is_started, true);
+        let before = self.wants.borrow().clone();
+        if before == *wants {
             return false;
         }
-        let complete = self.answers.wait_for(|answers| answers.are_complete(wants));
+        self.wants.send_replace(Arc::clone(wants));
+        let is_known = |want: &Want| before.get(want.name()).is_some_and(|known| known.is_of_source(want));
+        let awaited: Vec<_> = wants.values().filter(|want| want.is_sole && !is_known(want)).collect();
+        if self.answers.borrow().are_complete(awaited.iter().copied()) {
+            return false;
+        }
+        let complete = self.answers.wait_for(|answers| answers.are_complete(awaited.iter().copied()));
         let _ = timeout(FIRST_ANSWERS, complete).await;
+        if is_start {
+            let hosted = || awaited.iter().copied().filter(|want| want.needs_kubernetes());
+            let complete = self.answers.wait_for(|answers| answers.are_complete(hosted()));
+            if timeout(AT_START, complete).await.is_err() {
+                tracing::error!(
+                    "not all Services with servers of objects are known: these objects are served without any"
+                );
+            }
+        }
         true
     }
 }
@@ -54,7 +71,7 @@ pub(in super::super) struct Discoverer {
     metrics: Arc<ControlPlaneMetrics>,
     wants: watch::Receiver<Arc<Wants>>,
     pub(super) answers: Answers,
-    published: watch::Sender<Arc<Answers>>,
+    pub(super) published: watch::Sender<Arc<Answers>>,
     tasks: BTreeMap<String, SourceTask>,
     /// How many tasks were started.
     starts: u64,
@@ -78,7 +95,7 @@ impl Discoverer {
         let answers = Answers { by_name, has_kubernetes: kubernetes.is_some() };
         let (published, receiver) = watch::channel(Arc::new(answers.clone()));
         let (sender, wants) = watch::channel(Arc::default());
-        let handle = DiscoveryHandle { wants: sender, answers: receiver };
+        let handle = DiscoveryHandle { wants: sender, answers: receiver, is_started: false };
         (handle, Self { kubernetes, state_dir, metrics, wants, answers, published, tasks: BTreeMap::new(), starts: 0 })
     }
 

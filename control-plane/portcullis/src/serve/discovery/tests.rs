@@ -327,3 +327,42 @@ async fn reports_of_an_ended_task_are_not_taken() {
         assert_eq!(discoverer.answers.by_name["a.test"].servers.len(), found, "of run {start}");
     }
 }
+
+/// The want of an object whose servers are found by a Service alone.
+fn sole_want() -> Arc<Wants> {
+    let mut document = document(&json!({"service": {"namespace": "ns", "name": "tenant", "port": 6443}}));
+    Arc::make_mut(&mut document)["spec"]["servers"] = json!([]);
+    let want = DiscoveredDocuments::default().put(&mut document, &settings()).unwrap();
+    assert!(want.is_sole);
+    Arc::new([(want.name().to_owned(), want)].into())
+}
+
+/// A control plane without a memory starts while a source is away for a moment.
+#[tokio::test]
+async fn failure_of_a_source_is_no_answer_at_the_start() {
+    let wants = sole_want();
+    let (mut handle, mut discoverer) = Discoverer::new(None, None, Arc::new(ControlPlaneMetrics::default()));
+    discoverer.answers.has_kubernetes = true;
+    discoverer.answers.follow(&wants, SystemTime::now());
+    discoverer.published.send_replace(Arc::new(discoverer.answers.clone()));
+    let waiting = async {
+        assert!(handle.want(&wants).await);
+        handle.answers.borrow().by_name["a.test"].servers.len()
+    };
+    let answering = async {
+        let mut answers = discoverer.answers.clone();
+        answers.by_name.get_mut("a.test").unwrap().fail("away".to_owned(), SystemTime::now());
+        discoverer.published.send_replace(Arc::new(answers));
+        tokio::task::yield_now().await;
+        discoverer.published.send_replace(Arc::new(Answers::of_wants(&wants, 1)));
+    };
+    assert_eq!(tokio::join!(waiting, answering).0, 1, "gateways keep what they have until a server is known");
+    let [beside_written, _] = wants_around(|_| {});
+    assert!(!handle.want(&Arc::new(beside_written)).await, "an object with other servers waits for no source");
+    let mut renewed = wants["a.test"].as_ref().clone();
+    renewed.allow_loopback = true;
+    handle.want(&wants).await;
+    discoverer.published.send_replace(Arc::new(discoverer.answers.clone()));
+    let renewed = Arc::new([("a.test".to_owned(), Arc::new(renewed))].into());
+    assert!(!handle.want(&renewed).await, "nor does one whose source is known");
+}

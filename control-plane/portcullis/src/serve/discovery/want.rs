@@ -27,6 +27,8 @@ pub(super) struct AnswerKey {
 pub(in super::super) struct Want {
     pub(super) key: AnswerKey,
     pub(super) source: WantedSource,
+    /// Whether the object has no server but those that are found: no written one is enabled.
+    pub(super) is_sole: bool,
     pub(super) allow_loopback: bool,
 }
 
@@ -62,6 +64,17 @@ impl Want {
         matches!(self.source, WantedSource::Service { .. })
     }
 
+    /// Whether answers for the one are answers for the other.
+    pub(super) fn is_of_source(&self, other: &Self) -> bool {
+        self.key == other.key && self.shares_written(&other.written())
+    }
+
+    /// Whether one of these servers is written still, if any is written there and here.
+    pub(super) fn shares_written(&self, others: &BTreeSet<String>) -> bool {
+        let written = self.written();
+        written.is_empty() || others.is_empty() || !written.is_disjoint(others)
+    }
+
     /// The servers that are asked, and that an answer is therefore about; none for a Service.
     pub(super) fn written(&self) -> BTreeSet<String> {
         match &self.source {
@@ -83,7 +96,8 @@ impl Want {
             WantedSource::Upstream(access) => access.place(),
         };
         let key = AnswerKey { name: cluster.name.clone(), uid, source: discovery.to_string(), place };
-        Some(Self { key, source, allow_loopback: settings.allow_loopback_upstreams })
+        let is_sole = !cluster.servers.iter().any(|server| server.enabled && !server.discovered);
+        Some(Self { key, source, is_sole, allow_loopback: settings.allow_loopback_upstreams })
     }
 }
 
