@@ -23,7 +23,7 @@ pub(in super::super) struct Answer {
     pub(super) servers: Vec<DiscoveredServer>,
     /// Those of that answer alone.
     pub(super) named: Vec<DiscoveredServer>,
-    /// Since when each of them is named.
+    /// Since when each of them that may be a server is named.
     pub(super) since: BTreeMap<SocketAddr, Instant>,
     /// Since when servers are kept that are not named any more, because none of those that are is established.
     pub(super) kept_since: Option<Instant>,
@@ -85,7 +85,9 @@ impl Answer {
             None if is_first(server) => uptime.checked_sub(ESTABLISHED).unwrap_or(uptime),
             None => uptime,
         };
-        self.since = found.servers.iter().map(|server| (address(server), since(server))).collect();
+        // One that may not be a server is named in the object's warnings, and establishes nothing.
+        let allowed = found.servers.iter().filter(|server| is_allowed_server(server.ip, allow_loopback));
+        self.since = allowed.map(|server| (address(server), since(server))).collect();
         self.named = found.servers;
         self.settle((now, uptime));
     }
@@ -100,7 +102,8 @@ impl Answer {
         if self.settles_at().is_some_and(|at| at > uptime) {
             // Behind those that are named, which are used first where there are too many.
             let room = MAX_SERVERS.saturating_sub(servers.len());
-            let former = self.servers.iter().filter(|server| !self.since.contains_key(&address(server)));
+            let named: BTreeSet<_> = servers.iter().map(address).collect();
+            let former = self.servers.iter().filter(|server| !named.contains(&address(server)));
             servers.extend(former.take(room).cloned());
         }
         if !self.named.is_empty() && self.servers != servers {
