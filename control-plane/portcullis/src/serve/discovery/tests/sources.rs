@@ -107,7 +107,10 @@ async fn failure_of_a_source_is_no_answer_at_the_start() {
         let mut answers = discoverer.answers.clone();
         answers.by_name.get_mut("a.test").unwrap().fail("away".to_owned(), SystemTime::now());
         discoverer.published.send_replace(Arc::new(answers));
-        tokio::task::yield_now().await;
+        // Until the waiting one has seen it, in whatever order the two are run.
+        for _ in 0..4 {
+            tokio::task::yield_now().await;
+        }
         discoverer.published.send_replace(Arc::new(Answers::of_wants(&wants, 1)));
     };
     assert_eq!(tokio::join!(waiting, answering).0, 1, "gateways keep what they have until a server is known");
