@@ -102,7 +102,7 @@ impl Want {
 }
 
 impl UpstreamAccess {
-    /// What distinguishes this upstream from others. A renewed key or token of the same account leads to the same, as it does for
+    /// A hash of all that distinguishes this upstream from others. A renewed key or token of the same account leads to the same, as it does for
     /// the names of Envoy's clusters.
     fn place(&self) -> String {
         let account = |token: &[u8]| token_account(token).unwrap_or_else(|| digest(&SHA256, token).as_ref().to_vec());
