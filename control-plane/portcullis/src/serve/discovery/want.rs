@@ -102,8 +102,8 @@ impl Want {
 }
 
 impl UpstreamAccess {
-    /// A hash of all that distinguishes this upstream from others. A renewed key or token of the same account leads to the same, as it does for
-    /// the names of Envoy's clusters.
+    /// A hash of all that distinguishes this upstream from others. A renewed key or token of the same account leads to the same, as
+    /// it does for the names of Envoy's clusters.
     fn place(&self) -> String {
         let account = |token: &[u8]| token_account(token).unwrap_or_else(|| digest(&SHA256, token).as_ref().to_vec());
         let peer_name = match &self.peer_name {
