@@ -3,7 +3,7 @@
 /// Maximum number of host names in one list of an object. Each request compares its own with them.
 pub(crate) const MAX_NAMES: usize = 256;
 /// Maximum number of servers.
-pub(crate) const MAX_SERVERS: usize = 1_000;
+pub const MAX_SERVERS: usize = 1_000;
 /// Maximum number of flow control schemas.
 pub(crate) const MAX_SCHEMAS: usize = 1_000;
 /// Maximum number of fair queues.
@@ -40,6 +40,6 @@ pub(crate) const MAX_JWKS: usize = 64 * 1024;
 /// Maximum number of virtual IPs.
 pub(crate) const MAX_VIRTUAL_IPS: usize = 64;
 /// Maximum length of a zone's name, as of a label's value.
-pub(crate) const MAX_ZONE: usize = 63;
+pub const MAX_ZONE: usize = 63;
 /// Maximum length of a health check's path. No kube-apiserver has longer ones of its own.
 pub(crate) const MAX_PATH: usize = 1024;

@@ -13,7 +13,7 @@ use portcullis_translate::{
 use portcullis_xds::Snapshot;
 use serde_json::Value;
 
-use super::discovery::{Answers, DiscoveredDocuments, Wants};
+use super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
 use super::edit_traces::Step;
 use super::filter_views::view_for;
 use super::fleet::{ServedObjectCache, ServedObjects};
@@ -201,8 +201,8 @@ impl Reconciler {
             settings,
         };
         self.retention.record(&outcome, now);
+        let wants = wants_of_accepted(wants, &translation.diagnoses);
         explain_fallbacks(&mut translation.diagnoses, fallbacks);
-        let wants: Wants = wants.into_iter().flatten().map(|want| (want.name().to_owned(), want)).collect();
         self.discovered.keep(|name| wants.contains_key(name));
         Translated { translation, documents, wants }
     }
@@ -251,6 +251,16 @@ impl FilterSnapshot {
         self.snapshot = self.snapshot.succeeded_by(self.resources.follow(&resources, retired));
         self.snapshot.clone()
     }
+}
+
+/// The wants of the documents that are served: the first of a name, as in translation.
+fn wants_of_accepted(wants: Vec<Option<Arc<Want>>>, diagnoses: &[Diagnosis]) -> Wants {
+    let mut kept = Wants::new();
+    for (want, _) in wants.into_iter().zip(diagnoses).filter(|(_, diagnosis)| diagnosis.accepted) {
+        let Some(want) = want else { continue };
+        kept.entry(want.name().to_owned()).or_insert(want);
+    }
+    kept
 }
 
 /// Puts the diagnoses of the invalid documents in place of those of their fallbacks.

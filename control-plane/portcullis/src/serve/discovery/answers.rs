@@ -1,10 +1,10 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use portcullis_api::status::{DiscoveryFacts, Timestamp};
-use portcullis_api::{Discovered, DiscoveredServer, is_allowed_server};
+use portcullis_api::{Discovered, DiscoveredServer, MAX_SERVERS, is_allowed_server};
 
 use super::super::metrics::DiscoveryCounts;
 use super::slices::SliceServers;
@@ -17,12 +17,16 @@ pub(super) const ESTABLISHED: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) struct Answer {
     pub(super) key: AnswerKey,
+    /// The written servers of the object whose upstream gave it.
+    pub(super) written: BTreeSet<String>,
     /// Those of the last answer with one that may be used, and those before them until one of these is established.
     pub(super) servers: Vec<DiscoveredServer>,
     /// Those of that answer alone.
     pub(super) named: Vec<DiscoveredServer>,
-    /// Since when each of them is named.
+    /// Since when each of them that may be a server is named.
     pub(super) since: BTreeMap<SocketAddr, Instant>,
+    /// Since when servers are kept that are not named any more, because none of those that are is established.
+    pub(super) kept_since: Option<Instant>,
     /// Parts of the newest answer that are not used, and why.
     pub(super) unused: Vec<String>,
     /// When the servers changed last.
@@ -39,15 +43,23 @@ impl Answer {
     pub(super) fn none(key: AnswerKey, now: SystemTime) -> Self {
         Self {
             key,
+            written: BTreeSet::new(),
             servers: Vec::new(),
             named: Vec::new(),
             since: BTreeMap::new(),
+            kept_since: None,
             unused: Vec::new(),
             changed: None,
             empty_since: None,
             failed: Some((now, "it has not answered yet".to_owned())),
             is_asked: false,
         }
+    }
+
+    /// Whether it is of this want's source. Without a common written server it is taken for that of another upstream: an object that
+    /// is written anew for another cluster may keep its name, its CA and its account.
+    pub(super) fn is_of(&self, want: &Want) -> bool {
+        self.key == want.key && want.shares_written(&self.written)
     }
 
     /// Takes what the source says. An answer without a server that may be used keeps the last one: a cluster does not lose its
@@ -73,7 +85,9 @@ impl Answer {
             None if is_first(server) => uptime.checked_sub(ESTABLISHED).unwrap_or(uptime),
             None => uptime,
         };
-        self.since = found.servers.iter().map(|server| (address(server), since(server))).collect();
+        // One that may not be a server is named in the object's warnings, and establishes nothing.
+        let allowed = found.servers.iter().filter(|server| is_allowed_server(server.ip, allow_loopback));
+        self.since = allowed.map(|server| (address(server), since(server))).collect();
         self.named = found.servers;
         self.settle((now, uptime));
     }
@@ -81,10 +95,16 @@ impl Answer {
     /// Lets go of servers that are not named any more, unless all that are named are new: when one server takes the place of another
     /// in one step, no gateway has checked the health of the one yet.
     pub(super) fn settle(&mut self, (now, uptime): (SystemTime, Instant)) {
+        let is_new = self.since.values().min().is_some_and(|since| *since + ESTABLISHED > uptime);
+        // A source that names other ones again and again ends nothing and begins nothing: what is kept stays bounded.
+        self.kept_since = is_new.then(|| self.kept_since.unwrap_or(uptime));
         let mut servers = self.named.clone();
         if self.settles_at().is_some_and(|at| at > uptime) {
-            servers.extend(self.servers.iter().filter(|server| !self.since.contains_key(&address(server))).cloned());
-            servers.sort();
+            // Behind those that are named, which are used first where there are too many.
+            let room = MAX_SERVERS.saturating_sub(servers.len());
+            let named: BTreeSet<_> = servers.iter().map(address).collect();
+            let former = self.servers.iter().filter(|server| !named.contains(&address(server)));
+            servers.extend(former.take(room).cloned());
         }
         if !self.named.is_empty() && self.servers != servers {
             self.servers = servers;
@@ -92,9 +112,9 @@ impl Answer {
         }
     }
 
-    /// When one of the named servers is established.
+    /// When servers that are not named any more are let go.
     fn settles_at(&self) -> Option<Instant> {
-        self.since.values().min().map(|since| *since + ESTABLISHED)
+        self.kept_since.map(|since| since + ESTABLISHED)
     }
 
     /// Informs the operator of what is not as before.
@@ -134,7 +154,7 @@ impl Answers {
         if !self.has_kubernetes && want.needs_kubernetes() {
             return Some(Discovered::Unsupported);
         }
-        let answer = self.by_name.get(&want.key.name).filter(|answer| answer.key == want.key);
+        let answer = self.by_name.get(&want.key.name).filter(|answer| answer.is_of(want));
         Some(Discovered::Servers(answer.map(|answer| answer.servers.clone()).unwrap_or_default()))
     }
 
@@ -177,33 +197,42 @@ impl Answers {
 
     /// Drops the answers that nothing wants, and makes room for those of new wants.
     pub(super) fn follow(&mut self, wants: &Wants, now: SystemTime) {
-        self.by_name.retain(|name, answer| wants.get(name).is_some_and(|want| want.key == answer.key));
+        self.by_name.retain(|name, answer| wants.get(name).is_some_and(|want| answer.is_of(want)));
         for (name, want) in wants.iter().filter(|(_, want)| self.has_kubernetes || !want.needs_kubernetes()) {
-            self.by_name.entry(name.clone()).or_insert_with(|| Answer::none(want.key.clone(), now));
+            let answer = self.by_name.entry(name.clone()).or_insert_with(|| Answer::none(want.key.clone(), now));
+            let written = want.written();
+            // Without written servers those that were found are asked, which are of the upstream of the ones before.
+            if !written.is_empty() {
+                answer.written = written;
+            }
         }
     }
 
-    /// Whether each want has servers, or its source was asked.
-    pub(super) fn are_complete(&self, wants: &BTreeMap<String, Arc<Want>>) -> bool {
-        wants.iter().all(|(name, want)| {
+    /// Whether each of these wants has servers, or a source that says that there are none. One that failed may have some.
+    pub(super) fn are_complete<'a>(&self, wants: impl IntoIterator<Item = &'a Arc<Want>>) -> bool {
+        wants.into_iter().all(|want| {
             if !self.has_kubernetes && want.needs_kubernetes() {
                 return true;
             }
-            let answer = self.by_name.get(name).filter(|answer| answer.key == want.key);
-            answer.is_some_and(|answer| answer.is_asked || !answer.servers.is_empty())
+            let answer = self.by_name.get(&want.key.name).filter(|answer| answer.is_of(want));
+            answer.is_some_and(|answer| !answer.servers.is_empty() || (answer.is_asked && answer.failed.is_none()))
         })
     }
 }
 
 #[cfg(test)]
 impl Answers {
-    /// The answer of an object's upstream that it has one server.
-    pub(in super::super) fn of_upstream(name: &str, uid: &str, ip: &str) -> Self {
-        let source = portcullis_api::Discovery::KubernetesService.to_string();
-        let key = AnswerKey { name: name.to_owned(), uid: uid.to_owned(), source };
-        let mut answer = Answer::none(key, SystemTime::UNIX_EPOCH);
-        answer.servers = vec![DiscoveredServer { ip: ip.parse().unwrap(), port: 6443, zone: String::new() }];
-        Self { by_name: [(name.to_owned(), answer)].into(), has_kubernetes: true }
+    /// The answer of each want's source that it has one server, of an address that no other source has.
+    pub(in super::super) fn of_wants(wants: &Wants, last: u8) -> Self {
+        let answer = |want: &Arc<Want>| {
+            let place = u8::from_str_radix(want.key.place.get(..2).unwrap_or("0"), 16).unwrap();
+            let mut answer = Answer::none(want.key.clone(), SystemTime::UNIX_EPOCH);
+            answer.written = want.written();
+            let ip = [10, 1, place, last].into();
+            answer.servers = vec![DiscoveredServer { ip, port: 6443, zone: String::new() }];
+            (want.key.name.clone(), answer)
+        };
+        Self { by_name: wants.values().map(answer).collect(), has_kubernetes: true }
     }
 }
 

@@ -9,7 +9,7 @@ use portcullis_api::{Endpoint, PeerName, is_allowed_server};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -50,6 +50,8 @@ pub(super) struct AnswerLines {
     body: Incoming,
     driver: JoinHandle<()>,
     rest: BytesMut,
+    /// How many bytes of the rest hold no end of a line.
+    scanned: usize,
 }
 
 impl Drop for AnswerLines {
@@ -84,13 +86,8 @@ pub(super) async fn get(
     allow_loopback: bool,
     path: &str,
 ) -> Result<AnswerLines, UpstreamError> {
-    let connecting = timeout(STEP, TcpStream::connect(server.to_string())).await;
-    let stream = connecting.ok().and_then(Result::ok).ok_or_else(|| UpstreamError::Connect(server.clone()))?;
-    // A DNS name was judged by its spelling only.
-    let peer = stream.peer_addr().map_err(|_| UpstreamError::Connect(server.clone()))?;
-    if !is_allowed_server(peer.ip(), allow_loopback) {
-        return Err(UpstreamError::Refused(server.clone()));
-    }
+    let stream = timeout(STEP, connect(server, allow_loopback)).await;
+    let stream = stream.map_err(|_| UpstreamError::Connect(server.clone()))??;
     let (name, host) = match &access.peer_name {
         PeerName::Dns(name) => {
             let parsed = ServerName::try_from(name.clone()).map_err(|_| UpstreamError::Credential)?;
@@ -119,9 +116,20 @@ fn request(access: &UpstreamAccess, host: &str, path: &str) -> Result<Request<Em
     request.body(Empty::new()).map_err(|_| UpstreamError::Credential)
 }
 
+/// Connects to one of the server's addresses. A DNS name was judged by its spelling only.
+async fn connect(server: &Endpoint, allow_loopback: bool) -> Result<TcpStream, UpstreamError> {
+    let unreachable = |_| UpstreamError::Connect(server.clone());
+    let resolved = lookup_host(server.to_string()).await.map_err(unreachable)?;
+    let allowed: Vec<_> = resolved.filter(|address| is_allowed_server(address.ip(), allow_loopback)).collect();
+    if allowed.is_empty() {
+        return Err(UpstreamError::Refused(server.clone()));
+    }
+    TcpStream::connect(allowed.as_slice()).await.map_err(unreachable)
+}
+
 fn answer(response: Response<Incoming>, driver: JoinHandle<()>) -> Result<AnswerLines, UpstreamError> {
     let (head, body) = response.into_parts();
-    let lines = AnswerLines { body, driver, rest: BytesMut::new() };
+    let lines = AnswerLines { body, driver, rest: BytesMut::new(), scanned: 0 };
     if head.status == StatusCode::OK { Ok(lines) } else { Err(UpstreamError::Status(head.status)) }
 }
 
@@ -138,11 +146,13 @@ impl AnswerLines {
     /// The next line; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         loop {
-            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
-                let line = self.rest.split_to(end).freeze();
+            if let Some(end) = self.rest.iter().skip(self.scanned).position(|byte| *byte == b'\n') {
+                let line = self.rest.split_to(self.scanned + end).freeze();
                 self.rest.advance(1);
+                self.scanned = 0;
                 return Ok(Some(line));
             }
+            self.scanned = self.rest.len();
             if !self.fill().await? {
                 return Ok(None);
             }

@@ -10,8 +10,8 @@ use tokio::time::{sleep, sleep_until, timeout};
 
 use super::super::metrics::{ControlPlaneMetrics, DiscoveryCounts};
 use super::answers::Answers;
-use super::report::{Reporter, SourceReport};
-use super::want::{AnswerKey, Want, WantedSource, Wants};
+use super::report::{Reporter, SourceReport, TaskReport};
+use super::want::{Want, WantedSource, Wants};
 use super::{saved, service, upstream};
 
 /// Time to wait for the rest of a burst of changes.
@@ -20,6 +20,9 @@ const DEBOUNCE: Duration = Duration::from_millis(20);
 const PAUSE: Duration = Duration::from_millis(200);
 /// How long new wants may hold a configuration back until their sources have answered.
 const FIRST_ANSWERS: Duration = Duration::from_secs(2);
+/// How much longer they may do so before the first configuration of the process: gateways have one with servers, which a control
+/// plane without a memory must not take away because a source is slow or away as it starts.
+const AT_START: Duration = Duration::from_secs(28);
 /// Messages of the tasks that may wait.
 const QUEUE: usize = 64;
 
@@ -27,22 +30,36 @@ const QUEUE: usize = 64;
 pub(in super::super) struct DiscoveryHandle {
     wants: watch::Sender<Arc<Wants>>,
     pub(in super::super) answers: watch::Receiver<Arc<Answers>>,
+    /// Whether a configuration was waited for.
+    is_started: bool,
 }
 
 impl DiscoveryHandle {
-    /// Has these objects' sources watched. Returns whether there are answers that the caller has not seen: new wants are waited
-    /// for, so that an object never loses its written servers before the discovered ones are known.
+    /// Has these objects' sources watched. Returns whether there are answers that the caller has not seen: new wants of objects
+    /// without another server are waited for, so that none loses its written servers before the discovered ones are known.
     pub(in super::super) async fn want(&mut self, wants: &Arc<Wants>) -> bool {
-        let is_new = self.wants.send_if_modified(|known| {
-            let is_new = *known != *wants;
-            known.clone_from(wants);
-            is_new
-        });
-        if !is_new || self.answers.borrow().are_complete(wants) {
+        let is_start = !std::mem::replace(&mut self.is_started, true);
+        let before = self.wants.borrow().clone();
+        if before == *wants {
             return false;
         }
-        let complete = self.answers.wait_for(|answers| answers.are_complete(wants));
+        self.wants.send_replace(Arc::clone(wants));
+        let is_known = |want: &Want| before.get(want.name()).is_some_and(|known| known.is_of_source(want));
+        let awaited: Vec<_> = wants.values().filter(|want| want.is_sole && !is_known(want)).collect();
+        if self.answers.borrow().are_complete(awaited.iter().copied()) {
+            return false;
+        }
+        let complete = self.answers.wait_for(|answers| answers.are_complete(awaited.iter().copied()));
         let _ = timeout(FIRST_ANSWERS, complete).await;
+        if is_start {
+            let hosted = || awaited.iter().copied().filter(|want| want.needs_kubernetes());
+            let complete = self.answers.wait_for(|answers| answers.are_complete(hosted()));
+            if timeout(AT_START, complete).await.is_err() {
+                tracing::error!(
+                    "not all Services with servers of objects are known: these objects are served without any"
+                );
+            }
+        }
         true
     }
 }
@@ -53,9 +70,18 @@ pub(in super::super) struct Discoverer {
     state_dir: Option<PathBuf>,
     metrics: Arc<ControlPlaneMetrics>,
     wants: watch::Receiver<Arc<Wants>>,
-    answers: Answers,
-    published: watch::Sender<Arc<Answers>>,
-    tasks: BTreeMap<String, (Arc<Want>, JoinHandle<()>)>,
+    pub(super) answers: Answers,
+    pub(super) published: watch::Sender<Arc<Answers>>,
+    tasks: BTreeMap<String, SourceTask>,
+    /// How many tasks were started.
+    starts: u64,
+}
+
+/// A task that follows a source.
+struct SourceTask {
+    want: Arc<Want>,
+    start: u64,
+    task: JoinHandle<()>,
 }
 
 impl Discoverer {
@@ -69,8 +95,8 @@ impl Discoverer {
         let answers = Answers { by_name, has_kubernetes: kubernetes.is_some() };
         let (published, receiver) = watch::channel(Arc::new(answers.clone()));
         let (sender, wants) = watch::channel(Arc::default());
-        let handle = DiscoveryHandle { wants: sender, answers: receiver };
-        (handle, Self { kubernetes, state_dir, metrics, wants, answers, published, tasks: BTreeMap::new() })
+        let handle = DiscoveryHandle { wants: sender, answers: receiver, is_started: false };
+        (handle, Self { kubernetes, state_dir, metrics, wants, answers, published, tasks: BTreeMap::new(), starts: 0 })
     }
 
     /// Runs until the handle is gone.
@@ -88,14 +114,14 @@ impl Discoverer {
                     let wants = self.wants.borrow_and_update().clone();
                     self.follow(&wants, &sender);
                 }
-                Some((key, found)) = found.recv() => self.take(&key, found),
+                Some(report) = found.recv() => self.take(report),
             }
             let burst = sleep(DEBOUNCE);
             tokio::pin!(burst);
             loop {
                 tokio::select! {
                     () = &mut burst => break,
-                    Some((key, found)) = found.recv() => self.take(&key, found),
+                    Some(report) = found.recv() => self.take(report),
                 }
             }
             if self.publish().await {
@@ -105,30 +131,32 @@ impl Discoverer {
     }
 
     fn stop(self) {
-        self.tasks.values().for_each(|(_, task)| task.abort());
+        self.tasks.values().for_each(|running| running.task.abort());
     }
 
     /// Starts what is wanted anew, and ends what is not wanted any more.
-    fn follow(&mut self, wants: &Wants, sender: &mpsc::Sender<(AnswerKey, SourceReport)>) {
+    pub(super) fn follow(&mut self, wants: &Wants, sender: &mpsc::Sender<TaskReport>) {
         self.answers.follow(wants, SystemTime::now());
-        self.tasks.retain(|name, (want, task)| {
-            let is_wanted = wants.get(name).is_some_and(|wanted| *wanted == *want);
+        self.tasks.retain(|name, running| {
+            let is_wanted = wants.get(name).is_some_and(|wanted| *wanted == running.want);
             if !is_wanted {
-                task.abort();
+                running.task.abort();
             }
             is_wanted
         });
         for (name, want) in wants {
-            if !self.tasks.contains_key(name)
-                && let Some(task) = self.start(want, sender.clone())
-            {
-                self.tasks.insert(name.clone(), (Arc::clone(want), task));
+            if self.tasks.contains_key(name) {
+                continue;
+            }
+            self.starts += 1;
+            let start = self.starts;
+            if let Some(task) = self.start(want, Reporter::new(want.key.clone(), start, sender.clone())) {
+                self.tasks.insert(name.clone(), SourceTask { want: Arc::clone(want), start, task });
             }
         }
     }
 
-    fn start(&self, want: &Want, to: mpsc::Sender<(AnswerKey, SourceReport)>) -> Option<JoinHandle<()>> {
-        let to = Reporter::new(want.key.clone(), to);
+    fn start(&self, want: &Want, to: Reporter) -> Option<JoinHandle<()>> {
         match &want.source {
             WantedSource::Service { namespace, name, port } => {
                 let client = self.kubernetes.clone()?;
@@ -143,9 +171,11 @@ impl Discoverer {
         }
     }
 
-    fn take(&mut self, key: &AnswerKey, found: SourceReport) {
-        let Some((want, _)) = self.tasks.get(&key.name).filter(|(want, _)| want.key == *key) else { return };
-        let Some(answer) = self.answers.by_name.get_mut(&key.name) else { return };
+    pub(super) fn take(&mut self, TaskReport { key, start, found }: TaskReport) {
+        let Some(SourceTask { want, .. }) = self.tasks.get(&key.name).filter(|running| running.start == start) else {
+            return;
+        };
+        let Some(answer) = self.answers.by_name.get_mut(&key.name).filter(|answer| answer.key == key) else { return };
         let before = answer.clone();
         match found {
             SourceReport::Servers(found) => {

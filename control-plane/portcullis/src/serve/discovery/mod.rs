@@ -26,4 +26,4 @@ mod want;
 pub(super) use answers::Answers;
 pub(super) use discoverer::{Discoverer, DiscoveryHandle};
 pub(super) use documents::DiscoveredDocuments;
-pub(super) use want::Wants;
+pub(super) use want::{Want, Wants};

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -13,7 +13,7 @@ use super::want::AnswerKey;
 /// The file's name in --state-dir.
 const FILE: &str = "discovered";
 /// The version of its content. Others are not read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 #[derive(Serialize, Deserialize)]
 struct SavedAnswers {
@@ -26,6 +26,8 @@ struct SavedAnswer {
     name: String,
     uid: String,
     source: String,
+    place: String,
+    written: BTreeSet<String>,
     /// Seconds since 1970.
     changed: Option<u64>,
     /// Address and zone.
@@ -59,10 +61,11 @@ pub(super) fn load(directory: &Path) -> BTreeMap<String, Answer> {
 }
 
 fn answer(saved: SavedAnswer) -> Answer {
-    let key = AnswerKey { name: saved.name, uid: saved.uid, source: saved.source };
+    let key = AnswerKey { name: saved.name, uid: saved.uid, source: saved.source, place: saved.place };
     let server =
         |(address, zone): (SocketAddr, String)| DiscoveredServer { ip: address.ip(), port: address.port(), zone };
     Answer {
+        written: saved.written,
         servers: saved.servers.into_iter().map(server).collect(),
         changed: saved.changed.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
         ..Answer::none(key, SystemTime::now())
@@ -86,8 +89,9 @@ pub(super) async fn save(directory: PathBuf, answers: BTreeMap<String, Answer>) 
 
 fn saved(answer: Answer) -> SavedAnswer {
     let since_epoch = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-    let AnswerKey { name, uid, source } = answer.key;
+    let AnswerKey { name, uid, source, place } = answer.key;
     let server = |server: DiscoveredServer| (SocketAddr::new(server.ip, server.port), server.zone);
     let servers = answer.servers.into_iter().map(server).collect();
-    SavedAnswer { name, uid, source, changed: answer.changed.map(since_epoch), servers }
+    let (written, changed) = (answer.written, answer.changed.map(since_epoch));
+    SavedAnswer { name, uid, source, place, written, changed, servers }
 }

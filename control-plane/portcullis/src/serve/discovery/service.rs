@@ -23,10 +23,22 @@ const SESSION: Duration = Duration::from_secs(120);
 /// Follows the slices of a Service until the task ends.
 pub(super) async fn follow(client: Client, namespace: String, name: String, port: SlicePort, to: Reporter) {
     let slices: Api<EndpointSlice> = Api::namespaced(client, &namespace);
+    follow_in_sessions(SESSION, &slices, &name, &port, &to).await;
+}
+
+pub(super) async fn follow_in_sessions(
+    length: Duration,
+    slices: &Api<EndpointSlice>,
+    name: &str,
+    port: &SlicePort,
+    to: &Reporter,
+) {
     let mut backoff = Backoff::default();
     loop {
-        match timeout(SESSION, session(&slices, &name, &port, &to, &mut backoff)).await {
-            Err(_) => {}
+        let mut is_listed = false;
+        match timeout(length, session(slices, name, port, to, &mut backoff, &mut is_listed)).await {
+            Err(_) if is_listed => {}
+            Err(_) => to.failed("listing endpointslices: no answer in time".to_owned()).await,
             Ok(why) => {
                 to.failed(why).await;
                 tokio::time::sleep(backoff.pause()).await;
@@ -42,23 +54,23 @@ async fn session(
     port: &SlicePort,
     to: &Reporter,
     backoff: &mut Backoff,
+    is_listed: &mut bool,
 ) -> String {
     let config = watcher::Config::default().labels(&format!("{LABEL}={name}")).timeout(WATCH);
     let mut events = watcher::watcher(slices.clone(), config).boxed();
     let mut known: BTreeMap<String, EndpointSlice> = BTreeMap::new();
-    let mut is_complete = false;
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => known.clear(),
             Ok(Event::InitApply(slice) | Event::Apply(slice)) => drop(known.insert(slice.name_any(), slice)),
             Ok(Event::Delete(slice)) => drop(known.remove(&slice.name_any())),
             Ok(Event::InitDone) => {
-                is_complete = true;
+                *is_listed = true;
                 backoff.reset();
             }
             Err(error) => return watch_reason("watching endpointslices", &error),
         }
-        if is_complete {
+        if *is_listed {
             to.report(SourceReport::Servers(servers_of(known.values(), port))).await;
         }
     }

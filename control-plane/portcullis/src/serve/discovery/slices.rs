@@ -1,5 +1,5 @@
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointPort, EndpointSlice};
-use portcullis_api::{DiscoveredServer, SlicePort};
+use portcullis_api::{DiscoveredServer, MAX_ZONE, SlicePort};
 
 /// Most addresses that are taken from the slices of a source. Of them an object uses as many as it may have servers.
 const MAX_ADDRESSES: usize = 2_000;
@@ -82,7 +82,7 @@ fn state_of(endpoint: &Endpoint) -> EndpointState {
 /// The first address: all of an endpoint are the same server.
 fn server_of(endpoint: &Endpoint, port: u16, family: &str) -> Option<DiscoveredServer> {
     let ip: std::net::IpAddr = endpoint.addresses.first()?.parse().ok()?;
-    let zone = endpoint.zone.clone().unwrap_or_default();
+    let zone = endpoint.zone.clone().filter(|zone| zone.len() <= MAX_ZONE).unwrap_or_default();
     (ip.is_ipv4() == (family == "IPv4")).then_some(DiscoveredServer { ip, port, zone })
 }
 

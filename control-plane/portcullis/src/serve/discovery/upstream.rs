@@ -59,9 +59,16 @@ pub(super) async fn follow(access: UpstreamAccess, allow_loopback: bool, last: V
     let mut session = UpstreamSession { access, allow_loopback, tls, last, to };
     let mut backoff = Backoff::default();
     loop {
-        let mut why = None;
-        for server in session.asked() {
+        let (round, mut why, mut is_reported) = (Instant::now(), None, false);
+        for (number, server) in session.asked().into_iter().enumerate() {
             let since = Instant::now();
+            if !is_reported
+                && (number >= MAX_ASKED || round.elapsed() >= STEADY)
+                && let Some(why) = why.clone()
+            {
+                is_reported = true;
+                session.to.failed(why).await;
+            }
             match session.run(&server).await {
                 // The watch has lived its time, or was ended with the server.
                 Ok(()) => {

@@ -1,10 +1,12 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_api::{
     Cluster, Discovery, Endpoint, KeyPair, PeerName, PublicBytes, SecretBytes, Settings, SlicePort, Trust,
-    UpstreamIdentity, check_cluster, parse_cluster,
+    UpstreamIdentity, check_cluster, parse_cluster, token_account,
 };
+use portcullis_filter_config::hex;
+use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
 /// A source of servers, and whose it is. An answer of one is never taken for that of another.
@@ -16,6 +18,8 @@ pub(super) struct AnswerKey {
     pub(super) uid: String,
     /// The source, in words.
     pub(super) source: String,
+    /// A hash of whom the upstream is known by (CA, name in the certificate) and as whom it is asked; empty for a Service.
+    pub(super) place: String,
 }
 
 /// The source that has to be watched for an object. It holds the gateway's credential, which its `Debug` form does not show.
@@ -23,6 +27,8 @@ pub(super) struct AnswerKey {
 pub(in super::super) struct Want {
     pub(super) key: AnswerKey,
     pub(super) source: WantedSource,
+    /// Whether the object has no server but those that are found: no written one is enabled.
+    pub(super) is_sole: bool,
     pub(super) allow_loopback: bool,
 }
 
@@ -58,6 +64,25 @@ impl Want {
         matches!(self.source, WantedSource::Service { .. })
     }
 
+    /// Whether answers for the one are answers for the other.
+    pub(super) fn is_of_source(&self, other: &Self) -> bool {
+        self.key == other.key && self.shares_written(&other.written())
+    }
+
+    /// Whether one of these servers is written still, if any is written there and here.
+    pub(super) fn shares_written(&self, others: &BTreeSet<String>) -> bool {
+        let written = self.written();
+        written.is_empty() || others.is_empty() || !written.is_disjoint(others)
+    }
+
+    /// The servers that are asked, and that an answer is therefore about; none for a Service.
+    pub(super) fn written(&self) -> BTreeSet<String> {
+        match &self.source {
+            WantedSource::Service { .. } => BTreeSet::new(),
+            WantedSource::Upstream(access) => access.servers.iter().map(ToString::to_string).collect(),
+        }
+    }
+
     /// `None` if the cluster discovers nothing.
     fn of(cluster: &Cluster, settings: &Settings) -> Option<Self> {
         let discovery = cluster.discovery.as_ref()?;
@@ -66,8 +91,34 @@ impl Want {
             Discovery::KubernetesService => WantedSource::Upstream(access(cluster, settings)?),
         };
         let uid = cluster.uid.clone().unwrap_or_default();
-        let key = AnswerKey { name: cluster.name.clone(), uid, source: discovery.to_string() };
-        Some(Self { key, source, allow_loopback: settings.allow_loopback_upstreams })
+        let place = match &source {
+            WantedSource::Service { .. } => String::new(),
+            WantedSource::Upstream(access) => access.place(),
+        };
+        let key = AnswerKey { name: cluster.name.clone(), uid, source: discovery.to_string(), place };
+        let is_sole = !cluster.servers.iter().any(|server| server.enabled && !server.discovered);
+        Some(Self { key, source, is_sole, allow_loopback: settings.allow_loopback_upstreams })
+    }
+}
+
+impl UpstreamAccess {
+    /// A hash of all that distinguishes this upstream from others. A renewed key or token of the same account leads to the same, as
+    /// it does for the names of Envoy's clusters.
+    fn place(&self) -> String {
+        let account = |token: &[u8]| token_account(token).unwrap_or_else(|| digest(&SHA256, token).as_ref().to_vec());
+        let peer_name = match &self.peer_name {
+            PeerName::Dns(name) => format!("dns {name}"),
+            PeerName::Ip(ip) => format!("ip {ip}"),
+        };
+        let parts: [&[u8]; 4] = [
+            self.authorities.as_slice(),
+            peer_name.as_bytes(),
+            self.certificate.as_ref().map(|pair| pair.holder.as_slice()).unwrap_or_default(),
+            &self.token.as_ref().map(|token| account(token.expose())).unwrap_or_default(),
+        ];
+        // Hashes have one length, so that no two parts run together.
+        let hashes: Vec<u8> = parts.iter().flat_map(|part| digest(&SHA256, part).as_ref().to_vec()).collect();
+        hex(digest(&SHA256, &hashes).as_ref())
     }
 }
 

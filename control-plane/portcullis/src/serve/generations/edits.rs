@@ -7,7 +7,7 @@ use portcullis_sources::{Input, ObjectSet, read_inputs};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::discovery::Answers;
+use super::super::discovery::{Answers, Wants};
 
 /// The object that is edited.
 pub(super) const NAME: &str = "a.test";
@@ -194,10 +194,9 @@ impl EditedObject {
         ObjectSet { referenced_data: self.referenced_data(), ..set }
     }
 
-    /// The answer of the upstream about its servers.
-    pub(super) fn answers(&self) -> Arc<Answers> {
-        let address = if self.other_discovered { "10.1.0.2" } else { "10.1.0.1" };
-        Arc::new(Answers::of_upstream(NAME, &self.uid(), address))
+    /// The answers of the upstreams that are asked about their servers.
+    pub(super) fn answers(&self, wants: &Wants) -> Arc<Answers> {
+        Arc::new(Answers::of_wants(wants, if self.other_discovered { 2 } else { 1 }))
     }
 
     fn uid(&self) -> String {

@@ -138,14 +138,16 @@ impl Simulation {
 
     fn snapshot(&mut self) -> Arc<Snapshot> {
         let set = self.object.set(&self.pki);
-        self.reconciler.discover(self.object.answers());
+        // With the answers from before the edit first, as the control plane has it.
+        let before = self.reconciler.reconcile(&set, &BTreeSet::new(), self.now).unwrap();
+        self.reconciler.discover(self.object.answers(&before.wants));
         let update = self.reconciler.reconcile(&set, &BTreeSet::new(), self.now).unwrap();
         let is_accepted = update.diagnoses.iter().any(|one| one.name == edits::NAME && one.accepted);
         self.object.is_accepted(is_accepted);
         if is_accepted {
             // Another control plane over the same objects, one that saw no edit.
             let mut other = Reconciler::default();
-            other.discover(self.object.answers());
+            other.discover(self.object.answers(&update.wants));
             let other = other.reconcile(&set, &BTreeSet::new(), self.now).unwrap();
             let version = |snapshot: &Snapshot| snapshot.version_of(edits::NAME);
             assert_eq!(version(&update.snapshot), version(&other.snapshot), "replicas agree on what is served");

@@ -1,8 +1,10 @@
+mod sources;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use portcullis_api::{DiscoveredServer, Settings, SlicePort};
+use portcullis_api::{DiscoveredServer, MAX_SERVERS, Settings, SlicePort};
 use serde_json::{Value, json};
 
 use super::answers::{Answer, Answers, ESTABLISHED};
@@ -108,7 +110,7 @@ fn servers(addresses: &[&str]) -> SliceServers {
 }
 
 fn key(source: &str) -> AnswerKey {
-    AnswerKey { name: "a.test".to_owned(), uid: "u".to_owned(), source: source.to_owned() }
+    AnswerKey { name: "a.test".to_owned(), uid: "u".to_owned(), source: source.to_owned(), place: String::new() }
 }
 
 #[test]
@@ -134,7 +136,7 @@ fn answer_without_a_usable_server_keeps_the_last_one() {
     assert_eq!((answer.failed, answer.empty_since), (None, None));
     assert_eq!(
         answer.servers,
-        servers(&["10.0.0.1", "127.0.0.1"]).servers,
+        servers(&["127.0.0.1", "10.0.0.1"]).servers,
         "the last one goes when another is established"
     );
 }
@@ -148,7 +150,8 @@ fn server_stays_until_another_one_is_established() {
     let mut step = |found: &[&str], seconds| {
         let answer = answers.by_name.get_mut("a").unwrap();
         answer.take(servers(found), false, at(seconds));
-        let shown: Vec<_> = answer.servers.iter().map(|server| server.ip.to_string()).collect();
+        let mut shown: Vec<_> = answer.servers.iter().map(|server| server.ip.to_string()).collect();
+        shown.sort();
         (shown.join(" "), answers.next_settlement().map(|next| (next - start).as_secs()))
     };
     let shown = |text: &str, next| (text.to_owned(), next);
@@ -163,12 +166,39 @@ fn server_stays_until_another_one_is_established() {
     assert_eq!(answers.next_settlement(), None);
 }
 
+/// A hostile upstream names other servers in each answer.
+#[test]
+fn stream_of_new_addresses_is_kept_bounded_and_not_for_long() {
+    let start = Instant::now() + 2 * ESTABLISHED;
+    let mut answer = Answer::none(key("s"), SystemTime::now());
+    let named = |round: u32| {
+        let server = |number: u32| DiscoveredServer {
+            ip: std::net::Ipv4Addr::from(0x0a00_0000 + round * 256 + number).into(),
+            port: 6443,
+            zone: String::new(),
+        };
+        SliceServers { servers: (0..200).map(server).collect(), unused: Vec::new() }
+    };
+    for round in 0..100 {
+        let now = start + Duration::from_millis(100) * round;
+        answer.take(named(round), false, (SystemTime::UNIX_EPOCH, now));
+        assert!(answer.servers.len() <= MAX_SERVERS, "{} in round {round}", answer.servers.len());
+        assert_eq!(answer.servers[..200], named(round).servers, "the named ones come first");
+    }
+    assert_eq!(answer.servers.len(), 200, "five seconds after the first change only those that are named");
+    let zone = |length: usize| json!([{"addresses": ["10.0.0.1"], "zone": "z".repeat(length)}]);
+    let of = |length| servers_of([&slice("a", "IPv4", &json!([{"port": 6443}]), &zone(length))], &SlicePort::Only);
+    assert_eq!((of(63).servers[0].zone.len(), of(64).servers[0].zone.len()), (63, 0));
+}
+
 #[tokio::test]
 async fn answers_are_saved_and_only_used_for_their_source() {
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state");
     assert!(saved::load(&state).is_empty());
-    let mut answer = Answer::none(key("s"), SystemTime::now());
+    let key = AnswerKey { place: "p".to_owned(), ..key("s") };
+    let mut answer = Answer::none(key, SystemTime::now());
+    answer.written = ["https://10.0.0.1".to_owned()].into();
     answer.take(
         servers(&["10.0.0.1", "2001:db8::1"]),
         false,
@@ -178,6 +208,7 @@ async fn answers_are_saved_and_only_used_for_their_source() {
     let loaded = saved::load(&state);
     let found = &loaded["a.test"];
     assert_eq!((&found.servers, &found.key, found.changed), (&answer.servers, &answer.key, answer.changed));
+    assert_eq!(found.written, answer.written);
     assert!(found.failed.is_some(), "it is not current");
     std::fs::write(state.join("discovered"), "{}").unwrap();
     assert!(saved::load(&state).is_empty());
