@@ -72,8 +72,6 @@ func newKeys() []signingKey {
 		hash := sha256.Sum256(der)
 		keys[index].id = base64.RawURLEncoding.EncodeToString(hash[:])
 	}
-	// Two keys of one id.
-	keys = append(keys, signingKey{id: keys[1].id, private: curve(elliptic.P256())})
 	return keys
 }
 
