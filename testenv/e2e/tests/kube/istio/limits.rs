@@ -59,11 +59,15 @@ fn has_its_part(build: Build) {
     // The bucket keeps what it has when its rate changes.
     until_passed(&alice, "the gateway has all of the limit", GLOBAL * 2..GLOBAL * 4 + 2);
     assert_eq!(console.rejections(&[]).unwrap(), 0);
+    // Without requests in the last seconds that were reported nothing else was in use.
+    let pass = |what: &str, seconds| {
+        let since = Instant::now();
+        wait::until(what, SOON, || (since.elapsed() > Duration::from_secs(seconds)).then_some(())).unwrap();
+    };
+    pass("the gateway has reported that nothing is in use", 4);
     console.plane.process().signal(Signal::Kill).unwrap();
     console.plane.process().wait_exit(SOON).unwrap();
-    // Without requests in the last seconds of the lease nothing else was in use.
-    let since = Instant::now();
-    wait::until("the lease has ended", SOON, || (since.elapsed() > Duration::from_secs(5)).then_some(())).unwrap();
+    pass("the lease has ended", 5);
     until_passed(&alice, "the local limit holds", 1..LOCAL * 4 + 2);
     console.plane.restart().unwrap();
     until_passed(&alice, "the gateway has all of the limit again", GLOBAL * 2..GLOBAL * 4 + 2);
