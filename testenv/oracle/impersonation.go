@@ -45,8 +45,8 @@ func errorCodecs() runtime.NegotiatedSerializer {
 
 var codecs = errorCodecs()
 
-// granted decides by chance, for constrained impersonation alone, in a way that whoever asks can repeat. Nothing is granted for all
-// names at once.
+// granted decides by a hash of the attributes, for constrained impersonation alone; the test computes the same hash. Nothing is
+// granted for all names at once.
 func granted(seed string, a authorizer.Attributes) bool {
 	if a.GetVerb() == "impersonate" || a.GetName() == "*" {
 		return false

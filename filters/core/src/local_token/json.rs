@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 const MAX_DEPTH: u32 = 8;
 const MAX_VALUES: u32 = 2_048;
 
-/// A JSON value in which no name stands twice. Of two equal names kube-apiserver takes the last in some places and none in others.
+/// A JSON value in which no object has a name twice. Of two equal names kube-apiserver takes the last in some places and none in others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Json {
     Null,

@@ -9,8 +9,8 @@ use super::edition::{Edition, Editions};
 const SWEEP_THRESHOLD: usize = 64;
 
 /// The long-running streams of all objects, by the cluster's name and the word for its object: a name's next owner says nothing
-/// about the sessions of the one before. Streams live as long as something uses them, over all edits. And the editions that
-/// streams keep, by the cluster's name.
+/// about the servers and the sessions of the one before, but its lists may deny their senders. Streams live as long as something
+/// uses them, over all edits. And the editions that streams keep, by the cluster's name.
 #[derive(Debug)]
 pub struct StreamOwners<T> {
     names: Mutex<OwnerNames<T>>,
