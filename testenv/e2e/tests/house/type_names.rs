@@ -9,8 +9,11 @@ use crate::texts::{files, product_files};
 const MAX_DEFINITIONS: usize = 2;
 
 /// Types that mirror another's objects for serde, and have their names.
-const MIRRORS: [(&str, &str); 2] =
-    [("Status", "filters/core/src/review/access.rs"), ("Status", "filters/core/src/review/token.rs")];
+const MIRRORS: [(&str, &str); 3] = [
+    ("Status", "filters/core/src/review/access.rs"),
+    ("Status", "filters/core/src/review/token.rs"),
+    ("Gateway", "control-plane/gateway-api/src/gateway.rs"),
+];
 
 /// The type that a line defines. Associated types are not among them: their traits name them.
 fn defined(line: &str) -> Option<&str> {

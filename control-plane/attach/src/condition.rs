@@ -1,0 +1,61 @@
+/// A condition of an object, a listener or a parent, without time and generation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConditionVerdict {
+    /// Its type, a word of the Gateway API.
+    pub kind: &'static str,
+    /// Whether it holds.
+    pub status: bool,
+    /// Why, in one word for programs.
+    pub reason: &'static str,
+    /// Why, for people.
+    pub message: String,
+}
+
+/// Why something does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rejection {
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+/// Something that is accepted and does not do what its author may expect.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Note {
+    /// The field.
+    pub path: String,
+    /// Its effect, or the lack of one.
+    pub message: String,
+}
+
+impl ConditionVerdict {
+    pub(crate) fn holds(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { kind, status: true, reason, message: message.into() }
+    }
+
+    pub(crate) fn fails(kind: &'static str, why: &Rejection) -> Self {
+        Self { kind, status: false, reason: why.reason, message: why.message.clone() }
+    }
+
+    /// One that holds with `good` as its reason, unless there is a rejection.
+    pub(crate) fn unless(kind: &'static str, good: &'static str, why: Option<&Rejection>) -> Self {
+        why.map_or_else(|| Self::holds(kind, good, ""), |why| Self::fails(kind, why))
+    }
+}
+
+impl Rejection {
+    pub(crate) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+
+    /// Fields that are set and not served.
+    pub(crate) fn of_fields(paths: &[String]) -> Option<Self> {
+        let verb = if paths.len() == 1 { "is" } else { "are" };
+        (!paths.is_empty()).then(|| Self::new("UnsupportedValue", format!("{} {verb} not supported", paths.join(", "))))
+    }
+}
+
+impl Note {
+    pub(crate) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { path: path.into(), message: message.into() }
+    }
+}

@@ -1,0 +1,228 @@
+//! Classes and Gateways.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use portcullis_gateway_api::{AddressKind, Gateway, GatewayClass, GatewayTls, ParametersReference, ValidationMode};
+
+use crate::CONTROLLER_NAME;
+use crate::condition::{ConditionVerdict, Note, Rejection};
+use crate::grants::Grants;
+use crate::input::{GatewayObjects, Inventory, Presence};
+use crate::listener::{JudgedListener, judge_listeners};
+use crate::name::ObjectName;
+
+/// API group and kind of a class's parameters.
+const PARAMETERS: (&str, &str) = ("portcullis.dev", "GatewaySettings");
+
+/// A class of this controller.
+pub(crate) struct JudgedClass<'a> {
+    pub(crate) class: &'a GatewayClass,
+    pub(crate) refusal: Option<Rejection>,
+}
+
+/// A Gateway of such a class.
+pub(crate) struct JudgedGateway<'a> {
+    pub(crate) gateway: &'a Gateway,
+    pub(crate) name: ObjectName,
+    pub(crate) listeners: Vec<JudgedListener<'a>>,
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) settings: Option<&'a str>,
+    pub(crate) notes: Vec<Note>,
+    refusal: Option<Rejection>,
+}
+
+pub(crate) fn judge_classes<'a>(objects: &'a GatewayObjects, inventory: &Inventory) -> Vec<JudgedClass<'a>> {
+    let mut classes: Vec<_> =
+        objects.classes.iter().filter(|class| class.spec.controller_name == CONTROLLER_NAME).collect();
+    classes.sort_by_key(|class| &class.metadata.name);
+    let judged = classes.into_iter().map(|class| JudgedClass { class, refusal: refuse_class(class, inventory) });
+    judged.collect()
+}
+
+fn refuse_class(class: &GatewayClass, inventory: &Inventory) -> Option<Rejection> {
+    let unsupported: Vec<String> = class.spec.other.paths("spec").collect();
+    let fields = Rejection::of_fields(&unsupported);
+    fields.or_else(|| class.spec.parameters_ref.as_ref().and_then(|reference| refuse_parameters(reference, inventory)))
+}
+
+fn refuse_parameters(reference: &ParametersReference, inventory: &Inventory) -> Option<Rejection> {
+    let invalid = |why: String| Some(Rejection::new("InvalidParameters", format!("spec.parametersRef: {why}")));
+    if (reference.group.as_str(), reference.kind.as_str()) != PARAMETERS {
+        return invalid(format!("{} is not {} of {}", reference.kind, PARAMETERS.1, PARAMETERS.0));
+    }
+    if reference.namespace.is_some() {
+        return invalid(format!("{} is cluster-scoped and has no namespace", PARAMETERS.1));
+    }
+    match inventory.settings(&reference.name) {
+        Presence::Absent => invalid(format!("there is no {} {}", PARAMETERS.1, reference.name)),
+        Presence::Present | Presence::Malformed(_) => None,
+    }
+}
+
+/// Judges the Gateways of these classes. Others are another controller's.
+pub(crate) fn judge_gateways<'a>(
+    objects: &'a GatewayObjects,
+    classes: &[JudgedClass<'a>],
+    grants: &Grants<'_>,
+    inventory: &Inventory,
+) -> Vec<JudgedGateway<'a>> {
+    let classes: BTreeMap<&str, &JudgedClass<'a>> =
+        classes.iter().map(|class| (class.class.metadata.name.as_str(), class)).collect();
+    let ours = |gateway: &'a Gateway| Some((gateway, *classes.get(gateway.spec.gateway_class_name.as_str())?));
+    let mut judged: Vec<_> = objects
+        .gateways
+        .iter()
+        .filter_map(ours)
+        .map(|(gateway, class)| judge(gateway, class, grants, inventory))
+        .collect();
+    judged.sort_by(|one, other| one.name.cmp(&other.name));
+    judged
+}
+
+fn judge<'a>(
+    gateway: &'a Gateway,
+    class: &JudgedClass<'a>,
+    grants: &Grants<'_>,
+    inventory: &Inventory,
+) -> JudgedGateway<'a> {
+    let addresses = addresses(gateway);
+    let parameters = class.class.spec.parameters_ref.as_ref();
+    JudgedGateway {
+        name: ObjectName::of(&gateway.metadata),
+        listeners: judge_listeners(gateway, grants, inventory),
+        settings: parameters.map(|reference| reference.name.as_str()),
+        notes: notes(gateway),
+        refusal: class_refusal(class)
+            .or_else(|| Rejection::of_fields(&unsupported(gateway)))
+            .or_else(|| own_parameters(gateway))
+            .or_else(|| addresses.as_ref().err().cloned()),
+        addresses: addresses.unwrap_or_default(),
+        gateway,
+    }
+}
+
+fn class_refusal(class: &JudgedClass<'_>) -> Option<Rejection> {
+    let why = class.refusal.as_ref()?;
+    let message = format!("GatewayClass {} is not accepted: {}", class.class.metadata.name, why.message);
+    Some(Rejection::new("InvalidParameters", message))
+}
+
+fn own_parameters(gateway: &Gateway) -> Option<Rejection> {
+    gateway.spec.infrastructure.as_ref()?.parameters_ref.as_ref()?;
+    let message = "spec.infrastructure.parametersRef: settings are referred to by the GatewayClass only";
+    Some(Rejection::new("InvalidParameters", message))
+}
+
+fn unsupported(gateway: &Gateway) -> Vec<String> {
+    let spec = &gateway.spec;
+    let mut paths: Vec<String> = spec.other.paths("spec").collect();
+    let infrastructure = spec.infrastructure.iter();
+    paths.extend(infrastructure.flat_map(|one| one.other.paths("spec.infrastructure")));
+    paths.extend(spec.tls.iter().flat_map(unsupported_tls));
+    paths
+}
+
+fn unsupported_tls(tls: &GatewayTls) -> Vec<String> {
+    let mut paths: Vec<String> = tls.other.paths("spec.tls").collect();
+    let Some(frontend) = &tls.frontend else { return paths };
+    paths.extend(frontend.other.paths("spec.tls.frontend"));
+    let by_port = frontend.per_port.iter().enumerate();
+    let by_port = by_port.map(|(index, one)| (format!("spec.tls.frontend.perPort[{index}].tls"), &one.tls));
+    for (path, settings) in by_port.chain([("spec.tls.frontend.default".to_owned(), &frontend.default)]) {
+        paths.extend(settings.other.paths(&path));
+        let Some(validation) = &settings.validation else { continue };
+        paths.extend(validation.other.paths(&format!("{path}.validation")));
+        if let ValidationMode::Other(mode) = &validation.mode {
+            paths.push(format!("{path}.validation.mode {mode}"));
+        }
+    }
+    paths
+}
+
+/// Addresses to listen at; none are chosen by the Envoys.
+fn addresses(gateway: &Gateway) -> Result<Vec<IpAddr>, Rejection> {
+    let mut addresses = Vec::new();
+    for (index, address) in gateway.spec.addresses.iter().enumerate() {
+        let path = format!("spec.addresses[{index}]");
+        if let AddressKind::Other(kind) = &address.kind {
+            let message = format!("{path}.type: {kind} is not supported; IPAddress is");
+            return Err(Rejection::new("UnsupportedAddress", message));
+        }
+        if address.value.is_empty() {
+            continue;
+        }
+        let parsed = address.value.parse();
+        let message = || format!("{path}.value: {:?} is not an IP address", address.value);
+        addresses.push(parsed.map_err(|_| Rejection::new("UnsupportedAddress", message()))?);
+    }
+    Ok(addresses)
+}
+
+fn notes(gateway: &Gateway) -> Vec<Note> {
+    let spec = &gateway.spec;
+    let mut notes = Vec::new();
+    if let Some(infrastructure) = &spec.infrastructure
+        && !(infrastructure.labels.is_empty() && infrastructure.annotations.is_empty())
+    {
+        let message = "labels and annotations have no effect: no object is made for a Gateway";
+        notes.push(Note::new("spec.infrastructure", message));
+    }
+    if spec.allowed_listeners.as_ref().is_some_and(|allowed| allowed.namespaces.from != "None") {
+        notes.push(Note::new("spec.allowedListeners", "has no effect: ListenerSets are not served"));
+    }
+    notes
+}
+
+impl JudgedClass<'_> {
+    pub(crate) fn conditions(&self) -> Vec<ConditionVerdict> {
+        vec![ConditionVerdict::unless("Accepted", "Accepted", self.refusal.as_ref())]
+    }
+}
+
+impl JudgedGateway<'_> {
+    /// Whether any of its listeners can be served.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.refusal.is_none() && self.listeners.iter().any(|listener| listener.refusal().is_none())
+    }
+
+    pub(crate) fn conditions(&self) -> Vec<ConditionVerdict> {
+        let mut conditions = vec![self.accepted(), self.resolved()];
+        let falls_back = |listener: &JudgedListener<'_>| {
+            listener.client_ca.as_ref().is_some_and(|ca| ca.mode == ValidationMode::AllowInsecureFallback)
+        };
+        if self.listeners.iter().any(falls_back) {
+            let message = "a connection is accepted without a valid client certificate";
+            let kind = "InsecureFrontendValidationMode";
+            conditions.push(ConditionVerdict::holds(kind, "ConfigurationChanged", message));
+        }
+        conditions
+    }
+
+    fn accepted(&self) -> ConditionVerdict {
+        if let Some(why) = &self.refusal {
+            return ConditionVerdict::fails("Accepted", why);
+        }
+        let refused = self.listeners.iter().filter_map(|one| Some((one.spec.name.as_str(), one.refusal()?)));
+        let refused: Vec<String> = refused.map(|(name, why)| format!("{name}: {}", why.message)).collect();
+        let mut message: Vec<String> = Vec::new();
+        if !refused.is_empty() {
+            message.push(format!("listeners that are not accepted: {}", refused.join("; ")));
+        }
+        message.extend(self.notes.iter().map(|note| format!("{} {}", note.path, note.message)));
+        let message = message.join("; ");
+        match (refused.is_empty(), self.is_accepted()) {
+            (true, _) => ConditionVerdict::holds("Accepted", "Accepted", message),
+            (false, true) => ConditionVerdict::holds("Accepted", "ListenersNotValid", message),
+            (false, false) => ConditionVerdict::fails("Accepted", &Rejection::new("ListenersNotValid", message)),
+        }
+    }
+
+    fn resolved(&self) -> ConditionVerdict {
+        let unresolved: Vec<&str> =
+            self.listeners.iter().filter(|one| !one.is_resolved()).map(|one| one.spec.name.as_str()).collect();
+        let why = (!unresolved.is_empty())
+            .then(|| Rejection::new("ListenersNotResolved", format!("see listeners {}", unresolved.join(", "))));
+        ConditionVerdict::unless("ResolvedRefs", "ResolvedRefs", why.as_ref())
+    }
+}

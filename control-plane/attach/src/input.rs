@@ -1,0 +1,112 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use portcullis_gateway_api::{Gateway, GatewayApiObject, GatewayClass, HttpRoute, ReferenceGrant, TlsRoute};
+
+use crate::name::ObjectName;
+
+/// The objects of the Gateway API.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GatewayObjects {
+    /// Classes, also those of other controllers.
+    pub classes: Vec<GatewayClass>,
+    /// Gateways, also those of other controllers.
+    pub gateways: Vec<Gateway>,
+    /// Routes for requests.
+    pub http_routes: Vec<HttpRoute>,
+    /// Routes for connections.
+    pub tls_routes: Vec<TlsRoute>,
+    /// Permissions.
+    pub grants: Vec<ReferenceGrant>,
+}
+
+/// Everything else that objects refer to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inventory {
+    /// Whether an object that is not here does not exist. Otherwise it may: a file is checked alone.
+    pub is_complete: bool,
+    /// The control plane's own namespace: a [`ReferenceGrant`] there permits references to cluster-scoped objects.
+    pub home_namespace: String,
+    /// Secrets with a certificate and its key.
+    pub secrets: BTreeMap<ObjectName, Usability>,
+    /// `ConfigMaps` with CA certificates.
+    pub config_maps: BTreeMap<ObjectName, Usability>,
+    /// Services, with their ports.
+    pub services: BTreeMap<ObjectName, BTreeSet<u16>>,
+    /// Namespaces, with their labels.
+    pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    /// `UpstreamClusters`, with the host names that they own.
+    pub clusters: BTreeMap<String, BTreeSet<String>>,
+    /// `GatewaySettings`.
+    pub settings: BTreeSet<String>,
+}
+
+/// Whether an object holds what its use needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Usability {
+    /// It does.
+    Usable,
+    /// It does not, and why.
+    Malformed(String),
+}
+
+/// Whether an object is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Presence<'a> {
+    /// It is, or it may be.
+    Present,
+    /// It is of no use, and why.
+    Malformed(&'a str),
+    /// It is not.
+    Absent,
+}
+
+impl GatewayObjects {
+    /// Adds an object to those of its kind.
+    pub fn add(&mut self, object: GatewayApiObject) {
+        match object {
+            GatewayApiObject::GatewayClass(class) => self.classes.push(class),
+            GatewayApiObject::Gateway(gateway) => self.gateways.push(*gateway),
+            GatewayApiObject::HttpRoute(route) => self.http_routes.push(*route),
+            GatewayApiObject::TlsRoute(route) => self.tls_routes.push(*route),
+            GatewayApiObject::ReferenceGrant(grant) => self.grants.push(grant),
+        }
+    }
+}
+
+impl Inventory {
+    pub(crate) fn secret(&self, name: &ObjectName) -> Presence<'_> {
+        self.content(self.secrets.get(name))
+    }
+
+    pub(crate) fn config_map(&self, name: &ObjectName) -> Presence<'_> {
+        self.content(self.config_maps.get(name))
+    }
+
+    pub(crate) fn cluster(&self, name: &str) -> Presence<'_> {
+        self.presence(self.clusters.contains_key(name))
+    }
+
+    pub(crate) fn settings(&self, name: &str) -> Presence<'_> {
+        self.presence(self.settings.contains(name))
+    }
+
+    /// The ports of a Service; `None` if it is not there, and no ports if they are not known.
+    pub(crate) fn service_ports(&self, name: &ObjectName) -> Option<Option<&BTreeSet<u16>>> {
+        match self.services.get(name) {
+            Some(ports) => Some(Some(ports)),
+            None => (!self.is_complete).then_some(None),
+        }
+    }
+
+    fn content<'a>(&self, content: Option<&'a Usability>) -> Presence<'a> {
+        match content {
+            Some(Usability::Usable) => Presence::Present,
+            Some(Usability::Malformed(why)) => Presence::Malformed(why),
+            None => self.presence(false),
+        }
+    }
+
+    fn presence(&self, is_here: bool) -> Presence<'static> {
+        if is_here || !self.is_complete { Presence::Present } else { Presence::Absent }
+    }
+}

@@ -1,0 +1,90 @@
+//! The attach step of the Gateway API: objects in, verdicts out.
+//!
+//! [`attach`] judges classes, Gateways and routes, and yields for each what its status says, and of all together what is served:
+//! listeners with host names, and the routes at each of them. Whatever is not accepted is in no part of the latter, and each
+//! server in it is permitted: of the route's own namespace, or by a `ReferenceGrant`. [`route_parents`] and [`conditions`] write
+//! the verdicts into a status and leave other controllers' entries alone.
+//!
+//! No I/O, no clock, no randomness; the order of objects makes no difference.
+
+#[cfg(test)]
+mod tests;
+
+mod claims;
+mod condition;
+mod gateway;
+mod grants;
+mod host;
+mod input;
+mod listener;
+mod name;
+mod route;
+mod served;
+mod status;
+mod verdict;
+
+pub use condition::{ConditionVerdict, Note};
+pub use host::HostPattern;
+pub use input::{GatewayObjects, Inventory, Usability};
+pub use listener::ServedClientCa;
+pub use name::{ObjectName, RouteKind};
+pub use route::{ServedBackend, WeightedBackend};
+pub use served::{BoundRoute, HostTable, ListenerRole, ServedGateway, ServedListener};
+pub use status::{RouteParents, conditions, route_parents};
+pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, RouteVerdict};
+
+use claims::{ClusterNames, HostClaims};
+use grants::Grants;
+use route::attach_parent;
+use served::Settled;
+use verdict::ParentAttachment;
+
+/// The controller, as a `GatewayClass` names it.
+pub const CONTROLLER_NAME: &str = "portcullis.dev/gateway-controller";
+
+/// The outcome of all objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attached {
+    /// Classes of this controller, by name.
+    pub classes: Vec<ClassVerdict>,
+    /// Gateways of these classes, by name.
+    pub gateways: Vec<GatewayVerdict>,
+    /// All routes, in order of creation. One without parents is not of this controller.
+    pub routes: Vec<RouteVerdict>,
+    /// The accepted Gateways, by name.
+    pub served: Vec<ServedGateway>,
+}
+
+/// Judges objects. Within a kind their names are unique, as in a Kubernetes API.
+pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
+    let grants = Grants::of(&objects.grants);
+    let classes = gateway::judge_classes(objects, inventory);
+    let gateways = gateway::judge_gateways(objects, &classes, &grants, inventory);
+    let routes = route::judge_routes(objects, &grants, inventory);
+    let mut attachments = Vec::new();
+    for (index, route) in routes.iter().enumerate() {
+        for (at, parent) in route.parents.iter().enumerate() {
+            let found = attach_parent(route, parent, &gateways, inventory);
+            attachments.extend(found.map(|(gateway, listeners)| ParentAttachment {
+                route: index,
+                parent: at,
+                gateway,
+                listeners,
+            }));
+        }
+    }
+    let clusters = ClusterNames::of(inventory);
+    let settled: Vec<_> =
+        attachments.iter().filter_map(|one| Some((one.route, one.gateway, one.listeners.as_ref().ok()?))).collect();
+    let claims = HostClaims::settle(&settled, &routes, &gateways, &clusters);
+    let verdicts = verdict::route_verdicts(&routes, &gateways, &attachments, &claims);
+    let gateway_verdicts = gateways.iter().enumerate();
+    Attached {
+        classes: classes.iter().map(verdict::class_verdict).collect(),
+        gateways: gateway_verdicts
+            .map(|(index, one)| verdict::gateway_verdict(index, one, &verdicts.attached))
+            .collect(),
+        routes: verdicts.routes,
+        served: Settled { gateways: &gateways, routes: &routes, claims: &claims, clusters: &clusters }.served(),
+    }
+}

@@ -1,0 +1,152 @@
+//! Certificates of HTTPS listeners.
+
+use portcullis_gateway_api::{CaReference, ClientValidation, Gateway, Listener, SecretReference, ValidationMode};
+
+use crate::condition::{Note, Rejection};
+use crate::grants::{Grants, Referent, Referrer};
+use crate::input::{Inventory, Presence};
+use crate::name::ObjectName;
+
+/// The listener whose references are resolved.
+pub(super) struct ReferenceContext<'a> {
+    pub(super) gateway: &'a Gateway,
+    pub(super) listener: &'a str,
+    pub(super) grants: &'a Grants<'a>,
+    pub(super) inventory: &'a Inventory,
+}
+
+/// The CAs that verify clients of a listener, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedClientCa {
+    /// The `ConfigMaps`.
+    pub config_maps: Vec<ObjectName>,
+    /// Whether a connection needs a valid certificate.
+    pub mode: ValidationMode,
+}
+
+/// The certificates of a listener.
+#[derive(Default)]
+pub(super) struct Certificates {
+    pub(super) usable: Vec<ObjectName>,
+    pub(super) unresolved: Option<Rejection>,
+    pub(super) notes: Vec<Note>,
+}
+
+/// The CAs of a listener.
+#[derive(Default)]
+pub(super) struct ClientCas {
+    pub(super) served: Option<ServedClientCa>,
+    pub(super) unresolved: Option<Rejection>,
+    pub(super) refusal: Option<Rejection>,
+    pub(super) notes: Vec<Note>,
+}
+
+/// Resolves the certificates. One that cannot be used leaves the others in use.
+pub(super) fn certificates(at: &ReferenceContext<'_>, spec: &Listener) -> Certificates {
+    let mut found = Certificates::default();
+    let references = spec.tls.iter().flat_map(|tls| &tls.certificate_refs).enumerate();
+    for (index, reference) in references {
+        let path = format!("{}.tls.certificateRefs[{index}]", at.listener);
+        match certificate(at, reference, &path) {
+            Ok(name) => {
+                if !at.inventory.is_complete && !at.inventory.secrets.contains_key(&name) {
+                    found
+                        .notes
+                        .push(Note::new(&path, format!("Secret {name} is not here; it is assumed to be usable")));
+                }
+                found.usable.push(name);
+            }
+            Err(rejection) => found.unresolved = found.unresolved.or(Some(rejection)),
+        }
+    }
+    if spec.tls.as_ref().is_none_or(|tls| tls.certificate_refs.is_empty()) {
+        let message = format!("{}.tls.certificateRefs: a certificate is required", at.listener);
+        found.unresolved = Some(Rejection::new("InvalidCertificateRef", message));
+    }
+    found
+}
+
+fn certificate(at: &ReferenceContext<'_>, reference: &SecretReference, path: &str) -> Result<ObjectName, Rejection> {
+    let name = at.name(reference.namespace.as_deref(), &reference.name);
+    let invalid = |why: String| Err(Rejection::new("InvalidCertificateRef", format!("{path}: {why}")));
+    if !reference.group.is_empty() || reference.kind != "Secret" {
+        return invalid(format!("{} is not a Secret of the core group", reference.kind));
+    }
+    at.permitted("Secret", &name, path)?;
+    match at.inventory.secret(&name) {
+        Presence::Present => Ok(name),
+        Presence::Malformed(why) => invalid(format!("Secret {name}: {why}")),
+        Presence::Absent => invalid(format!("there is no Secret {name}")),
+    }
+}
+
+/// Resolves the CAs of a port. Without a single one that can be used the listener is not accepted: it would ask for no
+/// certificate, or believe any.
+pub(super) fn client_ca(at: &ReferenceContext<'_>, port: u16) -> ClientCas {
+    let mut found = ClientCas::default();
+    let Some((path, validation)) = validation(at.gateway, port) else { return found };
+    let mut config_maps = Vec::new();
+    for (index, reference) in validation.ca_certificate_refs.iter().enumerate() {
+        let path = format!("{path}.caCertificateRefs[{index}]");
+        match authority(at, reference, &path) {
+            Ok(name) => {
+                if !at.inventory.is_complete && !at.inventory.config_maps.contains_key(&name) {
+                    let message = format!("ConfigMap {name} is not here; it is assumed to be usable");
+                    found.notes.push(Note::new(&path, message));
+                }
+                config_maps.push(name);
+            }
+            Err(rejection) => found.unresolved = found.unresolved.or(Some(rejection)),
+        }
+    }
+    if config_maps.is_empty() {
+        let message = format!("{path}.caCertificateRefs: none of them can be used");
+        found.refusal = Some(Rejection::new("NoValidCACertificate", message));
+    }
+    found.served = Some(ServedClientCa { config_maps, mode: validation.mode.clone() });
+    found
+}
+
+/// The verification at a port: its own settings replace the default ones as a whole.
+fn validation(gateway: &Gateway, port: u16) -> Option<(String, &ClientValidation)> {
+    let frontend = gateway.spec.tls.as_ref()?.frontend.as_ref()?;
+    let path = "spec.tls.frontend";
+    let own = frontend.per_port.iter().enumerate().find(|(_, one)| one.port == port);
+    match own {
+        Some((index, own)) => Some((format!("{path}.perPort[{index}].tls.validation"), own.tls.validation.as_ref()?)),
+        None => Some((format!("{path}.default.validation"), frontend.default.validation.as_ref()?)),
+    }
+}
+
+fn authority(at: &ReferenceContext<'_>, reference: &CaReference, path: &str) -> Result<ObjectName, Rejection> {
+    let name = at.name(reference.namespace.as_deref(), &reference.name);
+    if !reference.group.is_empty() || reference.kind != "ConfigMap" {
+        let message = format!("{path}: {} is not a ConfigMap of the core group", reference.kind);
+        return Err(Rejection::new("InvalidCACertificateKind", message));
+    }
+    at.permitted("ConfigMap", &name, path)?;
+    let invalid = |why: String| Err(Rejection::new("InvalidCACertificateRef", format!("{path}: {why}")));
+    match at.inventory.config_map(&name) {
+        Presence::Present => Ok(name),
+        Presence::Malformed(why) => invalid(format!("ConfigMap {name}: {why}")),
+        Presence::Absent => invalid(format!("there is no ConfigMap {name}")),
+    }
+}
+
+impl ReferenceContext<'_> {
+    fn name(&self, namespace: Option<&str>, name: &str) -> ObjectName {
+        ObjectName::new(namespace.unwrap_or(&self.gateway.metadata.namespace), name)
+    }
+
+    /// Whether the Gateway may refer to it. This is asked before whether it is there: another namespace's objects are not to be
+    /// found out.
+    fn permitted(&self, kind: &str, name: &ObjectName, path: &str) -> Result<(), Rejection> {
+        let from = Referrer { kind: "Gateway", namespace: &self.gateway.metadata.namespace };
+        let to = Referent { group: "", kind, namespace: &name.namespace, name: &name.name };
+        if self.grants.permit(from, to) {
+            return Ok(());
+        }
+        let message = format!("{path}: no ReferenceGrant in namespace {} permits {kind} {}", name.namespace, name.name);
+        Err(Rejection::new("RefNotPermitted", message))
+    }
+}

@@ -1,0 +1,75 @@
+use std::fmt;
+
+use portcullis_gateway_api::ObjectMeta;
+
+/// The name of an object of a kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectName {
+    /// Its namespace; empty of a cluster-scoped object.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// The kinds of routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RouteKind {
+    /// `HTTPRoute`.
+    Http,
+    /// `TLSRoute`.
+    Tls,
+}
+
+/// Which object comes first: the older one, then by namespace and name. An object without a creation time counts as younger
+/// than any that has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CreationOrder<'a> {
+    undated: bool,
+    created: Option<&'a str>,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl ObjectName {
+    /// From both parts.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), name: name.into() }
+    }
+
+    /// The name of an object.
+    pub fn of(metadata: &ObjectMeta) -> Self {
+        Self::new(metadata.namespace.clone(), metadata.name.clone())
+    }
+}
+
+impl RouteKind {
+    /// The kind, as objects name it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            RouteKind::Http => "HTTPRoute",
+            RouteKind::Tls => "TLSRoute",
+        }
+    }
+}
+
+impl<'a> CreationOrder<'a> {
+    pub(crate) fn of(metadata: &'a ObjectMeta) -> Self {
+        let created = metadata.creation_timestamp.as_deref();
+        Self { undated: created.is_none(), created, namespace: &metadata.namespace, name: &metadata.name }
+    }
+}
+
+impl fmt::Display for ObjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+impl fmt::Display for RouteKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

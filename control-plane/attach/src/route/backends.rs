@@ -1,0 +1,139 @@
+//! The servers behind routes.
+
+use portcullis_gateway_api::BackendReference;
+
+use super::rules::JudgedRules;
+use crate::condition::{Note, Rejection};
+use crate::grants::{Grants, Referent, Referrer};
+use crate::input::{Inventory, Presence};
+use crate::name::{ObjectName, RouteKind};
+
+/// API group and kind of clusters.
+const CLUSTER: (&str, &str) = ("proxy.kubegateway.io", "UpstreamCluster");
+
+/// A server behind a route.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ServedBackend {
+    /// An `UpstreamCluster`, by its name.
+    Cluster(String),
+    /// A port of a Service. Connections are passed on to it; no request ever is.
+    Service {
+        /// The Service.
+        name: ObjectName,
+        /// The port.
+        port: u16,
+    },
+}
+
+/// A server and its share.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WeightedBackend {
+    /// The server.
+    pub backend: ServedBackend,
+    /// The share, in proportion to the sum of all weights, refused ones included.
+    pub weight: u32,
+}
+
+/// The outcome of references.
+#[derive(Default)]
+pub(super) struct Resolved {
+    pub(super) usable: Vec<WeightedBackend>,
+    pub(super) refused_weight: u32,
+    pub(super) unresolved: Option<Rejection>,
+    pub(super) notes: Vec<Note>,
+}
+
+/// Resolves the references of a route's rule.
+pub(super) fn resolve(
+    kind: RouteKind,
+    namespace: &str,
+    rules: &JudgedRules<'_>,
+    grants: &Grants<'_>,
+    inventory: &Inventory,
+) -> Resolved {
+    let mut resolved = Resolved::default();
+    let resolver = Resolver { kind, namespace, grants, inventory };
+    for (path, reference) in &rules.backends {
+        match resolver.resolve(reference) {
+            Ok((backend, note)) => {
+                resolved.usable.push(WeightedBackend { backend, weight: reference.weight });
+                resolved.notes.extend(note.map(|message| Note::new(path, message)));
+            }
+            Err(mut why) => {
+                resolved.refused_weight = resolved.refused_weight.saturating_add(reference.weight);
+                why.message = format!("{path}: {}", why.message);
+                resolved.unresolved = resolved.unresolved.or(Some(why));
+            }
+        }
+    }
+    resolved
+}
+
+struct Resolver<'a> {
+    kind: RouteKind,
+    namespace: &'a str,
+    grants: &'a Grants<'a>,
+    inventory: &'a Inventory,
+}
+
+impl Resolver<'_> {
+    /// A server, and what is assumed about it.
+    fn resolve(&self, reference: &BackendReference) -> Result<(ServedBackend, Option<String>), Rejection> {
+        match (reference.group.as_str(), reference.kind.as_str(), self.kind) {
+            (group, kind, _) if (group, kind) == CLUSTER => self.cluster(reference),
+            ("", "Service", RouteKind::Tls) => self.service(reference),
+            ("", "Service", RouteKind::Http) => {
+                let message = "an HTTPRoute leads to an UpstreamCluster, never to a Service";
+                Err(Rejection::new("InvalidKind", message))
+            }
+            (group, kind, _) => {
+                let message = format!("{kind} of group {group:?} is not supported; UpstreamCluster is");
+                Err(Rejection::new("InvalidKind", message))
+            }
+        }
+    }
+
+    /// A cluster has no namespace; who may refer to it is said in the control plane's own.
+    fn cluster(&self, reference: &BackendReference) -> Result<(ServedBackend, Option<String>), Rejection> {
+        if reference.namespace.is_some() {
+            let message = "an UpstreamCluster is cluster-scoped and has no namespace";
+            return Err(Rejection::new("BackendNotFound", message));
+        }
+        let name = &reference.name;
+        self.permitted(CLUSTER.0, CLUSTER.1, &ObjectName::new(self.inventory.home_namespace.as_str(), name.as_str()))?;
+        if self.inventory.cluster(name) != Presence::Present {
+            return Err(Rejection::new("BackendNotFound", format!("there is no UpstreamCluster {name}")));
+        }
+        let is_assumed = !self.inventory.clusters.contains_key(name);
+        let note = is_assumed.then(|| format!("UpstreamCluster {name} is not here; it is assumed to exist"));
+        Ok((ServedBackend::Cluster(name.clone()), note))
+    }
+
+    fn service(&self, reference: &BackendReference) -> Result<(ServedBackend, Option<String>), Rejection> {
+        let namespace = reference.namespace.as_deref().unwrap_or(self.namespace);
+        let name = ObjectName::new(namespace, reference.name.as_str());
+        self.permitted("", "Service", &name)?;
+        let missing = |message: String| Err(Rejection::new("BackendNotFound", message));
+        let Some(port) = reference.port else { return missing("a Service needs a port".to_owned()) };
+        match self.inventory.service_ports(&name) {
+            None => missing(format!("there is no Service {name}")),
+            Some(Some(ports)) if !ports.contains(&port) => missing(format!("Service {name} has no port {port}")),
+            Some(ports) => {
+                let note = ports.is_none().then(|| format!("Service {name} is not here; it is assumed to exist"));
+                Ok((ServedBackend::Service { name, port }, note))
+            }
+        }
+    }
+
+    /// Whether the route may refer to it. This is asked before whether it is there: another namespace's objects are not to be
+    /// found out.
+    fn permitted(&self, group: &str, kind: &str, name: &ObjectName) -> Result<(), Rejection> {
+        let from = Referrer { kind: self.kind.as_str(), namespace: self.namespace };
+        let to = Referent { group, kind, namespace: &name.namespace, name: &name.name };
+        if self.grants.permit(from, to) {
+            return Ok(());
+        }
+        let message = format!("no ReferenceGrant in namespace {} permits {kind} {}", name.namespace, name.name);
+        Err(Rejection::new("RefNotPermitted", message))
+    }
+}

@@ -1,0 +1,119 @@
+//! Routes: their fields, their servers and the listeners that they attach to.
+
+mod backends;
+mod parent;
+mod rules;
+
+use portcullis_gateway_api::{HttpRoute, ObjectMeta, ParentReference, TlsRoute};
+
+use crate::condition::{Note, Rejection};
+use crate::grants::Grants;
+use crate::host::HostPattern;
+use crate::input::{GatewayObjects, Inventory};
+use crate::name::{CreationOrder, ObjectName, RouteKind};
+
+pub use backends::{ServedBackend, WeightedBackend};
+pub(crate) use parent::{Attachment, attach_parent};
+
+/// A route and what its own fields say, whatever it attaches to.
+pub(crate) struct JudgedRoute<'a> {
+    pub(crate) kind: RouteKind,
+    pub(crate) name: ObjectName,
+    pub(crate) metadata: &'a ObjectMeta,
+    pub(crate) parents: &'a [ParentReference],
+    /// Its host names; `None` are those of the listener.
+    pub(crate) hosts: Option<Vec<HostPattern>>,
+    /// The servers that can be used.
+    pub(crate) backends: Vec<WeightedBackend>,
+    /// The weight of the others: their share of connections or requests is refused.
+    pub(crate) refused_weight: u32,
+    /// Why it is not accepted by any Gateway.
+    pub(crate) refusal: Option<Rejection>,
+    /// The rules that are left out, and why.
+    pub(crate) dropped: Option<String>,
+    pub(crate) unresolved: Option<Rejection>,
+    pub(crate) notes: Vec<Note>,
+}
+
+/// Judges all routes, the first in order of creation first.
+pub(crate) fn judge_routes<'a>(
+    objects: &'a GatewayObjects,
+    grants: &Grants<'_>,
+    inventory: &Inventory,
+) -> Vec<JudgedRoute<'a>> {
+    let http = objects.http_routes.iter().map(|route| judge_http(route, grants, inventory));
+    let mut routes: Vec<_> =
+        http.chain(objects.tls_routes.iter().map(|route| judge_tls(route, grants, inventory))).collect();
+    routes.sort_by_key(|route| (CreationOrder::of(route.metadata), route.kind));
+    routes
+}
+
+fn judge_http<'a>(route: &'a HttpRoute, grants: &Grants<'_>, inventory: &Inventory) -> JudgedRoute<'a> {
+    let spec = &route.spec;
+    let rules = rules::http(spec);
+    let judged = new(RouteKind::Http, &route.metadata, &spec.parent_refs, &spec.hostnames);
+    judged.with_rules(rules, grants, inventory)
+}
+
+fn judge_tls<'a>(route: &'a TlsRoute, grants: &Grants<'_>, inventory: &Inventory) -> JudgedRoute<'a> {
+    let spec = &route.spec;
+    let rules = rules::tls(spec);
+    let judged = new(RouteKind::Tls, &route.metadata, &spec.parent_refs, &spec.hostnames);
+    judged.with_rules(rules, grants, inventory)
+}
+
+fn new<'a>(
+    kind: RouteKind,
+    metadata: &'a ObjectMeta,
+    parents: &'a [ParentReference],
+    hostnames: &[String],
+) -> JudgedRoute<'a> {
+    let mut hosts: Vec<HostPattern> = Vec::new();
+    let mut invalid = Vec::new();
+    for (index, text) in hostnames.iter().enumerate() {
+        match HostPattern::parse(text) {
+            Some(host) if !hosts.contains(&host) => hosts.push(host),
+            Some(_) => {}
+            None => invalid.push(format!("spec.hostnames[{index}]: {text:?} is not a DNS name or a wildcard")),
+        }
+    }
+    let refusal = (!invalid.is_empty()).then(|| Rejection::new("UnsupportedValue", invalid.join("; ")));
+    JudgedRoute {
+        kind,
+        name: ObjectName::of(metadata),
+        metadata,
+        parents,
+        // A route of which no host name can be read has none, and not the listener's.
+        hosts: (!hostnames.is_empty()).then_some(hosts),
+        backends: Vec::new(),
+        refused_weight: 0,
+        refusal,
+        dropped: None,
+        unresolved: None,
+        notes: Vec::new(),
+    }
+}
+
+impl JudgedRoute<'_> {
+    fn with_rules(mut self, rules: rules::JudgedRules<'_>, grants: &Grants<'_>, inventory: &Inventory) -> Self {
+        let backends = backends::resolve(self.kind, &self.name.namespace, &rules, grants, inventory);
+        self.backends = backends.usable;
+        self.refused_weight = backends.refused_weight;
+        self.unresolved = backends.unresolved;
+        self.notes = rules.notes;
+        self.notes.extend(backends.notes);
+        self.refusal = self.refusal.or(rules.refusal);
+        self.dropped = rules.dropped;
+        self
+    }
+
+    /// The one `UpstreamCluster` that it leads to, if it leads nowhere else.
+    pub(crate) fn only_cluster(&self) -> Option<&str> {
+        let mut clusters = self.backends.iter().map(|one| match &one.backend {
+            ServedBackend::Cluster(name) => Some(name.as_str()),
+            ServedBackend::Service { .. } => None,
+        });
+        let first = clusters.next()??;
+        (self.refused_weight == 0 && clusters.all(|other| other == Some(first))).then_some(first)
+    }
+}

@@ -1,0 +1,85 @@
+//! Verdicts as status: merged into what is there.
+
+use serde_json::{Value, json};
+
+use crate::CONTROLLER_NAME;
+use crate::condition::ConditionVerdict;
+use crate::verdict::RouteVerdict;
+
+/// Most entries of a route's `status.parents`.
+const MAX_PARENTS: usize = 32;
+/// Most conditions of one list.
+const MAX_CONDITIONS: usize = 8;
+
+/// A route's `status.parents`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteParents {
+    /// The list.
+    pub parents: Vec<Value>,
+    /// The number of own entries for which other controllers leave no place.
+    pub left_out: usize,
+}
+
+/// The entries of a route: other controllers' as they are and in their places, then its own. Own ones of parents that are gone
+/// are removed. `now` is in RFC 3339.
+pub fn route_parents(before: &[Value], verdict: &RouteVerdict, now: &str) -> RouteParents {
+    let is_ours = |entry: &&Value| entry.get("controllerName").and_then(Value::as_str) == Some(CONTROLLER_NAME);
+    let mut parents: Vec<Value> = before.iter().filter(|entry| !is_ours(entry)).cloned().collect();
+    let places = MAX_PARENTS.saturating_sub(parents.len());
+    let own = verdict.parents.iter().take(places).map(|one| {
+        let parent = json!(one.parent);
+        let known = before.iter().filter(is_ours).find(|entry| entry.get("parentRef") == Some(&parent));
+        let known = known.and_then(|entry| entry.get("conditions")?.as_array()).map_or(&[][..], Vec::as_slice);
+        let conditions = conditions(known, &one.conditions, verdict.generation, now);
+        json!({"parentRef": parent, "controllerName": CONTROLLER_NAME, "conditions": conditions})
+    });
+    parents.extend(own.collect::<Vec<_>>());
+    RouteParents { parents, left_out: verdict.parents.len().saturating_sub(places) }
+}
+
+/// A list of conditions: own ones in the places where they are, new ones at the end, and those of types that are not ours as
+/// they are. A time is that of the condition before if its status has not changed since. `now` is in RFC 3339.
+pub fn conditions(before: &[Value], verdicts: &[ConditionVerdict], generation: Option<i64>, now: &str) -> Vec<Value> {
+    let kind = |condition: &Value| condition.get("type").and_then(Value::as_str).map(str::to_owned);
+    let verdict_of = |condition: &Value| verdicts.iter().find(|one| Some(one.kind) == kind(condition).as_deref());
+    let is_withdrawn = |condition: &Value| kind(condition).is_some_and(|kind| OWN_TYPES.contains(&kind.as_str()));
+    let mut merged: Vec<Value> = Vec::new();
+    for condition in before {
+        match verdict_of(condition) {
+            Some(_) if is_newer(condition, generation) => merged.push(condition.clone()),
+            Some(verdict) => merged.push(written(verdict, Some(condition), generation, now)),
+            None if is_withdrawn(condition) => {}
+            None => merged.push(condition.clone()),
+        }
+    }
+    let is_new = |verdict: &&ConditionVerdict| before.iter().all(|one| kind(one).as_deref() != Some(verdict.kind));
+    merged.extend(verdicts.iter().filter(is_new).map(|verdict| written(verdict, None, generation, now)));
+    merged.truncate(MAX_CONDITIONS);
+    merged
+}
+
+/// Whether a condition is about a version that is not known here yet.
+fn is_newer(condition: &Value, generation: Option<i64>) -> bool {
+    let observed = condition.get("observedGeneration").and_then(Value::as_i64);
+    observed.zip(generation).is_some_and(|(observed, known)| observed > known)
+}
+
+/// Types of conditions that are absent when they do not hold.
+const OWN_TYPES: [&str; 3] = ["PartiallyInvalid", "OverlappingTLSConfig", "InsecureFrontendValidationMode"];
+
+fn written(verdict: &ConditionVerdict, before: Option<&Value>, generation: Option<i64>, now: &str) -> Value {
+    let status = if verdict.status { "True" } else { "False" };
+    let is_same = |before: &&Value| before.get("status").and_then(Value::as_str) == Some(status);
+    let since = before.filter(is_same).and_then(|before| before.get("lastTransitionTime")?.as_str());
+    let mut condition = json!({
+        "type": verdict.kind,
+        "status": status,
+        "reason": verdict.reason,
+        "message": verdict.message,
+        "lastTransitionTime": since.unwrap_or(now),
+    });
+    if let (Some(generation), Some(fields)) = (generation, condition.as_object_mut()) {
+        fields.insert("observedGeneration".to_owned(), json!(generation));
+    }
+    condition
+}

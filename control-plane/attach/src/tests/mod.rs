@@ -1,0 +1,9 @@
+mod fields;
+mod grants;
+mod hosts;
+mod listeners;
+mod ownership;
+mod parents;
+mod properties;
+mod status;
+mod world;

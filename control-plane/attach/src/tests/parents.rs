@@ -1,0 +1,193 @@
+//! Attachment of routes to listeners.
+
+use serde_json::{Value, json};
+
+use super::world::{HOME, INFRA, assert_lines, backends, gateway, http_route, listener, object, outcome, tls_route};
+
+fn with_parents(mut route: Value, parents: &Value) -> Value {
+    route["spec"]["parentRefs"] = parents.clone();
+    route
+}
+
+fn two() -> Value {
+    gateway(&json!([listener("a", 443, "TLS", ""), listener("b", 8443, "TLS", "")]))
+}
+
+#[test]
+fn parent_reference_chooses_listeners() {
+    let parent = |fields: &Value| {
+        let mut parent = json!({"name": "g", "namespace": INFRA});
+        for (name, value) in fields.as_object().unwrap() {
+            parent[name] = value.clone();
+        }
+        json!([parent])
+    };
+    let both = ["bound a a.test r", "bound b a.test r"];
+    let none = ["no route r", "no bound"];
+    for (why, fields, expected) in [
+        ("the Gateway", json!({}), &both[..]),
+        ("a listener", json!({"sectionName": "b"}), &["no bound a", "bound b a.test r"]),
+        ("a port", json!({"port": 443}), &["bound a a.test r", "no bound b"]),
+        ("both of one", json!({"sectionName": "a", "port": 443}), &["bound a a.test r", "no bound b"]),
+        (
+            "both of different ones",
+            json!({"sectionName": "a", "port": 8443}),
+            &["route r#a Accepted False NoMatchingParent", "no bound"],
+        ),
+        (
+            "no listener of that name",
+            json!({"sectionName": "c"}),
+            &["route r#c Accepted False NoMatchingParent", "no bound"],
+        ),
+        ("no listener of that port", json!({"port": 444}), &["route r Accepted False NoMatchingParent", "no bound"]),
+        ("another Gateway", json!({"name": "other"}), &none),
+        ("another namespace", json!({"namespace": "other"}), &none),
+        ("a Service", json!({"group": "", "kind": "Service"}), &none),
+        ("a ListenerSet", json!({"kind": "ListenerSet"}), &none),
+    ] {
+        let route = with_parents(tls_route("r", &["a.test"], &["c2"]), &parent(&fields));
+        assert_lines(why, &[two(), route], expected);
+    }
+}
+
+#[test]
+fn route_has_a_verdict_for_each_parent() {
+    let parent = |name: &str| json!({"name": "g", "namespace": INFRA, "sectionName": name});
+    let route = with_parents(tls_route("r", &["a.test"], &["c2"]), &json!([parent("a"), parent("c"), parent("b")]));
+    let expected = [
+        "route r#a Accepted True",
+        "route r#b Accepted True",
+        "route r#c Accepted False NoMatchingParent",
+        "listener a kinds TLSRoute routes 1",
+        "listener b kinds TLSRoute routes 1",
+    ];
+    assert_lines("three", &[two(), route], &expected);
+    let twice =
+        with_parents(tls_route("r", &["a.test"], &["c2"]), &json!([parent("a"), {"name": "g", "namespace": INFRA}]));
+    assert_lines("one listener twice", &[two(), twice], &["listener a kinds TLSRoute routes 1", "bound a a.test r"]);
+}
+
+#[test]
+fn namespaces_are_those_that_the_listener_allows() {
+    let allowing = |namespaces: &Value| {
+        let mut listener = listener("l", 443, "TLS", "");
+        listener["allowedRoutes"] = json!({"namespaces": namespaces});
+        gateway(&json!([listener]))
+    };
+    let selector = |selector: &Value| json!({"from": "Selector", "selector": selector});
+    let refused = "route r Accepted False NotAllowedByListeners";
+    let accepted = "route r Accepted True";
+    for (why, namespaces, namespace, expected) in [
+        ("all", json!({"from": "All"}), "team-a", accepted),
+        ("the Gateway's own", json!({"from": "Same"}), INFRA, accepted),
+        ("another one", json!({"from": "Same"}), "team-a", refused),
+        ("by default", json!({}), INFRA, accepted),
+        ("by default another one", json!({}), "team-a", refused),
+        ("selected", selector(&json!({"matchLabels": {"team": "a"}})), "team-a", accepted),
+        ("not selected", selector(&json!({"matchLabels": {"team": "a"}})), "team-b", refused),
+        ("all that are known", selector(&json!({})), "team-b", accepted),
+        ("not known", selector(&json!({})), "unknown", refused),
+        ("no selector", json!({"from": "Selector"}), "team-a", refused),
+        ("an unknown word", json!({"from": "Trusted"}), INFRA, refused),
+        ("an unknown field", json!({"from": "All", "except": ["team-a"]}), INFRA, refused),
+        ("an unknown field of the selector", selector(&json!({"matchFields": [1]})), "team-a", refused),
+    ] {
+        let spec = json!({
+            "parentRefs": [{"name": "g", "namespace": INFRA}], "hostnames": ["a.test"],
+            "rules": [{"backendRefs": [{"name": "svc", "port": 443}]}],
+        });
+        let route = object("TLSRoute", namespace, "r", &spec);
+        let attached = if expected == accepted { "routes 1" } else { "routes 0" };
+        let listener = format!("listener l kinds TLSRoute {attached}");
+        assert_lines(why, &[allowing(&namespaces), route], &[expected, &listener]);
+    }
+}
+
+#[test]
+fn kinds_attach_to_their_protocols() {
+    let refused = ["route r Accepted False NotAllowedByListeners", "no bound"];
+    let at = |protocol: &str| gateway(&json!([listener("l", 443, protocol, "")]));
+    let (tls, http) = (tls_route("r", &["a.test"], &["c2"]), http_route("r", &["a.test"], &["c2"]));
+    assert_lines("TLSRoute at HTTP", &[at("HTTP"), tls.clone()], &refused);
+    assert_lines("TLSRoute at HTTPS", &[at("HTTPS"), tls.clone()], &refused);
+    assert_lines("TLSRoute at TCP", &[at("TCP"), tls], &refused);
+    assert_lines("HTTPRoute at TLS", &[at("TLS"), http], &refused);
+}
+
+#[test]
+fn plain_http_never_leads_to_an_apiserver() {
+    let http = || listener("http", 80, "HTTP", "");
+    let route = || http_route("r", &["a.test", "b.test"], &["c2"]);
+    let only = [
+        "route r Accepted False UnsupportedValue: plain HTTP never leads",
+        "no bound",
+        "served http:80",
+        "no redirect",
+    ];
+    assert_lines("alone", &[gateway(&json!([http()])), route()], &only);
+    let both = gateway(&json!([http(), listener("l", 443, "HTTPS", ""), listener("m", 8443, "HTTPS", "")]));
+    let expected = [
+        "route r Accepted True",
+        "redirect a.test to 443",
+        "redirect b.test to 443",
+        "no bound http",
+        "bound l a.test",
+    ];
+    assert_lines("beside HTTPS", &[both, route()], &expected);
+    let other = gateway(&json!([listener("http", 80, "HTTP", "b.test"), listener("l", 8443, "HTTPS", "")]));
+    assert_lines("its own names", &[other, route()], &["redirect b.test to 8443", "no redirect a.test"]);
+    let passthrough = gateway(&json!([http(), listener("l", 443, "TLS", "")]));
+    assert_lines(
+        "passthrough",
+        &[passthrough, tls_route("r", &["a.test"], &["c2"])],
+        &["served http:80", "no redirect"],
+    );
+}
+
+#[test]
+fn route_at_a_refused_listener_is_not_served() {
+    let conflict = gateway(&json!([listener("a", 443, "TLS", "a.test"), listener("b", 443, "TLS", "a.test")]));
+    let expected =
+        ["route r Accepted True Accepted: no listener that it attaches to is accepted", "no bound", "no served"];
+    assert_lines("in conflict", &[conflict, tls_route("r", &["a.test"], &["c2"])], &expected);
+    let mut no_certificate = listener("a", 443, "HTTPS", "a.test");
+    no_certificate["tls"] = json!({"certificateRefs": [{"name": "none"}]});
+    let expected = ["route r Accepted True", "listener a kinds HTTPRoute routes 1", "no bound", "no served"];
+    assert_lines(
+        "no certificate",
+        &[gateway(&json!([no_certificate])), http_route("r", &["a.test"], &["c2"])],
+        &expected,
+    );
+}
+
+#[test]
+fn gateway_of_another_controller_is_left_alone() {
+    let mut other = two();
+    other["spec"]["gatewayClassName"] = json!("other");
+    let spec = json!({"controllerName": "example.com/other"});
+    let class = object("GatewayClass", "", "other", &spec);
+    let lines = outcome(&[class, other, tls_route("r", &["a.test"], &["c2"])]);
+    assert_eq!(lines, ["class portcullis Accepted True Accepted: "]);
+}
+
+#[test]
+fn backends_have_weights() {
+    let mut route = http_route("r", &["a.test"], &["c1", "c2", "none"]);
+    for (index, weight) in [(0, 90), (1, 0), (2, 10)] {
+        route["spec"]["rules"][0]["backendRefs"][index]["weight"] = json!(weight);
+    }
+    let gateway = gateway(&json!([listener("l", 443, "HTTPS", "")]));
+    let expected = ["bound l a.test r -> c1*90 c2*0 refused*10", "route r ResolvedRefs False BackendNotFound"];
+    assert_lines("three", &[gateway.clone(), route], &expected);
+    let none = object(
+        "HTTPRoute",
+        HOME,
+        "r",
+        &json!({
+            "parentRefs": [{"name": "g", "namespace": INFRA}], "hostnames": ["a.test"],
+        }),
+    );
+    let expected = ["route r Accepted True", "bound l a.test r -> ", "note r spec.rules[0].backendRefs"];
+    assert_lines("none", &[gateway, none], &expected);
+    assert_eq!(backends(&[]), json!([]));
+}

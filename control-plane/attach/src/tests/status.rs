@@ -1,0 +1,75 @@
+//! Verdicts in a status that others write, too.
+
+use serde_json::{Value, json};
+
+use super::world::{class, gateway, inventory, listener, read, tls_route};
+use crate::{CONTROLLER_NAME, ConditionVerdict, RouteVerdict, attach, conditions, route_parents};
+
+const NOW: &str = "2026-01-02T03:04:05Z";
+const BEFORE: &str = "2025-01-01T00:00:00Z";
+
+fn verdict() -> RouteVerdict {
+    let gateway = gateway(&json!([listener("l", 443, "TLS", "")]));
+    let objects = read(&[class(), gateway, tls_route("r", &["a.test"], &["c2"])]);
+    attach(&objects, &inventory()).routes.remove(0)
+}
+
+fn foreign(name: &str) -> Value {
+    json!({"parentRef": {"name": name}, "controllerName": "example.com/other", "conditions": [{"type": "X"}]})
+}
+
+#[test]
+fn entries_of_other_controllers_are_kept() {
+    let written = route_parents(&[foreign("a"), foreign("b")], &verdict(), NOW);
+    assert_eq!(written.parents[..2], [foreign("a"), foreign("b")]);
+    let parent = json!({"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": "infra", "name": "g"});
+    let own = json!({"parentRef": parent, "controllerName": CONTROLLER_NAME, "conditions": [
+        {"type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": NOW, "observedGeneration": 3},
+        {"type": "ResolvedRefs", "status": "True", "reason": "ResolvedRefs", "message": "", "lastTransitionTime": NOW, "observedGeneration": 3},
+    ]});
+    assert_eq!(written.parents[2..], [own]);
+    let again = route_parents(&written.parents, &verdict(), "2027-01-01T00:00:00Z");
+    assert_eq!(again, written, "an equal verdict changes nothing");
+    let gone = RouteVerdict { parents: Vec::new(), ..verdict() };
+    assert_eq!(route_parents(&written.parents, &gone, NOW).parents, [foreign("a"), foreign("b")]);
+}
+
+#[test]
+fn entries_are_thirty_two_at_most_and_others_come_first() {
+    let full: Vec<Value> = (0..32).map(|index| foreign(&index.to_string())).collect();
+    let written = route_parents(&full, &verdict(), NOW);
+    assert_eq!((written.parents, written.left_out), (full.clone(), 1));
+    let written = route_parents(&full[1..], &verdict(), NOW);
+    assert_eq!((written.parents.len(), written.left_out), (32, 0));
+}
+
+#[test]
+fn conditions_are_merged() {
+    let before = [
+        json!({"type": "special.io/Field", "status": "Unknown", "x": 1}),
+        json!({"type": "Accepted", "status": "True", "lastTransitionTime": BEFORE, "observedGeneration": 2}),
+        json!({"type": "PartiallyInvalid", "status": "True", "lastTransitionTime": BEFORE}),
+        json!({"type": "ResolvedRefs", "status": "True", "lastTransitionTime": BEFORE}),
+    ];
+    let accepted = ConditionVerdict { kind: "Accepted", status: true, reason: "Accepted", message: "m".to_owned() };
+    let resolved =
+        ConditionVerdict { kind: "ResolvedRefs", status: false, reason: "InvalidKind", message: String::new() };
+    let merged = conditions(&before, &[resolved, accepted.clone()], Some(3), NOW);
+    let fields = |name: &str| merged.iter().map(|one| one[name].clone()).collect::<Vec<_>>();
+    assert_eq!(fields("type"), ["special.io/Field", "Accepted", "ResolvedRefs"]);
+    assert_eq!(merged[0], before[0]);
+    assert_eq!(
+        fields("lastTransitionTime"),
+        [Value::Null, json!(BEFORE), json!(NOW)],
+        "only a new status has a new time"
+    );
+    assert_eq!(fields("observedGeneration"), [Value::Null, json!(3), json!(3)]);
+    let newer = [json!({"type": "Accepted", "status": "False", "observedGeneration": 4})];
+    assert_eq!(
+        conditions(&newer, std::slice::from_ref(&accepted), Some(3), NOW),
+        newer,
+        "a version that is not known here"
+    );
+    let of_a_file = conditions(&[], &[accepted], None, NOW);
+    assert_eq!(of_a_file[0].get("observedGeneration"), None);
+}

@@ -1,0 +1,216 @@
+//! Verdicts: what status says of each object.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use portcullis_gateway_api::ParentReference;
+
+use crate::claims::{Holder, HostClaims};
+use crate::condition::{ConditionVerdict, Note, Rejection};
+use crate::gateway::{JudgedClass, JudgedGateway};
+use crate::name::{ObjectName, RouteKind};
+use crate::route::{Attachment, JudgedRoute};
+
+/// The verdict about a `GatewayClass`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassVerdict {
+    /// Its name.
+    pub name: String,
+    /// The version that it is about.
+    pub generation: Option<i64>,
+    /// Its conditions.
+    pub conditions: Vec<ConditionVerdict>,
+}
+
+/// The verdict about a `Gateway`. Whether it is programmed is not known here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewayVerdict {
+    /// Its name.
+    pub name: ObjectName,
+    /// The version that it is about.
+    pub generation: Option<i64>,
+    /// Its conditions.
+    pub conditions: Vec<ConditionVerdict>,
+    /// Its listeners, in their order.
+    pub listeners: Vec<ListenerVerdict>,
+    /// Fields that are accepted and may not do what their author expects.
+    pub notes: Vec<Note>,
+}
+
+/// The verdict about a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerVerdict {
+    /// Its name.
+    pub name: String,
+    /// The kinds of routes that may attach.
+    pub supported_kinds: Vec<RouteKind>,
+    /// The number of accepted routes that are attached.
+    pub attached_routes: usize,
+    /// Its conditions.
+    pub conditions: Vec<ConditionVerdict>,
+}
+
+/// The verdict about a route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteVerdict {
+    /// Its kind.
+    pub kind: RouteKind,
+    /// Its name.
+    pub name: ObjectName,
+    /// The version that it is about.
+    pub generation: Option<i64>,
+    /// Its parents, as far as they are Gateways of this controller, in their order.
+    pub parents: Vec<ParentVerdict>,
+    /// Fields that are accepted and may not do what their author expects.
+    pub notes: Vec<Note>,
+}
+
+/// The verdict about a route at one of its parents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParentVerdict {
+    /// The reference, as the route has it.
+    pub parent: ParentReference,
+    /// The conditions.
+    pub conditions: Vec<ConditionVerdict>,
+}
+
+/// The attachment of a route by one of its parent references, all by their indices.
+pub(crate) struct ParentAttachment {
+    pub(crate) route: usize,
+    pub(crate) parent: usize,
+    pub(crate) gateway: usize,
+    pub(crate) listeners: Result<Attachment, Rejection>,
+}
+
+pub(crate) fn class_verdict(judged: &JudgedClass<'_>) -> ClassVerdict {
+    let metadata = &judged.class.metadata;
+    ClassVerdict { name: metadata.name.clone(), generation: metadata.generation, conditions: judged.conditions() }
+}
+
+/// The verdicts about routes, and the accepted routes of each listener.
+pub(crate) struct RouteVerdicts {
+    pub(crate) routes: Vec<RouteVerdict>,
+    /// The indices of routes, by those of Gateways and listeners.
+    pub(crate) attached: BTreeMap<(usize, usize), BTreeSet<usize>>,
+}
+
+pub(crate) fn route_verdicts(
+    routes: &[JudgedRoute<'_>],
+    gateways: &[JudgedGateway<'_>],
+    attachments: &[ParentAttachment],
+    claims: &HostClaims<'_>,
+) -> RouteVerdicts {
+    let mut verdicts: Vec<RouteVerdict> = routes.iter().map(without_parents).collect();
+    let mut attached: BTreeMap<(usize, usize), BTreeSet<usize>> = BTreeMap::new();
+    for attachment in attachments {
+        let (Some(route), Some(verdict)) = (routes.get(attachment.route), verdicts.get_mut(attachment.route)) else {
+            continue;
+        };
+        let Some(parent) = route.parents.get(attachment.parent) else { continue };
+        let accepted = accepted(attachment, route, routes, gateways, claims);
+        if accepted.status {
+            let listeners = attachment.listeners.iter().flatten();
+            for (listener, _) in listeners {
+                attached.entry((attachment.gateway, *listener)).or_default().insert(attachment.route);
+            }
+        }
+        verdict.parents.push(ParentVerdict { parent: parent.clone(), conditions: conditions(accepted, route) });
+    }
+    RouteVerdicts { routes: verdicts, attached }
+}
+
+fn without_parents(route: &JudgedRoute<'_>) -> RouteVerdict {
+    RouteVerdict {
+        kind: route.kind,
+        name: route.name.clone(),
+        generation: route.metadata.generation,
+        parents: Vec::new(),
+        notes: route.notes.clone(),
+    }
+}
+
+fn conditions(accepted: ConditionVerdict, route: &JudgedRoute<'_>) -> Vec<ConditionVerdict> {
+    let dropped = route.dropped.as_ref().filter(|_| accepted.status);
+    let dropped = dropped.map(|message| ConditionVerdict::holds("PartiallyInvalid", "UnsupportedValue", message));
+    let resolved = ConditionVerdict::unless("ResolvedRefs", "ResolvedRefs", route.unresolved.as_ref());
+    [accepted, resolved].into_iter().chain(dropped).collect()
+}
+
+fn accepted(
+    attachment: &ParentAttachment,
+    route: &JudgedRoute<'_>,
+    routes: &[JudgedRoute<'_>],
+    gateways: &[JudgedGateway<'_>],
+    claims: &HostClaims<'_>,
+) -> ConditionVerdict {
+    let listeners = match (&attachment.listeners, &route.refusal) {
+        (Ok(listeners), None) => listeners,
+        // Without a host name that can be read there is none to match.
+        (Err(why), Some(refusal)) if why.reason == "NoMatchingListenerHostname" => {
+            return ConditionVerdict::fails("Accepted", refusal);
+        }
+        (Err(why), _) | (Ok(_), Some(why)) => return ConditionVerdict::fails("Accepted", why),
+    };
+    let mut messages = Vec::new();
+    let (mut has_host, mut is_isolated_only) = (false, true);
+    for (listener, host) in
+        listeners.iter().flat_map(|(listener, hosts)| hosts.iter().map(move |host| (listener, host)))
+    {
+        match claims.holders.get(&(attachment.gateway, *listener, host.clone())) {
+            Some(Holder::Route(owner)) if *owner == attachment.route => has_host = true,
+            // Of plain HTTP, which leads nowhere.
+            None => {}
+            Some(holder) => {
+                is_isolated_only &= matches!(holder, Holder::Listener(_));
+                messages.push(lost(host.to_string(), *holder, route, routes));
+            }
+        }
+    }
+    messages.dedup();
+    if !has_host {
+        let reason = if is_isolated_only { "NoMatchingListenerHostname" } else { "HostnameConflict" };
+        return ConditionVerdict::fails("Accepted", &Rejection::new(reason, messages.join("; ")));
+    }
+    let is_refused = |index: usize| {
+        let gateway = gateways.get(attachment.gateway);
+        gateway.and_then(|gateway| gateway.listeners.get(index)).is_none_or(|listener| listener.refusal().is_some())
+    };
+    if listeners.iter().all(|(index, _)| is_refused(*index)) {
+        messages.push("no listener that it attaches to is accepted".to_owned());
+    }
+    ConditionVerdict::holds("Accepted", "Accepted", messages.join("; "))
+}
+
+/// Why a route does not have one of its host names.
+fn lost(host: String, holder: Holder<'_>, route: &JudgedRoute<'_>, routes: &[JudgedRoute<'_>]) -> String {
+    match holder {
+        Holder::Cluster(cluster) => format!("{host} belongs to UpstreamCluster {cluster}"),
+        Holder::Listener(listener) => format!("{host} belongs to listener {listener}, whose host names are narrower"),
+        Holder::Route(owner) => {
+            let Some(owner) = routes.get(owner) else { return host };
+            let is_older = owner.metadata.creation_timestamp != route.metadata.creation_timestamp;
+            let why = if is_older { "is older" } else { "comes first by its name" };
+            format!("{host} belongs to {} {}, which {why}", owner.kind, owner.name)
+        }
+    }
+}
+
+pub(crate) fn gateway_verdict(
+    index: usize,
+    judged: &JudgedGateway<'_>,
+    attached: &BTreeMap<(usize, usize), BTreeSet<usize>>,
+) -> GatewayVerdict {
+    let listeners = judged.listeners.iter().enumerate().map(|(at, listener)| ListenerVerdict {
+        name: listener.spec.name.clone(),
+        supported_kinds: listener.kinds.clone(),
+        attached_routes: attached.get(&(index, at)).map_or(0, BTreeSet::len),
+        conditions: listener.conditions(),
+    });
+    let notes = judged.notes.iter().chain(judged.listeners.iter().flat_map(|listener| &listener.notes));
+    GatewayVerdict {
+        name: judged.name.clone(),
+        generation: judged.gateway.metadata.generation,
+        conditions: judged.conditions(),
+        listeners: listeners.collect(),
+        notes: notes.cloned().collect(),
+    }
+}

@@ -1,0 +1,90 @@
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::other_fields::OtherFields;
+
+/// Kubernetes' selector of labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LabelSelector {
+    /// Labels that must have these values.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub match_labels: BTreeMap<String, String>,
+    /// Requirements that must all hold.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub match_expressions: Vec<LabelRequirement>,
+    /// Fields that are not known: a selector with one matches nothing.
+    #[serde(flatten)]
+    pub other: OtherFields,
+}
+
+/// One requirement of a [`LabelSelector`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LabelRequirement {
+    /// The label.
+    pub key: String,
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
+    pub operator: String,
+    /// The values for `In` and `NotIn`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<String>,
+}
+
+impl LabelSelector {
+    /// Whether it selects an object with these labels. An empty selector selects all; an operator that is not known, none.
+    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        let has = |(key, value): (&String, &String)| labels.get(key) == Some(value);
+        self.other.is_empty()
+            && self.match_labels.iter().all(has)
+            && self.match_expressions.iter().all(|requirement| requirement.holds(labels.get(&requirement.key)))
+    }
+}
+
+impl LabelRequirement {
+    fn holds(&self, value: Option<&String>) -> bool {
+        let is_listed = value.is_some_and(|value| self.values.contains(value));
+        match self.operator.as_str() {
+            "In" => is_listed,
+            "NotIn" => !is_listed && !self.values.is_empty(),
+            "Exists" => value.is_some() && self.values.is_empty(),
+            "DoesNotExist" => value.is_none() && self.values.is_empty(),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn selector_selects_as_kubernetes_does() {
+        let labels = BTreeMap::from([("team".to_owned(), "a".to_owned())]);
+        let expression = |key: &str, operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]});
+        for (selector, selected) in [
+            (json!({}), true),
+            (json!({"matchLabels": {"team": "a"}}), true),
+            (json!({"matchLabels": {"team": "b"}}), false),
+            (json!({"matchLabels": {"team": "a", "zone": "x"}}), false),
+            (expression("team", "In", &["b", "a"]), true),
+            (expression("team", "In", &[]), false),
+            (expression("zone", "In", &["a"]), false),
+            (expression("team", "NotIn", &["a"]), false),
+            (expression("team", "NotIn", &["b"]), true),
+            (expression("zone", "NotIn", &["b"]), true),
+            (expression("zone", "NotIn", &[]), false),
+            (expression("team", "Exists", &[]), true),
+            (expression("zone", "Exists", &[]), false),
+            (expression("zone", "DoesNotExist", &[]), true),
+            (expression("team", "DoesNotExist", &[]), false),
+            (expression("team", "GreaterThan", &["0"]), false),
+            (json!({"matchFields": [{}]}), false),
+        ] {
+            let read: LabelSelector = serde_json::from_value(selector.clone()).unwrap();
+            assert_eq!(read.selects(&labels), selected, "{selector}");
+        }
+    }
+}
