@@ -1,3 +1,5 @@
+use std::fmt;
+
 /// A condition of an object, a listener or a parent, without time and generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionVerdict {
@@ -18,9 +20,20 @@ pub(crate) struct Rejection {
     pub(crate) message: String,
 }
 
+/// The subject of a [`Note`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NoteKind {
+    /// A field without an effect, or with another one than its author may expect.
+    NoEffect,
+    /// An object that is not here and is assumed to exist.
+    Assumed,
+}
+
 /// Something that is accepted and does not do what its author may expect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Note {
+    /// The subject.
+    pub kind: NoteKind,
     /// The field.
     pub path: String,
     /// Its effect, or the lack of one.
@@ -55,7 +68,12 @@ impl Rejection {
 }
 
 impl Note {
-    pub(crate) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { path: path.into(), message: message.into() }
+    pub(crate) fn no_effect(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { kind: NoteKind::NoEffect, path: path.into(), message: message.into() }
+    }
+
+    pub(crate) fn assumed(path: impl Into<String>, kind: &str, name: impl fmt::Display) -> Self {
+        let message = format!("{kind} {name} is not among the objects; it is assumed to exist");
+        Self { kind: NoteKind::Assumed, path: path.into(), message }
     }
 }

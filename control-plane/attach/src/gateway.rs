@@ -166,10 +166,10 @@ fn notes(gateway: &Gateway) -> Vec<Note> {
         && !(infrastructure.labels.is_empty() && infrastructure.annotations.is_empty())
     {
         let message = "labels and annotations have no effect: no object is made for a Gateway";
-        notes.push(Note::new("spec.infrastructure", message));
+        notes.push(Note::no_effect("spec.infrastructure", message));
     }
     if spec.allowed_listeners.as_ref().is_some_and(|allowed| allowed.namespaces.from != "None") {
-        notes.push(Note::new("spec.allowedListeners", "has no effect: ListenerSets are not served"));
+        notes.push(Note::no_effect("spec.allowedListeners", "has no effect: ListenerSets are not served"));
     }
     notes
 }

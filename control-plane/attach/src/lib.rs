@@ -23,7 +23,7 @@ mod served;
 mod status;
 mod verdict;
 
-pub use condition::{ConditionVerdict, Note};
+pub use condition::{ConditionVerdict, Note, NoteKind};
 pub use host::HostPattern;
 pub use input::{GatewayObjects, Inventory, Usability};
 pub use listener::ServedClientCa;

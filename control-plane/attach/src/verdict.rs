@@ -58,6 +58,8 @@ pub struct RouteVerdict {
     pub name: ObjectName,
     /// The version that it is about.
     pub generation: Option<i64>,
+    /// Its conditions by its own fields and references, whatever it attaches to.
+    pub alone: Vec<ConditionVerdict>,
     /// Its parents, as far as they are Gateways of this controller, in their order.
     pub parents: Vec<ParentVerdict>,
     /// Fields that are accepted and may not do what their author expects.
@@ -123,6 +125,7 @@ fn without_parents(route: &JudgedRoute<'_>) -> RouteVerdict {
         kind: route.kind,
         name: route.name.clone(),
         generation: route.metadata.generation,
+        alone: conditions(ConditionVerdict::unless("Accepted", "Accepted", route.refusal.as_ref()), route),
         parents: Vec::new(),
         notes: route.notes.clone(),
     }

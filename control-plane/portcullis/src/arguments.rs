@@ -53,6 +53,9 @@ pub(crate) struct Check {
     /// Directory below which the objects refer to files: these are judged, too. Without it, references are believed.
     #[arg(long, value_name = "DIR")]
     pub(crate) references_root: Option<PathBuf>,
+    /// The control plane's own namespace: a ReferenceGrant there lets routes of the Gateway API refer to UpstreamClusters.
+    #[arg(long, value_name = "NAMESPACE", default_value = "portcullis")]
+    pub(crate) namespace: String,
 }
 
 /// How findings are printed.

@@ -187,7 +187,9 @@ fn empty_input_is_an_error() {
     for arguments in [&["@"][..], &["@", "-o", "json"], &["@below"], &["-f", "-"]] {
         let checked = dir.check(arguments, "# nothing\n");
         assert_eq!(checked.code, Some(1), "{arguments:?}: {}", checked.output);
-        assert!(checked.error.starts_with("error: there is no UpstreamCluster and no GatewaySettings to check"));
+        assert!(checked.error.starts_with(
+            "error: there is no UpstreamCluster, no GatewaySettings and no object of the Gateway API to check"
+        ));
     }
 }
 

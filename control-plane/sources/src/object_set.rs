@@ -18,6 +18,11 @@ pub struct ObjectSet {
     pub settings: Vec<Value>,
     /// The places of the settings, in the same order.
     pub settings_places: Vec<Place>,
+    /// Documents of other API groups that `portcullis check` judges or needs, in the files' order: those of the Gateway API, and
+    /// namespaces.
+    pub others: Vec<Arc<Value>>,
+    /// The places of the others, in the same order.
+    pub others_places: Vec<Place>,
     /// Problems of files, and of documents that hold no object of Portcullis.
     pub diagnoses: Vec<FileDiagnosis>,
     /// The material for the documents' references.
@@ -111,10 +116,19 @@ impl ObjectSet {
                 self.diagnoses.push(diagnosis(&problem.path, problem.to_string(), true));
             }
             ObjectKind::Foreign { api_version, kind } => {
+                if is_checked(&api_version, &kind) {
+                    self.others.push(Arc::clone(&document.value));
+                    self.others_places.push(place);
+                }
                 let message =
                     format!("ignored: apiVersion {api_version:?}, kind {kind:?} is not an object of Portcullis");
                 self.diagnoses.push(diagnosis("kind", message, false));
             }
         }
     }
+}
+
+/// Whether `portcullis check` judges or needs objects of a kind. No other object is kept: a Secret might be among them.
+fn is_checked(api_version: &str, kind: &str) -> bool {
+    api_version.starts_with("gateway.networking.k8s.io/") || (api_version, kind) == ("v1", "Namespace")
 }

@@ -50,9 +50,7 @@ pub(super) fn certificates(at: &ReferenceContext<'_>, spec: &Listener) -> Certif
         match certificate(at, reference, &path) {
             Ok(name) => {
                 if !at.inventory.is_complete && !at.inventory.secrets.contains_key(&name) {
-                    found
-                        .notes
-                        .push(Note::new(&path, format!("Secret {name} is not here; it is assumed to be usable")));
+                    found.notes.push(Note::assumed(&path, "Secret", &name));
                 }
                 found.usable.push(name);
             }
@@ -91,8 +89,7 @@ pub(super) fn client_ca(at: &ReferenceContext<'_>, port: u16) -> ClientCas {
         match authority(at, reference, &path) {
             Ok(name) => {
                 if !at.inventory.is_complete && !at.inventory.config_maps.contains_key(&name) {
-                    let message = format!("ConfigMap {name} is not here; it is assumed to be usable");
-                    found.notes.push(Note::new(&path, message));
+                    found.notes.push(Note::assumed(&path, "ConfigMap", &name));
                 }
                 config_maps.push(name);
             }

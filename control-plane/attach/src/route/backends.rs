@@ -55,9 +55,10 @@ pub(super) fn resolve(
     let resolver = Resolver { kind, namespace, grants, inventory };
     for (path, reference) in &rules.backends {
         match resolver.resolve(reference) {
-            Ok((backend, note)) => {
+            Ok((backend, is_assumed)) => {
                 resolved.usable.push(WeightedBackend { backend, weight: reference.weight });
-                resolved.notes.extend(note.map(|message| Note::new(path, message)));
+                let note = is_assumed.then(|| Note::assumed(path, &reference.kind, &reference.name));
+                resolved.notes.extend(note);
             }
             Err(mut why) => {
                 resolved.refused_weight = resolved.refused_weight.saturating_add(reference.weight);
@@ -77,8 +78,8 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// A server, and what is assumed about it.
-    fn resolve(&self, reference: &BackendReference) -> Result<(ServedBackend, Option<String>), Rejection> {
+    /// A server, and whether it is only assumed to exist.
+    fn resolve(&self, reference: &BackendReference) -> Result<(ServedBackend, bool), Rejection> {
         match (reference.group.as_str(), reference.kind.as_str(), self.kind) {
             (group, kind, _) if (group, kind) == CLUSTER => self.cluster(reference),
             ("", "Service", RouteKind::Tls) => self.service(reference),
@@ -94,7 +95,7 @@ impl Resolver<'_> {
     }
 
     /// A cluster has no namespace; who may refer to it is said in the control plane's own.
-    fn cluster(&self, reference: &BackendReference) -> Result<(ServedBackend, Option<String>), Rejection> {
+    fn cluster(&self, reference: &BackendReference) -> Result<(ServedBackend, bool), Rejection> {
         if reference.namespace.is_some() {
             let message = "an UpstreamCluster is cluster-scoped and has no namespace";
             return Err(Rejection::new("BackendNotFound", message));
@@ -105,11 +106,10 @@ impl Resolver<'_> {
             return Err(Rejection::new("BackendNotFound", format!("there is no UpstreamCluster {name}")));
         }
         let is_assumed = !self.inventory.clusters.contains_key(name);
-        let note = is_assumed.then(|| format!("UpstreamCluster {name} is not here; it is assumed to exist"));
-        Ok((ServedBackend::Cluster(name.clone()), note))
+        Ok((ServedBackend::Cluster(name.clone()), is_assumed))
     }
 
-    fn service(&self, reference: &BackendReference) -> Result<(ServedBackend, Option<String>), Rejection> {
+    fn service(&self, reference: &BackendReference) -> Result<(ServedBackend, bool), Rejection> {
         let namespace = reference.namespace.as_deref().unwrap_or(self.namespace);
         let name = ObjectName::new(namespace, reference.name.as_str());
         self.permitted("", "Service", &name)?;
@@ -118,10 +118,7 @@ impl Resolver<'_> {
         match self.inventory.service_ports(&name) {
             None => missing(format!("there is no Service {name}")),
             Some(Some(ports)) if !ports.contains(&port) => missing(format!("Service {name} has no port {port}")),
-            Some(ports) => {
-                let note = ports.is_none().then(|| format!("Service {name} is not here; it is assumed to exist"));
-                Ok((ServedBackend::Service { name, port }, note))
-            }
+            Some(ports) => Ok((ServedBackend::Service { name, port }, ports.is_none())),
         }
     }
 

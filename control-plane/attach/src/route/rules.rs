@@ -55,13 +55,13 @@ pub(super) fn http(spec: &HttpRouteSpec) -> JudgedRules<'_> {
     if let Some(rule) = valid.next() {
         judged.backends = references(&rule.path, &rule.rule.backend_refs);
         if judged.backends.is_empty() {
-            let note = Note::new(format!("{}.backendRefs", rule.path), "without any, all requests are refused");
+            let note = Note::no_effect(format!("{}.backendRefs", rule.path), "without any, all requests are refused");
             judged.notes.push(note);
         }
     } else if spec.rules.is_empty() {
         judged.refusal = judged.refusal.or_else(|| Some(Rejection::new("UnsupportedValue", "spec.rules: is empty")));
     }
-    let never = valid.map(|rule| Note::new(rule.path, "is never reached: an earlier rule matches all requests"));
+    let never = valid.map(|rule| Note::no_effect(rule.path, "is never reached: an earlier rule matches all requests"));
     judged.notes.extend(never);
     judged
 }

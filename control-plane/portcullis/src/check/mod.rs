@@ -1,5 +1,7 @@
 //! `portcullis check`: what is wrong with objects, and where.
 
+mod checked;
+mod gateway_api;
 mod output;
 mod report;
 
@@ -14,7 +16,7 @@ use crate::arguments::{Check, CheckOutput};
 
 /// A check of nothing is an error: its caller relies on something being checked.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no UpstreamCluster and no GatewaySettings to check{}", if *deeper { "" } else { " (hint: -R reads directories below, too)" })]
+#[error("there is no UpstreamCluster, no GatewaySettings and no object of the Gateway API to check{}", if *deeper { "" } else { " (hint: -R reads directories below, too)" })]
 struct NoObjects {
     deeper: bool,
 }
@@ -24,8 +26,8 @@ pub(crate) fn run(arguments: &Check) -> ExitCode {
         Ok(objects) => objects,
         Err(error) => return crate::fail(&error),
     };
-    let is_empty = objects.clusters.is_empty() && objects.settings.is_empty();
-    let report = report::check_objects(&objects, now());
+    let is_empty = objects.clusters.is_empty() && objects.settings.is_empty() && !gateway_api::has_any(&objects);
+    let report = report::check_objects(&objects, &arguments.namespace, now());
     let printed = crate::print(&match arguments.output {
         CheckOutput::Text => output::text(&report),
         CheckOutput::Json => output::json(&report),

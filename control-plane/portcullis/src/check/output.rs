@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::report::{CheckReport, CheckedObject, Finding};
+use super::checked::{CheckReport, CheckedObject, Finding};
 
 /// One line for each finding, in the form that editors jump from, under its object.
 pub(super) fn text(report: &CheckReport) -> String {
@@ -12,12 +12,18 @@ pub(super) fn text(report: &CheckReport) -> String {
     for object in &report.objects {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{} {}: {}", object.kind, object.name, object.reason);
+        for condition in &object.conditions {
+            let _ = writeln!(text, "  {condition}");
+        }
         for finding in &object.findings {
             let _ = writeln!(text, "{}", line(finding));
         }
     }
     if report.without_settings && !report.objects.is_empty() {
         text.push_str("note: there is no GatewaySettings among the objects; its defaults are assumed\n");
+    }
+    for note in &report.notes {
+        let _ = writeln!(text, "note: {note}");
     }
     let (objects, errors, warnings) = (report.objects.len(), report.errors(), report.warnings());
     let _ = writeln!(

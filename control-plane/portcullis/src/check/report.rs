@@ -1,78 +1,43 @@
 use portcullis_api::{
     Problem, ProblemCode, ReferencedData, Settings, lint_cluster, lint_settings, parse_settings, without_references,
 };
-use portcullis_sources::{FileDiagnosis, ObjectSet, Place, Position};
+use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{Diagnosis, FilterBuild, Input, Reason, choose_settings};
 
 use serde_json::Value;
 
+use super::checked::{CheckReport, CheckedObject, Finding};
+use super::gateway_api;
 use crate::client_ca::check_client_ca;
 use crate::serve::{CheckedTranslator, Resolved};
 
-/// The outcome of everything that was read.
-#[derive(Debug)]
-pub(super) struct CheckReport {
-    pub(super) objects: Vec<CheckedObject>,
-    /// Whether the settings were guessed, because there are none.
-    pub(super) without_settings: bool,
-}
-
-/// The outcome of an object, or of a file that cannot be read.
-#[derive(Debug)]
-pub(super) struct CheckedObject {
-    pub(super) kind: String,
-    pub(super) name: String,
-    pub(super) reason: Reason,
-    /// In the order of the text.
-    pub(super) findings: Vec<Finding>,
-}
-
-/// One thing that is wrong or suspicious, and where.
-#[derive(Debug)]
-pub(super) struct Finding {
-    pub(super) file: String,
-    pub(super) at: Option<Position>,
-    pub(super) is_error: bool,
-    pub(super) problem: Problem,
-}
-
-impl CheckReport {
-    pub(super) fn errors(&self) -> usize {
-        self.findings().filter(|finding| finding.is_error).count()
-    }
-
-    pub(super) fn warnings(&self) -> usize {
-        self.findings().filter(|finding| !finding.is_error).count()
-    }
-
-    fn findings(&self) -> impl Iterator<Item = &Finding> {
-        self.objects.iter().flat_map(|object| &object.findings)
-    }
-}
-
-/// Checks every object as the gateway does, and looks for likely mistakes. `now` is in seconds since 1970.
-pub(super) fn check_objects(objects: &ObjectSet, now: i64) -> CheckReport {
+/// Checks every object as the gateway does, and looks for likely mistakes. `home_namespace` is the control plane's own,
+/// `now` is in seconds since 1970.
+pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64) -> CheckReport {
     let without_settings = objects.settings.is_empty();
     let (documents, believes_certificate) = believed(objects);
     let choice = choose_settings(&documents, Some(check_client_ca));
     // Settings that cannot be used are reported; the clusters are checked all the same.
     let settings = choice.settings.unwrap_or_default();
-    let mut report = CheckReport { objects: objects.diagnoses.iter().map(file).collect(), without_settings };
+    let ignored = objects.diagnoses.iter().filter(|diagnosis| !gateway_api::is_checked(objects, diagnosis));
+    let mut report = CheckReport { objects: ignored.map(file).collect(), notes: Vec::new(), without_settings };
     let settings_of = objects.settings.iter().zip(&objects.settings_places).zip(choice.diagnoses);
     for ((document, place), diagnosis) in settings_of {
         let lints = parse_settings(document).map(|raw| lint_settings(&raw, now)).unwrap_or_default();
         report.objects.push(object(diagnosis, place, lints));
     }
     let resolved = Resolved::of(objects);
-    for ((index, place), diagnosis) in
-        objects.cluster_places.iter().enumerate().zip(clusters(objects, &resolved, &settings))
-    {
+    let diagnoses = clusters(objects, &resolved, &settings);
+    let gateway_api = gateway_api::check(objects, &diagnoses, home_namespace);
+    for ((index, place), diagnosis) in objects.cluster_places.iter().enumerate().zip(diagnoses) {
         let lints = resolved.lint(objects, index, |raw| lint_cluster(raw, now));
         let diagnosis = if objects.referenced_data == ReferencedData::None { unknown(diagnosis) } else { diagnosis };
         let diagnosis = if believes_certificate { believe(diagnosis) } else { diagnosis };
         let diagnosis = if without_settings { forgive(diagnosis) } else { diagnosis };
         report.objects.push(object(diagnosis, place, lints));
     }
+    report.objects.extend(gateway_api.objects);
+    report.notes = gateway_api.notes;
     report
 }
 
@@ -155,7 +120,13 @@ fn object(diagnosis: Diagnosis, place: &Place, lints: Vec<Problem>) -> CheckedOb
     let mut findings: Vec<Finding> = diagnosis.problems.into_iter().map(finding(true)).collect();
     findings.extend(diagnosis.cautions.into_iter().chain(lints).map(finding(false)));
     findings.sort_by_key(|finding| finding.at);
-    CheckedObject { kind: diagnosis.kind, name: diagnosis.name, reason: diagnosis.reason, findings }
+    CheckedObject {
+        kind: diagnosis.kind,
+        name: diagnosis.name,
+        reason: diagnosis.reason,
+        conditions: Vec::new(),
+        findings,
+    }
 }
 
 /// A text that other readers of the same file take for something else.
@@ -172,6 +143,7 @@ fn file(diagnosis: &FileDiagnosis) -> CheckedObject {
         kind: "File".to_owned(),
         name: diagnosis.file.clone(),
         reason: if diagnosis.refused { Reason::Invalid } else { Reason::Accepted },
+        conditions: Vec::new(),
         findings: vec![finding],
     }
 }

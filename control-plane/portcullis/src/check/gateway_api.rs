@@ -1,0 +1,268 @@
+//! Objects of the Gateway API, by the attach step that serves them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use portcullis_api::{Problem, ProblemCode};
+use portcullis_attach::{
+    Attached, CONTROLLER_NAME, ConditionVerdict, GatewayObjects, GatewayVerdict, Inventory, Note, NoteKind, ObjectName,
+    RouteVerdict, attach,
+};
+use portcullis_gateway_api::{
+    GatewayApiObject, GatewayClass, GatewayClassSpec, ObjectMeta, OtherFields, ParentReference, ReadError,
+    is_gateway_api, read_object,
+};
+use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
+use portcullis_translate::{Diagnosis, Reason};
+use serde_json::Value;
+
+use super::checked::{CheckedObject, Finding};
+
+/// The outcome of objects of the Gateway API.
+#[derive(Debug, Default)]
+pub(super) struct CheckedGatewayApi {
+    pub(super) objects: Vec<CheckedObject>,
+    /// Objects that are not here and are assumed to exist.
+    pub(super) notes: Vec<String>,
+}
+
+/// One document that can be read.
+struct ReadDocument<'a> {
+    object: GatewayApiObject,
+    name: ObjectName,
+    kind: &'a str,
+    place: &'a Place,
+}
+
+/// Whether there is an object of the Gateway API.
+pub(super) fn has_any(objects: &ObjectSet) -> bool {
+    objects.others.iter().any(|document| is_gateway_api(document))
+}
+
+/// Whether a diagnosis calls a document ignored that is checked here, or is needed for that.
+pub(super) fn is_checked(objects: &ObjectSet, diagnosis: &FileDiagnosis) -> bool {
+    let is_at = |place: &Place| place.file == diagnosis.file && Some(place.spans.find("kind")) == diagnosis.at;
+    let known =
+        |document: &Value| !matches!(read_object(document), Err(ReadError::Kind(_))) || !is_gateway_api(document);
+    let documents = objects.others.iter().zip(&objects.others_places);
+    has_any(objects) && documents.into_iter().any(|(document, place)| is_at(place) && known(document))
+}
+
+/// Checks all objects. `clusters` are the `UpstreamClusters` beside them.
+pub(super) fn check(objects: &ObjectSet, clusters: &[Diagnosis], home_namespace: &str) -> CheckedGatewayApi {
+    let mut checked = CheckedGatewayApi::default();
+    let mut documents: Vec<ReadDocument<'_>> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (value, place) in objects.others.iter().zip(&objects.others_places).filter(|(value, _)| is_gateway_api(value)) {
+        let kind = value.get("kind").and_then(Value::as_str).unwrap_or_default();
+        let name = name_of(value);
+        match read_object(value) {
+            // Another kind of the group is ignored, as every object that is not of Portcullis.
+            Err(ReadError::Kind(_)) => {}
+            Err(error) => checked.objects.push(invalid(kind, &name, place, error.to_string())),
+            Ok(_) if !seen.insert((kind, name.clone())) => {
+                checked.objects.push(invalid(kind, &name, place, "another one has the same name".to_owned()));
+            }
+            Ok(object) => documents.push(ReadDocument { object, name, kind, place }),
+        }
+    }
+    let attached = attach(&gateway_objects(&documents), &inventory(objects, clusters, home_namespace));
+    for document in &documents {
+        checked.objects.push(outcome(document, &attached, &mut checked.notes));
+    }
+    checked.notes.sort();
+    checked.notes.dedup();
+    checked
+}
+
+fn name_of(document: &Value) -> ObjectName {
+    let text = |field: &str| document.pointer(field).and_then(Value::as_str).unwrap_or_default();
+    ObjectName::new(text("/metadata/namespace"), text("/metadata/name"))
+}
+
+/// The objects, and a class of ours for each Gateway whose class is not among them.
+fn gateway_objects(documents: &[ReadDocument<'_>]) -> GatewayObjects {
+    let mut objects = GatewayObjects::default();
+    documents.iter().for_each(|document| objects.add(document.object.clone()));
+    let known: BTreeSet<String> = objects.classes.iter().map(|class| class.metadata.name.clone()).collect();
+    let named: BTreeSet<String> =
+        objects.gateways.iter().map(|gateway| gateway.spec.gateway_class_name.clone()).collect();
+    objects.classes.extend(named.difference(&known).map(|name| assumed_class(name)));
+    objects
+}
+
+fn assumed_class(name: &str) -> GatewayClass {
+    let spec = GatewayClassSpec {
+        controller_name: CONTROLLER_NAME.to_owned(),
+        parameters_ref: None,
+        description: None,
+        other: OtherFields::default(),
+    };
+    GatewayClass { metadata: ObjectMeta { name: name.to_owned(), ..ObjectMeta::default() }, spec }
+}
+
+fn inventory(objects: &ObjectSet, clusters: &[Diagnosis], home_namespace: &str) -> Inventory {
+    let owned = |diagnosis: &Diagnosis| (diagnosis.name.clone(), diagnosis.names.iter().cloned().collect());
+    let labels = |document: &Value| {
+        let labels = document.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+        labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+    };
+    let namespaces = objects.others.iter().filter(|document| !is_gateway_api(document));
+    let named = objects.settings.iter().map(|settings| name_of(settings).name);
+    Inventory {
+        home_namespace: home_namespace.to_owned(),
+        clusters: clusters.iter().map(owned).collect(),
+        namespaces: namespaces.map(|document| (name_of(document).name, labels(document))).collect::<BTreeMap<_, _>>(),
+        settings: named.collect(),
+        ..Inventory::default()
+    }
+}
+
+fn outcome(document: &ReadDocument<'_>, attached: &Attached, notes: &mut Vec<String>) -> CheckedObject {
+    let mut object = ObjectReport::new(document);
+    match &document.object {
+        GatewayApiObject::GatewayClass(_) => match attached.classes.iter().find(|one| one.name == document.name.name) {
+            Some(verdict) => object.add("", &verdict.conditions, "spec"),
+            None => object.note_of_other_controller("spec.controllerName"),
+        },
+        GatewayApiObject::Gateway(_) => match attached.gateways.iter().find(|one| one.name == document.name) {
+            Some(verdict) => object.add_gateway(verdict, notes),
+            None => object.note_of_other_controller("spec.gatewayClassName"),
+        },
+        GatewayApiObject::HttpRoute(route) => object.add_route(&route.spec.parent_refs, attached, notes),
+        GatewayApiObject::TlsRoute(route) => object.add_route(&route.spec.parent_refs, attached, notes),
+        GatewayApiObject::ReferenceGrant(grant) => {
+            let parts = grant.spec.from.iter().map(|one| &one.other).chain(grant.spec.to.iter().map(|one| &one.other));
+            if !(grant.spec.other.is_empty() && parts.into_iter().all(OtherFields::is_empty)) {
+                object.find(
+                    true,
+                    ProblemCode::Invalid,
+                    "spec",
+                    "it has a field that is not known, and permits nothing",
+                );
+            }
+        }
+    }
+    object.done()
+}
+
+/// The outcome of one document, as it grows.
+struct ObjectReport<'a> {
+    document: &'a ReadDocument<'a>,
+    conditions: Vec<String>,
+    findings: Vec<Finding>,
+    is_conflicted: bool,
+}
+
+impl<'a> ObjectReport<'a> {
+    fn new(document: &'a ReadDocument<'a>) -> Self {
+        Self { document, conditions: Vec::new(), findings: Vec::new(), is_conflicted: false }
+    }
+
+    fn done(mut self) -> CheckedObject {
+        self.findings.sort_by_key(|finding| finding.at);
+        let is_bad = self.findings.iter().any(|finding| finding.is_error);
+        let reason = if self.is_conflicted { Reason::Conflicted } else { Reason::Invalid };
+        CheckedObject {
+            kind: self.document.kind.to_owned(),
+            name: self.document.name.to_string(),
+            reason: if is_bad { reason } else { Reason::Accepted },
+            conditions: self.conditions,
+            findings: self.findings,
+        }
+    }
+
+    fn add_gateway(&mut self, verdict: &GatewayVerdict, notes: &mut Vec<String>) {
+        self.add("", &verdict.conditions, "spec");
+        for (index, listener) in verdict.listeners.iter().enumerate() {
+            let scope = format!("listener {}: ", listener.name);
+            self.add(&scope, &listener.conditions, &format!("spec.listeners[{index}]"));
+            let kinds: Vec<&str> = listener.supported_kinds.iter().map(|kind| kind.as_str()).collect();
+            self.conditions.push(format!(
+                "{scope}kinds [{}], attached routes {}",
+                kinds.join(" "),
+                listener.attached_routes
+            ));
+        }
+        self.add_notes(&verdict.notes, notes);
+    }
+
+    fn add_route(&mut self, parents: &[ParentReference], attached: &Attached, notes: &mut Vec<String>) {
+        let is_it = |one: &&RouteVerdict| one.name == self.document.name && one.kind.as_str() == self.document.kind;
+        let Some(verdict) = attached.routes.iter().find(is_it) else { return };
+        for parent in &verdict.parents {
+            let index = parents.iter().position(|one| *one == parent.parent).unwrap_or_default();
+            self.add(
+                &format!("parent {}: ", parent.parent.name),
+                &parent.conditions,
+                &format!("spec.parentRefs[{index}]"),
+            );
+        }
+        if verdict.parents.is_empty() {
+            self.add("", &verdict.alone, "spec");
+            let name = &self.document.name;
+            notes.push(format!("no Gateway of {} {name} is among the objects; it may not attach", self.document.kind));
+        }
+        self.add_notes(&verdict.notes, notes);
+    }
+
+    fn add_notes(&mut self, all: &[Note], notes: &mut Vec<String>) {
+        for note in all {
+            match note.kind {
+                NoteKind::NoEffect => self.find(false, ProblemCode::NoEffect, &note.path, &note.message),
+                NoteKind::Assumed => notes.push(note.message.clone()),
+            }
+        }
+    }
+
+    /// Adds conditions, and a finding for each that its author should know. `path` is the field of those whose message names
+    /// none.
+    fn add(&mut self, scope: &str, conditions: &[ConditionVerdict], path: &str) {
+        for one in conditions {
+            let status = if one.status { "True" } else { "False" };
+            self.conditions.push(format!("{scope}{} {status} {}", one.kind, one.reason));
+            let Some((is_error, code)) = severity(one, scope.starts_with("parent ")) else { continue };
+            self.is_conflicted |= one.reason == "HostnameConflict";
+            let named = one.message.split([' ', ',']).find(|word| word.starts_with("spec."));
+            let named = named.map_or(path, |word| word.trim_end_matches(':')).to_owned();
+            self.find(is_error, code, &named, &format!("{scope}{}: {}", one.reason, one.message));
+        }
+    }
+
+    fn note_of_other_controller(&mut self, path: &str) {
+        let message = format!("not of {CONTROLLER_NAME}: another controller judges it");
+        self.find(false, ProblemCode::NoEffect, path, &message);
+    }
+
+    fn find(&mut self, is_error: bool, code: ProblemCode, path: &str, message: &str) {
+        self.findings.push(finding(self.document.place, is_error, code, path, message));
+    }
+}
+
+/// Whether a condition is a finding, and of what kind. Those that sum up others are none, nor is the message of an accepted
+/// Gateway, which repeats its notes.
+fn severity(condition: &ConditionVerdict, is_of_route: bool) -> Option<(bool, ProblemCode)> {
+    match (condition.kind, condition.status, condition.reason) {
+        (_, _, "ListenersNotValid" | "ListenersNotResolved") => None,
+        ("Accepted", false, _) | ("PartiallyInvalid", true, _) => Some((true, ProblemCode::Invalid)),
+        ("ResolvedRefs", false, _) => Some((true, ProblemCode::Unresolved)),
+        ("OverlappingTLSConfig" | "InsecureFrontendValidationMode", true, _) => Some((false, ProblemCode::Caution)),
+        // A name that is lost while others remain.
+        ("Accepted", true, _) if is_of_route && !condition.message.is_empty() => Some((false, ProblemCode::Caution)),
+        _ => None,
+    }
+}
+
+fn invalid(kind: &str, name: &ObjectName, place: &Place, message: String) -> CheckedObject {
+    CheckedObject {
+        kind: kind.to_owned(),
+        name: name.to_string(),
+        reason: Reason::Invalid,
+        conditions: Vec::new(),
+        findings: vec![finding(place, true, ProblemCode::Invalid, "", &message)],
+    }
+}
+
+fn finding(place: &Place, is_error: bool, code: ProblemCode, path: &str, message: &str) -> Finding {
+    let problem = Problem::coded(code, path, message);
+    Finding { file: place.file.clone(), at: Some(place.spans.find(path)), is_error, problem }
+}

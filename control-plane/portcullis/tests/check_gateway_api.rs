@@ -1,0 +1,197 @@
+//! `portcullis check` of objects of the Gateway API.
+
+#![cfg(test)]
+
+use std::process::Command;
+
+const GATEWAY: &str = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: g, namespace: infra}
+spec:
+  gatewayClassName: portcullis
+  listeners:
+  - name: https
+    port: 443
+    protocol: HTTPS
+    tls: {certificateRefs: [{name: cert}]}
+    allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {team: a}}}}
+";
+
+const NAMESPACE: &str = "apiVersion: v1\nkind: Namespace\nmetadata: {name: team-a, labels: {team: a}}\n";
+
+const ROUTE: &str = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: r, namespace: team-a}
+spec:
+  parentRefs: [{name: g, namespace: infra}]
+  hostnames: [a.test]
+  rules:
+  - backendRefs: [{group: proxy.kubegateway.io, kind: UpstreamCluster, name: prod.test}]
+";
+
+const GRANT: &str = "\
+apiVersion: gateway.networking.k8s.io/v1beta1
+kind: ReferenceGrant
+metadata: {name: to-prod, namespace: portcullis}
+spec:
+  from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: team-a}]
+  to: [{group: proxy.kubegateway.io, kind: UpstreamCluster, name: prod.test}]
+";
+
+const CLUSTER: &str = "\
+apiVersion: proxy.kubegateway.io/v1alpha1
+kind: UpstreamCluster
+metadata: {name: prod.test}
+spec:
+  servers: [{endpoint: https://10.0.0.1:6443}]
+  clientConfig: {insecure: true, bearerToken: VE9QU0VDUkVU}
+  dispatchPolicies:
+  - rules:
+    - {verbs: ['*'], apiGroups: ['*'], resources: ['*'], nonResourceURLs: ['*']}
+";
+
+/// Exit code and lines of a check of documents in one file.
+fn check(documents: &[&str], arguments: &[&str]) -> (Option<i32>, Vec<String>) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("all.yaml");
+    std::fs::write(&file, documents.join("---\n")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
+    let output = command.env_clear().arg("check").arg("-f").arg(&file).args(arguments).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    let text = text.replace(&format!("{}/", dir.path().display()), "");
+    (output.status.code(), text.lines().map(str::to_owned).collect())
+}
+
+fn assert_has(lines: &[String], wanted: &str) {
+    assert!(lines.iter().any(|line| line.starts_with(wanted)), "{wanted:?} in\n{}", lines.join("\n"));
+}
+
+#[test]
+fn objects_are_accepted_with_their_conditions() {
+    let (code, lines) = check(&[GATEWAY, NAMESPACE, ROUTE, GRANT], &["--strict"]);
+    assert_eq!(code, Some(0), "{}", lines.join("\n"));
+    let wanted = [
+        "Gateway infra/g: Accepted",
+        "  Accepted True Accepted",
+        "  ResolvedRefs True ResolvedRefs",
+        "  listener https: Accepted True Accepted",
+        "  listener https: Conflicted False NoConflicts",
+        "  listener https: ResolvedRefs True ResolvedRefs",
+        "  listener https: kinds [HTTPRoute], attached routes 1",
+        "HTTPRoute team-a/r: Accepted",
+        "  parent g: Accepted True Accepted",
+        "  parent g: ResolvedRefs True ResolvedRefs",
+        "ReferenceGrant portcullis/to-prod: Accepted",
+        "note: there is no GatewaySettings among the objects; its defaults are assumed",
+        "note: Secret infra/cert is not among the objects; it is assumed to exist",
+        "note: UpstreamCluster prod.test is not among the objects; it is assumed to exist",
+        "checked: 3 objects, 0 errors, 0 warnings",
+    ];
+    assert_eq!(lines, wanted);
+}
+
+#[test]
+fn findings_have_places_and_reasons() {
+    let filtered = ROUTE.to_owned() + "    filters: [{type: URLRewrite}]\n";
+    let other_name =
+        ROUTE.replace("hostnames: [a.test]", "hostnames: [prod.test]").replace("name: prod.test", "name: x");
+    for (why, documents, finding) in [
+        (
+            "a filter",
+            &[GATEWAY, NAMESPACE, &filtered, GRANT][..],
+            "all.yaml:25:15: error: spec.rules[0].filters[0]: parent g: UnsupportedValue: spec.rules[0].filters[0] \
+             URLRewrite is not supported",
+        ),
+        (
+            "no grant",
+            &[GATEWAY, NAMESPACE, ROUTE],
+            "all.yaml:24:19: error: spec.rules[0].backendRefs[0]: parent g: RefNotPermitted: ",
+        ),
+        (
+            "the labels of the namespace are not known",
+            &[GATEWAY, ROUTE, GRANT],
+            "all.yaml:17:16: error: spec.parentRefs[0]: parent g: NotAllowedByListeners: ",
+        ),
+        (
+            "a host name of an UpstreamCluster",
+            &[GATEWAY, NAMESPACE, &other_name, CLUSTER],
+            "all.yaml:21:16: error: spec.parentRefs[0]: parent g: HostnameConflict: prod.test belongs to UpstreamCluster \
+             prod.test",
+        ),
+        (
+            "a version that is not served",
+            &[&GATEWAY.replace("k8s.io/v1", "k8s.io/v1alpha2")],
+            "all.yaml:1:1: error: Gateway has no version \"v1alpha2\"; v1 is served",
+        ),
+        ("one name twice", &[GRANT, GRANT], "all.yaml:8:1: error: another one has the same name"),
+        ("no listeners", &[&GATEWAY.replace("  listeners:", "  listener:")], "all.yaml:1:1: error: missing field"),
+        (
+            "a field of a later release",
+            &[&GRANT.replace("name: prod.test}]", "name: prod.test, until: x}]")],
+            "all.yaml:4:1: error: spec: it has a field that is not known, and permits nothing",
+        ),
+    ] {
+        let (code, lines) = check(documents, &[]);
+        assert_eq!(code, Some(1), "{why}: {}", lines.join("\n"));
+        assert_has(&lines, finding);
+    }
+    let (_, lines) = check(&[GATEWAY, NAMESPACE, &other_name, CLUSTER], &[]);
+    assert_has(&lines, "HTTPRoute team-a/r: Conflicted");
+}
+
+#[test]
+fn warnings_fail_a_strict_check_only() {
+    let labelled = GATEWAY.replace("spec:\n", "spec:\n  infrastructure: {labels: {a: b}}\n");
+    let other_class = "apiVersion: gateway.networking.k8s.io/v1\nkind: GatewayClass\nmetadata: {name: portcullis}\n\
+                       spec: {controllerName: example.com/other}\n";
+    for (why, documents, finding) in [
+        (
+            "without effect",
+            &[labelled.as_str()][..],
+            "all.yaml:5:3: warning: spec.infrastructure: labels and annotations",
+        ),
+        (
+            "another controller's",
+            &[GATEWAY, other_class],
+            "all.yaml:5:21: warning: spec.gatewayClassName: not of portcullis.dev/gateway-controller",
+        ),
+        (
+            "another kind of the group",
+            &[GATEWAY, "apiVersion: gateway.networking.k8s.io/v1\nkind: GRPCRoute\nmetadata: {name: x}\n"],
+            "all.yaml:14:7: warning: ignored: ",
+        ),
+    ] {
+        let (code, lines) = check(documents, &[]);
+        assert_eq!(code, Some(0), "{why}: {}", lines.join("\n"));
+        assert_has(&lines, finding);
+        assert_eq!(check(documents, &["--strict"]).0, Some(1), "{why}");
+    }
+}
+
+#[test]
+fn route_alone_is_checked_by_its_own_fields() {
+    let (code, lines) = check(&[ROUTE, GRANT], &["--strict"]);
+    assert_eq!(code, Some(0), "{}", lines.join("\n"));
+    assert_has(&lines, "note: no Gateway of HTTPRoute team-a/r is among the objects; it may not attach");
+    let (code, lines) = check(&[&(ROUTE.to_owned() + "    timeouts: {request: 5s}\n"), GRANT], &[]);
+    assert_eq!(code, Some(1));
+    assert_has(&lines, "all.yaml:9:5: error: spec.rules[0].timeouts: UnsupportedValue: ");
+}
+
+#[test]
+fn namespace_of_the_control_plane_can_be_another_one() {
+    let grant = GRANT.replace("namespace: portcullis", "namespace: elsewhere");
+    assert_eq!(check(&[GATEWAY, NAMESPACE, ROUTE, &grant], &[]).0, Some(1));
+    assert_eq!(check(&[GATEWAY, NAMESPACE, ROUTE, &grant], &["--namespace", "elsewhere"]).0, Some(0));
+}
+
+#[test]
+fn findings_are_in_json() {
+    let (_, lines) = check(&[GATEWAY, NAMESPACE, ROUTE], &["-o", "json"]);
+    let findings: serde_json::Value = serde_json::from_str(&lines.join("\n")).unwrap();
+    let finding = &findings[0];
+    assert_eq!((&finding["kind"], &finding["name"]), (&"HTTPRoute".into(), &"team-a/r".into()));
+    assert_eq!((&finding["code"], &finding["path"]), (&"unresolved".into(), &"spec.rules[0].backendRefs[0]".into()));
+}
