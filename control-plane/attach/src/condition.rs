@@ -1,5 +1,8 @@
 use std::fmt;
 
+/// Most characters of a message. The definitions allow 32,768, which a route with 1,024 host names could exceed.
+const MAX_MESSAGE: usize = 1_024;
+
 /// A condition of an object, a listener or a parent, without time and generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionVerdict {
@@ -9,7 +12,7 @@ pub struct ConditionVerdict {
     pub status: bool,
     /// Why, in one word for programs.
     pub reason: &'static str,
-    /// Why, for people.
+    /// Why, for people: one line of bounded length.
     pub message: String,
 }
 
@@ -42,11 +45,11 @@ pub struct Note {
 
 impl ConditionVerdict {
     pub(crate) fn holds(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, status: true, reason, message: message.into() }
+        Self { kind, status: true, reason, message: bounded(&message.into()) }
     }
 
     pub(crate) fn fails(kind: &'static str, why: &Rejection) -> Self {
-        Self { kind, status: false, reason: why.reason, message: why.message.clone() }
+        Self { kind, status: false, reason: why.reason, message: bounded(&why.message) }
     }
 
     /// One that holds with `good` as its reason, unless there is a rejection.
@@ -76,4 +79,15 @@ impl Note {
         let message = format!("{kind} {name} is not among the objects; it is assumed to exist");
         Self { kind: NoteKind::Assumed, path: path.into(), message }
     }
+}
+
+/// A message may have names of fields as they are written in an object.
+fn bounded(message: &str) -> String {
+    let mut plain = message.chars().map(|one| if one.is_control() { ' ' } else { one });
+    let mut text: String = plain.by_ref().take(MAX_MESSAGE).collect();
+    if plain.next().is_some() {
+        text.pop();
+        text.push('…');
+    }
+    text
 }

@@ -203,6 +203,10 @@ impl JudgedGateway<'_> {
         if let Some(why) = &self.refusal {
             return ConditionVerdict::fails("Accepted", why);
         }
+        if self.listeners.is_empty() {
+            let why = Rejection::new("Invalid", "spec.listeners: at least one is needed");
+            return ConditionVerdict::fails("Accepted", &why);
+        }
         let refused = self.listeners.iter().filter_map(|one| Some((one.spec.name.as_str(), one.refusal()?)));
         let refused: Vec<String> = refused.map(|(name, why)| format!("{name}: {}", why.message)).collect();
         let mut message: Vec<String> = Vec::new();

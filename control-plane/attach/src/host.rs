@@ -9,7 +9,7 @@ const MAX_LABEL: usize = 63;
 /// Host names of a listener or a route, lower-case.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HostPattern {
-    /// All of them.
+    /// All of them. It is the first in order.
     Any,
     /// One.
     Exact(String),

@@ -114,8 +114,9 @@ impl Settled<'_> {
     fn table(&self, gateway_index: usize, gateway: &JudgedGateway<'_>, listener_index: usize) -> HostTable {
         let mut table = HostTable::default();
         let mut unserved: BTreeSet<HostPattern> = BTreeSet::new();
+        let first: Site = (gateway_index, listener_index, HostPattern::Any);
         let is_here = |site: &Site| (site.0, site.1) == (gateway_index, listener_index);
-        for ((_, _, host), holder) in self.claims.holders.iter().filter(|(site, _)| is_here(site)) {
+        for ((_, _, host), holder) in self.claims.holders.range(first..).take_while(|(site, _)| is_here(site)) {
             let route = match holder {
                 Holder::Route(route) => self.routes.get(*route).filter(|route| route.refusal.is_none()),
                 Holder::Cluster(_) | Holder::Listener(_) => None,

@@ -173,11 +173,13 @@ fn accepted(
         let reason = if is_isolated_only { "NoMatchingListenerHostname" } else { "HostnameConflict" };
         return ConditionVerdict::fails("Accepted", &Rejection::new(reason, messages.join("; ")));
     }
+    let gateway = gateways.get(attachment.gateway);
     let is_refused = |index: usize| {
-        let gateway = gateways.get(attachment.gateway);
         gateway.and_then(|gateway| gateway.listeners.get(index)).is_none_or(|listener| listener.refusal().is_some())
     };
-    if listeners.iter().all(|(index, _)| is_refused(*index)) {
+    if gateway.is_some_and(|gateway| !gateway.is_accepted()) {
+        messages.push("the Gateway is not accepted".to_owned());
+    } else if listeners.iter().all(|(index, _)| is_refused(*index)) {
         messages.push("no listener that it attaches to is accepted".to_owned());
     }
     ConditionVerdict::holds("Accepted", "Accepted", messages.join("; "))

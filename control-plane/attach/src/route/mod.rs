@@ -72,8 +72,7 @@ fn new<'a>(
     let mut invalid = Vec::new();
     for (index, text) in hostnames.iter().enumerate() {
         match HostPattern::parse(text) {
-            Some(host) if !hosts.contains(&host) => hosts.push(host),
-            Some(_) => {}
+            Some(host) => hosts.push(host),
             None => invalid.push(format!("spec.hostnames[{index}]: {text:?} is not a DNS name or a wildcard")),
         }
     }

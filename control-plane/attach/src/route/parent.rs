@@ -84,11 +84,8 @@ fn attachment(
 /// The host names of both; without any of its own a route has the listener's.
 fn shared_hosts(listener: &HostPattern, route: Option<&[HostPattern]>) -> Vec<HostPattern> {
     let Some(route) = route else { return vec![listener.clone()] };
-    let mut shared: Vec<HostPattern> = Vec::new();
-    for host in route.iter().filter_map(|host| host.intersection(listener)) {
-        if !shared.contains(&host) {
-            shared.push(host);
-        }
-    }
+    let mut shared: Vec<HostPattern> = route.iter().filter_map(|host| host.intersection(listener)).collect();
+    shared.sort();
+    shared.dedup();
     shared
 }

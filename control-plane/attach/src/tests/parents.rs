@@ -147,9 +147,18 @@ fn plain_http_never_leads_to_an_apiserver() {
 #[test]
 fn route_at_a_refused_listener_is_not_served() {
     let conflict = gateway(&json!([listener("a", 443, "TLS", "a.test"), listener("b", 443, "TLS", "a.test")]));
-    let expected =
-        ["route r Accepted True Accepted: no listener that it attaches to is accepted", "no bound", "no served"];
+    let expected = ["route r Accepted True Accepted: the Gateway is not accepted", "no bound", "no served"];
     assert_lines("in conflict", &[conflict, tls_route("r", &["a.test"], &["c2"])], &expected);
+    let one_is_good = json!([
+        listener("a", 443, "TLS", "a.test"),
+        listener("b", 443, "TLS", "a.test"),
+        listener("c", 443, "TLS", "c.test")
+    ]);
+    let expected = ["route r Accepted True Accepted: no listener that it attaches to is accepted", "no bound"];
+    assert_lines("beside a good one", &[gateway(&one_is_good), tls_route("r", &["a.test"], &["c2"])], &expected);
+    let expected =
+        ["gateway g Accepted False Invalid: spec.listeners", "no served", "route r Accepted False NoMatchingParent"];
+    assert_lines("none", &[gateway(&json!([])), tls_route("r", &["a.test"], &["c2"])], &expected);
     let mut no_certificate = listener("a", 443, "HTTPS", "a.test");
     no_certificate["tls"] = json!({"certificateRefs": [{"name": "none"}]});
     let expected = ["route r Accepted True", "listener a kinds HTTPRoute routes 1", "no bound", "no served"];

@@ -122,7 +122,7 @@ fn is_granted(objects: &GatewayObjects, route: &BoundRoute, backend: &ServedBack
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn order_of_objects_makes_no_difference(

@@ -44,6 +44,23 @@ fn entries_are_thirty_two_at_most_and_others_come_first() {
 }
 
 #[test]
+fn messages_are_one_line_of_bounded_length() {
+    let hosts: Vec<String> = (0..1_024).map(|index| format!("{}{index}.test", "x".repeat(50))).collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    let passthrough = gateway(&json!([listener("l", 443, "TLS", "")]));
+    let (first, mut second) = (tls_route("a", &hosts, &["c2"]), tls_route("b", &hosts, &["c2"]));
+    second["spec"]["rules"][0]["\u{1b}[31m\n"] = json!(1);
+    let attached = attach(&read(&[class(), passthrough.clone(), first.clone(), second]), &inventory());
+    let message = |name: &str, of: &crate::Attached| {
+        of.routes.iter().find(|one| one.name.name == name).unwrap().parents[0].conditions[0].message.clone()
+    };
+    assert_eq!(message("b", &attached), "spec.rules[0]. [31m  is not supported");
+    let attached = attach(&read(&[class(), passthrough, first, tls_route("b", &hosts, &["c2"])]), &inventory());
+    let long = message("b", &attached);
+    assert_eq!((long.chars().count(), long.ends_with('…')), (1_024, true));
+}
+
+#[test]
 fn conditions_are_merged() {
     let before = [
         json!({"type": "special.io/Field", "status": "Unknown", "x": 1}),
