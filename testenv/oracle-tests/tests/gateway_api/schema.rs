@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use portcullis_harness::deps;
+use portcullis_harness::deps::{self, Missing};
 use serde_json::{Map, Value, json};
 
 /// A definition of the release.
@@ -22,7 +22,14 @@ pub(crate) struct Field {
 
 /// The definitions, or `None` and a warning if they were not fetched.
 pub(crate) fn definitions() -> Option<Vec<Definition>> {
-    let dir = deps::or_skip("Gateway API", deps::definitions()).unwrap()?.join("gateway-api");
+    let what = || "definitions of the Gateway API".to_owned();
+    let found = deps::definitions().map(|dir| dir.join("gateway-api"));
+    // Older definitions may be there without these.
+    let found = found.and_then(|path| match path.is_dir() {
+        true => Ok(path),
+        false => Err(Missing { what: what(), path, remedy: "make deps" }),
+    });
+    let dir = deps::or_skip("the Gateway API", found).unwrap()?;
     let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     let definition = |path| {
