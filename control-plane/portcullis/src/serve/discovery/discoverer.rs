@@ -11,6 +11,7 @@ use tokio::time::{sleep, sleep_until, timeout};
 use super::super::metrics::{ControlPlaneMetrics, DiscoveryCounts};
 use super::answers::Answers;
 use super::report::{Reporter, SourceReport, TaskReport};
+use super::srv::{self, Nameservers};
 use super::want::{Want, WantedSource, Wants};
 use super::{saved, service, upstream};
 
@@ -52,11 +53,11 @@ impl DiscoveryHandle {
         let complete = self.answers.wait_for(|answers| answers.are_complete(awaited.iter().copied()));
         let _ = timeout(FIRST_ANSWERS, complete).await;
         if is_start {
-            let hosted = || awaited.iter().copied().filter(|want| want.needs_kubernetes());
-            let complete = self.answers.wait_for(|answers| answers.are_complete(hosted()));
+            let elsewhere = || awaited.iter().copied().filter(|want| !want.asks_upstream());
+            let complete = self.answers.wait_for(|answers| answers.are_complete(elsewhere()));
             if timeout(AT_START, complete).await.is_err() {
                 tracing::error!(
-                    "not all Services with servers of objects are known: these objects are served without any"
+                    "not all Services and SRV records with servers of objects are known: these objects are served without any"
                 );
             }
         }
@@ -67,6 +68,7 @@ impl DiscoveryHandle {
 /// Runs a task for each want, and keeps the last answers.
 pub(in super::super) struct Discoverer {
     kubernetes: Option<Client>,
+    nameservers: Nameservers,
     state_dir: Option<PathBuf>,
     metrics: Arc<ControlPlaneMetrics>,
     wants: watch::Receiver<Arc<Wants>>,
@@ -85,9 +87,10 @@ struct SourceTask {
 }
 
 impl Discoverer {
-    /// `kubernetes` is where Services are found; the answers of the last run are in `state_dir`.
+    /// `kubernetes` is where Services are found, `nameservers` where SRV records are; the answers of the last run are in `state_dir`.
     pub(in super::super) fn new(
         kubernetes: Option<Client>,
+        nameservers: Nameservers,
         state_dir: Option<PathBuf>,
         metrics: Arc<ControlPlaneMetrics>,
     ) -> (DiscoveryHandle, Self) {
@@ -96,7 +99,20 @@ impl Discoverer {
         let (published, receiver) = watch::channel(Arc::new(answers.clone()));
         let (sender, wants) = watch::channel(Arc::default());
         let handle = DiscoveryHandle { wants: sender, answers: receiver, is_started: false };
-        (handle, Self { kubernetes, state_dir, metrics, wants, answers, published, tasks: BTreeMap::new(), starts: 0 })
+        (
+            handle,
+            Self {
+                kubernetes,
+                nameservers,
+                state_dir,
+                metrics,
+                wants,
+                answers,
+                published,
+                tasks: BTreeMap::new(),
+                starts: 0,
+            },
+        )
     }
 
     /// Runs until the handle is gone.
@@ -168,6 +184,7 @@ impl Discoverer {
                 let following = upstream::follow(access.clone(), want.allow_loopback, last.unwrap_or_default(), to);
                 Some(tokio::spawn(following))
             }
+            WantedSource::Srv(name) => Some(tokio::spawn(srv::follow(self.nameservers.clone(), name.clone(), to))),
         }
     }
 

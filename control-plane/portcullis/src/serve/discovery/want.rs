@@ -18,7 +18,7 @@ pub(super) struct AnswerKey {
     pub(super) uid: String,
     /// The source, in words.
     pub(super) source: String,
-    /// A hash of whom the upstream is known by (CA, name in the certificate) and as whom it is asked; empty for a Service.
+    /// A hash of whom the upstream is known by (CA, name in the certificate) and as whom it is asked; empty for other sources.
     pub(super) place: String,
 }
 
@@ -34,8 +34,14 @@ pub(in super::super) struct Want {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WantedSource {
-    Service { namespace: String, name: String, port: SlicePort },
+    Service {
+        namespace: String,
+        name: String,
+        port: SlicePort,
+    },
     Upstream(UpstreamAccess),
+    /// The name of SRV records.
+    Srv(String),
 }
 
 /// How the upstream is asked.
@@ -64,6 +70,11 @@ impl Want {
         matches!(self.source, WantedSource::Service { .. })
     }
 
+    /// Whether the source is the upstream itself, which may be away when others are not.
+    pub(super) fn asks_upstream(&self) -> bool {
+        matches!(self.source, WantedSource::Upstream(_))
+    }
+
     /// Whether answers for the one are answers for the other.
     pub(super) fn is_of_source(&self, other: &Self) -> bool {
         self.key == other.key && self.shares_written(&other.written())
@@ -75,10 +86,10 @@ impl Want {
         written.is_empty() || others.is_empty() || !written.is_disjoint(others)
     }
 
-    /// The servers that are asked, and that an answer is therefore about; none for a Service.
+    /// The servers that are asked, and that an answer is therefore about; none where others are asked.
     pub(super) fn written(&self) -> BTreeSet<String> {
         match &self.source {
-            WantedSource::Service { .. } => BTreeSet::new(),
+            WantedSource::Service { .. } | WantedSource::Srv(_) => BTreeSet::new(),
             WantedSource::Upstream(access) => access.servers.iter().map(ToString::to_string).collect(),
         }
     }
@@ -89,10 +100,11 @@ impl Want {
         let source = match discovery.clone() {
             Discovery::Service { namespace, name, port } => WantedSource::Service { namespace, name, port },
             Discovery::KubernetesService => WantedSource::Upstream(access(cluster, settings)?),
+            Discovery::SrvRecord(name) => WantedSource::Srv(name),
         };
         let uid = cluster.uid.clone().unwrap_or_default();
         let place = match &source {
-            WantedSource::Service { .. } => String::new(),
+            WantedSource::Service { .. } | WantedSource::Srv(_) => String::new(),
             WantedSource::Upstream(access) => access.place(),
         };
         let key = AnswerKey { name: cluster.name.clone(), uid, source: discovery.to_string(), place };
