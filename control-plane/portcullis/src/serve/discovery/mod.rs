@@ -26,4 +26,4 @@ mod want;
 pub(super) use answers::Answers;
 pub(super) use discoverer::{Discoverer, DiscoveryHandle};
 pub(super) use documents::DiscoveredDocuments;
-pub(super) use want::{Want, Wants};
+pub(super) use want::{AskedUpstream, Want, Wants};
