@@ -296,7 +296,7 @@ mod tests {
         };
         let servers = json!([{"endpoint": "https://10.0.0.1", "disabled": true}]);
         assert_eq!(of(servers.clone(), json!({})), (0, 0));
-        assert_eq!(of(servers, json!({"insecure": true})), (1, 0), "an answer would come from anybody on the way");
+        assert_eq!(of(servers, json!({"insecure": true})), (1, 0), "an answer would be from whatever is on the way");
         assert_eq!(of(json!([]), json!({})), (0, 1), "nothing is asked");
     }
 
