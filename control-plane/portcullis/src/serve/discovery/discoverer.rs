@@ -24,6 +24,8 @@ const FIRST_ANSWERS: Duration = Duration::from_secs(2);
 /// How much longer they may do so before the first configuration of the process: gateways have one with servers, which a control
 /// plane without a memory must not take away because a source is slow or away as it starts.
 const AT_START: Duration = Duration::from_secs(28);
+/// How often an object's new source may hold back a configuration, which is one of all objects.
+const ONCE_IN: Duration = Duration::from_secs(60);
 /// Messages of the tasks that may wait.
 const QUEUE: usize = 64;
 
@@ -33,6 +35,8 @@ pub(in super::super) struct DiscoveryHandle {
     pub(in super::super) answers: watch::Receiver<Arc<Answers>>,
     /// Whether a configuration was waited for.
     is_started: bool,
+    /// When a source of each object was waited for last.
+    awaited: BTreeMap<String, Instant>,
 }
 
 impl DiscoveryHandle {
@@ -46,7 +50,11 @@ impl DiscoveryHandle {
         }
         self.wants.send_replace(Arc::clone(wants));
         let is_known = |want: &Want| before.get(want.name()).is_some_and(|known| known.is_of_source(want));
-        let awaited: Vec<_> = wants.values().filter(|want| want.is_sole && !is_known(want)).collect();
+        let now = Instant::now();
+        self.awaited.retain(|name, at| wants.contains_key(name) || now.duration_since(*at) < ONCE_IN);
+        let is_due = |want: &Want| self.awaited.get(want.name()).is_none_or(|at| now.duration_since(*at) >= ONCE_IN);
+        let awaited: Vec<_> = wants.values().filter(|want| want.is_sole && !is_known(want) && is_due(want)).collect();
+        self.awaited.extend(awaited.iter().map(|want| (want.name().to_owned(), now)));
         if self.answers.borrow().are_complete(awaited.iter().copied()) {
             return false;
         }
@@ -98,7 +106,7 @@ impl Discoverer {
         let answers = Answers { by_name, has_kubernetes: kubernetes.is_some() };
         let (published, receiver) = watch::channel(Arc::new(answers.clone()));
         let (sender, wants) = watch::channel(Arc::default());
-        let handle = DiscoveryHandle { wants: sender, answers: receiver, is_started: false };
+        let handle = DiscoveryHandle { wants: sender, answers: receiver, is_started: false, awaited: BTreeMap::new() };
         (
             handle,
             Self {
@@ -193,14 +201,12 @@ impl Discoverer {
             return;
         };
         let Some(answer) = self.answers.by_name.get_mut(&key.name).filter(|answer| answer.key == key) else { return };
-        let before = answer.clone();
         match found {
             SourceReport::Servers(found) => {
                 answer.take(found, want.allow_loopback, (SystemTime::now(), Instant::now()))
             }
             SourceReport::Failed(why) => answer.fail(why, SystemTime::now()),
         }
-        answer.log(&before);
     }
 
     fn settle(&mut self) {
@@ -219,6 +225,7 @@ impl Discoverer {
         let is_new = self.published.send_if_modified(|published| {
             let is_new = **published != self.answers;
             if is_new {
+                self.answers.log(published);
                 *published = Arc::new(self.answers.clone());
             }
             is_new

@@ -28,4 +28,4 @@ pub(super) use answers::Answers;
 pub(super) use discoverer::{Discoverer, DiscoveryHandle};
 pub(super) use documents::DiscoveredDocuments;
 pub(super) use srv::Nameservers;
-pub(super) use want::{Want, Wants};
+pub(super) use want::{AskedUpstream, Want, Wants};

@@ -1,8 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use portcullis_api::{
-    Cluster, Discovery, Endpoint, KeyPair, PeerName, PublicBytes, SecretBytes, Settings, SlicePort, Trust,
+    Cluster, Discovery, Endpoint, KeyPair, PeerName, PublicBytes, SecretBytes, ServerHost, Settings, SlicePort, Trust,
     UpstreamIdentity, check_cluster, parse_cluster, token_account,
 };
 use portcullis_filter_config::hex;
@@ -29,6 +30,8 @@ pub(in super::super) struct Want {
     pub(super) source: WantedSource,
     /// Whether the object has no server but those that are found: no written one is enabled.
     pub(super) is_sole: bool,
+    /// The addresses of written servers that are disabled: a source that names one brings no server by that.
+    pub(super) disabled: BTreeSet<SocketAddr>,
     pub(super) allow_loopback: bool,
 }
 
@@ -55,6 +58,33 @@ pub(super) struct UpstreamAccess {
     pub(super) token: Option<SecretBytes>,
     /// The header by which an authenticating proxy names its own user, and the user.
     pub(super) user: Option<(String, String)>,
+}
+
+/// The upstream of an object, and the servers of it that are asked as the gateway.
+#[derive(Clone, Debug)]
+pub(in super::super) struct AskedUpstream {
+    place: String,
+    servers: BTreeSet<String>,
+}
+
+impl AskedUpstream {
+    /// `None` if the upstream is not verified.
+    pub(in super::super) fn of(cluster: &Cluster, settings: &Settings) -> Option<Self> {
+        let access = access(cluster, settings)?;
+        let place = format!("{} {}", cluster.uid.as_deref().unwrap_or_default(), access.place());
+        Some(Self { place, servers: access.servers.iter().map(ToString::to_string).collect() })
+    }
+
+    /// Whether an answer of the one is one of the other: CA, name in the certificate, account and UID are the same, and one of the
+    /// servers is.
+    pub(in super::super) fn is_same(&self, other: &Self) -> bool {
+        self.place == other.place && !self.servers.is_disjoint(&other.servers)
+    }
+
+    #[cfg(test)]
+    pub(in super::super) fn new(place: &str, servers: &[&str]) -> Self {
+        Self { place: place.to_owned(), servers: servers.iter().map(|server| (*server).to_owned()).collect() }
+    }
 }
 
 /// By the objects' names.
@@ -108,8 +138,14 @@ impl Want {
             WantedSource::Upstream(access) => access.place(),
         };
         let key = AnswerKey { name: cluster.name.clone(), uid, source: discovery.to_string(), place };
+        let disabled = cluster.servers.iter().filter(|server| !server.enabled && !server.discovered);
+        let disabled = disabled.filter_map(|server| match &server.endpoint {
+            Endpoint { host: ServerHost::Ip(ip), port } => Some(SocketAddr::new(*ip, *port)),
+            Endpoint { host: ServerHost::Dns(_), .. } => None,
+        });
+        let disabled = disabled.collect();
         let is_sole = !cluster.servers.iter().any(|server| server.enabled && !server.discovered);
-        Some(Self { key, source, is_sole, allow_loopback: settings.allow_loopback_upstreams })
+        Some(Self { key, source, is_sole, disabled, allow_loopback: settings.allow_loopback_upstreams })
     }
 }
 

@@ -6,6 +6,8 @@ use portcullis_api::{ServerKeys, put_server_keys};
 use portcullis_sources::ObjectSet;
 use serde_json::Value;
 
+use super::super::discovery::AskedUpstream;
+
 /// Time between two questions to a cluster's servers: a kube-apiserver signs with a new key only after it has shown it for long.
 const AGAIN: Duration = Duration::from_secs(300);
 /// The same after a failure.
@@ -19,8 +21,10 @@ const ISSUERS: &str = "/spec/portcullis/tokens/issuers";
 /// A cluster that wants the keys of its servers.
 pub(super) struct Wanted {
     pub(super) name: String,
-    /// The servers that are asked, and the credential.
+    /// All parts of the object that a question depends on.
     pub(super) asked: Value,
+    /// The upstream; `None` if it is not known, or the parts are those of the last time.
+    pub(super) upstream: Option<AskedUpstream>,
 }
 
 /// A question to a cluster's servers. No two have the same number.
@@ -41,6 +45,7 @@ pub(super) struct KeySchedule {
 
 struct KnownKeys {
     asked: Value,
+    upstream: Option<AskedUpstream>,
     keys: Option<HeldKeys>,
     /// Why the last question had no answer.
     error: Option<String>,
@@ -74,14 +79,23 @@ impl KeySchedule {
     /// Takes over the clusters that want keys. The keys of others are forgotten, and questions to others are not open any more.
     pub(super) fn follow(&mut self, wanted: impl Iterator<Item = Wanted>, now: Instant) {
         let mut names = BTreeSet::new();
-        for Wanted { name, asked } in wanted {
+        for Wanted { name, asked, upstream } in wanted {
             names.insert(name.clone());
-            let known = self.clusters.entry(name).or_insert_with(|| KnownKeys::new(Value::Null, now));
-            if known.asked != asked {
-                *known = KnownKeys::new(asked, now);
+            match self.clusters.get_mut(&name) {
+                Some(known) if known.asked == asked => {}
+                // A renewed credential, or a server more or less: the keys are those of the same servers.
+                Some(known) if known.is_of(upstream.as_ref()) => {
+                    (known.asked, known.upstream, known.question, known.due) = (asked, upstream, None, Some(now));
+                }
+                Some(_) | None => drop(self.clusters.insert(name, KnownKeys::new(asked, upstream, now))),
             }
         }
         self.clusters.retain(|name, _| names.contains(name));
+    }
+
+    /// Whether these are the parts of this cluster that its questions depend on.
+    pub(super) fn asks(&self, name: &str, asked: &Value) -> bool {
+        self.clusters.get(name).is_some_and(|known| known.asked == *asked)
     }
 
     /// Questions that are to be asked now, at most one for each cluster until it is answered.
@@ -157,8 +171,12 @@ impl KeySchedule {
 }
 
 impl KnownKeys {
-    fn new(asked: Value, now: Instant) -> Self {
-        Self { asked, keys: None, error: None, failures: 0, question: None, due: Some(now) }
+    fn new(asked: Value, upstream: Option<AskedUpstream>, now: Instant) -> Self {
+        Self { asked, upstream, keys: None, error: None, failures: 0, question: None, due: Some(now) }
+    }
+
+    fn is_of(&self, upstream: Option<&AskedUpstream>) -> bool {
+        self.upstream.as_ref().zip(upstream).is_some_and(|(before, now)| before.is_same(now))
     }
 
     fn found(&self, now: Instant) -> ServerKeys {
@@ -199,7 +217,7 @@ mod tests {
     }
 
     fn wanted(name: &str, asked: u64) -> Wanted {
-        Wanted { name: name.to_owned(), asked: json!(asked) }
+        Wanted { name: name.to_owned(), asked: json!(asked), upstream: None }
     }
 
     /// The keys, their end, and the error.
@@ -262,6 +280,30 @@ mod tests {
         schedule.follow(std::iter::empty(), start);
         schedule.answered(&anew, Ok("late".to_owned()), clock(start, start));
         assert_eq!((schedule.next(start), &shown(&schedule, start)[0]), (None, &Value::Null));
+    }
+
+    #[test]
+    fn keys_stay_while_the_upstream_is_the_same() {
+        let (mut schedule, start) = (KeySchedule::default(), Instant::now());
+        let of = |asked: u64, place: &str, servers: &[&str]| {
+            let upstream = AskedUpstream::new(place, servers);
+            [Wanted { upstream: Some(upstream), ..wanted("one", asked) }].into_iter()
+        };
+        schedule.follow(of(1, "a", &["10.0.0.1", "10.0.0.2"]), start);
+        let first = question(&mut schedule, start);
+        schedule.answered(&first, Ok("keys".to_owned()), clock(start, start));
+        schedule.follow(of(2, "a", &["10.0.0.2", "10.0.0.3"]), start);
+        assert_eq!(shown(&schedule, start)[0], json!("keys"), "one server is the same");
+        let again = question(&mut schedule, start);
+        assert!(schedule.is_open(&again), "it is asked anew");
+        schedule.answered(&again, Err("no".to_owned()), clock(start, start));
+        assert_eq!(shown(&schedule, start)[0], json!("keys"), "whatever the present servers say");
+        schedule.follow(of(3, "a", &["10.0.0.4"]), start);
+        assert_eq!(shown(&schedule, start)[0], Value::Null, "no server is the same");
+        let question = question(&mut schedule, start);
+        schedule.answered(&question, Ok("keys".to_owned()), clock(start, start));
+        schedule.follow(of(4, "b", &["10.0.0.4"]), start);
+        assert_eq!(shown(&schedule, start)[0], Value::Null, "another CA, name, account or object");
     }
 
     #[test]
