@@ -71,9 +71,18 @@ impl Answer {
         self.is_asked = true;
         self.failed = None;
         self.unused = found.unused;
-        if !found.servers.iter().any(|server| is_allowed_server(server.ip, allow_loopback)) {
+        let disabled = &self.disabled;
+        let is_used = |server: &DiscoveredServer| {
+            is_allowed_server(server.ip, allow_loopback)
+                && !disabled.contains(&SocketAddr::new(server.ip.to_canonical(), server.port))
+        };
+        if !found.servers.iter().any(is_used) {
+            let why = |server: &DiscoveredServer| match is_allowed_server(server.ip, allow_loopback) {
+                true => "is disabled",
+                false => "may not be a server",
+            };
             let refused = found.servers.iter().take(8);
-            self.unused.extend(refused.map(|server| format!("{}:{} may not be a server", server.ip, server.port)));
+            self.unused.extend(refused.map(|server| format!("{}:{} {}", server.ip, server.port, why(server))));
             self.empty_since = self.empty_since.or(Some(now));
             return;
         }
@@ -89,11 +98,7 @@ impl Answer {
             None => uptime,
         };
         // One that may not be a server is named in the object's warnings, and establishes nothing.
-        let is_used = |server: &&DiscoveredServer| {
-            !self.disabled.contains(&SocketAddr::new(server.ip.to_canonical(), server.port))
-        };
-        let allowed =
-            found.servers.iter().filter(|server| is_allowed_server(server.ip, allow_loopback)).filter(is_used);
+        let allowed = found.servers.iter().filter(|server| is_used(server));
         self.since = allowed.map(|server| (address(server), since(server))).collect();
         self.named = found.servers;
         self.settle((now, uptime));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use kube::Client;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, sleep_until, timeout};
 
@@ -24,7 +24,7 @@ const FIRST_ANSWERS: Duration = Duration::from_secs(2);
 /// How much longer they may do so before the first configuration of the process: gateways have one with servers, which a control
 /// plane without a memory must not take away because a source is slow or away as it starts.
 const AT_START: Duration = Duration::from_secs(28);
-/// How often an object's new source may hold back a configuration, which is one of all objects.
+/// How often an object's new source that does not answer may hold back a configuration, which is one of all objects.
 const ONCE_IN: Duration = Duration::from_secs(60);
 /// Messages of the tasks that may wait.
 const QUEUE: usize = 64;
@@ -35,7 +35,7 @@ pub(in super::super) struct DiscoveryHandle {
     pub(in super::super) answers: watch::Receiver<Arc<Answers>>,
     /// Whether a configuration was waited for.
     is_started: bool,
-    /// When a source of each object was waited for last.
+    /// When a source of each object was waited for last, in vain.
     awaited: BTreeMap<String, Instant>,
 }
 
@@ -54,12 +54,15 @@ impl DiscoveryHandle {
         self.awaited.retain(|name, at| wants.contains_key(name) || now.duration_since(*at) < ONCE_IN);
         let is_due = |want: &Want| self.awaited.get(want.name()).is_none_or(|at| now.duration_since(*at) >= ONCE_IN);
         let awaited: Vec<_> = wants.values().filter(|want| want.is_sole && !is_known(want) && is_due(want)).collect();
-        self.awaited.extend(awaited.iter().map(|want| (want.name().to_owned(), now)));
         if self.answers.borrow().are_complete(awaited.iter().copied()) {
             return false;
         }
         let complete = self.answers.wait_for(|answers| answers.are_complete(awaited.iter().copied()));
-        let _ = timeout(FIRST_ANSWERS, complete).await;
+        if timeout(FIRST_ANSWERS, complete).await.is_err() {
+            let answers = self.answers.borrow().clone();
+            let missing = awaited.iter().filter(|want| !answers.are_complete([**want]));
+            self.awaited.extend(missing.map(|want| (want.name().to_owned(), now)));
+        }
         if is_start {
             let elsewhere = || awaited.iter().copied().filter(|want| !want.asks_upstream());
             let complete = self.answers.wait_for(|answers| answers.are_complete(elsewhere()));
@@ -77,6 +80,8 @@ impl DiscoveryHandle {
 pub(in super::super) struct Discoverer {
     kubernetes: Option<Client>,
     nameservers: Nameservers,
+    /// For questions to them.
+    turns: Arc<Semaphore>,
     state_dir: Option<PathBuf>,
     metrics: Arc<ControlPlaneMetrics>,
     wants: watch::Receiver<Arc<Wants>>,
@@ -112,6 +117,7 @@ impl Discoverer {
             Self {
                 kubernetes,
                 nameservers,
+                turns: Arc::new(Semaphore::new(srv::NAMES_AT_A_TIME)),
                 state_dir,
                 metrics,
                 wants,
@@ -192,7 +198,9 @@ impl Discoverer {
                 let following = upstream::follow(access.clone(), want.allow_loopback, last.unwrap_or_default(), to);
                 Some(tokio::spawn(following))
             }
-            WantedSource::Srv(name) => Some(tokio::spawn(srv::follow(self.nameservers.clone(), name.clone(), to))),
+            WantedSource::Srv(name) => {
+                Some(tokio::spawn(srv::follow(self.nameservers.clone(), Arc::clone(&self.turns), name.clone(), to)))
+            }
         }
     }
 

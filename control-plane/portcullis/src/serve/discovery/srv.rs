@@ -1,18 +1,18 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use hickory_resolver::TokioResolver;
-use hickory_resolver::config::{
-    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
-};
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::rr::rdata::SRV;
-use hickory_resolver::proto::rr::{Name, RData};
+use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use portcullis_api::DiscoveredServer;
 use portcullis_sources::Backoff;
+use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 use super::report::{Reporter, SourceReport};
@@ -21,13 +21,15 @@ use super::slices::SliceServers;
 /// The pause between two questions is what the records say, within these bounds: records without a time to live are not asked for
 /// without end, and a change is noticed within a minute whatever they say.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(60));
-/// The time for a question and all that follow from its answer.
-const ANSWER: Duration = Duration::from_secs(20);
+/// The time for a question and all that follow from its answer: so long a name keeps its turn from others.
+const ANSWER: Duration = Duration::from_secs(10);
 /// The time for one question at one DNS server, which is asked twice.
 const ATTEMPT: Duration = Duration::from_secs(2);
 /// Most targets whose addresses are asked for, and how many at a time.
 const MAX_TARGETS: usize = 128;
 const AT_A_TIME: usize = 8;
+/// Names that are asked for at a time.
+pub(super) const NAMES_AT_A_TIME: usize = 64;
 /// Most addresses of one target that are taken.
 const MAX_ADDRESSES: usize = 32;
 
@@ -54,8 +56,6 @@ impl Nameservers {
             }
         };
         let options: &mut ResolverOpts = builder.options_mut();
-        // An address of each family is one server with two addresses more often than two servers.
-        options.ip_strategy = LookupIpStrategy::Ipv4thenIpv6;
         options.use_hosts_file = ResolveHosts::Never;
         options.cache_size = 0;
         options.timeout = ATTEMPT;
@@ -64,11 +64,15 @@ impl Nameservers {
     }
 }
 
-/// Follows the SRV records of a name until the task ends.
-pub(super) async fn follow(nameservers: Nameservers, name: String, to: Reporter) {
+/// Follows the SRV records of a name until the task ends. All names share the `turns`: the DNS servers are others' too.
+pub(super) async fn follow(nameservers: Nameservers, turns: Arc<Semaphore>, name: String, to: Reporter) {
     let mut backoff = Backoff::default();
     loop {
-        let pause = match timeout(ANSWER, ask(&nameservers, &name)).await {
+        // It is never closed.
+        let turn = turns.acquire().await;
+        let asked = timeout(ANSWER, ask(&nameservers, &name)).await;
+        drop(turn);
+        let pause = match asked {
             Ok(Ok((found, lifetime))) => {
                 backoff.reset();
                 to.report(SourceReport::Servers(found)).await;
@@ -138,16 +142,24 @@ async fn addresses(
     unused: &mut Vec<String>,
 ) -> Result<Vec<DiscoveredServer>, String> {
     let questions = targets.into_iter().map(async |(target, port)| {
-        let answer = some(resolver.lookup_ip(target.clone()).await, "addresses")?;
-        let ips: Vec<IpAddr> = answer.map(|found| found.iter().take(MAX_ADDRESSES).collect()).unwrap_or_default();
+        let ips = addresses_of(resolver, &target).await?;
         Ok::<_, String>((target, port, ips))
     });
     let answers: Vec<_> = stream::iter(questions).buffered(AT_A_TIME).try_collect().await?;
     let mut servers = Vec::new();
-    for (target, port, ips) in answers {
-        if ips.is_empty() {
-            unused.push(format!("the target {target} of an SRV record has no address"));
+    for (target, port, mut ips) in answers {
+        // In one order whatever that of the answer is: else each answer would bring other ones.
+        ips.sort();
+        ips.dedup();
+        let target = target.to_ascii();
+        match ips.len() {
+            0 => unused.push(format!("the target {target} of an SRV record has no address")),
+            number if number > MAX_ADDRESSES => {
+                unused.push(format!("{number} addresses of the target {target} are more than {MAX_ADDRESSES}"));
+            }
+            _ => {}
         }
+        ips.truncate(MAX_ADDRESSES);
         servers.extend(ips.into_iter().map(|ip| DiscoveredServer { ip, port, zone: String::new() }));
     }
     unused.truncate(super::slices::MAX_FINDINGS);
@@ -156,13 +168,35 @@ async fn addresses(
     Ok(servers)
 }
 
-/// `None` if DNS says that there are no such records. `what` is asked for.
-fn some<T>(answer: Result<T, NetError>, what: &str) -> Result<Option<T>, String> {
-    match answer {
-        Ok(found) => Ok(Some(found)),
-        Err(NetError::Dns(DnsError::NoRecordsFound(_))) => Ok(None),
-        Err(error) => Err(format!("asking for {what}: {error}")),
+/// The addresses of a target: those of IPv6 only where it has none of IPv4, because an address of each family is one server with
+/// two addresses more often than two servers. A question that fails is an error, also if the other one is answered.
+async fn addresses_of(resolver: &TokioResolver, target: &Name) -> Result<Vec<IpAddr>, String> {
+    for family in [RecordType::A, RecordType::AAAA] {
+        let Some(found) = some(resolver.lookup(target.clone(), family).await, "addresses")? else { continue };
+        let address = |data: &RData| match data {
+            RData::A(address) => Some(IpAddr::V4(address.0)),
+            RData::AAAA(address) => Some(IpAddr::V6(address.0)),
+            _ => None,
+        };
+        let ips: Vec<IpAddr> = found.answers().iter().filter_map(|record| address(&record.data)).collect();
+        if !ips.is_empty() {
+            return Ok(ips);
+        }
     }
+    Ok(Vec::new())
+}
+
+/// `None` if DNS says that there are no such records. `what` is asked for. Nothing that a DNS server says is in an error.
+fn some<T>(answer: Result<T, NetError>, what: &str) -> Result<Option<T>, String> {
+    let why = match answer {
+        Ok(found) => return Ok(Some(found)),
+        Err(NetError::Dns(DnsError::NoRecordsFound(_))) => return Ok(None),
+        Err(NetError::Dns(DnsError::ResponseCode(code))) => code.to_str(),
+        Err(NetError::Timeout) => "no answer in time",
+        Err(NetError::NoConnections | NetError::Io(_)) => "no DNS server can be reached",
+        Err(_) => "the answer cannot be used",
+    };
+    Err(format!("asking for {what}: {why}"))
 }
 
 /// The name with a dot at its end: no search list of the machine is tried.
@@ -172,6 +206,12 @@ fn absolute(name: &str) -> Result<Name, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
+    use hickory_resolver::proto::op::{Message, ResponseCode};
+    use hickory_resolver::proto::rr::Record;
+    use tokio::net::UdpSocket;
+
     use super::*;
 
     fn of(records: &[(u16, u16, &str)]) -> (Vec<(u16, Vec<String>)>, Vec<String>) {
@@ -208,5 +248,62 @@ mod tests {
         let (targets, unused) = of(&records);
         assert_eq!(targets[0].1.len(), MAX_TARGETS);
         assert!(unused[0].contains("1000 targets"), "{unused:?}");
+    }
+
+    /// A DNS server that answers questions for addresses of each family in its way.
+    async fn server(answers: impl Fn(RecordType) -> (ResponseCode, Vec<RData>) + Send + 'static) -> Nameservers {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        tokio::spawn(async move {
+            let mut buffer = [0; 4096];
+            while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
+                let mut message = Message::from_vec(&buffer[..length]).unwrap().into_response();
+                let query = message.queries[0].clone();
+                let (code, found) = answers(query.query_type());
+                message.metadata.response_code = code;
+                message.add_answers(found.into_iter().map(|data| Record::from_rdata(query.name().clone(), 1, data)));
+                let _ = socket.send_to(&message.to_vec().unwrap(), from).await;
+            }
+        });
+        Nameservers::Listed(vec![address])
+    }
+
+    fn v4(last: u8) -> RData {
+        RData::A(std::net::Ipv4Addr::new(10, 0, 0, last).into())
+    }
+
+    async fn found(
+        a: (ResponseCode, Vec<RData>),
+        aaaa: (ResponseCode, Vec<RData>),
+    ) -> Result<(Vec<String>, Vec<String>), String> {
+        let of = move |family| if family == RecordType::A { a.clone() } else { aaaa.clone() };
+        let resolver = server(of).await.resolver().unwrap();
+        let mut unused = Vec::new();
+        let targets = vec![(Name::from_ascii("a.test.").unwrap(), 1)];
+        let servers = addresses(&resolver, targets, &mut unused).await?;
+        Ok((servers.iter().map(|server| server.ip.to_string()).collect(), unused))
+    }
+
+    #[tokio::test]
+    async fn failed_question_is_no_target_without_addresses() {
+        use ResponseCode::{NXDomain, NoError, ServFail};
+        let v6 = || vec![RData::AAAA("2001:db8::1".parse::<Ipv6Addr>().unwrap().into())];
+        let one = |ip: &str| Ok((vec![ip.to_owned()], vec![]));
+        assert_eq!(found((NoError, vec![v4(1)]), (NoError, v6())).await, one("10.0.0.1"), "IPv4 first");
+        assert_eq!(found((NoError, vec![]), (NoError, v6())).await, one("2001:db8::1"));
+        let failed = found((ServFail, vec![]), (NoError, v6())).await.unwrap_err();
+        assert!(failed.starts_with("asking for addresses: "), "{failed}");
+        assert!(found((NoError, vec![]), (ServFail, vec![])).await.is_err());
+        let none = found((NXDomain, vec![]), (NXDomain, vec![])).await.unwrap();
+        assert_eq!((none.0.len(), none.1.len()), (0, 1), "{none:?}");
+    }
+
+    #[tokio::test]
+    async fn same_addresses_are_taken_whatever_their_order_is() {
+        let (up, down): (Vec<_>, Vec<_>) = ((0..60).map(v4).collect(), (0..60).rev().map(v4).collect());
+        let nothing = || (ResponseCode::NoError, Vec::new());
+        let first = found((ResponseCode::NoError, up), nothing()).await.unwrap();
+        assert_eq!((first.0.len(), first.1.len()), (MAX_ADDRESSES, 1));
+        assert_eq!(found((ResponseCode::NoError, down), nothing()).await.unwrap(), first);
     }
 }

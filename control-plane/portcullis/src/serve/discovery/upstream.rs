@@ -21,12 +21,14 @@ const NAME: &str = "kubernetes";
 const WATCH_SECONDS: u64 = 60;
 /// How long a server has to be followed before pauses begin anew: one that ends every watch at once is not asked without them.
 const STEADY: Duration = Duration::from_secs(5);
+/// How long a round without an answer goes on in silence: longer than a server that is not there takes.
+const SILENCE: Duration = Duration::from_secs(8);
 /// When a watch that neither speaks nor ends is dead.
 const WATCH: Duration = Duration::from_secs(WATCH_SECONDS + 5);
 /// Most discovered servers that are asked when no written one answers.
 const MAX_ASKED: usize = 8;
-/// Most events of a watch, and most bytes: the slice changes when a kube-apiserver comes or goes. What says more is followed by
-/// lists, with pauses.
+/// Most events of a watch, and most bytes: the slice changes when a kube-apiserver comes or goes. A server that says more is
+/// asked for lists, with pauses.
 const MAX_EVENTS: usize = 256;
 const MAX_WATCHED: usize = 4 << 20;
 /// Longest resource version: etcd's are numbers.
@@ -67,7 +69,7 @@ pub(super) async fn follow(access: UpstreamAccess, allow_loopback: bool, last: V
         for (number, server) in session.asked().into_iter().enumerate() {
             let since = Instant::now();
             if !is_reported
-                && (number >= MAX_ASKED || round.elapsed() >= STEADY)
+                && (number >= MAX_ASKED || round.elapsed() >= SILENCE)
                 && let Some(why) = why.clone()
             {
                 is_reported = true;

@@ -178,6 +178,9 @@ fn disabled_server_is_no_reason_to_let_another_go() {
     assert_eq!(answer.servers, servers(&["10.0.0.1", "10.0.0.3", "10.0.0.2"]).servers);
     answer.settle(at(6));
     assert_eq!(answer.servers, servers(&["10.0.0.1", "10.0.0.3"]).servers);
+    answer.take(servers(&["10.0.0.1"]), false, at(7));
+    assert_eq!(answer.servers, servers(&["10.0.0.1", "10.0.0.3"]).servers, "alone it is an empty answer");
+    assert!(answer.empty_since.is_some());
 }
 
 /// A hostile upstream names other servers in each answer.
