@@ -214,6 +214,7 @@ deps: ## Install the real Envoys and build the real Kubernetes and istiod into .
 	$(SCRIPTS)/build-declared
 	$(SCRIPTS)/install-prometheus || [ $$? = 3 ]
 	$(SCRIPTS)/install-redis || [ $$? = 3 ]
+	$(SCRIPTS)/install-dnsmasq || [ $$? = 3 ]
 	$(SCRIPTS)/install-chromium || [ $$? = 3 ]
 	$(SCRIPTS)/build-istio
 

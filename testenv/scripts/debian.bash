@@ -22,3 +22,17 @@ fetch() {
         rm -f "$package"
     done
 }
+
+# fetch_with_libraries DIRECTORY PACKAGE...: unpacks packages, and those that apt would install beside them on this machine, into
+# DIRECTORY/unpacked, and puts their shared libraries into DIRECTORY/libraries.
+fetch_with_libraries() {
+    local directory=$1 packages
+    shift
+    mkdir -p "$directory/unpacked" "$directory/libraries"
+    debian_lists "$directory"
+    packages=$(apt-get "${apt[@]}" install -s --no-install-recommends "$@" | awk '$1 == "Inst" { print $2 }')
+    # Installed ones are not among them.
+    # shellcheck disable=SC2086 # a list of names
+    (cd "$directory/unpacked" && fetch $packages "$@")
+    find "$directory/unpacked/usr/lib" -name '*.so*' -exec cp -P {} "$directory/libraries" \; 2>/dev/null || :
+}

@@ -29,6 +29,12 @@ pub(crate) fn is_dns_name(name: &str) -> bool {
     name.len() <= MAX_NAME && name.split('.').all(is_dns_label) && !last_is_number && name.parse::<IpAddr>().is_err()
 }
 
+/// Whether `name` is the lower-case name of SRV records of a TCP service (RFC 2782): `_service._tcp.` before a DNS name.
+pub(crate) fn is_srv_name(name: &str) -> bool {
+    let service_and_name = name.strip_prefix('_').and_then(|rest| rest.split_once("._tcp."));
+    name.len() <= MAX_NAME && service_and_name.is_some_and(|(service, name)| is_dns_label(service) && is_dns_name(name))
+}
+
 /// Whether `name` is a DNS name or `*.` before one of at least two labels.
 pub(crate) fn is_served_name(name: &str) -> bool {
     match name.strip_prefix("*.") {
@@ -40,6 +46,31 @@ pub(crate) fn is_served_name(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_srv_records_are_of_a_service_over_tcp() {
+        for name in ["_https._tcp.example.com", "_kube-apiserver._tcp.a"] {
+            assert!(is_srv_name(name), "{name}");
+        }
+        let long = format!("_https._tcp.{}", ["a".repeat(60).as_str(); 4].join("."));
+        for name in [
+            "",
+            "_https._tcp",
+            "_https._tcp.",
+            "https._tcp.a",
+            "_https._udp.a",
+            "_HTTPS._tcp.a",
+            "__._tcp.a",
+            "_._tcp.a",
+            "_https._tcp.a.",
+            "_a.b._tcp.c",
+            "_https._tcp.10.0.0.1",
+            "_https._tcp._a",
+            &long,
+        ] {
+            assert!(!is_srv_name(name), "{name}");
+        }
+    }
 
     #[test]
     fn names_are_dns_names_with_at_most_one_leading_wildcard() {

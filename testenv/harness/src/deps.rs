@@ -262,6 +262,21 @@ pub fn redis() -> Result<Redis, Missing> {
     Ok(Redis { server: find("redis-server")?, sentinel: find("redis-sentinel")?, libraries: directory.clone() })
 }
 
+/// dnsmasq.
+#[derive(Debug, Clone)]
+pub struct Dnsmasq {
+    /// The DNS server.
+    pub program: PathBuf,
+    /// The directory of libraries that the machine lacks.
+    pub libraries: PathBuf,
+}
+
+/// dnsmasq. A package of Debian's, hence optional on a laptop; see [`or_skip`].
+pub fn dnsmasq() -> Result<Dnsmasq, Missing> {
+    let libraries = project_root().join(".deps/dnsmasq");
+    Ok(Dnsmasq { program: present("dnsmasq", libraries.join("dnsmasq"), "make deps")?, libraries })
+}
+
 /// Proxies of others, which benchmarks measure beside the gateway.
 #[derive(Debug, Clone)]
 pub struct Peers {

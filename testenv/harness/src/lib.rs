@@ -11,6 +11,7 @@ pub mod certs;
 pub mod client;
 pub mod control_plane;
 pub mod deps;
+pub mod dns;
 pub mod envoy;
 mod error;
 mod inotify;

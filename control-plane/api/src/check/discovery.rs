@@ -8,7 +8,7 @@ use super::servers::{Server, is_zone};
 use super::{Findings, endpoint::EndpointError};
 use crate::bounds::MAX_SERVERS;
 use crate::discovered::{Discovered, DiscoveredServer, discovered_of};
-use crate::dns_name::is_dns_label;
+use crate::dns_name::{is_dns_label, is_srv_name};
 use crate::problem::{Problem, ProblemCode};
 use crate::types::{DiscoveryService, DiscoverySpec, UpstreamCluster};
 
@@ -30,6 +30,8 @@ pub enum Discovery {
     },
     /// The EndpointSlice `default/kubernetes` of the upstream.
     KubernetesService,
+    /// The SRV records of this DNS name, which has no dot at its end.
+    SrvRecord(String),
 }
 
 /// Which of the ports of an EndpointSlice is meant.
@@ -48,6 +50,7 @@ impl fmt::Display for Discovery {
         match self {
             Discovery::Service { namespace, name, port } => write!(f, "Service {namespace}/{name}{port}"),
             Discovery::KubernetesService => f.write_str("EndpointSlice default/kubernetes of the upstream"),
+            Discovery::SrvRecord(name) => write!(f, "SRV records of {name}"),
         }
     }
 }
@@ -73,14 +76,24 @@ pub(super) fn check_discovery(
     if trust == Some(&Trust::Insecure) {
         findings.problem(PATH, "needs servers that are verified: remove spec.clientConfig.insecure, and set caData");
     }
-    match (&raw.service, raw.kubernetes_service) {
-        (Some(service), false) => Some(check_service(service, findings)),
-        (None, true) => Some(Discovery::KubernetesService),
+    match (&raw.service, raw.kubernetes_service, &raw.srv_record) {
+        (Some(service), false, None) => Some(check_service(service, findings)),
+        (None, true, None) => Some(Discovery::KubernetesService),
+        (None, false, Some(name)) => Some(check_srv_record(name, findings)),
         _ => {
-            findings.problem(PATH, "exactly one of service and kubernetesService is required");
+            findings.problem(PATH, "exactly one of service, kubernetesService and srvRecord is required");
             None
         }
     }
+}
+
+fn check_srv_record(name: &str, findings: &mut Findings) -> Discovery {
+    if !is_srv_name(name) {
+        let message = "must be the DNS name of SRV records in lower case, like _https._tcp.apiservers.example.com, without a dot at \
+                       its end";
+        findings.problem(format!("{PATH}.srvRecord"), message);
+    }
+    Discovery::SrvRecord(name.to_owned())
 }
 
 fn check_service(raw: &DiscoveryService, findings: &mut Findings) -> Discovery {
@@ -204,6 +217,11 @@ mod tests {
             (json!({"kubernetesService": true}), &servers, vec![]),
             (json!({}), &servers, vec![path.to_owned()]),
             (json!({"service": service, "kubernetesService": true}), &servers, vec![path.to_owned()]),
+            (json!({"service": service, "srvRecord": "_https._tcp.a.test"}), &servers, vec![path.to_owned()]),
+            (json!({"kubernetesService": true, "srvRecord": "_https._tcp.a.test"}), &servers, vec![path.to_owned()]),
+            (json!({"srvRecord": "_https._tcp.a.test"}), &none, vec![]),
+            (json!({"srvRecord": "a.test"}), &none, vec![format!("{path}.srvRecord")]),
+            (json!({"srvRecord": ""}), &none, vec![format!("{path}.srvRecord")]),
             (with("port", json!(6443)), &none, vec![]),
             (with("port", json!(0)), &none, vec![format!("{path}.service.port")]),
             (with("port", json!(65_536)), &none, vec![format!("{path}.service.port")]),

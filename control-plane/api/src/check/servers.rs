@@ -23,7 +23,8 @@ pub struct Server {
 /// The servers, each endpoint once, sorted. An endpoint that is listed twice is enabled only if both entries are.
 pub(super) fn check_servers(spec: &UpstreamClusterSpec, allow_loopback: bool, findings: &mut Findings) -> Vec<Server> {
     let (raw, discovery) = (&spec.servers, spec.portcullis.discovery.as_ref());
-    if raw.is_empty() && discovery.is_none_or(|discovery| discovery.service.is_none()) {
+    if raw.is_empty() && discovery.is_none_or(|discovery| discovery.service.is_none() && discovery.srv_record.is_none())
+    {
         findings.problem("spec.servers", "at least one server is required");
     }
     let mut servers: BTreeMap<Endpoint, bool> = BTreeMap::new();

@@ -25,7 +25,8 @@ const MAX_AGES: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::f
 const UNNOTICED: &str = "tokens of these issuers are not reviewed: a deleted service account or pod, and a session that was revoked, \
                          stay valid here until the token ends, at most until maxAge after it was issued";
 const BY_HTTP1: &str = "tokens of these issuers are not reviewed: they go to the servers by HTTP/1.1, so that each watch holds a \
-                        connection, and until a server rejects one its user is known by the token alone";
+                        connection, and policies, limits and metrics know the user by the token alone, also after a server has \
+                        rejected it";
 
 /// Checks the issuers of tokens, and gives them as the filter reads them.
 pub(super) fn check_tokens(raw: &types::UpstreamCluster, findings: &mut Findings) -> Vec<TokenIssuer> {
@@ -45,6 +46,9 @@ pub(super) fn check_tokens(raw: &types::UpstreamCluster, findings: &mut Findings
             findings.problem(format!("{path}.url"), "is listed twice");
         }
         checked.extend(check_issuer(issuer, &found, &path, findings));
+        if issuer.jwks.from_servers {
+            check_asked_servers(raw, format!("{path}.jwks.fromServers"), findings);
+        }
     }
     if !spec.issuers.is_empty() {
         let is_impersonating = matches!(raw.spec.portcullis.upstream_identity.as_str(), "" | "Impersonate");
@@ -57,6 +61,17 @@ pub(super) fn check_tokens(raw: &types::UpstreamCluster, findings: &mut Findings
         findings.warn(Problem::coded(ProblemCode::Caution, PATH, message));
     }
     checked
+}
+
+/// Keys are asked for at written servers, before the discovered ones are known, and they are believed for a day.
+fn check_asked_servers(raw: &types::UpstreamCluster, path: String, findings: &mut Findings) {
+    if raw.spec.client_config.insecure {
+        findings.problem(path, "needs servers that are verified: remove spec.clientConfig.insecure, and set caData");
+    } else if raw.spec.servers.is_empty() {
+        let message = "asks written servers only, and there is none: every token of this issuer is reviewed. Write one in \
+                       spec.servers, with disabled: true if it is to have no requests";
+        findings.warn(Problem::coded(ProblemCode::NoEffect, path, message));
+    }
 }
 
 fn check_issuer(
@@ -261,6 +276,28 @@ mod tests {
         assert_eq!((problems, checked[0].keys[0].id.as_str(), checked[0].keys_valid_until), (vec![], "a", None));
         let (_, problems) = of_servers("{", &shown);
         assert!(problems.iter().any(|problem| problem.contains("jwks.inline: is no JSON Web Key Set")), "{problems:?}");
+    }
+
+    #[test]
+    fn keys_are_asked_for_at_written_servers_that_are_verified() {
+        let mut issuer = issuer();
+        issuer.as_object_mut().unwrap().remove("claimMappings");
+        issuer["serviceAccounts"] = json!(true);
+        issuer["jwks"] = json!({"fromServers": true});
+        let of = |servers: Value, client: Value| {
+            let mut findings = Findings::default();
+            let raw = json!({
+                "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "a"},
+                "spec": {"servers": servers, "clientConfig": client, "portcullis": {"tokens": {"issuers": [issuer]}}},
+            });
+            check_tokens(&serde_json::from_value(raw).unwrap(), &mut findings);
+            let of = |problems: &[Problem]| problems.iter().filter(|one| one.path.ends_with("fromServers")).count();
+            (of(&findings.problems), of(&findings.warnings))
+        };
+        let servers = json!([{"endpoint": "https://10.0.0.1", "disabled": true}]);
+        assert_eq!(of(servers.clone(), json!({})), (0, 0));
+        assert_eq!(of(servers, json!({"insecure": true})), (1, 0), "an answer would be from whatever is on the way");
+        assert_eq!(of(json!([]), json!({})), (0, 1), "nothing is asked");
     }
 
     #[test]

@@ -16,6 +16,8 @@ const SERVED_NAME: &str = r"^(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$";
 
 /// A DNS label.
 const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
+/// The form of the name of SRV records.
+const SRV_NAME: &str = r"^_[a-z0-9-]+\._tcp\.[a-z0-9-]+(\.[a-z0-9-]+)*$";
 /// A label's value.
 const ZONE: &str = "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$";
 
@@ -27,8 +29,9 @@ pub(super) fn rules() -> Vec<(&'static str, Value)> {
 }
 
 fn object_rules() -> Vec<(&'static str, Value)> {
-    let service = "has(self.portcullis) && has(self.portcullis.discovery) && has(self.portcullis.discovery.service)";
-    let servers = format!("(has(self.servers) && size(self.servers) > 0) || ({service})");
+    let sole = "has(self.portcullis) && has(self.portcullis.discovery) && \
+                (has(self.portcullis.discovery.service) || has(self.portcullis.discovery.srvRecord))";
+    let servers = format!("(has(self.servers) && size(self.servers) > 0) || ({sole})");
     let mut rules = credentials();
     rules.push(cel(&servers, "at least one server is required", ".servers"));
     vec![
@@ -339,8 +342,8 @@ fn ours() -> Vec<(&'static str, Value)> {
 
 fn discovery() -> Vec<(&'static str, Value)> {
     let one = cel(
-        "has(self.service) != (has(self.kubernetesService) && self.kubernetesService)",
-        "exactly one of service and kubernetesService is required",
+        "[has(self.service), has(self.kubernetesService) && self.kubernetesService, has(self.srvRecord)].filter(one, one).size() == 1",
+        "exactly one of service, kubernetesService and srvRecord is required",
         "",
     );
     let port = cel("!(has(self.port) && has(self.portName))", "excludes port: remove one of the two", ".portName");
@@ -357,6 +360,7 @@ fn discovery() -> Vec<(&'static str, Value)> {
         ("portcullis.discovery.service.name", label()),
         ("portcullis.discovery.service.port", json!({"minimum": 1, "maximum": 65_535})),
         ("portcullis.discovery.service.portName", label()),
+        ("portcullis.discovery.srvRecord", json!({"maxLength": 253, "pattern": SRV_NAME})),
     ]
 }
 

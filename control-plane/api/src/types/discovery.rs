@@ -11,6 +11,10 @@ pub struct DiscoverySpec {
     /// The EndpointSlice `kubernetes` in the namespace `default` of the upstream itself, which each of its kube-apiservers writes
     /// its address into. It is read with the gateway's own credential, by `spec.servers`, disabled ones included.
     pub kubernetes_service: bool,
+    /// The DNS name of SRV records (RFC 2782), as `_https._tcp.apiservers.example.com`, for servers that something but Kubernetes
+    /// lists: all addresses behind the targets of the lowest priority that has any. Weights are not used. `spec.servers` may then be
+    /// empty.
+    pub srv_record: Option<String>,
 }
 
 /// A Service whose EndpointSlices hold servers.

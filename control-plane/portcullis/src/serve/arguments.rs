@@ -1,8 +1,10 @@
+use std::net::{AddrParseError, IpAddr, SocketAddr};
 use std::time::Duration;
 
 use clap::Args;
 use portcullis_api::parse_duration;
 
+use super::discovery::Nameservers;
 use super::edit_traces::TracingArguments;
 use super::http_arguments::HttpArguments;
 use super::limits::LimitsArguments;
@@ -42,6 +44,16 @@ pub(crate) struct Serve {
         default_value = "24h",
     )]
     pub(crate) revoked_reference_grace: Duration,
+    /// DNS servers for the SRV records of discovered servers: IP addresses, with a port if it is not 53. By default those of
+    /// /etc/resolv.conf.
+    #[arg(
+        long = "dns-server",
+        env = "PORTCULLIS_DNS_SERVERS",
+        value_name = "ADDRESS",
+        value_delimiter = ',',
+        value_parser = dns_server,
+    )]
+    pub(crate) dns_servers: Vec<SocketAddr>,
     #[command(flatten)]
     pub(crate) limits: LimitsArguments,
     #[command(flatten)]
@@ -51,4 +63,24 @@ pub(crate) struct Serve {
     /// How the log is written, on standard error; RUST_LOG says how much of it.
     #[arg(long, env = "PORTCULLIS_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
+}
+
+impl Serve {
+    /// The DNS servers for SRV records.
+    pub(super) fn nameservers(&self) -> Nameservers {
+        match self.dns_servers.as_slice() {
+            [] => Nameservers::System,
+            listed => Nameservers::Listed(listed.to_vec()),
+        }
+    }
+}
+
+/// The port of DNS.
+const DNS: u16 = 53;
+
+fn dns_server(text: &str) -> Result<SocketAddr, AddrParseError> {
+    match text.parse::<IpAddr>() {
+        Ok(ip) => Ok(SocketAddr::new(ip, DNS)),
+        Err(_) => text.parse(),
+    }
 }

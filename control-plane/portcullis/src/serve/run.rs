@@ -96,7 +96,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let health = Arc::new(HealthRegistry::default());
     let leadership = source.kubernetes.as_ref().map(|access| campaign(access, &arguments.source.lease_name));
     let kubernetes = source.kubernetes.as_ref().map(|access| access.client.clone());
-    let (discovery, discoverer) = Discoverer::new(kubernetes, arguments.state.state_dir.clone(), Arc::clone(&metrics));
+    let (discovery, discoverer) =
+        Discoverer::new(kubernetes, arguments.nameservers(), arguments.state.state_dir.clone(), Arc::clone(&metrics));
     let observer = Arc::new(StatusObserver::new(ObserverInputs {
         diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),

@@ -136,7 +136,9 @@ fn discovered_servers_change_endpoints_alone() {
     let service = json!({"service": {"namespace": "a", "name": "b"}});
     let first = of(&upstream, "10.9.0.1:6443");
     assert_eq!(of(&upstream, "10.9.0.2:6443"), first);
-    assert_ne!(of(&service, "10.9.0.1:6443").1, first.1, "another source may be another cluster");
+    for other in [service, json!({"srvRecord": "_https._tcp.a.test"})] {
+        assert_ne!(of(&other, "10.9.0.1:6443").1, first.1, "another source may be another cluster: {other}");
+    }
 }
 
 fn names_of(cluster: &Value) -> BTreeSet<String> {

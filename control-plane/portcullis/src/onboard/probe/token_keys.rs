@@ -11,6 +11,8 @@ use super::session::{ANSWER, GatewaySession};
 const KEY_SET: &str = "application/jwk-set+json";
 /// Most bytes of an answer: an object has no larger set.
 const MAX_ANSWER: usize = 64 << 10;
+/// Most addresses of a server that are asked: the caller waits for a few seconds.
+const MAX_ADDRESSES: usize = 4;
 
 /// Why a server's keys are not known. Nothing that the server says is in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,6 +21,8 @@ pub(crate) enum TokenKeysError {
     Credential,
     #[error("no server has answered")]
     Answer,
+    #[error("no server is written: discovered ones are not asked")]
+    NoServer,
     #[error("its name resolves to no address that a server may have")]
     Address,
     /// The status is not shown: it would say what there is at an address that only the control plane reaches.
@@ -35,9 +39,19 @@ pub(crate) async fn read_token_keys(
     headers: &RequestHeaders,
     allow_loopback: bool,
 ) -> Result<String, TokenKeysError> {
-    let address = allowed_address(endpoint, allow_loopback).await?;
-    let mut session = GatewaySession::open(cluster, &address).map_err(|_| TokenKeysError::Credential)?;
-    session.headers = headers.clone();
+    let mut keys = Err(TokenKeysError::Answer);
+    for address in allowed_addresses(endpoint, allow_loopback).await? {
+        let mut session = GatewaySession::open(cluster, &address).map_err(|_| TokenKeysError::Credential)?;
+        session.headers = headers.clone();
+        keys = read_at(&session).await;
+        if keys.is_ok() {
+            break;
+        }
+    }
+    keys
+}
+
+async fn read_at(session: &GatewaySession) -> Result<String, TokenKeysError> {
     let response = session.read(TOKEN_KEYS_PATH, KEY_SET).await.map_err(|_| TokenKeysError::Answer)?;
     if response.status() != StatusCode::OK {
         return Err(TokenKeysError::Status);
@@ -49,13 +63,14 @@ pub(crate) async fn read_token_keys(
     Ok(text)
 }
 
-/// The address of a server. A DNS name was judged by its spelling only; here it is known what it resolves to, and no other address
-/// is connected to.
-async fn allowed_address(endpoint: &Endpoint, allow_loopback: bool) -> Result<Endpoint, TokenKeysError> {
-    let mut found = lookup_host(endpoint.to_string()).await.map_err(|_| TokenKeysError::Answer)?;
-    let address = found.find(|address| is_allowed_server(address.ip(), allow_loopback));
-    let address = address.ok_or(TokenKeysError::Address)?;
-    Ok(Endpoint { host: ServerHost::Ip(address.ip()), port: address.port() })
+/// The first addresses of a server. A DNS name was judged by its spelling only; here it is known what it resolves to, and no other
+/// address is connected to.
+async fn allowed_addresses(endpoint: &Endpoint, allow_loopback: bool) -> Result<Vec<Endpoint>, TokenKeysError> {
+    let found = lookup_host(endpoint.to_string()).await.map_err(|_| TokenKeysError::Answer)?;
+    let allowed = found.filter(|address| is_allowed_server(address.ip(), allow_loopback)).take(MAX_ADDRESSES);
+    let allowed: Vec<_> =
+        allowed.map(|address| Endpoint { host: ServerHost::Ip(address.ip()), port: address.port() }).collect();
+    if allowed.is_empty() { Err(TokenKeysError::Address) } else { Ok(allowed) }
 }
 
 #[cfg(test)]
@@ -65,13 +80,14 @@ mod tests {
     #[tokio::test]
     async fn name_of_the_control_planes_own_machine_is_not_asked() {
         let named = Endpoint { host: ServerHost::Dns("localhost".to_owned()), port: 6443 };
-        assert_eq!(allowed_address(&named, false).await, Err(TokenKeysError::Address));
-        assert!(matches!(allowed_address(&named, true).await.unwrap().host, ServerHost::Ip(ip) if ip.is_loopback()));
+        assert_eq!(allowed_addresses(&named, false).await, Err(TokenKeysError::Address));
+        let loopback = allowed_addresses(&named, true).await.unwrap();
+        assert!(matches!(loopback[0].host, ServerHost::Ip(ip) if ip.is_loopback()));
         for (ip, is_allowed) in [([169, 254, 169, 254], false), ([192, 0, 2, 1], true)] {
             let written = Endpoint { host: ServerHost::Ip(ip.into()), port: 6443 };
             assert_eq!(
-                allowed_address(&written, true).await,
-                if is_allowed { Ok(written) } else { Err(TokenKeysError::Address) }
+                allowed_addresses(&written, true).await,
+                if is_allowed { Ok(vec![written]) } else { Err(TokenKeysError::Address) }
             );
         }
     }

@@ -19,6 +19,8 @@ pub(in super::super) struct Answer {
     pub(super) key: AnswerKey,
     /// The written servers of the object whose upstream gave it.
     pub(super) written: BTreeSet<String>,
+    /// The addresses of its written servers that are disabled: they take the place of no other one.
+    pub(super) disabled: BTreeSet<SocketAddr>,
     /// Those of the last answer with one that may be used, and those before them until one of these is established.
     pub(super) servers: Vec<DiscoveredServer>,
     /// Those of that answer alone.
@@ -44,6 +46,7 @@ impl Answer {
         Self {
             key,
             written: BTreeSet::new(),
+            disabled: BTreeSet::new(),
             servers: Vec::new(),
             named: Vec::new(),
             since: BTreeMap::new(),
@@ -68,9 +71,18 @@ impl Answer {
         self.is_asked = true;
         self.failed = None;
         self.unused = found.unused;
-        if !found.servers.iter().any(|server| is_allowed_server(server.ip, allow_loopback)) {
+        let disabled = &self.disabled;
+        let is_used = |server: &DiscoveredServer| {
+            is_allowed_server(server.ip, allow_loopback)
+                && !disabled.contains(&SocketAddr::new(server.ip.to_canonical(), server.port))
+        };
+        if !found.servers.iter().any(is_used) {
+            let why = |server: &DiscoveredServer| match is_allowed_server(server.ip, allow_loopback) {
+                true => "is disabled",
+                false => "may not be a server",
+            };
             let refused = found.servers.iter().take(8);
-            self.unused.extend(refused.map(|server| format!("{}:{} may not be a server", server.ip, server.port)));
+            self.unused.extend(refused.map(|server| format!("{}:{} {}", server.ip, server.port, why(server))));
             self.empty_since = self.empty_since.or(Some(now));
             return;
         }
@@ -86,7 +98,7 @@ impl Answer {
             None => uptime,
         };
         // One that may not be a server is named in the object's warnings, and establishes nothing.
-        let allowed = found.servers.iter().filter(|server| is_allowed_server(server.ip, allow_loopback));
+        let allowed = found.servers.iter().filter(|server| is_used(server));
         self.since = allowed.map(|server| (address(server), since(server))).collect();
         self.named = found.servers;
         self.settle((now, uptime));
@@ -118,7 +130,7 @@ impl Answer {
     }
 
     /// Informs the operator of what is not as before.
-    pub(super) fn log(&self, before: &Self) {
+    fn log(&self, before: &Self) {
         let (name, source) = (&self.key.name, &self.key.source);
         if self.servers != before.servers {
             tracing::info!(name, source, servers = self.servers.len(), "the discovered servers are others");
@@ -190,6 +202,16 @@ impl Answers {
         counts
     }
 
+    /// Informs the operator of what is not as it was published last: a source that says much is not logged word by word.
+    pub(super) fn log(&self, before: &Self) {
+        for (name, answer) in &self.by_name {
+            match before.by_name.get(name) {
+                Some(before) => answer.log(before),
+                None => answer.log(&Answer::none(answer.key.clone(), SystemTime::UNIX_EPOCH)),
+            }
+        }
+    }
+
     /// The servers alone.
     pub(super) fn servers(&self) -> BTreeMap<String, Vec<DiscoveredServer>> {
         self.by_name.iter().map(|(name, answer)| (name.clone(), answer.servers.clone())).collect()
@@ -200,6 +222,7 @@ impl Answers {
         self.by_name.retain(|name, answer| wants.get(name).is_some_and(|want| answer.is_of(want)));
         for (name, want) in wants.iter().filter(|(_, want)| self.has_kubernetes || !want.needs_kubernetes()) {
             let answer = self.by_name.entry(name.clone()).or_insert_with(|| Answer::none(want.key.clone(), now));
+            answer.disabled.clone_from(&want.disabled);
             let written = want.written();
             // Without written servers those that were found are asked, which are of the upstream of the ones before.
             if !written.is_empty() {

@@ -27,12 +27,11 @@ pub(super) const MAX_BYTES: usize = 1 << 20;
 pub(super) enum UpstreamError {
     #[error("the credential or the CA cannot be used")]
     Credential,
-    #[error("{0}: no connection")]
+    /// Whether there is something at the address is not said: only the control plane may reach it.
+    #[error("{0}: no connection with a certificate of the object's CA and server name")]
     Connect(Endpoint),
     #[error("{0} resolves to an address that a server may not have")]
     Refused(Endpoint),
-    #[error("{0}: no TLS with a certificate of the object's CA and server name")]
-    Tls(Endpoint),
     #[error("the request failed")]
     Exchange(#[from] HttpError),
     #[error("the answer is {0}: may the gateway's user get, list and watch the EndpointSlice? (portcullis rbac)")]
@@ -43,6 +42,8 @@ pub(super) enum UpstreamError {
     Body,
     #[error("the answer is no EndpointSlice")]
     Content,
+    #[error("the watch has more events than the EndpointSlice can have")]
+    Noise,
 }
 
 /// An answer whose lines are read one by one.
@@ -96,7 +97,7 @@ pub(super) async fn get(
         PeerName::Ip(ip) => (ServerName::from(*ip), ip.to_string()),
     };
     let handshake = timeout(STEP, TlsConnector::from(Arc::clone(tls)).connect(name, stream)).await;
-    let stream = handshake.ok().and_then(Result::ok).ok_or_else(|| UpstreamError::Tls(server.clone()))?;
+    let stream = handshake.ok().and_then(Result::ok).ok_or_else(|| UpstreamError::Connect(server.clone()))?;
     let request = request(access, &host, path)?;
     let (response, driver) = timeout(STEP, send_on(stream, request)).await.map_err(|_| UpstreamError::Timeout)??;
     answer(response, driver)

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use kube::Client;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, sleep_until, timeout};
 
 use super::super::metrics::{ControlPlaneMetrics, DiscoveryCounts};
 use super::answers::Answers;
 use super::report::{Reporter, SourceReport, TaskReport};
+use super::srv::{self, Nameservers};
 use super::want::{Want, WantedSource, Wants};
 use super::{saved, service, upstream};
 
@@ -23,6 +24,8 @@ const FIRST_ANSWERS: Duration = Duration::from_secs(2);
 /// How much longer they may do so before the first configuration of the process: gateways have one with servers, which a control
 /// plane without a memory must not take away because a source is slow or away as it starts.
 const AT_START: Duration = Duration::from_secs(28);
+/// How often an object's new source that does not answer may hold back a configuration, which is one of all objects.
+const ONCE_IN: Duration = Duration::from_secs(60);
 /// Messages of the tasks that may wait.
 const QUEUE: usize = 64;
 
@@ -32,6 +35,8 @@ pub(in super::super) struct DiscoveryHandle {
     pub(in super::super) answers: watch::Receiver<Arc<Answers>>,
     /// Whether a configuration was waited for.
     is_started: bool,
+    /// When a source of each object was waited for last, in vain.
+    awaited: BTreeMap<String, Instant>,
 }
 
 impl DiscoveryHandle {
@@ -45,18 +50,25 @@ impl DiscoveryHandle {
         }
         self.wants.send_replace(Arc::clone(wants));
         let is_known = |want: &Want| before.get(want.name()).is_some_and(|known| known.is_of_source(want));
-        let awaited: Vec<_> = wants.values().filter(|want| want.is_sole && !is_known(want)).collect();
+        let now = Instant::now();
+        self.awaited.retain(|name, at| wants.contains_key(name) || now.duration_since(*at) < ONCE_IN);
+        let is_due = |want: &Want| self.awaited.get(want.name()).is_none_or(|at| now.duration_since(*at) >= ONCE_IN);
+        let awaited: Vec<_> = wants.values().filter(|want| want.is_sole && !is_known(want) && is_due(want)).collect();
         if self.answers.borrow().are_complete(awaited.iter().copied()) {
             return false;
         }
         let complete = self.answers.wait_for(|answers| answers.are_complete(awaited.iter().copied()));
-        let _ = timeout(FIRST_ANSWERS, complete).await;
+        if timeout(FIRST_ANSWERS, complete).await.is_err() {
+            let answers = self.answers.borrow().clone();
+            let missing = awaited.iter().filter(|want| !answers.are_complete([**want]));
+            self.awaited.extend(missing.map(|want| (want.name().to_owned(), now)));
+        }
         if is_start {
-            let hosted = || awaited.iter().copied().filter(|want| want.needs_kubernetes());
-            let complete = self.answers.wait_for(|answers| answers.are_complete(hosted()));
+            let elsewhere = || awaited.iter().copied().filter(|want| !want.asks_upstream());
+            let complete = self.answers.wait_for(|answers| answers.are_complete(elsewhere()));
             if timeout(AT_START, complete).await.is_err() {
                 tracing::error!(
-                    "not all Services with servers of objects are known: these objects are served without any"
+                    "not all Services and SRV records with servers of objects are known: these objects are served without any"
                 );
             }
         }
@@ -67,6 +79,9 @@ impl DiscoveryHandle {
 /// Runs a task for each want, and keeps the last answers.
 pub(in super::super) struct Discoverer {
     kubernetes: Option<Client>,
+    nameservers: Nameservers,
+    /// For questions to them.
+    turns: Arc<Semaphore>,
     state_dir: Option<PathBuf>,
     metrics: Arc<ControlPlaneMetrics>,
     wants: watch::Receiver<Arc<Wants>>,
@@ -85,9 +100,10 @@ struct SourceTask {
 }
 
 impl Discoverer {
-    /// `kubernetes` is where Services are found; the answers of the last run are in `state_dir`.
+    /// `kubernetes` is where Services are found, `nameservers` where SRV records are; the answers of the last run are in `state_dir`.
     pub(in super::super) fn new(
         kubernetes: Option<Client>,
+        nameservers: Nameservers,
         state_dir: Option<PathBuf>,
         metrics: Arc<ControlPlaneMetrics>,
     ) -> (DiscoveryHandle, Self) {
@@ -95,8 +111,22 @@ impl Discoverer {
         let answers = Answers { by_name, has_kubernetes: kubernetes.is_some() };
         let (published, receiver) = watch::channel(Arc::new(answers.clone()));
         let (sender, wants) = watch::channel(Arc::default());
-        let handle = DiscoveryHandle { wants: sender, answers: receiver, is_started: false };
-        (handle, Self { kubernetes, state_dir, metrics, wants, answers, published, tasks: BTreeMap::new(), starts: 0 })
+        let handle = DiscoveryHandle { wants: sender, answers: receiver, is_started: false, awaited: BTreeMap::new() };
+        (
+            handle,
+            Self {
+                kubernetes,
+                nameservers,
+                turns: Arc::new(Semaphore::new(srv::NAMES_AT_A_TIME)),
+                state_dir,
+                metrics,
+                wants,
+                answers,
+                published,
+                tasks: BTreeMap::new(),
+                starts: 0,
+            },
+        )
     }
 
     /// Runs until the handle is gone.
@@ -168,6 +198,9 @@ impl Discoverer {
                 let following = upstream::follow(access.clone(), want.allow_loopback, last.unwrap_or_default(), to);
                 Some(tokio::spawn(following))
             }
+            WantedSource::Srv(name) => {
+                Some(tokio::spawn(srv::follow(self.nameservers.clone(), Arc::clone(&self.turns), name.clone(), to)))
+            }
         }
     }
 
@@ -176,14 +209,12 @@ impl Discoverer {
             return;
         };
         let Some(answer) = self.answers.by_name.get_mut(&key.name).filter(|answer| answer.key == key) else { return };
-        let before = answer.clone();
         match found {
             SourceReport::Servers(found) => {
                 answer.take(found, want.allow_loopback, (SystemTime::now(), Instant::now()))
             }
             SourceReport::Failed(why) => answer.fail(why, SystemTime::now()),
         }
-        answer.log(&before);
     }
 
     fn settle(&mut self) {
@@ -202,6 +233,7 @@ impl Discoverer {
         let is_new = self.published.send_if_modified(|published| {
             let is_new = **published != self.answers;
             if is_new {
+                self.answers.log(published);
                 *published = Arc::new(self.answers.clone());
             }
             is_new

@@ -61,7 +61,10 @@ async fn session(
     let mut known: BTreeMap<String, EndpointSlice> = BTreeMap::new();
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Init) => known.clear(),
+            Ok(Event::Init) => {
+                known.clear();
+                *is_listed = false;
+            }
             Ok(Event::InitApply(slice) | Event::Apply(slice)) => drop(known.insert(slice.name_any(), slice)),
             Ok(Event::Delete(slice)) => drop(known.remove(&slice.name_any())),
             Ok(Event::InitDone) => {

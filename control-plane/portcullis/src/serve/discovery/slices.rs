@@ -4,7 +4,7 @@ use portcullis_api::{DiscoveredServer, MAX_ZONE, SlicePort};
 /// Most addresses that are taken from the slices of a source. Of them an object uses as many as it may have servers.
 const MAX_ADDRESSES: usize = 2_000;
 /// Most findings about a source that are named one by one.
-const MAX_FINDINGS: usize = 8;
+pub(super) const MAX_FINDINGS: usize = 8;
 
 /// The servers of a source, sorted, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -21,10 +21,16 @@ const NAME: &str = "kubernetes";
 const WATCH_SECONDS: u64 = 60;
 /// How long a server has to be followed before pauses begin anew: one that ends every watch at once is not asked without them.
 const STEADY: Duration = Duration::from_secs(5);
+/// How long a round without an answer goes on in silence: longer than a server that is not there takes.
+const SILENCE: Duration = Duration::from_secs(8);
 /// When a watch that neither speaks nor ends is dead.
 const WATCH: Duration = Duration::from_secs(WATCH_SECONDS + 5);
 /// Most discovered servers that are asked when no written one answers.
 const MAX_ASKED: usize = 8;
+/// Most events of a watch, and most bytes: the slice changes when a kube-apiserver comes or goes. A server that says more is
+/// asked for lists, with pauses.
+const MAX_EVENTS: usize = 256;
+const MAX_WATCHED: usize = 4 << 20;
 /// Longest resource version: etcd's are numbers.
 const MAX_VERSION: usize = 64;
 
@@ -63,7 +69,7 @@ pub(super) async fn follow(access: UpstreamAccess, allow_loopback: bool, last: V
         for (number, server) in session.asked().into_iter().enumerate() {
             let since = Instant::now();
             if !is_reported
-                && (number >= MAX_ASKED || round.elapsed() >= STEADY)
+                && (number >= MAX_ASKED || round.elapsed() >= SILENCE)
                 && let Some(why) = why.clone()
             {
                 is_reported = true;
@@ -71,9 +77,9 @@ pub(super) async fn follow(access: UpstreamAccess, allow_loopback: bool, last: V
             }
             match session.run(&server).await {
                 // The watch has lived its time, or was ended with the server.
-                Ok(()) => {
+                Ok(Followed { is_noisy }) => {
                     why = None;
-                    if since.elapsed() >= STEADY {
+                    if since.elapsed() >= STEADY && !is_noisy {
                         backoff.reset();
                     }
                     break;
@@ -85,6 +91,26 @@ pub(super) async fn follow(access: UpstreamAccess, allow_loopback: bool, last: V
             session.to.failed(why).await;
         }
         tokio::time::sleep(backoff.pause()).await;
+    }
+}
+
+/// A list, and perhaps a watch after it.
+struct Followed {
+    /// Whether the watch said more than any of the slice can.
+    is_noisy: bool,
+}
+
+/// The events of a watch, whatever they say.
+#[derive(Default)]
+struct SeenEvents {
+    number: usize,
+    bytes: usize,
+}
+
+impl SeenEvents {
+    fn count(&mut self, bytes: usize) -> Result<(), UpstreamError> {
+        (self.number, self.bytes) = (self.number.saturating_add(1), self.bytes.saturating_add(bytes));
+        if self.number > MAX_EVENTS || self.bytes > MAX_WATCHED { Err(UpstreamError::Noise) } else { Ok(()) }
     }
 }
 
@@ -106,7 +132,7 @@ impl UpstreamSession {
 
     /// Lists and watches at one server. An error means that the list was not read: whatever ends a watch after it leads to the next
     /// list.
-    async fn run(&mut self, server: &Endpoint) -> Result<(), UpstreamError> {
+    async fn run(&mut self, server: &Endpoint) -> Result<Followed, UpstreamError> {
         let list = self.get(server, SLICES).await?.whole().await?;
         let list: SliceList = serde_json::from_slice(&list).map_err(|_| UpstreamError::Content)?;
         let version = list.metadata.resource_version;
@@ -118,13 +144,16 @@ impl UpstreamSession {
         let path = format!("{SLICES}&watch=true&resourceVersion={version}&timeoutSeconds={WATCH_SECONDS}");
         if let Ok(mut events) = self.get(server, &path).await {
             // Each event is the whole slice, so that one that is missed is made good by the next list.
-            let _ = timeout(WATCH, self.watch(&mut events)).await;
+            let ended = timeout(WATCH, self.watch(&mut events)).await;
+            return Ok(Followed { is_noisy: matches!(ended, Ok(Err(UpstreamError::Noise))) });
         }
-        Ok(())
+        Ok(Followed { is_noisy: false })
     }
 
     async fn watch(&mut self, events: &mut AnswerLines) -> Result<(), UpstreamError> {
+        let mut seen = SeenEvents::default();
         while let Some(line) = events.next().await? {
+            seen.count(line.len())?;
             let event: SliceEvent = serde_json::from_slice(&line).map_err(|_| UpstreamError::Content)?;
             let found = match event.r#type.as_str() {
                 "ADDED" | "MODIFIED" => {
@@ -153,5 +182,19 @@ impl UpstreamSession {
             self.last.clone_from(&found.servers);
         }
         self.to.report(SourceReport::Servers(found)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watch_ends_after_so_many_events_or_bytes() {
+        let after = |bytes| {
+            let mut seen = SeenEvents::default();
+            (0..10_000).take_while(|_| seen.count(bytes).is_ok()).count()
+        };
+        assert_eq!([0, 100, 1 << 20].map(after), [MAX_EVENTS, MAX_EVENTS, 4]);
     }
 }

@@ -1,8 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use portcullis_api::{
-    Cluster, Discovery, Endpoint, KeyPair, PeerName, PublicBytes, SecretBytes, Settings, SlicePort, Trust,
+    Cluster, Discovery, Endpoint, KeyPair, PeerName, PublicBytes, SecretBytes, ServerHost, Settings, SlicePort, Trust,
     UpstreamIdentity, check_cluster, parse_cluster, token_account,
 };
 use portcullis_filter_config::hex;
@@ -18,7 +19,7 @@ pub(super) struct AnswerKey {
     pub(super) uid: String,
     /// The source, in words.
     pub(super) source: String,
-    /// A hash of whom the upstream is known by (CA, name in the certificate) and as whom it is asked; empty for a Service.
+    /// A hash of whom the upstream is known by (CA, name in the certificate) and as whom it is asked; empty for other sources.
     pub(super) place: String,
 }
 
@@ -29,13 +30,21 @@ pub(in super::super) struct Want {
     pub(super) source: WantedSource,
     /// Whether the object has no server but those that are found: no written one is enabled.
     pub(super) is_sole: bool,
+    /// The addresses of written servers that are disabled: a source that names one brings no server by that.
+    pub(super) disabled: BTreeSet<SocketAddr>,
     pub(super) allow_loopback: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum WantedSource {
-    Service { namespace: String, name: String, port: SlicePort },
+    Service {
+        namespace: String,
+        name: String,
+        port: SlicePort,
+    },
     Upstream(UpstreamAccess),
+    /// The name of SRV records.
+    Srv(String),
 }
 
 /// How the upstream is asked.
@@ -51,6 +60,33 @@ pub(super) struct UpstreamAccess {
     pub(super) user: Option<(String, String)>,
 }
 
+/// The upstream of an object, and the servers of it that are asked as the gateway.
+#[derive(Clone, Debug)]
+pub(in super::super) struct AskedUpstream {
+    place: String,
+    servers: BTreeSet<String>,
+}
+
+impl AskedUpstream {
+    /// `None` if the upstream is not verified.
+    pub(in super::super) fn of(cluster: &Cluster, settings: &Settings) -> Option<Self> {
+        let access = access(cluster, settings)?;
+        let place = format!("{} {}", cluster.uid.as_deref().unwrap_or_default(), access.place());
+        Some(Self { place, servers: access.servers.iter().map(ToString::to_string).collect() })
+    }
+
+    /// Whether an answer of the one is one of the other: CA, name in the certificate, account and UID are the same, and one of the
+    /// servers is.
+    pub(in super::super) fn is_same(&self, other: &Self) -> bool {
+        self.place == other.place && !self.servers.is_disjoint(&other.servers)
+    }
+
+    #[cfg(test)]
+    pub(in super::super) fn new(place: &str, servers: &[&str]) -> Self {
+        Self { place: place.to_owned(), servers: servers.iter().map(|server| (*server).to_owned()).collect() }
+    }
+}
+
 /// By the objects' names.
 pub(in super::super) type Wants = BTreeMap<String, Arc<Want>>;
 
@@ -64,6 +100,11 @@ impl Want {
         matches!(self.source, WantedSource::Service { .. })
     }
 
+    /// Whether the source is the upstream itself, which may be away when others are not.
+    pub(super) fn asks_upstream(&self) -> bool {
+        matches!(self.source, WantedSource::Upstream(_))
+    }
+
     /// Whether answers for the one are answers for the other.
     pub(super) fn is_of_source(&self, other: &Self) -> bool {
         self.key == other.key && self.shares_written(&other.written())
@@ -75,10 +116,10 @@ impl Want {
         written.is_empty() || others.is_empty() || !written.is_disjoint(others)
     }
 
-    /// The servers that are asked, and that an answer is therefore about; none for a Service.
+    /// The servers that are asked, and that an answer is therefore about; none where others are asked.
     pub(super) fn written(&self) -> BTreeSet<String> {
         match &self.source {
-            WantedSource::Service { .. } => BTreeSet::new(),
+            WantedSource::Service { .. } | WantedSource::Srv(_) => BTreeSet::new(),
             WantedSource::Upstream(access) => access.servers.iter().map(ToString::to_string).collect(),
         }
     }
@@ -89,15 +130,22 @@ impl Want {
         let source = match discovery.clone() {
             Discovery::Service { namespace, name, port } => WantedSource::Service { namespace, name, port },
             Discovery::KubernetesService => WantedSource::Upstream(access(cluster, settings)?),
+            Discovery::SrvRecord(name) => WantedSource::Srv(name),
         };
         let uid = cluster.uid.clone().unwrap_or_default();
         let place = match &source {
-            WantedSource::Service { .. } => String::new(),
+            WantedSource::Service { .. } | WantedSource::Srv(_) => String::new(),
             WantedSource::Upstream(access) => access.place(),
         };
         let key = AnswerKey { name: cluster.name.clone(), uid, source: discovery.to_string(), place };
+        let disabled = cluster.servers.iter().filter(|server| !server.enabled && !server.discovered);
+        let disabled = disabled.filter_map(|server| match &server.endpoint {
+            Endpoint { host: ServerHost::Ip(ip), port } => Some(SocketAddr::new(*ip, *port)),
+            Endpoint { host: ServerHost::Dns(_), .. } => None,
+        });
+        let disabled = disabled.collect();
         let is_sole = !cluster.servers.iter().any(|server| server.enabled && !server.discovered);
-        Some(Self { key, source, is_sole, allow_loopback: settings.allow_loopback_upstreams })
+        Some(Self { key, source, is_sole, disabled, allow_loopback: settings.allow_loopback_upstreams })
     }
 }
 

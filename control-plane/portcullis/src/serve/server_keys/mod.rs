@@ -12,13 +12,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use portcullis_api::{Cluster, Server, Settings, check_cluster, parse_cluster, resolve};
 use portcullis_filter_config::RequestHeaders;
-use portcullis_sources::ObjectSet;
+use portcullis_sources::{NoticedAt, ObjectSet};
 use portcullis_translate::choose_settings;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::timeout;
 
+use super::discovery::AskedUpstream;
 use crate::onboard::{TokenKeysError, read_token_keys};
 use schedule::{KeyQuestion, KeySchedule, Wanted, asks_servers};
 
@@ -78,7 +79,11 @@ where
                 reader.follow(&set);
             }
             reader.ask_due(&set, Instant::now());
-            let next = reader.schedule.put_into(&set, Instant::now());
+            let mut next = reader.schedule.put_into(&set, Instant::now());
+            if !is_new {
+                // The sources have not changed since: the edit begins with the answer.
+                Arc::make_mut(&mut next).noticed = NoticedAt(Some(Instant::now()));
+            }
             sender.send_if_modified(|before| {
                 let is_other = !Arc::ptr_eq(before, &next) && **before != *next;
                 if is_other {
@@ -129,7 +134,8 @@ where
         if let Some(settings) = choose_settings(&set.settings, None).settings {
             self.settings = settings;
         }
-        self.schedule.follow(set.clusters.iter().filter_map(|document| wanted(document, set)), Instant::now());
+        let wanted: Vec<Wanted> = set.clusters.iter().filter_map(|document| self.wanted(document, set)).collect();
+        self.schedule.follow(wanted.into_iter(), Instant::now());
         // They would only keep their turns from others.
         for (question, task) in self.questions.values() {
             if !self.schedule.is_open(question) {
@@ -166,6 +172,22 @@ where
         check_cluster(&raw, self.settings.allow_loopback_upstreams).outcome.ok()
     }
 
+    /// A cluster that wants its servers' keys. With other parts it is asked anew.
+    fn wanted(&self, document: &Arc<Value>, set: &ObjectSet) -> Option<Wanted> {
+        if !asks_servers(document) {
+            return None;
+        }
+        let resolved = resolve(document, &set.referenced_data).document;
+        let part = |path| resolved.pointer(path).cloned().unwrap_or_default();
+        let asked =
+            ["/spec/servers", "/spec/clientConfig", "/spec/portcullis/upstreamIdentity", "/metadata/uid"].map(part);
+        let (name, asked) = (name_of(document).to_owned(), Value::from(asked.to_vec()));
+        let is_known = self.schedule.asks(&name, &asked);
+        let upstream = || AskedUpstream::of(&self.cluster(document, set)?, &self.settings);
+        let upstream = if is_known { None } else { upstream() };
+        Some(Wanted { name, asked, upstream })
+    }
+
     /// Waits for an answer, or until keys are due.
     async fn wait(&mut self) {
         let due = self.schedule.next(Instant::now());
@@ -197,7 +219,7 @@ where
 /// Asks servers, until one of them answers.
 async fn ask_servers(asked: ServersToAsk) -> Result<String, TokenKeysError> {
     let ServersToAsk { cluster, headers, allow_loopback, failures } = asked;
-    let mut keys = Err(TokenKeysError::Answer);
+    let mut keys = Err(TokenKeysError::NoServer);
     for server in round(&cluster.servers, failures) {
         let answer =
             timeout(SERVER_DEADLINE, read_token_keys(&cluster, &server.endpoint, &headers, allow_loopback)).await;
@@ -209,27 +231,18 @@ async fn ask_servers(asked: ServersToAsk) -> Result<String, TokenKeysError> {
     keys
 }
 
-/// The servers that are asked after so many failures: each time the next ones.
+/// The servers that are asked after so many failures: each time the next ones. Those that are disabled get no requests of clients,
+/// and are asked last.
 fn round(servers: &[Server], failures: usize) -> Vec<&Server> {
-    let enabled: Vec<&Server> = servers.iter().filter(|server| server.enabled).collect();
-    let asked = enabled.len().min(SERVERS_OF_A_QUESTION);
-    let first = failures.wrapping_mul(SERVERS_OF_A_QUESTION).checked_rem(enabled.len()).unwrap_or(0);
-    enabled.iter().cycle().skip(first).take(asked).copied().collect()
+    let (mut ordered, disabled): (Vec<&Server>, Vec<&Server>) = servers.iter().partition(|server| server.enabled);
+    ordered.extend(disabled);
+    let asked = ordered.len().min(SERVERS_OF_A_QUESTION);
+    let first = failures.wrapping_mul(SERVERS_OF_A_QUESTION).checked_rem(ordered.len()).unwrap_or(0);
+    ordered.iter().cycle().skip(first).take(asked).copied().collect()
 }
 
 fn name_of(document: &Value) -> &str {
     document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
-}
-
-/// A cluster that wants its servers' keys. Other servers, another CA or another credential are asked anew.
-fn wanted(document: &Arc<Value>, set: &ObjectSet) -> Option<Wanted> {
-    if !asks_servers(document) {
-        return None;
-    }
-    let resolved = resolve(document, &set.referenced_data).document;
-    let part = |path| resolved.pointer(path).cloned().unwrap_or_default();
-    let asked = ["/spec/servers", "/spec/clientConfig", "/spec/portcullis/upstreamIdentity", "/metadata/uid"].map(part);
-    Some(Wanted { name: name_of(document).to_owned(), asked: Value::from(asked.to_vec()) })
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ use portcullis_api::{ServerKeys, put_server_keys};
 use portcullis_sources::ObjectSet;
 use serde_json::Value;
 
+use super::super::discovery::AskedUpstream;
+
 /// Time between two questions to a cluster's servers: a kube-apiserver signs with a new key only after it has shown it for long.
 const AGAIN: Duration = Duration::from_secs(300);
 /// The same after a failure.
@@ -19,8 +21,10 @@ const ISSUERS: &str = "/spec/portcullis/tokens/issuers";
 /// A cluster that wants the keys of its servers.
 pub(super) struct Wanted {
     pub(super) name: String,
-    /// The servers that are asked, and the credential.
+    /// All parts of the object that a question depends on.
     pub(super) asked: Value,
+    /// The upstream; `None` if it is not known, or the parts are those of the last time.
+    pub(super) upstream: Option<AskedUpstream>,
 }
 
 /// A question to a cluster's servers. No two have the same number.
@@ -41,6 +45,7 @@ pub(super) struct KeySchedule {
 
 struct KnownKeys {
     asked: Value,
+    upstream: Option<AskedUpstream>,
     keys: Option<HeldKeys>,
     /// Why the last question had no answer.
     error: Option<String>,
@@ -55,18 +60,20 @@ struct KnownKeys {
 /// Keys, and the time up to which they hold.
 struct HeldKeys {
     keys: String,
+    /// The upstream that has shown them.
+    upstream: Option<AskedUpstream>,
     end: Instant,
     /// The same for the filter, in seconds since 1970.
     valid_until: u64,
 }
 
 impl HeldKeys {
-    fn new(keys: String, (time, now): (SystemTime, Instant)) -> Self {
+    fn new(keys: String, upstream: Option<AskedUpstream>, (time, now): (SystemTime, Instant)) -> Self {
         let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let end = seconds.saturating_add(KEPT);
         let valid_until = end.saturating_sub(end.checked_rem(STEP).unwrap_or(0));
         let left = Duration::from_secs(valid_until.saturating_sub(seconds));
-        HeldKeys { keys, end: now.checked_add(left).unwrap_or(now), valid_until }
+        HeldKeys { keys, upstream, end: now.checked_add(left).unwrap_or(now), valid_until }
     }
 }
 
@@ -74,14 +81,25 @@ impl KeySchedule {
     /// Takes over the clusters that want keys. The keys of others are forgotten, and questions to others are not open any more.
     pub(super) fn follow(&mut self, wanted: impl Iterator<Item = Wanted>, now: Instant) {
         let mut names = BTreeSet::new();
-        for Wanted { name, asked } in wanted {
+        for Wanted { name, asked, upstream } in wanted {
             names.insert(name.clone());
-            let known = self.clusters.entry(name).or_insert_with(|| KnownKeys::new(Value::Null, now));
-            if known.asked != asked {
-                *known = KnownKeys::new(asked, now);
+            match self.clusters.get_mut(&name) {
+                Some(known) if known.asked == asked => known.upstream = upstream.or(known.upstream.take()),
+                // It is not accepted, and asks nothing as it is: a half of a renewal is no other upstream.
+                Some(known) if upstream.is_none() && known.keys.is_some() => {}
+                // A renewed credential, or a server more or less: the keys are those of the same upstream.
+                Some(known) if known.has_keys_of(upstream.as_ref()) => {
+                    (known.asked, known.upstream, known.question, known.due) = (asked, upstream, None, Some(now));
+                }
+                Some(_) | None => drop(self.clusters.insert(name, KnownKeys::new(asked, upstream, now))),
             }
         }
         self.clusters.retain(|name, _| names.contains(name));
+    }
+
+    /// Whether these are the parts of this cluster that its questions depend on, and their upstream is known.
+    pub(super) fn asks(&self, name: &str, asked: &Value) -> bool {
+        self.clusters.get(name).is_some_and(|known| known.asked == *asked && known.upstream.is_some())
     }
 
     /// Questions that are to be asked now, at most one for each cluster until it is answered.
@@ -130,7 +148,8 @@ impl KeySchedule {
         let Some(known) = self.clusters.get_mut(&question.cluster) else { return };
         let again = match keys {
             Ok(keys) => {
-                (known.keys, known.error, known.failures) = (Some(HeldKeys::new(keys, clock)), None, 0);
+                let held = HeldKeys::new(keys, known.upstream.clone(), clock);
+                (known.keys, known.error, known.failures) = (Some(held), None, 0);
                 AGAIN
             }
             Err(error) => {
@@ -157,8 +176,14 @@ impl KeySchedule {
 }
 
 impl KnownKeys {
-    fn new(asked: Value, now: Instant) -> Self {
-        Self { asked, keys: None, error: None, failures: 0, question: None, due: Some(now) }
+    fn new(asked: Value, upstream: Option<AskedUpstream>, now: Instant) -> Self {
+        Self { asked, upstream, keys: None, error: None, failures: 0, question: None, due: Some(now) }
+    }
+
+    /// Whether the upstream is that which has shown the keys, whatever was written in between.
+    fn has_keys_of(&self, upstream: Option<&AskedUpstream>) -> bool {
+        let shown_by = self.keys.as_ref().and_then(|held| held.upstream.as_ref());
+        shown_by.zip(upstream).is_some_and(|(before, now)| before.is_same(now))
     }
 
     fn found(&self, now: Instant) -> ServerKeys {
@@ -199,7 +224,8 @@ mod tests {
     }
 
     fn wanted(name: &str, asked: u64) -> Wanted {
-        Wanted { name: name.to_owned(), asked: json!(asked) }
+        let upstream = Some(AskedUpstream::new(&asked.to_string(), &["10.0.0.1"]));
+        Wanted { name: name.to_owned(), asked: json!(asked), upstream }
     }
 
     /// The keys, their end, and the error.
@@ -262,6 +288,36 @@ mod tests {
         schedule.follow(std::iter::empty(), start);
         schedule.answered(&anew, Ok("late".to_owned()), clock(start, start));
         assert_eq!((schedule.next(start), &shown(&schedule, start)[0]), (None, &Value::Null));
+    }
+
+    #[test]
+    fn keys_stay_while_the_upstream_is_the_same() {
+        let (mut schedule, start) = (KeySchedule::default(), Instant::now());
+        let of = |asked: u64, place: &str, servers: &[&str]| {
+            let upstream = AskedUpstream::new(place, servers);
+            [Wanted { upstream: Some(upstream), ..wanted("one", asked) }].into_iter()
+        };
+        schedule.follow(of(1, "a", &["10.0.0.1", "10.0.0.2"]), start);
+        let first = question(&mut schedule, start);
+        schedule.answered(&first, Ok("keys".to_owned()), clock(start, start));
+        schedule.follow(of(2, "a", &["10.0.0.2", "10.0.0.3"]), start);
+        assert_eq!(shown(&schedule, start)[0], json!("keys"), "one server is the same");
+        let again = question(&mut schedule, start);
+        assert!(schedule.is_open(&again), "it is asked anew");
+        schedule.answered(&again, Err("no".to_owned()), clock(start, start));
+        assert_eq!(shown(&schedule, start)[0], json!("keys"), "whatever the present servers say");
+        schedule.follow(of(3, "a", &["10.0.0.3"]), start);
+        assert_eq!(shown(&schedule, start)[0], Value::Null, "no server is the same as one that has shown them");
+        let third = question(&mut schedule, start);
+        schedule.answered(&third, Ok("keys".to_owned()), clock(start, start));
+        schedule.follow([Wanted { upstream: None, ..wanted("one", 4) }].into_iter(), start);
+        assert_eq!(shown(&schedule, start)[0], json!("keys"), "the object is not accepted");
+        schedule.follow(of(5, "a", &["10.0.0.4"]), start);
+        assert_eq!(shown(&schedule, start)[0], Value::Null, "no server is the same");
+        let question = question(&mut schedule, start);
+        schedule.answered(&question, Ok("keys".to_owned()), clock(start, start));
+        schedule.follow(of(6, "b", &["10.0.0.4"]), start);
+        assert_eq!(shown(&schedule, start)[0], Value::Null, "another CA, name, account or object");
     }
 
     #[test]

@@ -1,9 +1,17 @@
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 
 use serde_json::json;
 use tokio::sync::oneshot;
 
 use super::*;
+
+static AUTHORITY: LazyLock<String> = LazyLock::new(|| {
+    let ca = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap().cert.pem();
+    STANDARD.encode(ca)
+});
 
 fn document(servers: &[&str]) -> Arc<Value> {
     let servers: Vec<Value> =
@@ -16,7 +24,7 @@ fn document(servers: &[&str]) -> Arc<Value> {
         "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "one.example.com"},
         "spec": {
             "servers": servers,
-            "clientConfig": {"bearerToken": "dG9rZW4=", "insecure": true},
+            "clientConfig": {"bearerToken": "dG9rZW4=", "caData": *AUTHORITY},
             "dispatchPolicies": [{"rules": [everything]}],
             "portcullis": {"tokens": {"issuers": [issuer]}},
         },
@@ -99,4 +107,22 @@ fn question_goes_to_a_few_servers_and_then_to_the_next_ones() {
     };
     assert_eq!([0, 1, 2].map(|failures| asked(&all, failures)), ["123", "412", "341"]);
     assert_eq!([0, 1].map(|failures| asked(&all[..2], failures)), ["12", "21"]);
+}
+
+/// A balancer that is written to be asked, and gets no requests.
+#[test]
+fn disabled_servers_are_asked_last() {
+    let set = ObjectSet::default();
+    let mut reader = KeyReader::new(|_| async { Ok(String::new()) });
+    reader.follow(&set);
+    let asked = |disabled: &[usize]| {
+        let mut document = document(&["192.0.2.1", "192.0.2.2"]).as_ref().clone();
+        for number in disabled {
+            document["spec"]["servers"][number]["disabled"] = json!(true);
+        }
+        let cluster = reader.cluster(&Arc::new(document), &set).unwrap();
+        round(&cluster.servers, 0).iter().map(|server| server.endpoint.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(asked(&[0]), ["192.0.2.2:6443", "192.0.2.1:6443"]);
+    assert_eq!(asked(&[0, 1]), ["192.0.2.1:6443", "192.0.2.2:6443"]);
 }

@@ -301,6 +301,15 @@ fn ours() -> Vec<Row> {
         (discovery, service(json!({"portName": "A"})), Refused(field("portName"))),
         (discovery, service(json!({"namespace": "a/b"})), Refused(field("namespace"))),
         (discovery, service(json!({"name": ""})), Refused(field("name"))),
+        (discovery, json!({"srvRecord": "_https._tcp.a.test"}), Accepted),
+        (discovery, json!({"srvRecord": "a.test"}), Refused("spec.portcullis.discovery.srvRecord")),
+        (discovery, json!({"srvRecord": ""}), Refused("spec.portcullis.discovery.srvRecord")),
+        (discovery, json!({"srvRecord": "_https._tcp.10.0.0.1"}), ByCheckAlone),
+        (
+            discovery,
+            json!({"kubernetesService": true, "srvRecord": "_https._tcp.a"}),
+            Refused("spec.portcullis.discovery"),
+        ),
     ]);
     let virtual_ips = "/spec/portcullis/virtualIPs";
     rows.extend([

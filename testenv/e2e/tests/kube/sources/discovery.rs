@@ -115,6 +115,14 @@ fn wait_discovered(plane: &ControlPlane, reason: &str, part: &str) -> Value {
     plane.wait_status(&format!("discovery is {reason}, with {part:?}"), SOON, holds).unwrap()
 }
 
+fn wait_accepted(plane: &ControlPlane, part: &str) {
+    let holds = |status: &Value| {
+        let accepted = object(status, NAME).and_then(|told| condition(told, "Accepted"));
+        accepted.is_some_and(|accepted| accepted["message"].as_str().is_some_and(|text| text.contains(part)))
+    };
+    plane.wait_status(&format!("Accepted has {part:?}"), SOON, holds).unwrap();
+}
+
 fn target(fixture: &SourceFixture) -> TlsTarget {
     let target = TlsTarget::new(fixture.address).sni(NAME).trust(&fixture.serving_ca).timeout(Duration::from_secs(40));
     target.identity(fixture.kube.admin())
@@ -250,13 +258,15 @@ fn discovered_addresses_are_judged_and_outages_survived() {
     // Alone they are no answer.
     wait_discovered(&side.plane, "Empty", "100.100.100.200:80 may not be a server");
     fixture.apply(&slice("good", &[upstream.address], &ready()).to_string());
-    let told = wait_discovered(&side.plane, "Current", "3 servers of Service tenants/tenant");
-    let accepted = condition(object(&told, NAME).unwrap(), "Accepted").unwrap()["message"].as_str().unwrap().to_owned();
+    wait_discovered(&side.plane, "Current", "3 servers of Service tenants/tenant");
+    // The answer is in status before the configuration that is made of it.
     for address in &metadata {
-        assert!(accepted.contains(&format!("spec.portcullis.discovery: {address} is not used")), "{accepted}");
-        assert_eq!(requests_to(&side, *address), None);
+        wait_accepted(&side.plane, &format!("spec.portcullis.discovery: {address} is not used"));
     }
     wait_served(&fixture);
+    for address in &metadata {
+        assert_eq!(requests_to(&side, *address), None);
+    }
 
     // The API that stores objects and slices goes away: the last answer stays, and survives the control plane.
     let load = start_load(&fixture);

@@ -19,4 +19,5 @@ mod sessions;
 mod site;
 mod slow_server;
 mod source;
+mod srv;
 mod stalled;

@@ -37,7 +37,11 @@ pub(super) struct Site {
 impl Site {
     /// Three servers; the cluster is in effect.
     pub(super) fn start(test: &str) -> Self {
-        let run = RunDir::new(test).unwrap();
+        Self::with_plane_flags(RunDir::new(test).unwrap(), &[])
+    }
+
+    /// [`Site::start`] with further flags of the control plane.
+    pub(super) fn with_plane_flags(run: RunDir, flags: &[String]) -> Self {
         let pki = Pki::new();
         let store = SharedStore::default();
         let stubs: Vec<_> = (0..3).map(|number| stub(&pki, &store, number)).collect();
@@ -45,7 +49,8 @@ impl Site {
         // Drained streams end within the test, not after Envoy's ten minutes.
         let envoy_flags = ["--drain-time-s", DRAIN_SECONDS].map(str::to_owned).to_vec();
         let references = run.make_dir("references").unwrap();
-        let plane_flags = vec!["--references-root".to_owned(), references.display().to_string()];
+        let references_root = ["--references-root".to_owned(), references.display().to_string()];
+        let plane_flags = [&references_root, flags].concat();
         let listener = json!({"virtualIPs": ["127.1.0.0/16"]});
         // Tests look at what pools read and eject, too.
         let bootstrap_flags = vec!["--all-envoy-statistics".to_owned()];

@@ -166,6 +166,23 @@ fn server_stays_until_another_one_is_established() {
     assert_eq!(answers.next_settlement(), None);
 }
 
+/// Requests go to none that is disabled, so that it takes the place of no other.
+#[test]
+fn disabled_server_is_no_reason_to_let_another_go() {
+    let start = Instant::now() + 2 * ESTABLISHED;
+    let at = |seconds| (SystemTime::UNIX_EPOCH, start + Duration::from_secs(seconds));
+    let mut answer = Answer::none(key("s"), SystemTime::now());
+    answer.disabled = ["10.0.0.1:6443".parse().unwrap()].into();
+    answer.take(servers(&["10.0.0.1", "10.0.0.2"]), false, at(0));
+    answer.take(servers(&["10.0.0.1", "10.0.0.3"]), false, at(1));
+    assert_eq!(answer.servers, servers(&["10.0.0.1", "10.0.0.3", "10.0.0.2"]).servers);
+    answer.settle(at(6));
+    assert_eq!(answer.servers, servers(&["10.0.0.1", "10.0.0.3"]).servers);
+    answer.take(servers(&["10.0.0.1"]), false, at(7));
+    assert_eq!(answer.servers, servers(&["10.0.0.1", "10.0.0.3"]).servers, "alone it is an empty answer");
+    assert!(answer.empty_since.is_some());
+}
+
 /// A hostile upstream names other servers in each answer.
 #[test]
 fn stream_of_new_addresses_is_kept_bounded_and_not_for_long() {

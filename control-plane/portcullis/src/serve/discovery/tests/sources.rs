@@ -17,6 +17,7 @@ use super::super::discoverer::Discoverer;
 use super::super::documents::DiscoveredDocuments;
 use super::super::report::{Reporter, SourceReport, TaskReport};
 use super::super::service::follow_in_sessions;
+use super::super::srv::Nameservers;
 use super::super::want::{WantedSource, Wants};
 use super::{document, key, servers, settings};
 
@@ -71,7 +72,8 @@ async fn reports_of_an_ended_task_are_not_taken() {
         [("a.test".to_owned(), Arc::new(want))].into()
     };
     let key = wants["a.test"].key.clone();
-    let (_handle, mut discoverer) = Discoverer::new(None, None, Arc::new(ControlPlaneMetrics::default()));
+    let (_handle, mut discoverer) =
+        Discoverer::new(None, Nameservers::System, None, Arc::new(ControlPlaneMetrics::default()));
     let (sender, _reports) = tokio::sync::mpsc::channel(1);
     discoverer.follow(&by_user("one"), &sender);
     discoverer.follow(&by_user("another"), &sender);
@@ -95,7 +97,8 @@ fn sole_want() -> Arc<Wants> {
 #[tokio::test]
 async fn failure_of_a_source_is_no_answer_at_the_start() {
     let wants = sole_want();
-    let (mut handle, mut discoverer) = Discoverer::new(None, None, Arc::new(ControlPlaneMetrics::default()));
+    let (mut handle, mut discoverer) =
+        Discoverer::new(None, Nameservers::System, None, Arc::new(ControlPlaneMetrics::default()));
     discoverer.answers.has_kubernetes = true;
     discoverer.answers.follow(&wants, SystemTime::now());
     discoverer.published.send_replace(Arc::new(discoverer.answers.clone()));
