@@ -65,7 +65,7 @@ struct Letter {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Content {
-    Use { held: u32, used: u32, wanted: u32 },
+    Use { is_leased: bool, held: u32, used: u32, wanted: u32 },
     Quota(Option<u32>),
 }
 
@@ -109,13 +109,15 @@ impl Leases {
         limiter.configure(&limits(limit, self.strategy), time(known.since));
         let mut quota = None;
         for call in &known.calls {
-            let Call::Exchange(step, Letter { gateway, process, number, content: Content::Use { held, used, wanted } }) =
-                *call
+            let Call::Exchange(
+                step,
+                Letter { gateway, process, number, content: Content::Use { is_leased, held, used, wanted } },
+            ) = *call
             else {
                 continue;
             };
             let node = ["a", "b"][gateway];
-            let used = PartUse { is_rate: false, held, used, wanted };
+            let used = PartUse { is_rate: false, is_leased, held, used, wanted };
             let holder = limiter.holder(node, process, number, time(step)).ok();
             let answer = holder.and_then(|holder| limiter.exchange(holder, "c", "s", used, time(step)));
             quota = answer.map(|answer| answer.part.map(|part| part.quota));
@@ -207,9 +209,9 @@ impl Model for Leases {
                 let gateway = &mut next.gateways[number];
                 let load = if matches!(action, Step::Busy(_)) { Call::Fill(step) } else { Call::Empty };
                 gateway.call(step, Some(load));
-                let PartUse { held, used, wanted, .. } = gateway.call(step, Some(Call::Report(step)));
+                let PartUse { is_leased, held, used, wanted, .. } = gateway.call(step, Some(Call::Report(step)));
                 gateway.reports += 1;
-                let content = Content::Use { held, used, wanted };
+                let content = Content::Use { is_leased, held, used, wanted };
                 let letter = Letter { gateway: number, process: gateway.process, number: gateway.reports, content };
                 // Answers to earlier reports count no more.
                 next.letters.retain(|old| old.gateway != number || matches!(old.content, Content::Use { .. }));

@@ -151,7 +151,7 @@ impl Gateway {
     fn message(&self, held: u32) -> ProcessReport {
         // The gateways that want more take turns.
         let wanted = if (self.reports / 8 + self.number).is_multiple_of(3) { MAX } else { 2 };
-        let used = PartUse { is_rate: false, held, used: 0, wanted };
+        let used = PartUse { held, wanted, ..PartUse::default() };
         let limit =
             GlobalLimit { limit: FlowControlLimit::MaxRequestsInflight(MAX), strategy: GlobalStrategy::Allocate };
         let limits = Arc::new(BTreeMap::from([("shared".to_owned(), limit)]));
