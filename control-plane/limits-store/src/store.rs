@@ -165,9 +165,11 @@ impl Rounds {
             {
                 round.push(next);
             }
-            round.retain(|one| !one.answer.is_closed() && one.since.elapsed() < USEFUL);
-            let has_paused = self.connection.is_some() || self.tried.is_none_or(|tried| tried.elapsed() >= PAUSE);
-            if round.is_empty() || !has_paused {
+            // A store that is away may come back while an answer is still of use.
+            while self.connection.is_none() && has_useful(&mut round) {
+                self.connect_after_pause().await;
+            }
+            if !has_useful(&mut round) {
                 continue;
             }
             let (reports, answers): (Vec<_>, Vec<_>) =
@@ -183,6 +185,15 @@ impl Rounds {
                 // A gateway that has left meanwhile needs none.
                 let _ = waiting.send(answer);
             }
+        }
+    }
+
+    /// Waits until the next attempt is due, and connects.
+    async fn connect_after_pause(&mut self) {
+        let left = self.tried.map(|tried| PAUSE.saturating_sub(tried.elapsed()));
+        tokio::time::sleep(left.unwrap_or_default()).await;
+        if let Err(error) = self.connect().await {
+            self.note(Some(&error));
         }
     }
 
@@ -211,7 +222,6 @@ impl Rounds {
     }
 
     async fn answer(&mut self, reports: &[ProcessReport]) -> Result<Vec<ReportAnswers>, StoreError> {
-        self.connect().await?;
         let connection = self.connection.as_mut().ok_or(StoreError::NotMaster)?;
         let key = |one: &ProcessReport| (format!("{}:process:{}:{:x}", self.prefix, one.node, one.process), one.number);
         let claimed = connection.claim(&reports.iter().map(key).collect::<Vec<_>>()).await?;
@@ -233,12 +243,10 @@ impl Rounds {
     }
 
     async fn connect(&mut self) -> Result<(), StoreError> {
-        if self.connection.is_none() {
-            let opened = StoreConnection::open(&self.address, &self.files, &self.prefix, &mut self.clock);
-            let opened = tokio::time::timeout(OPEN, opened).await;
-            self.tried = Some(Instant::now());
-            self.connection = Some(opened.map_err(|_| StoreError::Slow)??);
-        }
+        let opened = StoreConnection::open(&self.address, &self.files, &self.prefix, &mut self.clock);
+        let opened = tokio::time::timeout(OPEN, opened).await;
+        self.tried = Some(Instant::now());
+        self.connection = Some(opened.map_err(|_| StoreError::Slow)??);
         Ok(())
     }
 
@@ -280,6 +288,12 @@ impl Rounds {
         }
         Err(StoreError::Contended)
     }
+}
+
+/// Whether any of the reports still needs an answer; the others are dropped.
+fn has_useful(round: &mut Vec<Waiting>) -> bool {
+    round.retain(|one| !one.answer.is_closed() && one.since.elapsed() < USEFUL);
+    !round.is_empty()
 }
 
 /// Takes the use of one cluster out of a report.

@@ -56,7 +56,8 @@ impl Limiter {
     }
 
     /// Takes the limits of all objects: by the name under which a cluster counts, then by schema. Limits that stay keep their
-    /// parts. New ones first renew what gateways say that they have, see [`RESERVED_FOR`].
+    /// parts. New ones first renew what gateways say that they have, for [`RESERVED_FOR`] after `now`. The first call of a limiter may
+    /// be given the earlier time at which the limiter before it answered for the last time.
     pub fn configure(&mut self, limits: &BTreeMap<String, BTreeMap<String, GlobalLimit>>, now: Duration) {
         self.clusters.retain(|cluster, _| limits.contains_key(cluster));
         for (cluster, known) in &mut self.clusters {

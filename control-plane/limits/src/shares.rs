@@ -271,7 +271,9 @@ impl Shares {
         }
         // A process that joins has no part before the others have given some back.
         let is_joining = quota == 0 && now < holding.first.saturating_add(RESERVED_FOR);
-        (held > 0 || !(is_learning || is_joining)).then_some(quota)
+        // One that has a part of 0 keeps that: it would go by its local limit otherwise.
+        let keeps_none = used.is_leased && used.held == 0;
+        (held > 0 || keeps_none || !(is_learning || is_joining)).then_some(quota)
     }
 
     /// The units of a process if all parts could change at once, as far as no other process has them. One look at all parts: with

@@ -98,7 +98,7 @@ pub(crate) struct Rbac {
     /// With --control-plane: the control plane's own namespace.
     #[arg(long, value_name = "NAMESPACE", default_value = "portcullis", requires = "control_plane")]
     pub(crate) namespace: String,
-    /// With --control-plane: the name of its Lease.
+    /// With --control-plane: the name of its Lease; that of the other one has -limits after it.
     #[arg(long, value_name = "NAME", default_value = LEASE_NAME, requires = "control_plane")]
     pub(crate) lease_name: String,
     /// With --control-plane: a namespace whose EndpointSlices it may read, for spec.portcullis.discovery.service; may be repeated.

@@ -10,6 +10,8 @@ pub const LEASE: Duration = Duration::from_secs(3);
 pub struct PartUse {
     /// Whether the limit is a rate; otherwise it is one of requests in flight.
     pub is_rate: bool,
+    /// Whether the process has a part under a lease, if only one of 0.
+    pub is_leased: bool,
     /// The part that the process has: requests in flight, or requests per second. 0 if its lease has ended.
     pub held: u32,
     /// Requests in flight, or whole tokens in the bucket.

@@ -18,6 +18,9 @@ pub const MAX_SCHEMAS: usize = 1_024;
 const OVERHEAD: usize = 32;
 /// Numbers of a schema in a [`ClusterUseMessage`].
 const USE_COLUMNS: usize = 4;
+/// The first of them: a rate, and a part under a lease.
+const RATE: u32 = 1;
+const LEASED: u32 = 2;
 /// Numbers of a part in a [`PartsMessage`]: the first says whether there is one.
 const PART_COLUMNS: usize = 4;
 
@@ -44,7 +47,8 @@ pub struct ClusterUseMessage {
     /// The names of the schemas.
     #[prost(string, repeated, tag = "2")]
     pub schemas: Vec<String>,
-    /// Four numbers for each schema: whether it is a rate, the part that the process has, the use, and what it has use for.
+    /// Four numbers for each schema: 1 if it is a rate, and 2 more if there is a part under a lease; that part, the use, and what the
+    /// process has use for.
     #[prost(uint32, repeated, tag = "3")]
     pub columns: Vec<u32>,
 }
@@ -84,16 +88,18 @@ impl UseMessage {
 
 impl ClusterUseMessage {
     /// Adds a schema.
-    pub fn push(&mut self, schema: &str, PartUse { is_rate, held, used, wanted }: PartUse) {
+    pub fn push(&mut self, schema: &str, PartUse { is_rate, is_leased, held, used, wanted }: PartUse) {
         self.schemas.push(schema.to_owned());
-        self.columns.extend([u32::from(is_rate), held, used, wanted]);
+        let kind = if is_rate { RATE } else { 0 } | if is_leased { LEASED } else { 0 };
+        self.columns.extend([kind, held, used, wanted]);
     }
 
     /// The schemas with their use, as far as the message has both.
     pub fn uses(&self) -> impl Iterator<Item = (&str, PartUse)> {
         let (columns, _) = self.columns.as_chunks::<USE_COLUMNS>();
-        let read = |[is_rate, held, used, wanted]: &[u32; USE_COLUMNS]| PartUse {
-            is_rate: *is_rate != 0,
+        let read = |[kind, held, used, wanted]: &[u32; USE_COLUMNS]| PartUse {
+            is_rate: kind & RATE != 0,
+            is_leased: kind & LEASED != 0,
             held: *held,
             used: *used,
             wanted: *wanted,
@@ -169,8 +175,8 @@ mod tests {
 
     #[test]
     fn uses_and_parts_are_read_as_they_are_written() {
-        let one = PartUse { is_rate: true, held: 7, used: 3, wanted: 9 };
-        let other = PartUse { is_rate: false, held: 0, used: u32::MAX, wanted: 1 };
+        let one = PartUse { is_rate: true, is_leased: true, held: 7, used: 3, wanted: 9 };
+        let other = PartUse { is_rate: false, is_leased: true, held: 0, used: u32::MAX, wanted: 1 };
         let mut message = ClusterUseMessage { cluster: "c".into(), ..Default::default() };
         [("a", one), ("b", other)].into_iter().for_each(|(name, used)| message.push(name, used));
         let read = ClusterUseMessage::decode(&*message.encode_to_vec()).unwrap();
@@ -189,7 +195,7 @@ mod tests {
     #[test]
     fn message_of_many_parts_stays_within_its_bound_and_in_order() {
         let names: Vec<String> = (0..30_000).map(|number| format!("schema-{number:05}")).collect();
-        let used = |held| PartUse { held, used: u32::MAX, wanted: u32::MAX, is_rate: true };
+        let used = |held| PartUse { held, used: u32::MAX, wanted: u32::MAX, is_rate: true, is_leased: false };
         let parts = names
             .iter()
             .zip(0..)

@@ -1,8 +1,12 @@
 //! callgrind, from outside.
 
 use std::ffi::OsString;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use portcullis_harness::deps;
 
 use crate::error::BenchError;
 
@@ -12,6 +16,17 @@ pub(crate) fn wrapper(out: &Path) -> Vec<OsString> {
     file.push(out);
     let flags = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--separate-threads=yes"];
     flags.map(OsString::from).into_iter().chain([file]).collect()
+}
+
+/// Writes a script that runs the pinned Envoy in that way, for a program that starts Envoy itself.
+pub(crate) fn script(out: &Path, path: &Path) -> Result<PathBuf, BenchError> {
+    let envoy = deps::envoy().map_err(portcullis_harness::Error::from)?;
+    let words = wrapper(out).into_iter().chain([envoy.into()]);
+    let command: Vec<String> = words.map(|word| format!("'{}'", word.to_string_lossy())).collect();
+    let failed = |source| BenchError::Write { path: path.display().to_string(), source };
+    std::fs::write(path, format!("#!/bin/sh\nexec {} \"$@\"\n", command.join(" "))).map_err(failed)?;
+    std::fs::set_permissions(path, Permissions::from_mode(0o755)).map_err(failed)?;
+    Ok(path.to_owned())
 }
 
 /// Sends a command to a running callgrind.

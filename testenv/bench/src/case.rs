@@ -29,7 +29,7 @@ pub(crate) enum Case {
     Rebalance,
     /// As [`Case::Last`], counted under a limit of requests in flight that is never reached.
     Limit,
-    /// As [`Case::Limit`], with a limit of all gateways.
+    /// As [`Case::Limit`], with a limit of all gateways, of which Envoy has a part under a lease.
     GlobalLimit,
     /// As [`Case::Last`], judged once more by a shadow of 100 policies under a limit.
     Shadow,
@@ -181,6 +181,11 @@ impl Case {
     /// Whether the filter exports request info, and does nothing else.
     pub(crate) const fn exports(self) -> bool {
         matches!(self, Case::RequestInfo | Case::AllRequestInfo)
+    }
+
+    /// Whether an agent runs Envoy, and brings it its part of limits that gateways share.
+    pub(crate) const fn has_agent(self) -> bool {
+        matches!(self, Case::GlobalLimit)
     }
 
     /// Whether Envoy runs portcullis.wasm.

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use portcullis_e2e::{Manifest, settings};
+use portcullis_harness::agent::{Agent, AgentOptions};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
-use portcullis_harness::client::{H2Client, TlsTarget};
+use portcullis_harness::client::{H2Client, TlsTarget, plain};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::otel::Sink;
@@ -54,9 +55,39 @@ pub(crate) struct Running {
     pub(crate) case: Case,
     pub(crate) client: H2Client,
     pub(crate) address: SocketAddr,
-    envoy: Envoy,
+    envoy: CaseEnvoy,
     /// Runs as long as Envoy does.
     _plane: ControlPlane,
+}
+
+/// The Envoy of a case.
+enum CaseEnvoy {
+    Alone(Box<Envoy>),
+    /// Run by an agent.
+    OfAgent {
+        agent: Box<Agent>,
+        pid: u32,
+    },
+}
+
+impl CaseEnvoy {
+    fn wait_listening(&self, address: SocketAddr) -> Result<(), BenchError> {
+        match self {
+            CaseEnvoy::Alone(envoy) => envoy.wait_listening(address, STARTS)?,
+            CaseEnvoy::OfAgent { agent, .. } => agent.wait_ready(STARTS)?,
+        }
+        Ok(())
+    }
+
+    /// Waits until Envoy has its part of a limit that gateways share, if there is one.
+    fn wait_leased(&self) -> Result<(), BenchError> {
+        let CaseEnvoy::OfAgent { agent, .. } = self else { return Ok(()) };
+        let has_part = || {
+            let page = plain::get(agent.http_address(), "/metrics").ok()?.text();
+            page.lines().any(|line| line == "portcullis_limits_degraded 0").then_some(())
+        };
+        Ok(wait::until("the part of the limit", STARTS, has_part)?)
+    }
 }
 
 /// The servers' answer to every question for a token's user.
@@ -75,7 +106,10 @@ fn robot_review() -> Value {
 impl Running {
     /// Envoy's process.
     pub(crate) fn pid(&self) -> u32 {
-        self.envoy.process().pid()
+        match &self.envoy {
+            CaseEnvoy::Alone(envoy) => envoy.process().pid(),
+            CaseEnvoy::OfAgent { pid, .. } => *pid,
+        }
     }
 }
 
@@ -131,7 +165,10 @@ impl<'a> Fixture<'a> {
         if case.is_remade() {
             bootstrap = self.bare(case, &dir, &bootstrap, address)?;
         }
-        let envoy = self.envoy(case, &dir, bootstrap)?;
+        let envoy = match case.has_agent() {
+            true => self.envoy_of_agent(&dir, &plane)?,
+            false => CaseEnvoy::Alone(Box::new(self.envoy(case, &dir, bootstrap)?)),
+        };
         let client = self.connect(case, &envoy, address)?;
         Ok(Running { case, client, address, envoy, _plane: plane })
     }
@@ -192,6 +229,17 @@ impl<'a> Fixture<'a> {
         Ok(Envoy::start(dir, "envoy", &options)?)
     }
 
+    fn envoy_of_agent(&self, dir: &Path, plane: &ControlPlane) -> Result<CaseEnvoy, BenchError> {
+        let mut options = AgentOptions::new([plane.xds_socket()]);
+        options.envoy_flags = ["--concurrency", "1"].map(str::to_owned).into();
+        if self.is_counted {
+            options.envoy = Some(callgrind::script(&dir.join(OUT), &dir.join("counted-envoy"))?);
+        }
+        let agent = Box::new(Agent::start(dir, "envoy", &options)?);
+        let pid = wait::until("Envoy's process", STARTS, || agent.envoy_pid())?;
+        Ok(CaseEnvoy::OfAgent { agent, pid })
+    }
+
     /// A proxy at an address, or the server itself, for the case's client.
     pub(crate) fn target(&self, case: Case, address: SocketAddr) -> TlsTarget {
         let name = if address == self.stub.address() { "kubernetes" } else { NAME };
@@ -217,11 +265,12 @@ impl<'a> Fixture<'a> {
     }
 
     /// Connects, and waits until the server is healthy and the credential known.
-    fn connect(&self, case: Case, envoy: &Envoy, address: SocketAddr) -> Result<H2Client, BenchError> {
-        envoy.wait_listening(address, STARTS)?;
+    fn connect(&self, case: Case, envoy: &CaseEnvoy, address: SocketAddr) -> Result<H2Client, BenchError> {
+        envoy.wait_listening(address)?;
         let client = H2Client::connect(&self.target(case, address))?;
         wait::until_ok("the case's answer", STARTS, || client::send(&client, case, &self.token, 1))?;
         client::send(&client, case, &self.token, WARM_UP)?;
+        envoy.wait_leased()?;
         Ok(client)
     }
 
@@ -231,6 +280,7 @@ impl<'a> Fixture<'a> {
             callgrind::control(running.pid(), "--instr=on")?;
         }
         let requests = if round == 0 { WARM_UP } else { requests };
+        running.envoy.wait_leased()?;
         client::send(&running.client, running.case, &self.token, requests)?;
         self.stub.clear();
         callgrind::control(running.pid(), "--dump")?;

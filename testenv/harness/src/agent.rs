@@ -15,6 +15,8 @@ use crate::{deps, inotify, ports};
 pub struct AgentOptions {
     /// Envoy's version, like `1.38.3`; `None` = the pinned version.
     pub version: Option<String>,
+    /// Another program in the place of Envoy, which runs one.
+    pub envoy: Option<PathBuf>,
     /// The sockets of the control planes.
     pub xds_sockets: Vec<PathBuf>,
     /// `--shutdown-delay`.
@@ -32,6 +34,7 @@ impl AgentOptions {
     pub fn new<'a>(xds_sockets: impl IntoIterator<Item = &'a Path>) -> Self {
         Self {
             version: None,
+            envoy: None,
             xds_sockets: xds_sockets.into_iter().map(Path::to_owned).collect(),
             shutdown_delay_seconds: 0,
             drain_timeout_seconds: 1,
@@ -68,7 +71,10 @@ impl Agent {
     }
 
     fn spec(dir: &Path, name: &str, options: &AgentOptions, (http, admin): (SocketAddr, SocketAddr)) -> Result<Spec> {
-        let envoy = options.version.as_deref().map_or_else(deps::envoy, deps::envoy_version)?;
+        let envoy = match &options.envoy {
+            Some(program) => program.clone(),
+            None => options.version.as_deref().map_or_else(deps::envoy, deps::envoy_version)?,
+        };
         let mut spec = Spec::new(name, deps::portcullis()?, dir)
             .arg("agent")
             .arg("--envoy")

@@ -43,7 +43,7 @@ fn gateways() -> [Gateway; 3] {
 }
 
 fn seats(held: u32, used: u32, wanted: u32) -> PartUse {
-    PartUse { is_rate: false, held, used, wanted }
+    PartUse { is_rate: false, is_leased: held > 0, held, used, wanted }
 }
 
 fn quota(part: Option<LimitPart>) -> Option<u32> {
@@ -60,6 +60,15 @@ fn limiter_that_knows_nothing_renews_and_grants_nothing() {
     assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 90), at(1.0))), None, "the local limit holds there");
     assert_eq!(quota(a.report(&mut limiter, seats(50, 10, 10), at(4.0))), Some(10), "b has use for the rest");
     assert_eq!(quota(c.report(&mut limiter, seats(0, 0, 90), at(4.0))), Some(40), "b and c have half of it each");
+}
+
+#[test]
+fn part_of_nothing_is_renewed_as_such() {
+    let mut limiter = limiter(MAX, GlobalStrategy::Allocate);
+    let [mut a, mut b, _] = gateways();
+    let nothing = PartUse { is_leased: true, ..seats(0, 0, 5) };
+    assert_eq!(quota(a.report(&mut limiter, nothing, at(1.0))), Some(0), "not the local limit");
+    assert_eq!(quota(b.report(&mut limiter, seats(0, 0, 5), at(1.0))), None);
 }
 
 #[test]
@@ -102,7 +111,7 @@ fn rate_is_divided_with_its_burst() {
     let limit = FlowControlLimit::TokenBucket { qps: 100, burst: 250 };
     let mut limiter = limiter(limit, GlobalStrategy::Allocate);
     let [mut a, mut b, _] = gateways();
-    let rate = |held, wanted| PartUse { is_rate: true, held, used: 0, wanted };
+    let rate = |held, wanted| PartUse { is_rate: true, is_leased: held > 0, held, used: 0, wanted };
     assert_eq!(a.report(&mut limiter, rate(0, 0), at(10.0)), Some(LimitPart { quota: 100, burst: 250, tokens: 0 }));
     b.report(&mut limiter, rate(0, 300), at(10.0));
     assert_eq!(a.report(&mut limiter, rate(100, 30), at(11.0)), Some(LimitPart { quota: 30, burst: 75, tokens: 0 }));
@@ -115,7 +124,7 @@ fn tokens_of_a_bucket_that_shrinks_go_where_the_rate_goes() {
     let limit = FlowControlLimit::TokenBucket { qps: 100, burst: 250 };
     let mut limiter = limiter(limit, GlobalStrategy::Allocate);
     let [mut a, mut b, _] = gateways();
-    let rate = |held, used, wanted| PartUse { is_rate: true, held, used, wanted };
+    let rate = |held, used, wanted| PartUse { is_rate: true, is_leased: held > 0, held, used, wanted };
     assert_eq!(a.report(&mut limiter, rate(0, 1, 0), at(10.0)).map(|part| part.burst), Some(250));
     b.report(&mut limiter, rate(0, 0, 500), at(10.9));
     assert_eq!(a.report(&mut limiter, rate(100, 250, 0), at(11.0)).map(|part| part.burst), Some(5));
@@ -134,7 +143,7 @@ fn tokens_of_a_bucket_that_shrinks_go_where_the_rate_goes() {
 #[test]
 fn tokens_that_may_have_been_used_move_nowhere() {
     let limit = FlowControlLimit::TokenBucket { qps: 100, burst: 250 };
-    let rate = |held, used, wanted| PartUse { is_rate: true, held, used, wanted };
+    let rate = |held, used, wanted| PartUse { is_rate: true, is_leased: held > 0, held, used, wanted };
     let shrinks = |reports: &[PartUse], lost: u64, expected: u32| {
         let mut limiter = limiter(limit, GlobalStrategy::Allocate);
         let [mut a, mut b, _] = gateways();
@@ -159,7 +168,7 @@ fn counted_tokens_are_issued_once() {
     let limit = FlowControlLimit::TokenBucket { qps: 100, burst: 200 };
     let mut limiter = limiter(limit, GlobalStrategy::Count);
     let [mut a, mut b, _] = gateways();
-    let rate = |used, wanted| PartUse { is_rate: true, held: 0, used, wanted };
+    let rate = |used, wanted| PartUse { is_rate: true, is_leased: false, held: 0, used, wanted };
     assert_eq!(a.report(&mut limiter, rate(0, 0), at(10.0)), Some(LimitPart { quota: 0, burst: 5, tokens: 5 }));
     assert_eq!(a.report(&mut limiter, rate(5, 0), at(10.0)), Some(LimitPart { quota: 0, burst: 5, tokens: 0 }));
     assert_eq!(b.report(&mut limiter, rate(0, 5_000), at(10.0)), Some(LimitPart { quota: 0, burst: 200, tokens: 195 }));
@@ -170,7 +179,7 @@ fn counted_tokens_are_issued_once() {
 fn gateway_with_another_edition_has_its_local_limit() {
     let mut limiter = limiter(MAX, GlobalStrategy::Allocate);
     let [mut a, ..] = gateways();
-    let rate = PartUse { is_rate: true, held: 0, used: 0, wanted: 1 };
+    let rate = PartUse { is_rate: true, is_leased: false, held: 0, used: 0, wanted: 1 };
     assert_eq!(a.report(&mut limiter, rate, at(10.0)), None);
     let holder = limiter.holder("a", 1, 7, at(10.0)).unwrap();
     assert_eq!(limiter.exchange(holder, "c", "gone", rate, at(10.0)), None);
@@ -212,7 +221,7 @@ fn tokens_are_issued_once_nothing_makes_them_by_itself() {
     let limit = FlowControlLimit::TokenBucket { qps: 100, burst: 200 };
     let mut limiter = limiter(limit, GlobalStrategy::Allocate);
     let [mut a, ..] = gateways();
-    let used = PartUse { is_rate: true, held: 0, used: 0, wanted: 500 };
+    let used = PartUse { is_rate: true, is_leased: false, held: 0, used: 0, wanted: 500 };
     assert_eq!(quota(a.report(&mut limiter, used, at(10.0))), Some(100));
     limiter.configure(&limits(limit, GlobalStrategy::Count), at(11.0));
     assert_eq!(a.report(&mut limiter, used, at(11.1)), None, "its lease may still make tokens");
@@ -270,7 +279,7 @@ fn fleet(limit: FlowControlLimit, gateways: usize, hot: PartUse) -> Vec<LimitPar
 #[test]
 fn reserves_of_a_fleet_leave_half_of_the_seats() {
     for (gateways, max) in [(3, 12), (50, 200), (300, 1_200), (300, 300), (300, 30)] {
-        let hot = PartUse { is_rate: false, held: 0, used: max, wanted: max };
+        let hot = PartUse { is_rate: false, is_leased: false, held: 0, used: max, wanted: max };
         let parts = fleet(FlowControlLimit::MaxRequestsInflight(max), gateways, hot);
         assert!(parts[0].quota * 2 >= max, "{} of {max} seats with {gateways} gateways", parts[0].quota);
     }
@@ -279,7 +288,7 @@ fn reserves_of_a_fleet_leave_half_of_the_seats() {
 #[test]
 fn reserves_of_a_fleet_are_a_burst_at_most() {
     for (gateways, qps, burst) in [(3, 200, 400), (50, 500, 1_000), (300, 3_000, 6_000)] {
-        let idle = PartUse { is_rate: true, held: 0, used: 0, wanted: 0 };
+        let idle = PartUse { is_rate: true, is_leased: false, held: 0, used: 0, wanted: 0 };
         let parts = fleet(FlowControlLimit::TokenBucket { qps, burst }, gateways, idle);
         let tokens: u32 = parts.iter().map(|part| part.tokens).sum();
         assert!(tokens <= burst, "{tokens} of {burst} tokens with {gateways} gateways");

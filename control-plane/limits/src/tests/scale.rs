@@ -48,7 +48,7 @@ fn cost_of_many_limits_is_printed() {
                 for (cluster, schemas) in &limits {
                     for (schema, limit) in schemas {
                         let is_rate = matches!(limit.limit, FlowControlLimit::TokenBucket { .. });
-                        let used = PartUse { is_rate, held: 0, used: 0, wanted };
+                        let used = PartUse { is_rate, wanted, ..PartUse::default() };
                         limiter.exchange(holder, cluster, schema, used, now).unwrap();
                     }
                 }

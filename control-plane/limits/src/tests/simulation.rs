@@ -60,6 +60,8 @@ struct World {
     now: Duration,
     lots: Lots,
     limiter: Option<Limiter>,
+    /// Since when there is none.
+    quiet_since: Option<Duration>,
     gateways: Vec<Gateway>,
     messages: Vec<(Duration, Message)>,
     is_rough: bool,
@@ -126,16 +128,22 @@ impl World {
     fn new(seed: u64, count: usize) -> Self {
         let mut lots = Lots(seed | 1);
         let gateways = (0..count).map(|number| Gateway::new(number, 0, lots.below(19) as i64 - 9)).collect();
-        let mut world =
-            World { now: Duration::ZERO, lots, limiter: None, gateways, messages: Vec::new(), is_rough: false };
+        let (now, limiter, quiet_since) = (Duration::ZERO, None, None);
+        let mut world = World { now, lots, limiter, quiet_since, gateways, messages: Vec::new(), is_rough: false };
         world.elect();
         world
     }
 
     fn elect(&mut self) {
         let mut limiter = Limiter::new();
-        limiter.configure(&limits(), self.now);
+        limiter.configure(&limits(), self.quiet_since.take().unwrap_or(self.now));
         self.limiter = Some(limiter);
+    }
+
+    fn lose(&mut self) {
+        if self.limiter.take().is_some() {
+            self.quiet_since = Some(self.now);
+        }
     }
 
     /// A message arrives within half a second as a rule. In a rough world it seldom comes much later, or not at all.
@@ -240,7 +248,7 @@ fn happen(world: &mut World, demands: &mut [u64], event: &Event) {
             let fresh = Gateway { admitted, unleased, ..Gateway::new(*number, process, before.skew) };
             world.gateways[*number] = fresh;
         }
-        Event::LoseLimiter => world.limiter = None,
+        Event::LoseLimiter => world.lose(),
         Event::Elect => world.elect(),
     }
 }

@@ -12,7 +12,13 @@ type Report = (u8, u64, u64, PartUse);
 
 fn reports() -> impl Strategy<Value = Vec<Report>> {
     let used = (any::<bool>(), 0_u32..40, 0_u32..40, 0_u32..60);
-    let used = used.prop_map(|(is_rate, held, used, wanted)| PartUse { is_rate, held, used, wanted });
+    let used = used.prop_map(|(is_rate, held, used, wanted)| PartUse {
+        is_rate,
+        is_leased: held % 2 == 0,
+        held,
+        used,
+        wanted,
+    });
     prop::collection::vec((0_u8..5, 1_u64..200, 0_u64..3_000, used), 1..120)
 }
 
@@ -73,7 +79,7 @@ fn limit_that_one_control_plane_lacks_keeps_its_parts() {
         let mut limiter = Limiter::read("c", &written, second(now)).unwrap();
         limiter.configure_cluster("c", limits, second(now));
         let holder = limiter.holder(&format!("node-{process}"), process, now, second(now)).unwrap();
-        let used = PartUse { is_rate: false, held, used: 0, wanted };
+        let used = PartUse { held, wanted, ..PartUse::default() };
         let schema = if limits.contains_key("seats") { "seats" } else { "counted seats" };
         let part = limiter.exchange(holder, "c", schema, used, second(now)).and_then(|answer| answer.part);
         written = limiter.write("c");

@@ -1,20 +1,17 @@
 use std::time::Duration;
 
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
-use kube::Client;
 use kube::api::{Api, PostParams};
 use portcullis_sources::KubernetesAccess;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use super::election::{Claim, Election, Moment, Record, Timing};
+use super::election::{Election, Tenure, Timing};
+use super::lease::{claimed, record, released};
 use crate::boot_time::boot_time;
 
-/// Timeout of one request to the API.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// Timeout for releasing the Lease at the end.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which the clock is read while this replica leads: timers stand still while the machine is suspended.
@@ -24,19 +21,30 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Leadership {
     /// Whether this replica leads.
     pub(crate) leads: watch::Receiver<bool>,
+    /// The time for which it leads; it may be over. For what has to be right also in the moment in which a process goes on that was
+    /// stopped: no task has changed `leads` by then.
+    pub(crate) tenure: watch::Receiver<Option<Tenure>>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
-/// Runs for the Lease `name` in the control plane's own namespace. Needs a tokio runtime.
-pub(crate) fn campaign(access: &KubernetesAccess, name: &str) -> Leadership {
-    let (until_sender, until) = watch::channel(None);
+/// Runs for the Lease `name` in the control plane's own namespace, while that is wanted. Needs a tokio runtime.
+pub(crate) fn campaign(
+    access: &KubernetesAccess,
+    name: &str,
+    timing: Timing,
+    wanted: watch::Receiver<bool>,
+) -> Leadership {
+    let (tenure_sender, tenure) = watch::channel(None);
     let (leads_sender, leads) = watch::channel(false);
     let (stop, stopped) = oneshot::channel();
-    tokio::spawn(publish(until, leads_sender));
-    let candidate = Candidate::new(access.client.clone(), &access.namespace, name);
-    let task = tokio::spawn(candidate.run(until_sender, stopped));
-    Leadership { leads, stop, task }
+    tokio::spawn(publish(name.to_owned(), tenure.clone(), leads_sender));
+    let identity = identity();
+    let election = Election::new(identity.clone(), timing);
+    let leases = Api::namespaced(access.client.clone(), &access.namespace);
+    let candidate = Candidate { leases, name: name.to_owned(), identity, election, timing, held: None };
+    let task = tokio::spawn(candidate.run(tenure_sender, wanted, stopped));
+    Leadership { leads, tenure, stop, task }
 }
 
 impl Leadership {
@@ -49,19 +57,19 @@ impl Leadership {
 }
 
 /// Publishes whether this replica leads, also while a call hangs.
-async fn publish(mut until: watch::Receiver<Option<Moment>>, leads: watch::Sender<bool>) {
+async fn publish(lease: String, mut tenure: watch::Receiver<Option<Tenure>>, leads: watch::Sender<bool>) {
     loop {
-        let end = *until.borrow_and_update();
+        let end = tenure.borrow_and_update().map(|tenure| tenure.until);
         let left = end.map(|end| end.saturating_sub(boot_time())).filter(|left| !left.is_zero());
         let is_leader = left.is_some();
         let has_changed = leads.send_if_modified(|before| std::mem::replace(before, is_leader) != is_leader);
         if has_changed {
-            tracing::info!(leads = is_leader, "leadership changed");
+            tracing::info!(lease, leads = is_leader, "leadership changed");
         }
         let changed = match left {
-            None => until.changed().await,
+            None => tenure.changed().await,
             Some(left) => tokio::select! {
-                changed = until.changed() => changed,
+                changed = tenure.changed() => changed,
                 () = tokio::time::sleep(left.min(LOOK_INTERVAL)) => Ok(()),
             },
         };
@@ -78,85 +86,122 @@ struct Candidate {
     identity: String,
     election: Election,
     timing: Timing,
+    /// The Lease as this candidate wrote it last, if no other has written it since as far as it knows.
+    held: Option<Lease>,
 }
 
 impl Candidate {
-    fn new(client: Client, namespace: &str, name: &str) -> Self {
-        let (identity, timing) = (identity(), Timing::DEFAULT);
-        let election = Election::new(identity.clone(), timing);
-        let leases = Api::namespaced(client, namespace);
-        Self { leases, name: name.to_owned(), identity, election, timing }
+    async fn run(
+        mut self,
+        tenure: watch::Sender<Option<Tenure>>,
+        mut wanted: watch::Receiver<bool>,
+        mut stopped: oneshot::Receiver<()>,
+    ) {
+        loop {
+            let is_over = tokio::select! {
+                is_wanted = wanted.wait_for(|wanted| *wanted) => is_wanted.is_err(),
+                _ = &mut stopped => true,
+            };
+            if is_over {
+                return;
+            }
+            let is_over = tokio::select! {
+                () = self.stand(&tenure) => false,
+                () = unwanted(&mut wanted) => false,
+                _ = &mut stopped => true,
+            };
+            // This replica stops acting as the leader before another may.
+            tenure.send_replace(None);
+            if self.election.tenure().is_some() {
+                self.give_up().await;
+            }
+            self.election.resign();
+            if is_over {
+                return;
+            }
+        }
     }
 
-    async fn run(mut self, until: watch::Sender<Option<Moment>>, mut stopped: oneshot::Receiver<()>) {
+    /// Reads and writes the Lease for as long as it is polled.
+    async fn stand(&mut self, tenure: &watch::Sender<Option<Tenure>>) {
         let mut failed = false;
         loop {
-            let outcome = tokio::select! {
-                outcome = self.round() => outcome,
-                _ = &mut stopped => break,
-            };
-            until.send_replace(self.election.leads_until());
+            let outcome = self.round().await;
+            tenure.send_replace(self.election.tenure());
             if let (Err(reason), false) = (&outcome, failed) {
-                tracing::warn!(reason, "cannot take part in the election of a leader");
+                tracing::warn!(lease = self.name, reason, "cannot take part in the election of a leader");
             }
             failed = outcome.is_err();
-            tokio::select! {
-                () = tokio::time::sleep(spread(self.timing.retry)) => {}
-                _ = &mut stopped => break,
-            }
-        }
-        // This replica stops acting as the leader before another may.
-        until.send_replace(None);
-        if self.election.leads_until().is_some() {
-            self.give_up().await;
+            let pause = spread(self.timing.retry);
+            // A Lease that is free already was tried for.
+            let left = self.election.free_in(boot_time()).filter(|left| !left.is_zero());
+            tokio::time::sleep(left.map_or(pause, |left| left.min(pause))).await;
         }
     }
 
-    /// Reads, and writes if that is due.
+    /// Writes what this candidate holds; reads, and writes if that is due, where it holds nothing.
     async fn round(&mut self) -> Result<(), String> {
-        let before = call(self.leases.get_opt(&self.name)).await?;
+        let held = self.held.take();
+        if held.is_some() && self.write(held).await? {
+            return Ok(());
+        }
+        let read = self.call(self.leases.get_opt(&self.name)).await?;
+        self.write(read).await.map(drop)
+    }
+
+    /// Writes the Lease if that is due after what was there before. Returns whether this candidate has it.
+    async fn write(&mut self, before: Option<Lease>) -> Result<bool, String> {
         let seen = before.as_ref().map(record);
-        let Some(claim) = self.election.observe(seen.as_ref(), boot_time()) else { return Ok(()) };
+        let Some(claim) = self.election.observe(seen.as_ref(), boot_time()) else { return Ok(false) };
         let is_there = before.is_some();
         let lease = claimed(before, &self.name, &self.identity, &claim, self.timing.lease, Timestamp::now());
         let sent = boot_time();
         let parameters = PostParams::default();
-        let written = if is_there {
-            call(unless_late(self.leases.replace(&self.name, &parameters, &lease))).await?
+        self.held = if is_there {
+            self.call(unless_late(self.leases.replace(&self.name, &parameters, &lease))).await?
         } else {
-            call(unless_late(self.leases.create(&parameters, &lease))).await?
+            self.call(unless_late(self.leases.create(&parameters, &lease))).await?
         };
-        if written {
+        if self.held.is_some() {
             self.election.written(sent);
         }
-        Ok(())
+        Ok(self.held.is_some())
     }
 
-    async fn give_up(&self) {
-        let Ok(Some(lease)) = call(self.leases.get_opt(&self.name)).await else { return };
+    async fn give_up(&mut self) {
+        self.held = None;
+        let Ok(Some(lease)) = self.call(self.leases.get_opt(&self.name)).await else { return };
         if let Some(lease) = released(lease, &self.identity) {
             // If this fails, the next leader waits until the Lease runs out.
-            let _ = call(self.leases.replace(&self.name, &PostParams::default(), &lease)).await;
+            let _ = self.call(self.leases.replace(&self.name, &PostParams::default(), &lease)).await;
+        }
+    }
+
+    /// Makes the call within its time.
+    async fn call<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+        match tokio::time::timeout(self.timing.request, request).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(kube::Error::Api(status))) => Err(format!("{} {}", status.code, status.message)),
+            Ok(Err(_)) => Err("no connection".to_owned()),
+            Err(_) => Err("no answer".to_owned()),
         }
     }
 }
 
-/// Whether a write succeeded; that another replica was faster is no error.
-async fn unless_late(write: impl Future<Output = kube::Result<Lease>>) -> kube::Result<bool> {
-    match write.await {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
-        Err(error) => Err(error),
+/// Ends when the candidacy is wanted no more.
+async fn unwanted(wanted: &mut watch::Receiver<bool>) {
+    if wanted.wait_for(|wanted| !*wanted).await.is_err() {
+        // Nothing will change that.
+        std::future::pending::<()>().await;
     }
 }
 
-/// Makes the call within its time.
-async fn call<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
-    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(kube::Error::Api(status))) => Err(format!("{} {}", status.code, status.message)),
-        Ok(Err(_)) => Err("no connection".to_owned()),
-        Err(_) => Err("no answer".to_owned()),
+/// The Lease if a write succeeded; that another replica was faster is no error.
+async fn unless_late(write: impl Future<Output = kube::Result<Lease>>) -> kube::Result<Option<Lease>> {
+    match write.await {
+        Ok(lease) => Ok(Some(lease)),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -177,41 +222,4 @@ fn identity() -> String {
         bytes = Timestamp::now().as_microsecond().to_le_bytes();
     }
     format!("{}_{:016x}", host.trim(), u64::from_le_bytes(bytes))
-}
-
-/// The content of a Lease object.
-pub(super) fn record(lease: &Lease) -> Record {
-    let spec = lease.spec.clone().unwrap_or_default();
-    let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    Record {
-        holder: spec.holder_identity.unwrap_or_default(),
-        lease: Duration::from_secs(seconds.unwrap_or_default()),
-        renewal: spec.renew_time.map(|time| time.0.to_string()).unwrap_or_default(),
-        transitions: spec.lease_transitions.unwrap_or_default(),
-    }
-}
-
-/// The Lease object to write: `before` is the object that was read, whose version goes along, so that the server refuses the
-/// write if another replica was faster. `at` is for people to read.
-fn claimed(before: Option<Lease>, name: &str, identity: &str, claim: &Claim, lease: Duration, at: Timestamp) -> Lease {
-    let fresh =
-        || Lease { metadata: ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }, ..Lease::default() };
-    let mut made = before.unwrap_or_else(fresh);
-    let spec = made.spec.get_or_insert_with(LeaseSpec::default);
-    if claim.is_new {
-        spec.acquire_time = Some(MicroTime(at));
-    }
-    spec.renew_time = Some(MicroTime(at));
-    spec.holder_identity = Some(identity.to_owned());
-    spec.lease_duration_seconds = Some(i32::try_from(lease.as_secs()).unwrap_or(i32::MAX));
-    spec.lease_transitions = Some(claim.transitions);
-    made
-}
-
-/// The Lease without a holder, if `identity` has it.
-fn released(mut lease: Lease, identity: &str) -> Option<Lease> {
-    let spec = lease.spec.as_mut().filter(|spec| spec.holder_identity.as_deref() == Some(identity))?;
-    spec.holder_identity = Some(String::new());
-    spec.lease_duration_seconds = Some(1);
-    Some(lease)
 }

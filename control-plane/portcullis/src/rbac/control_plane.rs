@@ -1,5 +1,7 @@
 use serde_json::{Value, json};
 
+use crate::leader::limits_lease_name;
+
 /// The name of everything here.
 const NAME: &str = "portcullis-control-plane";
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -9,7 +11,7 @@ const DISCOVERY: &str = "portcullis-discovery";
 
 /// The permissions of the control plane in the cluster that stores its objects, and nothing else: to read the UpstreamClusters
 /// and write their status, to review tokens and rights of the console's readers, to read the Secrets of its own namespace, and
-/// its Lease there; and to read the EndpointSlices of the namespaces in `discovery`.
+/// its Leases there; and to read the EndpointSlices of the namespaces in `discovery`.
 ///
 /// `subject` is a user's name; without it, it is the namespace's service account [`NAME`].
 pub(crate) fn manifests(namespace: &str, lease: &str, subject: Option<&str>, discovery: &[String]) -> Vec<Value> {
@@ -20,10 +22,10 @@ pub(crate) fn manifests(namespace: &str, lease: &str, subject: Option<&str>, dis
         {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
         {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
     ]);
-    let leases = "coordination.k8s.io";
+    let (leases, leases_of_name) = ("coordination.k8s.io", [lease.to_owned(), limits_lease_name(lease)]);
     let rules = json!([
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]},
-        {"apiGroups": [leases], "resources": ["leases"], "resourceNames": [lease], "verbs": ["get", "update"]},
+        {"apiGroups": [leases], "resources": ["leases"], "resourceNames": leases_of_name, "verbs": ["get", "update"]},
         // A rule by name does not allow create: the object has no name yet.
         {"apiGroups": [leases], "resources": ["leases"], "verbs": ["create"]},
     ]);

@@ -18,7 +18,7 @@ use super::edit_traces::{EditTraces, StreamObserver, TracingError};
 use super::filter_views::FilterViews;
 use super::fleet::Fleet;
 use super::http::{AllowedHosts, Probes, router};
-use super::limits::{Divider, LimitDivision, Reports, StoredDivision};
+use super::limits::{Divider, Reports};
 use super::metrics::ControlPlaneMetrics;
 use super::reconcile_loop::{Outputs, ReconcileLoop};
 use super::server_keys::with_server_keys;
@@ -29,7 +29,7 @@ use super::status_observer::{ObserverInputs, StatusObserver};
 use super::watchdog::Watchdog;
 use super::writer::Writer;
 use super::xds::XdsError;
-use crate::leader::campaign;
+use crate::leader::{Leadership, Timing, campaign};
 use crate::listen;
 use crate::runtime::{RuntimeError, Threads, runtime};
 use crate::service_manager::ServiceManager;
@@ -94,7 +94,11 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let registry = Arc::new(Registry::with_metrics(Arc::new(observed)));
     let watchdog = Arc::new(Watchdog::new(Instant::now()));
     let health = Arc::new(HealthRegistry::default());
-    let leadership = source.kubernetes.as_ref().map(|access| campaign(access, &arguments.source.lease_name));
+    let lease_name = arguments.source.lease_name.as_str();
+    let (limits, limits_leadership) =
+        Divider::start(&arguments.limits, (&source, lease_name), &served_objects, &metrics)?;
+    let (_always, wanted) = watch::channel(true);
+    let leadership = source.kubernetes.as_ref().map(|access| campaign(access, lease_name, Timing::CONTROLLER, wanted));
     let kubernetes = source.kubernetes.as_ref().map(|access| access.client.clone());
     let (discovery, discoverer) =
         Discoverer::new(kubernetes, arguments.nameservers(), arguments.state.state_dir.clone(), Arc::clone(&metrics));
@@ -103,19 +107,9 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         snapshots: snapshots.clone(),
         registry: Arc::clone(&registry),
         health: Arc::clone(&health),
-        source: SourceState::new(&source, leadership.as_ref()),
+        source: SourceState::new(&source, leadership.as_ref(), limits_leadership.as_ref()),
         answers: discovery.answers.clone(),
     }));
-    let limits = match arguments.limits.store()? {
-        Some(store) => {
-            metrics.keep_limits_in(store.statistics());
-            Divider::Store(StoredDivision::new(served_objects.clone(), store))
-        }
-        None => {
-            let leads = leadership.as_ref().map(|one| one.leads.clone());
-            Divider::Leader(LimitDivision::new(served_objects.clone(), leads))
-        }
-    };
     let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects));
     let hosts = Arc::new(AllowedHosts::new(&arguments.http.http_hosts));
     let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch()), tokio::spawn(Arc::clone(&fleet).watch())];
@@ -184,9 +178,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     tasks.iter().for_each(JoinHandle::abort);
     // The last change is written before the end.
     let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, &mut writing).await;
-    if let Some(leadership) = leadership {
-        leadership.release().await;
-    }
+    futures_util::future::join_all([leadership, limits_leadership].into_iter().flatten().map(Leadership::release))
+        .await;
     drop(stop);
     if tokio::time::timeout(SHUTDOWN_TIMEOUT, &mut xds).await.is_err() {
         xds.abort();

@@ -59,7 +59,8 @@ pub(crate) struct SourceArguments {
     /// --profiles-file` writes it: the way to close and open a cluster while the source is away.
     #[arg(long, env = "PORTCULLIS_PROFILES_FILE", value_name = "FILE")]
     profiles_file: Option<PathBuf>,
-    /// Kubernetes source: the name of the Lease by which replicas agree who writes; one for each gateway.
+    /// Kubernetes source: the name of the Lease by which replicas agree which of them writes; one for each gateway. By another
+    /// Lease, with -limits after this name, they agree which of them divides limits of all gateways.
     #[arg(long, env = "PORTCULLIS_LEASE_NAME", value_name = "NAME", default_value = LEASE_NAME)]
     pub(crate) lease_name: String,
 }
@@ -181,6 +182,7 @@ pub(super) struct SourceState {
     kind: SourceKind,
     health: watch::Receiver<SourceHealth>,
     leads: Option<watch::Receiver<bool>>,
+    divides_limits: Option<watch::Receiver<bool>>,
 }
 
 /// The source in /status. It holds no secret.
@@ -192,14 +194,16 @@ pub(crate) struct SourceStatus {
     pub(super) stale_since: Option<String>,
     /// Why.
     pub(super) reason: Option<String>,
-    /// Whether this replica leads; none where replicas do not elect one.
+    /// Whether this replica leads: writes to Kubernetes. None where replicas do not elect one.
     pub(super) leader: Option<bool>,
+    /// Whether this replica divides limits of all gateways; none where replicas do not elect one.
+    pub(super) divides_limits: Option<bool>,
 }
 
 impl SourceState {
-    pub(super) fn new(source: &Source, leadership: Option<&Leadership>) -> Self {
-        let leads = leadership.map(|leadership| leadership.leads.clone());
-        Self { kind: source.kind, health: source.health.clone(), leads }
+    pub(super) fn new(source: &Source, writer: Option<&Leadership>, limits: Option<&Leadership>) -> Self {
+        let [leads, divides_limits] = [writer, limits].map(|one| one.map(|leadership| leadership.leads.clone()));
+        Self { kind: source.kind, health: source.health.clone(), leads, divides_limits }
     }
 
     pub(super) fn status(&self) -> SourceStatus {
@@ -213,6 +217,7 @@ impl SourceState {
             stale_since: since.map(|since| format!("{since:.0}")),
             reason: health.reason,
             leader: self.leads.as_ref().map(|leads| *leads.borrow()),
+            divides_limits: self.divides_limits.as_ref().map(|divides| *divides.borrow()),
         }
     }
 }

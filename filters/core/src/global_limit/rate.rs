@@ -149,7 +149,14 @@ impl RateLevel {
             let used = if is_counted(part) { taken } else { taken.min(part.qps) };
             self.unanswered = Some(mean(self.observed, used, passed));
         }
-        PartUse { is_rate: true, held: held.map_or(0, |part| part.qps), used: whole(self.tokens), wanted: asked }
+        let is_leased = held.is_some();
+        PartUse {
+            is_rate: true,
+            is_leased,
+            held: held.map_or(0, |part| part.qps),
+            used: whole(self.tokens),
+            wanted: asked,
+        }
     }
 
     /// Changes the part; `until` is the end of the lease before.

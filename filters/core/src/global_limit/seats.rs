@@ -100,7 +100,13 @@ impl SeatsPart {
         if let Some(quota) = held {
             self.observed.store(peak.min(quota), Ordering::Release);
         }
-        PartUse { is_rate: false, held: held.unwrap_or_default(), used, wanted: peak.saturating_add(refused) }
+        PartUse {
+            is_rate: false,
+            is_leased: held.is_some(),
+            held: held.unwrap_or_default(),
+            used,
+            wanted: peak.saturating_add(refused),
+        }
     }
 
     pub(super) fn replace(&self, part: Option<LimitPart>) {

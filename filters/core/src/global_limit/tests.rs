@@ -36,13 +36,13 @@ fn seats_are_those_of_the_part_while_its_lease_holds() {
     let mut held: Vec<_> = (0..2).map(|_| take(0.0, 2).unwrap()).collect();
     assert!(take(0.0, 2).is_none(), "without a part the local limit holds");
     let report = limits.report(seconds(1.0));
-    let used = PartUse { is_rate: false, held: 0, used: 2, wanted: 3 };
+    let used = PartUse { is_rate: false, is_leased: false, held: 0, used: 2, wanted: 3 };
     assert_eq!(report.parts, [(name("c", "few"), used)], "what was refused is wanted");
     assert!(limits.apply(report.number, [part(4, 0, 0)], seconds(1.5)));
     held.extend((0..2).map(|_| take(2.0, 2).unwrap()));
     assert!(take(2.0, 2).is_none());
     let report = limits.report(seconds(2.5));
-    assert_eq!(report.parts[0].1, PartUse { is_rate: false, held: 4, used: 4, wanted: 5 });
+    assert_eq!(report.parts[0].1, PartUse { is_rate: false, is_leased: true, held: 4, used: 4, wanted: 5 });
     // From the moment at which the answered report was written.
     assert_eq!(seats.quota(seconds(end_of(0.9))), Some(4));
     assert_eq!(

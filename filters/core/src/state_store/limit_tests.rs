@@ -73,13 +73,17 @@ fn seats_of_a_part_are_those_of_all_workers() {
         "without a part the local limit holds, over all workers"
     );
     let used = exchange(&one, 1.0, &[part(5, 0, 0)]);
-    assert_eq!(used, [PartUse { is_rate: false, held: 0, used: 2, wanted: 4 }], "what either refused is wanted");
+    assert_eq!(
+        used,
+        [PartUse { is_rate: false, is_leased: false, held: 0, used: 2, wanted: 4 }],
+        "what either refused is wanted"
+    );
     assert!(!there.level(seconds(1.0)).is_local);
     held.extend(taken(&there, 1.0));
     assert_eq!((held.len(), taken(&here, 1.0).len()), (5, 0));
     assert_eq!((here.seats(), there.seats()), (Some((2, 5)), Some((3, 5))), "each counts its own");
     let used = exchange(&two, 2.0, &[part(1, 0, 0)]);
-    assert_eq!(used, [PartUse { is_rate: false, held: 5, used: 5, wanted: 7 }]);
+    assert_eq!(used, [PartUse { is_rate: false, is_leased: true, held: 5, used: 5, wanted: 7 }]);
     held.truncate(1);
     assert!(taken(&there, end_of(1.9)).is_empty());
     // The lease has ended: what was in use between reports under it is more than the local limit.
@@ -105,7 +109,7 @@ fn tokens_of_a_part_are_those_of_all_workers() {
     exchange(&one, 0.0, &[part(10, 20, 0)]);
     assert_eq!([taken(&there, 1.0).len(), taken(&here, 1.0).len()], [10, 0]);
     let used = exchange(&two, 1.0, &[part(0, 50, 7)]);
-    assert_eq!(used, [PartUse { is_rate: true, held: 10, used: 0, wanted: 12 }]);
+    assert_eq!(used, [PartUse { is_rate: true, is_leased: true, held: 10, used: 0, wanted: 12 }]);
     assert_eq!([taken(&here, 1.0).len(), taken(&there, 2.0).len()], [7, 0], "counted tokens come once");
     assert_eq!((here.rate(), here.level(seconds(2.0)).limit), (Some(100), 50));
     assert_eq!(

@@ -77,7 +77,7 @@ impl SeatsLevel {
         if let Some(quota) = held {
             self.observed = peak.min(quota);
         }
-        PartUse { is_rate: false, held: held.unwrap_or_default(), used, wanted }
+        PartUse { is_rate: false, is_leased: held.is_some(), held: held.unwrap_or_default(), used, wanted }
     }
 }
 

@@ -18,6 +18,8 @@ use crate::agent::activity::{ActivityError, ActivitySource};
 
 /// The time that an answer may take at least and at most. A later one would be for a report that is not the newest any more.
 const ANSWER_TIMEOUT: (Duration, Duration) = (Duration::from_millis(400), Duration::from_millis(1_500));
+/// Bytes of reports that a control plane takes from a gateway.
+const BYTES_PER_MILLISECOND: u64 = 1_024;
 /// The pause before another question, where there are no limits to share or there was no answer.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The same where the filter does not know the question: an older release.
@@ -53,16 +55,29 @@ struct ExchangePace {
 }
 
 impl ExchangePace {
-    /// After a report that has no answer.
-    fn unanswered(pause: Duration) -> Self {
+    /// Before the first answer, and where there is nothing to answer.
+    fn slow(pause: Duration) -> Self {
         let (_, most) = ANSWER_TIMEOUT;
         ExchangePace { pause, patience: most }
     }
 
-    /// After an answer that took so long. A gateway that counts has used up its tokens when it has waited for some answers.
+    /// After a report that was waited for so long, in vain. Another control plane may divide from now on, and has to hear of leases
+    /// before they end; one that is slow must not be asked ever sooner.
+    fn unanswered(patience: Duration) -> Self {
+        let (_, most) = ANSWER_TIMEOUT;
+        ExchangePace { pause: Duration::ZERO, patience: (patience + patience / 2).min(most) }
+    }
+
+    /// After an answer that took so long.
     fn answered(pause: Duration, took: Duration) -> Self {
         let (least, most) = ANSWER_TIMEOUT;
-        ExchangePace { pause, patience: pause.max(took).saturating_mul(4).clamp(least, most) }
+        ExchangePace { pause, patience: took.saturating_mul(4).clamp(least, most) }
+    }
+
+    /// For a report of so many bytes, of which a control plane takes so many in a second.
+    fn for_report(self, bytes: usize) -> Self {
+        let least = u64::try_from(bytes).unwrap_or(u64::MAX) / BYTES_PER_MILLISECOND;
+        ExchangePace { patience: self.patience.max(Duration::from_millis(least)), ..self }
     }
 }
 
@@ -95,18 +110,19 @@ pub(super) async fn follow(
     mut answers: mpsc::Receiver<Bytes>,
     state: LimitsState,
 ) {
-    let (mut has_answered, mut pace) = (false, ExchangePace::unanswered(PAUSE));
+    let (mut has_answered, mut pace) = (false, ExchangePace::slow(PAUSE));
     loop {
         pace = match source.limits().await {
             Ok(report) => {
                 has_answered = true;
                 state.change(|last| last.has_parts = !report.is_empty());
+                let pace = pace.for_report(report.len());
                 exchange(&source, report, pace.patience, (&reports, &mut answers), &state).await
             }
-            Err(ActivityError::Timeout) if !has_answered => ExchangePace::unanswered(OLD_FILTER_PAUSE),
+            Err(ActivityError::Timeout) if !has_answered => ExchangePace::slow(OLD_FILTER_PAUSE),
             Err(error) => {
                 tracing::debug!(%error, "the filter does not report the use of limits");
-                ExchangePace::unanswered(PAUSE)
+                ExchangePace::slow(PAUSE)
             }
         };
         sleep(pace.pause).await;
@@ -122,7 +138,7 @@ async fn exchange(
     state: &LimitsState,
 ) -> ExchangePace {
     if report.is_empty() {
-        return ExchangePace::unanswered(PAUSE);
+        return ExchangePace::slow(PAUSE);
     }
     let (number, sent) = (reported_number(&report), Instant::now());
     reports.send_replace(report);
@@ -135,7 +151,7 @@ async fn exchange(
             }
         }
     };
-    let Ok(Some(parts)) = timeout(patience, answer).await else { return ExchangePace::unanswered(Duration::ZERO) };
+    let Ok(Some(parts)) = timeout(patience, answer).await else { return ExchangePace::unanswered(patience) };
     let took = sent.elapsed();
     match source.apply(&parts).await {
         Ok(()) => state.change(|last| {
@@ -226,13 +242,24 @@ mod tests {
     }
 
     #[test]
-    fn short_pauses_and_answers_have_a_short_timeout() {
+    fn answers_that_were_fast_are_soon_asked_for_again() {
         let ms = Duration::from_millis;
-        let rows = [(100, 5, 400), (250, 5, 1_000), (1_000, 5, 1_500), (100, 200, 800), (100, 900, 1_500)];
+        let rows = [(100, 5, 400), (1_000, 5, 400), (100, 200, 800), (1_000, 900, 1_500)];
         for (pause, took, patience) in rows {
             let pace = ExchangePace::answered(ms(pause), ms(took));
             assert_eq!(pace, ExchangePace { pause: ms(pause), patience: ms(patience) }, "{pause}, {took}");
+            assert_eq!(pace.for_report(500), pace);
         }
+        assert_eq!(ExchangePace::answered(ms(0), ms(5)).for_report(768 << 10).patience, ms(768));
+    }
+
+    #[test]
+    fn reports_without_an_answer_follow_each_other_more_slowly() {
+        let first = ExchangePace::answered(PAUSE, Duration::ZERO).patience;
+        let follow = std::iter::successors(Some(first), |patience| Some(ExchangePace::unanswered(*patience).patience));
+        let patience: Vec<_> = follow.take(6).map(|patience| patience.as_millis()).collect();
+        // Three of them are sent within a lease that was a second old.
+        assert_eq!(patience, [400, 600, 900, 1_350, 1_500, 1_500]);
     }
 
     #[tokio::test]
@@ -252,7 +279,7 @@ mod tests {
         let lost = Instant::now();
         report(&mut filter, 3).await;
         let waited = lost.elapsed();
-        assert!(waited < Duration::from_millis(1_400), "{waited:?} for an answer that is there in some milliseconds");
+        assert!(waited < Duration::from_millis(1_000), "{waited:?} for an answer that is there in some milliseconds");
     }
 
     #[tokio::test]

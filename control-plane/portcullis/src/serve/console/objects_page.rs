@@ -43,6 +43,9 @@ pub(super) fn others(html: &mut Html, status: &StatusBody) {
         }
         None => {}
     }
+    if status.source.divides_limits == Some(true) {
+        html.raw("; this replica divides limits of all gateways");
+    }
     if !status.snapshot.is_empty() {
         html.raw(". Snapshot <code>").text(status.snapshot.get(..16).unwrap_or(&status.snapshot)).raw("</code>");
     }

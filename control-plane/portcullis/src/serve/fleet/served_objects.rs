@@ -58,6 +58,11 @@ impl ServedObjects {
         !self.instance.is_empty()
     }
 
+    /// Whether an object has a limit of all gateways together.
+    pub(crate) fn have_global_limits(&self) -> bool {
+        self.by_name.values().any(|object| !object.global_limits.is_empty())
+    }
+
     /// The limits of all gateways together, by the name under which a cluster counts, then by schema.
     pub(crate) fn global_limits(&self) -> BTreeMap<String, BTreeMap<String, GlobalLimit>> {
         let objects = self.by_name.iter().filter(|(_, object)| !object.global_limits.is_empty());

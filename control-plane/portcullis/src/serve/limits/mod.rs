@@ -12,15 +12,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use portcullis_limits::LimitAnswer;
+use portcullis_limits_store::AddressError;
 use portcullis_report::limits::{ClusterUseMessage, MAX_USE_BYTES, PartsMessage, UseMessage};
 use portcullis_xds::{GatewayReport, ReportSink, UnreadableReport};
 use prost::Message;
+use tokio::sync::watch;
 
 pub(super) use self::arguments::LimitsArguments;
-pub(super) use self::leader::LimitDivision;
-pub(super) use self::stored::StoredDivision;
+use self::leader::{LimitDivision, campaign_for_limits};
+use self::stored::StoredDivision;
 use super::fleet::{Fleet, ServedObjects};
+use super::metrics::ControlPlaneMetrics;
+use super::source::Source;
 use crate::boot_time::boot_time;
+use crate::leader::Leadership;
 
 /// The pause until a gateway reports again whose limits this replica does not know.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -39,6 +44,29 @@ pub(super) enum Divider {
     Leader(LimitDivision),
     /// By all control planes of a store.
     Store(StoredDivision),
+}
+
+impl Divider {
+    /// The way that the arguments and the source name, and the candidacy of this replica where one of several divides: beside the
+    /// Lease of that name. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The address of the store is none: the operator's fault.
+    pub(super) fn start(
+        arguments: &LimitsArguments,
+        (source, lease_name): (&Source, &str),
+        served: &watch::Receiver<Arc<ServedObjects>>,
+        metrics: &ControlPlaneMetrics,
+    ) -> Result<(Self, Option<Leadership>), AddressError> {
+        if let Some(store) = arguments.store()? {
+            metrics.keep_limits_in(store.statistics());
+            return Ok((Self::Store(StoredDivision::new(served.clone(), store)), None));
+        }
+        let campaign = |access| campaign_for_limits(access, lease_name, served.clone());
+        let leadership = source.kubernetes.as_ref().map(campaign);
+        let tenure = leadership.as_ref().map(|leadership| leadership.tenure.clone());
+        Ok((Self::Leader(LimitDivision::new(served.clone(), tenure)), leadership))
+    }
 }
 
 impl ReportSink for Reports {

@@ -89,25 +89,26 @@ fn stored_limit_is_divided_in_time_after_its_store_is_back() {
     }
 }
 
-/// Sentinels choose another master behind three gateways, while their clients ask.
-#[test]
-fn stored_limit_outlives_the_master_of_its_store() {
-    let Some(_) = deps::or_skip("limit-failover", deps::redis()).unwrap() else { return };
-    let run = RunDir::new("limit-failover-redis").unwrap();
+/// Sentinels choose another master behind three gateways, while their clients ask. Returns the time from the choice until all gateways
+/// have parts; `None` without a Redis.
+fn outlives_the_master(test: &str) -> Option<Duration> {
+    deps::or_skip(test, deps::redis()).unwrap()?;
+    let run = RunDir::new(&format!("{test}-redis")).unwrap();
     let site = Site::start(&run);
     let flags = ["--limits-store".to_owned(), site.address.clone()];
-    let fleet =
-        Fleet::start_at("limit-failover", &in_flight("globalAllocate", MAX), |at| at.replicas(2).plane_flags(flags));
+    let fleet = Fleet::start_at(test, &in_flight("globalAllocate", MAX), |at| at.replicas(2).plane_flags(flags));
     let stub = &fleet.fixture.stub;
     stub.fault(Fault::new(PODS, Action::Delay { millis: 50 }));
     let clients = fleet.clients();
     let askers: Vec<_> = clients.iter().map(|client| Asker::new(client, MAX / GATEWAYS + 4)).collect();
-    fleet.storm(&askers, |_| {
+    let took = fleet.storm(&askers, |_| {
         wait_whole(&fleet);
         stub.take_peak();
         let hung = Instant::now();
         site.hang_until_another_is_chosen();
         let chosen = Instant::now();
+        site.wait_named(1);
+        let named = chosen.elapsed();
         let peak = stub.take_peak();
         fleet.wait_for_parts();
         let took = chosen.elapsed();
@@ -117,10 +118,26 @@ fn stored_limit_outlives_the_master_of_its_store() {
         wait::until("they keep it", SOON, || (whole.elapsed() > Duration::from_secs(5)).then_some(())).unwrap();
         let after = stub.take_peak();
         eprintln!(
-            "another master after {:.1?}, parts {took:.1?} later; {peak} of {MAX} in flight meanwhile, then {after}",
+            "another master after {:.1?}, named {named:.1?} later, parts after {took:.1?}; {peak} of {MAX} in flight, then {after}",
             chosen - hung
         );
         assert!(peak <= MAX + GATEWAYS, "each goes by what it had in use: {peak}");
         assert_eq!(after, MAX);
+        took
     });
+    Some(took)
+}
+
+#[test]
+fn stored_limit_outlives_the_master_of_its_store() {
+    outlives_the_master("limit-failover");
+}
+
+#[test]
+#[ignore = "compares times"]
+fn stored_limit_is_divided_in_time_after_sentinels_chose() {
+    for round in 0..5 {
+        let parts = outlives_the_master(&format!("limit-failover-{round}"));
+        assert!(parts.is_none_or(|parts| parts < BACK), "{parts:?}");
+    }
 }

@@ -128,8 +128,8 @@ impl Gateway {
     async fn report(&mut self, stores: &[Arc<LimitStore>]) {
         self.reports += 1;
         let start = Instant::now();
-        let held =
-            self.leases.lock().unwrap().get(&self.number).filter(|(_, until)| start < *until).map_or(0, |one| one.0);
+        let lease = self.leases.lock().unwrap().get(&self.number).copied().filter(|(_, until)| start < *until);
+        let held = lease.map_or(0, |(units, _)| units);
         let asked = stores.iter().map(|store| {
             let (store, report) = (Arc::clone(store), self.message(held));
             tokio::spawn(async move { store.exchange(report).await })
@@ -139,7 +139,9 @@ impl Gateway {
             let answer = answer.await.unwrap().and_then(|clusters| clusters.first()?.first().copied().flatten());
             let Some(answer) = answer else { continue };
             next = answer.next;
-            if let Some(part) = answer.part {
+            // A lease that has ended since the report is not renewed.
+            let is_over = lease.is_some_and(|(_, until)| Instant::now() >= until);
+            if let Some(part) = answer.part.filter(|_| !is_over) {
                 self.leases.lock().unwrap().insert(self.number, (part.quota, start + LEASE));
             }
         }
@@ -149,7 +151,7 @@ impl Gateway {
     fn message(&self, held: u32) -> ProcessReport {
         // The gateways that want more take turns.
         let wanted = if (self.reports / 8 + self.number).is_multiple_of(3) { MAX } else { 2 };
-        let used = PartUse { is_rate: false, held, used: 0, wanted };
+        let used = PartUse { held, wanted, ..PartUse::default() };
         let limit =
             GlobalLimit { limit: FlowControlLimit::MaxRequestsInflight(MAX), strategy: GlobalStrategy::Allocate };
         let limits = Arc::new(BTreeMap::from([("shared".to_owned(), limit)]));

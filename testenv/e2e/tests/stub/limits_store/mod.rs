@@ -48,10 +48,18 @@ fn fails_over(test: &str) -> Option<Duration> {
     let fleet = Fleet::start(&[&site.address, &site.address], &StoreFiles::default());
     fleet.wait_whole();
     site.hang_until_another_is_chosen();
-    let took = fleet.wait_whole();
+    let chosen = Instant::now();
+    let named = [1, 3].map(|sentinels| {
+        site.wait_named(sentinels);
+        chosen.elapsed()
+    });
+    fleet.wait_whole();
+    let took = chosen.elapsed();
     site.go_on();
     fleet.wait_whole();
-    eprintln!("whole within {took:.1?} after another master was chosen");
+    eprintln!(
+        "after another master was chosen: named by one and by all sentinels after {named:.2?}, whole after {took:.2?}"
+    );
     fleet.assert_bound();
     Some(took)
 }

@@ -15,7 +15,7 @@ const BOUNDED: [&str; 2] = ["min-replicas-to-write 1", "min-replicas-max-lag 2"]
 /// A master, two replicas of it, three sentinels, and their address.
 pub(crate) struct Site {
     servers: Vec<Redis>,
-    _sentinels: Vec<Redis>,
+    sentinels: Vec<Redis>,
     pub(crate) address: String,
 }
 
@@ -31,7 +31,7 @@ impl Site {
         }
         let sentinels: Vec<_> = (0..3).map(|number| sentinel(run, number, master)).collect();
         let hosts: Vec<_> = sentinels.iter().map(|one| one.address().to_string()).collect();
-        Site { servers, _sentinels: sentinels, address: format!("redis+sentinel://{}/limits", hosts.join(",")) }
+        Site { servers, sentinels, address: format!("redis+sentinel://{}/limits", hosts.join(",")) }
     }
 
     /// Stops the master, and waits for another one.
@@ -39,6 +39,13 @@ impl Site {
         self.servers[0].process().signal(Signal::Stop).unwrap();
         let is_another = |one: &Redis| one.process().log().contains("MASTER MODE enabled");
         wait::until("another master", SOON, || self.servers.iter().any(is_another).then_some(())).unwrap();
+    }
+
+    /// Waits until so many sentinels name the other master.
+    pub(crate) fn wait_named(&self, sentinels: usize) {
+        let names = |one: &&Redis| one.process().log().contains("+switch-master");
+        let are_enough = || (self.sentinels.iter().filter(names).count() >= sentinels).then_some(());
+        wait::until("sentinels name the other master", SOON, are_enough).unwrap();
     }
 
     /// Lets the first master go on, and waits until it follows the other one.

@@ -143,6 +143,7 @@ pub(super) fn status(objects: Vec<ObjectStatus>, text: &str) -> StatusBody {
             stale_since: Some("2026-01-01T00:00:00Z".to_owned()),
             reason: Some(text.to_owned()),
             leader: Some(false),
+            divides_limits: Some(true),
         },
         rejected_nodes: vec![rejected],
     }

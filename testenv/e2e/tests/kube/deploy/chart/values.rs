@@ -273,7 +273,7 @@ fn names_of_namespace_and_release_are_in_everything() {
     assert_eq!(names("edge-portcullis-gateway-xds"), json!(["*.gateway.gateways"]));
     let role = rendered.get("Role", "edge-portcullis-control-plane");
     let leases = role["rules"].as_array().unwrap().iter().filter_map(|rule| rule["resourceNames"].as_array());
-    assert_eq!(leases.collect::<Vec<_>>(), [&vec![json!("edge-portcullis")]]);
+    assert_eq!(leases.collect::<Vec<_>>(), [&vec![json!("edge-portcullis"), json!("edge-portcullis-limits")]]);
     let binding = rendered.get("ClusterRoleBinding", "gateways:edge-portcullis-control-plane");
     assert_eq!(binding["subjects"][0]["namespace"], "gateways");
     for object in &rendered.objects {
