@@ -22,6 +22,7 @@ use super::limits::{Divider, LimitDivision, Reports, StoredDivision};
 use super::metrics::ControlPlaneMetrics;
 use super::reconcile_loop::{Outputs, ReconcileLoop};
 use super::server_keys::with_server_keys;
+use super::shadow_reports::ShadowReports;
 use super::source::SourceState;
 use super::source::{Source, SourceError, SourceKind};
 use super::state::{LastGood, StateArguments, StateSender, StateWriter};
@@ -97,6 +98,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let leadership = source.kubernetes.as_ref().map(|access| campaign(access, &arguments.source.lease_name));
     let kubernetes = source.kubernetes.as_ref().map(|access| access.client.clone());
     let (discovery, discoverer) = Discoverer::new(kubernetes, arguments.state.state_dir.clone(), Arc::clone(&metrics));
+    let shadows = Arc::new(ShadowReports::default());
     let observer = Arc::new(StatusObserver::new(ObserverInputs {
         diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),
@@ -104,6 +106,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref()),
         answers: discovery.answers.clone(),
+        shadows: Arc::clone(&shadows),
     }));
     let limits = match arguments.limits.store()? {
         Some(store) => {
@@ -115,7 +118,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
             Divider::Leader(LimitDivision::new(served_objects.clone(), leads))
         }
     };
-    let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects));
+    let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects, shadows));
     let hosts = Arc::new(AllowedHosts::new(&arguments.http.http_hosts));
     let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch()), tokio::spawn(Arc::clone(&fleet).watch())];
     tasks.push(tokio::spawn(discoverer.run()));
