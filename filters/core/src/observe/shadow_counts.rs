@@ -81,8 +81,8 @@ impl ShadowCounts {
     fn count_new(&self, kind: KindKey, is_known: bool, admits: impl Fn(ShadowKey) -> bool) {
         // Clients that are not authenticated leave room for others.
         let part = |most: usize| if is_known { most } else { most / 4 };
-        let has_room = self.pairs.len() < part(MAX_PAIRS);
-        if !self.pairs.contains(kind.pair) && !(has_room && admits(kind.pair)) {
+        let has_place = self.pairs.contains(kind.pair) || (self.pairs.len() < part(MAX_PAIRS) && admits(kind.pair));
+        if !has_place {
             self.pairs.count(kind.pair.rest(), |_| true);
         } else if self.kinds.len() < part(MAX_KINDS) {
             self.pairs.keep(kind.pair);
