@@ -131,3 +131,19 @@ fn logs_are_read_one_after_the_other() {
     let report = text(&output.stdout);
     assert!(report.contains("lines: 3 read") && report.contains("users: alice (2), bob (1)"), "{report}");
 }
+
+#[test]
+fn unknown_parts_of_impersonated_requests_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let impersonated = line("alice", &["dev"], "list").replace("\"user\"", "\"impersonatedUser\":\"bob\",\"user\"");
+    let report = text(&replay(dir.path(), "dev", &[], &impersonated).stdout);
+    for part in [
+        "0 different, 1 unknown",
+        "1: the groups of the impersonated user; the first is line 1: GET /api/v1/namespaces/prod/pods by alice as bob",
+        "note: 1 lines are of impersonated users: the log has their names, and not the groups",
+    ] {
+        assert!(report.contains(part), "{part:?} in\n{report}");
+    }
+    let report = text(&replay(dir.path(), "dev", &[], &line("alice", &["dev"], "list")).stdout);
+    assert!(!report.contains("impersonated"), "{report}");
+}

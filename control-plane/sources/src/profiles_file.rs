@@ -20,6 +20,9 @@ use crate::object_set::{FileDiagnosis, NoticedAt, ObjectSet};
 const POLL: Duration = Duration::from_secs(1);
 /// Most bytes of the file.
 const MAX: u64 = 1 << 20;
+/// The diagnosis without a file: if there was one, clusters that it had closed are open.
+const MISSING: &str = "does not exist: the annotations of objects name the profiles that are in effect, and what a file that was \
+                       lost had closed is open";
 /// The mode of a new file: it holds no secret.
 const READ_BY_ALL: u32 = 0o644;
 
@@ -162,11 +165,17 @@ async fn changes(events: &ChangeEvents) {
 struct Content {
     names: ProfileNames,
     error: Option<String>,
+    /// Whether there is no file: none yet, or one that was lost while no control plane looked.
+    is_missing: bool,
 }
 
 impl Content {
     /// Reads the file for the first time.
     fn begin(&mut self, path: &Path) -> Result<(), ProfilesFileError> {
+        self.is_missing = !path.exists();
+        if self.is_missing {
+            tracing::warn!(path = %path.display(), "{MISSING}");
+        }
         self.names = read_profiles(path)?;
         Ok(())
     }
@@ -179,8 +188,14 @@ impl Content {
             Ok(names) => (names, None),
             Err(error) => (self.names.clone(), Some(error.to_string())),
         };
-        let newer = Self { names, error };
+        let is_missing = error.is_none() && !path.exists();
+        let newer = Self { names, error, is_missing };
         let is_new = newer != *self;
+        if self.error.is_some() && newer.error.is_none() {
+            for (name, profile) in self.names.iter().filter(|(name, _)| !newer.names.contains_key(*name)) {
+                tracing::warn!(path = %path.display(), name, profile, "the file is there again without this profile, which ends");
+            }
+        }
         *self = newer;
         is_new
     }
@@ -194,6 +209,9 @@ impl Content {
         };
         if let Some(error) = &self.error {
             diagnose(format!("{error}: the profiles that were read last are in effect"), true);
+        }
+        if self.is_missing {
+            diagnose(MISSING.to_owned(), false);
         }
         let mut overridden = Vec::new();
         let mut missing: BTreeSet<&str> = self.names.keys().map(String::as_str).collect();
@@ -255,7 +273,7 @@ mod tests {
 
     fn content(names: &[(&str, &str)]) -> Content {
         let names = names.iter().map(|(name, profile)| ((*name).to_owned(), (*profile).to_owned())).collect();
-        Content { names, error: None }
+        Content { names, ..Content::default() }
     }
 
     fn write(path: &Path, all: &[(&str, &str)]) {
@@ -285,7 +303,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("profiles.json");
         let mut file = Content::default();
-        assert!(!file.read(&path), "a file that does not exist names none");
+        file.begin(&path).unwrap();
+        assert!(!file.read(&path) && file.names.is_empty(), "a file that does not exist names none");
+        let set = file.put_into(&ObjectSet::default(), &path, NoticedAt::default());
+        let diagnoses: Vec<_> = set.diagnoses.iter().map(|one| (one.message.as_str(), one.refused)).collect();
+        assert_eq!(diagnoses, [(MISSING, false)]);
         write(&path, &[("a.test", "frozen")]);
         assert!(file.read(&path) && !file.read(&path));
         std::fs::write(&path, "{").unwrap();

@@ -32,6 +32,9 @@ pub struct Diagnosis {
     /// they stay its own.
     #[serde(skip)]
     pub names: Vec<String>,
+    /// The edition of the shadow that gateways have of the object, if it is served with one.
+    #[serde(skip)]
+    pub shadow: Option<String>,
     /// The version of the object that it is about. Set by the reader of the source.
     #[serde(skip)]
     pub version: Version,
@@ -95,6 +98,7 @@ impl Diagnosis {
             problems: Vec::new(),
             cautions: warnings,
             names: Vec::new(),
+            shadow: None,
             version: Version::default(),
         }
     }

@@ -2,7 +2,7 @@ use std::net::Ipv6Addr;
 
 use portcullis_api::{self as api, Cluster, PeerName, Settings, Tracing, TracingProtocol, Trust, token_account};
 use portcullis_filter_config::names::EARLY_REMOVED_PREFIXES;
-use portcullis_filter_config::{RequestHeaders, UpstreamIdentity, hex};
+use portcullis_filter_config::{ClusterConfig, Policy, RequestHeaders, UpstreamIdentity, hex, without_generation};
 use ring::digest::{Context, Digest, SHA256, digest};
 
 /// Digits of a generation in names.
@@ -77,6 +77,23 @@ pub fn cluster_word(cluster: &Cluster) -> String {
 pub fn object_word(made: &str) -> String {
     let digits = if made.is_empty() { 0 } else { DIGITS };
     sha256_hex([made.as_bytes()]).chars().take(digits).collect()
+}
+
+/// A hash of a shadow and of what decides beside it: access lists, policies and limits of both, and the object they are of. Differences
+/// that were counted under another one are not of this shadow. Empty without a shadow.
+pub(crate) fn shadow_generation(config: &ClusterConfig) -> String {
+    let Some(shadow) = &config.shadow else { return String::new() };
+    // A new identity of the gateway at the servers is none of policies: groups of servers are the same under it.
+    let policies = |policies: &[Policy]| -> Vec<Policy> {
+        let named = |policy: &Policy| Policy { group: without_generation(&policy.group).to_owned(), ..policy.clone() };
+        policies.iter().map(named).collect()
+    };
+    let real =
+        (&config.access, policies(&config.policies.policies()), &config.flow_control_schemas, &config.fair_queues);
+    let beside = (&shadow.access, policies(&shadow.policies), &shadow.flow_control_schemas);
+    // Its types are plain, so that it always serialises.
+    let both = serde_json::to_vec(&(real, beside)).unwrap_or_default();
+    sha256_hex([config.object.as_bytes(), &both]).chars().take(DIGITS).collect()
 }
 
 /// The address of the object's chain for tunnels. No network has it: it is a local one of IPv6 (RFC 4193). All other bits are a hash

@@ -166,9 +166,9 @@ fn ineffective_fields(cluster: &Cluster, settings: &Settings) -> impl Iterator<I
     gate.into_iter().chain(review)
 }
 
-/// Everything of one cluster but its filter chain, which the listener collects. [`Translator`] calls this for each accepted
-/// document.
-fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> Chain {
+/// Everything of one cluster but its filter chain, which the listener collects, and the edition of its shadow. [`Translator`] calls
+/// this for each accepted document.
+fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> (Chain, Option<String>) {
     let settings = input.settings;
     let names = ResourceNames::of(cluster, settings);
     let config = policy::cluster_config(cluster, &names, settings);
@@ -180,5 +180,6 @@ fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> 
     }
     resources.push(route::routes(cluster, &groups, &names, &config, input.filter));
     resources.iter_mut().skip(first).for_each(|resource| resource.owner = Some(cluster.name.clone()));
-    Chain::serving(cluster, &names, settings, input.filter)
+    let shadow = config.shadow.map(|shadow| shadow.generation);
+    (Chain::serving(cluster, &names, settings, input.filter), shadow)
 }

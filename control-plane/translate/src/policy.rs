@@ -5,7 +5,7 @@ use portcullis_api as api;
 use portcullis_api::{AccessLog, Cluster, LogMode, PublicBytes, Settings};
 use portcullis_filter_config::{self as config, CONFIG_VERSION, ClusterConfig, Pool, Reviews};
 
-use crate::generation::{Generation, cluster_word, identity, upstream_identity};
+use crate::generation::{Generation, cluster_word, identity, shadow_generation, upstream_identity};
 use crate::names::ResourceNames;
 use crate::names::{ALL, group_name};
 
@@ -19,7 +19,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
             authorities.push(name.clone());
         }
     }
-    ClusterConfig {
+    let config = ClusterConfig {
         version: CONFIG_VERSION,
         name: names.chain().to_owned(),
         identity: identity(cluster, &settings.instance, &Generation::of(cluster, settings)),
@@ -50,8 +50,12 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
             access: settings.access.iter().chain(&shadow.access).cloned().collect(),
             flow_control_schemas: shadow.schemas.clone(),
             policies: shadow.policies.iter().map(|policy| of_policy(policy, names, false)).collect(),
+            ..config::Shadow::default()
         }),
-    }
+    };
+    let generation = shadow_generation(&config);
+    let shadow = config.shadow.map(|shadow| config::Shadow { generation, ..shadow });
+    ClusterConfig { shadow, ..config }
 }
 
 fn of_policy(policy: &api::Policy, names: &ResourceNames, is_logged: bool) -> config::Policy {

@@ -60,6 +60,8 @@ struct CheckedCluster {
 struct EmittedResources {
     resources: Vec<Arc<Resource>>,
     chain: Arc<Chain>,
+    /// The edition of the shadow, if there is one.
+    shadow: Option<String>,
 }
 
 impl Translator {
@@ -90,6 +92,7 @@ impl Translator {
             }
             let names = one.claims.names.iter().map(|(name, _)| name.clone());
             diagnosis.names = names.filter(|name| lost.iter().all(|lost| lost.name != *name)).collect();
+            diagnosis.shadow = one.emitted.as_ref().filter(|_| diagnosis.accepted).and_then(|one| one.shadow.clone());
             translation.diagnoses.push(diagnosis);
         }
         translation.resources.extend(self.default_certificate.clone());
@@ -214,10 +217,10 @@ fn translate_object(
         cluster.server_names.retain(|name| !lost.contains(name));
         cluster.virtual_ips.retain(|ip| !lost.contains(&ip.to_string()));
         let mut resources = Vec::new();
-        let chain = Arc::new(emit(&cluster, input, &mut resources));
+        let (chain, shadow) = emit(&cluster, input, &mut resources);
         // In order, so that the whole is nearly in order.
         resources.sort();
-        EmittedResources { resources: resources.into_iter().map(Arc::new).collect(), chain }
+        EmittedResources { resources: resources.into_iter().map(Arc::new).collect(), chain: Arc::new(chain), shadow }
     });
     let reserved = Arc::new(Chain::reserved(&claims, lost));
     CheckedCluster { claims, diagnosis, emitted, reserved }

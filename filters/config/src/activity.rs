@@ -21,6 +21,12 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 /// Policies of a cluster that are counted apart.
 pub const MAX_POLICIES: usize = 256;
 
+/// Shadows of a cluster that are counted apart: the newest, and the one before it, which goes on where a proxy refuses the newest.
+pub const MAX_SHADOWS: usize = 2;
+
+/// Kinds of differences of a shadow that are counted apart.
+pub const MAX_DIFFERENCES: usize = 32;
+
 /// The last name of a list: all the rest.
 pub const OTHER: &str = "other";
 
@@ -63,6 +69,9 @@ pub struct ClusterActivity {
     /// Other long-running requests: exec, port-forward, logs that are followed.
     #[serde(skip_serializing_if = "is_default")]
     pub sessions: u32,
+    /// Requests that its shadows have judged, at most [`MAX_SHADOWS`].
+    #[serde(skip_serializing_if = "is_default")]
+    pub shadows: Vec<ShadowActivity>,
     /// The clients with the most requests, if `metrics.users` asks for them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top: Option<TopTalkers>,
@@ -81,6 +90,40 @@ pub struct PolicyActivity {
     /// Requests that were refused or ended, and answers that were replaced, by the metrics' label `reason`.
     #[serde(skip_serializing_if = "is_default")]
     pub refused: Vec<(String, u64)>,
+}
+
+/// The requests that one edition of a shadow has judged.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ShadowActivity {
+    /// The edition ([`crate::Shadow::generation`]).
+    pub generation: String,
+    /// All requests that were judged.
+    #[serde(skip_serializing_if = "is_default")]
+    pub judged: u64,
+    /// Those that it would treat otherwise, by kind: the first [`MAX_DIFFERENCES`] kinds.
+    #[serde(skip_serializing_if = "is_default")]
+    pub differences: Vec<(ShadowDifference, u64)>,
+    /// Those of all other kinds.
+    #[serde(skip_serializing_if = "is_default")]
+    pub others: u64,
+}
+
+/// A kind of difference between what became of requests and what a shadow would have made of them, in the words of the metrics. No
+/// client chooses any of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ShadowDifference {
+    /// The number of the policy that decided; `-` for none.
+    pub policy: String,
+    /// The same of the shadow's policy.
+    pub shadow_policy: String,
+    /// The label `agreement`.
+    pub agreement: String,
+    /// The verb as kube-apiserver's metrics have it.
+    pub verb: String,
+    /// The resource, with the subresource behind a `/`; empty for other paths.
+    pub resource: String,
 }
 
 /// Answers of one server.

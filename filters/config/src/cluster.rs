@@ -110,6 +110,10 @@ pub struct ClusterConfig {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Shadow {
+    /// A hash of the shadow and of what decides beside it, under which gateways report differences; empty where no control plane
+    /// reads them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub generation: String,
     /// Lists in the place of [`ClusterConfig::access`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub access: Vec<AccessLists>,

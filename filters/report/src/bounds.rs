@@ -18,6 +18,14 @@ pub const MAX_SERVERS: usize = 64;
 pub const MAX_LIMITS: usize = 64;
 /// Most users, groups and user agents, of each; those behind are counted together, as [`OTHER`].
 pub const MAX_TALKERS: usize = 20;
+/// Most shadows of a cluster.
+pub const MAX_SHADOWS: usize = portcullis_filter_config::activity::MAX_SHADOWS;
+/// Most kinds of differences of a shadow.
+pub const MAX_DIFFERENCES: usize = portcullis_filter_config::activity::MAX_DIFFERENCES;
+/// Most bytes about a shadow; a longer message is not read.
+pub const MAX_SHADOW_BYTES: usize = 16 << 10;
+/// Most bytes of each word of a difference, and of the mark of a shadow.
+pub const MAX_DIFFERENCE_WORD: usize = 160;
 /// Most bytes of the name of a cluster, a server or a schema.
 pub const MAX_NAME: usize = 260;
 /// Most bytes of a reason.

@@ -59,6 +59,49 @@ pub struct ClusterMessage {
     /// The object of that name, as in its configuration; empty where it has no mark. Counts of another object are another tenant's.
     #[prost(string, tag = "9")]
     pub object: String,
+    /// Encoded [`ShadowMessage`]s, one for each edition of its shadow that is counted.
+    #[prost(bytes = "bytes", repeated, tag = "10")]
+    pub shadows: Vec<Bytes>,
+}
+
+/// The requests that one edition of a shadow has judged.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ShadowMessage {
+    /// The edition, as in the filter's configuration.
+    #[prost(string, tag = "1")]
+    pub generation: String,
+    /// All requests that were judged since the process has this edition.
+    #[prost(uint64, tag = "2")]
+    pub judged: u64,
+    /// Those that it would treat otherwise, by kind.
+    #[prost(message, repeated, tag = "3")]
+    pub differences: Vec<DifferenceMessage>,
+    /// Those of all other kinds.
+    #[prost(uint64, tag = "4")]
+    pub others: u64,
+}
+
+/// Requests that a shadow would treat otherwise, of one kind.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct DifferenceMessage {
+    /// The number of the policy that decided; `-` for none.
+    #[prost(string, tag = "1")]
+    pub policy: String,
+    /// The same of the shadow's policy.
+    #[prost(string, tag = "2")]
+    pub shadow_policy: String,
+    /// The metrics' label `agreement`.
+    #[prost(string, tag = "3")]
+    pub agreement: String,
+    /// The verb as kube-apiserver's metrics have it.
+    #[prost(string, tag = "4")]
+    pub verb: String,
+    /// The resource, with the subresource behind a `/`; empty for other paths.
+    #[prost(string, tag = "5")]
+    pub resource: String,
+    /// The number of requests.
+    #[prost(uint64, tag = "6")]
+    pub count: u64,
 }
 
 /// Decisions of a dispatch policy.

@@ -2,16 +2,17 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use portcullis_filter_config::activity::{
-    Activity, ClusterActivity, LimitUse, PolicyActivity, ServerActivity, Talker, TopTalkers,
+    Activity, ClusterActivity, LimitUse, PolicyActivity, ServerActivity, ShadowActivity, Talker, TopTalkers,
 };
 use prost::Message;
 
 use crate::bounds::{
-    MAX_CLUSTER_BYTES, MAX_CLUSTERS, MAX_LIMITS, MAX_PART_BYTES, MAX_POLICIES, MAX_REASONS, MAX_SERVERS,
-    MAX_TALKER_NAME, MAX_TALKERS, OTHER, shortened,
+    MAX_CLUSTER_BYTES, MAX_CLUSTERS, MAX_DIFFERENCES, MAX_LIMITS, MAX_PART_BYTES, MAX_POLICIES, MAX_REASONS,
+    MAX_SERVERS, MAX_SHADOWS, MAX_TALKER_NAME, MAX_TALKERS, OTHER, shortened,
 };
 use crate::message::{
-    ClusterMessage, LimitMessage, PartMessage, PolicyMessage, ServerMessage, TalkerMessage, TalkersMessage,
+    ClusterMessage, DifferenceMessage, LimitMessage, PartMessage, PolicyMessage, ServerMessage, ShadowMessage,
+    TalkerMessage, TalkersMessage,
 };
 
 /// The newest page of an Envoy process, encoded by cluster, with the number of the page in which each cluster changed last.
@@ -112,6 +113,7 @@ fn encode(cluster: &ClusterActivity, reasons: &mut Vec<String>) -> Bytes {
         watches: cluster.watches,
         sessions: cluster.sessions,
         top: cluster.top.as_ref().map(|top| top_message(top).encode_to_vec().into()),
+        shadows: cluster.shadows.iter().take(MAX_SHADOWS).map(|one| shadow(one).encode_to_vec().into()).collect(),
     };
     message.encode_to_vec().into()
 }
@@ -175,6 +177,23 @@ fn servers(all: &[ServerActivity]) -> Vec<ServerMessage> {
 fn limit(one: &LimitUse) -> LimitMessage {
     let LimitUse { used, limit, rate, refused, local, .. } = *one;
     LimitMessage { schema: one.schema.clone(), used, limit, rate, refused, local }
+}
+
+fn shadow(one: &ShadowActivity) -> ShadowMessage {
+    let differences = one.differences.iter().take(MAX_DIFFERENCES).map(|(kind, count)| DifferenceMessage {
+        policy: kind.policy.clone(),
+        shadow_policy: kind.shadow_policy.clone(),
+        agreement: kind.agreement.clone(),
+        verb: kind.verb.clone(),
+        resource: kind.resource.clone(),
+        count: *count,
+    });
+    ShadowMessage {
+        generation: one.generation.clone(),
+        judged: one.judged,
+        differences: differences.collect(),
+        others: one.others,
+    }
 }
 
 fn top_message(top: &TopTalkers) -> TalkersMessage {

@@ -32,7 +32,8 @@ pub(super) fn status() -> Value {
                 "type": "array",
                 "description": "`Accepted`: the object is valid and owns its names. `Programmed`: every gateway that is \
                     connected has acknowledged the configuration. `Ready`: every gateway that reports has a healthy endpoint for each policy. \
-                    `ServersDiscovered`, of objects that discover servers: they are those that the source names now.",
+                    `ServersDiscovered`, of objects that discover servers: they are those that the source names now. `ShadowDiffers`, \
+                    of objects with a shadow: gateways have judged requests otherwise by it.",
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["type"],
                 "items": condition(),

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Condition, ConditionType, Gateway, GatewayProgress, Served, State, StatusInput, Timestamp, UnhealthyServer,
-    discovery, findings, sanitize,
+    discovery, findings, sanitize, shadow,
 };
 
 /// Most gateways that a status lists one by one.
@@ -25,7 +25,8 @@ pub struct ClusterStatus {
     /// The host names and virtual IPs that it owns. Because they stand here, they stay its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
-    /// `Accepted`, `Programmed` and `Ready`, in this order; then `ServersDiscovered` where servers are discovered.
+    /// `Accepted`, `Programmed` and `Ready`, in this order; then `ServersDiscovered` where servers are discovered, and
+    /// `ShadowDiffers` where policies only report.
     pub conditions: Vec<Condition>,
     /// Gateways: those that refuse come first, then those that have not answered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -66,7 +67,8 @@ impl ClusterStatus {
             findings::ready_finding(seen),
         ]
         .into_iter()
-        .chain(seen.discovery.as_ref().map(discovery::discovered_finding));
+        .chain(seen.discovery.as_ref().map(discovery::discovered_finding))
+        .chain(seen.shadow.as_ref().map(shadow::shadow_finding));
         let mut gateways: Vec<&Gateway<'_>> = seen.gateways.iter().collect();
         gateways.sort_by_key(|one| (rank(&one.progress), one.name));
         // Of two streams with one id the worse one is listed: the list is a map by name.

@@ -38,6 +38,8 @@ pub enum ConditionType {
     Ready,
     /// The servers that the object has discovered are those that the source names now. Only objects that discover servers have it.
     ServersDiscovered,
+    /// Gateways have judged requests otherwise by what only reports. Only objects with a policy or an alternative in shadow have it.
+    ShadowDiffers,
 }
 
 /// Whether a condition holds.
@@ -86,6 +88,7 @@ impl fmt::Display for ConditionType {
             ConditionType::Programmed => "Programmed",
             ConditionType::Ready => "Ready",
             ConditionType::ServersDiscovered => "ServersDiscovered",
+            ConditionType::ShadowDiffers => "ShadowDiffers",
         })
     }
 }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{DiscoveryFacts, Timestamp};
+use super::{DiscoveryFacts, ShadowFacts, Timestamp};
 
 /// The facts about an `UpstreamCluster` at one time.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +17,8 @@ pub struct StatusInput<'a> {
     pub gateways: Vec<Gateway<'a>>,
     /// The source of discovered servers, if it has one.
     pub discovery: Option<DiscoveryFacts>,
+    /// Reports about its shadow, if it has one.
+    pub shadow: Option<ShadowFacts>,
 }
 
 /// The diagnosis of an object.

@@ -10,6 +10,7 @@ mod discovery;
 mod findings;
 mod input;
 mod sanitize;
+mod shadow;
 mod timestamp;
 
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub use condition::{Condition, ConditionType, State};
 pub use discovery::DiscoveryFacts;
 pub use input::{Acceptance, Gateway, GatewayProgress, Health, Served, StatusInput, UnhealthyServer};
 pub use sanitize::{MAX_MESSAGE, sanitize};
+pub use shadow::ShadowFacts;
 pub use timestamp::Timestamp;
 
 pub use findings::accepted;

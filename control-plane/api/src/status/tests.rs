@@ -28,7 +28,7 @@ fn seen<'a>(served: Served, gateways: Vec<Gateway<'a>>) -> StatusInput<'a> {
         Served::Newest => good(),
         _ => Acceptance { reason: "Invalid", message: "spec.servers: is empty", ..Acceptance::default() },
     };
-    StatusInput { acceptance, generation: Some(4), served, content_hash: "c0ffee", gateways, discovery: None }
+    StatusInput { acceptance, generation: Some(4), served, content_hash: "c0ffee", gateways, ..StatusInput::default() }
 }
 
 fn told_of(seen: &StatusInput<'_>, kind: ConditionType) -> (State, String, String) {

@@ -8,8 +8,8 @@ mod tests;
 #[cfg(test)]
 pub(crate) use portcullis_report::Since;
 pub(crate) use portcullis_report::bounds::MAX_TALKERS;
+pub(crate) use portcullis_report::message::{ClusterMessage, LimitMessage, ServerMessage, ShadowMessage};
 #[cfg(test)]
-pub(crate) use portcullis_report::message::PolicyMessage;
-pub(crate) use portcullis_report::message::{ClusterMessage, LimitMessage, ServerMessage};
+pub(crate) use portcullis_report::message::{DifferenceMessage, PolicyMessage};
 pub(crate) use portcullis_report::{ActivityPage, OTHER};
-pub(crate) use read::{ReadError, ReportPart, talkers};
+pub(crate) use read::{ReadError, ReportPart, shadows, talkers};

@@ -1,10 +1,12 @@
 use bytes::Bytes;
 use portcullis_filter_config::activity::{Talker, TopTalkers};
 use portcullis_report::bounds::{
-    MAX_CLUSTER_BYTES, MAX_CLUSTERS, MAX_LIMITS, MAX_NAME, MAX_POLICIES, MAX_REASON, MAX_REASONS, MAX_SERVERS,
-    MAX_TALKER_NAME, MAX_TALKERS, shortened,
+    MAX_CLUSTER_BYTES, MAX_CLUSTERS, MAX_DIFFERENCE_WORD, MAX_DIFFERENCES, MAX_LIMITS, MAX_NAME, MAX_POLICIES,
+    MAX_REASON, MAX_REASONS, MAX_SERVERS, MAX_SHADOW_BYTES, MAX_SHADOWS, MAX_TALKER_NAME, MAX_TALKERS, shortened,
 };
-use portcullis_report::message::{ClusterMessage, PartMessage, PolicyMessage, TalkerMessage, TalkersMessage};
+use portcullis_report::message::{
+    ClusterMessage, DifferenceMessage, PartMessage, PolicyMessage, ShadowMessage, TalkerMessage, TalkersMessage,
+};
 use prost::Message;
 
 use crate::display_text::one_line;
@@ -69,12 +71,48 @@ fn bounded(mut cluster: ClusterMessage) -> ClusterMessage {
     cluster.servers.retain(|server| is_name(&server.server));
     cluster.limits.truncate(MAX_LIMITS);
     cluster.limits.retain(|limit| is_name(&limit.schema));
+    cluster.shadows.truncate(MAX_SHADOWS);
+    cluster.shadows.retain(|shadow| shadow.len() <= MAX_SHADOW_BYTES);
     cluster
 }
 
 fn bound_policy(policy: &mut PolicyMessage) {
     policy.reasons.truncate(MAX_REASONS);
     policy.refused.truncate(policy.reasons.len());
+}
+
+/// Requests that were judged by the shadows of a cluster; messages that cannot be read are left out. Differences in other words than a filter has
+/// count together.
+pub(crate) fn shadows(cluster: &ClusterMessage) -> Vec<ShadowMessage> {
+    let mut all: Vec<ShadowMessage> = Vec::new();
+    for mut one in cluster.shadows.iter().filter_map(|one| ShadowMessage::decode(one.clone()).ok()) {
+        if !is_word(&one.generation) || all.iter().any(|known| known.generation == one.generation) {
+            continue;
+        }
+        let mut kept = Vec::new();
+        for difference in std::mem::take(&mut one.differences) {
+            if kept.len() < MAX_DIFFERENCES && has_words(&difference) {
+                kept.push(difference);
+            } else {
+                one.others = one.others.saturating_add(difference.count);
+            }
+        }
+        one.differences = kept;
+        all.push(one);
+    }
+    all
+}
+
+fn has_words(difference: &DifferenceMessage) -> bool {
+    let DifferenceMessage { policy, shadow_policy, agreement, verb, resource, .. } = difference;
+    [policy, shadow_policy, agreement, verb].into_iter().all(|word| is_word(word))
+        && (resource.is_empty() || is_word(resource))
+}
+
+/// Whether it is a word such as filters have: a number, a label, a resource.
+fn is_word(text: &str) -> bool {
+    let has = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./()".contains(&byte);
+    !text.is_empty() && text.len() <= MAX_DIFFERENCE_WORD && text.bytes().all(has)
 }
 
 /// The clients with the most requests, out of [`ClusterMessage::top`]; `None` if they cannot be read.

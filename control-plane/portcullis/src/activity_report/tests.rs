@@ -32,6 +32,7 @@ fn cluster(name: &str, forwarded: u64) -> ClusterActivity {
         running: 1,
         watches: 2,
         sessions: 3,
+        shadows: Vec::new(),
         top: None,
         object: "0123456789abcdef".to_owned(),
     }

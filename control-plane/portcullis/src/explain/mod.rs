@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use portcullis_core::identity::UserInfo;
 
-pub(crate) use answer::{DispatchAnswer, Explanation, RequestInfoAnswer};
+pub(crate) use answer::{DispatchAnswer, Explanation, RequestInfoAnswer, ShadowAnswer};
 pub(crate) use arguments::Explain;
 use arguments::ExplainCommand;
 pub(crate) use call::ExplainCall;

@@ -68,7 +68,8 @@ async fn open(object: &ObjectArguments) -> Result<(StoreCluster, Value), FreezeE
 async fn freeze_in_store(arguments: &Freeze) -> Result<(), FreezeError> {
     let object = &arguments.object;
     let (store, document) = open(object).await?;
-    let cluster = with_stage(&document, &object.name, &arguments.stage)?;
+    // The settings are not in the store: a loopback server that they do not allow is refused with any profile, and by status.
+    let cluster = with_stage(&document, &object.name, &arguments.stage, true)?;
     show(&cluster, &arguments.stage, &ProtectedIdentities::default());
     say(
         "the gateway's settings are not known here: their protectedIdentities and access lists may refuse some of these",
@@ -120,8 +121,13 @@ fn freeze_by_file(arguments: &Freeze, file: &Path) -> Result<(), FreezeError> {
             let document = found.ok_or_else(|| FreezeError::Missing(object.name.clone()))?;
             let settings: Vec<Value> = objects.settings.iter().map(|one| without_references(one).0).collect();
             let settings = choose_settings(&settings, None).settings;
+            // Settings that are elsewhere, or cannot be used, may allow them, and must not keep an operator from closing a cluster.
+            let is_known = !objects.settings.is_empty();
+            let allows_loopback =
+                settings.as_ref().is_none_or(|settings| settings.allow_loopback_upstreams || !is_known);
             let protected = settings.and_then(|settings| settings.protected).unwrap_or_default();
-            show(&with_stage(document, &object.name, &arguments.stage)?, &arguments.stage, &protected);
+            let cluster = with_stage(document, &object.name, &arguments.stage, allows_loopback)?;
+            show(&cluster, &arguments.stage, &protected);
         }
         None if BUILT_IN_PROFILES.contains(&arguments.stage.as_str()) => {
             say(&format!("not checked without -f: whether {} is there and accepted, and who is let in", object.name));
@@ -132,6 +138,7 @@ fn freeze_by_file(arguments: &Freeze, file: &Path) -> Result<(), FreezeError> {
         say("nothing was changed");
         return Ok(());
     }
+    say_if_lost(file);
     change_profiles(file, |names| drop(names.insert(object.name.clone(), arguments.stage.clone())))?;
     say_done(&object.name, &arguments.stage);
     Ok(())
@@ -150,6 +157,7 @@ fn thaw_by_file(arguments: &Thaw, file: &Path) -> Result<(), FreezeError> {
         say(&format!("{}: {} would end", object.name, before.unwrap_or_default()));
         return Ok(());
     }
+    say_if_lost(file);
     change_profiles(file, |names| match &wanted {
         Some(profile) => drop(names.insert(object.name.clone(), profile.clone())),
         None => drop(names.remove(&object.name)),
@@ -160,7 +168,7 @@ fn thaw_by_file(arguments: &Thaw, file: &Path) -> Result<(), FreezeError> {
 }
 
 /// The cluster with a profile, as it would be served. References are not resolved: no policy depends on them.
-fn with_stage(document: &Value, name: &str, stage: &str) -> Result<Cluster, FreezeError> {
+fn with_stage(document: &Value, name: &str, stage: &str, allows_loopback: bool) -> Result<Cluster, FreezeError> {
     let mut document = document.clone();
     let refused = |problems| FreezeError::Refused { name: name.to_owned(), problems };
     if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -173,7 +181,7 @@ fn with_stage(document: &Value, name: &str, stage: &str) -> Result<Cluster, Free
         }
     }
     let raw = parse_cluster(&document).map_err(|_| refused(cluster_mistakes(&document)))?;
-    match check_cluster(&raw, true).outcome {
+    match check_cluster(&raw, allows_loopback).outcome {
         Ok(cluster) => Ok(cluster),
         Err(mut problems) => {
             problems.retain(|problem| problem.code != ProblemCode::Unresolved);
@@ -197,6 +205,16 @@ fn show(cluster: &Cluster, stage: &str, protected: &ProtectedIdentities) {
 
 fn say_files() {
     say("a control plane whose --profiles-file names the object goes by that file");
+}
+
+/// Of a file that was there before, the control plane goes by what it said last, until it is written anew.
+fn say_if_lost(file: &Path) {
+    if !file.exists() {
+        say(&format!(
+            "{} was not there and is written anew: if it was lost, the profiles of other clusters that it named end now",
+            file.display()
+        ));
+    }
 }
 
 fn say_done(name: &str, stage: &str) {

@@ -21,7 +21,7 @@ fn shown(stage: &str, portcullis: &Value, protected: &[&str]) -> String {
     let token = json!({"references": {"token": {"secret": {"name": "a"}}}});
     let mut document = object(portcullis);
     document["spec"]["portcullis"]["references"] = token["references"].clone();
-    admitted::admitted(&with_stage(&document, "a.test", stage).unwrap(), &protected)
+    admitted::admitted(&with_stage(&document, "a.test", stage, false).unwrap(), &protected)
 }
 
 #[test]
@@ -43,11 +43,41 @@ fn stage_shows_who_is_let_in() {
 
 #[test]
 fn stage_that_would_have_no_effect_is_refused() {
-    let text = |stage: &str, object: Value| with_stage(&object, "a.test", stage).unwrap_err().to_string();
+    let text = |stage: &str, object: Value| with_stage(&object, "a.test", stage, true).unwrap_err().to_string();
     assert!(text("night", object(&json!({}))).contains("is not the name of a profile"));
     let mut wrong = object(&json!({}));
     wrong["spec"]["servers"][0]["endpoint"] = json!("http://a.test");
     assert!(text("frozen", wrong).contains("spec.servers[0].endpoint"));
+}
+
+#[test]
+fn loopback_servers_are_refused_where_the_settings_refuse_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut local = object(&json!({"references": {"token": {"secret": {"name": "a"}}}}));
+    local["spec"]["servers"][0]["endpoint"] = json!("https://127.0.0.1:6443");
+    std::fs::write(directory.path().join("a.yaml"), local.to_string()).unwrap();
+    let file = directory.path().join("profiles");
+    let freeze = || {
+        let object = ObjectArguments {
+            name: "a.test".to_owned(),
+            kubeconfig: None,
+            context: None,
+            profiles_file: Some(file.clone()),
+            manifests: Some(directory.path().to_owned()),
+            dry_run: true,
+        };
+        freeze_by_file(&Freeze { stage: "frozen".to_owned(), object }, &file).map_err(|error| error.to_string())
+    };
+    assert_eq!(freeze(), Ok(()), "the settings are not among the files");
+    let settings = |allow: bool| {
+        let settings = json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings",
+            "metadata": {"name": "default"}, "spec": {"allowLoopbackUpstreams": allow}});
+        std::fs::write(directory.path().join("settings.yaml"), settings.to_string()).unwrap();
+    };
+    settings(true);
+    assert_eq!(freeze(), Ok(()));
+    settings(false);
+    assert!(freeze().unwrap_err().contains("spec.servers[0].endpoint"));
 }
 
 #[test]

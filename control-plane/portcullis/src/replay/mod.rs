@@ -79,9 +79,10 @@ fn replay(arguments: &Replay) -> Result<ExitCode, ReplayError> {
             found => tally.of_other_cluster(&record, found.is_some()),
         }
     }
+    let notes = judges.notes(&tally);
     let text = match arguments.output {
-        ReplayOutput::Text => output::text(&tally, &judges.notes(), arguments.show),
-        ReplayOutput::Json => output::json(&tally, &judges.notes(), arguments.show)?,
+        ReplayOutput::Text => output::text(&tally, &notes, arguments.show),
+        ReplayOutput::Json => output::json(&tally, &notes, arguments.show)?,
     };
     let printed = crate::print(&text);
     if tally.judged() == 0 && tally.undecided() == 0 {
@@ -111,11 +112,22 @@ impl Judges {
     }
 
     /// Assumptions of the report.
-    fn notes(&self) -> Vec<String> {
+    fn notes(&self, tally: &Tally) -> Vec<String> {
         let mut clusters: Vec<_> = self.clusters.iter().filter_map(|(name, one)| Some((name, one.as_ref()?))).collect();
         clusters.sort_by_key(|(name, _)| *name);
-        clusters.into_iter().flat_map(|(name, cluster)| cluster.notes(name)).collect()
+        let of_clusters = clusters.into_iter().flat_map(|(name, cluster)| cluster.notes(name));
+        of_clusters.chain(impersonation_note(tally.impersonated)).collect()
     }
+}
+
+/// Parts of impersonated requests that the log does not have.
+fn impersonation_note(lines: u64) -> Option<String> {
+    (lines > 0).then(|| {
+        format!(
+            "{lines} lines are of impersonated users: the log has their names, and not the groups, uid and extras that were \
+             asked for; they are unknown where a group could decide, and the right to impersonate is taken from the log"
+        )
+    })
 }
 
 #[cfg(test)]

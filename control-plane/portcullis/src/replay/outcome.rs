@@ -88,6 +88,11 @@ impl MetOutcome {
         MetOutcome { policy, refused: Some(cause.as_str()), message, ..MetOutcome::default() }
     }
 
+    /// Bytes of its texts.
+    pub(super) fn bytes(&self) -> usize {
+        [&self.server_group, &self.schema, &self.message].into_iter().flatten().map(String::len).sum()
+    }
+
     /// Whether clients and servers meet the same, be it by another number.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (self.refused, &self.server_group, &self.schema) == (other.refused, &other.server_group, &other.schema)

@@ -67,6 +67,14 @@ impl<'l> LogRecord<'l> {
         let record: Self = serde_json::from_slice(line).ok()?;
         (!record.decision.is_empty()).then_some(record)
     }
+
+    /// Bytes of what an example of the line has, at most.
+    pub(super) fn bytes(&self) -> usize {
+        let LogRecord { time, client, method, path, verb, user, impersonated_user, user_agent, .. } = self;
+        let texts = [time, client, method, path, verb, user, impersonated_user, user_agent];
+        let groups = self.groups.iter().map(|group| group.len().saturating_add(size_of::<String>()));
+        texts.into_iter().map(|text| text.len()).chain(groups).fold(0, usize::saturating_add)
+    }
 }
 
 /// The part of a text that the log has, if the text is cut.

@@ -11,6 +11,10 @@ const MAX_DIFFERENCES: usize = 1_000;
 const MAX_USERS: usize = 500;
 const MAX_NAMES: usize = 100;
 const MAX_SCHEMAS: usize = 10_000;
+/// Most bytes of texts of lines that are kept for the report.
+const MAX_KEPT: usize = 32 << 20;
+/// Bytes that a place in a table takes beside its texts.
+const PLACE: usize = 256;
 
 /// The count of all lines.
 #[derive(Debug, Default)]
@@ -29,6 +33,25 @@ pub(super) struct Tally {
     pub(super) unnamed: u64,
     /// By cluster and schema.
     pub(super) schemas: BTreeMap<(String, String), SchemaCount>,
+    /// Lines of users who impersonate, of those that are judged or unknown.
+    pub(super) impersonated: u64,
+    kept: KeptBytes,
+}
+
+/// The bytes of lines that are kept.
+#[derive(Debug, Default)]
+struct KeptBytes(usize);
+
+impl KeptBytes {
+    /// Whether there is room for texts of so many bytes, which is taken then.
+    fn take(&mut self, bytes: usize) -> bool {
+        let kept = self.0.saturating_add(bytes).saturating_add(PLACE);
+        let has_room = kept <= MAX_KEPT;
+        if has_room {
+            self.0 = kept;
+        }
+        has_room
+    }
 }
 
 /// A kind of difference, and its cluster.
@@ -94,7 +117,8 @@ impl Tally {
             *self.unjudged.entry("another cluster").or_default() += 1;
             return;
         }
-        let has_room = self.strangers.len() < MAX_NAMES || self.strangers.contains_key(&*record.cluster);
+        let has_room = self.strangers.contains_key(&*record.cluster)
+            || (self.strangers.len() < MAX_NAMES && self.kept.take(record.cluster.len()));
         let name = if has_room { &*record.cluster } else { "(others)" };
         *self.strangers.entry(name.to_owned()).or_default() += 1;
         self.count(record, LineVerdict::Unjudged(Unjudged::OtherCluster));
@@ -103,6 +127,9 @@ impl Tally {
     /// Counts a line.
     pub(super) fn count(&mut self, record: &LogRecord<'_>, verdict: LineVerdict) {
         self.lines += 1;
+        if !record.impersonated_user.is_empty() && !matches!(verdict, LineVerdict::Unjudged(_)) {
+            self.impersonated += 1;
+        }
         match verdict {
             LineVerdict::Unjudged(unjudged) => *self.unjudged.entry(unjudged.reason()).or_default() += 1,
             LineVerdict::Unknown(reason) => {
@@ -126,7 +153,9 @@ impl Tally {
         for (met, is_then) in [(then, true), (now, false)] {
             let Some(schema) = met.schema.as_ref().filter(|_| met.refused.is_none()) else { continue };
             let key = (record.cluster.clone().into_owned(), schema.clone());
-            if self.schemas.len() >= MAX_SCHEMAS && !self.schemas.contains_key(&key) {
+            if !self.schemas.contains_key(&key)
+                && (self.schemas.len() >= MAX_SCHEMAS || !self.kept.take(key.0.len() + key.1.len()))
+            {
                 continue;
             }
             let count = self.schemas.entry(key).or_default();
@@ -141,7 +170,8 @@ impl Tally {
 
     fn add(&mut self, record: &LogRecord<'_>, then: MetOutcome, now: MetOutcome, was_limited: bool) {
         let key = DifferenceKey { cluster: record.cluster.clone().into_owned(), then, now };
-        if self.differences.len() >= MAX_DIFFERENCES && !self.differences.contains_key(&key) {
+        let is_new = !self.differences.contains_key(&key);
+        if is_new && (self.differences.len() >= MAX_DIFFERENCES || !self.kept.take(key.bytes() + record.bytes())) {
             self.unnamed += 1;
             return;
         }
@@ -152,11 +182,17 @@ impl Tally {
         let acting = if record.impersonated_user.is_empty() { &record.user } else { &record.impersonated_user };
         if let Some(count) = difference.users.get_mut(&**acting) {
             *count += 1;
-        } else if difference.users.len() < MAX_USERS {
+        } else if difference.users.len() < MAX_USERS && self.kept.take(acting.len()) {
             difference.users.insert(acting.clone().into_owned(), 1);
         } else {
             difference.others += 1;
         }
+    }
+
+    /// Bytes of lines that are kept.
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.kept.0
     }
 
     /// Lines that were judged.
@@ -174,6 +210,12 @@ impl Tally {
         let mut all: Vec<_> = self.differences.iter().collect();
         all.sort_by_key(|(_, difference)| (std::cmp::Reverse(difference.count), difference.example.line));
         all
+    }
+}
+
+impl DifferenceKey {
+    fn bytes(&self) -> usize {
+        self.cluster.len().saturating_add(self.then.bytes()).saturating_add(self.now.bytes())
     }
 }
 

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::judge::{LineVerdict, ReplayedCluster};
 use super::outcome::Unjudged;
+use super::output;
 use super::record::LogRecord;
+use super::tally::Tally;
 use crate::explain::paste::PastedRequest;
 use crate::explain::{Environment, ExplainedObjects, Explanation, explain};
 
@@ -177,6 +179,36 @@ fn tokens_that_nothing_reviews_are_of_unknown_users() {
     let judge = judge_of(set(&identity, &policies, &json!({})));
     assert_eq!(word(&judge(&line(&json!({"user": null, "groups": null})))), "0 - == 1 -");
     assert_eq!(word(&judge(&line(&json!({})))), "0 - != 0 slow", "by a certificate");
+}
+
+/// Lines with ever new values, as long as a line may be.
+#[test]
+fn forged_log_takes_bounded_memory() {
+    let policies = json!([{"rules": rules(&json!({"users": ["x*"]}))}, {"rules": rules(&json!({})), "flowControlSchemaName": "slow"}]);
+    let judge = judge_of(set(&json!({}), &policies, &json!({})));
+    let mut tally = Tally::default();
+    let long = |number: usize, word: &str| format!("{word}{number}{}", "x".repeat(20_000));
+    for number in 0..6_000 {
+        let more = match number % 4 {
+            0 => json!({"user": long(number, "u"), "userAgent": long(number, "a")}),
+            1 => json!({"schema": long(number, "s"), "user": "x"}),
+            2 => json!({"serverGroup": long(number, "g"), "groups": [long(number, "g")], "user": "x"}),
+            _ => json!({"cluster": long(number, "c")}),
+        };
+        let text = line(&more).to_string();
+        let record = LogRecord::read(text.as_bytes()).unwrap();
+        if number % 4 == 3 {
+            tally.of_other_cluster(&record, false);
+        } else {
+            tally.count(&record, judge(&line(&more)));
+        }
+    }
+    let (text, all) = (output::text(&tally, &[], usize::MAX), output::json(&tally, &[], usize::MAX).unwrap());
+    assert!(text.len() < 80 << 20 && all.len() < 160 << 20, "{} {}", text.len(), all.len());
+    assert_eq!((tally.lines, tally.different), (6_000, 4_500));
+    let named: u64 = tally.differences().iter().map(|(_, difference)| difference.count).sum();
+    assert_eq!(named + tally.unnamed, 4_500, "what has no room is counted");
+    assert!(tally.kept_bytes() <= 32 << 20 && tally.unnamed > 0);
 }
 
 fn list(words: &'static [&'static str]) -> impl Strategy<Value = Vec<String>> {

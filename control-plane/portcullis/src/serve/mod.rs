@@ -9,7 +9,7 @@
 //! | serve the snapshot to each Envoy, by the build of its filter | `filter_views`, the crate portcullis-xds |
 //! | save the snapshot for the next start | `state` |
 //! | judge the objects by what the gateways report | `status_observer`, `gateway_states` |
-//! | remember what the gateways report of their requests | `fleet` |
+//! | remember what the gateways report of their requests, and of shadows | `fleet`, `shadow_reports` |
 //! | inform the operator | `edit_traces`, `diagnosis_log`, `status`, `http`, `console`, `metrics`, and `writer` for Kubernetes |
 
 mod arguments;
@@ -32,6 +32,7 @@ mod references;
 mod retention;
 mod run;
 mod server_keys;
+mod shadow_reports;
 mod source;
 mod state;
 mod status;

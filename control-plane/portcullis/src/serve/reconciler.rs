@@ -273,6 +273,7 @@ fn explain_fallbacks(diagnoses: &mut [Diagnosis], fallbacks: Vec<Fallback>) {
                 Grace::Running | Grace::Over => REVOKED,
             });
             invalid.version.served = Served::Older(diagnosis.version.generation);
+            invalid.shadow = diagnosis.shadow.take();
         }
         *diagnosis = invalid;
     }
@@ -307,6 +308,7 @@ pub(super) fn diagnosis_of_file(file: &FileDiagnosis) -> Diagnosis {
         warnings,
         problems: Vec::new(),
         cautions: Vec::new(),
+        shadow: None,
         names: Vec::new(),
         version: Version::default(),
     }

@@ -22,6 +22,7 @@ use super::limits::{Divider, Reports};
 use super::metrics::ControlPlaneMetrics;
 use super::reconcile_loop::{Outputs, ReconcileLoop};
 use super::server_keys::with_server_keys;
+use super::shadow_reports::ShadowReports;
 use super::source::SourceState;
 use super::source::{Source, SourceError, SourceKind};
 use super::state::{LastGood, StateArguments, StateSender, StateWriter};
@@ -102,6 +103,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let kubernetes = source.kubernetes.as_ref().map(|access| access.client.clone());
     let (discovery, discoverer) =
         Discoverer::new(kubernetes, arguments.nameservers(), arguments.state.state_dir.clone(), Arc::clone(&metrics));
+    let shadows = Arc::new(ShadowReports::default());
     let observer = Arc::new(StatusObserver::new(ObserverInputs {
         diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),
@@ -109,8 +111,9 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref(), limits_leadership.as_ref()),
         answers: discovery.answers.clone(),
+        shadows: Arc::clone(&shadows),
     }));
-    let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects));
+    let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects, shadows));
     let hosts = Arc::new(AllowedHosts::new(&arguments.http.http_hosts));
     let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch()), tokio::spawn(Arc::clone(&fleet).watch())];
     tasks.push(tokio::spawn(discoverer.run()));

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::discovery::Answers;
 use super::gateway_states::{GatewayStates, reports};
+use super::shadow_reports::ShadowReports;
 use super::source::SourceState;
 use super::status::{ObjectStatus, StatusBody};
 
@@ -32,6 +33,8 @@ pub(super) struct ObserverInputs {
     pub(super) source: SourceState,
     /// The sources of discovered servers.
     pub(super) answers: watch::Receiver<Arc<Answers>>,
+    /// The gateways' reports about shadows.
+    pub(super) shadows: Arc<ShadowReports>,
 }
 
 /// Derives the conditions of all objects, and remembers their transition times.
@@ -112,12 +115,14 @@ impl StatusObserver {
         let endpoints = reports(&self.observed.health);
         let gateways = GatewayStates::new(&self.observed.registry, &self.observed.health, snapshot.clone(), &endpoints);
         let answers = self.observed.answers.borrow().clone();
+        self.observed.shadows.follow(shadows(&diagnoses), Instant::now());
         let mut known = BTreeMap::new();
         let objects = diagnoses.iter().map(|diagnosis| {
             let key = key(diagnosis, &known);
             let hash = snapshot.as_ref().map(|snapshot| state.hashes.of(snapshot, &diagnosis.name));
             let before = state.conditions.get(&key).map(Vec::as_slice).unwrap_or_default();
-            let status = status_of(diagnosis, &gateways, &answers, &hash.unwrap_or_default(), (before, &now));
+            let observed = ObservedStates { gateways: &gateways, answers: &answers, shadows: &self.observed.shadows };
+            let status = status_of(diagnosis, &observed, &hash.unwrap_or_default(), (before, &now));
             known.insert(key, status.conditions.clone());
             ObjectStatus::new(diagnosis.clone(), status)
         });
@@ -149,10 +154,21 @@ fn key(diagnosis: &Diagnosis, known: &BTreeMap<ObjectKey, Vec<Condition>>) -> Ob
     (first.0, first.1, first.2, twins)
 }
 
+/// The edition of the shadow of each object that is served with one, by name.
+fn shadows(diagnoses: &[Diagnosis]) -> BTreeMap<String, String> {
+    diagnoses.iter().filter_map(|one| Some((one.name.clone(), one.shadow.clone()?))).collect()
+}
+
+/// Reports of gateways and of sources of servers about objects.
+struct ObservedStates<'a> {
+    gateways: &'a GatewayStates<'a>,
+    answers: &'a Answers,
+    shadows: &'a ShadowReports,
+}
+
 fn status_of(
     diagnosis: &Diagnosis,
-    gateways: &GatewayStates<'_>,
-    answers: &Answers,
+    observed: &ObservedStates<'_>,
     content_hash: &str,
     (before, now): (&[Condition], &Timestamp),
 ) -> ClusterStatus {
@@ -163,10 +179,11 @@ fn status_of(
         let conditions = vec![accepted(&acceptance, generation, before, now)];
         return ClusterStatus { observed_generation: generation, conditions, ..ClusterStatus::default() };
     }
-    let gateways = gateways.gateways(&diagnosis.name, content_hash);
+    let gateways = observed.gateways.gateways(&diagnosis.name, content_hash);
     let served = diagnosis.version.served;
-    let discovery = answers.facts(&diagnosis.name, diagnosis.version.uid.as_deref());
-    let seen = StatusInput { acceptance, generation, served, content_hash, gateways, discovery };
+    let discovery = observed.answers.facts(&diagnosis.name, diagnosis.version.uid.as_deref());
+    let shadow = diagnosis.shadow.as_ref().and_then(|_| observed.shadows.facts(&diagnosis.name));
+    let seen = StatusInput { acceptance, generation, served, content_hash, gateways, discovery, shadow };
     ClusterStatus::of(&seen, before, now)
 }
 

@@ -75,6 +75,10 @@ fn edited(pki: &Pki, edit: &str) -> (Value, Value) {
         "server disabled" => change("/spec/servers/1/disabled", json!(true)),
         "server" => change("/spec/servers/0/endpoint", json!("https://10.0.0.9:6443")),
         "timeout" => change("/spec/portcullis", json!({"requestTimeout": "9s"})),
+        "uid and timeout" => {
+            change("/metadata/uid", json!("2222"));
+            change("/spec/portcullis", json!({"requestTimeout": "9s"}));
+        }
         "header names of the other mode" => headers = json!({"user": "X-Other-User"}),
         "nothing" => {}
         _ => panic!("{edit}"),
@@ -159,4 +163,31 @@ fn counts_are_kept_over_edits_and_not_over_objects() {
     for edit in ["mode", "token", "subject", "upstream CA", "server name", "insecure, server"] {
         assert_eq!(of(edit), base, "{edit}");
     }
+}
+
+/// Differences belong to one edition of a shadow and of what decides beside it. An edit of anything else begins no new count.
+#[test]
+fn shadow_has_another_mark_after_each_edit_of_either_side() {
+    let pki = Pki::new();
+    let rule = |verb: &str| json!({"verbs": [verb], "apiGroups": ["*"], "resources": ["*"]});
+    let of = |edit: &str, real: &Value, shadow: &Value| {
+        let (mut cluster, _) = edited(&pki, edit);
+        set(&mut cluster, "/spec/dispatchPolicies", json!([{"rules": [real]}]));
+        set(&mut cluster, "/spec/portcullis/shadow", json!({"dispatchPolicies": [{"rules": [shadow]}]}));
+        let translation = translated(&Settings::default(), std::slice::from_ref(&cluster));
+        let mark = translation.diagnoses[0].shadow.clone();
+        let config = explain_input(&cluster, &Settings::default()).unwrap().config;
+        assert_eq!(mark, config.shadow.map(|shadow| shadow.generation), "{:?}", translation.diagnoses);
+        mark.unwrap()
+    };
+    let base = of("timeout", &rule("get"), &rule("list"));
+    let others = [
+        of("timeout", &rule("get"), &rule("watch")),
+        of("timeout", &rule("list"), &rule("list")),
+        of("timeout", &rule("list"), &rule("get")),
+        of("uid and timeout", &rule("get"), &rule("list")),
+    ];
+    assert_eq!(others.iter().chain([&base]).collect::<BTreeSet<_>>().len(), 5, "{base} {others:?}");
+    assert_eq!(of("mode", &rule("get"), &rule("list")), base);
+    assert!(base.len() == 16 && translated(&Settings::default(), &[pki.cluster("a")]).diagnoses[0].shadow.is_none());
 }

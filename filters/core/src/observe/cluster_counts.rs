@@ -18,6 +18,7 @@ use super::running::{LongRunningKey, RunningRequest, RunningRequests};
 use super::series_ledger::SeriesLedger;
 use super::servers::ServerLabels;
 use super::shadow::ShadowKey;
+use super::shadow_counts::{PendingShadow, ShadowCounts, ShadowedCluster};
 use super::status_code;
 use super::talkers::Talkers;
 use super::totals::ClusterTotals;
@@ -34,9 +35,6 @@ pub type Gauges = Vec<(Metric, Vec<String>, u64)>;
 /// The label for all that has no room of its own, where an object may be named `other`.
 const REST: &str = "(other)";
 
-/// Pairs of policies that the requests of one configuration are counted by where the shadow differs.
-const MAX_SHADOW_PAIRS: usize = 256;
-
 /// The part of [`super::ClusterMetrics`] that publishers keep until the last count is written.
 #[derive(Debug)]
 pub(super) struct ClusterCounts {
@@ -47,7 +45,7 @@ pub(super) struct ClusterCounts {
     pub(super) resources: ResourceLabels,
     pub(super) ledger: Arc<SeriesLedger>,
     pub(super) decisions: CounterTable,
-    pub(super) shadow: CounterTable<ShadowKey>,
+    pub(super) shadow: ShadowCounts,
     pub(super) responses: ResponseTable,
     pub(super) running: Arc<RunningRequests>,
     pub(super) limits: Vec<SchemaLimit>,
@@ -75,7 +73,7 @@ pub(super) struct PolicyLabels {
 pub(super) enum PendingCount {
     Decisions(CounterKey),
     Responses(ResponseKey),
-    Shadow(ShadowKey),
+    Shadow(PendingShadow),
     Drains,
 }
 
@@ -90,7 +88,7 @@ impl ClusterCounts {
             resources: ResourceLabels::of(&[]),
             ledger,
             decisions: CounterTable::default(),
-            shadow: CounterTable::default(),
+            shadow: ShadowCounts::default(),
             responses: ResponseTable::new(servers),
             running: Arc::default(),
             limits: Vec::new(),
@@ -106,8 +104,8 @@ impl ClusterCounts {
     }
 
     /// Counts what the shadow would have made of a request.
-    pub(super) fn count_shadow(&self, key: ShadowKey, is_known: bool) {
-        self.shadow.count(key, |key| self.admits_shadow(key, is_known));
+    pub(super) fn count_shadow(&self, key: ShadowKey, request: CounterKey) {
+        self.shadow.count(key, request, |key| self.admits_shadow(key, request.is_known));
     }
 
     pub(super) fn count_response(&self, key: CounterKey, response: &Response<'_>) {
@@ -135,8 +133,7 @@ impl ClusterCounts {
     fn admits_shadow(&self, key: ShadowKey, is_known: bool) -> bool {
         let labels = key.labels(REST);
         let labels = labels.each_ref().map(String::as_str);
-        let most = if is_known { MAX_SHADOW_PAIRS } else { MAX_SHADOW_PAIRS / 4 };
-        self.shadow.len() < most && self.ledger.admit(&[self.ledger.combination(SHADOW.name, &labels, 1)], is_known)
+        self.ledger.admit(&[self.ledger.combination(SHADOW.name, &labels, 1)], is_known)
     }
 
     #[cold]
@@ -171,7 +168,7 @@ impl ClusterCounts {
         let decisions = self.decisions.changed().into_iter().map(PendingCount::Decisions);
         let responses = self.responses.changed().into_iter().map(PendingCount::Responses);
         let drains = self.rebalance.as_ref().is_some_and(Rebalance::has_counts).then_some(PendingCount::Drains);
-        let shadow = self.shadow.changed().into_iter().map(PendingCount::Shadow);
+        let shadow = self.shadow.pending().map(PendingCount::Shadow);
         decisions.chain(responses).chain(shadow).chain(drains)
     }
 
@@ -180,7 +177,7 @@ impl ClusterCounts {
         match count {
             PendingCount::Decisions(key) => self.write_decisions(key, sink),
             PendingCount::Responses(key) => self.write_responses(key, sink),
-            PendingCount::Shadow(key) => self.write_shadow(key, sink),
+            PendingCount::Shadow(pending) => self.write_shadow(pending, sink),
             PendingCount::Drains => self.write_drains(sink),
         }
     }
@@ -213,12 +210,10 @@ impl ClusterCounts {
         write(sink, &SERVER_DURATIONS, &[cluster, server, verb], &DURATION_BOUNDS, taken.server_durations.as_ref());
     }
 
-    fn write_shadow(&self, key: ShadowKey, sink: &mut impl MetricsSink) {
-        let [policy, shadow_policy, agreement] = key.labels(REST);
-        let count = self.shadow.take(key);
-        if count > 0 {
-            sink.add(SHADOW, &[&self.cluster, &policy, &shadow_policy, &agreement], count);
-        }
+    fn write_shadow(&self, pending: PendingShadow, sink: &mut impl MetricsSink) {
+        let (name, resources) = (&*self.cluster, &self.resources);
+        let cluster = ShadowedCluster { name, resources, totals: self.totals.as_deref(), rest: REST };
+        self.shadow.write(pending, cluster, sink);
     }
 
     fn write_drains(&self, sink: &mut impl MetricsSink) {

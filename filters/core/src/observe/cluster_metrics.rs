@@ -6,6 +6,7 @@ use super::responses::Response;
 use super::running::{RunningRequest, RunningRequests};
 use super::servers::{ServerCode, ServerLabels};
 use super::shadow::ShadowKey;
+use super::shadow_counts::ShadowCounts;
 use super::slow_log::{Conspicuous, SlowLog};
 use super::talkers::Talkers;
 use super::totals::{ClusterTotals, Limit, LimitSource};
@@ -68,7 +69,8 @@ impl ClusterMetrics {
         let counted = config.counted_name();
         let totals = memory.totals(&counted);
         let limits = limits(config, &counted, memory);
-        let talkers = totals.as_ref().and_then(|totals| totals.configure(&servers, limits, config.top_talkers));
+        let shadow = config.shadow.as_ref().map(|shadow| shadow.generation.as_str());
+        let talkers = totals.as_ref().and_then(|totals| totals.configure(&servers, limits, config.top_talkers, shadow));
         let tells_users = config.log_refused
             || config.log_failed
             || config.log_slow_milliseconds.is_some()
@@ -86,6 +88,7 @@ impl ClusterMetrics {
             caches: Some(Arc::clone(caches)),
             totals,
             talkers,
+            shadow: ShadowCounts::new(shadow),
             ..ClusterCounts::new(cluster, memory.ledger(&config.name), servers)
         };
         ClusterMetrics {
@@ -125,8 +128,8 @@ impl ClusterMetrics {
     }
 
     /// Counts what the shadow would have made of a request. Allocates nothing, unless nothing like it was counted before.
-    pub(crate) fn count_shadow(&self, key: ShadowKey, is_known: bool) {
-        self.counts.count_shadow(key, is_known);
+    pub(crate) fn count_shadow(&self, key: ShadowKey, request: CounterKey) {
+        self.counts.count_shadow(key, request);
     }
 
     /// Counts an answer, or a request that ended without one. Allocates nothing, unless nothing like it was counted before.

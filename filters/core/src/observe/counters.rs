@@ -89,13 +89,26 @@ pub(super) struct CounterTable<K = CounterKey>(
 impl<K: CountedKey> CounterTable<K> {
     /// Counts. `admits` says whether there is room for a key that is new.
     pub(super) fn count(&self, key: K, admits: impl FnOnce(K) -> bool) {
-        let counts = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get(&key.key()) {
-            count.fetch_add(1, Ordering::Relaxed);
-            return;
+        if !self.count_known(key) {
+            self.count_new(if admits(key) { key } else { key.rest() });
         }
-        drop(counts);
-        self.count_new(if admits(key) { key } else { key.rest() });
+    }
+
+    /// Counts under a key that is there. False if it is not.
+    pub(super) fn count_known(&self, key: K) -> bool {
+        let counts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.get(&key.key());
+        count.map(|count| count.fetch_add(1, Ordering::Relaxed)).is_some()
+    }
+
+    /// Whether a key is there.
+    pub(super) fn contains(&self, key: K) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(&key.key())
+    }
+
+    /// Keeps the room of a key under which nothing may be counted yet.
+    pub(super) fn keep(&self, key: K) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).entry(key.key()).or_default();
     }
 
     #[cold]

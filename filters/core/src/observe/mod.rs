@@ -38,6 +38,7 @@ mod series_budget;
 mod series_ledger;
 mod servers;
 mod shadow;
+mod shadow_counts;
 mod slow_log;
 mod span;
 mod status_code;

@@ -58,7 +58,7 @@ impl Publisher {
         metrics.count(record.key, outcome);
         // Later outcomes, and the end of a request that left, are no decisions.
         if let (Some(shadow), Outcome::Forwarded | Outcome::Refused(_)) = (&record.shadow, outcome) {
-            metrics.count_shadow(shadow.key, record.key.is_known);
+            metrics.count_shadow(shadow.key, record.key);
         }
     }
 

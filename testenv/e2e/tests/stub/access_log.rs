@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use portcullis_e2e::{GatewayOptions, allow_all};
 use portcullis_harness::client::{H2Client, TlsTarget};
+use portcullis_harness::process::Process;
 use portcullis_harness::{deps, wait};
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::{Value, json};
@@ -14,7 +15,12 @@ const SOON: Duration = Duration::from_secs(20);
 
 /// All lines that parse; what begins like one must.
 pub(crate) fn lines(fixture: &StubFixture) -> Vec<Value> {
-    let text = fixture.gateway.envoy().process().stdout();
+    lines_of(fixture.gateway.envoy().process())
+}
+
+/// The lines on the output of an Envoy, or of its agent.
+pub(crate) fn lines_of(envoy: &Process) -> Vec<Value> {
+    let text = envoy.stdout();
     let lines = text.lines().filter(|line| line.starts_with('{'));
     lines.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }

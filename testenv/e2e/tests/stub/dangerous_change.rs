@@ -1,18 +1,20 @@
 //! The commands of "A dangerous change, step by step" in docs/operations.md, as they are written there, on a live gateway.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
-use portcullis_e2e::{GatewayOptions, allow_all};
-use portcullis_harness::client::H2Client;
-use portcullis_harness::{deps, project_root, wait};
+use portcullis_e2e::{allow_all, default_certificate, settings};
+use portcullis_harness::agent::{Agent, AgentOptions};
+use portcullis_harness::client::{H2Client, TlsTarget};
+use portcullis_harness::control_plane::ControlPlane;
+use portcullis_harness::{deps, ports, project_root, wait};
 use serde_json::{Value, json};
 
-use crate::access_log::{line, lines};
-use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
+use crate::access_log::lines_of;
+use crate::agent::fixture::{AgentFixture, SOON};
+use crate::fixture::{NAME, PODS, ROBOT};
 
-const SOON: Duration = Duration::from_secs(20);
 /// Code in a list of steps.
 const INDENT: &str = "        ";
 const EDITOR: &str = "vi ";
@@ -25,20 +27,34 @@ fn commands() -> Vec<String> {
     section.lines().filter_map(|line| line.strip_prefix(INDENT)).map(str::to_owned).collect()
 }
 
-/// An operator in front of a gateway.
+/// An operator in front of a control plane and a gateway with its agent.
 struct Operator {
-    fixture: StubFixture,
+    // Ended before the server.
+    agent: Agent,
+    plane: ControlPlane,
+    address: SocketAddr,
     directory: PathBuf,
     commands: std::vec::IntoIter<String>,
+    fixture: AgentFixture,
 }
 
 impl Operator {
     fn start() -> Self {
-        let fixture = StubFixture::start("dangerous-change", &GatewayOptions::default());
+        let fixture = AgentFixture::new("dangerous-change");
         let manifest = fixture.manifest().set("/spec/logging", json!({"mode": "on"}));
-        fixture.gateway.apply(&manifest.policies(json!([{"rules": [allow_all()]}]))).unwrap();
-        let directory = fixture.gateway.manifests().parent().unwrap().to_owned();
-        Operator { fixture, directory, commands: commands().into_iter() }
+        let manifest = manifest.policies(json!([{"rules": [allow_all()]}]));
+        let directory = fixture.run.make_dir("operator").unwrap();
+        let manifests = fixture.run.make_dir("operator/manifests").unwrap();
+        let (address, certificate) =
+            (ports::free_address().unwrap(), default_certificate(&fixture.serving_ca).unwrap());
+        std::fs::write(manifests.join("settings.yaml"), settings("e2e", address, &certificate)).unwrap();
+        std::fs::write(manifests.join(format!("{NAME}.yaml")), manifest.to_text()).unwrap();
+        let plane = ControlPlane::start_with(fixture.run.path(), &manifests, &[]).unwrap();
+        let mut options = AgentOptions::new([plane.xds_socket()]);
+        options.envoy_flags.extend(["--file-flush-interval-msec", "50"].map(str::to_owned));
+        let agent = Agent::start(fixture.run.path(), "envoy-0", &options).unwrap();
+        agent.wait_ready(SOON).unwrap();
+        Operator { agent, plane, address, directory, commands: commands().into_iter(), fixture }
     }
 
     /// Runs the next command of the document, which begins with these words; its output, and how it ended.
@@ -52,8 +68,9 @@ impl Operator {
         let program = deps::portcullis().unwrap();
         let path = std::env::var("PATH").unwrap();
         let path = format!("{}:{path}", program.parent().unwrap().display());
-        let ran = Command::new("bash").args(["-c", command]).current_dir(&self.directory).env("PATH", path).output();
-        let output = ran.unwrap();
+        let mut shell = Command::new("bash");
+        shell.args(["-c", command]).current_dir(&self.directory).env("PATH", path);
+        let output = shell.env("PORTCULLIS_HTTP_ADDRESS", self.plane.http_address().to_string()).output().unwrap();
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         (text, output.status.code().unwrap())
     }
@@ -76,10 +93,10 @@ impl Operator {
 
     /// The statuses that Alice and the robot get.
     fn ask(&self, agent: &str) -> [u16; 2] {
-        let target = self.fixture.gateway.target(NAME);
-        let alice = H2Client::connect(&target.clone().identity(&self.fixture.pki.alice)).unwrap();
+        let alice = H2Client::connect(&self.fixture.target(self.address)).unwrap();
         let token = format!("Bearer {ROBOT}");
-        let robot = H2Client::connect(&target).unwrap();
+        let nobody = TlsTarget::new(self.address).sni(NAME).trust(&self.fixture.serving_ca);
+        let robot = H2Client::connect(&nobody).unwrap();
         let robot = robot.get(PODS, &[("authorization", token.as_str()), ("user-agent", agent)]).unwrap();
         [alice.get(PODS, &[]).unwrap().status, robot.status]
     }
@@ -90,8 +107,23 @@ impl Operator {
         wait::until(&format!("the answers are {expected:?}"), SOON, answered).unwrap();
     }
 
+    fn lines(&self) -> Vec<Value> {
+        lines_of(self.agent.process())
+    }
+
+    /// Waits for the condition `ShadowDiffers`, or for there to be none.
+    fn wait_for_condition(&self, status: Option<&str>) {
+        let found = |body: &Value| {
+            let object = body["objects"].as_array()?.iter().find(|one| one["name"] == NAME)?.clone();
+            let found = object["conditions"].as_array()?.iter().find(|one| one["type"] == "ShadowDiffers")?.clone();
+            found["status"].as_str().map(str::to_owned)
+        };
+        let what = format!("ShadowDiffers is {status:?}");
+        self.plane.wait_status(&what, SOON * 2, |body| found(body).as_deref() == status).unwrap();
+    }
+
     fn keep_log(&self) {
-        let text: Vec<String> = lines(&self.fixture).iter().map(Value::to_string).collect();
+        let text: Vec<String> = self.lines().iter().map(Value::to_string).collect();
         std::fs::write(self.directory.join("access.log"), text.join("\n")).unwrap();
     }
 }
@@ -100,8 +132,10 @@ impl Operator {
 fn commands_of_the_document_plan_a_change_and_take_it_back() {
     let mut operator = Operator::start();
     assert_eq!(operator.ask("yesterday"), [200, 200]);
-    line(&operator.fixture, "yesterday");
+    let logged = || operator.lines().iter().any(|line| line["userAgent"] == "yesterday").then_some(());
+    wait::until("the robot's request is in the log", SOON, logged).unwrap();
     operator.keep_log();
+    operator.wait_for_condition(None);
     for same in ["diff -f manifests/ --with manifests/", "replay -f manifests/ --log access.log"] {
         let (text, status) = operator.run(&format!("portcullis {same}"));
         assert_eq!(status, 0, "{same}: {text}");
@@ -121,16 +155,20 @@ fn commands_of_the_document_plan_a_change_and_take_it_back() {
     let shown = || {
         operator.ask("in the shadow");
         let would = |one: &&Value| one["userAgent"] == "in the shadow" && one["shadow"] == "would_refuse";
-        lines(&operator.fixture).iter().find(would).cloned()
+        operator.lines().iter().find(would).cloned()
     };
     let shown = wait::until("a line has what the list would do", SOON, shown).unwrap();
     assert_eq!((&shown["code"], &shown["user"]), (&json!(200), &json!("robot")), "{shown}");
+    operator.wait_for_condition(Some("True"));
+    let status = operator.good("portcullis status");
+    assert!(status.contains("would_refuse LIST pods (policy 0, shadow policy -)"), "{status}");
     let explained = operator.good("portcullis explain");
     assert!(explained.contains("the robot has been stolen"), "{explained}");
     assert_eq!(operator.ask("before the promotion"), [200, 200]);
 
     operator.good("cp new/");
     operator.wait([200, 403]);
+    operator.wait_for_condition(None);
     operator.good("cp before/");
     operator.wait([200, 200]);
     assert_eq!(operator.commands.next(), None, "the document has more commands");

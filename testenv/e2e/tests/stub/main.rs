@@ -69,6 +69,7 @@ mod series;
 mod series_memory;
 mod sessions;
 mod shadow;
+mod shadow_twins;
 mod slow_log;
 mod source_faults;
 mod spoofing;

@@ -3,7 +3,7 @@
 use super::html::Html;
 use super::layout::{close_table, mark, open_table};
 use super::question::{Explained, Question};
-use crate::explain::{DispatchAnswer, RequestInfoAnswer};
+use crate::explain::{DispatchAnswer, RequestInfoAnswer, ShadowAnswer};
 
 /// The form, and below it the answer or the reason for which there is none.
 pub(super) fn write(html: &mut Html, question: &Question, outcome: Option<&Result<Explained, String>>) {
@@ -93,6 +93,9 @@ fn result(html: &mut Html, answer: &Explained) {
     if let Some(dispatch) = &explanation.dispatch {
         policy(html, dispatch);
     }
+    if let Some(shadow) = &explanation.shadow {
+        fact(html, "Shadow", |html| verdict(html, shadow));
+    }
     html.raw("</dl>\n");
     remarks(html, answer);
     if let Some(dispatch) = explanation.dispatch.as_ref().filter(|dispatch| !dispatch.trace.is_empty()) {
@@ -103,7 +106,31 @@ fn result(html: &mut Html, answer: &Explained) {
         html.raw("</ol>\n");
     }
     headers(html, explanation.upstream_headers.as_deref());
+    if let Some(shadow) = &explanation.shadow {
+        beside(html, shadow);
+    }
     html.raw("</section>\n");
+}
+
+/// Whether the shadow would forward the request, in a few words.
+fn verdict(html: &mut Html, shadow: &ShadowAnswer) {
+    match &shadow.refusal {
+        Some(refusal) => html.raw("would refuse it: ").show(refusal.code).raw(" ").text(refusal.reason),
+        None => html.raw("would forward it"),
+    };
+}
+
+/// The answer if what only reports decided.
+fn beside(html: &mut Html, shadow: &ShadowAnswer) {
+    html.raw("<h3 id=\"shadow\">If the shadow decided</h3>\n");
+    if let Some(refusal) = &shadow.refusal {
+        html.raw("<p>").text(&refusal.message).raw("</p>\n");
+    }
+    if let Some(dispatch) = &shadow.dispatch {
+        html.raw("<dl class=\"facts\">\n");
+        policy(html, dispatch);
+        html.raw("</dl>\n");
+    }
 }
 
 fn fact(html: &mut Html, name: &'static str, value: impl FnOnce(&mut Html)) {

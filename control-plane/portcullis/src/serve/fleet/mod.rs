@@ -50,6 +50,7 @@ pub(crate) use served_objects::{ServedObjectCache, ServedObjects, SharedLimits};
 use transitions::Transitions;
 use view::{ClusterView, FleetView};
 
+use super::shadow_reports::ShadowReports;
 use super::status::{ObjectStatus, StatusBody};
 use super::status_observer::StatusObserver;
 use crate::activity_report::{ReadError, ReportPart};
@@ -65,6 +66,7 @@ const MAX_QUIET: Duration = Duration::from_secs(5);
 pub(crate) struct Fleet {
     observer: Arc<StatusObserver>,
     served: watch::Receiver<Arc<ServedObjects>>,
+    shadows: Arc<ShadowReports>,
     memory: Mutex<Memory>,
     newest: Mutex<Option<(Instant, Arc<FleetView>)>>,
     changes: watch::Sender<u64>,
@@ -85,9 +87,14 @@ struct Memory {
 }
 
 impl Fleet {
-    pub(super) fn new(observer: Arc<StatusObserver>, served: watch::Receiver<Arc<ServedObjects>>) -> Self {
+    /// A fleet that hands on what gateways report about `shadows`.
+    pub(super) fn new(
+        observer: Arc<StatusObserver>,
+        served: watch::Receiver<Arc<ServedObjects>>,
+        shadows: Arc<ShadowReports>,
+    ) -> Self {
         let changes = watch::Sender::new(0);
-        Self { observer, served, memory: Mutex::default(), newest: Mutex::default(), changes }
+        Self { observer, served, shadows, memory: Mutex::default(), newest: Mutex::default(), changes }
     }
 
     /// All clusters, worst first, and all gateways; at most a second old.
@@ -145,6 +152,7 @@ impl Fleet {
 
     fn record(&self, node: &str, report: &ReportPart, at: Instant) -> Result<(), ReadError> {
         let clusters = report.clusters().collect::<Result<Vec<_>, _>>()?;
+        self.shadows.take(node, report.process, &clusters, at);
         let mut memory = lock(&self.memory);
         memory.activity.take(node, report, clusters, at);
         memory.is_news |= !report.more;

@@ -333,6 +333,7 @@ mod tests {
             warnings: Vec::new(),
             problems: Vec::new(),
             cautions: Vec::new(),
+            shadow: None,
             names: Vec::new(),
             version: portcullis_translate::Version::default(),
         }

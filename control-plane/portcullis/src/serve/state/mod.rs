@@ -111,6 +111,7 @@ fn diagnosis(name: &str, refused: Option<&str>, warning: &str) -> Diagnosis {
         warnings: if warning.is_empty() { Vec::new() } else { vec![warning.to_owned()] },
         problems: Vec::new(),
         cautions: Vec::new(),
+        shadow: None,
         names: Vec::new(),
         version: Version::default(),
     }

@@ -151,7 +151,8 @@ fn uid(object: &ObjectStatus) -> Option<&str> {
 
 fn waits_for_gateways(object: &ObjectStatus) -> bool {
     let reason = |kind| object.status.condition(kind).map(|one| one.reason.as_str());
-    reason(ConditionType::Programmed) == Some("NoGateways") || reason(ConditionType::Ready) == Some("NoReport")
+    reason(ConditionType::Programmed) == Some("NoGateways")
+        || [ConditionType::Ready, ConditionType::ShadowDiffers].into_iter().any(|kind| reason(kind) == Some("NoReport"))
 }
 
 fn log_outcome(queue: &WriteQueue<Value>, name: &str, outcome: WriteOutcome, why: &str) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use portcullis_filter_config::activity::ShadowDifference;
 use portcullis_filter_config::{
     AccessEntry, AccessLists, AccessScope, ClusterConfig, CountedRequests, Denial, FlowControlLimit, FlowControlSchema,
     Policy, Rule, Shadow,
@@ -22,6 +23,7 @@ use crate::policy::LinearMatcher;
 use crate::request_info::RequestTarget;
 use crate::state_store::ProcessState;
 
+const GENERATION: &str = "0123456789abcdef";
 const USERS: [&str; 2] = ["alice", "bob"];
 const TARGETS: [&str; 5] = [
     "/api/v1/namespaces/n/pods",
@@ -104,7 +106,13 @@ fn lists() -> impl Strategy<Value = Vec<AccessLists>> {
 
 fn shadow() -> impl Strategy<Value = Shadow> {
     let parts = (lists(), schemas(), vec(policy(), 1..5));
-    parts.prop_map(|(access, flow_control_schemas, policies)| Shadow { access, flow_control_schemas, policies })
+    let generation = GENERATION.to_owned();
+    parts.prop_map(move |(access, flow_control_schemas, policies)| Shadow {
+        generation: generation.clone(),
+        access,
+        flow_control_schemas,
+        policies,
+    })
 }
 
 /// A request of a user (or without one), with the milliseconds since the last one; or the end of one that runs.
@@ -125,6 +133,7 @@ fn step() -> impl Strategy<Value = Step> {
 /// A gateway with what its clients and its operator get to see of it.
 struct Served {
     fixture: Fixture,
+    state: ProcessState,
     publisher: Arc<Publisher>,
     running: Vec<(Exchange<()>, Proxy, Model)>,
 }
@@ -145,7 +154,20 @@ impl Served {
             config.log_refused = true;
             config.shadow = shadow.cloned();
         });
-        Served { fixture, publisher: Arc::default(), running: Vec::new() }
+        Served { fixture, state, publisher: Arc::default(), running: Vec::new() }
+    }
+
+    /// The requests that the shadow has judged, and those of each kind of difference, as they are reported.
+    fn reported(&self) -> (u64, BTreeMap<String, u64>) {
+        let activity = self.state.activity(Duration::ZERO);
+        let shadow = activity.iter().flat_map(|cluster| &cluster.shadows).find(|one| one.generation == GENERATION);
+        let shadow = shadow.unwrap();
+        assert_eq!(shadow.others, 0);
+        let text = |kind: &ShadowDifference| {
+            let ShadowDifference { policy, shadow_policy, agreement, verb, resource } = kind;
+            format!("{policy} {shadow_policy} {agreement} {verb} {resource}")
+        };
+        (shadow.judged, shadow.differences.iter().map(|(kind, count)| (text(kind), *count)).collect())
     }
 
     fn request(&self, user: Option<&str>, target: &str, milliseconds: u64) -> (Exchange<()>, Proxy) {
@@ -179,6 +201,20 @@ fn visible(host: &Proxy) -> String {
     };
     let effects: Vec<String> = host.effects.iter().map(line).collect();
     format!("{:?} {:?} {:?} {effects:?}", host.headers, host.destination, host.reply)
+}
+
+/// The verb and the resource of a request in reports. Those of clients that are not authenticated are coarse.
+fn asked(user: Option<&str>, target: &str) -> &'static str {
+    match (target, user) {
+        ("/api/v1/namespaces/n/pods", Some(_)) => "LIST pods",
+        ("/api/v1/namespaces/n/secrets", Some(_)) => "LIST secrets",
+        ("/api/v1/pods?watch=1", Some(_)) => "WATCH pods",
+        ("/api/v1/nodes/a", Some(_)) => "GET nodes",
+        ("/version", _) => "GET ",
+        ("/api/v1/nodes/a", None) => "GET other",
+        ("/api/v1/pods?watch=1", None) => "WATCH other",
+        _ => "LIST other",
+    }
 }
 
 /// The shadow by the letter.
@@ -283,11 +319,12 @@ proptest! {
     fn shadow_changes_nothing_and_counts_as_the_model(
         real in shadow(),
         shadow in shadow(),
-        steps in vec(step(), 1..40),
+        steps in vec(step(), 1..33),
     ) {
         let (mut plain, mut shadowed) = (Served::new(&real, None), Served::new(&real, Some(&shadow)));
         let mut model = ModelShadow::new(&real, &shadow);
         let (mut expected, mut at) = (BTreeMap::<String, u64>::new(), 0);
+        let mut kinds = BTreeMap::<String, u64>::new();
         let end = |plain: &mut Served, shadowed: &mut Served, model: &mut ModelShadow<'_>, index: usize| {
             let (without, _) = plain.end(index);
             let (with, place) = shadowed.end(index);
@@ -306,6 +343,9 @@ proptest! {
                     let refused = shadowed_host.reply.as_ref().map(|refusal| refusal.cause);
                     let decided = (other.record.decided_by(), refused);
                     let (labels, place) = model.judge(user, target, at, decided);
+                    if labels != "- - same" {
+                        *kinds.entry(format!("{labels} {}", asked(user, target))).or_default() += 1;
+                    }
                     *expected.entry(labels).or_default() += 1;
                     plain.running.push((one, host, None));
                     shadowed.running.push((other, shadowed_host, place));
@@ -324,6 +364,7 @@ proptest! {
         }
         let mut counts = ShadowCounts::default();
         while !shadowed.publisher.publish(&mut counts) {}
+        prop_assert_eq!(shadowed.reported(), (expected.values().sum(), kinds));
         prop_assert_eq!(counts.0, expected);
     }
 }

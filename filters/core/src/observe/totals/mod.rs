@@ -4,6 +4,7 @@
 mod answers;
 mod limits;
 mod policies;
+mod shadows;
 #[cfg(test)]
 mod tests;
 
@@ -11,13 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use portcullis_filter_config::activity::ClusterActivity;
+use portcullis_filter_config::activity::{ClusterActivity, ShadowDifference};
 use portcullis_filter_config::{GENERATION_MARK, without_generation};
 
 use self::answers::AnswerTotals;
 use self::limits::LimitTotals;
 pub(super) use self::limits::{Limit, LimitSource};
 use self::policies::PolicyTotals;
+use self::shadows::ShadowTotals;
 use super::Outcome;
 use super::responses::AnsweredRequests;
 use super::running::RunningRequests;
@@ -45,6 +47,7 @@ pub(super) struct ClusterSums {
     policies: PolicyTotals,
     answers: AnswerTotals,
     limits: LimitTotals,
+    shadows: ShadowTotals,
     talkers: Option<Arc<Talkers>>,
 }
 
@@ -73,17 +76,19 @@ impl ClusterTotals {
         self.configured.fetch_max(number, Ordering::Relaxed);
     }
 
-    /// Follows a new configuration: its servers, its limits, and the number of talkers to be shown. Returns where those are
-    /// counted.
+    /// Follows a new configuration: its servers, its limits, the number of talkers to be shown, and the edition of its shadow.
+    /// Returns where talkers are counted.
     pub(super) fn configure(
         &self,
         servers: &ServerLabels,
         limits: Vec<Limit>,
         top: Option<u32>,
+        shadow: Option<&str>,
     ) -> Option<Arc<Talkers>> {
         let mut counts = self.lock();
         counts.answers.keep(servers);
         counts.limits.replace(limits);
+        shadow.into_iter().for_each(|generation| counts.shadows.configure(generation));
         counts.talkers = top.map(|top| {
             let known = counts.talkers.take().filter(|known| !known.is_forgotten());
             let talkers = known.unwrap_or_else(|| self.budget.start(&self.name));
@@ -108,6 +113,7 @@ impl ClusterTotals {
             policies: counts.policies.activity(),
             servers: counts.answers.activity(),
             limits: counts.limits.activity(uptime),
+            shadows: counts.shadows.activity(),
             running: reading.saturating_add(writing),
             watches,
             sessions,
@@ -132,6 +138,11 @@ impl ClusterSums {
         if let Outcome::Refused(Cause::FlowControl | Cause::QueueFull | Cause::QueueTimeout) = outcome {
             self.limits.refused(schema, count);
         }
+    }
+
+    /// Adds requests that this edition of the shadow has judged, and the kind of their difference, if they have one.
+    pub(super) fn judged(&mut self, generation: &str, difference: Option<ShadowDifference>, count: u64) {
+        self.shadows.add(generation, difference, count);
     }
 
     /// Adds answers of a server.

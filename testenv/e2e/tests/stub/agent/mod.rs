@@ -2,7 +2,7 @@
 
 mod conditions;
 mod exit;
-mod fixture;
+pub(crate) mod fixture;
 mod fleet;
 mod global_limits;
 mod in_flight;
@@ -17,6 +17,7 @@ mod renewal;
 mod replicas;
 mod reports;
 mod rolling;
+mod shadow_reports;
 mod slow_list;
 mod socket_relay;
 mod strangers;

@@ -1,5 +1,5 @@
 use portcullis_api::status::Served;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::views::{cluster, data, object, status};
 use super::*;
@@ -137,4 +137,38 @@ async fn hostile_requests_are_explained_as_text() {
     let headers = [("content-type", "application/json")];
     let answer = site.send(NEAR, "POST", "/ui/api/explain", &headers, json).await.json();
     assert_eq!((&answer["cluster"], &answer["dispatch"]["policy"]), (&json!("a.test"), &json!(1)), "{answer}");
+}
+
+#[tokio::test]
+async fn answer_of_the_shadow_stands_beside_the_real_one() {
+    let ask = async |shadow: Value, message: &str| {
+        let mut all = data(&["a.test"], "words");
+        let document = json!({
+            "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "a.test"},
+            "spec": {
+                "servers": [{"endpoint": "https://192.0.2.1:6443"}],
+                "dispatchPolicies": [{"rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]}],
+                "portcullis": {"shadow": shadow},
+            },
+        });
+        all.objects = Arc::new(ObjectSet { clusters: vec![Arc::new(document)], ..ObjectSet::default() });
+        let site = Site::new(all, LoginPolicy::Open);
+        let body = format!("text={}&user=alice", crate::serve::console::html::encode("GET /api/v1/pods"));
+        let page = site.post(NEAR, "/ui/explain", &[], &body).await.text;
+        assert!(page.contains("Forwarded") && page.contains(message), "{page}");
+        page
+    };
+    let denial = |message: &str| {
+        let rule = json!({"verbs": ["list"], "apiGroups": ["*"], "resources": ["*"]});
+        json!({"dispatchPolicies": [{"rules": [rule], "portcullis": {"action": "Deny", "message": message}}]})
+    };
+    let plain = ask(denial("not yet"), "not yet").await;
+    for expected in ["would refuse it: 403 Forbidden", "If the shadow decided", "policy 0, rule 0"] {
+        assert!(plain.contains(expected), "{expected}: {plain}");
+    }
+    let hostile = ask(denial("<script>x</script>"), "&lt;script&gt;x").await;
+    is_shown_as_text(&hostile, &plain, "<script>x</script>");
+    let lists = json!({"dispatchPolicies": [{"rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]}]});
+    assert!(ask(lists, "would forward it").await.contains("If the shadow decided"));
+    assert!(!ask(Value::Null, "Forwarded").await.contains("shadow"));
 }

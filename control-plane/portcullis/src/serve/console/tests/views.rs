@@ -107,6 +107,7 @@ pub(super) fn object(kind: &str, name: &str, served: Served, message: &str) -> O
         warnings: vec![message.to_owned()],
         problems: Vec::new(),
         cautions: Vec::new(),
+        shadow: None,
         names: Vec::new(),
         version: Version { served, ..Version::default() },
     };
@@ -120,8 +121,14 @@ pub(super) fn object(kind: &str, name: &str, served: Served, message: &str) -> O
     let health = Some(Health { healthy: 1, total: 3, unhealthy: vec![unhealthy] });
     let progress = GatewayProgress::Refused { message: message.to_owned() };
     let gateways = vec![Gateway { name: message, progress, health, lost_subsets: Vec::new() }];
-    let seen =
-        StatusInput { acceptance, generation: Some(7), served, content_hash: "c0ffee", gateways, discovery: None };
+    let seen = StatusInput {
+        acceptance,
+        generation: Some(7),
+        served,
+        content_hash: "c0ffee",
+        gateways,
+        ..StatusInput::default()
+    };
     let status = ClusterStatus::of(&seen, &[], &Timestamp::from_seconds(0));
     ObjectStatus::new(diagnosis, status)
 }

@@ -271,6 +271,7 @@ fn hostile_cluster() -> impl Strategy<Value = ClusterMessage> {
         sessions: running,
         top: top.map(Bytes::from),
         object: String::new(),
+        shadows: Vec::new(),
     })
 }
 

@@ -123,6 +123,7 @@ fn object(name: &str, others: &[(ConditionType, State, &str, &str)]) -> ObjectSt
             warnings: Vec::new(),
             problems: Vec::new(),
             cautions: Vec::new(),
+            shadow: None,
             names: Vec::new(),
             version: Version::default(),
         },
