@@ -173,7 +173,7 @@ impl CredentialCaches {
         self.tokens.get(key, at)
     }
 
-    /// What is remembered of a token's verification without a review, believed or not.
+    /// The remembered verification of a token without a review, believed or not.
     pub(super) fn verified(&self, key: &ReviewKey) -> Option<Arc<VerifiedUser>> {
         self.tokens.good.get(key, |answer| match &answer.result {
             ReviewResult::Verified(verified) => Some(Arc::clone(verified)),

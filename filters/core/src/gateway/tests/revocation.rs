@@ -117,7 +117,7 @@ impl Site {
 
 #[test]
 fn verified_token_is_checked_once_in_a_period() {
-    // What is remembered of the verification itself does not matter.
+    // However long the verification itself is remembered.
     for ttl in [120, 7, 0] {
         let site = Site::new(Some(PERIOD), ttl);
         let token = site.token("4a5b");
