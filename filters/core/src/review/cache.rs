@@ -8,8 +8,8 @@ use std::time::Duration;
 use portcullis_filter_config::Reviews;
 use ring::hmac;
 
-use super::revocation::{DistrustedTokens, VerifiedUser};
 use super::store::CachedAnswer;
+use super::verified::{DistrustedTokens, VerifiedUser};
 use super::{Requester, ReviewKey, ReviewResult, Store};
 use crate::moment::Moment;
 use crate::room::Remembered;

@@ -4,7 +4,7 @@
 //! [`Review::accept_answer`] reads an answer and keeps it. `cache` holds the answers of one `UpstreamCluster`, `store` the memory that
 //! all of them share. `token` and `access` write the two kinds of questions. `queue` and `pending` hold reviews under way and the
 //! requests that wait for them; `callouts` carries them where workers share memory. `revocation` reviews tokens that were verified
-//! without the upstream, beside requests.
+//! without the upstream, beside requests; `verified` holds what is known of them.
 
 mod access;
 mod cache;
@@ -14,6 +14,7 @@ mod queue;
 mod revocation;
 mod store;
 mod token;
+mod verified;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +23,9 @@ pub use cache::{CACHES, CredentialCaches, Lifetimes, MIN_TRUST_SECS, ReviewPermi
 pub use callouts::{ReviewCallouts, WaitingStream};
 use portcullis_filter_config as config;
 pub use queue::{AwaitedAnswers, CalloutResult, ReviewOutcome, ReviewQueue};
-pub use revocation::{CHECK_RESULTS, VerifiedUser};
 pub use store::Store;
 pub use token::expiry as token_expiry;
+pub use verified::{CHECK_RESULTS, VerifiedUser};
 
 use crate::identity::UserInfo;
 use crate::moment::Moment;

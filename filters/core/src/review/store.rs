@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::ReviewResult;
-use super::revocation::Distrust;
+use super::verified::Distrust;
 use crate::moment::Moment;
 use crate::room::{Aging, Room};
 use crate::x509::CertificateRooms;
