@@ -41,8 +41,8 @@ pub use check::{
     AccessLog, BUILT_IN_PROFILES, Checked, CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls,
     CredentialCache, Discovery, Endpoint, FeatureGates, HealthCheck, JwksError, KeyPair, Limits, LogMode,
     PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, SlicePort, Strategy,
-    TOKEN_KEYS_PATH, Tracing, Trust, Tunnel, UpstreamIdentity, check_cluster, check_settings, is_allowed_server,
-    read_keys, unchecked_cluster, with_profile,
+    TOKEN_KEYS_PATH, Tokens, Tracing, Trust, Tunnel, UpstreamIdentity, check_cluster, check_settings,
+    is_allowed_server, read_keys, unchecked_cluster, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use discovered::{Discovered, DiscoveredServer, with_discovered};

@@ -32,7 +32,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         allow_anonymous: cluster.allow_anonymous,
         audit_attribution: cluster.audit_attribution,
         reviews: reviews(cluster, names, settings),
-        token_issuers: cluster.token_issuers.clone(),
+        token_issuers: cluster.tokens.issuers.clone(),
         upstream_identity: upstream_identity(cluster, settings),
         protected: protected(cluster, settings),
         access: settings.access.iter().chain(&cluster.access).cloned().collect(),
@@ -120,6 +120,7 @@ fn protected(cluster: &Cluster, settings: &Settings) -> Option<config::Protected
 /// `None` where the servers are not asked.
 fn reviews(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> Option<Reviews> {
     let cache = &cluster.credential_cache;
+    let checked = cluster.tokens.check_revocation.filter(|_| !cluster.tokens.issuers.is_empty());
     let user = match &cluster.upstream_identity {
         api::UpstreamIdentity::Impersonate => None,
         api::UpstreamIdentity::RequestHeader { token_review: false, .. } if !needs_users(cluster, settings) => {
@@ -135,5 +136,7 @@ fn reviews(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> Opt
         authorized_ttl_seconds: cache.authorized_ttl.as_secs(),
         unauthorized_ttl_seconds: cache.unauthorized_ttl.as_secs(),
         constrained_impersonation: cluster.constrained_impersonation,
+        token_audiences: cluster.tokens.audiences.clone(),
+        revocation_check_seconds: checked.map(whole_seconds),
     })
 }

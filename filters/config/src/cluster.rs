@@ -212,6 +212,14 @@ pub struct Reviews {
     /// them: an older one gives these verbs no meaning.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub constrained_impersonation: bool,
+    /// Audiences of which a token needs to have at least one for its review, `spec.audiences` of a TokenReview. Empty: those of the
+    /// upstream itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub token_audiences: Vec<String>,
+    /// Period in which a token that the keys of an issuer verify is reviewed once, while its requests go on: one that the upstream
+    /// rejects is reviewed as any other from then on. Without it the upstream is not asked about verified tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revocation_check_seconds: Option<u64>,
 }
 
 fn two_minutes() -> u64 {

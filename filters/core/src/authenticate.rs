@@ -9,7 +9,7 @@ use crate::credential::{BrokenToken, bearer_token, subprotocol_token};
 use crate::local_token::{TokenIssuers, VerifiedToken};
 use crate::refusal::Refusal;
 use crate::request::{Client, Interrupt, Peer, RequestContext};
-use crate::review::{Review, ReviewResult};
+use crate::review::{Review, ReviewKey, ReviewResult};
 use crate::upstream_user::UpstreamUser;
 use crate::x509::{ChainError, ClientChain};
 
@@ -23,8 +23,12 @@ enum AuthResult {
     Failed,
 }
 
-/// Authenticates the client.
-pub(crate) fn authenticate(cluster: &Cluster, request: &RequestContext<'_>) -> Result<Client, Interrupt> {
+/// Authenticates the client. `check` becomes a review of its token for which the request need not wait, if one is due.
+pub(crate) fn authenticate(
+    cluster: &Cluster,
+    request: &RequestContext<'_>,
+    check: &mut Option<Box<Review>>,
+) -> Result<Client, Interrupt> {
     let mut has_failed = false;
     match certificate(cluster, request)? {
         AuthResult::Client(client) => return Ok(client),
@@ -39,7 +43,7 @@ pub(crate) fn authenticate(cluster: &Cluster, request: &RequestContext<'_>) -> R
         if scan.is_websocket && !is_beside() { subprotocol_token(&scan.subprotocols) } else { Ok(None) }
     };
     for presented in [from_header(), from_subprotocol()] {
-        match token(cluster, presented, request)? {
+        match token(cluster, presented, request, check)? {
             AuthResult::Client(client) => return Ok(client),
             AuthResult::Failed => has_failed = true,
             AuthResult::Nothing => {}
@@ -80,6 +84,7 @@ fn token(
     cluster: &Cluster,
     presented: Result<Option<Cow<'_, [u8]>>, BrokenToken>,
     request: &RequestContext<'_>,
+    check: &mut Option<Box<Review>>,
 ) -> Result<AuthResult, Interrupt> {
     let token = match presented {
         // kube-apiserver overlooks line ends in a token. Each spelling of one good token would be a review of its own, and take
@@ -92,9 +97,9 @@ fn token(
         Ok(Some(_)) | Err(BrokenToken) => return Ok(AuthResult::Failed),
     };
     if let Some(issuers) = &cluster.token_issuers
-        && let Some(result) = verified(issuers, &token, cluster, request)
+        && let Some((user, confirmed)) = verified(issuers, &token, cluster, request, check)
     {
-        return Ok(result);
+        return Ok(AuthResult::Client(Client::Bearer(user, confirmed)));
     }
     let Some(reviewer) = &cluster.reviewer else {
         // The upstream judges the token itself.
@@ -108,7 +113,7 @@ fn token(
     match known {
         Some(ReviewResult::User(user)) => Ok(AuthResult::Client(Client::Bearer(user, Some(key)))),
         Some(ReviewResult::Rejected) => Ok(AuthResult::Failed),
-        None | Some(ReviewResult::Verified(..)) => {
+        None | Some(ReviewResult::Verified(_)) => {
             Err(Interrupt::Review(vec![Review::of_token(&token, reviewer, &cluster.caches)]))
         }
         Some(_) => Err(Refusal::review_failed().into()),
@@ -116,26 +121,34 @@ fn token(
 }
 
 /// The user of a token that needs no review: it is remembered, or the keys of its issuer verify it. That they do not is no answer:
-/// the upstream may know a newer key. Its own answer goes before.
+/// the upstream may know a newer key. Its own answer goes before, and after it has rejected the token once keys are not asked.
 fn verified(
     issuers: &TokenIssuers,
     token: &[u8],
     cluster: &Cluster,
     request: &RequestContext<'_>,
-) -> Option<AuthResult> {
+    check: &mut Option<Box<Review>>,
+) -> Option<(Arc<UpstreamUser>, Option<ReviewKey>)> {
     let (key, known) = Review::known_token(token, &cluster.caches, request.answers, request.moment());
-    let bearer = |user, confirmed| Some(AuthResult::Client(Client::Bearer(user, confirmed)));
-    match known {
-        Some(ReviewResult::Verified(user, edition)) if edition == issuers.edition() => return bearer(user, None),
-        Some(ReviewResult::User(user)) => return bearer(user, Some(key)),
-        Some(ReviewResult::Verified(..)) | None => {}
+    let verified = match known {
+        Some(ReviewResult::Verified(known)) if known.edition == issuers.edition() => known,
+        Some(ReviewResult::User(user)) => return Some((user, Some(key))),
+        Some(ReviewResult::Verified(_)) | None => {
+            if cluster.caches.distrusts(&key, request.uptime) {
+                return None;
+            }
+            let VerifiedToken { user, until } = issuers.verify(token, request.now.as_secs()).ok()?;
+            let user = Arc::new(UpstreamUser::new(user).ok()?);
+            cluster.caches.insert_verified(key, (user, issuers.edition()), until, request.moment())?
+        }
         Some(_) => return None,
+    };
+    if let (Some(period), Some(reviewer)) = (cluster.check_period, &cluster.reviewer)
+        && verified.claim_check(period, request.uptime)
+    {
+        *check = Some(Box::new(Review::of_revocation(token, &verified, reviewer, &cluster.caches)));
     }
-    let VerifiedToken { user, until } = issuers.verify(token, request.now.as_secs()).ok()?;
-    let user = Arc::new(UpstreamUser::new(user).ok()?);
-    let result = ReviewResult::Verified(Arc::clone(&user), issuers.edition());
-    cluster.caches.insert_verified(key, &result, until, request.uptime);
-    bearer(user, None)
+    Some((Arc::clone(&verified.user), None))
 }
 
 /// Folded instead of searched, so that several bytes are looked at in one instruction.

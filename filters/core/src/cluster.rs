@@ -37,6 +37,8 @@ pub struct Cluster {
     pub(crate) reviewer: Option<Reviewer>,
     /// Issuers whose tokens need no review, if there are any.
     pub(crate) token_issuers: Option<Box<TokenIssuers>>,
+    /// Period in which a token that they verify is reviewed once, beside its requests.
+    pub(crate) check_period: Option<Duration>,
     pub(crate) caches: Arc<CredentialCaches>,
     pub(crate) policies: Policies,
     pub(crate) identity: Identity,
@@ -158,7 +160,8 @@ impl Cluster {
         let identity = Identity::compile(config, &written)?;
         let client_ca = config.client_ca.as_deref().map(ClientCa::from_pem).transpose()?;
         let reviewer = config.reviews.as_ref().map(|reviews| Reviewer::from_config(reviews, &identity.names));
-        let token_issuers = TokenIssuers::compile(&config.token_issuers)?.map(Box::new);
+        let token_issuers = TokenIssuers::for_cluster(config)?.map(Box::new);
+        let check_period = config.reviews.as_ref().and_then(|reviews| reviews.revocation_check_seconds);
         let caches = store.caches(CacheOwner {
             identity: cache_identity(config).to_owned(),
             names: identity.names.clone(),
@@ -190,6 +193,7 @@ impl Cluster {
             audit_attribution: config.audit_attribution,
             reviewer,
             token_issuers,
+            check_period: check_period.map(|seconds| Duration::from_secs(seconds.max(1))),
             caches,
             policies,
             identity,
@@ -373,6 +377,8 @@ mod tests {
             serde_json::json!({"cluster": "two"}),
             serde_json::json!({"cluster": "one", "user": "system:portcullis"}),
             serde_json::json!({"cluster": "one", "user": "system:other"}),
+            serde_json::json!({"cluster": "one", "tokenAudiences": ["a"]}),
+            serde_json::json!({"cluster": "one", "tokenAudiences": ["b"]}),
             serde_json::json!({"cluster": "one"}),
         ];
         for reviews in &reviews {
@@ -381,9 +387,9 @@ mod tests {
             Cluster::compile(&serde_json::from_value(config).unwrap(), &asked).unwrap();
         }
         let owners = asked.0.into_inner();
-        for (index, owner) in owners.iter().enumerate().take(4) {
+        for (index, owner) in owners.iter().enumerate().take(6) {
             assert!(owners.iter().take(index).all(|other| other != owner), "{:?}", reviews[index]);
         }
-        assert_eq!(owners[0], owners[4]);
+        assert_eq!(owners[0], owners[6]);
     }
 }

@@ -116,17 +116,20 @@ impl<T: Aging> Remembered<T> {
     }
 
     /// Remembers a value, in the place of what was there. An owner that has half of the room keeps nothing more until some of it
-    /// is forgotten, so that the others have the other half.
-    pub(crate) fn insert(&self, key: &Key, value: T) {
+    /// is forgotten, so that the others have the other half. Whether it was kept.
+    pub(crate) fn insert(&self, key: &Key, value: T) -> bool {
         let bytes = value.bytes().saturating_add(ENTRY_BYTES);
-        self.remove(key);
-        if self.usage.bytes.load(Ordering::Relaxed).saturating_add(bytes) > self.room.most / 2 {
-            return;
+        let replaced = self.room.cache.get(&(self.owner, *key)).map_or(0, |kept| kept.bytes);
+        let others = self.usage.bytes.load(Ordering::Relaxed).saturating_sub(replaced);
+        if others.saturating_add(bytes) > self.room.most / 2 {
+            self.remove(key);
+            return false;
         }
         self.usage.entries.fetch_add(1, Ordering::Relaxed);
         self.usage.bytes.fetch_add(bytes, Ordering::Relaxed);
         let kept = RoomEntry { value, bytes, usage: Arc::clone(&self.usage) };
         self.room.cache.insert((self.owner, *key), Arc::new(kept));
+        true
     }
 
     /// Forgets a value.
@@ -182,8 +185,9 @@ mod tests {
     fn owner_takes_at_most_half_of_a_room() {
         let room: Arc<Room<Thing>> = Room::new(1 << 20, SHARDS);
         let (quiet, loud) = (Remembered::new(&room, 0), Remembered::new(&room, 1));
-        (0..100).for_each(|number| quiet.insert(&key(number), Thing(100, NOTHING)));
-        (0..20_000).for_each(|number| loud.insert(&key(number), Thing(100, NOTHING)));
+        assert!((0..100).all(|number| quiet.insert(&key(number), Thing(100, NOTHING))));
+        let kept = (0..20_000).filter(|number| loud.insert(&key(*number), Thing(100, NOTHING))).count();
+        assert_eq!(kept as u64, loud.entries());
         assert_eq!(quiet.entries(), 100);
         assert!(loud.usage.bytes.load(Ordering::Relaxed) <= 1 << 19);
         assert!(loud.entries() > 1_500, "{}", loud.entries());
@@ -193,7 +197,7 @@ mod tests {
     fn value_that_is_replaced_counts_once() {
         let room: Arc<Room<Thing>> = Room::new(1 << 20, SHARDS);
         let (one, other) = (Remembered::new(&room, 0), Remembered::new(&room, 1));
-        (0..100).for_each(|bytes| one.insert(&key(7), Thing(bytes, NOTHING)));
+        assert!((0..100).all(|bytes| one.insert(&key(7), Thing(bytes, NOTHING))));
         assert_eq!((one.entries(), one.usage.bytes.load(Ordering::Relaxed)), (1, 99 + ENTRY_BYTES));
         assert_eq!(one.get(&key(7), |thing| Some(thing.0)), Some(99));
         assert!(!other.contains(&key(7)), "another owner shares the room, not what is in it");

@@ -68,7 +68,13 @@ pub(crate) fn issue(params: CertificateParams, issuer: &Ca) -> Vec<u8> {
 
 /// A reviewer.
 pub(crate) fn reviewer() -> crate::review::Reviewer {
-    crate::review::Reviewer { cluster: "c".into(), user: None, looks_for_constrained: false }
+    reviewer_for([])
+}
+
+/// A reviewer of tokens for these audiences.
+pub(crate) fn reviewer_for<const N: usize>(audiences: [&str; N]) -> crate::review::Reviewer {
+    let audiences = audiences.into_iter().map(str::to_owned).collect();
+    crate::review::Reviewer { cluster: "c".into(), user: None, looks_for_constrained: false, audiences }
 }
 
 /// A certificate as Envoy writes it into headers.

@@ -202,6 +202,11 @@ impl Host for StreamHost<'_> {
         Ok(Asked::Waiting)
     }
 
+    fn ask_aside(&mut self, review: Review) -> bool {
+        self.reviews.ask_aside(review, uptime(Instant::now()));
+        true
+    }
+
     fn take_answers(&mut self) -> Option<ReviewAnswers> {
         let answers = self.local.waiting.as_ref()?.take_answers()?;
         self.local.waiting = None;

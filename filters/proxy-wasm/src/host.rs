@@ -229,6 +229,14 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
         if at_once.is_empty() { Ok(Asked::Waiting) } else { Err(Refusal::review_failed()) }
     }
 
+    fn ask_aside(&mut self, review: Review) -> bool {
+        let (Some(root), Some(uptime)) = (self.root, self.vm.hostcalls.uptime()) else { return false };
+        let VmState { hostcalls, state, reviews: all, .. } = &mut *self.vm;
+        let context =
+            ReviewContext { hostcalls, state: state.as_ref(), root: self.root_id, via: root.gateway.via(), uptime };
+        all.entry(self.root_id).or_default().ask_aside(review, self.id, &context)
+    }
+
     fn take_answers(&mut self) -> Option<ReviewAnswers> {
         let answers = self.local.waiting.as_mut()?.take()?;
         self.local.waiting = None;

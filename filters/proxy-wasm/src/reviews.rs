@@ -48,6 +48,23 @@ impl ReviewCallouts {
         asked.map(|()| outcomes)
     }
 
+    /// Has a question answered for which no stream waits, if there is a slot. False if what follows cannot be the stream's again.
+    pub(crate) fn ask_aside<H: Hostcalls>(
+        &mut self,
+        review: Review,
+        stream: u32,
+        context: &ReviewContext<'_, H>,
+    ) -> bool {
+        if !self.0.ask_aside(review, context.uptime) {
+            return true;
+        }
+        // No stream waits for what is answered at once.
+        for key in self.0.take_unsent() {
+            drop(self.send(&key, context));
+        }
+        context.hostcalls.act_for(stream)
+    }
+
     /// Sends questions again that Envoy gave up. Returns what is answered by that, because Envoy cannot ask.
     pub(crate) fn retry<H: Hostcalls>(&mut self, context: &ReviewContext<'_, H>) -> Vec<ReviewOutcome<u32>> {
         self.0.take_retries().iter().filter_map(|key| self.send(key, context)).collect()

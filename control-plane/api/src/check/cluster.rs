@@ -2,9 +2,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use portcullis_filter_config::{
-    AccessLists, AccessScope, FairQueueConfig, FlowControlSchema, ProtectedIdentities, TokenIssuer,
-};
+use portcullis_filter_config::{AccessLists, AccessScope, FairQueueConfig, FlowControlSchema, ProtectedIdentities};
 
 use super::access::{check_access, check_client_addresses};
 use super::certificates::{KeyPair, read_client_bundle, read_pair};
@@ -27,7 +25,7 @@ use super::servers::check_details;
 use super::servers::check_virtual_ips;
 use super::servers::{Server, check_servers};
 use super::shadow::{CheckedShadow, RealParts, check_shadow};
-use super::tokens::check_tokens;
+use super::tokens::{Tokens, check_tokens};
 use super::{Checked, Findings};
 use crate::dns_name::{is_dns_name, is_served_name};
 use crate::duration::parse_duration;
@@ -116,8 +114,8 @@ pub struct Cluster {
     pub allow_anonymous: bool,
     /// For how long answers about credentials are believed.
     pub credential_cache: CredentialCache,
-    /// Issuers of tokens that the filter verifies itself.
-    pub token_issuers: Vec<TokenIssuer>,
+    /// How tokens are reviewed and verified.
+    pub tokens: Tokens,
     /// Whether the control plane reads keys of tokens from the servers.
     pub token_keys_from_servers: bool,
     /// Keys of extra attributes beside the default ones, sorted, each once.
@@ -192,7 +190,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let allow_anonymous = raw.spec.portcullis.allow_anonymous.unwrap_or(true);
     let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
     let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
-    let token_issuers = check_tokens(raw, findings);
+    let tokens = check_tokens(raw, findings);
     let upstream_identity = check_identity(&raw.spec, findings);
     let access = check_access(&raw.spec.portcullis.access, "spec.portcullis.access", AccessScope::Cluster, findings);
     let protected = check_cluster_protected(&raw.spec.portcullis.protected_identities, findings);
@@ -255,7 +253,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         fair_queues,
         allow_anonymous,
         credential_cache,
-        token_issuers,
+        tokens,
         token_keys_from_servers: raw.spec.portcullis.tokens.issuers.iter().any(|issuer| issuer.jwks.from_servers),
         forwarded_extras,
         audit_attribution: raw.spec.portcullis.audit_attribution,

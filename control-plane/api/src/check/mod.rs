@@ -51,7 +51,7 @@ pub use servers::Server;
 pub(crate) use servers::virtual_ip;
 pub use settings::{AccessLog, Limits, ProxyProtocol, Settings, check_settings};
 pub use shadow::CheckedShadow;
-pub use tokens::TOKEN_KEYS_PATH;
+pub use tokens::{TOKEN_KEYS_PATH, Tokens};
 pub use tracing::{CollectorTls, Tracing};
 pub use tunnel::Tunnel;
 

@@ -22,9 +22,14 @@ pub(super) fn token_rules() -> Vec<(&'static str, Value)> {
     );
     let age =
         cel("duration(self) >= duration('1m') && duration(self) <= duration('24h')", "must be from 1m to 24h", "");
+    let period =
+        cel("duration(self) >= duration('10s') && duration(self) <= duration('10m')", "must be from 10s to 10m", "");
     let claim = || json!({"required": ["claim", "prefix"]});
     let claim_name = || json!({"minLength": 1, "maxLength": MAX_CLAIM});
     vec![
+        ("portcullis.tokens.audiences", json!({"maxItems": MAX_AUDIENCES})),
+        ("portcullis.tokens.checkRevocation", json!({"pattern": DURATION, "x-kubernetes-validations": [period]})),
+        ("portcullis.tokens.audiences[]", json!({"minLength": 1})),
         (
             "portcullis.tokens.issuers",
             json!({"maxItems": MAX_TOKEN_ISSUERS, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["url"]}),

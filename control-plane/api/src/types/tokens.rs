@@ -1,14 +1,22 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Tokens that the gateway verifies itself.
+/// Tokens: audiences that they need to have, and issuers whose tokens the gateway verifies itself.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct TokensSpec {
+    /// Audiences of which a token needs to have one: the gateway asks for them in its TokenReviews (`spec.audiences`), and rejects
+    /// a token of which the servers do not say that it has one. Empty: `--api-audiences` of the servers. An issuer may have no other
+    /// ones. With `RequestHeader` the token goes on to the servers, which require their own audiences as well.
+    pub audiences: Vec<String>,
     /// Issuers of JSON Web Tokens whose tokens the gateway verifies by their keys, without a TokenReview. A token that
-    /// does not verify is reviewed by the servers as any other. The servers do not say of a verified one whether it was revoked: it
-    /// is valid here until its end, at most for `maxAge`.
+    /// does not verify is reviewed by the servers as any other. Without `checkRevocation` the servers do not say of a verified one
+    /// whether it was revoked: it is valid here until its end, at most for `maxAge`.
     pub issuers: Vec<TokenIssuer>,
+    /// Period in which the servers are asked about each token of `issuers` that is in use, while its requests go on: a Go duration
+    /// from 10s to 10m; unset, they are not asked. A token that they reject is reviewed from then on as any other, before its requests
+    /// go on. No answer changes nothing.
+    pub check_revocation: Option<String>,
 }
 
 /// An issuer of JSON Web Tokens. The servers have to trust it, too, with the same audiences, prefixes and claims. An issuer must not

@@ -121,6 +121,8 @@ fn cluster(client_ca: String) -> config::ClusterConfig {
             authorized_ttl_seconds: 300,
             unauthorized_ttl_seconds: 30,
             constrained_impersonation: false,
+            token_audiences: vec![],
+            revocation_check_seconds: None,
         }),
         upstream_identity: config::UpstreamIdentity::Impersonate,
         flow_control_schemas: vec![],

@@ -108,6 +108,9 @@ pub trait Host {
     /// # Errors
     /// A refusal if they cannot be sent: too many are under way, or the proxy cannot reach the upstream.
     fn ask(&mut self, reviews: Vec<Review>) -> Result<Asked, Refusal>;
+    /// Sends a review to the upstream for which no request waits, if there is a slot. False if the stream cannot go on.
+    #[must_use]
+    fn ask_aside(&mut self, review: Review) -> bool;
     /// Answers to the reviews that the stream waits for, once all have come; an answer is taken once.
     fn take_answers(&mut self) -> Option<ReviewAnswers>;
     /// Wakes this stream on its worker, from any thread. `None` from a host on which no request waits for a seat.

@@ -291,6 +291,12 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
         Ok(Asked::Waiting)
     }
 
+    fn ask_aside(&mut self, review: Review) -> bool {
+        let _ = (self.reviewer)(&review);
+        self.effects.push("ask aside".to_owned());
+        true
+    }
+
     fn take_answers(&mut self) -> Option<ReviewAnswers> {
         Some(std::mem::take(&mut self.answers))
     }

@@ -291,6 +291,9 @@ impl<T: Clone> Exchange<T> {
             let Some(decided) = decide(gateway, route, &self.answers, &mut self.admission, at, host, seen) else {
                 return Progress::Refused(Refusal::internal());
             };
+            if seen.revocation_check.take().is_some_and(|review| !host.ask_aside(*review)) {
+                return Progress::Refused(Refusal::internal());
+            }
             self.is_traced = seen.span.is_some();
             match self.carry_out(decided, route, seen, host) {
                 Progress::Retry => *seen = RequestRecord::default(),

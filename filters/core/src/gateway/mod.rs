@@ -224,7 +224,7 @@ impl Gateway {
         known: &mut KnownUsers,
         seen: &mut RequestRecord,
     ) -> Result<EffectiveUser, Interrupt> {
-        let mut client = authenticate(cluster, request)?;
+        let mut client = authenticate(cluster, request, &mut seen.revocation_check)?;
         known.client = known.are_kept.then(|| client.clone());
         seen.client(cluster.series(), &client);
         let passes = cluster.identity.passes();

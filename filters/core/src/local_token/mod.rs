@@ -14,7 +14,7 @@ mod keys;
 mod token;
 mod users;
 
-use portcullis_filter_config::{TokenIssuer, TokenUsers};
+use portcullis_filter_config::{ClusterConfig, TokenIssuer, TokenUsers};
 use ring::digest;
 
 use crate::identity::UserInfo;
@@ -100,9 +100,22 @@ pub enum IssuersError {
     /// An issuer without a name or an audience, or one that is there twice.
     #[error("an issuer has no url, no audience, or is there twice")]
     Issuer,
+    /// An audience for which a review would reject a token.
+    #[error("an issuer has an audience that reviews of tokens do not ask for")]
+    Audience,
 }
 
 impl TokenIssuers {
+    /// Compiles the issuers of a cluster with its reviews: no token is verified that a review would reject for its audiences.
+    pub(crate) fn for_cluster(config: &ClusterConfig) -> Result<Option<Self>, IssuersError> {
+        let reviewed = config.reviews.as_ref().map_or(&[][..], |reviews| &reviews.token_audiences);
+        let mut audiences = config.token_issuers.iter().flat_map(|issuer| &issuer.audiences);
+        if !reviewed.is_empty() && !audiences.all(|audience| reviewed.contains(audience)) {
+            return Err(IssuersError::Audience);
+        }
+        TokenIssuers::compile(&config.token_issuers)
+    }
+
     /// Compiles the issuers of a cluster; `None` if there are none.
     ///
     /// # Errors

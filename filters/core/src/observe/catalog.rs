@@ -34,7 +34,7 @@ pub struct Label {
 }
 
 /// All labels.
-pub const LABELS: [Label; 17] = [
+pub const LABELS: [Label; 18] = [
     Label {
         name: "cluster",
         values: "The name of the `UpstreamCluster`; `-` for what reached none; `(other)` in histograms of what has no room.",
@@ -94,6 +94,11 @@ pub const LABELS: [Label; 17] = [
         values: "Why it was not forwarded, why its answer was replaced, or why it was ended; `-` otherwise.",
     },
     Label { name: "kind", values: "The kind of answer that is remembered." },
+    Label {
+        name: "result",
+        values: "`confirmed`; `rejected` if the token is not valid any more, `other_user` if it is another user's for the server: then it \
+                 is reviewed as any other from then on; `failed` if there was no answer, which changes nothing.",
+    },
     Label {
         name: "trigger",
         values: "The condition of `rebalance.when` that held: `inFlight`, `requestsPerSecond`, `memory` or `onLimited`; `chance` \
@@ -294,6 +299,15 @@ pub const REVIEWS: Metric = Metric {
     labels: &["cluster"],
 };
 
+/// Reviews of verified tokens.
+pub const REVOCATION_CHECKS: Metric = Metric {
+    name: "revocation_checks_total",
+    kind: Kind::Counter,
+    help: "Reviews of tokens that the gateway has verified by the keys of their issuers (`checkRevocation`), while their requests \
+           went on.",
+    labels: &["cluster", "result"],
+};
+
 /// Cached answers.
 pub const CREDENTIAL_CACHE_ENTRIES: Metric = Metric {
     name: "credential_cache_entries",
@@ -320,7 +334,7 @@ pub const SHADOW: Metric = Metric {
 };
 
 /// All of them.
-pub const METRICS: [Metric; 19] = [
+pub const METRICS: [Metric; 20] = [
     REQUESTS,
     RESPONSES,
     DURATIONS.histogram,
@@ -337,13 +351,14 @@ pub const METRICS: [Metric; 19] = [
     REQUESTS_PER_SECOND_LIMIT,
     LIMITS_DEGRADED,
     REVIEWS,
+    REVOCATION_CHECKS,
     CREDENTIAL_CACHE_ENTRIES,
     REBALANCED_CONNECTIONS,
     SHADOW,
 ];
 
 /// The counters that a host defines, those of histograms included.
-pub const COUNTERS: [Metric; 13] = [
+pub const COUNTERS: [Metric; 14] = [
     REQUESTS,
     RESPONSES,
     DURATIONS.bucket,
@@ -355,6 +370,7 @@ pub const COUNTERS: [Metric; 13] = [
     RESPONSE_SIZES.bucket,
     RESPONSE_SIZES.sum,
     RESPONSE_SIZES.count,
+    REVOCATION_CHECKS,
     REBALANCED_CONNECTIONS,
     SHADOW,
 ];

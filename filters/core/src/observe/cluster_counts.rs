@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::Outcome;
 use super::catalog::{
     CREDENTIAL_CACHE_ENTRIES, DURATION_BOUNDS, DURATIONS, IN_FLIGHT, LONG_RUNNING, Metric, MetricsSink,
-    REBALANCED_CONNECTIONS, REQUESTS, RESPONSE_SIZES, RESPONSES, REVIEWS, SERVER_DURATIONS, SHADOW, SIZE_BOUNDS,
+    REBALANCED_CONNECTIONS, REQUESTS, RESPONSE_SIZES, RESPONSES, REVIEWS, REVOCATION_CHECKS, SERVER_DURATIONS, SHADOW,
+    SIZE_BOUNDS,
 };
 use super::counters::{CounterKey, CounterTable};
 use super::histogram_series::{SERIES_BESIDE_BOUNDS, write};
@@ -68,13 +69,14 @@ pub(super) struct PolicyLabels {
     pub(super) is_logged: bool,
 }
 
-/// Counts that are to be written: of one key each, or of all drains.
+/// Counts that are to be written: of one key each, of all drains, or of all reviews of verified tokens.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PendingCount {
     Decisions(CounterKey),
     Responses(ResponseKey),
     Shadow(PendingShadow),
     Drains,
+    RevocationChecks,
 }
 
 impl ClusterCounts {
@@ -168,8 +170,10 @@ impl ClusterCounts {
         let decisions = self.decisions.changed().into_iter().map(PendingCount::Decisions);
         let responses = self.responses.changed().into_iter().map(PendingCount::Responses);
         let drains = self.rebalance.as_ref().is_some_and(Rebalance::has_counts).then_some(PendingCount::Drains);
+        let has_checks = self.caches.as_ref().is_some_and(|caches| caches.has_check_counts());
+        let checks = has_checks.then_some(PendingCount::RevocationChecks);
         let shadow = self.shadow.pending().map(PendingCount::Shadow);
-        decisions.chain(responses).chain(shadow).chain(drains)
+        decisions.chain(responses).chain(shadow).chain(drains).chain(checks)
     }
 
     /// Writes what was counted under a key, and adds it to the cluster's activity. No lock is held meanwhile that counting takes.
@@ -179,6 +183,7 @@ impl ClusterCounts {
             PendingCount::Responses(key) => self.write_responses(key, sink),
             PendingCount::Shadow(pending) => self.write_shadow(pending, sink),
             PendingCount::Drains => self.write_drains(sink),
+            PendingCount::RevocationChecks => self.write_checks(sink),
         }
     }
 
@@ -219,6 +224,12 @@ impl ClusterCounts {
     fn write_drains(&self, sink: &mut impl MetricsSink) {
         for (trigger, count) in self.rebalance.iter().flat_map(Rebalance::take_counts) {
             sink.add(REBALANCED_CONNECTIONS, &[&self.cluster, trigger.label()], count);
+        }
+    }
+
+    fn write_checks(&self, sink: &mut impl MetricsSink) {
+        for (result, count) in self.caches.iter().flat_map(|caches| caches.take_check_counts()) {
+            sink.add(REVOCATION_CHECKS, &[&self.cluster, result], count);
         }
     }
 

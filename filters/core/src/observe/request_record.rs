@@ -16,6 +16,7 @@ use crate::header_scan::HeaderScan;
 use crate::identity::{ANONYMOUS, UserInfo};
 use crate::request::Client;
 use crate::request_info::{RequestInfo, RequestTarget};
+use crate::review::Review;
 use crate::upstream_user::UpstreamUser;
 
 /// The findings about a request while it is decided. Costs next to nothing if the request is not logged.
@@ -38,6 +39,8 @@ pub struct RequestRecord {
     pub attributes: Option<Box<RequestAttributes>>,
     /// The outcome of the cluster's shadow, if there is one.
     pub(crate) shadow: Option<ShadowOutcome>,
+    /// A review of its token for which it does not wait, to be sent.
+    pub(crate) revocation_check: Option<Box<Review>>,
     /// The attributes of its span, if it is traced.
     pub(crate) span: Option<Box<SpanRecord>>,
 }

@@ -9,6 +9,7 @@ use portcullis_filter_config::Reviews;
 use ring::hmac;
 
 use super::store::CachedAnswer;
+use super::verified::{DistrustedTokens, VerifiedUser};
 use super::{Requester, ReviewKey, ReviewResult, Store};
 use crate::moment::Moment;
 use crate::room::Remembered;
@@ -23,6 +24,8 @@ const UNAUTHENTICATED_REVIEWS: usize = 16;
 /// Further reviews that only renew a good answer that got too old. Strangers cannot cause them, so that clients with a good
 /// answer are reviewed again however many strangers come.
 const RENEWALS: usize = 64;
+/// Maximum number of reviews of one cluster under way at a time that no request waits for: whether verified tokens are still good.
+const CHECKS: usize = 16;
 
 /// Time, in seconds, for which a good answer about a token is trusted even if the upstream answers 401.
 pub const MIN_TRUST_SECS: u64 = 10;
@@ -30,8 +33,15 @@ pub const MIN_TRUST_SECS: u64 = 10;
 const BRIEF_SECS: u64 = 10;
 
 /// Kinds of remembered answers: values of the label `kind` of the metric of cached credentials.
-pub const CACHES: [&str; 6] =
-    ["tokens", "rejected_tokens", "allowed_access", "denied_access", "certificates", "refused_certificates"];
+pub const CACHES: [&str; 7] = [
+    "tokens",
+    "rejected_tokens",
+    "allowed_access",
+    "denied_access",
+    "certificates",
+    "refused_certificates",
+    "distrusted_tokens",
+];
 
 /// For how long answers are believed, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,6 +81,7 @@ pub struct CredentialCaches {
     pub certificates: CertificateCache,
     tokens: Answers,
     access: Answers,
+    pub(super) distrusted: DistrustedTokens,
     secret: hmac::Key,
     lifetimes: Lifetimes,
     under_way: Arc<UnderWay>,
@@ -82,6 +93,7 @@ struct UnderWay {
     unauthenticated: AtomicUsize,
     token: AtomicUsize,
     user: AtomicUsize,
+    check: AtomicUsize,
 }
 
 impl UnderWay {
@@ -90,6 +102,7 @@ impl UnderWay {
             Requester::Unauthenticated => &self.unauthenticated,
             Requester::Token => &self.token,
             Requester::User => &self.user,
+            Requester::Check => &self.check,
         }
     }
 }
@@ -131,6 +144,7 @@ impl CredentialCaches {
             certificates: CertificateCache::new(&store.certificates, owner),
             tokens: answers(&store.tokens, &store.rejected),
             access: answers(&store.allowed, &store.denied),
+            distrusted: DistrustedTokens::new(&store.distrusted, owner),
             secret: hmac::Key::new(hmac::HMAC_SHA256, secret),
             lifetimes,
             under_way: Arc::default(),
@@ -159,9 +173,16 @@ impl CredentialCaches {
         self.tokens.get(key, at)
     }
 
-    /// Keeps that a token was verified without a review, up to a time of day and no longer than a review's answer.
-    pub(crate) fn insert_verified(&self, key: ReviewKey, verified: &ReviewResult, until: u64, uptime: Duration) {
-        self.insert(key, verified, Some(until), uptime);
+    /// The remembered verification of a token without a review, believed or not.
+    pub(super) fn verified(&self, key: &ReviewKey) -> Option<Arc<VerifiedUser>> {
+        self.tokens.good.get(key, |answer| match &answer.result {
+            ReviewResult::Verified(verified) => Some(Arc::clone(verified)),
+            _ => None,
+        })
+    }
+
+    pub(super) fn forget_verified(&self, key: &ReviewKey) {
+        self.tokens.good.remove(key);
     }
 
     pub(super) fn access(&self, key: &ReviewKey, at: Moment) -> Option<ReviewResult> {
@@ -173,7 +194,7 @@ impl CredentialCaches {
         let (verified, refused) = self.certificates.entries();
         let [tokens, rejected, allowed, denied] =
             [&self.tokens.good, &self.tokens.bad, &self.access.good, &self.access.bad].map(Remembered::entries);
-        let counts = [tokens, rejected, allowed, denied, verified, refused];
+        let counts = [tokens, rejected, allowed, denied, verified, refused, self.distrusted.entries()];
         let mut kinds = CACHES.map(|kind| (kind, 0));
         for ((_, entries), count) in kinds.iter_mut().zip(counts) {
             *entries = count;
@@ -183,7 +204,7 @@ impl CredentialCaches {
 
     /// Reviews that wait for their answer.
     pub fn under_way(&self) -> u64 {
-        [Requester::Unauthenticated, Requester::Token, Requester::User]
+        [Requester::Unauthenticated, Requester::Token, Requester::User, Requester::Check]
             .map(|requester| self.under_way.counter(requester).load(Ordering::Acquire) as u64)
             .into_iter()
             .fold(0, u64::saturating_add)
@@ -201,7 +222,10 @@ impl CredentialCaches {
         let expires = expires.filter(|_| matches!(result, ReviewResult::User(_) | ReviewResult::Verified(..)));
         answers.insert(&key, CachedAnswer { since: came, until, expires, result: result.clone() });
         match result {
-            ReviewResult::Rejected => self.tokens.good.remove(&key),
+            ReviewResult::Rejected => {
+                self.distrust_if_verified(&key);
+                self.tokens.good.remove(&key);
+            }
             ReviewResult::Denied => self.access.good.remove(&key),
             _ => {}
         }
@@ -241,6 +265,7 @@ impl CredentialCaches {
             Requester::Unauthenticated => UNAUTHENTICATED_REVIEWS,
             Requester::Token | Requester::User if is_renewal => REVIEWS.saturating_add(RENEWALS),
             Requester::Token | Requester::User => REVIEWS,
+            Requester::Check => CHECKS,
         };
         let slots = self.under_way.counter(requester);
         let taken = slots.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {

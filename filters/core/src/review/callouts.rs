@@ -56,6 +56,13 @@ impl<W: Wake, M: Wake, C: Copy + Eq + Hash> ReviewCallouts<W, M, C> {
         Ok(stream)
     }
 
+    /// Has a question answered for which no stream waits, if there is a slot.
+    pub fn ask_aside(&self, review: Review, uptime: Duration) {
+        if self.lock().ask_aside(review, uptime) {
+            self.main.wake();
+        }
+    }
+
     /// Sends what was asked for: `callout` gets an Envoy cluster, headers, a body and a timeout in milliseconds, and gives the
     /// callout's id, or `None` where none was made.
     pub fn send(&self, uptime: Duration, mut callout: impl FnMut(&str, &[(&str, &str)], &[u8], u64) -> Option<C>) {

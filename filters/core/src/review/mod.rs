@@ -3,15 +3,18 @@
 //!
 //! [`Review::accept_answer`] reads an answer and keeps it. `cache` holds the answers of one `UpstreamCluster`, `store` the memory that
 //! all of them share. `token` and `access` write the two kinds of questions. `queue` and `pending` hold reviews under way and the
-//! requests that wait for them; `callouts` carries them where workers share memory.
+//! requests that wait for them; `callouts` carries them where workers share memory. `revocation` reviews tokens that were verified
+//! without the upstream, beside requests; `verified` holds what is known of them.
 
 mod access;
 mod cache;
 mod callouts;
 mod pending;
 mod queue;
+mod revocation;
 mod store;
 mod token;
+mod verified;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +25,7 @@ use portcullis_filter_config as config;
 pub use queue::{AwaitedAnswers, CalloutResult, ReviewOutcome, ReviewQueue};
 pub use store::Store;
 pub use token::expiry as token_expiry;
+pub use verified::{CHECK_RESULTS, VerifiedUser};
 
 use crate::identity::UserInfo;
 use crate::moment::Moment;
@@ -48,6 +52,8 @@ pub struct Review {
     body: String,
     cluster: Arc<str>,
     user: Option<Arc<(String, String)>>,
+    /// Audiences of which a token needs to have one, if there are any.
+    audiences: Arc<[String]>,
     caches: Arc<CredentialCaches>,
     requester: Requester,
     traceparent: Option<Box<str>>,
@@ -62,13 +68,19 @@ pub(crate) struct Reviewer {
     pub(crate) user: Option<Arc<(String, String)>>,
     /// Whether grants of constrained impersonation count.
     pub(crate) looks_for_constrained: bool,
+    /// Audiences of which a token needs to have one; empty where the upstream takes its own.
+    pub(crate) audiences: Arc<[String]>,
 }
 
 impl Reviewer {
     pub(crate) fn from_config(reviews: &config::Reviews, names: &HeaderNames) -> Self {
         let user = reviews.user.as_ref().map(|user| Arc::new((names.user().to_owned(), user.clone())));
-        let looks_for_constrained = reviews.constrained_impersonation;
-        Reviewer { cluster: reviews.cluster.as_str().into(), user, looks_for_constrained }
+        Reviewer {
+            cluster: reviews.cluster.as_str().into(),
+            user,
+            looks_for_constrained: reviews.constrained_impersonation,
+            audiences: reviews.token_audiences.as_slice().into(),
+        }
     }
 }
 
@@ -81,6 +93,8 @@ pub(crate) enum Requester {
     Token,
     /// An authenticated user.
     User,
+    /// No client: a token is checked that was verified, while its request goes on.
+    Check,
 }
 
 impl std::fmt::Debug for Review {
@@ -91,12 +105,14 @@ impl std::fmt::Debug for Review {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum ReviewKind {
     /// With the token's own expiry, if it has one.
     Token {
         expires: Option<u64>,
     },
+    /// Of a token that was verified, with its user by that.
+    Revocation(Arc<VerifiedUser>),
     Access,
     /// About one kind of request of many: the answers of one client must not take the room of others.
     Request,
@@ -107,8 +123,8 @@ enum ReviewKind {
 pub enum ReviewResult {
     /// The token is this user's.
     User(Arc<UpstreamUser>),
-    /// The token is this user's by the keys of its issuer, in this edition of them; the upstream was not asked.
-    Verified(Arc<UpstreamUser>, u64),
+    /// The token is this user's by the keys of its issuer; the upstream was not asked.
+    Verified(Arc<VerifiedUser>),
     /// The token is not valid.
     Rejected,
     /// The user may.
@@ -168,13 +184,25 @@ impl Review {
             key: caches.token_key(token),
             kind: ReviewKind::Token { expires: token::expiry(token) },
             path: token::PATH,
-            body: token::request_body(token),
+            body: token::request_body(token, &reviewer.audiences),
             cluster: Arc::clone(&reviewer.cluster),
             user: reviewer.user.clone(),
+            audiences: Arc::clone(&reviewer.audiences),
             caches: Arc::clone(caches),
             requester: Requester::Token,
             traceparent: None,
         }
+    }
+
+    /// Of a token that was verified: whether the upstream still accepts it. No request waits for it.
+    pub(crate) fn of_revocation(
+        token: &[u8],
+        verified: &Arc<VerifiedUser>,
+        reviewer: &Reviewer,
+        caches: &Arc<CredentialCaches>,
+    ) -> Review {
+        let kind = ReviewKind::Revocation(Arc::clone(verified));
+        Review { kind, requester: Requester::Check, ..Review::of_token(token, reviewer, caches) }
     }
 
     /// The key of a token's review, and the answer if one is known: from the reviews that this request has waited for, else from
@@ -203,6 +231,7 @@ impl Review {
             body,
             cluster: Arc::clone(&reviewer.cluster),
             user: reviewer.user.clone(),
+            audiences: Arc::clone(&reviewer.audiences),
             caches: Arc::clone(caches),
             requester,
             traceparent: None,
@@ -212,7 +241,7 @@ impl Review {
     /// The answer that is known already: from the reviews that this request has waited for, else from the caches.
     pub(crate) fn known(&self, answers: &ReviewAnswers, at: Moment) -> Option<ReviewResult> {
         let cached = || match self.kind {
-            ReviewKind::Token { .. } => self.caches.token(&self.key, at),
+            ReviewKind::Token { .. } | ReviewKind::Revocation(_) => self.caches.token(&self.key, at),
             ReviewKind::Access | ReviewKind::Request => self.caches.access(&self.key, at),
         };
         answers.get(&self.key).or_else(cached)
@@ -225,7 +254,7 @@ impl Review {
 
     /// Whether it asks whose a token is; otherwise whether a user may impersonate another.
     pub fn is_of_token(&self) -> bool {
-        matches!(self.kind, ReviewKind::Token { .. })
+        matches!(self.kind, ReviewKind::Token { .. } | ReviewKind::Revocation(_))
     }
 
     /// The Envoy cluster to ask.
@@ -259,11 +288,22 @@ impl Review {
         self.caches.permit(&self.key, self.requester)
     }
 
+    /// It cannot begin now: it is tried again a moment later.
+    pub(super) fn postpone(&self, uptime: Duration) {
+        if let ReviewKind::Revocation(verified) = &self.kind {
+            verified.postpone_check(uptime);
+        }
+    }
+
     /// Reads the upstream's answer and keeps it, if it is one ([`Review::read`]), from the uptime on at which it came.
     pub fn accept_answer(&self, status: u16, body: &[u8], came: Duration) -> ReviewResult {
         let result = self.read(status, body);
-        let expires = match self.kind {
-            ReviewKind::Token { expires } => expires,
+        let expires = match &self.kind {
+            ReviewKind::Token { expires } => *expires,
+            ReviewKind::Revocation(verified) => {
+                self.caches.accept_check(self.key, verified, &result, came);
+                return result;
+            }
             ReviewKind::Access => None,
             ReviewKind::Request => {
                 self.caches.insert_briefly(self.key, &result, came);
@@ -280,7 +320,7 @@ impl Review {
         match self.kind {
             // The parser skips what it does not keep without looking whether it is text.
             _ if status != 201 || body.len() > MAX_ANSWER || std::str::from_utf8(body).is_err() => ReviewResult::Failed,
-            ReviewKind::Token { .. } => token::parse_response(body),
+            ReviewKind::Token { .. } | ReviewKind::Revocation(_) => token::parse_response(body, &self.audiences),
             ReviewKind::Access | ReviewKind::Request => access::parse_response(body),
         }
     }

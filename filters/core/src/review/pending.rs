@@ -48,6 +48,21 @@ impl<W> PendingReviews<W> {
         Ok(true)
     }
 
+    /// Begins a review that no request waits for. True if the question is new and has to be sent.
+    pub(super) fn begin(&mut self, review: Review, uptime: Duration) -> bool {
+        let key = review.key();
+        if self.0.contains_key(&key) {
+            return false;
+        }
+        let Some(permit) = review.permit() else {
+            review.postpone(uptime);
+            return false;
+        };
+        let (waiters, budget) = (Vec::new(), RetryBudget::new(uptime));
+        self.0.insert(key, Flight { review: Arc::new(review), waiters, budget, _permit: permit });
+        true
+    }
+
     /// A review that is under way, and the milliseconds that are left for its answer: at least one, since Envoy takes none for
     /// no bound.
     pub(super) fn get(&self, key: &ReviewKey, uptime: Duration) -> Option<(Arc<Review>, u64)> {

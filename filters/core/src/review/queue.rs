@@ -114,6 +114,16 @@ impl<W: Clone, C: Copy + Eq + Hash> ReviewQueue<W, C> {
         Ok(())
     }
 
+    /// Has a question answered for which no request waits, if there is a slot. True if it is new.
+    pub fn ask_aside(&mut self, review: Review, uptime: Duration) -> bool {
+        let key = review.key();
+        let is_new = self.pending.begin(review, uptime);
+        if is_new {
+            self.unsent.push(key);
+        }
+        is_new
+    }
+
     /// New questions, to be sent.
     pub fn take_unsent(&mut self) -> Vec<ReviewKey> {
         std::mem::take(&mut self.unsent)

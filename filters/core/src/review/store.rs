@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::ReviewResult;
+use super::verified::Distrust;
 use crate::moment::Moment;
 use crate::room::{Aging, Room};
 use crate::x509::CertificateRooms;
@@ -14,7 +15,8 @@ use crate::x509::CertificateRooms;
 const RENEWABLE: Duration = Duration::from_secs(600);
 
 /// Bytes that answers of each kind may take in the process: 30,000 usual users for tokens.
-const TOKENS: u64 = 48 << 20;
+const TOKENS: u64 = 46 << 20;
+const DISTRUSTED: u64 = 2 << 20;
 const ALLOWED: u64 = 8 << 20;
 const BAD: u64 = 4 << 20;
 
@@ -50,7 +52,8 @@ impl CachedAnswer {
 impl Aging for CachedAnswer {
     fn bytes(&self) -> u64 {
         match &self.result {
-            ReviewResult::User(user) | ReviewResult::Verified(user, _) => user.bytes(),
+            ReviewResult::User(user) => user.bytes(),
+            ReviewResult::Verified(verified) => verified.user.bytes(),
             _ => 0,
         }
     }
@@ -70,6 +73,7 @@ impl Aging for CachedAnswer {
 pub struct Store {
     pub(crate) tokens: Arc<Room<CachedAnswer>>,
     pub(crate) rejected: Arc<Room<CachedAnswer>>,
+    pub(crate) distrusted: Arc<Room<Distrust>>,
     pub(crate) allowed: Arc<Room<CachedAnswer>>,
     pub(crate) denied: Arc<Room<CachedAnswer>>,
     pub(crate) certificates: CertificateRooms,
@@ -95,6 +99,7 @@ impl Store {
         Store {
             tokens: Room::new(TOKENS / parts, shards),
             rejected: Room::new(BAD / parts, shards),
+            distrusted: Room::new(DISTRUSTED / parts, shards),
             allowed: Room::new(ALLOWED / parts, shards),
             denied: Room::new(BAD / parts, shards),
             certificates: CertificateRooms::new(parts, shards),
@@ -118,6 +123,7 @@ impl Store {
             for room in [&self.tokens, &self.rejected, &self.allowed, &self.denied] {
                 room.forget_old(uptime);
             }
+            self.distrusted.forget_old(uptime);
             self.certificates.forget_old(uptime);
         }
         self.bytes() > 0
@@ -126,7 +132,8 @@ impl Store {
     /// Bytes that everything takes that is remembered.
     pub fn bytes(&self) -> u64 {
         let answers = [&self.tokens, &self.rejected, &self.allowed, &self.denied].map(|room| room.bytes());
-        answers.into_iter().fold(self.certificates.bytes(), u64::saturating_add)
+        let others = self.certificates.bytes().saturating_add(self.distrusted.bytes());
+        answers.into_iter().fold(others, u64::saturating_add)
     }
 }
 
@@ -142,7 +149,7 @@ mod tests {
     fn stores_of_eight_workers_hold_as_much_as_a_process() {
         let rooms = |store: &Store| {
             let answers = [&store.tokens, &store.rejected, &store.allowed, &store.denied].map(|room| room.capacity());
-            answers.iter().chain(&store.certificates.capacities()).sum::<u64>()
+            answers.iter().chain(&store.certificates.capacities()).sum::<u64>() + store.distrusted.capacity()
         };
         assert_eq!(rooms(&Store::of_a_worker()) * 8, rooms(&Store::default()));
         assert_eq!(rooms(&Store::default()), 100 << 20);
@@ -201,6 +208,6 @@ mod tests {
         assert!(store.forget_old(seconds(19)));
         assert_eq!(kinds()[..2], [100, 0], "users are kept for a while, to be reviewed where strangers wait");
         assert!(!store.forget_old(seconds(800)));
-        assert_eq!((kinds(), store.bytes()), ([0; 6], 0));
+        assert_eq!((kinds(), store.bytes()), ([0; 7], 0));
     }
 }

@@ -2,7 +2,7 @@ use rustls_pki_types::UnixTime;
 
 use super::*;
 use crate::review::Store;
-use crate::testing::reviewer;
+use crate::testing::{reviewer, reviewer_for};
 
 fn caches() -> Arc<CredentialCaches> {
     Arc::new(CredentialCaches::new(&[7; 32], Lifetimes::default(), &Store::default()))
@@ -64,6 +64,33 @@ fn answer_without_a_name_is_none() {
     assert_eq!(answer("{}"), ReviewResult::Failed);
     assert_eq!(answer(r#"{"username":" alice"}"#), ReviewResult::Rejected, "known, but no header can carry it");
     assert!(matches!(answer(r#"{"username":"alice"}"#), ReviewResult::User(_)));
+}
+
+/// As kube-apiserver reads the answer of a webhook, which may not know audiences. There an answer without any is for the server's
+/// own, which are not among these.
+#[test]
+fn token_without_a_wanted_audience_is_rejected() {
+    let status = |audiences: &str| {
+        format!(
+            r#"{{"kind":"TokenReview","status":{{"authenticated":true,"user":{{"username":"alice"}}{audiences}}}}}"#
+        )
+    };
+    let answer = |reviewer: &Reviewer, audiences: &str| {
+        Review::of_token(b"t", reviewer, &caches()).read(201, status(audiences).as_bytes())
+    };
+    let asking = reviewer_for(["gateway", "other"]);
+    for one in [r#","audiences":["gateway"]"#, r#","audiences":["x","other"]"#] {
+        assert!(matches!(answer(&asking, one), ReviewResult::User(_)), "{one}");
+    }
+    for none in ["", r#","audiences":null"#, r#","audiences":[]"#, r#","audiences":["x","Gateway",""]"#] {
+        assert_eq!(answer(&asking, none), ReviewResult::Rejected, "{none}");
+        assert!(matches!(answer(&reviewer(), none), ReviewResult::User(_)), "no audience was asked for: {none}");
+    }
+    assert_eq!(answer(&asking, r#","audiences":"gateway""#), ReviewResult::Failed, "it is no list");
+    let body = |reviewer: &Reviewer| Review::of_token(b"t", reviewer, &caches()).body().to_owned();
+    let spec = |reviewer: &Reviewer| serde_json::from_str::<serde_json::Value>(&body(reviewer)).unwrap()["spec"].take();
+    assert_eq!(spec(&asking), serde_json::json!({"token": "t", "audiences": ["gateway", "other"]}));
+    assert_eq!(spec(&reviewer()), serde_json::json!({"token": "t"}));
 }
 
 #[test]

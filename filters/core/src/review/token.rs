@@ -12,13 +12,13 @@ use crate::upstream_user::{IdentityError, UpstreamUser};
 
 pub(super) const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
-pub(super) fn request_body(token: &[u8]) -> String {
-    json!({
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenReview",
-        "spec": {"token": String::from_utf8_lossy(token)},
-    })
-    .to_string()
+/// Without audiences the upstream takes its own.
+pub(super) fn request_body(token: &[u8], audiences: &[String]) -> String {
+    let mut spec = json!({"token": String::from_utf8_lossy(token)});
+    if let (false, Some(spec)) = (audiences.is_empty(), spec.as_object_mut()) {
+        spec.insert("audiences".to_owned(), audiences.into());
+    }
+    json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}).to_string()
 }
 
 #[derive(Deserialize)]
@@ -31,6 +31,7 @@ struct Answer {
 struct Status {
     authenticated: Option<bool>,
     user: Option<User>,
+    audiences: Option<Vec<String>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -41,9 +42,11 @@ struct User {
     extra: Option<BTreeMap<String, Vec<String>>>,
 }
 
-/// Reads a TokenReview. `authenticated` alone decides. A user without a name is no answer; a user that no header can carry is
+/// Reads a TokenReview. `authenticated` decides, and where audiences were asked for, that the token has one of them by the
+/// upstream's own word, as kube-apiserver reads the answer of a webhook (apiserver, `plugin/pkg/authenticator/token/webhook`): an
+/// upstream that does not know audiences names none. A user without a name is no answer; a user that no header can carry is
 /// rejected.
-pub(super) fn parse_response(body: &[u8]) -> ReviewResult {
+pub(super) fn parse_response(body: &[u8], audiences: &[String]) -> ReviewResult {
     let Ok(Answer { kind, status }) = serde_json::from_slice::<Answer>(body) else { return ReviewResult::Failed };
     if kind != "TokenReview" {
         return ReviewResult::Failed;
@@ -51,6 +54,10 @@ pub(super) fn parse_response(body: &[u8]) -> ReviewResult {
     // Go reads null as nothing.
     let status = status.unwrap_or_default();
     if status.authenticated != Some(true) {
+        return ReviewResult::Rejected;
+    }
+    let named = status.audiences.unwrap_or_default();
+    if !audiences.is_empty() && !named.iter().any(|audience| audiences.contains(audience)) {
         return ReviewResult::Rejected;
     }
     let user = status.user.unwrap_or_default();

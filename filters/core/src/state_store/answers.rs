@@ -23,7 +23,7 @@ pub(super) fn put(host: &impl SharedData, key: &ReviewKey, result: &ReviewResult
         ReviewResult::User(_) | ReviewResult::Allowed => true,
         ReviewResult::Rejected | ReviewResult::Denied => false,
         // A worker verifies by itself.
-        ReviewResult::Verified(..) | ReviewResult::Failed => return,
+        ReviewResult::Verified(_) | ReviewResult::Failed => return,
     };
     let most = if is_good { MAX_GOOD_BYTES } else { MAX_BAD_BYTES };
     let Some(answer) = without_question(body).filter(|answer| answer.len() <= most) else { return };

@@ -11,17 +11,21 @@ use crate::fixture::{BareKube, Identities, KubeFixture, NAME};
 
 const ISSUER: &str = "https://kubernetes.default.svc";
 
-fn issuer(jwks: &Value) -> Value {
+pub(crate) fn issuer(jwks: &Value) -> Value {
     json!({"issuers": [{"url": ISSUER, "audiences": [ISSUER], "serviceAccounts": true, "jwks": jwks}]})
 }
 
-fn keys(kube: &RealKube) -> String {
+pub(crate) fn keys(kube: &RealKube) -> String {
     kube.admin_kubectl().unwrap().args(["get", "--raw", "/openid/v1/jwks"]).run_ok().unwrap().trim().to_owned()
 }
 
 /// TokenReviews that the servers have answered.
-fn reviews(kube: &RealKube) -> u64 {
-    let page = kube.admin_kubectl().unwrap().args(["get", "--raw", "/metrics"]).run_ok().unwrap();
+pub(crate) fn reviews(kube: &RealKube) -> u64 {
+    let servers = kube.apiservers().iter().map(|server| format!("https://{}", server.address()));
+    let page = |server: String| {
+        kube.admin_kubectl().unwrap().args(["--server", &server, "get", "--raw", "/metrics"]).run_ok().unwrap()
+    };
+    let page: String = servers.map(page).collect();
     let lines = page.lines().filter(|line| line.starts_with("apiserver_request_total{"));
     let counts = lines.filter(|line| line.contains(r#"resource="tokenreviews""#)).map(|line| {
         let (_, count) = line.rsplit_once(' ').unwrap();

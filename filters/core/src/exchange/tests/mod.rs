@@ -9,13 +9,14 @@ mod talkers;
 use std::time::Duration;
 
 use portcullis_filter_config::{
-    FilterConfig, PeerSource, RequestHeaders, RequestInfoExport, Servers, UpstreamIdentity, names,
+    FilterConfig, PeerSource, RequestHeaders, RequestInfoExport, Reviews, Servers, UpstreamIdentity, names,
 };
 
 use super::wait::MAX_ROUNDS;
 use super::*;
-use crate::gateway::tests::reviews::{reviewing_with, token_of};
+use crate::gateway::tests::reviews::{asked, reviewing_with, token_of};
 use crate::gateway::tests::{Fixture, POD, fixture, fixture_with};
+use crate::local_token::tests::{Signer, pod_claims};
 use crate::long_streams::TerminationReason;
 use crate::refusal::Cause;
 use crate::review::{Review, ReviewResult};
@@ -166,6 +167,30 @@ fn request_is_unchanged_while_reviews_are_under_way() {
     let next = exchange.resume(&fixture.gateway, Some(&fixture.route), &mut host);
     assert_eq!((next, values(&host, "impersonate-user")), (Next::Continue, vec!["robot".to_owned()]));
     assert_eq!(host.effects, ["count cluster forwarded -", "continue"]);
+}
+
+#[test]
+fn request_goes_on_while_its_token_is_checked() {
+    let signer = Signer::new();
+    let fixture = fixture_with(|config| {
+        config.reviews = Some(Reviews { revocation_check_seconds: Some(60), ..asked(None) });
+        config.token_issuers = vec![signer.issuer()];
+    });
+    let authorization = format!("Bearer {}", signer.sign(&pod_claims(now().as_secs())));
+    let request = |reviewer: fn(&Review) -> ReviewResult| {
+        let mut host = proxy(&fixture, POD, &[("authorization", &authorization)]);
+        (host.chain, host.reviewer) = (None, reviewer);
+        let (_, next) = begin(&fixture, &mut host);
+        (next, host.effects.clone(), host.reply.map(|reply| reply.code))
+    };
+    let reject = |review: &Review| {
+        let body = r#"{"kind":"TokenReview","status":{"authenticated":false}}"#;
+        review.accept_answer(201, body.as_bytes(), Duration::ZERO)
+    };
+    let effects = ["ask aside", "count cluster forwarded -"].map(str::to_owned);
+    assert_eq!(request(reject), (Next::Continue, effects.to_vec(), None), "the answer is for the next one");
+    let (next, _, code) = request(|_| panic!("the rejection is remembered"));
+    assert_eq!((next, code), (Next::Stop, Some(401)));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::reviews::{asked, reviewed, token_of};
 use super::*;
+use crate::local_token::IssuersError;
 use crate::local_token::tests::{Signer, pod_claims};
 use crate::state_store::ProcessState;
 
@@ -121,6 +122,23 @@ fn clusters_with_one_issuer_share_neither_keys_nor_answers() {
     let token = ours.sign(&pod_claims(issued()));
     assert_eq!(presented(&first, &token, now()).0, 0);
     assert_eq!(presented(&second, &token, now()).0, 1);
+}
+
+#[test]
+fn token_is_verified_for_audiences_that_reviews_ask_for() {
+    let signer = Signer::new();
+    let token = signer.sign(&pod_claims(issued()));
+    let asking = |audiences: &[&str], config: &mut ClusterConfig| {
+        let token_audiences = audiences.iter().map(|audience| (*audience).to_owned()).collect();
+        config.reviews = Some(portcullis_filter_config::Reviews { token_audiences, ..asked(None) });
+        config.token_issuers = vec![signer.issuer()];
+    };
+    let fixture = fixture_with(|config| asking(&["else", "api", "other"], config));
+    assert_eq!(presented(&fixture, &token, now()).0, 0);
+    let mut config = plain_config(None);
+    asking(&["else", "api"], &mut config);
+    let refused = Cluster::compile(&config, &EphemeralState([0; 32])).map(drop);
+    assert_eq!(refused, Err(CompileError::TokenIssuers(IssuersError::Audience)), "a review would reject the others");
 }
 
 /// kube-apiserver closes an HTTP/2 connection on which it rejects a token, and it may reject one that its keys verify: record 0048.

@@ -13,6 +13,7 @@ mod local_tokens;
 mod protected;
 mod proxy;
 pub(crate) mod reviews;
+mod revocation;
 mod running;
 mod seen;
 mod shown;

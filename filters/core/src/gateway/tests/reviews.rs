@@ -26,6 +26,8 @@ pub(crate) fn asked(user: Option<&str>) -> Reviews {
         authorized_ttl_seconds: 300,
         unauthorized_ttl_seconds: 30,
         constrained_impersonation: false,
+        token_audiences: vec![],
+        revocation_check_seconds: None,
     }
 }
 

@@ -123,5 +123,5 @@ fn gauges_tell_places_and_what_is_remembered() {
     assert_eq!(gauges["requests_in_flight_limit prod.example.com few"], 3);
     assert_eq!(gauges["apiserver_current_inflight_requests prod.example.com readOnly"], 0);
     assert_eq!(gauges["requests_per_second_limit prod.example.com rate"], 1);
-    assert_eq!(gauges.len(), 12, "a token bucket has a rate and no permits: {gauges:?}");
+    assert_eq!(gauges.len(), 13, "a token bucket has a rate and no permits: {gauges:?}");
 }

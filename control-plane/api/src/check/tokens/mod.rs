@@ -16,20 +16,64 @@ use crate::types;
 pub const TOKEN_KEYS_PATH: &str = "/openid/v1/jwks";
 
 const PATH: &str = "spec.portcullis.tokens.issuers";
+const AUDIENCES: &str = "spec.portcullis.tokens.audiences";
+const CHECK: &str = "spec.portcullis.tokens.checkRevocation";
 
 /// The default of `maxAge`: as long as a pod's token is valid that says nothing else.
 const MAX_AGE: Duration = Duration::from_secs(3600);
 const MAX_AGES: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(24 * 3600);
+/// A kube-apiserver believes its own answer about a token for ten seconds.
+const CHECK_PERIODS: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(600);
 
 /// Consequences of the verification of tokens, for the object's status.
 const UNNOTICED: &str = "tokens of these issuers are not reviewed: a deleted service account or pod, and a session that was revoked, \
                          stay valid here until the token ends, at most until maxAge after it was issued";
+const CHECKED: &str = "tokens of these issuers are reviewed beside their requests: a deleted service account or pod, and a session \
+                       that was revoked, are noticed by the review after a request, at most one in checkRevocation; until its answer \
+                       the token stays valid here, and running watches and sessions go on";
 const BY_HTTP1: &str = "tokens of these issuers are not reviewed: they go to the servers by HTTP/1.1, so that each watch holds a \
                         connection, and policies, limits and metrics know the user by the token alone, also after a server has \
                         rejected it";
 
-/// Checks the issuers of tokens, and gives them as the filter reads them.
-pub(super) fn check_tokens(raw: &types::UpstreamCluster, findings: &mut Findings) -> Vec<TokenIssuer> {
+/// How tokens are reviewed and verified.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// Audiences of which a reviewed token needs to have one; empty where the servers take their own.
+    pub audiences: Vec<String>,
+    /// Issuers of tokens that the filter verifies itself.
+    pub issuers: Vec<TokenIssuer>,
+    /// Period in which a token that was verified is reviewed once, beside its requests, if it is at all.
+    pub check_revocation: Option<Duration>,
+}
+
+/// Checks how tokens are reviewed and verified.
+pub(super) fn check_tokens(raw: &types::UpstreamCluster, findings: &mut Findings) -> Tokens {
+    let ours = &raw.spec.portcullis;
+    let audiences = ours.tokens.audiences.clone();
+    check_audiences(&audiences, AUDIENCES, findings);
+    let check_revocation = check_period(ours.tokens.check_revocation.as_deref(), findings);
+    let is_unreviewed = ours.upstream_identity == "RequestHeader" && ours.request_header.token_review == Some(false);
+    let fields = [(!audiences.is_empty()).then_some(AUDIENCES), check_revocation.map(|_| CHECK)];
+    for field in fields.into_iter().flatten().filter(|_| is_unreviewed) {
+        let message = "is for TokenReviews, which requestHeader.tokenReview: false turns off";
+        findings.warn(Problem::coded(ProblemCode::NoEffect, field, message));
+    }
+    if check_revocation.is_some() && ours.tokens.issuers.is_empty() {
+        let message = "is for tokens of issuers, and there is none: every token is reviewed before its request goes on";
+        findings.warn(Problem::coded(ProblemCode::NoEffect, CHECK, message));
+    }
+    Tokens { issuers: check_issuers(raw, findings), audiences, check_revocation }
+}
+
+fn check_audiences(audiences: &[String], path: &str, findings: &mut Findings) {
+    if audiences.iter().any(String::is_empty) {
+        findings.problem(path, "must have none that is empty");
+    } else if audiences.len() > MAX_AUDIENCES {
+        findings.problem(path, format!("must not have more than {MAX_AUDIENCES} entries"));
+    }
+}
+
+fn check_issuers(raw: &types::UpstreamCluster, findings: &mut Findings) -> Vec<TokenIssuer> {
     let spec = &raw.spec.portcullis.tokens;
     if spec.issuers.len() > MAX_TOKEN_ISSUERS {
         findings.problem(PATH, format!("must not have more than {MAX_TOKEN_ISSUERS} entries"));
@@ -45,6 +89,10 @@ pub(super) fn check_tokens(raw: &types::UpstreamCluster, findings: &mut Findings
         } else if !urls.insert(&issuer.url) {
             findings.problem(format!("{path}.url"), "is listed twice");
         }
+        if !spec.audiences.is_empty() && !issuer.audiences.iter().all(|audience| spec.audiences.contains(audience)) {
+            let message = format!("has one that is not among {AUDIENCES}: a review would reject its tokens");
+            findings.problem(format!("{path}.audiences"), message);
+        }
         checked.extend(check_issuer(issuer, &found, &path, findings));
         if issuer.jwks.from_servers {
             check_asked_servers(raw, format!("{path}.jwks.fromServers"), findings);
@@ -52,7 +100,11 @@ pub(super) fn check_tokens(raw: &types::UpstreamCluster, findings: &mut Findings
     }
     if !spec.issuers.is_empty() {
         let is_impersonating = matches!(raw.spec.portcullis.upstream_identity.as_str(), "" | "Impersonate");
-        let message = if is_impersonating { UNNOTICED } else { BY_HTTP1 };
+        let message = match &spec.check_revocation {
+            _ if !is_impersonating => BY_HTTP1,
+            Some(_) => CHECKED,
+            None => UNNOTICED,
+        };
         findings.warn(Problem::coded(ProblemCode::Caution, PATH, message));
     }
     let asks = spec.issuers.iter().any(|issuer| issuer.jwks.from_servers);
@@ -80,10 +132,11 @@ fn check_issuer(
     path: &str,
     findings: &mut Findings,
 ) -> Option<TokenIssuer> {
-    if raw.audiences.is_empty() || raw.audiences.iter().any(String::is_empty) {
-        findings.problem(format!("{path}.audiences"), "needs at least one, and none that is empty");
-    } else if raw.audiences.len() > MAX_AUDIENCES {
-        findings.problem(format!("{path}.audiences"), format!("must not have more than {MAX_AUDIENCES} entries"));
+    let of_audiences = format!("{path}.audiences");
+    if raw.audiences.is_empty() {
+        findings.problem(of_audiences, "needs at least one");
+    } else {
+        check_audiences(&raw.audiences, &of_audiences, findings);
     }
     let (keys, keys_valid_until) = check_keys(raw, found, path, findings);
     let users = check_users(raw, path, findings);
@@ -199,6 +252,16 @@ fn check_rules(rules: &[types::ClaimValidationRule], path: &str, findings: &mut 
     required
 }
 
+fn check_period(raw: Option<&str>, findings: &mut Findings) -> Option<Duration> {
+    let problem = match raw.map(parse_duration)? {
+        Ok(period) if CHECK_PERIODS.contains(&period) => return Some(period),
+        Ok(_) => "must be from 10s to 10m".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    findings.problem(CHECK, problem);
+    None
+}
+
 fn check_max_age(raw: Option<&str>, path: &str, findings: &mut Findings) -> Duration {
     let problem = match raw.map(parse_duration) {
         None => return MAX_AGE,
@@ -211,134 +274,4 @@ fn check_max_age(raw: Option<&str>, path: &str, findings: &mut Findings) -> Dura
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-    use crate::server_keys::put_server_keys;
-
-    fn checked(issuer: &Value) -> (Vec<TokenIssuer>, Vec<String>, Vec<String>) {
-        let mut findings = Findings::default();
-        let raw = json!({
-            "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "a"},
-            "spec": {"portcullis": {"tokens": {"issuers": [issuer]}}},
-        });
-        let checked = check_tokens(&serde_json::from_value(raw).unwrap(), &mut findings);
-        let texts = |problems: &[Problem]| problems.iter().map(ToString::to_string).collect();
-        (checked, texts(&findings.problems), texts(&findings.warnings))
-    }
-
-    fn issuer() -> Value {
-        let x = "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU";
-        let y = "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0";
-        let keys = json!({"keys": [{"kty": "EC", "crv": "P-256", "kid": "a", "x": x, "y": y}]});
-        json!({
-            "url": "https://issuer.example.com", "audiences": ["us"], "jwks": {"inline": keys.to_string()},
-            "claimMappings": {"username": {"claim": "sub", "prefix": "x:"}},
-        })
-    }
-
-    #[test]
-    fn issuer_is_read_with_its_defaults() {
-        let (checked, problems, warnings) = checked(&issuer());
-        assert_eq!(problems, [""; 0]);
-        assert_eq!(warnings, [format!("{PATH}: {UNNOTICED}")]);
-        assert_eq!(checked.len(), 1);
-        assert_eq!((checked[0].keys.len(), checked[0].max_age_seconds), (1, 3600));
-    }
-
-    fn of_servers(inline: &str, shown: &ServerKeys) -> (Vec<TokenIssuer>, Vec<String>) {
-        let mut issuer = issuer();
-        issuer.as_object_mut().unwrap().remove("claimMappings");
-        issuer["serviceAccounts"] = json!(true);
-        issuer["jwks"] = json!({"fromServers": true, "inline": inline});
-        let mut raw = json!({
-            "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "a"},
-            "spec": {"portcullis": {"tokens": {"issuers": [issuer]}}}, "status": "of the object",
-        });
-        put_server_keys(&mut raw, shown);
-        let mut findings = Findings::default();
-        let checked = check_tokens(&serde_json::from_value(raw).unwrap(), &mut findings);
-        (checked, findings.problems.iter().map(ToString::to_string).collect())
-    }
-
-    #[test]
-    fn keys_of_servers_hold_up_to_their_end_and_hide_no_mistake() {
-        let own = issuer()["jwks"]["inline"].as_str().unwrap().to_owned();
-        let two = own.replace("\"kid\":\"a\"", "\"kid\":\"of-servers\"");
-        let shown = ServerKeys { keys: Some((two, 86_400)), error: None };
-        for inline in ["", &own] {
-            let (checked, problems) = of_servers(inline, &shown);
-            assert_eq!(problems, [""; 0]);
-            assert_eq!((checked[0].keys[0].id.as_str(), checked[0].keys_valid_until), ("of-servers", Some(86_400)));
-        }
-        let (checked, problems) = of_servers(&own, &ServerKeys::default());
-        assert_eq!((problems, checked[0].keys[0].id.as_str(), checked[0].keys_valid_until), (vec![], "a", None));
-        let (_, problems) = of_servers("{", &shown);
-        assert!(problems.iter().any(|problem| problem.contains("jwks.inline: is no JSON Web Key Set")), "{problems:?}");
-    }
-
-    #[test]
-    fn keys_are_asked_for_at_written_servers_that_are_verified() {
-        let mut issuer = issuer();
-        issuer.as_object_mut().unwrap().remove("claimMappings");
-        issuer["serviceAccounts"] = json!(true);
-        issuer["jwks"] = json!({"fromServers": true});
-        let of = |servers: Value, client: Value| {
-            let mut findings = Findings::default();
-            let raw = json!({
-                "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "a"},
-                "spec": {"servers": servers, "clientConfig": client, "portcullis": {"tokens": {"issuers": [issuer]}}},
-            });
-            check_tokens(&serde_json::from_value(raw).unwrap(), &mut findings);
-            let of = |problems: &[Problem]| problems.iter().filter(|one| one.path.ends_with("fromServers")).count();
-            (of(&findings.problems), of(&findings.warnings))
-        };
-        let servers = json!([{"endpoint": "https://10.0.0.1", "disabled": true}]);
-        assert_eq!(of(servers.clone(), json!({})), (0, 0));
-        assert_eq!(of(servers, json!({"insecure": true})), (1, 0), "an answer would be from whatever is on the way");
-        assert_eq!(of(json!([]), json!({})), (0, 1), "nothing is asked");
-    }
-
-    #[test]
-    fn issuer_that_could_be_read_in_two_ways_is_refused() {
-        let table = [
-            ("/url", json!(""), "url: is required"),
-            ("/audiences", json!([]), "audiences: needs at least one"),
-            ("/audiences", json!([""]), "audiences: needs at least one"),
-            ("/jwks", json!({}), "jwks.inline: is required"),
-            ("/jwks", json!({"fromServers": true}), "jwks.fromServers: is for serviceAccounts only"),
-            ("/jwks/inline", json!("{"), "jwks.inline: is no JSON Web Key Set"),
-            ("/claimMappings", Value::Null, "exactly one of serviceAccounts and claimMappings"),
-            ("/claimMappings/username/prefix", Value::Null, "username.prefix: is required"),
-            ("/claimMappings/username/claim", json!(""), "username.claim: must have"),
-        ];
-        for (path, value, expected) in table {
-            let mut changed = issuer();
-            *changed.pointer_mut(path).unwrap() = value;
-            let (_, problems, _) = checked(&changed);
-            assert!(problems.iter().any(|problem| problem.contains(expected)), "{path}: {problems:?}");
-        }
-        let more = [
-            (json!({"serviceAccounts": true}), "exactly one of serviceAccounts and claimMappings"),
-            (json!({"maxAge": "1s"}), "maxAge: must be from 1m to 24h"),
-            (json!({"maxAge": "1 hour"}), "maxAge"),
-            (json!({"claimValidationRules": [{"claim": "a"}]}), "needs claim and requiredValue"),
-        ];
-        for (fields, expected) in more {
-            let mut changed = issuer();
-            changed.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-            let (_, problems, _) = checked(&changed);
-            assert!(problems.iter().any(|problem| problem.contains(expected)), "{fields}: {problems:?}");
-        }
-    }
-
-    #[test]
-    fn issuer_that_verifies_nothing_is_warned_of() {
-        let mut changed = issuer();
-        changed["jwks"]["inline"] = json!(r#"{"keys":[{"kty":"oct","kid":"a","k":"AAAA"}]}"#);
-        changed["claimMappings"]["username"]["prefix"] = json!("system:");
-        let (_, problems, warnings) = checked(&changed);
-        assert_eq!((problems, warnings.len()), (vec![], 3), "{warnings:?}");
-    }
-}
+mod tests;
