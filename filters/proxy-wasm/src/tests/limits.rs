@@ -86,7 +86,7 @@ fn workers_share_one_part_by_one_exchange() {
     answer(&mut one, &host, 1, number, 3);
     assert!(goes_on(&mut two, &host, 11) && goes_on(&mut one, &host, 11) && !goes_on(&mut two, &host, 12));
     advance(&mut [&mut two, &mut one], &host, 1);
-    assert_eq!(last_report(&host).2, [0, 3, 3, 4]);
+    assert_eq!(last_report(&host).2, [2, 3, 3, 4], "it holds a lease");
     // No answer comes, and none to the callout before.
     answer(&mut one, &host, 1, number, 9);
     one.callout_done(ROOT, 2, false);
