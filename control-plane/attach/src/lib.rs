@@ -29,7 +29,7 @@ pub use input::{GatewayObjects, Inventory, Usability};
 pub use listener::ServedClientCa;
 pub use name::{ObjectName, RouteKind};
 pub use route::{ServedBackend, WeightedBackend};
-pub use served::{BoundRoute, HostTable, ListenerRole, ServedGateway, ServedListener};
+pub use served::{BoundRoute, HostTable, ListenerRole, RedirectTable, ServedGateway, ServedListener};
 pub use status::{RouteParents, conditions, route_parents};
 pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, RouteVerdict};
 

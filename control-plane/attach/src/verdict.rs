@@ -7,7 +7,7 @@ use portcullis_gateway_api::ParentReference;
 use crate::claims::{Holder, HostClaims};
 use crate::condition::{ConditionVerdict, Note, Rejection};
 use crate::gateway::{JudgedClass, JudgedGateway};
-use crate::name::{ObjectName, RouteKind};
+use crate::name::{CreationOrder, ObjectName, RouteKind};
 use crate::route::{Attachment, JudgedRoute};
 
 /// The verdict about a `GatewayClass`.
@@ -190,11 +190,19 @@ fn lost(host: String, holder: Holder<'_>, route: &JudgedRoute<'_>, routes: &[Jud
     match holder {
         Holder::Cluster(cluster) => format!("{host} belongs to UpstreamCluster {cluster}"),
         Holder::Listener(listener) => format!("{host} belongs to listener {listener}, whose host names are narrower"),
-        Holder::Route(owner) => {
+        Holder::Route(owner) | Holder::Wider(owner) => {
             let Some(owner) = routes.get(owner) else { return host };
-            let is_older = owner.metadata.creation_timestamp != route.metadata.creation_timestamp;
-            let why = if is_older { "is older" } else { "comes first by its name" };
-            format!("{host} belongs to {} {}, which {why}", owner.kind, owner.name)
+            let is_first = CreationOrder::of(owner.metadata) <= CreationOrder::of(route.metadata);
+            let why = if !is_first {
+                // It has a better right than by its age: to the cluster, or to its namespace's wildcard.
+                ""
+            } else if owner.metadata.creation_timestamp == route.metadata.creation_timestamp {
+                ", which comes first by its name"
+            } else {
+                ", which is older"
+            };
+            let wildcard = if matches!(holder, Holder::Wider(_)) { " and has a wildcard above it" } else { "" };
+            format!("{host} belongs to {} {}{why}{wildcard}", owner.kind, owner.name)
         }
     }
 }

@@ -145,6 +145,44 @@ fn plain_http_never_leads_to_an_apiserver() {
 }
 
 #[test]
+fn redirect_leads_to_the_port_of_the_narrowest_route() {
+    let (exact, wide) = (http_route("exact", &["x.a.test"], &["c1"]), http_route("wide", &["*.a.test"], &["c2"]));
+    let at = |mut route: Value, section: &str| {
+        route["spec"]["parentRefs"][0]["sectionName"] = json!(section);
+        route
+    };
+    let https = |http: &str| {
+        gateway(&json!([
+            listener("http", 80, "HTTP", http),
+            listener("l", 443, "HTTPS", "x.a.test"),
+            listener("open", 8443, "HTTPS", ""),
+            listener("all", 9443, "HTTPS", "*.test"),
+        ]))
+    };
+    let routes =
+        || [at(exact.clone(), "l"), at(wide.clone(), "open"), at(http_route("all", &["*.test"], &["c2"]), "all")];
+    for (host, expected) in [
+        ("x.a.test", &["redirect x.a.test to 443"][..]),
+        ("y.a.test", &["redirect y.a.test to 8443"]),
+        ("y.test", &["redirect y.test to 9443"]),
+        ("*.a.test", &["redirect *.a.test to 8443", "redirect x.a.test to 443", "no redirect *.test"]),
+        ("", &["redirect *.a.test to 8443", "redirect x.a.test to 443", "redirect *.test to 9443"]),
+    ] {
+        let documents: Vec<Value> = [https(host)].into_iter().chain(routes()).collect();
+        assert_lines(&format!("{host:?}"), &documents, expected);
+    }
+    let mut wrong = at(exact.clone(), "l");
+    wrong["spec"]["rules"][0]["timeouts"] = json!({"request": "5s"});
+    for (host, expected) in [
+        ("x.a.test", &["no redirect x.a.test", "withheld http x.a.test"][..]),
+        ("", &["no redirect x.a.test", "redirect *.a.test to 8443", "withheld http x.a.test"]),
+    ] {
+        let documents = [https(host), wrong.clone(), at(wide.clone(), "open")];
+        assert_lines(&format!("a typing error, {host:?}"), &documents, expected);
+    }
+}
+
+#[test]
 fn route_at_a_refused_listener_is_not_served() {
     let conflict = gateway(&json!([listener("a", 443, "TLS", "a.test"), listener("b", 443, "TLS", "a.test")]));
     let expected = ["route r Accepted True Accepted: the Gateway is not accepted", "no bound", "no served"];
