@@ -2,7 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::world::{HOME, INFRA, assert_lines, backends, gateway, http_route, listener, object, outcome, tls_route};
+use super::world::{
+    HOME, INFRA, assert_lines, backends, class, gateway, http_route, inventory, listener, object, outcome, read,
+    tls_route,
+};
+use crate::{Inventory, attach};
 
 fn with_parents(mut route: Value, parents: &Value) -> Value {
     route["spec"]["parentRefs"] = parents.clone();
@@ -91,6 +95,12 @@ fn namespaces_are_those_that_the_listener_allows() {
         ("an unknown word", json!({"from": "Trusted"}), INFRA, refused),
         ("an unknown field", json!({"from": "All", "except": ["team-a"]}), INFRA, refused),
         ("an unknown field of the selector", selector(&json!({"matchFields": [1]})), "team-a", refused),
+        (
+            "an unknown field of a requirement",
+            selector(&json!({"matchExpressions": [{"key": "team", "operator": "Exists", "scope": "x"}]})),
+            "team-a",
+            refused,
+        ),
     ] {
         let spec = json!({
             "parentRefs": [{"name": "g", "namespace": INFRA}], "hostnames": ["a.test"],
@@ -104,11 +114,41 @@ fn namespaces_are_those_that_the_listener_allows() {
 }
 
 #[test]
+fn namespace_that_is_not_known_has_its_name() {
+    let name = |operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": operator, "values": values}]});
+    for (why, selector, is_selected) in [
+        ("its name", json!({"matchLabels": {"kubernetes.io/metadata.name": "team-x"}}), true),
+        ("another name", json!({"matchLabels": {"kubernetes.io/metadata.name": "team-y"}}), false),
+        ("one of several names", name("In", &["team-y", "team-x"]), true),
+        ("a name that it does not have", name("NotIn", &["team-x"]), false),
+        ("all", json!({}), true),
+        ("another label", json!({"matchLabels": {"kubernetes.io/metadata.name": "team-x", "team": "x"}}), false),
+        ("the lack of a label", json!({"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}), false),
+    ] {
+        let mut one = listener("l", 443, "TLS", "");
+        one["allowedRoutes"] = json!({"namespaces": {"from": "Selector", "selector": selector}});
+        let mut route = tls_route("r", &["a.test"], &["c2"]);
+        route["metadata"]["namespace"] = json!("team-x");
+        let objects = read(&[class(), gateway(&json!([one])), route]);
+        let accepted = |is_complete: bool| {
+            let verdicts = attach(&objects, &Inventory { is_complete, ..inventory() }).routes;
+            verdicts[0].parents[0].conditions[0].status
+        };
+        assert_eq!(accepted(false), is_selected, "{why}");
+        // There it does not exist.
+        assert!(!accepted(true), "{why}");
+    }
+}
+
+#[test]
 fn kinds_attach_to_their_protocols() {
     let refused = ["route r Accepted False NotAllowedByListeners", "no bound"];
     let at = |protocol: &str| gateway(&json!([listener("l", 443, protocol, "")]));
     let (tls, http) = (tls_route("r", &["a.test"], &["c2"]), http_route("r", &["a.test"], &["c2"]));
     assert_lines("TLSRoute at HTTP", &[at("HTTP"), tls.clone()], &refused);
+    let mut listed = listener("l", 80, "HTTP", "");
+    listed["allowedRoutes"]["kinds"] = json!([{"kind": "TLSRoute"}]);
+    assert_lines("listed by HTTP", &[gateway(&json!([listed])), tls.clone()], &refused);
     assert_lines("TLSRoute at HTTPS", &[at("HTTPS"), tls.clone()], &refused);
     assert_lines("TLSRoute at TCP", &[at("TCP"), tls], &refused);
     assert_lines("HTTPRoute at TLS", &[at("TLS"), http], &refused);
