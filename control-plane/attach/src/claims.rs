@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;
 use crate::input::Inventory;
-use crate::listener::{JudgedListener, ListenerProtocol};
+use crate::listener::JudgedListener;
 use crate::route::{Attachment, JudgedRoute};
 
 /// A host name at a listener: the indices of Gateway and listener, and the name.
@@ -93,7 +93,8 @@ impl<'a> HostClaims<'a> {
             {
                 let site = (*gateway, listener, host.clone());
                 let is_free = !matches!(claims.holders.get(&site), Some(Holder::Route(_) | Holder::Listener(_)));
-                if is_free && listeners.leads_on(listener) {
+                // Names are owned, and nothing can own all of them.
+                if is_free && *host != HostPattern::Any && listeners.leads_on(listener) {
                     let holder = match listeners.narrower(listener, host) {
                         Some(narrower) => Holder::Listener(narrower),
                         None => claims.hold((*route, judged), &site, routes, clusters),
@@ -154,8 +155,9 @@ impl<'a, 'b> ListenerHosts<'a, 'b> {
         narrower.find_map(|one| self.by_host.get(&(own.spec.port, &one)).copied())
     }
 
+    /// Whether requests or connections of a listener lead anywhere.
     fn leads_on(&self, listener: usize) -> bool {
-        leads_on(self.listeners.get(listener))
+        self.listeners.get(listener).is_some_and(|listener| listener.protocol.is_some() && !listener.is_plain())
     }
 }
 
@@ -167,10 +169,4 @@ pub(crate) fn is_narrower(other: &JudgedListener<'_>, own: &JudgedListener<'_>) 
 /// Whether a listener's protocol knows host names.
 fn has_hosts(listener: &JudgedListener<'_>) -> bool {
     ["HTTP", "HTTPS", "TLS"].contains(&listener.spec.protocol.as_str())
-}
-
-/// Whether requests or connections of a listener lead anywhere.
-fn leads_on(listener: Option<&JudgedListener<'_>>) -> bool {
-    let protocol = listener.and_then(|listener| listener.protocol);
-    protocol.is_some_and(|protocol| protocol != ListenerProtocol::Http)
 }

@@ -29,6 +29,8 @@ impl HostPattern {
 
     /// Whether every name of `other` is one of these.
     pub fn covers(&self, other: &Self) -> bool {
+        #[cfg(test)]
+        tests::count();
         match (self, other) {
             (Self::Any, _) => true,
             (Self::Wildcard(suffix), Self::Exact(name)) => is_below(name, suffix),
@@ -47,7 +49,10 @@ impl HostPattern {
         let parents = std::iter::successors(name, |name| Some(name.split_once('.')?.1))
             .skip(1)
             .map(|suffix| Self::Wildcard(suffix.to_owned()));
-        parents.chain(name.map(|_| Self::Any))
+        let wider = parents.chain(name.map(|_| Self::Any));
+        #[cfg(test)]
+        let wider = wider.inspect(|_| tests::count());
+        wider
     }
 
     /// The names of both. Of two patterns one covers the other, or they have none in common.
@@ -86,8 +91,25 @@ fn is_name(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    thread_local! {
+        static COMPARISONS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count() {
+        COMPARISONS.set(COMPARISONS.get() + 1);
+    }
+
+    /// The number of comparisons that something needs.
+    pub(crate) fn comparisons(run: impl FnOnce()) -> u64 {
+        COMPARISONS.set(0);
+        run();
+        COMPARISONS.get()
+    }
 
     fn host(text: &str) -> HostPattern {
         if text == "*" { HostPattern::Any } else { HostPattern::parse(text).unwrap() }

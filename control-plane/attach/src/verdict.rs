@@ -7,6 +7,8 @@ use portcullis_gateway_api::ParentReference;
 use crate::claims::{Holder, HostClaims};
 use crate::condition::{ConditionVerdict, Note, Rejection};
 use crate::gateway::{JudgedClass, JudgedGateway};
+use crate::host::HostPattern;
+use crate::listener::JudgedListener;
 use crate::name::{CreationOrder, ObjectName, RouteKind};
 use crate::route::{Attachment, JudgedRoute};
 
@@ -111,7 +113,7 @@ pub(crate) fn route_verdicts(
         let accepted = accepted(attachment, route, routes, gateways, claims);
         if accepted.status {
             let listeners = attachment.listeners.iter().flatten();
-            for (listener, _) in listeners {
+            for (listener, _) in listeners.filter(|(at, hosts)| has_any(attachment, *at, hosts, gateways, claims)) {
                 attached.entry((attachment.gateway, *listener)).or_default().insert(attachment.route);
             }
         }
@@ -160,6 +162,11 @@ fn accepted(
     {
         match claims.holders.get(&(attachment.gateway, *listener, host.clone())) {
             Some(Holder::Route(owner)) if *owner == attachment.route => has_host = true,
+            None if *host == HostPattern::Any && !is_plain(attachment.gateway, *listener, gateways) => {
+                let name = |one: &JudgedGateway<'_>| Some(one.listeners.get(*listener)?.spec.name.clone());
+                let name = gateways.get(attachment.gateway).and_then(name).unwrap_or_default();
+                messages.push(format!("it needs a host name to be served at listener {name}, which has none"));
+            }
             // Of plain HTTP, which leads nowhere.
             None => {}
             Some(holder) => {
@@ -183,6 +190,24 @@ fn accepted(
         messages.push("no listener that it attaches to is accepted".to_owned());
     }
     ConditionVerdict::holds("Accepted", "Accepted", messages.join("; "))
+}
+
+/// Whether a route has one of its host names at a listener, or gets the redirects of plain HTTP there.
+fn has_any(
+    attachment: &ParentAttachment,
+    listener: usize,
+    hosts: &[HostPattern],
+    gateways: &[JudgedGateway<'_>],
+    claims: &HostClaims<'_>,
+) -> bool {
+    let holder = |host: &HostPattern| claims.holders.get(&(attachment.gateway, listener, host.clone()));
+    is_plain(attachment.gateway, listener, gateways)
+        || hosts.iter().any(|host| holder(host) == Some(&Holder::Route(attachment.route)))
+}
+
+fn is_plain(gateway: usize, listener: usize, gateways: &[JudgedGateway<'_>]) -> bool {
+    let listener = gateways.get(gateway).and_then(|gateway| gateway.listeners.get(listener));
+    listener.is_some_and(JudgedListener::is_plain)
 }
 
 /// Why a route does not have one of its host names.

@@ -12,19 +12,27 @@ fn named(name: &str, hosts: &[&str]) -> Value {
     tls_route(name, hosts, &["c2"])
 }
 
+fn of_team(name: &str, namespace: &str) -> Value {
+    let mut route = created(named(name, &["x.test"]), 2024);
+    route["metadata"]["namespace"] = json!(namespace);
+    route
+}
+
 #[test]
 fn older_route_has_the_host_name() {
     for (why, a, b, owner) in [
         ("by age", created(named("a", &["x.test"]), 2025), created(named("b", &["x.test"]), 2024), "b"),
         ("by name", created(named("a", &["x.test"]), 2024), created(named("b", &["x.test"]), 2024), "a"),
+        ("by namespace and name as one text", of_team("a", "a"), of_team("b", "a-b"), "b"),
         ("a date before none", named("a", &["x.test"]), created(named("b", &["x.test"]), 2024), "b"),
         ("without dates by name", named("a", &["x.test"]), named("b", &["x.test"]), "a"),
     ] {
         let loser = if owner == "a" { "b" } else { "a" };
+        let namespace = if why.contains("text") { "a-b" } else { "portcullis" };
         let expected = [
             format!("bound l x.test {owner}"),
             format!("route {owner} Accepted True"),
-            format!("route {loser} Accepted False HostnameConflict: x.test belongs to TLSRoute portcullis/{owner}"),
+            format!("route {loser} Accepted False HostnameConflict: x.test belongs to TLSRoute {namespace}/{owner}"),
             "listener l kinds TLSRoute routes 1".to_owned(),
         ];
         let expected: Vec<&str> = expected.iter().map(String::as_str).collect();

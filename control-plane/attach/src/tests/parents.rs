@@ -141,6 +141,31 @@ fn namespace_that_is_not_known_has_its_name() {
 }
 
 #[test]
+fn listener_without_a_name_of_the_route_is_reported_and_not_counted() {
+    let two = gateway(&json!([listener("named", 443, "HTTPS", "a.test"), listener("open", 8443, "HTTPS", "")]));
+    let expected = [
+        "route r Accepted True Accepted: it needs a host name to be served at listener open, which has none",
+        "listener named kinds HTTPRoute routes 1",
+        "listener open kinds HTTPRoute routes 0",
+        "bound named a.test r",
+        "no bound open",
+    ];
+    assert_lines("no host name", &[two.clone(), http_route("r", &[], &["c2"])], &expected);
+    let mut first = http_route("a", &["a.test"], &["c2"]);
+    first["spec"]["parentRefs"][0]["sectionName"] = json!("open");
+    let expected = [
+        "route r Accepted True Accepted: a.test belongs to HTTPRoute portcullis/a",
+        "listener named kinds HTTPRoute routes 1",
+        "listener open kinds HTTPRoute routes 1",
+    ];
+    assert_lines("lost", &[two, first, http_route("r", &["a.test"], &["c2"])], &expected);
+    let plain = gateway(&json!([listener("http", 80, "HTTP", ""), listener("l", 443, "HTTPS", "a.test")]));
+    let expected =
+        ["listener http kinds HTTPRoute routes 1", "route r Accepted True Accepted: ", "redirect a.test to 443"];
+    assert_lines("plain HTTP", &[plain, http_route("r", &[], &["c2"])], &expected);
+}
+
+#[test]
 fn kinds_attach_to_their_protocols() {
     let refused = ["route r Accepted False NotAllowedByListeners", "no bound"];
     let at = |protocol: &str| gateway(&json!([listener("l", 443, protocol, "")]));
