@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;
 use crate::input::Inventory;
-use crate::listener::{JudgedListener, ListenerProtocol};
+use crate::listener::JudgedListener;
 use crate::route::{Attachment, JudgedRoute};
 
 /// A host name at a listener: the indices of Gateway and listener, and the name.
@@ -16,6 +16,8 @@ pub(crate) type Site = (usize, usize, HostPattern);
 pub(crate) enum Holder<'a> {
     /// A route, by its index.
     Route(usize),
+    /// A route of another namespace than that of the claim, by its index: a wildcard of it covers the name.
+    Wider(usize),
     /// An `UpstreamCluster`.
     Cluster(&'a str),
     /// A listener of the same port with narrower host names.
@@ -30,6 +32,7 @@ pub(crate) struct HostClaims<'a> {
 /// Host names that `UpstreamClusters` own.
 pub(crate) struct ClusterNames<'a> {
     by_name: HashMap<&'a str, &'a str>,
+    hosts: Vec<HostPattern>,
 }
 
 impl<'a> ClusterNames<'a> {
@@ -40,7 +43,8 @@ impl<'a> ClusterNames<'a> {
         for (name, cluster) in names {
             by_name.entry(name).or_insert(cluster);
         }
-        Self { by_name }
+        let hosts = by_name.keys().filter_map(|name| HostPattern::parse(name)).collect();
+        Self { by_name, hosts }
     }
 
     /// The cluster that owns these host names, by itself or by a wildcard that covers them.
@@ -60,8 +64,8 @@ impl<'a> ClusterNames<'a> {
     }
 
     /// All names that can be host names.
-    pub(crate) fn hosts(&self) -> impl Iterator<Item = HostPattern> {
-        self.by_name.keys().filter_map(|name| HostPattern::parse(name))
+    pub(crate) fn hosts(&self) -> &[HostPattern] {
+        &self.hosts
     }
 }
 
@@ -72,70 +76,97 @@ impl<'a> HostClaims<'a> {
     /// 2. A host name that an `UpstreamCluster` owns is that cluster's; a route has it only if it leads to this cluster alone.
     /// 3. Of several routes the one that comes first has it, whether it is accepted or not: a typing error in it must not hand
     ///    its clients to another route.
+    /// 4. A route that comes first with a wildcard has all names below it that were not taken, and shares them with routes of
+    ///    its own namespace only: a narrower route of another one would take over its clients.
     pub(crate) fn settle(
         attachments: &[(usize, usize, &Attachment)],
         routes: &[JudgedRoute<'_>],
         gateways: &'a [JudgedGateway<'_>],
         clusters: &ClusterNames<'a>,
     ) -> Self {
-        let mut holders: BTreeMap<Site, Holder<'a>> = BTreeMap::new();
+        let listeners: Vec<_> = gateways.iter().map(ListenerHosts::of).collect();
+        let mut claims = Self { holders: BTreeMap::new() };
         for (route, gateway, attachment) in attachments {
-            let Some(listeners) = gateways.get(*gateway).map(|gateway| &gateway.listeners) else { continue };
+            let (Some(judged), Some(listeners)) = (routes.get(*route), listeners.get(*gateway)) else { continue };
             for (listener, host) in
                 attachment.iter().flat_map(|(index, hosts)| hosts.iter().map(move |host| (*index, host)))
             {
                 let site = (*gateway, listener, host.clone());
-                let holder = || hold(*route, listener, host, routes, listeners, clusters);
-                let is_free = holders.get(&site).is_none_or(|holder| matches!(holder, Holder::Cluster(_)));
-                if is_free && leads_on(listeners.get(listener)) {
-                    holders.insert(site, holder());
+                let is_free = !matches!(claims.holders.get(&site), Some(Holder::Route(_) | Holder::Listener(_)));
+                // Names are owned, and nothing can own all of them.
+                if is_free && *host != HostPattern::Any && listeners.leads_on(listener) {
+                    let holder = match listeners.narrower(listener, host) {
+                        Some(narrower) => Holder::Listener(narrower),
+                        None => claims.hold((*route, judged), &site, routes, clusters),
+                    };
+                    claims.holders.insert(site, holder);
                 }
             }
         }
-        Self { holders }
+        claims
+    }
+
+    /// The holder of a host name for which a route comes first.
+    fn hold(
+        &self,
+        (index, route): (usize, &JudgedRoute<'_>),
+        site: &Site,
+        routes: &[JudgedRoute<'_>],
+        clusters: &ClusterNames<'a>,
+    ) -> Holder<'a> {
+        if let Some(owner) = clusters.owner(&site.2) {
+            return if route.only_cluster() == Some(owner) { Holder::Route(index) } else { Holder::Cluster(owner) };
+        }
+        let held = |wider: HostPattern| match self.holders.get(&(site.0, site.1, wider)) {
+            Some(Holder::Route(owner)) => Some(*owner),
+            _ => None,
+        };
+        // The narrowest one: it has the clients until now.
+        let owner = site.2.wider().find_map(held);
+        let owner_route = owner.and_then(|owner| routes.get(owner));
+        match owner.filter(|_| owner_route.is_some_and(|owner| owner.name.namespace != route.name.namespace)) {
+            Some(owner) => Holder::Wider(owner),
+            None => Holder::Route(index),
+        }
     }
 }
 
-/// The holder of a host name for which a route comes first.
-fn hold<'a>(
-    route: usize,
-    listener: usize,
-    host: &HostPattern,
-    routes: &[JudgedRoute<'_>],
-    listeners: &'a [JudgedListener<'_>],
-    clusters: &ClusterNames<'a>,
-) -> Holder<'a> {
-    if let Some(narrower) = narrower(listener, host, listeners) {
-        return Holder::Listener(&narrower.spec.name);
-    }
-    let only = routes.get(route).and_then(JudgedRoute::only_cluster);
-    match clusters.owner(host) {
-        Some(owner) if only != Some(owner) => Holder::Cluster(owner),
-        _ => Holder::Route(route),
-    }
-}
-
-/// Another listener of the same port whose host names cover these and are fewer than the listener's own. One that is not
-/// accepted counts too: its names are not another listener's.
-pub(crate) fn narrower<'a, 'b>(
-    listener: usize,
-    host: &HostPattern,
+/// The listeners of a Gateway by their host names.
+struct ListenerHosts<'a, 'b> {
     listeners: &'a [JudgedListener<'b>],
-) -> Option<&'a JudgedListener<'b>> {
-    let own = listeners.get(listener)?;
-    let is_narrower = |(index, other): &(usize, &JudgedListener<'_>)| {
-        *index != listener
-            && other.spec.port == own.spec.port
-            && ["HTTP", "HTTPS", "TLS"].contains(&other.spec.protocol.as_str())
-            && other.host != own.host
-            && own.host.covers(&other.host)
-            && other.host.covers(host)
-    };
-    listeners.iter().enumerate().find(is_narrower).map(|(_, other)| other)
+    by_host: HashMap<(u16, &'a HostPattern), &'a str>,
 }
 
-/// Whether requests or connections of a listener lead anywhere.
-fn leads_on(listener: Option<&JudgedListener<'_>>) -> bool {
-    let protocol = listener.and_then(|listener| listener.protocol);
-    protocol.is_some_and(|protocol| protocol != ListenerProtocol::Http)
+impl<'a, 'b> ListenerHosts<'a, 'b> {
+    fn of(gateway: &'a JudgedGateway<'b>) -> Self {
+        let mut by_host = HashMap::new();
+        for listener in gateway.listeners.iter().filter(|one| has_hosts(one)) {
+            by_host.entry((listener.spec.port, &listener.host)).or_insert(listener.spec.name.as_str());
+        }
+        Self { listeners: &gateway.listeners, by_host }
+    }
+
+    /// Another listener of the same port whose host names cover these and are fewer than the listener's own; the narrowest. One
+    /// that is not accepted counts too: its names are not another listener's.
+    fn narrower(&self, listener: usize, host: &HostPattern) -> Option<&'a str> {
+        let own = self.listeners.get(listener)?;
+        let chain = std::iter::once(host.clone()).chain(host.wider());
+        let mut narrower = chain.take_while(|one| *one != own.host);
+        narrower.find_map(|one| self.by_host.get(&(own.spec.port, &one)).copied())
+    }
+
+    /// Whether requests or connections of a listener lead anywhere.
+    fn leads_on(&self, listener: usize) -> bool {
+        self.listeners.get(listener).is_some_and(|listener| listener.protocol.is_some() && !listener.is_plain())
+    }
+}
+
+/// Whether a listener at the same port has some of another one's host names for itself.
+pub(crate) fn is_narrower(other: &JudgedListener<'_>, own: &JudgedListener<'_>) -> bool {
+    has_hosts(other) && other.spec.port == own.spec.port && other.host != own.host && own.host.covers(&other.host)
+}
+
+/// Whether a listener's protocol knows host names.
+fn has_hosts(listener: &JudgedListener<'_>) -> bool {
+    ["HTTP", "HTTPS", "TLS"].contains(&listener.spec.protocol.as_str())
 }

@@ -50,7 +50,7 @@ fn permits(grant: &ReferenceGrantSpec, from: Referrer<'_>, to: Referent<'_>) -> 
     let is_to = grant.to.iter().any(|one| {
         one.group == to.group
             && one.kind == to.kind
-            && one.name.as_deref().is_none_or(|name| name.is_empty() || name == to.name)
+            && one.name.as_deref().is_none_or(|name| name == to.name)
             && one.other.is_empty()
     });
     is_from && is_to && grant.other.is_empty()

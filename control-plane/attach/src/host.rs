@@ -7,7 +7,7 @@ const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
 
 /// Host names of a listener or a route, lower-case.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostPattern {
     /// All of them. It is the first in order.
     Any,
@@ -29,6 +29,8 @@ impl HostPattern {
 
     /// Whether every name of `other` is one of these.
     pub fn covers(&self, other: &Self) -> bool {
+        #[cfg(test)]
+        tests::count();
         match (self, other) {
             (Self::Any, _) => true,
             (Self::Wildcard(suffix), Self::Exact(name)) => is_below(name, suffix),
@@ -36,6 +38,21 @@ impl HostPattern {
             (Self::Exact(name), Self::Exact(other)) => name == other,
             (Self::Exact(_) | Self::Wildcard(_), _) => false,
         }
+    }
+
+    /// All patterns that cover these names and others, the narrowest first.
+    pub(crate) fn wider(&self) -> impl Iterator<Item = Self> {
+        let name = match self {
+            Self::Exact(name) | Self::Wildcard(name) => Some(name.as_str()),
+            Self::Any => None,
+        };
+        let parents = std::iter::successors(name, |name| Some(name.split_once('.')?.1))
+            .skip(1)
+            .map(|suffix| Self::Wildcard(suffix.to_owned()));
+        let wider = parents.chain(name.map(|_| Self::Any));
+        #[cfg(test)]
+        let wider = wider.inspect(|_| tests::count());
+        wider
     }
 
     /// The names of both. Of two patterns one covers the other, or they have none in common.
@@ -74,8 +91,25 @@ fn is_name(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::cell::Cell;
+
     use super::*;
+
+    thread_local! {
+        static COMPARISONS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn count() {
+        COMPARISONS.set(COMPARISONS.get() + 1);
+    }
+
+    /// The number of comparisons that something needs.
+    pub(crate) fn comparisons(run: impl FnOnce()) -> u64 {
+        COMPARISONS.set(0);
+        run();
+        COMPARISONS.get()
+    }
 
     fn host(text: &str) -> HostPattern {
         if text == "*" { HostPattern::Any } else { HostPattern::parse(text).unwrap() }
@@ -87,6 +121,20 @@ mod tests {
         assert_eq!(host("*.com"), HostPattern::Wildcard("com".to_owned()));
         for text in ["", "*", "*.", "a.*.com", "*a.com", "a_b", "-a", "a..b", "a.", "10.0.0.1", "::1", "a:1"] {
             assert_eq!(HostPattern::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn wider_patterns_are_those_that_cover_a_name() {
+        for (text, wanted) in [
+            ("*", &[][..]),
+            ("test", &["*"]),
+            ("x.a.test", &["*.a.test", "*.test", "*"]),
+            ("*.a.test", &["*.test", "*"]),
+        ] {
+            let wider: Vec<HostPattern> = host(text).wider().collect();
+            assert_eq!(wider, wanted.iter().map(|text| host(text)).collect::<Vec<_>>(), "{text}");
+            assert!(wider.iter().all(|one| one.covers(&host(text)) && *one != host(text)), "{text}");
         }
     }
 

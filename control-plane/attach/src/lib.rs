@@ -29,13 +29,13 @@ pub use input::{GatewayObjects, Inventory, Usability};
 pub use listener::ServedClientCa;
 pub use name::{ObjectName, RouteKind};
 pub use route::{ServedBackend, WeightedBackend};
-pub use served::{BoundRoute, HostTable, ListenerRole, ServedGateway, ServedListener};
+pub use served::{BoundRoute, HostTable, ListenerRole, RedirectTable, ServedGateway, ServedListener};
 pub use status::{RouteParents, conditions, route_parents};
 pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, RouteVerdict};
 
 use claims::{ClusterNames, HostClaims};
 use grants::Grants;
-use route::attach_parent;
+use route::{GatewaysByName, attach_parent};
 use served::Settled;
 use verdict::ParentAttachment;
 
@@ -61,10 +61,11 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     let classes = gateway::judge_classes(objects, inventory);
     let gateways = gateway::judge_gateways(objects, &classes, &grants, inventory);
     let routes = route::judge_routes(objects, &grants, inventory);
+    let by_name = GatewaysByName::of(&gateways);
     let mut attachments = Vec::new();
     for (index, route) in routes.iter().enumerate() {
         for (at, parent) in route.parents.iter().enumerate() {
-            let found = attach_parent(route, parent, &gateways, inventory);
+            let found = attach_parent(route, parent, &by_name, inventory);
             attachments.extend(found.map(|(gateway, listeners)| ParentAttachment {
                 route: index,
                 parent: at,

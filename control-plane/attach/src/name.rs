@@ -1,3 +1,4 @@
+use std::cmp::Ordering;
 use std::fmt;
 
 use portcullis_gateway_api::ObjectMeta;
@@ -20,9 +21,9 @@ pub enum RouteKind {
     Tls,
 }
 
-/// Which object comes first: the older one, then by namespace and name. An object without a creation time counts as younger
+/// Which object comes first: the older one, then by `namespace/name` as one text. An object without a creation time counts as younger
 /// than any that has one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CreationOrder<'a> {
     undated: bool,
     created: Option<&'a str>,
@@ -56,6 +57,20 @@ impl<'a> CreationOrder<'a> {
     pub(crate) fn of(metadata: &'a ObjectMeta) -> Self {
         let created = metadata.creation_timestamp.as_deref();
         Self { undated: created.is_none(), created, namespace: &metadata.namespace, name: &metadata.name }
+    }
+}
+
+impl Ord for CreationOrder<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_age = (self.undated, self.created).cmp(&(other.undated, other.created));
+        let text = |one: &Self| one.namespace.bytes().chain([b'/']).chain(one.name.bytes());
+        by_age.then_with(|| text(self).cmp(text(other))).then_with(|| self.name.cmp(other.name))
+    }
+}
+
+impl PartialOrd for CreationOrder<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

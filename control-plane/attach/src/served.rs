@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use crate::claims::{ClusterNames, Holder, HostClaims, Site};
+use crate::claims::{ClusterNames, Holder, HostClaims, Site, is_narrower};
 use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;
 use crate::listener::{JudgedListener, ListenerProtocol, ServedClientCa};
@@ -39,8 +39,8 @@ pub struct ServedListener {
 /// The use of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenerRole {
-    /// Answers plain HTTP: 308 to HTTPS at the port of a host name, and 404 for all others.
-    Redirect(BTreeMap<HostPattern, u16>),
+    /// Answers plain HTTP: 308 to HTTPS, and 404 for all other host names.
+    Redirect(RedirectTable),
     /// Ends TLS and serves requests.
     Terminate {
         /// The Secrets with its certificates; at least one.
@@ -60,6 +60,15 @@ pub struct HostTable {
     /// The routes.
     pub routes: BTreeMap<HostPattern, BoundRoute>,
     /// Host names that one of `routes` covers and that are not served here: their owner is another one, or is not accepted.
+    pub withheld: BTreeSet<HostPattern>,
+}
+
+/// Ports for HTTPS by host names. The narrowest one counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RedirectTable {
+    /// The ports.
+    pub ports: BTreeMap<HostPattern, u16>,
+    /// Host names of routes that are not accepted: a port of a wider one would lead to another owner.
     pub withheld: BTreeSet<HostPattern>,
 }
 
@@ -94,13 +103,7 @@ impl Settled<'_> {
         let listeners = gateway.listeners.iter().enumerate().filter(|(_, listener)| listener.is_served());
         let tables: Vec<(&JudgedListener<'_>, HostTable)> =
             listeners.map(|(at, listener)| (listener, self.table(index, gateway, at))).collect();
-        let mut https: BTreeMap<HostPattern, u16> = BTreeMap::new();
-        for (listener, table) in tables.iter().filter(|(one, _)| one.protocol == Some(ListenerProtocol::Https)) {
-            for host in table.routes.keys() {
-                let port = https.entry(host.clone()).or_insert(listener.spec.port);
-                *port = preferred(*port, listener.spec.port);
-            }
-        }
+        let https = self.https(index, gateway);
         let listeners = tables.into_iter().filter_map(|(listener, table)| serve(listener, table, &https)).collect();
         ServedGateway {
             gateway: gateway.name.clone(),
@@ -110,15 +113,45 @@ impl Settled<'_> {
         }
     }
 
+    /// The ports at which routes have host names, and whether the name is served there.
+    fn https(&self, gateway_index: usize, gateway: &JudgedGateway<'_>) -> BTreeMap<HostPattern, (u16, bool)> {
+        let mut https: BTreeMap<HostPattern, (u16, bool)> = BTreeMap::new();
+        for (at, listener) in gateway.listeners.iter().enumerate() {
+            if listener.protocol != Some(ListenerProtocol::Https) {
+                continue;
+            }
+            for (host, holder) in self.held(gateway_index, at) {
+                let Holder::Route(route) = holder else { continue };
+                let is_served = listener.is_served() && self.accepted(*route).is_some();
+                let new = (listener.spec.port, is_served);
+                let known = https.entry(host.clone()).or_insert(new);
+                *known = if preferred(known.0, new.0) == known.0 { *known } else { new };
+            }
+        }
+        https
+    }
+
+    /// The host names that are claimed at a listener.
+    fn held(&self, gateway: usize, listener: usize) -> impl Iterator<Item = (&HostPattern, &Holder<'_>)> {
+        let first: Site = (gateway, listener, HostPattern::Any);
+        let held =
+            self.claims.holders.range(first..).take_while(move |(site, _)| (site.0, site.1) == (gateway, listener));
+        held.map(|((_, _, host), holder)| (host, holder))
+    }
+
+    fn accepted(&self, route: usize) -> Option<&JudgedRoute<'_>> {
+        self.routes.get(route).filter(|route| route.refusal.is_none())
+    }
+
     /// The routes of a listener.
     fn table(&self, gateway_index: usize, gateway: &JudgedGateway<'_>, listener_index: usize) -> HostTable {
         let mut table = HostTable::default();
         let mut unserved: BTreeSet<HostPattern> = BTreeSet::new();
-        let first: Site = (gateway_index, listener_index, HostPattern::Any);
-        let is_here = |site: &Site| (site.0, site.1) == (gateway_index, listener_index);
-        for ((_, _, host), holder) in self.claims.holders.range(first..).take_while(|(site, _)| is_here(site)) {
+        for (host, holder) in self.held(gateway_index, listener_index) {
             let route = match holder {
-                Holder::Route(route) => self.routes.get(*route).filter(|route| route.refusal.is_none()),
+                // The wildcard above it is here, too.
+                Holder::Wider(_) => continue,
+                Holder::Route(route) => self.accepted(*route),
                 Holder::Cluster(_) | Holder::Listener(_) => None,
             };
             match route {
@@ -127,14 +160,14 @@ impl Settled<'_> {
             }
         }
         let own = gateway.listeners.get(listener_index);
-        let others = gateway.listeners.iter().filter(|other| !other.is_served());
-        let others = others.filter(|other| own.is_some_and(|own| own.spec.port == other.spec.port));
-        unserved.extend(others.map(|other| other.host.clone()));
+        let narrower = gateway.listeners.iter().filter(|other| own.is_some_and(|own| is_narrower(other, own)));
+        unserved.extend(narrower.map(|other| other.host.clone()));
         let is_wildcard = |host: &HostPattern| !matches!(host, HostPattern::Exact(_));
         if table.routes.keys().any(is_wildcard) {
-            unserved.extend(self.clusters.hosts());
+            unserved.extend(self.clusters.hosts().iter().cloned());
         }
-        unserved.retain(|host| !table.routes.contains_key(host) && table.routes.keys().any(|wider| wider.covers(host)));
+        let is_covered = |host: &HostPattern| host.wider().any(|wider| table.routes.contains_key(&wider));
+        unserved.retain(|host| !table.routes.contains_key(host) && is_covered(host));
         table.withheld = unserved;
         table
     }
@@ -143,6 +176,27 @@ impl Settled<'_> {
 /// 443 needs no port in the location of a redirect; of others the lowest is as good as any.
 fn preferred(one: u16, other: u16) -> u16 {
     if [one, other].contains(&443) { 443 } else { one.min(other) }
+}
+
+/// The host names of a listener for plain HTTP. Several hosts may share the same ones with it, and the narrowest has them.
+fn redirects(host: &HostPattern, https: &BTreeMap<HostPattern, (u16, bool)>) -> RedirectTable {
+    let mut shared: BTreeMap<HostPattern, (&HostPattern, u16, bool)> = BTreeMap::new();
+    for (of, (port, is_served)) in https {
+        let Some(names) = of.intersection(host) else { continue };
+        let known = shared.entry(names).or_insert((of, *port, *is_served));
+        if known.0.covers(of) {
+            *known = (of, *port, *is_served);
+        }
+    }
+    let mut table = RedirectTable::default();
+    for (names, (_, port, is_served)) in shared {
+        if is_served {
+            table.ports.insert(names, port);
+        } else {
+            table.withheld.insert(names);
+        }
+    }
+    table
 }
 
 fn bound(route: &JudgedRoute<'_>) -> BoundRoute {
@@ -157,13 +211,10 @@ fn bound(route: &JudgedRoute<'_>) -> BoundRoute {
 fn serve(
     listener: &JudgedListener<'_>,
     table: HostTable,
-    https: &BTreeMap<HostPattern, u16>,
+    https: &BTreeMap<HostPattern, (u16, bool)>,
 ) -> Option<ServedListener> {
     let role = match listener.protocol? {
-        ListenerProtocol::Http => {
-            let shared = https.iter().filter_map(|(host, port)| Some((host.intersection(&listener.host)?, *port)));
-            ListenerRole::Redirect(shared.collect())
-        }
+        ListenerProtocol::Http => ListenerRole::Redirect(redirects(&listener.host, https)),
         ListenerProtocol::Https => ListenerRole::Terminate {
             certificates: listener.certificates.clone(),
             client_ca: listener.client_ca.clone(),

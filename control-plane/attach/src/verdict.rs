@@ -7,7 +7,9 @@ use portcullis_gateway_api::ParentReference;
 use crate::claims::{Holder, HostClaims};
 use crate::condition::{ConditionVerdict, Note, Rejection};
 use crate::gateway::{JudgedClass, JudgedGateway};
-use crate::name::{ObjectName, RouteKind};
+use crate::host::HostPattern;
+use crate::listener::JudgedListener;
+use crate::name::{CreationOrder, ObjectName, RouteKind};
 use crate::route::{Attachment, JudgedRoute};
 
 /// The verdict about a `GatewayClass`.
@@ -111,7 +113,7 @@ pub(crate) fn route_verdicts(
         let accepted = accepted(attachment, route, routes, gateways, claims);
         if accepted.status {
             let listeners = attachment.listeners.iter().flatten();
-            for (listener, _) in listeners {
+            for (listener, _) in listeners.filter(|(at, hosts)| has_any(attachment, *at, hosts, gateways, claims)) {
                 attached.entry((attachment.gateway, *listener)).or_default().insert(attachment.route);
             }
         }
@@ -160,6 +162,11 @@ fn accepted(
     {
         match claims.holders.get(&(attachment.gateway, *listener, host.clone())) {
             Some(Holder::Route(owner)) if *owner == attachment.route => has_host = true,
+            None if *host == HostPattern::Any && !is_plain(attachment.gateway, *listener, gateways) => {
+                let name = |one: &JudgedGateway<'_>| Some(one.listeners.get(*listener)?.spec.name.clone());
+                let name = gateways.get(attachment.gateway).and_then(name).unwrap_or_default();
+                messages.push(format!("it needs a host name to be served at listener {name}, which has none"));
+            }
             // Of plain HTTP, which leads nowhere.
             None => {}
             Some(holder) => {
@@ -185,16 +192,42 @@ fn accepted(
     ConditionVerdict::holds("Accepted", "Accepted", messages.join("; "))
 }
 
+/// Whether a route has one of its host names at a listener, or gets the redirects of plain HTTP there.
+fn has_any(
+    attachment: &ParentAttachment,
+    listener: usize,
+    hosts: &[HostPattern],
+    gateways: &[JudgedGateway<'_>],
+    claims: &HostClaims<'_>,
+) -> bool {
+    let holder = |host: &HostPattern| claims.holders.get(&(attachment.gateway, listener, host.clone()));
+    is_plain(attachment.gateway, listener, gateways)
+        || hosts.iter().any(|host| holder(host) == Some(&Holder::Route(attachment.route)))
+}
+
+fn is_plain(gateway: usize, listener: usize, gateways: &[JudgedGateway<'_>]) -> bool {
+    let listener = gateways.get(gateway).and_then(|gateway| gateway.listeners.get(listener));
+    listener.is_some_and(JudgedListener::is_plain)
+}
+
 /// Why a route does not have one of its host names.
 fn lost(host: String, holder: Holder<'_>, route: &JudgedRoute<'_>, routes: &[JudgedRoute<'_>]) -> String {
     match holder {
         Holder::Cluster(cluster) => format!("{host} belongs to UpstreamCluster {cluster}"),
         Holder::Listener(listener) => format!("{host} belongs to listener {listener}, whose host names are narrower"),
-        Holder::Route(owner) => {
+        Holder::Route(owner) | Holder::Wider(owner) => {
             let Some(owner) = routes.get(owner) else { return host };
-            let is_older = owner.metadata.creation_timestamp != route.metadata.creation_timestamp;
-            let why = if is_older { "is older" } else { "comes first by its name" };
-            format!("{host} belongs to {} {}, which {why}", owner.kind, owner.name)
+            let is_first = CreationOrder::of(owner.metadata) <= CreationOrder::of(route.metadata);
+            let why = if !is_first {
+                // It has a better right than by its age: to the cluster, or to its namespace's wildcard.
+                ""
+            } else if owner.metadata.creation_timestamp == route.metadata.creation_timestamp {
+                ", which comes first by its name"
+            } else {
+                ", which is older"
+            };
+            let wildcard = if matches!(holder, Holder::Wider(_)) { " and has a wildcard above it" } else { "" };
+            format!("{host} belongs to {} {}{why}{wildcard}", owner.kind, owner.name)
         }
     }
 }

@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::other_fields::OtherFields;
 
+/// The label that each namespace has: its name.
+pub const NAMESPACE_NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
 /// Kubernetes' selector of labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -29,6 +32,9 @@ pub struct LabelRequirement {
     /// The values for `In` and `NotIn`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
+    /// Fields that are not known: a requirement with one does not hold.
+    #[serde(flatten)]
+    pub other: OtherFields,
 }
 
 impl LabelSelector {
@@ -39,12 +45,19 @@ impl LabelSelector {
             && self.match_labels.iter().all(has)
             && self.match_expressions.iter().all(|requirement| requirement.holds(labels.get(&requirement.key)))
     }
+
+    /// Whether it depends on no other label than this one.
+    pub fn is_about(&self, label: &str) -> bool {
+        let mut keys = self.match_labels.keys().chain(self.match_expressions.iter().map(|one| &one.key));
+        keys.all(|key| key == label)
+    }
 }
 
 impl LabelRequirement {
     fn holds(&self, value: Option<&String>) -> bool {
         let is_listed = value.is_some_and(|value| self.values.contains(value));
         match self.operator.as_str() {
+            _ if !self.other.is_empty() => false,
             "In" => is_listed,
             "NotIn" => !is_listed && !self.values.is_empty(),
             "Exists" => value.is_some() && self.values.is_empty(),
@@ -82,6 +95,8 @@ mod tests {
             (expression("team", "DoesNotExist", &[]), false),
             (expression("team", "GreaterThan", &["0"]), false),
             (json!({"matchFields": [{}]}), false),
+            (json!({"matchFields": {}}), false),
+            (json!({"matchExpressions": [{"key": "team", "operator": "Exists", "scope": "all"}]}), false),
         ] {
             let read: LabelSelector = serde_json::from_value(selector.clone()).unwrap();
             assert_eq!(read.selects(&labels), selected, "{selector}");

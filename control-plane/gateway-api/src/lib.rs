@@ -27,7 +27,7 @@ pub use gateway::{
 pub use gateway::{CaReference, ClientValidation, FrontendTls, PortTls, PortTlsSettings, ValidationMode};
 pub use grant::{GrantFrom, GrantTo, ReferenceGrant, ReferenceGrantSpec};
 pub use http_route::{HttpMatch, HttpRoute, HttpRouteSpec, HttpRule, PathMatch, PathMatchKind};
-pub use labels::{LabelRequirement, LabelSelector};
+pub use labels::{LabelRequirement, LabelSelector, NAMESPACE_NAME_LABEL};
 pub use meta::ObjectMeta;
 pub use other_fields::OtherFields;
 pub use read::{GatewayApiObject, ReadError, is_gateway_api, read_object};

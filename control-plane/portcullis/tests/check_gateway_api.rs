@@ -93,6 +93,22 @@ fn objects_are_accepted_with_their_conditions() {
 }
 
 #[test]
+fn namespace_has_the_label_of_its_name() {
+    let by_name = GATEWAY.replace("team: a", "kubernetes.io/metadata.name: team-a");
+    let wrong = NAMESPACE.replace("team: a", "kubernetes.io/metadata.name: team-b");
+    for documents in
+        [&[by_name.as_str(), NAMESPACE, ROUTE, GRANT][..], &[&by_name, &wrong, ROUTE, GRANT], &[&by_name, ROUTE, GRANT]]
+    {
+        let (code, lines) = check(documents, &["--strict"]);
+        assert_eq!(code, Some(0), "{}", lines.join("\n"));
+        assert_has(&lines, "HTTPRoute team-a/r: Accepted");
+    }
+    let other = ROUTE.replace("team-a", "team-b");
+    let (code, lines) = check(&[&by_name, NAMESPACE, &other], &[]);
+    assert_eq!(code, Some(1), "{}", lines.join("\n"));
+}
+
+#[test]
 fn findings_have_places_and_reasons() {
     let filtered = ROUTE.to_owned() + "    filters: [{type: URLRewrite}]\n";
     let other_name =

@@ -1,6 +1,8 @@
 //! The routes that may attach to a listener.
 
-use portcullis_gateway_api::{GATEWAY_API_GROUP, Listener, NamespacesFrom};
+use std::collections::BTreeMap;
+
+use portcullis_gateway_api::{GATEWAY_API_GROUP, LabelSelector, Listener, NAMESPACE_NAME_LABEL, NamespacesFrom};
 
 use super::ListenerProtocol;
 use crate::condition::Rejection;
@@ -39,14 +41,10 @@ pub(super) fn kinds(spec: &Listener, protocol: Option<ListenerProtocol>) -> Kind
     Kinds { allowed, unresolved }
 }
 
-/// Whether routes of a namespace may attach to a listener of a Gateway in namespace `own`. A namespace whose labels are not
-/// known is not selected.
+/// Whether routes of a namespace may attach to a listener of a Gateway in namespace `own`.
 pub(crate) fn allows_namespace(spec: &Listener, own: &str, namespace: &str, inventory: &Inventory) -> bool {
     let namespaces = &spec.allowed_routes.namespaces;
-    let is_selected = || {
-        let labels = inventory.namespaces.get(namespace);
-        namespaces.selector.as_ref().zip(labels).is_some_and(|(selector, labels)| selector.selects(labels))
-    };
+    let is_selected = || namespaces.selector.as_ref().is_some_and(|selector| selects(selector, namespace, inventory));
     let is_known = spec.allowed_routes.other.is_empty() && namespaces.other.is_empty();
     is_known
         && match namespaces.from {
@@ -55,6 +53,17 @@ pub(crate) fn allows_namespace(spec: &Listener, own: &str, namespace: &str, inve
             NamespacesFrom::Selector => is_selected(),
             NamespacesFrom::Other(_) => false,
         }
+}
+
+/// A namespace whose labels are not known is selected by its name alone, which each has as a label.
+fn selects(selector: &LabelSelector, namespace: &str, inventory: &Inventory) -> bool {
+    match inventory.namespaces.get(namespace) {
+        Some(labels) => selector.selects(labels),
+        None => {
+            let name = BTreeMap::from([(NAMESPACE_NAME_LABEL.to_owned(), namespace.to_owned())]);
+            !inventory.is_complete && selector.is_about(NAMESPACE_NAME_LABEL) && selector.selects(&name)
+        }
+    }
 }
 
 /// The fields of `allowedRoutes` that are set and not served.
@@ -66,6 +75,10 @@ pub(super) fn unsupported(spec: &Listener, path: &str) -> Vec<String> {
     let mut paths: Vec<String> = spec.allowed_routes.other.paths(&path).collect();
     paths.extend(namespaces.other.paths(&at_namespaces));
     paths.extend(namespaces.selector.iter().flat_map(|one| one.other.paths(&selector)));
+    let requirements = namespaces.selector.iter().flat_map(|one| one.match_expressions.iter().enumerate());
+    for (index, requirement) in requirements {
+        paths.extend(requirement.other.paths(&format!("{selector}.matchExpressions[{index}]")));
+    }
     match &namespaces.from {
         NamespacesFrom::Other(from) => paths.push(format!("{at_namespaces}.from {from}")),
         NamespacesFrom::Selector if namespaces.selector.is_none() => paths.push(format!("{selector}: none")),

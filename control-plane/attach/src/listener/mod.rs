@@ -170,6 +170,11 @@ impl JudgedListener<'_> {
         self.refusal().is_none() && has_key
     }
 
+    /// Whether it is for plain HTTP.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.protocol == Some(ListenerProtocol::Http)
+    }
+
     /// Whether all references are resolved.
     pub(crate) fn is_resolved(&self) -> bool {
         self.unresolved.is_none()

@@ -13,7 +13,7 @@ use crate::input::{GatewayObjects, Inventory};
 use crate::name::{CreationOrder, ObjectName, RouteKind};
 
 pub use backends::{ServedBackend, WeightedBackend};
-pub(crate) use parent::{Attachment, attach_parent};
+pub(crate) use parent::{Attachment, GatewaysByName, attach_parent};
 
 /// A route and what its own fields say, whatever it attaches to.
 pub(crate) struct JudgedRoute<'a> {

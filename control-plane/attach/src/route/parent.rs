@@ -1,5 +1,7 @@
 //! The listeners that a route attaches to.
 
+use std::collections::HashMap;
+
 use portcullis_gateway_api::{GATEWAY_API_GROUP, ParentReference};
 
 use super::JudgedRoute;
@@ -7,28 +9,37 @@ use crate::condition::Rejection;
 use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;
 use crate::input::Inventory;
-use crate::listener::{JudgedListener, ListenerProtocol, allows_namespace};
+use crate::listener::{JudgedListener, allows_namespace};
 
 /// The listeners of one Gateway that a route's parent reference attaches to, each by its index with the shared host names.
 pub(crate) type Attachment = Vec<(usize, Vec<HostPattern>)>;
 
-/// Whether a parent reference of a route in `namespace` means a Gateway.
-fn means(parent: &ParentReference, namespace: &str, gateway: &JudgedGateway<'_>) -> bool {
-    parent.group == GATEWAY_API_GROUP
-        && parent.kind == "Gateway"
-        && parent.name == gateway.name.name
-        && parent.namespace.as_deref().unwrap_or(namespace) == gateway.name.namespace
+/// Gateways by namespace and name, with their indices.
+pub(crate) struct GatewaysByName<'a, 'b>(HashMap<(&'a str, &'a str), (usize, &'a JudgedGateway<'b>)>);
+
+impl<'a, 'b> GatewaysByName<'a, 'b> {
+    pub(crate) fn of(gateways: &'a [JudgedGateway<'b>]) -> Self {
+        let key = |gateway: &'a JudgedGateway<'b>| (gateway.name.namespace.as_str(), gateway.name.name.as_str());
+        Self(gateways.iter().enumerate().map(|(index, gateway)| (key(gateway), (index, gateway))).collect())
+    }
+
+    /// The Gateway that a parent reference of a route in `namespace` means.
+    fn meant(&self, parent: &ParentReference, namespace: &str) -> Option<(usize, &'a JudgedGateway<'b>)> {
+        let is_gateway = parent.group == GATEWAY_API_GROUP && parent.kind == "Gateway";
+        let key = (parent.namespace.as_deref().unwrap_or(namespace), parent.name.as_str());
+        is_gateway.then(|| self.0.get(&key).copied())?
+    }
 }
 
 /// Attaches a route to the Gateway that one of its parent references means, if it is of these. The Gateway comes by its index.
 pub(crate) fn attach_parent(
     route: &JudgedRoute<'_>,
     parent: &ParentReference,
-    gateways: &[JudgedGateway<'_>],
+    gateways: &GatewaysByName<'_, '_>,
     inventory: &Inventory,
 ) -> Option<(usize, Result<Attachment, Rejection>)> {
-    let found = gateways.iter().enumerate().find(|(_, gateway)| means(parent, &route.name.namespace, gateway));
-    found.map(|(index, gateway)| (index, attachment(route, parent, gateway, inventory)))
+    let (index, gateway) = gateways.meant(parent, &route.name.namespace)?;
+    Some((index, attachment(route, parent, gateway, inventory)))
 }
 
 fn attachment(
@@ -60,21 +71,17 @@ fn attachment(
         let hosts = shared_hosts(&listener.host, route.hosts.as_deref());
         (!hosts.is_empty()).then_some((index, hosts))
     };
-    let mut attached: Attachment = allowing.iter().copied().filter_map(shared).collect();
+    let attached: Attachment = allowing.iter().copied().filter_map(shared).collect();
     if attached.is_empty() {
         return Err(Rejection::new("NoMatchingListenerHostname", "no listener has a host name of the route"));
     }
-    let is_plain = |index: usize| {
-        let listener = gateway.listeners.get(index);
-        listener.is_none_or(|listener| listener.protocol == Some(ListenerProtocol::Http))
-    };
+    let is_plain = |index: usize| gateway.listeners.get(index).is_none_or(JudgedListener::is_plain);
     if attached.iter().all(|(index, _)| is_plain(*index)) {
         let message = "plain HTTP never leads to a kube-apiserver: attach the route to an HTTPS listener";
         return Err(Rejection::new("UnsupportedValue", message));
     }
     // Names are owned, and nothing can own all of them.
-    attached.retain(|(index, hosts)| is_plain(*index) || !hosts.contains(&HostPattern::Any));
-    if attached.iter().all(|(index, _)| is_plain(*index)) {
+    if attached.iter().all(|(index, hosts)| is_plain(*index) || hosts.contains(&HostPattern::Any)) {
         let message = "spec.hostnames: a host name is required, of the route or of its listener";
         return Err(Rejection::new("UnsupportedValue", message));
     }

@@ -28,7 +28,10 @@ fn rule_that_matches_all_is_served() {
         ("no matches", json!({})),
         ("the default", json!({"matches": [{"path": {"type": "PathPrefix", "value": "/"}}]})),
         ("an empty match", json!({"matches": [{}]})),
-        ("fields that say nothing", json!({"matches": [{"headers": [], "method": null}], "filters": [], "retry": {}})),
+        (
+            "fields that say nothing",
+            json!({"matches": [{"headers": [], "method": null}], "filters": [], "retry": null}),
+        ),
         ("a name", json!({"name": "all"})),
     ] {
         let expected = ["route r Accepted True Accepted", "bound l a.test r -> c1*1", "no route r PartiallyInvalid"];
@@ -73,6 +76,8 @@ fn field_that_changes_or_chooses_requests_refuses_the_route() {
         (json!({"filters": [{"type": "OfALaterRelease"}]}), "filters[0] OfALaterRelease"),
         (json!({"timeouts": {"request": "5s"}}), "timeouts"),
         (json!({"retry": {"attempts": 2}}), "retry"),
+        (json!({"retry": {}}), "retry"),
+        (json!({"sessionPersistence": {}}), "sessionPersistence"),
         (json!({"sessionPersistence": {"sessionName": "a"}}), "sessionPersistence"),
         (json!({"ofALaterRelease": true}), "ofALaterRelease"),
         (reference(&json!({"filters": [{"type": "URLRewrite"}]})), "backendRefs[0].filters[0] URLRewrite"),

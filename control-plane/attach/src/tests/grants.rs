@@ -39,7 +39,7 @@ fn certificate_of_another_namespace_needs_a_grant() {
     for (why, grant, is_good) in [
         ("one for it", grant("other", &from_gateway(), &to("Secret", Some("cert"))), true),
         ("one for all", grant("other", &from_gateway(), &to("Secret", None)), true),
-        ("an empty name is all", grant("other", &from_gateway(), &to("Secret", Some(""))), true),
+        ("an empty name is none", grant("other", &from_gateway(), &to("Secret", Some(""))), false),
         ("another name", grant("other", &from_gateway(), &to("Secret", Some("another"))), false),
         ("another kind", grant("other", &from_gateway(), &to("ConfigMap", Some("cert"))), false),
         ("another group", grant("other", &from_gateway(), &json!({"group": "a.test", "kind": "Secret"})), false),

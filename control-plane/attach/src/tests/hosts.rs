@@ -69,8 +69,13 @@ fn narrower_listener_keeps_its_host_names() {
     assert_lines("all", &[gateway.clone(), at("wide", &["x.a.test"])], &expected);
     let expected = ["route r#wide Accepted True Accepted: x.a.test belongs to listener narrow", "bound wide b.test r"];
     assert_lines("some", &[gateway.clone(), at("wide", &["x.a.test", "b.test"])], &expected);
-    let expected = ["bound wide *.test r", "served narrow:443 *.a.test", "no withheld"];
+    let expected = ["bound wide *.test r", "served narrow:443 *.a.test", "withheld wide *.a.test", "no withheld else"];
     assert_lines("a wider wildcard", &[gateway.clone(), at("wide", &["*.test"])], &expected);
+    assert_lines(
+        "of another port",
+        &[gateway.clone(), at("else", &["*.test"])],
+        &["bound else *.test r", "no withheld"],
+    );
     assert_lines("another port", &[gateway.clone(), at("else", &["x.a.test"])], &["bound else x.a.test r"]);
     assert_lines("its own", &[gateway, at("narrow", &["x.a.test"])], &["bound narrow x.a.test r"]);
 }

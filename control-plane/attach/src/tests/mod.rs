@@ -6,4 +6,5 @@ mod ownership;
 mod parents;
 mod properties;
 mod status;
+mod work;
 mod world;

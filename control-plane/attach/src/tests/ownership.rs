@@ -12,19 +12,27 @@ fn named(name: &str, hosts: &[&str]) -> Value {
     tls_route(name, hosts, &["c2"])
 }
 
+fn of_team(name: &str, namespace: &str) -> Value {
+    let mut route = created(named(name, &["x.test"]), 2024);
+    route["metadata"]["namespace"] = json!(namespace);
+    route
+}
+
 #[test]
 fn older_route_has_the_host_name() {
     for (why, a, b, owner) in [
         ("by age", created(named("a", &["x.test"]), 2025), created(named("b", &["x.test"]), 2024), "b"),
         ("by name", created(named("a", &["x.test"]), 2024), created(named("b", &["x.test"]), 2024), "a"),
+        ("by namespace and name as one text", of_team("a", "a"), of_team("b", "a-b"), "b"),
         ("a date before none", named("a", &["x.test"]), created(named("b", &["x.test"]), 2024), "b"),
         ("without dates by name", named("a", &["x.test"]), named("b", &["x.test"]), "a"),
     ] {
         let loser = if owner == "a" { "b" } else { "a" };
+        let namespace = if why.contains("text") { "a-b" } else { "portcullis" };
         let expected = [
             format!("bound l x.test {owner}"),
             format!("route {owner} Accepted True"),
-            format!("route {loser} Accepted False HostnameConflict: x.test belongs to TLSRoute portcullis/{owner}"),
+            format!("route {loser} Accepted False HostnameConflict: x.test belongs to TLSRoute {namespace}/{owner}"),
             "listener l kinds TLSRoute routes 1".to_owned(),
         ];
         let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
@@ -40,7 +48,81 @@ fn older_route_has_the_host_name() {
     assert_lines("the others remain", &[passthrough(), old, new], &expected);
     let (wide, narrow) = (created(named("wide", &["*.test"]), 2024), created(named("narrow", &["x.test"]), 2025));
     let expected = ["bound l *.test wide", "bound l x.test narrow", "no withheld"];
-    assert_lines("another pattern is another name", &[passthrough(), wide, narrow], &expected);
+    assert_lines("a narrower one of the same namespace", &[passthrough(), wide, narrow], &expected);
+}
+
+#[test]
+fn older_wildcard_keeps_names_from_other_namespaces() {
+    let of = |name: &str, host: &str, namespace: &str, year: u32| {
+        let mut route = created(named(name, &[host]), year);
+        route["metadata"]["namespace"] = json!(namespace);
+        route["spec"]["rules"][0]["backendRefs"] = json!([{"name": "svc", "port": 443}]);
+        route
+    };
+    let lost = |name: &str, host: &str, wildcard: &str| {
+        format!(
+            "route {name} Accepted False HostnameConflict: {host} belongs to TLSRoute a/{wildcard}, which is older and has"
+        )
+    };
+    let wide = || of("wide", "*.test", "a", 2024);
+    for (why, routes, expected) in [
+        (
+            "a younger exact name",
+            vec![wide(), of("r", "x.test", "b", 2025)],
+            vec![lost("r", "x.test", "wide"), "no bound l x.test".to_owned(), "no withheld".to_owned()],
+        ),
+        (
+            "a younger wildcard",
+            vec![wide(), of("r", "*.x.test", "b", 2025)],
+            vec![lost("r", "*.x.test", "wide"), "no bound l *.x.test".to_owned()],
+        ),
+        (
+            "an older exact name",
+            vec![wide(), of("r", "x.test", "b", 2023)],
+            vec!["route r Accepted True Accepted: ".to_owned(), "bound l x.test r".to_owned()],
+        ),
+        (
+            "the namespace's own, after another's claim",
+            vec![wide(), of("r", "x.test", "b", 2025), of("own", "x.test", "a", 2026)],
+            vec![
+                "route r Accepted False HostnameConflict: x.test belongs to TLSRoute a/own".to_owned(),
+                "no route r Accepted False HostnameConflict: x.test belongs to TLSRoute a/own, which".to_owned(),
+                "bound l x.test own".to_owned(),
+            ],
+        ),
+        (
+            "the owner is that of the narrowest wildcard",
+            vec![of("mine", "*.x.test", "b", 2023), wide(), of("r", "y.x.test", "b", 2025)],
+            vec!["bound l y.x.test r".to_owned()],
+        ),
+        (
+            "and no other's",
+            vec![of("mine", "*.x.test", "a", 2024), of("wide", "*.test", "b", 2023), of("r", "y.x.test", "b", 2025)],
+            vec!["route mine Accepted False HostnameConflict".to_owned(), "bound l y.x.test r".to_owned()],
+        ),
+        (
+            "not a name above it",
+            vec![of("wide", "*.x.test", "a", 2024), of("r", "x.test", "b", 2025)],
+            vec!["bound l x.test r".to_owned()],
+        ),
+    ] {
+        let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+        let documents: Vec<Value> = [passthrough()].into_iter().chain(routes).collect();
+        assert_lines(why, &documents, &expected);
+    }
+    let mut wrong = wide();
+    wrong["spec"]["rules"][0]["ofALaterRelease"] = json!(true);
+    let expected = [lost("r", "x.test", "wide"), "no bound".to_owned()];
+    let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
+    assert_lines("while it is refused", &[passthrough(), wrong, of("r", "x.test", "b", 2025)], &expected);
+    let at_a_listener = gateway(&json!([listener("l", 443, "TLS", ""), listener("theirs", 443, "TLS", "x.test")]));
+    let mut at_l = wide();
+    at_l["spec"]["parentRefs"][0]["sectionName"] = json!("l");
+    let expected = ["bound theirs x.test r", "bound l *.test wide", "withheld l x.test"];
+    assert_lines("a listener of its own", &[at_a_listener, at_l, of("r", "x.test", "b", 2025)], &expected);
+    let cluster = created(tls_route("cluster", &["x.c1.own"], &["c1"]), 2025);
+    let expected = ["bound l x.c1.own cluster"];
+    assert_lines("a cluster's name", &[passthrough(), of("wide", "*.own", "a", 2024), cluster], &expected);
 }
 
 #[test]

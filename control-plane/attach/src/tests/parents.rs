@@ -2,7 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::world::{HOME, INFRA, assert_lines, backends, gateway, http_route, listener, object, outcome, tls_route};
+use super::world::{
+    HOME, INFRA, assert_lines, backends, class, gateway, http_route, inventory, listener, object, outcome, read,
+    tls_route,
+};
+use crate::{Inventory, attach};
 
 fn with_parents(mut route: Value, parents: &Value) -> Value {
     route["spec"]["parentRefs"] = parents.clone();
@@ -91,6 +95,12 @@ fn namespaces_are_those_that_the_listener_allows() {
         ("an unknown word", json!({"from": "Trusted"}), INFRA, refused),
         ("an unknown field", json!({"from": "All", "except": ["team-a"]}), INFRA, refused),
         ("an unknown field of the selector", selector(&json!({"matchFields": [1]})), "team-a", refused),
+        (
+            "an unknown field of a requirement",
+            selector(&json!({"matchExpressions": [{"key": "team", "operator": "Exists", "scope": "x"}]})),
+            "team-a",
+            refused,
+        ),
     ] {
         let spec = json!({
             "parentRefs": [{"name": "g", "namespace": INFRA}], "hostnames": ["a.test"],
@@ -104,11 +114,66 @@ fn namespaces_are_those_that_the_listener_allows() {
 }
 
 #[test]
+fn namespace_that_is_not_known_has_its_name() {
+    let name = |operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": operator, "values": values}]});
+    for (why, selector, is_selected) in [
+        ("its name", json!({"matchLabels": {"kubernetes.io/metadata.name": "team-x"}}), true),
+        ("another name", json!({"matchLabels": {"kubernetes.io/metadata.name": "team-y"}}), false),
+        ("one of several names", name("In", &["team-y", "team-x"]), true),
+        ("a name that it does not have", name("NotIn", &["team-x"]), false),
+        ("all", json!({}), true),
+        ("another label", json!({"matchLabels": {"kubernetes.io/metadata.name": "team-x", "team": "x"}}), false),
+        ("the lack of a label", json!({"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}), false),
+    ] {
+        let mut one = listener("l", 443, "TLS", "");
+        one["allowedRoutes"] = json!({"namespaces": {"from": "Selector", "selector": selector}});
+        let mut route = tls_route("r", &["a.test"], &["c2"]);
+        route["metadata"]["namespace"] = json!("team-x");
+        let objects = read(&[class(), gateway(&json!([one])), route]);
+        let accepted = |is_complete: bool| {
+            let verdicts = attach(&objects, &Inventory { is_complete, ..inventory() }).routes;
+            verdicts[0].parents[0].conditions[0].status
+        };
+        assert_eq!(accepted(false), is_selected, "{why}");
+        // There it does not exist.
+        assert!(!accepted(true), "{why}");
+    }
+}
+
+#[test]
+fn listener_without_a_name_of_the_route_is_reported_and_not_counted() {
+    let two = gateway(&json!([listener("named", 443, "HTTPS", "a.test"), listener("open", 8443, "HTTPS", "")]));
+    let expected = [
+        "route r Accepted True Accepted: it needs a host name to be served at listener open, which has none",
+        "listener named kinds HTTPRoute routes 1",
+        "listener open kinds HTTPRoute routes 0",
+        "bound named a.test r",
+        "no bound open",
+    ];
+    assert_lines("no host name", &[two.clone(), http_route("r", &[], &["c2"])], &expected);
+    let mut first = http_route("a", &["a.test"], &["c2"]);
+    first["spec"]["parentRefs"][0]["sectionName"] = json!("open");
+    let expected = [
+        "route r Accepted True Accepted: a.test belongs to HTTPRoute portcullis/a",
+        "listener named kinds HTTPRoute routes 1",
+        "listener open kinds HTTPRoute routes 1",
+    ];
+    assert_lines("lost", &[two, first, http_route("r", &["a.test"], &["c2"])], &expected);
+    let plain = gateway(&json!([listener("http", 80, "HTTP", ""), listener("l", 443, "HTTPS", "a.test")]));
+    let expected =
+        ["listener http kinds HTTPRoute routes 1", "route r Accepted True Accepted: ", "redirect a.test to 443"];
+    assert_lines("plain HTTP", &[plain, http_route("r", &[], &["c2"])], &expected);
+}
+
+#[test]
 fn kinds_attach_to_their_protocols() {
     let refused = ["route r Accepted False NotAllowedByListeners", "no bound"];
     let at = |protocol: &str| gateway(&json!([listener("l", 443, protocol, "")]));
     let (tls, http) = (tls_route("r", &["a.test"], &["c2"]), http_route("r", &["a.test"], &["c2"]));
     assert_lines("TLSRoute at HTTP", &[at("HTTP"), tls.clone()], &refused);
+    let mut listed = listener("l", 80, "HTTP", "");
+    listed["allowedRoutes"]["kinds"] = json!([{"kind": "TLSRoute"}]);
+    assert_lines("listed by HTTP", &[gateway(&json!([listed])), tls.clone()], &refused);
     assert_lines("TLSRoute at HTTPS", &[at("HTTPS"), tls.clone()], &refused);
     assert_lines("TLSRoute at TCP", &[at("TCP"), tls], &refused);
     assert_lines("HTTPRoute at TLS", &[at("TLS"), http], &refused);
@@ -142,6 +207,44 @@ fn plain_http_never_leads_to_an_apiserver() {
         &[passthrough, tls_route("r", &["a.test"], &["c2"])],
         &["served http:80", "no redirect"],
     );
+}
+
+#[test]
+fn redirect_leads_to_the_port_of_the_narrowest_route() {
+    let (exact, wide) = (http_route("exact", &["x.a.test"], &["c1"]), http_route("wide", &["*.a.test"], &["c2"]));
+    let at = |mut route: Value, section: &str| {
+        route["spec"]["parentRefs"][0]["sectionName"] = json!(section);
+        route
+    };
+    let https = |http: &str| {
+        gateway(&json!([
+            listener("http", 80, "HTTP", http),
+            listener("l", 443, "HTTPS", "x.a.test"),
+            listener("open", 8443, "HTTPS", ""),
+            listener("all", 9443, "HTTPS", "*.test"),
+        ]))
+    };
+    let routes =
+        || [at(exact.clone(), "l"), at(wide.clone(), "open"), at(http_route("all", &["*.test"], &["c2"]), "all")];
+    for (host, expected) in [
+        ("x.a.test", &["redirect x.a.test to 443"][..]),
+        ("y.a.test", &["redirect y.a.test to 8443"]),
+        ("y.test", &["redirect y.test to 9443"]),
+        ("*.a.test", &["redirect *.a.test to 8443", "redirect x.a.test to 443", "no redirect *.test"]),
+        ("", &["redirect *.a.test to 8443", "redirect x.a.test to 443", "redirect *.test to 9443"]),
+    ] {
+        let documents: Vec<Value> = [https(host)].into_iter().chain(routes()).collect();
+        assert_lines(&format!("{host:?}"), &documents, expected);
+    }
+    let mut wrong = at(exact.clone(), "l");
+    wrong["spec"]["rules"][0]["timeouts"] = json!({"request": "5s"});
+    for (host, expected) in [
+        ("x.a.test", &["no redirect x.a.test", "withheld http x.a.test"][..]),
+        ("", &["no redirect x.a.test", "redirect *.a.test to 8443", "withheld http x.a.test"]),
+    ] {
+        let documents = [https(host), wrong.clone(), at(wide.clone(), "open")];
+        assert_lines(&format!("a typing error, {host:?}"), &documents, expected);
+    }
 }
 
 #[test]

@@ -6,7 +6,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::world::{HOME, INFRA, class, created, inventory, listener, object, read};
-use crate::{Attached, BoundRoute, GatewayObjects, HostPattern, ListenerRole, ObjectName, ServedBackend, attach};
+use crate::{
+    Attached, BoundRoute, GatewayObjects, HostPattern, ListenerRole, ObjectName, ServedBackend, ServedListener, attach,
+};
 
 const HOSTS: [&str; 8] = ["", "a.test", "*.test", "x.a.test", "*.a.test", "c1.own", "*.own", "x.c1.own"];
 const NAMESPACES: [&str; 4] = [INFRA, "team-a", "other", HOME];
@@ -157,6 +159,43 @@ proptest! {
                     prop_assert!(seen.insert((listener.port, host.clone())), "{host} twice at {}", listener.port);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn narrower_listeners_and_older_wildcards_keep_their_names(documents in documents()) {
+        let objects = read(&documents);
+        let attached = attach(&objects, &inventory());
+        let listeners: Vec<_> = attached.served.iter().flat_map(|gateway| &gateway.listeners).collect();
+        for listener in &listeners {
+            let (ListenerRole::Terminate { routes: table, .. } | ListenerRole::Passthrough(table)) = &listener.role else {
+                continue;
+            };
+            let is_narrower = |other: &&&ServedListener| {
+                other.port == listener.port && other.host != listener.host && listener.host.covers(&other.host)
+            };
+            for other in listeners.iter().filter(is_narrower) {
+                let is_covered = table.routes.keys().any(|host| host.covers(&other.host));
+                prop_assert!(!is_covered || table.withheld.contains(&other.host), "{} of {}", other.host, other.name);
+                prop_assert!(!table.routes.keys().any(|host| other.host.covers(host)), "{} of {}", other.host, other.name);
+            }
+        }
+        // A refused route's names have an owner that is not seen here.
+        prop_assume!(!format!("{attached:?}").contains("timeouts"));
+        let order = |route: &BoundRoute| {
+            attached.routes.iter().position(|one| (one.kind, &one.name) == (route.kind, &route.route))
+        };
+        for (listener, host, route) in bound(&attached) {
+            let is_own = |host: &HostPattern| host.to_string().ends_with("c1.own");
+            let mut older: Vec<_> = bound(&attached)
+                .into_iter()
+                .filter(|(at, wider, _)| *at == listener && *wider != host && wider.covers(&host) && !is_own(wider))
+                .filter(|(_, _, wide)| order(wide) < order(&route))
+                .collect();
+            older.sort_by_key(|(_, wider, _)| wider.to_string().len());
+            let nearest = older.last().filter(|_| !is_own(&host));
+            let is_foreign = nearest.is_some_and(|(_, _, wide)| wide.route.namespace != route.route.namespace);
+            prop_assert!(!is_foreign, "{host} of {nearest:?} goes to {route:?}");
         }
     }
 

@@ -165,9 +165,10 @@ pub(super) fn lines(attached: &Attached) -> Vec<String> {
         for listener in &gateway.listeners {
             let at = format!("served {}:{} {}", listener.name, listener.port, listener.host);
             match &listener.role {
-                ListenerRole::Redirect(hosts) => {
+                ListenerRole::Redirect(table) => {
                     lines.push(format!("{at} redirect"));
-                    lines.extend(hosts.iter().map(|(host, port)| format!("redirect {host} to {port}")));
+                    lines.extend(table.ports.iter().map(|(host, port)| format!("redirect {host} to {port}")));
+                    lines.extend(table.withheld.iter().map(|host| format!("withheld {} {host}", listener.name)));
                 }
                 ListenerRole::Terminate { certificates, client_ca, routes } => {
                     let certificates: Vec<String> = certificates.iter().map(ToString::to_string).collect();

@@ -8,8 +8,8 @@ use portcullis_attach::{
     RouteVerdict, attach,
 };
 use portcullis_gateway_api::{
-    GatewayApiObject, GatewayClass, GatewayClassSpec, ObjectMeta, OtherFields, ParentReference, ReadError,
-    is_gateway_api, read_object,
+    GatewayApiObject, GatewayClass, GatewayClassSpec, NAMESPACE_NAME_LABEL, ObjectMeta, OtherFields, ParentReference,
+    ReadError, is_gateway_api, read_object,
 };
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{Diagnosis, Reason};
@@ -104,7 +104,9 @@ fn inventory(objects: &ObjectSet, clusters: &[Diagnosis], home_namespace: &str) 
     let owned = |diagnosis: &Diagnosis| (diagnosis.name.clone(), diagnosis.names.iter().cloned().collect());
     let labels = |document: &Value| {
         let labels = document.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
-        labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+        let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+        // The API server sets it, whatever the file has.
+        labels.chain([(NAMESPACE_NAME_LABEL.to_owned(), name_of(document).name)]).collect()
     };
     let namespaces = objects.others.iter().filter(|document| !is_gateway_api(document));
     let named = objects.settings.iter().map(|settings| name_of(settings).name);
