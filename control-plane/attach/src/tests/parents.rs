@@ -141,7 +141,7 @@ fn namespace_that_is_not_known_has_its_name() {
 }
 
 #[test]
-fn listener_without_a_name_of_the_route_is_reported_and_not_counted() {
+fn listener_without_a_name_of_the_route_is_not_counted() {
     let two = gateway(&json!([listener("named", 443, "HTTPS", "a.test"), listener("open", 8443, "HTTPS", "")]));
     let expected = [
         "route r Accepted True Accepted: it needs a host name to be served at listener open, which has none",
