@@ -68,7 +68,7 @@ impl ClusterStatus {
         ]
         .into_iter()
         .chain(seen.discovery.as_ref().map(discovery::discovered_finding))
-        .chain(seen.shadow.as_ref().map(shadow::shadow_finding));
+        .chain(seen.shadow.as_ref().map(|facts| shadow::shadow_finding(facts, seen)));
         let mut gateways: Vec<&Gateway<'_>> = seen.gateways.iter().collect();
         gateways.sort_by_key(|one| (rank(&one.progress), one.name));
         // Of two streams with one id the worse one is listed: the list is a map by name.

@@ -11,6 +11,7 @@ mod findings;
 mod input;
 mod sanitize;
 mod shadow;
+mod shadow_facts;
 mod timestamp;
 
 #[cfg(test)]
@@ -21,7 +22,7 @@ pub use condition::{Condition, ConditionType, State};
 pub use discovery::DiscoveryFacts;
 pub use input::{Acceptance, Gateway, GatewayProgress, Health, Served, StatusInput, UnhealthyServer};
 pub use sanitize::{MAX_MESSAGE, sanitize};
-pub use shadow::ShadowFacts;
+pub use shadow_facts::ShadowFacts;
 pub use timestamp::Timestamp;
 
 pub use findings::accepted;

@@ -1,45 +1,41 @@
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use portcullis_filter_config::activity::ShadowDifference;
 
 use super::condition::Finding;
-use super::{ConditionType, State};
+use super::{ConditionType, Served, ShadowFacts, State, StatusInput};
 
 /// Kinds of differences that a message names.
 const MAX_NAMED: usize = 5;
 
-/// The reports of gateways about the shadow that an object is served with.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ShadowFacts {
-    /// Gateways that have reported.
-    pub gateways: usize,
-    /// Requests that were judged, since the object has this shadow.
-    pub judged: u64,
-    /// Those that the shadow would treat otherwise, by kind.
-    pub differences: Vec<(ShadowDifference, u64)>,
-    /// Those of kinds that are not counted apart.
-    pub others: u64,
-    /// Whether a report had no room in the control plane.
-    pub is_partial: bool,
-}
-
 /// Whether the shadow would treat requests otherwise. Counts are rounded down, so that the message changes a few times in a power of
 /// ten, and not with each report.
-pub(super) fn shadow_finding(facts: &ShadowFacts) -> Finding {
-    let (status, reason, message) = if !facts.differences.is_empty() || facts.others > 0 {
-        (State::True, "Differences", differences(facts))
+pub(super) fn shadow_finding(facts: &ShadowFacts, seen: &StatusInput<'_>) -> Finding {
+    let finding = |status, reason, message: String| Finding::new(ConditionType::ShadowDiffers, status, reason, message);
+    let (status, reason, message) = of_served(facts, &gateways(facts, seen));
+    let Served::Older(generation) = seen.served else { return finding(status, reason, message) };
+    // Stamped with the newest generation, whose shadow no gateway has.
+    let generation = generation.map(|number| format!(" (generation {number})")).unwrap_or_default();
+    let message = format!("the version that was accepted last{generation} is served: {message}");
+    finding(State::Unknown, "OlderVersion", message)
+}
+
+/// Status, reason and message for the version that is served.
+fn of_served(facts: &ShadowFacts, gateways: &str) -> (State, &'static str, String) {
+    let judged = format!("{}+ requests, by reports of {gateways}", rounded(facts.judged));
+    if !facts.differences.is_empty() || facts.others > 0 {
+        (State::True, "Differences", format!("among {judged}: {}", differences(facts)))
     } else if facts.is_partial {
-        let message = format!("no difference among {}; other gateways' reports have no room here", judged(facts));
+        let message = format!("no difference among {judged}; other gateways' reports have no room here");
         (State::Unknown, "TooManyReports", message)
     } else if facts.judged > 0 {
-        (State::False, "NoDifference", format!("no difference among {}", judged(facts)))
+        (State::False, "NoDifference", format!("no difference among {judged}"))
     } else if facts.gateways > 0 {
-        let message = format!("{} judged no request so far", gateways(facts));
-        (State::Unknown, "NoRequests", message)
+        (State::Unknown, "NoRequests", format!("no request so far, by reports of {gateways}"))
     } else {
         (State::Unknown, "NoReport", "no gateway has reported about this shadow".to_owned())
-    };
-    Finding::new(ConditionType::ShadowDiffers, status, reason, message)
+    }
 }
 
 fn differences(facts: &ShadowFacts) -> String {
@@ -49,7 +45,7 @@ fn differences(facts: &ShadowFacts) -> String {
     let named = named.iter().map(|(Reverse(count), kind)| format!("{count}+ {}", text(kind)));
     let rest: u64 = rest.iter().map(|(Reverse(count), _)| *count).fold(rounded(facts.others), u64::saturating_add);
     let rest = (rest > 0).then(|| format!("{}+ of other kinds", rounded(rest)));
-    format!("among {}: {}", judged(facts), named.chain(rest).collect::<Vec<_>>().join("; "))
+    named.chain(rest).collect::<Vec<_>>().join("; ")
 }
 
 fn text(kind: &ShadowDifference) -> String {
@@ -58,12 +54,14 @@ fn text(kind: &ShadowDifference) -> String {
     format!("{agreement} {verb} {resource} (policy {policy}, shadow policy {shadow_policy})")
 }
 
-fn judged(facts: &ShadowFacts) -> String {
-    format!("{}+ requests that {} judged", rounded(facts.judged), gateways(facts))
-}
-
-fn gateways(facts: &ShadowFacts) -> String {
-    if facts.gateways == 1 { "1 gateway has".to_owned() } else { format!("{} gateways have", facts.gateways) }
+/// The number of those that report, of all that are there if those are more.
+fn gateways(facts: &ShadowFacts, seen: &StatusInput<'_>) -> String {
+    let all = seen.gateways.iter().map(|one| one.name).collect::<BTreeSet<_>>().len();
+    match (facts.gateways, all) {
+        (reporting, all) if reporting < all => format!("{reporting} of {all} gateways"),
+        (1, _) => "1 gateway".to_owned(),
+        (reporting, _) => format!("{reporting} gateways"),
+    }
 }
 
 /// The largest number of 1, 2 or 5 and zeros that is not greater.
@@ -93,7 +91,7 @@ mod tests {
     }
 
     fn found(facts: &ShadowFacts) -> (State, String, String) {
-        let finding = shadow_finding(facts);
+        let finding = shadow_finding(facts, &StatusInput::default());
         let condition = finding.stamp(None, &[], &crate::status::Timestamp::from_seconds(0));
         (condition.status, condition.reason, condition.message)
     }
@@ -108,20 +106,20 @@ mod tests {
                 ShadowFacts { gateways: 1, ..ShadowFacts::default() },
                 State::Unknown,
                 "NoRequests",
-                "1 gateway has judged no request so far",
+                "no request so far, by reports of 1 gateway",
             ),
-            (two.clone(), State::False, "NoDifference", "no difference among 20+ requests that 2 gateways have judged"),
+            (two.clone(), State::False, "NoDifference", "no difference among 20+ requests, by reports of 2 gateways"),
             (
                 ShadowFacts { is_partial: true, ..two },
                 State::Unknown,
                 "TooManyReports",
-                "no difference among 20+ requests that 2 gateways have judged; other gateways' reports have no room here",
+                "no difference among 20+ requests, by reports of 2 gateways; other gateways' reports have no room here",
             ),
             (
                 ShadowFacts { is_partial: true, ..differs },
                 State::True,
                 "Differences",
-                "among 20+ requests that 2 gateways have judged: 2+ would_refuse LIST pods (policy 1, shadow policy -); \
+                "among 20+ requests, by reports of 2 gateways: 2+ would_refuse LIST pods (policy 1, shadow policy -); \
                  1+ would_refuse LIST other paths (policy 1, shadow policy -); 1+ of other kinds",
             ),
         ];

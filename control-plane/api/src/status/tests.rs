@@ -300,3 +300,33 @@ fn status_is_written_as_kubernetes_has_it() {
     assert_eq!((&written["observedGeneration"], &written["contentHash"]), (&4.into(), &"c0ffee".into()));
     assert_eq!(serde_json::from_value::<ClusterStatus>(written).unwrap(), status);
 }
+
+/// A reader may wait for the condition of the generation that it wrote.
+#[test]
+fn condition_of_an_older_shadow_is_not_of_the_newest() {
+    let shadow = |served| StatusInput {
+        shadow: Some(ShadowFacts { gateways: 1, judged: 30, ..ShadowFacts::default() }),
+        ..seen(served, vec![gateway("a", GatewayProgress::Acknowledged, None)])
+    };
+    let text = "no difference among 20+ requests, by reports of 1 gateway";
+    let older = format!("the version that was accepted last (generation 3) is served: {text}");
+    let table = [
+        (Served::Newest, row(State::False, "NoDifference", text)),
+        (Served::Older(Some(3)), row(State::Unknown, "OlderVersion", &older)),
+    ];
+    for (served, expected) in table {
+        assert_eq!(told_of(&shadow(served), ConditionType::ShadowDiffers), expected);
+    }
+}
+
+#[test]
+fn gateways_that_do_not_report_are_numbered() {
+    let gateways = ["a", "a", "b", "c"].map(|name| gateway(name, GatewayProgress::Acknowledged, None));
+    let table = [(1, "1 of 3 gateways"), (3, "3 gateways"), (4, "4 gateways")];
+    for (reporting, words) in table {
+        let shadow = Some(ShadowFacts { gateways: reporting, judged: 10, ..ShadowFacts::default() });
+        let seen = StatusInput { shadow, ..seen(Served::Newest, gateways.to_vec()) };
+        let message = format!("no difference among 10+ requests, by reports of {words}");
+        assert_eq!(told_of(&seen, ConditionType::ShadowDiffers), row(State::False, "NoDifference", &message));
+    }
+}

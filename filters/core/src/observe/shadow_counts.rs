@@ -32,19 +32,25 @@ pub(super) struct KindKey {
     verb: u8,
     /// [`ResourceLabels::code`]
     resource: u16,
+    /// Whether its client is one that is authenticated.
+    is_known: bool,
 }
+
+/// The bit of the agreement's byte that says whether the client is known.
+const KNOWN: u64 = 1 << 7;
 
 impl CountedKey for KindKey {
     fn key(self) -> u64 {
         // A pair has its agreement in the lowest of three parts of 16 bits.
         let pair = self.pair.key();
-        (pair >> 16) << 32 | u64::from(self.resource) << 16 | u64::from(self.verb) << 8 | (pair & 0xff)
+        let agreement = (pair & 0xff) | if self.is_known { KNOWN } else { 0 };
+        (pair >> 16) << 32 | u64::from(self.resource) << 16 | u64::from(self.verb) << 8 | agreement
     }
 
     #[allow(clippy::cast_possible_truncation, reason = "takes apart what `key` has put together")]
     fn of_key(key: u64) -> Self {
-        let pair = ShadowKey::of_key((key >> 32) << 16 | (key & 0xff));
-        KindKey { pair, verb: (key >> 8) as u8, resource: (key >> 16) as u16 }
+        let pair = ShadowKey::of_key((key >> 32) << 16 | (key & 0xff & !KNOWN));
+        KindKey { pair, verb: (key >> 8) as u8, resource: (key >> 16) as u16, is_known: key & KNOWN != 0 }
     }
 
     fn rest(self) -> Self {
@@ -71,16 +77,17 @@ impl ShadowCounts {
             self.pairs.count(pair, admits);
             return;
         }
-        let kind = KindKey { pair, verb: request.verb, resource: request.resource };
+        let CounterKey { verb, resource, is_known, .. } = request;
+        let kind = KindKey { pair, verb, resource, is_known };
         if !self.kinds.count_known(kind) {
-            self.count_new(kind, request.is_known, admits);
+            self.count_new(kind, admits);
         }
     }
 
     #[cold]
-    fn count_new(&self, kind: KindKey, is_known: bool, admits: impl Fn(ShadowKey) -> bool) {
+    fn count_new(&self, kind: KindKey, admits: impl Fn(ShadowKey) -> bool) {
         // Clients that are not authenticated leave room for others.
-        let part = |most: usize| if is_known { most } else { most / 4 };
+        let part = |most: usize| if kind.is_known { most } else { most / 4 };
         let has_place = self.pairs.contains(kind.pair) || (self.pairs.len() < part(MAX_PAIRS) && admits(kind.pair));
         if !has_place {
             self.pairs.count(kind.pair.rest(), |_| true);
@@ -100,9 +107,9 @@ impl ShadowCounts {
 
     /// Writes what was counted under a key, and adds it to the cluster's activity.
     pub(super) fn write(&self, pending: PendingShadow, cluster: ShadowedCluster<'_>, sink: &mut impl MetricsSink) {
-        let (pair, count, (verb, resource)) = match pending {
-            PendingShadow::Pair(pair) => (pair, self.pairs.take(pair), ("other", "other".to_owned())),
-            PendingShadow::Kind(kind) => (kind.pair, self.kinds.take(kind), cluster.words(kind)),
+        let (pair, count, (verb, resource), is_known) = match pending {
+            PendingShadow::Pair(pair) => (pair, self.pairs.take(pair), ("other", "other".to_owned()), false),
+            PendingShadow::Kind(kind) => (kind.pair, self.kinds.take(kind), cluster.words(kind), kind.is_known),
         };
         if count == 0 {
             return;
@@ -113,7 +120,7 @@ impl ShadowCounts {
             let verb = verb.to_owned();
             let difference = ShadowDifference { policy, shadow_policy, agreement, verb, resource };
             let difference = (pair.agreement != Agreement::Same).then_some(difference);
-            totals.lock().judged(generation, difference, count);
+            totals.lock().judged(generation, difference, is_known, count);
         }
     }
 }
@@ -141,7 +148,11 @@ impl ShadowedCluster<'_> {
 mod tests {
     use super::*;
     use crate::observe::catalog::Metric;
+    use crate::observe::servers::ServerLabels;
+    use crate::observe::talkers::TalkerBudget;
     use std::collections::BTreeMap;
+    use std::sync::Arc;
+    use std::time::Duration;
 
     #[derive(Default)]
     struct WrittenSeries(BTreeMap<Vec<String>, u64>);
@@ -172,8 +183,10 @@ mod tests {
         for agreement in Agreement::ALL.into_iter().filter(|one| *one != Agreement::Same) {
             for (policy, shadow_policy) in [(None, Some(0)), (Some(70_000), Some(2)), (Some(19_999), None)] {
                 let pair = ShadowKey::new(policy, shadow_policy, agreement);
-                let kind = KindKey { pair, verb: u8::MAX, resource: u16::MAX - 1 };
-                assert_eq!(KindKey::of_key(kind.key()), kind);
+                for is_known in [false, true] {
+                    let kind = KindKey { pair, verb: u8::MAX, resource: u16::MAX - 1, is_known };
+                    assert_eq!(KindKey::of_key(kind.key()), kind);
+                }
             }
         }
     }
@@ -191,6 +204,29 @@ mod tests {
         let series = |words: [&str; 4]| words.map(str::to_owned).to_vec();
         let expected = [(series(["prod", "-", "-", "same"]), 1), (series(["prod", "0", "-", "would_refuse"]), 2_000)];
         assert_eq!(written(&counts), BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn kinds_of_clients_without_a_name_leave_places_for_others() {
+        let budget = Arc::new(TalkerBudget::default());
+        let totals = ClusterTotals::new("prod", Arc::default(), &budget);
+        let resources = ResourceLabels::of(&[]);
+        totals.configure(&ServerLabels::default(), Vec::new(), None, Some("a"));
+        let counts = ShadowCounts::new(Some("a"));
+        let pair = |policy| ShadowKey::new(Some(policy), None, Agreement::WouldRefuse);
+        for policy in 0..100 {
+            counts.count(pair(policy), CounterKey { is_known: false, ..request(2, 1) }, |_| true);
+        }
+        (200..210).for_each(|policy| counts.count(pair(policy), request(2, 1), |_| true));
+        let cluster = ShadowedCluster { name: "prod", resources: &resources, totals: Some(&totals), rest: "(other)" };
+        // Whatever the order in which they are written.
+        let mut pending: Vec<_> = counts.pending().collect();
+        pending.sort_by_key(|one| matches!(one, PendingShadow::Kind(kind) if kind.pair.policy > 200));
+        pending.into_iter().for_each(|one| counts.write(one, cluster, &mut WrittenSeries::default()));
+        let activity = totals.activity(Duration::ZERO).unwrap().shadows.remove(0);
+        let policies: Vec<_> = activity.differences.iter().map(|(kind, _)| kind.policy.parse().unwrap_or(0)).collect();
+        assert_eq!(policies.iter().filter(|policy| **policy >= 200).count(), 10, "{policies:?}");
+        assert_eq!((policies.len(), activity.judged, activity.others), (18, 110, 57));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::time::Instant;
 use portcullis_api::status::ShadowFacts;
 use portcullis_filter_config::activity::ShadowDifference;
 
+use super::Edition;
 use crate::activity_report::ShadowMessage;
 
 /// Most kinds of differences of one edition that are counted apart.
@@ -16,11 +17,12 @@ pub(super) struct ReportedShadow {
     judged: u64,
     differences: BTreeMap<ShadowDifference, u64>,
     others: u64,
+    bytes: usize,
 }
 
 impl ReportedShadow {
     /// The counts of a report that came at `at`.
-    pub(super) fn new(message: ShadowMessage, at: Instant) -> Self {
+    pub(super) fn new(message: ShadowMessage, edition: &Edition, at: Instant) -> Self {
         let ShadowMessage { judged, differences, others, .. } = message;
         let mut kinds = BTreeMap::new();
         for one in differences {
@@ -29,19 +31,20 @@ impl ReportedShadow {
             let count: &mut u64 = kinds.entry(kind).or_default();
             *count = count.saturating_add(one.count);
         }
-        Self { at, judged, differences: kinds, others }
+        let bytes = entry_bytes::<Self>(edition) + kinds.keys().map(kind_bytes).sum::<usize>();
+        Self { at, judged, differences: kinds, others, bytes }
     }
 
     /// The memory that it takes, with its edition.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + 256 + self.differences.keys().map(kind_bytes).sum::<usize>()
+        self.bytes
     }
 }
 
 /// The sums of all gateways since an edition is there.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ShadowSums {
-    /// Gateways whose newest counts are known.
+    /// Gateways that have reported of late.
     gateways: usize,
     judged: u64,
     differences: BTreeMap<ShadowDifference, u64>,
@@ -51,12 +54,15 @@ pub(super) struct ShadowSums {
 }
 
 impl ShadowSums {
+    /// Without a report.
+    pub(super) fn new(edition: &Edition) -> Self {
+        let (differences, bytes) = (BTreeMap::new(), entry_bytes::<Self>(edition));
+        Self { gateways: 0, judged: 0, differences, others: 0, changed: None, bytes }
+    }
+
     /// Adds a gateway's counts, without those that were added before. Counts that have sunk began anew.
     pub(super) fn add(&mut self, now: &ReportedShadow, before: Option<&ReportedShadow>) {
         self.changed = Some(now.at);
-        if before.is_none() {
-            self.gateways = self.gateways.saturating_add(1);
-        }
         let before = before.filter(|before| before.judged <= now.judged);
         let grown = |before: Option<u64>, now: u64| now.saturating_sub(before.unwrap_or_default());
         self.judged = self.judged.saturating_add(grown(before.map(|one| one.judged), now.judged));
@@ -78,7 +84,23 @@ impl ShadowSums {
         }
     }
 
-    /// A gateway's newest counts are forgotten, and not what they added.
+    /// The bytes that a report adds at most.
+    pub(super) fn growth(&self, shadow: &ReportedShadow) -> usize {
+        let new = shadow.differences.keys().filter(|kind| !self.differences.contains_key(kind));
+        new.take(MAX_KINDS.saturating_sub(self.differences.len())).map(kind_bytes).sum()
+    }
+
+    /// Counts another gateway.
+    pub(super) fn join(&mut self) {
+        self.gateways = self.gateways.saturating_add(1);
+    }
+
+    /// Counts no gateway. The sums stay.
+    pub(super) fn leave_all(&mut self) {
+        self.gateways = 0;
+    }
+
+    /// Counts a gateway no more. The sums stay.
     pub(super) fn leave(&mut self) {
         self.gateways = self.gateways.saturating_sub(1);
     }
@@ -90,7 +112,7 @@ impl ShadowSums {
 
     /// The memory that it takes, with its edition.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + 256 + self.bytes
+        self.bytes
     }
 
     pub(super) fn facts(&self) -> ShadowFacts {
@@ -102,6 +124,11 @@ impl ShadowSums {
             is_partial: false,
         }
     }
+}
+
+/// The memory of an entry in a map by edition, with the places that a map keeps free.
+fn entry_bytes<T>((name, generation): &Edition) -> usize {
+    size_of::<(Edition, T)>() + 256 + name.len() + generation.len()
 }
 
 fn kind_bytes(kind: &ShadowDifference) -> usize {

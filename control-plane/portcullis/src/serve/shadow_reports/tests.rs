@@ -75,6 +75,29 @@ fn counts_of_gateways_add_up_over_restarts() {
     assert_eq!(plane.reports.facts("other"), None);
 }
 
+/// Two Envoys may have one node id: one drains while another has taken its place, or their ids are not those of their pods.
+#[test]
+fn processes_of_one_node_add_their_growth_alone() {
+    let plane = Plane::new("a");
+    for _ in 0..10 {
+        plane.report("one", 1, &[shadow("a", 1_000, &[("pods", 5)])]);
+        plane.report("one", 2, &[shadow("a", 500, &[("pods", 1)])]);
+    }
+    assert_eq!(plane.facts(), (1, 1_500, vec![6, 0], false));
+    plane.report("one", 1, &[shadow("a", 1_001, &[("pods", 6)])]);
+    assert_eq!(plane.facts(), (1, 1_501, vec![7, 0], false));
+    for _ in 0..10 {
+        (3..20).for_each(|process| plane.report("one", process, &[shadow("a", 1, &[])]));
+    }
+    let (gateways, judged, _, is_partial) = plane.facts();
+    assert_eq!((gateways, is_partial), (1, true), "more processes than a node has at one time");
+    assert!(judged <= 1_501 + 17, "{judged}");
+    let later = Plane { now: plane.now + SILENCE, ..plane };
+    later.report("one", 19, &[shadow("a", 2, &[])]);
+    later.serve("a");
+    assert_eq!(later.reports.lock().gateways.len(), 1, "those before it have ended");
+}
+
 #[test]
 fn editions_of_a_shadow_never_meet() {
     let plane = Plane::new("a");
@@ -127,7 +150,78 @@ fn silent_gateway_gives_its_place_and_keeps_its_counts() {
     assert_eq!(plane.facts(), (1, 10, vec![2, 0], true));
     let later = Plane { now: plane.now + SILENCE, ..plane };
     later.report("two", 1, &[shadow("a", 1, &[])]);
-    assert_eq!(later.facts(), (1, 11, vec![2, 0], true));
+    later.serve("a");
+    assert_eq!(later.facts(), (1, 11, vec![2, 0], false));
+}
+
+#[test]
+fn report_without_room_is_made_good_by_the_next() {
+    let plane = Plane::new("a").within(Bounds { gateways: 1, ..Bounds::default() });
+    plane.report("one", 1, &[shadow("a", 10, &[])]);
+    plane.report("two", 1, &[shadow("a", 1, &[])]);
+    plane.report("one", 1, &[shadow("a", 11, &[])]);
+    assert_eq!(plane.facts(), (1, 11, vec![0], true), "that of the other is still missing");
+    let plane = plane.within(Bounds::default());
+    plane.report("two", 1, &[shadow("a", 2, &[])]);
+    assert_eq!(plane.facts(), (2, 13, vec![0], false));
+}
+
+/// Counts that take the place of their former ones need no room.
+#[test]
+fn known_gateway_has_room_for_its_newest_counts() {
+    let plane = Plane::new("a");
+    let kinds: Vec<_> = (0..30).map(|kind| kind.to_string()).collect();
+    let report = |count| {
+        let differences: Vec<_> = kinds.iter().map(|kind| (kind.as_str(), count)).collect();
+        plane.report("one", 1, &[shadow("a", 100 * count, &differences)]);
+    };
+    report(1);
+    let bytes = plane.reports.lock().bytes;
+    plane.reports.lock().bounds = Bounds { bytes: bytes + 10, of_one: bytes, ..Bounds::default() };
+    report(2);
+    assert_eq!(plane.facts(), (1, 200, [vec![2; 30], vec![0]].concat(), false));
+}
+
+#[test]
+fn invented_editions_leave_room_for_those_of_objects() {
+    let plane = Plane::new("a").within(Bounds { bytes: 100_000, ..Bounds::default() });
+    for name in 0..1_000 {
+        plane.reports.take("liar", 1, &[cluster(&name.to_string(), &[shadow("x", 1, &[("pods", 1)])])], plane.now);
+    }
+    let kinds: Vec<_> = (0..30).map(|kind| kind.to_string()).collect();
+    let differences: Vec<_> = kinds.iter().map(|kind| (kind.as_str(), 1)).collect();
+    plane.report("one", 1, &[shadow("a", 30, &differences)]);
+    assert_eq!(plane.facts(), (1, 30, [vec![1; 30], vec![0]].concat(), false));
+}
+
+#[test]
+fn gateways_that_are_gone_are_not_numbered() {
+    let plane = Plane::new("a");
+    ["one", "two", "three"].iter().for_each(|node| plane.report(node, 1, &[shadow("a", 10, &[])]));
+    assert_eq!(plane.facts(), (3, 30, vec![0], false));
+    let later = Plane { now: plane.now + SILENCE, ..plane };
+    later.report("two", 1, &[shadow("a", 11, &[])]);
+    later.serve("a");
+    assert_eq!(later.facts(), (1, 31, vec![0], false), "what they have counted stays");
+    let later = Plane { now: later.now + PRUNE_INTERVAL, ..later };
+    later.report("one", 1, &[shadow("a", 12, &[])]);
+    later.serve("a");
+    assert_eq!(later.facts(), (2, 33, vec![0], false), "it was not forgotten");
+}
+
+/// The texts alone: a lower bound.
+#[test]
+fn bytes_are_not_less_than_what_is_kept() {
+    let plane = Plane::new("a");
+    let (name, generation, resource) = ("n".repeat(260), "g".repeat(160), "r".repeat(160));
+    let clusters = [cluster(&name, &[shadow(&generation, 1, &[(&resource, 1)])])];
+    plane.reports.take("one", 1, &clusters, plane.now);
+    let kept = 2 * (name.len() + generation.len() + resource.len() + size_of::<ShadowDifference>());
+    let kept = kept + size_of::<ReportedShadow>() + size_of::<ShadowSums>();
+    let counted = plane.reports.lock().bytes;
+    plane.reports.lock().prune(plane.now);
+    assert_eq!(plane.reports.lock().bytes, counted);
+    assert!(counted >= kept, "{counted} of {kept}");
 }
 
 /// The words of a page, and hostile ones.

@@ -140,9 +140,16 @@ impl ClusterSums {
         }
     }
 
-    /// Adds requests that this edition of the shadow has judged, and the kind of their difference, if they have one.
-    pub(super) fn judged(&mut self, generation: &str, difference: Option<ShadowDifference>, count: u64) {
-        self.shadows.add(generation, difference, count);
+    /// Adds requests that this edition of the shadow has judged, and the kind of their difference, if they have one. Those of clients
+    /// that are not authenticated, or of no client, leave places for others.
+    pub(super) fn judged(
+        &mut self,
+        generation: &str,
+        difference: Option<ShadowDifference>,
+        is_known: bool,
+        count: u64,
+    ) {
+        self.shadows.add(generation, difference, is_known, count);
     }
 
     /// Adds answers of a server.

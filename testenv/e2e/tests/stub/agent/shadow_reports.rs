@@ -70,16 +70,16 @@ fn shadow_differs_by_the_reports_of_both_gateways() {
     let mut agents = ["envoy-0", "envoy-1"].map(start);
     agents.iter().for_each(|agent| agent.wait_ready(READY).unwrap());
     let target = fixture.target(address).timeout(SOON.saturating_mul(wait::deadline_factor()));
-    wait_for(plane, "Unknown", "NoRequests", "2 gateways have judged no request");
+    wait_for(plane, "Unknown", "NoRequests", "no request so far, by reports of 2 gateways");
     let pod = format!("{PODS}/a");
     ask(&target, &pod, 20);
-    wait_for(plane, "False", "NoDifference", "no difference among 20+ requests that 2 gateways have judged");
+    wait_for(plane, "False", "NoDifference", "no difference among 20+ requests, by reports of 2 gateways");
 
     ask(&target, PODS, 50);
     let kind = "50+ would_refuse LIST pods (policy 0, shadow policy 0)";
     let differs = wait_for(plane, "True", "Differences", kind);
     let message = differs["message"].as_str().unwrap();
-    assert_eq!(message, format!("among 50+ requests that 2 gateways have judged: {kind}"), "no user is named");
+    assert_eq!(message, format!("among 50+ requests, by reports of 2 gateways: {kind}"), "no user is named");
     let counts = wait::until("both have counted", SOON, || {
         let counts = [would_refuse(&agents[0]), would_refuse(&agents[1])];
         (counts[0] + counts[1] == 50).then_some(counts)
@@ -107,7 +107,7 @@ fn shadow_differs_by_the_reports_of_both_gateways() {
         if one != differs {
             seen.push(one.clone());
         }
-        one["reason"] == "NoRequests" && one["message"].as_str().unwrap().starts_with("2 gateways")
+        one["reason"] == "NoRequests" && one["message"].as_str().unwrap().ends_with(" 2 gateways")
     };
     plane.wait_status("both gateways have the new one", SOON * 2, is_new).unwrap();
     let after: Vec<_> = seen.iter().skip_while(|one| one["status"] == "True").collect();
