@@ -79,6 +79,10 @@ pub(super) struct Election {
     timing: Timing,
     /// The record that was read last, and when it was new.
     seen: Option<(Record, Moment)>,
+    /// Since when no Lease is there, after one that was read.
+    gone_since: Option<Moment>,
+    /// Renewals that were sent and may be in the Lease, and when they were sent: those that would still count.
+    unanswered: Vec<(String, Moment)>,
     tenure: Option<Tenure>,
     /// Since when others are quiet, once a record was seen that is not this candidate's own.
     quiet_since: Option<Moment>,
@@ -88,30 +92,58 @@ pub(super) struct Election {
 impl Election {
     /// `identity` must be unique among the replicas.
     pub(super) fn new(identity: String, timing: Timing) -> Self {
-        Self { identity, timing, seen: None, tenure: None, quiet_since: None, terms: 0 }
+        Self {
+            identity,
+            timing,
+            seen: None,
+            gone_since: None,
+            unanswered: Vec::new(),
+            tenure: None,
+            quiet_since: None,
+            terms: 0,
+        }
     }
 
     /// Takes the Lease that was read at `now`; returns the Lease to write, if any.
     pub(super) fn observe(&mut self, record: Option<&Record>, now: Moment) -> Option<Claim> {
-        let Some(record) = record else {
-            self.resign();
-            self.quiet_since = Some(now);
-            return Some(Claim { transitions: 0, is_new: true });
-        };
+        let Some(record) = record else { return self.vanished(now) };
+        let was_gone = self.gone_since.take().is_some();
         let since = match &self.seen {
-            Some((seen, since)) if seen == record => *since,
+            Some((seen, since)) if seen == record && !was_gone => *since,
             _ => {
                 self.seen = Some((record.clone(), now));
                 now
             }
         };
         if record.holder == self.identity {
+            self.proven(&record.renewal);
             return Some(Claim { transitions: record.transitions, is_new: false });
         }
         self.tenure = None;
+        self.unanswered.clear();
         let is_free = record.holder.is_empty() || now >= since.saturating_add(self.silence(record));
-        self.quiet_since = is_free.then(|| self.quiet(record, since, now));
+        // A holder stops before it gives the Lease up.
+        let after = if record.holder.is_empty() { Duration::ZERO } else { self.timing.quiet_after() };
+        self.quiet_since = is_free.then(|| self.quiet(record, since.saturating_add(after), now));
         is_free.then(|| Claim { transitions: record.transitions.saturating_add(1), is_new: true })
+    }
+
+    /// Takes that there is no Lease. If there was one, its last holder may act as the leader still, and may have renewed it since this
+    /// candidate read it.
+    fn vanished(&mut self, now: Moment) -> Option<Claim> {
+        let leads = self.tenure.is_some_and(|tenure| now < tenure.until);
+        self.tenure = None;
+        self.unanswered.clear();
+        let claim = Claim { transitions: 0, is_new: true };
+        let Some((record, _)) = self.seen.as_ref().filter(|_| !leads) else {
+            self.resign();
+            self.quiet_since = Some(now);
+            return Some(claim);
+        };
+        let since = *self.gone_since.get_or_insert(now);
+        let is_free = now >= since.saturating_add(self.silence(record));
+        self.quiet_since = is_free.then(|| self.quiet(record, since.saturating_add(self.timing.quiet_after()), now));
+        is_free.then_some(claim)
     }
 
     /// How long the holder's silence is to be waited out.
@@ -119,22 +151,46 @@ impl Election {
         record.lease.max(self.timing.lease)
     }
 
-    /// Since when the holder of a record that is free acts as the leader no more.
-    fn quiet(&self, record: &Record, since: Moment, now: Moment) -> Moment {
-        // A holder stops before it gives the Lease up.
-        let after = if record.holder.is_empty() { Duration::ZERO } else { self.timing.quiet_after() };
-        // One with longer times goes on for longer.
-        if record.lease > self.timing.lease { now } else { since.saturating_add(after).min(now) }
+    /// Since when the holder of a record that is free acts as the leader no more; `stopped` if its times are no longer than these.
+    fn quiet(&self, record: &Record, stopped: Moment, now: Moment) -> Moment {
+        if record.lease > self.timing.lease { now } else { stopped.min(now) }
     }
 
     /// The time left until the Lease is free, if nothing else happens.
     pub(super) fn free_in(&self, now: Moment) -> Option<Duration> {
-        let (record, since) = self.seen.as_ref().filter(|(record, _)| record.holder != self.identity)?;
+        let (record, seen) = self.seen.as_ref()?;
+        if self.gone_since.is_none() && record.holder == self.identity {
+            return None;
+        }
+        let since = self.gone_since.unwrap_or(*seen);
         Some(since.saturating_add(self.silence(record)).saturating_sub(now))
+    }
+
+    /// A write with this renewal is sent at `sent`.
+    pub(super) fn sends(&mut self, renewal: String, sent: Moment) {
+        self.unanswered.retain(|(_, before)| sent < before.saturating_add(self.timing.renew_within));
+        self.unanswered.push((renewal, sent));
+    }
+
+    /// This candidate has the Lease by that renewal: a write without an answer succeeded, if it is one of those.
+    fn proven(&mut self, renewal: &str) {
+        if let Some(&(_, sent)) = self.unanswered.iter().find(|(unanswered, _)| unanswered == renewal) {
+            self.written(sent);
+        }
+    }
+
+    /// The write that was sent at `sent` was refused, as the Lease is another one than that which was read. Without a write of this
+    /// candidate that may have made it so another one did, and this one leads no more.
+    pub(super) fn refused(&mut self, sent: Moment) {
+        self.unanswered.retain(|(_, unanswered)| *unanswered != sent);
+        if self.unanswered.is_empty() {
+            self.tenure = None;
+        }
     }
 
     /// The write that was sent at `sent` succeeded.
     pub(super) fn written(&mut self, sent: Moment) {
+        self.unanswered.retain(|(_, later)| *later > sent);
         let until = sent.saturating_add(self.timing.renew_within);
         let tenure = match (self.tenure, self.quiet_since.take()) {
             (Some(tenure), None) => Tenure { until, ..tenure },
@@ -153,7 +209,8 @@ impl Election {
 
     /// Leads no more, and begins anew with what is read next.
     pub(super) fn resign(&mut self) {
-        (self.seen, self.tenure) = (None, None);
+        (self.seen, self.gone_since, self.tenure) = (None, None, None);
+        self.unanswered.clear();
     }
 }
 

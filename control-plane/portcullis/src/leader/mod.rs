@@ -3,10 +3,12 @@
 //!
 //! - [`election`]: the rules, pure; time is an argument.
 //! - [`lease`]: between the rules' words and the Lease of Kubernetes.
+//! - [`pace`]: how often a candidate asks, and why it cannot.
 //! - [`run`]: asks and writes.
 
 mod election;
 mod lease;
+mod pace;
 mod run;
 
 pub(crate) use election::{Tenure, Timing};

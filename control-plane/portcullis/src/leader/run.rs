@@ -8,14 +8,17 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use super::election::{Election, Tenure, Timing};
+use super::election::{Election, Moment, Tenure, Timing};
 use super::lease::{claimed, record, released};
+use super::pace::{Failure, Pace};
 use crate::boot_time::boot_time;
 
 /// Timeout for releasing the Lease at the end.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval at which the clock is read while this replica leads: timers stand still while the machine is suspended.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Warnings about an election come no more often than this.
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A candidacy that runs. Dropped without [`Leadership::release`], its Lease runs out.
 pub(crate) struct Leadership {
@@ -24,6 +27,8 @@ pub(crate) struct Leadership {
     /// The time for which it leads; it may be over. For what has to be right also in the moment in which a process goes on that was
     /// stopped: no task has changed `leads` by then.
     pub(crate) tenure: watch::Receiver<Option<Tenure>>,
+    /// Why it cannot take part in the election; none if it can.
+    pub(crate) failure: watch::Receiver<Option<String>>,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
@@ -37,14 +42,16 @@ pub(crate) fn campaign(
 ) -> Leadership {
     let (tenure_sender, tenure) = watch::channel(None);
     let (leads_sender, leads) = watch::channel(false);
+    let (failure_sender, failure) = watch::channel(None);
     let (stop, stopped) = oneshot::channel();
     tokio::spawn(publish(name.to_owned(), tenure.clone(), leads_sender));
     let identity = identity();
     let election = Election::new(identity.clone(), timing);
     let leases = Api::namespaced(access.client.clone(), &access.namespace);
-    let candidate = Candidate { leases, name: name.to_owned(), identity, election, timing, held: None };
-    let task = tokio::spawn(candidate.run(tenure_sender, wanted, stopped));
-    Leadership { leads, tenure, stop, task }
+    let name = name.to_owned();
+    let candidate = Candidate { leases, name, identity, election, timing, held: None, tenure: tenure_sender };
+    let task = tokio::spawn(candidate.run(failure_sender, wanted, stopped));
+    Leadership { leads, tenure, failure, stop, task }
 }
 
 impl Leadership {
@@ -58,13 +65,16 @@ impl Leadership {
 
 /// Publishes whether this replica leads, also while a call hangs.
 async fn publish(lease: String, mut tenure: watch::Receiver<Option<Tenure>>, leads: watch::Sender<bool>) {
+    let mut said = None;
     loop {
-        let end = tenure.borrow_and_update().map(|tenure| tenure.until);
-        let left = end.map(|end| end.saturating_sub(boot_time())).filter(|left| !left.is_zero());
+        let current = *tenure.borrow_and_update();
+        let left = current.map(|one| one.until.saturating_sub(boot_time())).filter(|left| !left.is_zero());
         let is_leader = left.is_some();
         let has_changed = leads.send_if_modified(|before| std::mem::replace(before, is_leader) != is_leader);
-        if has_changed {
-            tracing::info!(lease, leads = is_leader, "leadership changed");
+        if let Some(leads) = news(&mut said, current, is_leader) {
+            tracing::info!(lease, leads, "leadership changed");
+        } else if has_changed {
+            tracing::debug!(lease, leads = is_leader, "renewed late");
         }
         let changed = match left {
             None => tenure.changed().await,
@@ -80,6 +90,14 @@ async fn publish(lease: String, mut tenure: watch::Receiver<Option<Tenure>>, lea
     }
 }
 
+/// Whether this replica leads, if that is worth a line of the log. A gap between late renewals is not: `said` is the term of the last line.
+fn news(said: &mut Option<u64>, tenure: Option<Tenure>, is_leader: bool) -> Option<bool> {
+    let term = tenure.filter(|tenure| is_leader || *said == Some(tenure.term)).map(|tenure| tenure.term);
+    let is_news = *said != term;
+    *said = term;
+    is_news.then_some(is_leader)
+}
+
 struct Candidate {
     leases: Api<Lease>,
     name: String,
@@ -88,12 +106,13 @@ struct Candidate {
     timing: Timing,
     /// The Lease as this candidate wrote it last, if no other has written it since as far as it knows.
     held: Option<Lease>,
+    tenure: watch::Sender<Option<Tenure>>,
 }
 
 impl Candidate {
     async fn run(
         mut self,
-        tenure: watch::Sender<Option<Tenure>>,
+        failure: watch::Sender<Option<String>>,
         mut wanted: watch::Receiver<bool>,
         mut stopped: oneshot::Receiver<()>,
     ) {
@@ -106,12 +125,13 @@ impl Candidate {
                 return;
             }
             let is_over = tokio::select! {
-                () = self.stand(&tenure) => false,
+                () = self.stand(&failure) => false,
                 () = unwanted(&mut wanted) => false,
                 _ = &mut stopped => true,
             };
             // This replica stops acting as the leader before another may.
-            tenure.send_replace(None);
+            self.tenure.send_replace(None);
+            failure.send_replace(None);
             if self.election.tenure().is_some() {
                 self.give_up().await;
             }
@@ -123,47 +143,69 @@ impl Candidate {
     }
 
     /// Reads and writes the Lease for as long as it is polled.
-    async fn stand(&mut self, tenure: &watch::Sender<Option<Tenure>>) {
-        let mut failed = false;
+    async fn stand(&mut self, failure: &watch::Sender<Option<String>>) {
+        let mut pace = Pace::new(self.timing.retry);
+        let mut warned: Option<Moment> = None;
         loop {
+            let began = boot_time();
             let outcome = self.round().await;
-            tenure.send_replace(self.election.tenure());
-            if let (Err(reason), false) = (&outcome, failed) {
+            self.publish();
+            let reason = outcome.as_ref().err().map(Failure::to_string);
+            if let Some(reason) = &reason
+                && warned.is_none_or(|warned| began >= warned.saturating_add(WARN_INTERVAL))
+            {
+                warned = Some(began);
                 tracing::warn!(lease = self.name, reason, "cannot take part in the election of a leader");
             }
-            failed = outcome.is_err();
-            let pause = spread(self.timing.retry);
+            failure.send_if_modified(|before| std::mem::replace(before, reason.clone()) != reason);
+            let now = boot_time();
+            let leads = self.election.tenure().is_some_and(|tenure| now < tenure.until);
+            let pause = spread(pace.after(&outcome, leads));
             // A Lease that is free already was tried for.
-            let left = self.election.free_in(boot_time()).filter(|left| !left.is_zero());
-            tokio::time::sleep(left.map_or(pause, |left| left.min(pause))).await;
+            let left = self.election.free_in(now).filter(|left| !left.is_zero() && outcome.is_ok());
+            // From the beginning of the round: a call that took long leaves a leader less time for the next one.
+            let rest = pause.saturating_sub(now.saturating_sub(began));
+            tokio::time::sleep(left.map_or(rest, |left| left.min(rest))).await;
         }
     }
 
+    fn publish(&self) {
+        self.tenure.send_replace(self.election.tenure());
+    }
+
     /// Writes what this candidate holds; reads, and writes if that is due, where it holds nothing.
-    async fn round(&mut self) -> Result<(), String> {
+    async fn round(&mut self) -> Result<(), Failure> {
         let held = self.held.take();
         if held.is_some() && self.write(held).await? {
             return Ok(());
         }
+        // If another one wrote it, this one leads no more, also if it cannot read who did.
+        self.publish();
         let read = self.call(self.leases.get_opt(&self.name)).await?;
         self.write(read).await.map(drop)
     }
 
     /// Writes the Lease if that is due after what was there before. Returns whether this candidate has it.
-    async fn write(&mut self, before: Option<Lease>) -> Result<bool, String> {
+    async fn write(&mut self, before: Option<Lease>) -> Result<bool, Failure> {
         let seen = before.as_ref().map(record);
-        let Some(claim) = self.election.observe(seen.as_ref(), boot_time()) else { return Ok(false) };
+        let claim = self.election.observe(seen.as_ref(), boot_time());
+        // An earlier write may have counted by that.
+        self.publish();
+        let Some(claim) = claim else { return Ok(false) };
         let is_there = before.is_some();
         let lease = claimed(before, &self.name, &self.identity, &claim, self.timing.lease, Timestamp::now());
         let sent = boot_time();
+        self.election.sends(record(&lease).renewal, sent);
         let parameters = PostParams::default();
         self.held = if is_there {
-            self.call(unless_late(self.leases.replace(&self.name, &parameters, &lease))).await?
+            self.call(unless_late(self.leases.replace(&self.name, &parameters, &lease), &[404, 409])).await?
         } else {
-            self.call(unless_late(self.leases.create(&parameters, &lease))).await?
+            self.call(unless_late(self.leases.create(&parameters, &lease), &[409])).await?
         };
         if self.held.is_some() {
             self.election.written(sent);
+        } else {
+            self.election.refused(sent);
         }
         Ok(self.held.is_some())
     }
@@ -178,12 +220,12 @@ impl Candidate {
     }
 
     /// Makes the call within its time.
-    async fn call<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+    async fn call<T>(&self, request: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
         match tokio::time::timeout(self.timing.request, request).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(kube::Error::Api(status))) => Err(format!("{} {}", status.code, status.message)),
-            Ok(Err(_)) => Err("no connection".to_owned()),
-            Err(_) => Err("no answer".to_owned()),
+            Ok(Err(kube::Error::Api(status))) => Err(Failure::Refused(status.code, status.message)),
+            Ok(Err(_)) => Err(Failure::NoConnection),
+            Err(_) => Err(Failure::NoAnswer),
         }
     }
 }
@@ -196,11 +238,11 @@ async fn unwanted(wanted: &mut watch::Receiver<bool>) {
     }
 }
 
-/// The Lease if a write succeeded; that another replica was faster is no error.
-async fn unless_late(write: impl Future<Output = kube::Result<Lease>>) -> kube::Result<Option<Lease>> {
+/// The Lease if a write succeeded; that another replica was faster, or that the Lease is gone, is no error.
+async fn unless_late(write: impl Future<Output = kube::Result<Lease>>, late: &[u16]) -> kube::Result<Option<Lease>> {
     match write.await {
         Ok(lease) => Ok(Some(lease)),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+        Err(kube::Error::Api(status)) if late.contains(&status.code) => Ok(None),
         Err(error) => Err(error),
     }
 }

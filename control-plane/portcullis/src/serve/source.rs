@@ -183,6 +183,7 @@ pub(super) struct SourceState {
     health: watch::Receiver<SourceHealth>,
     leads: Option<watch::Receiver<bool>>,
     divides_limits: Option<watch::Receiver<bool>>,
+    limits_failure: Option<watch::Receiver<Option<String>>>,
 }
 
 /// The source in /status. It holds no secret.
@@ -198,12 +199,15 @@ pub(crate) struct SourceStatus {
     pub(super) leader: Option<bool>,
     /// Whether this replica divides limits of all gateways; none where replicas do not elect one.
     pub(super) divides_limits: Option<bool>,
+    /// Why it cannot take part in the election of the one that does.
+    pub(super) limits_reason: Option<String>,
 }
 
 impl SourceState {
     pub(super) fn new(source: &Source, writer: Option<&Leadership>, limits: Option<&Leadership>) -> Self {
         let [leads, divides_limits] = [writer, limits].map(|one| one.map(|leadership| leadership.leads.clone()));
-        Self { kind: source.kind, health: source.health.clone(), leads, divides_limits }
+        let limits_failure = limits.map(|leadership| leadership.failure.clone());
+        Self { kind: source.kind, health: source.health.clone(), leads, divides_limits, limits_failure }
     }
 
     pub(super) fn status(&self) -> SourceStatus {
@@ -218,6 +222,7 @@ impl SourceState {
             reason: health.reason,
             leader: self.leads.as_ref().map(|leads| *leads.borrow()),
             divides_limits: self.divides_limits.as_ref().map(|divides| *divides.borrow()),
+            limits_reason: self.limits_failure.as_ref().and_then(|failure| failure.borrow().clone()),
         }
     }
 }

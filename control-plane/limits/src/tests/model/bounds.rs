@@ -21,7 +21,17 @@ fn explore(leases: Leases) -> Vec<&'static str> {
 
 fn leases(strategy: GlobalStrategy, (steps, reports): (u32, [u64; GATEWAYS])) -> Leases {
     // The first gateway, which has all at first, has a clock as slow as may be.
-    Leases { max: 2, strategy, clocks: [97, 100], steps, reports, restarts: 0, limiters: 0, has_silence: false }
+    Leases {
+        max: 2,
+        strategy,
+        clocks: [97, 100],
+        steps,
+        reports,
+        restarts: 0,
+        limiters: 0,
+        has_silence: false,
+        early: 0,
+    }
 }
 
 #[test]
@@ -41,6 +51,14 @@ fn leases_stay_within_the_limit_past_a_new_limiter() {
 fn leases_stay_within_the_limit_past_a_silent_limiter() {
     let silent = Leases { limiters: 1, has_silence: true, ..leases(GlobalStrategy::Allocate, (2, [0, 1])) };
     assert_eq!(explore(silent), [ALONE, RENEWED]);
+}
+
+/// As another replica that divides from a moment at which the one before answers still.
+#[test]
+fn limiter_that_counts_from_too_early_breaks_the_limit() {
+    let silent = Leases { limiters: 1, has_silence: true, ..leases(GlobalStrategy::Allocate, (2, [0, 1])) };
+    let found = explore(Leases { early: 1, ..silent });
+    assert!(found.contains(&PARTS), "{found:?}");
 }
 
 #[test]

@@ -36,6 +36,8 @@ struct Leases {
     limiters: u32,
     /// Whether a limiter is silent for a while before another one begins, as one that was killed is.
     has_silence: bool,
+    /// Steps by which the next limiter counts from too early a moment.
+    early: u32,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -225,7 +227,7 @@ impl Model for Leases {
             }
             Step::Replace => {
                 next.limiters += 1;
-                let since = next.silent_since.take().unwrap_or(step);
+                let since = next.silent_since.take().unwrap_or(step) - self.early;
                 next.limiter = Known { since, ..Known::default() };
                 self.divide(&mut next.limiter);
             }

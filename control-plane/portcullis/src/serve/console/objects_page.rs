@@ -46,6 +46,9 @@ pub(super) fn others(html: &mut Html, status: &StatusBody) {
     if status.source.divides_limits == Some(true) {
         html.raw("; this replica divides limits of all gateways");
     }
+    if let Some(reason) = &status.source.limits_reason {
+        html.raw("; it cannot take part in the choice of the one that divides limits of all gateways: ").text(reason);
+    }
     if !status.snapshot.is_empty() {
         html.raw(". Snapshot <code>").text(status.snapshot.get(..16).unwrap_or(&status.snapshot)).raw("</code>");
     }

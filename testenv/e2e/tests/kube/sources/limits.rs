@@ -167,7 +167,8 @@ impl LeaderFixture {
             let (peak, alone) = (self.stub.take_peak(), self.alone());
             let is_news = moments.divides.is_none() && others().any(divides);
             if is_news && signal == Signal::Stop {
-                // It finds reports that were sent to it meanwhile.
+                // Reports that were sent to it meanwhile have old numbers, and agents take no answer to them: that a replica looks at
+                // the end of its time is for the test `replica_whose_tenure_is_over_answers_nothing` to find.
                 self.planes[leader].process().signal(Signal::Cont).unwrap();
             }
             moments.see(ended.elapsed(), is_news, alone, peak);
@@ -204,7 +205,8 @@ impl LeaderFixture {
             part(admitted_after, took_after)
         );
         // A gateway that is alone has its local limit of one at least.
-        assert!(during <= MAX + GATEWAYS, "{during}");
+        let allowed = if moments.first_alone.is_none() { MAX } else { MAX + GATEWAYS };
+        assert!(during <= allowed, "{during}, {moments:?}");
         assert!(before <= MAX && after <= MAX, "{before}, {after}");
         let burst = QPS as f64;
         assert!(admitted as f64 <= (promised(took) + burst) * 1.02, "{admitted} in {took:?}");

@@ -151,6 +151,7 @@ pub(super) fn status(objects: Vec<ObjectStatus>, text: &str) -> StatusBody {
             reason: Some(text.to_owned()),
             leader: Some(false),
             divides_limits: Some(true),
+            limits_reason: Some(text.to_owned()),
         },
         rejected_nodes: vec![rejected],
     }
