@@ -9,7 +9,7 @@ use crate::credential::{BrokenToken, bearer_token, subprotocol_token};
 use crate::local_token::{TokenIssuers, VerifiedToken};
 use crate::refusal::Refusal;
 use crate::request::{Client, Interrupt, Peer, RequestContext};
-use crate::review::{Review, ReviewKey, ReviewResult};
+use crate::review::{Review, ReviewKey, ReviewResult, TokenEnd};
 use crate::upstream_user::UpstreamUser;
 use crate::x509::{ChainError, ClientChain};
 
@@ -114,7 +114,8 @@ fn token(
         Some(ReviewResult::User(user)) => Ok(AuthResult::Client(Client::Bearer(user, Some(key)))),
         Some(ReviewResult::Rejected) => Ok(AuthResult::Failed),
         None | Some(ReviewResult::Verified(_)) => {
-            Err(Interrupt::Review(vec![Review::of_token(&token, reviewer, &cluster.caches)]))
+            let review = Review::of_token(&token, reviewer, &cluster.caches).with_check_period(cluster.check_period);
+            Err(Interrupt::Review(vec![review]))
         }
         Some(_) => Err(Refusal::review_failed().into()),
     }
@@ -137,16 +138,18 @@ fn verified(
             if cluster.caches.distrusts(&key, request.uptime) {
                 return None;
             }
-            let VerifiedToken { user, until } = issuers.verify(token, request.now.as_secs()).ok()?;
+            let VerifiedToken { user, until, expires } = issuers.verify(token, request.now.as_secs()).ok()?;
             let user = Arc::new(UpstreamUser::new(user).ok()?);
-            cluster.caches.insert_verified(key, (user, issuers.edition()), until, request.moment())?
+            let end = TokenEnd { until, expires };
+            cluster.caches.insert_verified(key, (user, issuers.edition()), end, request.moment())?
         }
         Some(_) => return None,
     };
     if let (Some(period), Some(reviewer)) = (cluster.check_period, &cluster.reviewer)
         && verified.claim_check(period, request.uptime)
     {
-        *check = Some(Box::new(Review::of_revocation(token, &verified, reviewer, &cluster.caches)));
+        let review = Review::of_revocation(token, &verified, reviewer, &cluster.caches);
+        *check = Some(Box::new(review.with_check_period(cluster.check_period)));
     }
     Some((Arc::clone(&verified.user), None))
 }

@@ -132,6 +132,21 @@ impl<T: Aging> Remembered<T> {
         true
     }
 
+    /// Remembers a value unless there is one already, which then stays as it is. An owner that has half of the room keeps none.
+    pub(crate) fn insert_new(&self, key: &Key, value: impl FnOnce() -> T) {
+        let entry = || {
+            let value = value();
+            let bytes = value.bytes().saturating_add(ENTRY_BYTES);
+            if self.usage.bytes.load(Ordering::Relaxed).saturating_add(bytes) > self.room.most / 2 {
+                return Err(());
+            }
+            self.usage.entries.fetch_add(1, Ordering::Relaxed);
+            self.usage.bytes.fetch_add(bytes, Ordering::Relaxed);
+            Ok(Arc::new(RoomEntry { value, bytes, usage: Arc::clone(&self.usage) }))
+        };
+        let _ = self.room.cache.get_or_insert_with(&(self.owner, *key), entry);
+    }
+
     /// Forgets a value.
     pub(crate) fn remove(&self, key: &Key) {
         self.room.cache.remove(&(self.owner, *key));

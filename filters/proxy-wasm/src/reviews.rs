@@ -103,9 +103,10 @@ impl ReviewCallouts {
         if self.0.should_retry(&key, &result, context.uptime) {
             return None;
         }
+        let (review, _) = self.0.get(&key, context.uptime)?;
         let outcome = self.0.end(&key, &result, context.uptime)?;
         if let Some(state) = context.state {
-            state.share_answer(&key, &outcome.result, result.body(), context.uptime);
+            state.share_answer(&review, &outcome.result, result.body(), context.uptime);
         }
         Some(outcome)
     }

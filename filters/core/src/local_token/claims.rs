@@ -51,8 +51,8 @@ impl TokenClaims {
         self.get(name).map(|value| value.time().ok_or(NotVerified::Claim(name))).transpose()
     }
 
-    /// The time up to which a token is valid here, if it is valid now.
-    pub(super) fn valid_until(&self, now: u64, max_age: u64) -> Result<u64, NotVerified> {
+    /// The time up to which a token is valid here, if it is valid now, and its own expiry.
+    pub(super) fn valid_until(&self, now: u64, max_age: u64) -> Result<(u64, u64), NotVerified> {
         let expires = self.time("exp")?.ok_or(NotVerified::Claim("exp"))?;
         let issued = self.time("iat")?.ok_or(NotVerified::Claim("iat"))?;
         let begins = self.time("nbf")?.unwrap_or(issued).max(issued);
@@ -60,7 +60,7 @@ impl TokenClaims {
             return Err(NotVerified::Time);
         }
         let old = issued.saturating_add(max_age);
-        if now >= old { Err(NotVerified::Age) } else { Ok(expires.min(old)) }
+        if now >= old { Err(NotVerified::Age) } else { Ok((expires.min(old), expires)) }
     }
 
     /// Whether one of the audiences is meant.

@@ -48,6 +48,8 @@ pub struct VerifiedToken {
     /// The time from which on the upstream is asked, in seconds since 1970: the token's own expiry, its greatest age, or the end of its
     /// issuer's keys.
     pub until: u64,
+    /// The token's own expiry.
+    pub expires: u64,
 }
 
 /// Why the upstream is asked about a token.
@@ -155,9 +157,9 @@ impl TokenIssuers {
         let url = claims.text("iss")?;
         let issuer = self.issuers.iter().find(|issuer| *issuer.url == *url).ok_or(NotVerified::Key)?;
         // The signature after what costs less: a forged token is to cost as little as it can.
-        let until = issuer.check_use(&claims, now)?;
+        let (until, expires) = issuer.check_use(&claims, now)?;
         issuer.check_signature(&token)?;
-        Ok(VerifiedToken { user: issuer.user(&claims)?, until })
+        Ok(VerifiedToken { user: issuer.user(&claims)?, until, expires })
     }
 }
 
@@ -197,14 +199,14 @@ impl Issuer {
         self.keys_of(token).next().ok_or(NotVerified::Key)?.check(token)
     }
 
-    /// Checks times, the keys' too, and audience. Returns up to when a token is valid here.
-    fn check_use(&self, claims: &TokenClaims, now: u64) -> Result<u64, NotVerified> {
+    /// Checks times, the keys' too, and audience. Returns up to when a token is valid here, and its own expiry.
+    fn check_use(&self, claims: &TokenClaims, now: u64) -> Result<(u64, u64), NotVerified> {
         if now >= self.keys_valid_until {
             return Err(NotVerified::OldKeys);
         }
-        let until = claims.valid_until(now, self.max_age)?;
+        let (until, expires) = claims.valid_until(now, self.max_age)?;
         claims.check_audience(&self.audiences)?;
-        Ok(until.min(self.keys_valid_until))
+        Ok((until.min(self.keys_valid_until), expires))
     }
 
     fn user(&self, claims: &TokenClaims) -> Result<UserInfo, NotVerified> {

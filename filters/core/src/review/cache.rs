@@ -211,6 +211,17 @@ impl CredentialCaches {
     }
 
     pub(super) fn insert(&self, key: ReviewKey, result: &ReviewResult, expires: Option<u64>, came: Duration) {
+        self.insert_for(key, result, (expires, None), came);
+    }
+
+    /// Keeps an answer, a good one about a token no longer than up to its expiry and for a time.
+    pub(super) fn insert_for(
+        &self,
+        key: ReviewKey,
+        result: &ReviewResult,
+        (expires, longest): (Option<u64>, Option<Duration>),
+        came: Duration,
+    ) {
         let (answers, lifetime) = match result {
             ReviewResult::User(_) | ReviewResult::Verified(..) => (&self.tokens.good, self.lifetimes.token),
             ReviewResult::Allowed => (&self.access.good, self.lifetimes.allowed),
@@ -218,7 +229,9 @@ impl CredentialCaches {
             ReviewResult::Denied => (&self.access.bad, self.lifetimes.denied),
             ReviewResult::Failed => return,
         };
-        let until = came.saturating_add(Duration::from_secs(lifetime));
+        let lifetime = Duration::from_secs(lifetime);
+        let longest = longest.filter(|_| matches!(result, ReviewResult::User(_))).unwrap_or(lifetime);
+        let until = came.saturating_add(lifetime.min(longest));
         let expires = expires.filter(|_| matches!(result, ReviewResult::User(_) | ReviewResult::Verified(..)));
         answers.insert(&key, CachedAnswer { since: came, until, expires, result: result.clone() });
         match result {

@@ -23,6 +23,7 @@ pub use cache::{CACHES, CredentialCaches, Lifetimes, MIN_TRUST_SECS, ReviewPermi
 pub use callouts::{ReviewCallouts, WaitingStream};
 use portcullis_filter_config as config;
 pub use queue::{AwaitedAnswers, CalloutResult, ReviewOutcome, ReviewQueue};
+pub(crate) use revocation::TokenEnd;
 pub use store::Store;
 pub use token::expiry as token_expiry;
 pub use verified::{CHECK_RESULTS, VerifiedUser};
@@ -57,6 +58,8 @@ pub struct Review {
     caches: Arc<CredentialCaches>,
     requester: Requester,
     traceparent: Option<Box<str>>,
+    /// The longest time for which a token's user is believed after keys were not.
+    check_period: Option<Duration>,
 }
 
 /// The upstream that answers reviews.
@@ -101,11 +104,11 @@ impl std::fmt::Debug for Review {
     /// The body may hold a token.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Review { kind, cluster, .. } = self;
-        formatter.debug_struct("Review").field("kind", kind).field("cluster", cluster).finish_non_exhaustive()
+        formatter.debug_struct("Review").field("kind", &kind.name()).field("cluster", cluster).finish_non_exhaustive()
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 enum ReviewKind {
     /// With the token's own expiry, if it has one.
     Token {
@@ -116,6 +119,18 @@ enum ReviewKind {
     Access,
     /// About one kind of request of many: the answers of one client must not take the room of others.
     Request,
+}
+
+impl ReviewKind {
+    /// Nothing of whom it is about.
+    fn name(&self) -> &'static str {
+        match self {
+            ReviewKind::Token { .. } => "Token",
+            ReviewKind::Revocation(_) => "Revocation",
+            ReviewKind::Access => "Access",
+            ReviewKind::Request => "Request",
+        }
+    }
 }
 
 /// The answer to a question.
@@ -191,7 +206,14 @@ impl Review {
             caches: Arc::clone(caches),
             requester: Requester::Token,
             traceparent: None,
+            check_period: None,
         }
+    }
+
+    /// In a cluster that reviews verified tokens once in a period. The user of a token that a review has rejected before is believed no
+    /// longer than that: the next answer may be another server's.
+    pub(crate) fn with_check_period(self, check_period: Option<Duration>) -> Review {
+        Review { check_period, ..self }
     }
 
     /// Of a token that was verified: whether the upstream still accepts it. No request waits for it.
@@ -235,6 +257,7 @@ impl Review {
             caches: Arc::clone(caches),
             requester,
             traceparent: None,
+            check_period: None,
         }
     }
 
@@ -255,6 +278,11 @@ impl Review {
     /// Whether it asks whose a token is; otherwise whether a user may impersonate another.
     pub fn is_of_token(&self) -> bool {
         matches!(self.kind, ReviewKind::Token { .. } | ReviewKind::Revocation(_))
+    }
+
+    /// Whether no request waits for its answer, which then is none to a request of another worker either.
+    pub(crate) fn is_check(&self) -> bool {
+        matches!(self.kind, ReviewKind::Revocation(_))
     }
 
     /// The Envoy cluster to ask.
@@ -301,7 +329,7 @@ impl Review {
         let expires = match &self.kind {
             ReviewKind::Token { expires } => *expires,
             ReviewKind::Revocation(verified) => {
-                self.caches.accept_check(self.key, verified, &result, came);
+                self.caches.accept_check(self.key, (verified, self.check_period), &result, came);
                 return result;
             }
             ReviewKind::Access => None,
@@ -310,7 +338,8 @@ impl Review {
                 return result;
             }
         };
-        self.caches.insert(self.key, &result, expires, came);
+        let longest = self.check_period.filter(|_| self.caches.distrusts(&self.key, came));
+        self.caches.insert_for(self.key, &result, (expires, longest), came);
         result
     }
 
@@ -320,7 +349,8 @@ impl Review {
         match self.kind {
             // The parser skips what it does not keep without looking whether it is text.
             _ if status != 201 || body.len() > MAX_ANSWER || std::str::from_utf8(body).is_err() => ReviewResult::Failed,
-            ReviewKind::Token { .. } | ReviewKind::Revocation(_) => token::parse_response(body, &self.audiences),
+            ReviewKind::Token { .. } => token::parse_response(body, &self.audiences),
+            ReviewKind::Revocation(_) => token::parse_check(body, &self.audiences),
             ReviewKind::Access | ReviewKind::Request => access::parse_response(body),
         }
     }

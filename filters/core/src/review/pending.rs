@@ -52,6 +52,8 @@ impl<W> PendingReviews<W> {
     pub(super) fn begin(&mut self, review: Review, uptime: Duration) -> bool {
         let key = review.key();
         if self.0.contains_key(&key) {
+            // The answer is one to this question, too, if there is one.
+            review.postpone(uptime);
             return false;
         }
         let Some(permit) = review.permit() else {

@@ -16,6 +16,102 @@ fn at(seconds: u64) -> Moment {
     Moment { now: UnixTime::since_unix_epoch(secs(seconds)), uptime: secs(seconds) }
 }
 
+/// A token that keys verify: up to when, and its own expiry, in seconds from 0 on.
+fn verified_token(
+    caches: &CredentialCaches,
+    number: u32,
+    (until, expires): (u64, u64),
+    now: u64,
+) -> Option<Arc<VerifiedUser>> {
+    caches.insert_verified(key_of(number), (alice(), 1), TokenEnd { until, expires }, at(now))
+}
+
+fn key_of(number: u32) -> ReviewKey {
+    let mut key = [0; 32];
+    key[..4].copy_from_slice(&number.to_le_bytes());
+    key
+}
+
+fn reject(caches: &CredentialCaches, number: u32, ends: u64, now: u64) -> bool {
+    let verified = verified_token(caches, number, (ends, ends), now);
+    let check = |verified: Arc<VerifiedUser>| {
+        caches.accept_check(key_of(number), (&verified, None), &ReviewResult::Rejected, secs(now));
+    };
+    verified.map(check).is_some()
+}
+
+/// A later edition of the issuers may verify it for longer.
+#[test]
+fn rejected_token_is_distrusted_to_its_own_end() {
+    let store = Store::default();
+    let caches = CredentialCaches::new(&[7; 32], Lifetimes::default(), &store);
+    for (number, expires) in [(1, 900), (2, u64::MAX)] {
+        let verified = verified_token(&caches, number, (60, expires), 0).unwrap();
+        caches.accept_check(key_of(number), (&verified, None), &ReviewResult::Rejected, secs(1));
+    }
+    let distrusted = |now| {
+        store.forget_old(secs(now));
+        [1, 2].map(|number| caches.distrusts(&key_of(number), secs(now)))
+    };
+    assert_eq!([100, 899].map(distrusted), [[true, true]; 2]);
+    assert!(verified_token(&caches, 1, (899, 900), 899).is_none());
+    // No issuer's tokens are verified for more than a day.
+    assert_eq!([910, 86_459, 86_470].map(distrusted), [[false, true], [false, true], [false, false]]);
+}
+
+/// The room is one for all clusters, and several that have half of it displace each other's tokens.
+#[test]
+fn displaced_token_is_distrusted_with_all_of_its_cluster() {
+    let store = Store::default();
+    let owners: Vec<_> = (1..4).map(|own| CredentialCaches::new(&[own; 32], Lifetimes::default(), &store)).collect();
+    let quiet = CredentialCaches::new(&[9; 32], Lifetimes::default(), &store);
+    assert!(reject(&quiet, 7, 500, 0));
+    for number in 0..5_400 {
+        owners
+            .iter()
+            .for_each(|caches| assert!(reject(caches, number, 600, 0) || caches.distrusts(&key_of(number), secs(0))));
+    }
+    let entries: u64 = owners.iter().map(|caches| caches.distrusted.entries()).sum();
+    assert!(entries < 3 * 5_400, "the room has displaced some: {entries}");
+    for caches in &owners {
+        assert!((0..5_400).all(|number| caches.distrusts(&key_of(number), secs(599))));
+        assert!(!caches.distrusts(&key_of(9_999), secs(600)), "up to the end of what was displaced");
+    }
+    assert!(quiet.distrusts(&key_of(7), secs(499)));
+    assert!(!quiet.distrusts(&key_of(8), secs(500)));
+}
+
+#[test]
+fn token_that_is_rejected_again_displaces_nothing() {
+    let caches = caches();
+    let [one, other] = [600, 700].map(|end| verified_token(&caches, 1, (end, end), 0).unwrap());
+    for verified in [one, other] {
+        caches.accept_check(key_of(1), (&verified, None), &ReviewResult::Rejected, secs(1));
+    }
+    assert!(caches.distrusts(&key_of(1), secs(2)) && !caches.distrusts(&key_of(2), secs(2)));
+}
+
+/// Otherwise each of its requests would be a review.
+#[test]
+fn verified_token_without_room_is_not_checked() {
+    let caches = caches();
+    let claims = |number| {
+        let claim = |now| verified_token(&caches, number, (600, 600), now).unwrap().claim_check(secs(60), secs(now));
+        [0, 1, 2].map(claim)
+    };
+    assert_eq!(claims(1), [true, false, false]);
+    let user = UserInfo { name: "u".repeat(60 << 10), ..UserInfo::default() };
+    let large = ReviewResult::User(Arc::new(UpstreamUser::new(user).unwrap()));
+    (1_000..1_300).for_each(|number| caches.insert(key_of(number), &large, None, secs(0)));
+    let small = |number| caches.insert(key_of(number), &ReviewResult::User(alice()), None, secs(0));
+    (2_000..3_000).for_each(small);
+    assert_eq!(claims(2), [false; 3]);
+}
+
+fn alice() -> Arc<UpstreamUser> {
+    Arc::new(UpstreamUser::new(UserInfo { name: "alice".into(), ..UserInfo::default() }).unwrap())
+}
+
 #[test]
 fn no_more_reviews_are_under_way_than_the_bound() {
     let caches = caches();
@@ -108,6 +204,11 @@ fn keys_tell_tokens_clusters_and_questions_apart() {
 fn review_shows_no_token_where_it_is_printed() {
     let review = Review::of_token(b"very-secret", &reviewer(), &caches());
     assert!(!format!("{review:?}").contains("very-secret"));
+    let caches = caches();
+    let verified = verified_token(&caches, 1, (600, 600), 0).unwrap();
+    let check = Review::of_revocation(b"very-secret", &verified, &reviewer(), &caches);
+    let shown = format!("{check:?}");
+    assert!(shown.contains("Revocation") && !shown.contains("alice") && !shown.contains("very-secret"), "{shown}");
 }
 
 #[test]

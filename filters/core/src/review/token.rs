@@ -32,6 +32,7 @@ struct Status {
     authenticated: Option<bool>,
     user: Option<User>,
     audiences: Option<Vec<String>>,
+    error: Option<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -40,6 +41,40 @@ struct User {
     uid: Option<String>,
     groups: Option<Vec<String>>,
     extra: Option<BTreeMap<String, Vec<String>>>,
+}
+
+/// Parts of errors by which a kube-apiserver says that it could not look at a token: keys of an issuer, a webhook or etcd did not
+/// answer. Each has a space: no name of an object in an error looks like one.
+const UNCHECKED: [&str; 14] = [
+    "not initialized",
+    "fetching keys",
+    "deadline exceeded",
+    "connection refused",
+    "connection reset",
+    "no such host",
+    "no route to host",
+    "i/o timeout",
+    "handshake timeout",
+    "timed out",
+    "context canceled",
+    "leader changed",
+    "did not complete within",
+    "has prevented the request from succeeding",
+];
+
+/// Reads the TokenReview of a token that keys verify. A kube-apiserver writes `authenticated: false` for every error of its
+/// authenticators: that one of them could not look is no word on the token.
+pub(super) fn parse_check(body: &[u8], audiences: &[String]) -> ReviewResult {
+    match parse_response(body, audiences) {
+        ReviewResult::Rejected if is_unchecked(body) => ReviewResult::Failed,
+        result => result,
+    }
+}
+
+fn is_unchecked(body: &[u8]) -> bool {
+    let status = serde_json::from_slice::<Answer>(body).ok().and_then(|answer| answer.status).unwrap_or_default();
+    let error = status.error.unwrap_or_default();
+    status.authenticated != Some(true) && UNCHECKED.iter().any(|part| error.contains(part))
 }
 
 /// Reads a TokenReview. `authenticated` decides, and where audiences were asked for, that the token has one of them by the

@@ -11,8 +11,14 @@ use crate::upstream_user::UpstreamUser;
 /// Results of these reviews: values of the label `result` of their metric.
 pub const CHECK_RESULTS: [&str; 4] = ["confirmed", "other_user", "rejected", "failed"];
 
-/// Time after which a review is tried again for which there was no slot.
+/// Time after which a review is tried again for which there was no slot, or while another one of the token was under way.
 const POSTPONED: Duration = Duration::from_secs(1);
+/// Time after which a review is tried again that had no answer; no period is shorter.
+const UNANSWERED: Duration = Duration::from_secs(10);
+
+/// Time for which a token is distrusted at most, from its verification on: no issuer's `maxAge` is longer than a day, and no token
+/// is verified that was issued more than a minute ahead of the clock.
+const MAX_DISTRUST: Duration = Duration::from_secs(24 * 3600 + 60);
 
 /// The user of a token by the keys of its issuer.
 #[derive(Debug)]
@@ -21,8 +27,9 @@ pub struct VerifiedUser {
     pub(crate) user: Arc<UpstreamUser>,
     /// The edition of the issuers.
     pub(crate) edition: u64,
-    /// The time from which on the keys verify the token no more, in seconds since 1970, and the same as uptime.
+    /// The time from which on the keys verify the token no more, in seconds since 1970.
     pub(super) until: u64,
+    /// The uptime from which on no edition of the issuers verifies it.
     pub(super) ends: Duration,
     /// Milliseconds of uptime from which on the token is to be reviewed. The same for all that was known of one token.
     pub(super) next_check: Arc<AtomicU64>,
@@ -46,7 +53,21 @@ impl VerifiedUser {
 
     /// The review that was claimed could not begin.
     pub(super) fn postpone_check(&self, uptime: Duration) {
-        self.next_check.store(millis(uptime.saturating_add(POSTPONED)), Ordering::Release);
+        self.check_again(uptime.saturating_add(POSTPONED));
+    }
+
+    /// The review that was claimed has no answer: a token that is revoked is not to stay valid for another period by that.
+    pub(super) fn retry_check(&self, uptime: Duration) {
+        self.check_again(uptime.saturating_add(UNANSWERED));
+    }
+
+    fn check_again(&self, at: Duration) {
+        self.next_check.fetch_min(millis(at), Ordering::AcqRel);
+    }
+
+    /// Nothing keeps what is known of the token, so that each of its requests would claim a review of its own.
+    pub(super) fn give_up_checks(&self) {
+        self.next_check.store(u64::MAX, Ordering::Release);
     }
 }
 
@@ -54,14 +75,25 @@ impl VerifiedUser {
 #[derive(Debug)]
 pub(super) struct DistrustedTokens {
     tokens: Remembered<Distrust>,
-    /// Milliseconds of uptime up to which every token is distrusted: there was no room for one more.
-    all_until: AtomicU64,
+    /// Milliseconds of uptime up to which every token is distrusted: there was no room for one that ends then.
+    all_until: Arc<AtomicU64>,
     pub(super) counts: [AtomicU64; CHECK_RESULTS.len()],
 }
 
-/// A token is distrusted up to this uptime, from which on keys verify it no more.
+/// A token is distrusted up to an uptime, from which on keys verify it no more.
 #[derive(Debug)]
-pub(crate) struct Distrust(Duration);
+pub(crate) struct Distrust {
+    ends: Duration,
+    all_until: Arc<AtomicU64>,
+}
+
+impl Drop for Distrust {
+    /// The room for all clusters may displace a token at any time; then all tokens of its cluster are distrusted for as long. To one
+    /// that is forgotten at its end this does nothing.
+    fn drop(&mut self) {
+        self.all_until.fetch_max(millis(self.ends), Ordering::AcqRel);
+    }
+}
 
 impl Aging for Distrust {
     fn bytes(&self) -> u64 {
@@ -69,13 +101,13 @@ impl Aging for Distrust {
     }
 
     fn kept_until(&self) -> Duration {
-        self.0
+        self.ends
     }
 }
 
 impl DistrustedTokens {
     pub(super) fn new(room: &Arc<Room<Distrust>>, owner: u64) -> Self {
-        let (tokens, all_until) = (Remembered::new(room, owner), AtomicU64::new(0));
+        let (tokens, all_until) = (Remembered::new(room, owner), Arc::default());
         DistrustedTokens { tokens, all_until, counts: Default::default() }
     }
 
@@ -84,9 +116,7 @@ impl DistrustedTokens {
     }
 
     pub(super) fn insert(&self, key: &ReviewKey, ends: Duration) {
-        if !self.tokens.insert(key, Distrust(ends)) {
-            self.all_until.fetch_max(millis(ends), Ordering::AcqRel);
-        }
+        self.tokens.insert_new(key, || Distrust { ends, all_until: Arc::clone(&self.all_until) });
     }
 
     pub(super) fn contains(&self, key: &ReviewKey, uptime: Duration) -> bool {
@@ -99,6 +129,11 @@ impl DistrustedTokens {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// The uptime up to which a token is distrusted that ends in so many seconds.
+pub(super) fn distrust_end(seconds: u64, uptime: Duration) -> Duration {
+    uptime.saturating_add(Duration::from_secs(seconds).min(MAX_DISTRUST))
 }
 
 fn millis(time: Duration) -> u64 {

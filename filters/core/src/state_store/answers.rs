@@ -49,7 +49,8 @@ pub(super) fn invalidate_if_older(host: &impl SharedData, key: &ReviewKey, now: 
     forget(host, key, |at| now.saturating_sub(at) >= MIN_TRUST_SECS);
 }
 
-fn forget(host: &impl SharedData, key: &ReviewKey, is_old: impl Fn(u64) -> bool) {
+/// Removes a good answer.
+pub(super) fn forget(host: &impl SharedData, key: &ReviewKey, is_old: impl Fn(u64) -> bool) {
     let place = place(key, true);
     let Some((value, cas)) = host.shared(&place) else { return };
     let came = value.strip_prefix(&key[..]).and_then(|rest| rest.first_chunk()).map(|at| u64::from_le_bytes(*at));

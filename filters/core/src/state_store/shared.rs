@@ -103,9 +103,15 @@ impl<H: SharedData> SharedState<H> {
         &self.limits
     }
 
-    /// Shares an answer with the other workers.
-    pub fn share_answer(&self, key: &ReviewKey, result: &ReviewResult, body: &[u8], came: Duration) {
-        answers::put(&self.host, key, result, body, came.as_secs());
+    /// Shares an answer with the other workers, if requests have waited for it. Each worker checks the tokens that keys verify; one that
+    /// a check rejects is shared no longer.
+    pub fn share_answer(&self, review: &Review, result: &ReviewResult, body: &[u8], came: Duration) {
+        let key = review.key();
+        match result {
+            ReviewResult::Rejected if review.is_check() => answers::forget(&self.host, &key, |_| true),
+            _ if review.is_check() => {}
+            _ => answers::put(&self.host, &key, result, body, came.as_secs()),
+        }
     }
 
     /// Looks for an answer of another worker. It is kept from the uptime on at which it came there, so that it is trusted no

@@ -9,7 +9,10 @@ use super::answers;
 use super::counts::SharedBucket;
 use super::{SharedData, SharedState, StateStore};
 use crate::bucket::{Rate, TokenBucket};
-use crate::review::{MIN_TRUST_SECS, ReviewResult};
+use crate::identity::UserInfo;
+use crate::review::{CredentialCaches, Lifetimes, MIN_TRUST_SECS, Review, ReviewResult, Store, TokenEnd};
+use crate::testing::{moment, now, reviewer};
+use crate::upstream_user::UpstreamUser;
 
 type Values = HashMap<Vec<u8>, (Vec<u8>, u32)>;
 
@@ -154,6 +157,30 @@ fn answer_that_is_contradicted_is_shared_no_longer() {
     put(true, 200);
     put(false, 201);
     assert_eq!(found(), Some((false, 201)));
+}
+
+/// A worker that has seen a token rejected is to ask a server: another one may have confirmed it to another worker just before.
+#[test]
+fn answer_to_a_check_is_shared_with_no_worker() {
+    let host = Memory::default();
+    let state = SharedState::open(&host).unwrap();
+    let caches = Arc::new(CredentialCaches::new(&[7; 32], Lifetimes::default(), &Store::default()));
+    let waiting = Review::of_token(b"t", &reviewer(), &caches);
+    let body = json!({"kind": "TokenReview", "status": {"authenticated": true, "user": {"username": "alice"}}});
+    let body = body.to_string();
+    let good = waiting.read(201, body.as_bytes());
+    let user = Arc::new(UpstreamUser::new(UserInfo { name: "alice".into(), ..UserInfo::default() }).unwrap());
+    let until = now().as_secs() + 600;
+    let end = TokenEnd { until, expires: until };
+    let verified = caches.insert_verified(waiting.key(), (user, 1), end, moment(Duration::ZERO)).unwrap();
+    let check = Review::of_revocation(b"t", &verified, &reviewer(), &caches);
+    let share = |review: &Review, result: &ReviewResult| {
+        state.share_answer(review, result, body.as_bytes(), Duration::ZERO);
+        state.find_answer(&waiting)
+    };
+    assert!(!share(&check, &good) && !share(&check, &ReviewResult::Rejected));
+    assert!(share(&waiting, &good) && share(&check, &good), "what a request has waited for is");
+    assert!(!share(&check, &ReviewResult::Rejected), "and is believed no more");
 }
 
 /// An owner who could compute them would choose names whose rows crowd out those of others.

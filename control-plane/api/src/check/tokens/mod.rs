@@ -30,10 +30,16 @@ const UNNOTICED: &str = "tokens of these issuers are not reviewed: a deleted ser
                          stay valid here until the token ends, at most until maxAge after it was issued";
 const CHECKED: &str = "tokens of these issuers are reviewed beside their requests: a deleted service account or pod, and a session \
                        that was revoked, are noticed by the review after a request, at most one in checkRevocation; until its answer \
-                       the token stays valid here, and running watches and sessions go on";
+                       the token stays valid here, a review without an answer changes nothing, and running watches and sessions go on";
 const BY_HTTP1: &str = "tokens of these issuers are not reviewed: they go to the servers by HTTP/1.1, so that each watch holds a \
                         connection, and policies, limits and metrics know the user by the token alone, also after a server has \
                         rejected it";
+
+const CHECKED_BY_HTTP1: &str = "tokens of these issuers go to the servers by HTTP/1.1, so that each watch holds a connection, and are \
+                                reviewed beside their requests, at most once in checkRevocation: until a review or a server rejects \
+                                one its user is known by the token alone, and a review without an answer changes nothing";
+const UNREVIEWED: &str = "is for TokenReviews, which requestHeader.tokenReview: false turns off, unless access lists or protected \
+                          identities, also those of the GatewaySettings, need users";
 
 /// How tokens are reviewed and verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,17 +58,21 @@ pub(super) fn check_tokens(raw: &types::UpstreamCluster, findings: &mut Findings
     let audiences = ours.tokens.audiences.clone();
     check_audiences(&audiences, AUDIENCES, findings);
     let check_revocation = check_period(ours.tokens.check_revocation.as_deref(), findings);
-    let is_unreviewed = ours.upstream_identity == "RequestHeader" && ours.request_header.token_review == Some(false);
+    let is_unreviewed = is_unreviewed(raw);
     let fields = [(!audiences.is_empty()).then_some(AUDIENCES), check_revocation.map(|_| CHECK)];
     for field in fields.into_iter().flatten().filter(|_| is_unreviewed) {
-        let message = "is for TokenReviews, which requestHeader.tokenReview: false turns off";
-        findings.warn(Problem::coded(ProblemCode::NoEffect, field, message));
+        findings.warn(Problem::coded(ProblemCode::Caution, field, UNREVIEWED));
     }
     if check_revocation.is_some() && ours.tokens.issuers.is_empty() {
         let message = "is for tokens of issuers, and there is none: every token is reviewed before its request goes on";
         findings.warn(Problem::coded(ProblemCode::NoEffect, CHECK, message));
     }
     Tokens { issuers: check_issuers(raw, findings), audiences, check_revocation }
+}
+
+fn is_unreviewed(raw: &types::UpstreamCluster) -> bool {
+    let ours = &raw.spec.portcullis;
+    ours.upstream_identity == "RequestHeader" && ours.request_header.token_review == Some(false)
 }
 
 fn check_audiences(audiences: &[String], path: &str, findings: &mut Findings) {
@@ -101,6 +111,7 @@ fn check_issuers(raw: &types::UpstreamCluster, findings: &mut Findings) -> Vec<T
     if !spec.issuers.is_empty() {
         let is_impersonating = matches!(raw.spec.portcullis.upstream_identity.as_str(), "" | "Impersonate");
         let message = match &spec.check_revocation {
+            Some(_) if !is_impersonating && !is_unreviewed(raw) => CHECKED_BY_HTTP1,
             _ if !is_impersonating => BY_HTTP1,
             Some(_) => CHECKED,
             None => UNNOTICED,

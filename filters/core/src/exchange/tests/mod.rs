@@ -189,6 +189,8 @@ fn request_goes_on_while_its_token_is_checked() {
     };
     let effects = ["ask aside", "count cluster forwarded -"].map(str::to_owned);
     assert_eq!(request(reject), (Next::Continue, effects.to_vec(), None), "the answer is for the next one");
+    let (next, effects, _) = request(reject);
+    assert!(next == Next::Pause && !effects.contains(&"ask aside".to_owned()), "it waits: {effects:?}");
     let (next, _, code) = request(|_| panic!("the rejection is remembered"));
     assert_eq!((next, code), (Next::Stop, Some(401)));
 }

@@ -6,7 +6,7 @@ use super::reviews::{asked, token_of};
 use super::*;
 use crate::local_token::tests::{Signer, pod_claims};
 use crate::observe::RequestRecord;
-use crate::review::{CalloutResult, Review, ReviewQueue, ReviewResult};
+use crate::review::{CalloutResult, Review, ReviewQueue, ReviewResult, TokenEnd};
 
 const PERIOD: u64 = 60;
 const ROBOT: &str = "system:serviceaccount:shop:robot";
@@ -145,19 +145,18 @@ fn token_that_a_check_rejects_is_reviewed_from_then_on() {
         let (token, other) = (site.token("4a5b"), site.token("other"));
         assert!(matches!(site.check(&token, 0, confirmed()), ReviewResult::User(_)));
         assert_eq!(site.check(&token, 60, rejected()), ReviewResult::Rejected);
-        for at in 60..70 {
-            let presented = site.present(&token, at, || panic!("the rejection is remembered"));
-            assert_eq!((presented.outcome.as_str(), presented.check.is_none()), ("401", true), "{at}");
-        }
-        for at in [70, 80] {
+        for at in [60, 70, 80] {
             let presented = site.present(&token, at, rejected);
             assert_eq!((presented.asked, presented.outcome.as_str()), (1, "401"), "{at}");
+            let presented = site.present(&token, at + 9, || panic!("the rejection is remembered"));
+            assert_eq!((presented.outcome.as_str(), presented.check.is_none()), ("401", true), "{at}");
         }
         // The upstream may find it good again: by a review that its request waits for, and no other way.
         let presented = site.present(&token, 310, || token_of("reviewed"));
         assert!(presented.asked == 1 && presented.outcome.contains("user=reviewed "), "{}", presented.outcome);
         let after_ttl = site.present(&token, 310 + 120, || token_of("reviewed"));
         assert!(after_ttl.asked == 1 && after_ttl.check.is_none(), "{}", after_ttl.outcome);
+        assert_eq!(site.present(&token, 3_500, rejected).asked, 1);
         assert!(site.present(&other, 80, || panic!("no request waits")).is_verified(), "others are as ever");
         assert_eq!(site.counts(), [("confirmed", 1), ("rejected", 1)]);
     }
@@ -170,9 +169,88 @@ fn token_of_another_user_for_the_upstream_is_the_upstreams() {
     site.check(&token, 0, token_of("other"));
     let presented = site.present(&token, 1, || panic!("it is remembered"));
     assert!(presented.outcome.contains("user=other "), "{}", presented.outcome);
-    let presented = site.present(&token, 121, || token_of("other"));
-    assert_eq!((presented.asked, presented.check.is_none()), (1, true));
+    let presented = site.present(&token, 59, || panic!("it is remembered"));
+    assert!(presented.outcome.contains("user=other "), "{}", presented.outcome);
+    let presented = site.present(&token, 60, || token_of("other"));
+    assert_eq!((presented.asked, presented.check.is_none()), (1, true), "its revocation is noticed as soon");
     assert_eq!(site.counts(), [("other_user", 1)]);
+}
+
+/// One of several servers may be mistaken, or not know yet what another one knows.
+#[test]
+fn rejection_by_a_check_alone_refuses_no_request() {
+    let site = Site::new(Some(PERIOD), 120);
+    let token = site.token("4a5b");
+    assert_eq!(site.check(&token, 0, rejected()), ReviewResult::Rejected);
+    let presented = site.present(&token, 0, || token_of("reviewed"));
+    assert!(presented.asked == 1 && presented.outcome.contains("user=reviewed "), "{}", presented.outcome);
+    for at in 1..PERIOD {
+        assert!(site.present(&token, at, || panic!("it is remembered")).outcome.contains("user=reviewed "), "{at}");
+    }
+    let presented = site.present(&token, PERIOD, rejected);
+    assert_eq!((presented.asked, presented.outcome.as_str()), (1, "401"), "believed for no longer than a period");
+}
+
+/// kube-apiserver answers `authenticated: false` to every error of its authenticators.
+#[test]
+fn server_that_could_not_look_rejects_no_verified_token() {
+    let answer = |error: &str| {
+        let status = serde_json::json!({"authenticated": false, "error": error});
+        (201, serde_json::json!({"kind": "TokenReview", "status": status}).to_string())
+    };
+    let unchecked = [
+        "[invalid bearer token, oidc: authenticator not initialized]",
+        "oidc: verify token: failed to verify signature: fetching keys oidc: get keys failed",
+        "Post \"https://w.example\": context deadline exceeded",
+        "Post \"https://w.example\": dial tcp 10.0.0.7:443: connect: connection refused",
+        "dial tcp: lookup w.example: no such host",
+        "etcdserver: request timed out",
+        "etcdserver: leader changed",
+    ];
+    for error in unchecked {
+        let site = Site::new(Some(PERIOD), 120);
+        let token = site.token("4a5b");
+        assert_eq!(site.check(&token, 0, answer(error)), ReviewResult::Failed, "{error}");
+        assert!(site.present(&token, 1, || panic!("no request waits")).is_verified());
+        assert_eq!(site.counts(), [("failed", 1)]);
+    }
+    // The last one is a name that a client may choose.
+    let rejecting = [
+        "",
+        "invalid bearer token",
+        "[invalid bearer token, service account token has been invalidated]",
+        "[invalid bearer token, serviceaccounts \"robot\" not found]",
+        "serviceaccounts \"connection-refused.timed-out\" not found",
+    ];
+    for error in rejecting {
+        let site = Site::new(Some(PERIOD), 120);
+        assert_eq!(site.check(&site.token("4a5b"), 0, answer(error)), ReviewResult::Rejected, "{error}");
+    }
+    // A request that waits is refused as by the server itself.
+    let site = Site::new(None, 120);
+    let reviewer = site.fixture.route.cluster.reviewer.as_ref().unwrap();
+    let waiting = Review::of_token(b"t", reviewer, &site.fixture.route.cluster.caches);
+    assert_eq!(waiting.read(201, answer(unchecked[0]).1.as_bytes()), ReviewResult::Rejected);
+}
+
+#[test]
+fn check_without_an_answer_is_tried_again_soon() {
+    let site = Site::new(Some(PERIOD), 120);
+    let token = site.token("4a5b");
+    for at in [0, 10, 25] {
+        assert_eq!(site.check(&token, at, (503, String::new())), ReviewResult::Failed);
+        assert!(site.present(&token, at + 9, || panic!("no request waits")).check.is_none(), "{at}");
+    }
+    site.check(&token, 35, confirmed());
+    for at in [45, 60, 94] {
+        assert!(site.present(&token, at, || panic!("no request waits")).check.is_none(), "{at}");
+    }
+    // One is under way already, which may have no answer either.
+    let mut queue: ReviewQueue<u8, u32> = ReviewQueue::default();
+    let check = |at: u64| site.present(&token, at, || panic!("no request waits")).check;
+    assert!(queue.ask_aside(*check(95).unwrap(), Duration::from_secs(95)));
+    assert!(check(96).is_none() && !queue.ask_aside(*check(155).unwrap(), Duration::from_secs(155)));
+    assert!(check(156).is_some());
 }
 
 #[test]
@@ -234,7 +312,9 @@ fn tokens_beyond_the_room_for_rejected_ones_are_all_reviewed() {
         let token = format!("token {number}");
         let at = moment(Duration::ZERO);
         let (key, _) = Review::known_token(token.as_bytes(), caches, &ReviewAnswers::default(), at);
-        let verified = caches.insert_verified(key, (Arc::clone(&user), 1), now().as_secs() + 600, at);
+        let end = now().as_secs() + 600;
+        let end = TokenEnd { until: end, expires: end };
+        let verified = caches.insert_verified(key, (Arc::clone(&user), 1), end, at);
         verified.is_some_and(|verified| {
             let check = Review::of_revocation(token.as_bytes(), &verified, reviewer.as_ref().unwrap(), caches);
             check.accept_answer(201, rejected().1.as_bytes(), Duration::ZERO) == ReviewResult::Rejected

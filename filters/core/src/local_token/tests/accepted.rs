@@ -9,7 +9,7 @@ fn extras(user: &UserInfo) -> Vec<String> {
 fn pods_token_names_account_and_pod_as_kube_apiserver_does() {
     let signer = Signer::new();
     let token = signer.sign(&pod_claims(NOW));
-    let VerifiedToken { user, until } = verified(signer.issuer(), &token, NOW).unwrap();
+    let VerifiedToken { user, until, .. } = verified(signer.issuer(), &token, NOW).unwrap();
     assert_eq!((user.name.as_str(), user.uid.as_str(), until), ("system:serviceaccount:shop:robot", "u-1", NOW + 600));
     assert_eq!(user.groups, ["system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"]);
     let expected = [
