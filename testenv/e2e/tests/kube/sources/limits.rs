@@ -31,6 +31,8 @@ const PLANES: usize = 3;
 const EXPIRY: Duration = Duration::from_secs(40);
 /// The time after the end of a leader in which all is as before.
 const WHOLE: Duration = Duration::from_secs(5);
+/// The time for which it must be like that before a leader ends.
+const BEFORE: Duration = Duration::from_secs(1);
 /// The time for which it must stay like that.
 const AFTER: Duration = Duration::from_secs(5);
 
@@ -183,9 +185,25 @@ impl LeaderFixture {
         moments
     }
 
-    /// Ends the leader in a storm. Returns the time until the limit was whole again.
-    fn survives(&mut self, signal: Signal, rate: &OpenLoopLoad) -> Duration {
-        let before = self.stub.take_peak();
+    /// The most requests at a time in this span, and whether a gateway went by what it has without a control plane in it.
+    fn peak_within(&self, span: Duration) -> (usize, bool) {
+        self.stub.take_peak();
+        let (start, mut peak, mut was_alone) = (Instant::now(), 0, false);
+        wait::until("a while is over", span * 2, || {
+            was_alone |= self.alone() > 0;
+            peak = peak.max(self.stub.take_peak());
+            (start.elapsed() >= span).then_some(())
+        })
+        .unwrap();
+        (peak, was_alone)
+    }
+
+    /// Ends the leader in a storm. Returns the time until the limit was whole again, and stayed so; `None` if a gateway was alone
+    /// afterwards, because the API or the replicas were too slow.
+    fn survives(&mut self, signal: Signal, rate: &OpenLoopLoad) -> Option<Duration> {
+        // Each gateway that is alone has what it had in use, which is the whole limit at most.
+        let allowed = |was_alone: bool| if was_alone { MAX * GATEWAYS } else { MAX };
+        let (before, before_alone) = self.peak_within(BEFORE);
         rate.take();
         let start = Instant::now();
         let moments = self.change(signal);
@@ -193,10 +211,10 @@ impl LeaderFixture {
         eprintln!("{signal:?}: {moments:?}");
         let is_whole = || (self.stub.peak() >= MAX).then_some(());
         wait::until("all of the limit is in use", SOON, is_whole).unwrap();
+        rate.take();
         let start_after = Instant::now();
-        wait::until("a while is over", AFTER * 2, || (start_after.elapsed() >= AFTER).then_some(())).unwrap();
+        let (after, after_alone) = self.peak_within(AFTER);
         let (took_after, admitted_after) = (start_after.elapsed(), rate.take().good());
-        let after = self.stub.take_peak();
         let promised = |span: Duration| QPS as f64 * span.as_secs_f64();
         let part = |admitted: u64, span: Duration| admitted as f64 / promised(span) * 100.0;
         eprintln!(
@@ -204,14 +222,15 @@ impl LeaderFixture {
             part(admitted, took),
             part(admitted_after, took_after)
         );
-        // A gateway that is alone has its local limit of one at least.
-        let allowed = if moments.first_alone.is_none() { MAX } else { MAX + GATEWAYS };
-        assert!(during <= allowed, "{during}, {moments:?}");
-        assert!(before <= MAX && after <= MAX, "{before}, {after}");
+        assert!(during <= allowed(moments.first_alone.is_some()), "{during}, {moments:?}");
+        assert!(before <= allowed(before_alone) && after <= allowed(after_alone), "{before}, {after}");
+        if before_alone || after_alone {
+            return None;
+        }
         let burst = QPS as f64;
         assert!(admitted as f64 <= (promised(took) + burst) * 1.02, "{admitted} in {took:?}");
         assert!(part(admitted_after, took_after) > 90.0, "{admitted_after} in {took_after:?}");
-        moments.whole.unwrap()
+        moments.whole
     }
 }
 
@@ -248,7 +267,7 @@ fn limits_of_all_gateways_hold_while_their_leader_ends() {
     for signal in [Signal::Kill, Signal::Term, Signal::Stop] {
         wait::retry_if_slow("the limit is whole in time", || {
             let took = fixture.survives(signal, &rate);
-            (took < WHOLE).then_some(())
+            took.is_some_and(|took| took < WHOLE).then_some(())
         })
         .unwrap();
     }
@@ -260,10 +279,10 @@ fn limits_are_whole_in_time_after_leaders_were_killed() {
     let Some(mut fixture) = LeaderFixture::start("limits-leaders") else { return };
     let pool = ClientPool::new(2).unwrap();
     let [_pods, rate] = storm(&fixture, &pool);
-    let took: Vec<_> = (0..5).map(|_| fixture.survives(Signal::Kill, &rate)).collect();
+    let took: Vec<_> = (0..5).map(|_| fixture.survives(Signal::Kill, &rate).unwrap()).collect();
     eprintln!("whole after {took:.2?}");
     assert!(took.iter().all(|took| *took < WHOLE), "{took:?}");
-    let handed_over = fixture.survives(Signal::Term, &rate);
+    let handed_over = fixture.survives(Signal::Term, &rate).unwrap();
     eprintln!("handed over within {handed_over:.2?}");
     assert!(handed_over < WHOLE / 2, "{handed_over:?}");
     let grown = grows(&fixture);
