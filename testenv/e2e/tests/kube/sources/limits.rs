@@ -228,7 +228,8 @@ impl LeaderFixture {
             return None;
         }
         let burst = QPS as f64;
-        assert!(admitted as f64 <= (promised(took) + burst) * 1.02, "{admitted} in {took:?}");
+        let is_within = admitted as f64 <= (promised(took) + burst) * 1.02;
+        assert!(is_within || moments.first_alone.is_some(), "{admitted} in {took:?}");
         assert!(part(admitted_after, took_after) > 90.0, "{admitted_after} in {took_after:?}");
         moments.whole
     }
