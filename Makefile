@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-store-faults test-store-upgrade test-onboard test-objects test-istio test-clients test-cmd kubernetes-versions test-otel test-helm test-dashboard test-console screenshots compatibility test-long test-storms tsan miri bench bench-check bench-restart bench-connections bench-soak bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-store-faults test-store-upgrade test-onboard test-objects test-tokens test-limits test-istio test-clients test-cmd kubernetes-versions test-otel test-helm test-dashboard test-console screenshots compatibility test-long test-storms tsan miri bench bench-check bench-restart bench-connections bench-soak bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -69,6 +69,18 @@ test-objects: ## Run the tests of objects in a kube-apiserver: how they are read
 	$(SCRIPTS)/build-kube
 	$(MAKE) --no-print-directory module build
 	CI=true $(SCRIPTS)/run-tests --part objects
+
+test-tokens: ## Run the tests of tokens that the gateway verifies itself, and of constrained impersonation, with a real kube-apiserver
+	@$(SCRIPTS)/install-envoy
+	$(SCRIPTS)/build-kube
+	$(MAKE) --no-print-directory module build
+	CI=true $(SCRIPTS)/run-tests --part tokens
+
+test-limits: ## Run the tests of limits that several Envoys share, with real stores
+	@$(SCRIPTS)/install-envoy
+	$(SCRIPTS)/install-redis
+	$(MAKE) --no-print-directory module wasm build
+	CI=true $(SCRIPTS)/run-tests --part limits
 
 test-wasm: ## Run the end-to-end tests with portcullis.wasm instead of the module, except those that docs/compatibility.md lists
 	@. $(SCRIPTS)/versions.env
