@@ -39,7 +39,7 @@ pub use filter_build::{FilterBuild, UnknownBuild};
 pub use generation::{cluster_word, object_word};
 pub use names::ResourceNames;
 pub use removed_cluster::tombstone_routes;
-pub use resource::{Part, Resource, type_urls};
+pub use resource::{Part, Resource, ResourceGroup, type_urls};
 pub use secrets::holds_key;
 pub use settings::{SettingsChoice, choose_settings};
 pub use status_body::UNKNOWN_NAME;
@@ -62,10 +62,20 @@ pub struct Input<'a> {
 /// The output of a translation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Translation {
-    /// Envoy's resources, sorted by type and name.
-    pub resources: Vec<Arc<Resource>>,
+    /// Envoy's resources, in groups: those of each object that is served, in the documents' order, and those of the gateway itself.
+    /// No two have the same type and name.
+    pub groups: Vec<ResourceGroup>,
     /// One per document, in the documents' order.
     pub diagnoses: Vec<Diagnosis>,
+}
+
+impl Translation {
+    /// All resources, sorted by type and name.
+    pub fn resources(&self) -> Vec<&Arc<Resource>> {
+        let mut all: Vec<_> = self.groups.iter().flat_map(|group| group.iter()).collect();
+        all.sort();
+        all
+    }
 }
 
 /// Translates all objects. For repeated translations there is [`Translator`].

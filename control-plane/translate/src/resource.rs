@@ -29,6 +29,10 @@ pub struct Resource {
     pub parts: Vec<Part>,
 }
 
+/// Resources that [`crate::Translator`] makes together, with another type or name each. As long as they are the same, so is the
+/// allocation.
+pub type ResourceGroup = Arc<[Arc<Resource>]>;
+
 /// A part of a resource that belongs to one `UpstreamCluster`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Part {
@@ -63,24 +67,6 @@ impl Resource {
         self.type_url == type_urls::listener()
             && [parts::TUNNEL_LISTENER, parts::TUNNELLED_LISTENER].into_iter().any(is_named)
     }
-}
-
-/// Sorts by type and name. Of each type they come nearly in order, which sorting makes use of.
-pub(crate) fn in_order(resources: Vec<Arc<Resource>>) -> Vec<Arc<Resource>> {
-    let count = resources.len();
-    let mut by_type: Vec<Vec<Arc<Resource>>> = Vec::new();
-    for resource in resources {
-        let same = |list: &&mut Vec<Arc<Resource>>| list.first().is_some_and(|one| one.type_url == resource.type_url);
-        match by_type.iter_mut().find(same) {
-            Some(list) => list.push(resource),
-            None => by_type.push(vec![resource]),
-        }
-    }
-    by_type.iter_mut().for_each(|list| list.sort());
-    by_type.sort_by(|a, b| a.first().cmp(&b.first()));
-    let mut deterministic_encoding = Vec::with_capacity(count);
-    deterministic_encoding.extend(by_type.into_iter().flatten());
-    deterministic_encoding
 }
 
 impl fmt::Debug for Resource {

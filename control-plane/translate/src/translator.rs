@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use portcullis_api::{ClaimKind, Claims, Settings, claims_of};
+use portcullis_api::{ClaimKind, Claims, Settings, WildcardSubdomains, claims_of};
 use serde_json::Value;
 
 use crate::diagnosis::{Diagnosis, Reason};
 use crate::filter_build::FilterBuild;
 use crate::listener::{self, Chain};
 use crate::ownership::LostName;
-use crate::resource::{Resource, in_order};
+use crate::resource::{Resource, ResourceGroup};
 use crate::{Input, Translation, check, cluster, emit, ownership, secrets};
 
 /// Translates repeatedly, and caches the result of each document: an edit of one costs the work of one.
@@ -27,9 +27,11 @@ pub struct Translator {
     listeners: Vec<Arc<Resource>>,
     /// The contributions to the listeners.
     chains: Vec<Arc<Chain>>,
-    default_certificate: Option<Arc<Resource>>,
-    /// The clusters of the gateway itself, and what they refer to.
-    own_clusters: Vec<Arc<Resource>>,
+    /// The clusters of the gateway itself, what they refer to, and the default certificate.
+    own_resources: Vec<Arc<Resource>>,
+    /// Those and the listeners.
+    own_group: Option<ResourceGroup>,
+    owners: KnownConflicts,
     /// The number of the present translation.
     sequence: u64,
     client_ca_check: Option<ClientCaCheck>,
@@ -47,6 +49,13 @@ struct CachedTranslation {
     lost: Vec<String>,
 }
 
+/// The names that the objects do not get, as long as all claim what they claimed.
+#[derive(Default)]
+struct KnownConflicts {
+    checked: Vec<Arc<CheckedCluster>>,
+    lost: Arc<Vec<Vec<LostName>>>,
+}
+
 /// The result of a document, without the other documents.
 struct CheckedCluster {
     claims: Claims,
@@ -58,7 +67,7 @@ struct CheckedCluster {
 }
 
 struct EmittedResources {
-    resources: Vec<Arc<Resource>>,
+    resources: ResourceGroup,
     chain: Arc<Chain>,
     /// The edition of the shadow, if there is one.
     shadow: Option<String>,
@@ -76,16 +85,15 @@ impl Translator {
         self.begin(input);
         let checked: Vec<Arc<CheckedCluster>> =
             input.clusters.iter().map(|document| self.checked(document, &[], input)).collect();
-        let claims: Vec<&Claims> = checked.iter().map(|one| &one.claims).collect();
+        let conflicts = self.owners.lost(&checked, input.settings.wildcard_subdomains);
         let mut translation = Translation::default();
         let mut chains = Vec::with_capacity(checked.len());
-        let conflicts = ownership::conflicts(&claims, input.settings.wildcard_subdomains);
-        for ((document, one), lost) in input.clusters.iter().zip(&checked).zip(conflicts) {
-            let one = &self.without(document, one, &lost, input);
+        for ((document, one), lost) in input.clusters.iter().zip(&checked).zip(conflicts.iter()) {
+            let one = &self.without(document, one, lost, input);
             let mut diagnosis = one.diagnosis.clone();
-            match served_part(one, &mut diagnosis, &lost) {
+            match served_part(one, &mut diagnosis, lost) {
                 Some(emitted) => {
-                    translation.resources.extend(emitted.resources.iter().cloned());
+                    translation.groups.push(Arc::clone(&emitted.resources));
                     chains.push(Arc::clone(&emitted.chain));
                 }
                 None => chains.push(Arc::clone(&one.reserved)),
@@ -95,10 +103,7 @@ impl Translator {
             diagnosis.shadow = one.emitted.as_ref().filter(|_| diagnosis.accepted).and_then(|one| one.shadow.clone());
             translation.diagnoses.push(diagnosis);
         }
-        translation.resources.extend(self.default_certificate.clone());
-        translation.resources.extend(self.own_clusters.clone());
-        translation.resources.extend(self.listeners(input.settings, chains));
-        translation.resources = in_order(translation.resources);
+        translation.groups.push(self.own_group(input.settings, chains));
         self.forget();
         translation
     }
@@ -107,12 +112,13 @@ impl Translator {
         let is_same =
             |(settings, filter): &(Settings, FilterBuild)| settings == input.settings && *filter == input.filter;
         if !self.basis.as_ref().is_some_and(is_same) {
-            let default_certificate = secrets::default_certificate(input.settings).map(Arc::new);
+            let certificate = secrets::default_certificate(input.settings);
             let collector = cluster::collector(input.settings).into_iter().chain(secrets::collector_ca(input.settings));
-            let own_clusters = collector.chain(cluster::tunnel(input.settings)).map(Arc::new).collect();
+            let own = certificate.into_iter().chain(collector).chain(cluster::tunnel(input.settings));
+            let own_resources = own.map(Arc::new).collect();
             let basis = Some((input.settings.clone(), input.filter));
             let client_ca_check = self.client_ca_check;
-            *self = Self { basis, default_certificate, own_clusters, client_ca_check, ..Self::default() };
+            *self = Self { basis, own_resources, client_ca_check, ..Self::default() };
         }
         self.sequence += 1;
     }
@@ -167,19 +173,41 @@ impl Translator {
         });
     }
 
-    fn listeners(&mut self, settings: &Settings, chains: Vec<Arc<Chain>>) -> Vec<Arc<Resource>> {
+    /// The resources of the gateway itself.
+    fn own_group(&mut self, settings: &Settings, chains: Vec<Arc<Chain>>) -> ResourceGroup {
         let is_same = |(one, other): (&Arc<Chain>, &Arc<Chain>)| Arc::ptr_eq(one, other);
         let are_same = chains.len() == self.chains.len() && chains.iter().zip(&self.chains).all(is_same);
-        if are_same && !self.listeners.is_empty() {
-            return self.listeners.clone();
+        if let Some(known) = self.own_group.as_ref().filter(|_| are_same) {
+            return Arc::clone(known);
         }
+        self.follow_listeners(settings, chains);
+        let group: ResourceGroup = self.own_resources.iter().chain(&self.listeners).cloned().collect();
+        self.own_group = Some(Arc::clone(&group));
+        group
+    }
+
+    fn follow_listeners(&mut self, settings: &Settings, chains: Vec<Arc<Chain>>) {
         self.chains = chains;
         let chains = self.chains.iter().map(|chain| chain.as_ref().clone()).collect();
         let made = listener::listeners(settings, chains).into_iter();
         let before = std::mem::take(&mut self.listeners);
         let known = |made: &Resource| before.iter().find(|before| ***before == *made).cloned();
         self.listeners = made.map(|made| known(&made).unwrap_or_else(|| Arc::new(made))).collect();
-        self.listeners.clone()
+    }
+}
+
+impl KnownConflicts {
+    /// For each object, the names that it claims and does not own.
+    fn lost(&mut self, checked: &[Arc<CheckedCluster>], below: WildcardSubdomains) -> Arc<Vec<Vec<LostName>>> {
+        let claims_same = |(one, other): (&Arc<CheckedCluster>, &Arc<CheckedCluster>)| {
+            Arc::ptr_eq(one, other) || one.claims == other.claims
+        };
+        if checked.len() != self.checked.len() || !checked.iter().zip(&self.checked).all(claims_same) {
+            let claims: Vec<&Claims> = checked.iter().map(|one| &one.claims).collect();
+            self.lost = Arc::new(ownership::conflicts(&claims, below));
+        }
+        self.checked = checked.to_vec();
+        Arc::clone(&self.lost)
     }
 }
 
@@ -218,8 +246,6 @@ fn translate_object(
         cluster.virtual_ips.retain(|ip| !lost.contains(&ip.to_string()));
         let mut resources = Vec::new();
         let (chain, shadow) = emit(&cluster, input, &mut resources);
-        // In order, so that the whole is nearly in order.
-        resources.sort();
         EmittedResources { resources: resources.into_iter().map(Arc::new).collect(), chain: Arc::new(chain), shadow }
     });
     let reserved = Arc::new(Chain::reserved(&claims, lost));

@@ -37,6 +37,6 @@ pub use registry::{NodeStatus, Registry};
 pub use report::{GatewayReport, ReportClient, ReportSink, ReportStream, UnreadableReport};
 pub use resource::{Part, Resource};
 pub use server::{Listeners, ServeError, ServerState, serve};
-pub use snapshot::Snapshot;
+pub use snapshot::{OwnerVersions, Snapshot, SnapshotChange};
 pub use socket::{Socket, SocketError};
 pub use tls::{Credentials, TlsError};

@@ -190,7 +190,23 @@ impl Resource {
 
     /// The version of an owner's part.
     pub(crate) fn part_version(&self, owner: &str) -> Option<&str> {
-        self.chunks().find(|(other, _)| *other == Some(owner)).map(|(_, chunk)| chunk.version())
+        self.part(owner).map(Chunk::version)
+    }
+
+    /// An owner's part. The parts are sorted by owner, behind what belongs to none.
+    fn part(&self, owner: &str) -> Option<&Chunk> {
+        let found = self.0.chunks.binary_search_by(|(other, _)| other.as_deref().cmp(&Some(owner)));
+        self.0.chunks.get(found.ok()?).map(|(_, chunk)| chunk)
+    }
+
+    /// The owners of what differs between this resource and another one of its name: of the whole and of parts.
+    pub(crate) fn owners_of_difference<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let wholes = self.owner().into_iter().chain(other.owner());
+        let differs = |owner: &&str| match (self.part(owner), other.part(owner)) {
+            (Some(one), Some(other)) => one.version != other.version,
+            _ => true,
+        };
+        wholes.chain(self.part_owners().chain(other.part_owners()).filter(differs))
     }
 
     /// Whether this is the other one: equal versions are equal contents.

@@ -1,3 +1,5 @@
+mod change;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -5,6 +7,8 @@ use crate::kind::{CDS, ResourceKind};
 use crate::node::View;
 use crate::resource::ContentHash;
 use crate::resource::Resource;
+
+pub use change::{OwnerVersions, SnapshotChange};
 
 /// Everything that Envoy may ask for at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,7 +85,6 @@ impl Snapshot {
         let mut resources: Vec<_> = resources.into_iter().collect();
         // Stable, so that of two with one name the later one comes last.
         resources.sort_by(|one, other| (one.0.as_ref(), one.1.as_ref()).cmp(&(other.0.as_ref(), other.1.as_ref())));
-        let mut whole = ContentHash::default();
         let mut types = BTreeMap::new();
         while let Some((last, ..)) = resources.last() {
             let start = resources.partition_point(|(type_url, ..)| type_url.as_ref() < last.as_ref());
@@ -94,11 +97,8 @@ impl Snapshot {
             });
             types.insert(type_url, one);
         }
-        for (type_url, one) in &types {
-            whole.add(type_url);
-            whole.add(&one.version);
-        }
-        Self { types, version: whole.finish(), views: BTreeMap::new() }
+        let version = whole_version(&types);
+        Self { types, version, views: BTreeMap::new() }
     }
 
     /// The same with views for nodes that understand the same objects otherwise. Views carry this snapshot's version: who
@@ -181,6 +181,16 @@ impl Snapshot {
         self.types.get(type_url).into_iter().flat_map(|one| one.resources.keys())
     }
 
+    /// Every type of which there are resources.
+    pub(crate) fn types(&self) -> impl Iterator<Item = &str> {
+        self.types.keys().map(String::as_str)
+    }
+
+    /// The resources of one type, by name.
+    pub(crate) fn of_type<'a>(&'a self, type_url: &str) -> impl Iterator<Item = (&'a String, &'a Resource)> + use<'a> {
+        self.types.get(type_url).into_iter().flat_map(|one| &one.resources)
+    }
+
     /// The resources of a type that are made of parts.
     pub(crate) fn composed<'a>(&'a self, type_url: &'a str) -> impl Iterator<Item = (&'a str, &'a Resource)> {
         let names = self.types.get(type_url).into_iter().flat_map(|one| &one.composed);
@@ -242,6 +252,16 @@ impl Snapshot {
         };
         gone.chain(after.into_iter().flatten().filter(is_other)).map(|(name, _)| name)
     }
+}
+
+/// A hash of everything.
+fn whole_version(types: &BTreeMap<String, Arc<ResourcesOfType>>) -> String {
+    let mut hash = ContentHash::default();
+    for (type_url, one) in types {
+        hash.add(type_url);
+        hash.add(&one.version);
+    }
+    hash.finish()
 }
 
 #[cfg(test)]

@@ -16,12 +16,15 @@ mod arguments;
 mod console;
 mod diagnosis_log;
 mod discovery;
+#[cfg(test)]
+mod edit_cost;
 mod edit_traces;
 mod filter_views;
 pub(crate) mod fleet;
 mod gateway_states;
 #[cfg(test)]
 mod generations;
+mod group_change;
 mod http;
 mod http_arguments;
 mod limits;

@@ -17,10 +17,11 @@ use super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
 use super::edit_traces::Step;
 use super::filter_views::view_for;
 use super::fleet::{ServedObjectCache, ServedObjects};
+use super::group_change::{GroupChange, KnownGroups};
 use super::references::Resolved;
 use super::retention::{Fallback, Grace, Outcome, Retention};
 use super::version;
-use super::xds_resources::XdsResources;
+use super::xds_resources::{Retained, XdsResources};
 use crate::client_ca::check_client_ca;
 
 /// Appended to the diagnosis of an object whose last accepted version is served although a reference of it is revoked.
@@ -34,9 +35,9 @@ pub(super) struct Reconciler {
     retention: Retention,
     discovered: DiscoveredDocuments,
     translator: CheckedTranslator,
+    groups: KnownGroups,
     resources: XdsResources,
     served: ServedObjectCache,
-    snapshot: Snapshot,
     views: BTreeMap<FilterBuild, FilterSnapshot>,
     /// Views that were served before this program started, until they are translated again.
     resumed_views: BTreeMap<String, Snapshot>,
@@ -48,8 +49,8 @@ struct FilterSnapshot {
     translator: CheckedTranslator,
     /// Objects that these Envoys are not served.
     refused: BTreeSet<String>,
+    groups: KnownGroups,
     resources: XdsResources,
-    snapshot: Snapshot,
 }
 
 /// A translator that refuses the client CAs that the filter would refuse.
@@ -105,6 +106,8 @@ struct Translated {
     translation: Translation,
     documents: Vec<Arc<Value>>,
     wants: Wants,
+    /// What differs from the translation before.
+    change: GroupChange,
 }
 
 impl Reconciler {
@@ -113,7 +116,7 @@ impl Reconciler {
     pub(super) fn resume(last_good: Option<&Snapshot>, grace_period: Duration) -> Self {
         let views = last_good.into_iter().flat_map(Snapshot::views);
         Self {
-            snapshot: last_good.cloned().unwrap_or_default(),
+            resources: XdsResources::resume(last_good.cloned().unwrap_or_default()),
             resumed_views: views.map(|(name, view)| (name.to_owned(), view.clone())).collect(),
             retention: Retention::new(grace_period),
             ..Self::default()
@@ -139,13 +142,15 @@ impl Reconciler {
         let Some(settings) = self.settings.clone() else { return Err(ReconcileError::NoSettings(diagnoses)) };
         let resolved = Resolved::of(objects);
         stopwatch.lap("resolve");
-        let Translated { translation, documents, wants } = self.translate_all(&settings, objects, &resolved, now);
+        let Translated { translation, documents, wants, change } = self.translate_all(&settings, objects, &resolved, now);
         let retired = self.retention.retired_groups();
         let views = self.follow_views(&settings, &documents, &retired, filters);
         stopwatch.lap("translate");
-        self.follow_resources(&settings, translation.resources, &retired);
+        let tombstones = self.retention.tombstones(&settings, FilterBuild::Module);
+        let retained = Retained { tombstones: &tombstones, retired: &retired };
+        self.resources.follow(&translation.groups, &change, retained);
         diagnoses.extend(explained(translation.diagnoses, objects, &resolved));
-        let snapshot = self.snapshot.clone().with_views(views);
+        let snapshot = self.resources.snapshot().clone().with_views(views);
         let served = self.served.read(&settings.instance, self.retention.accepted());
         stopwatch.lap("assemble");
         let (serving_revoked, steps) = (self.retention.revoked_count(), stopwatch.steps);
@@ -193,18 +198,20 @@ impl Reconciler {
             translation = translate(&documents);
         }
         version::stamp(&mut translation.diagnoses, &documents);
+        let change = self.groups.follow(&translation.groups);
         let outcome = Outcome {
             written: &objects.clusters,
             translated: &documents,
             fallbacks: &fallbacks,
             translation: &translation,
+            change: &change,
             settings,
         };
         self.retention.record(&outcome, now);
         let wants = wants_of_accepted(wants, &translation.diagnoses);
         explain_fallbacks(&mut translation.diagnoses, fallbacks);
         self.discovered.keep(|name| wants.contains_key(name));
-        Translated { translation, documents, wants }
+        Translated { translation, documents, wants, change }
     }
 
     /// Translates for the other builds of the filter.
@@ -222,34 +229,27 @@ impl Reconciler {
             let view = self.views.entry(*filter).or_insert_with(|| FilterSnapshot::resume(resumed));
             let tombstones = self.retention.tombstones(settings, *filter);
             let input = Input { settings, clusters: documents, filter: *filter };
-            views.push((name, view.follow(&input, retired, tombstones)));
+            views.push((name, view.follow(&input, Retained { tombstones: &tombstones, retired })));
         }
         views
-    }
-
-    /// Makes the module's snapshot of the translated resources and of all that is retained.
-    fn follow_resources(&mut self, settings: &Settings, mut translated: Vec<Arc<Resource>>, retired: &[Arc<Resource>]) {
-        translated.extend(self.retention.tombstones(settings, FilterBuild::Module));
-        self.snapshot = self.snapshot.succeeded_by(self.resources.follow(&translated, retired));
     }
 }
 
 impl FilterSnapshot {
     fn resume(last_good: Option<Snapshot>) -> Self {
-        Self { snapshot: last_good.unwrap_or_default(), ..Self::default() }
+        Self { resources: XdsResources::resume(last_good.unwrap_or_default()), ..Self::default() }
     }
 
-    fn follow(&mut self, input: &Input<'_>, retired: &[Arc<Resource>], tombstones: Vec<Arc<Resource>>) -> Snapshot {
+    fn follow(&mut self, input: &Input<'_>, retained: Retained<'_>) -> Snapshot {
         let translation = self.translator.0.translate(input);
         let refused = translation.diagnoses.iter().filter(|one| !one.accepted).map(|one| one.name.clone()).collect();
         for name in BTreeSet::difference(&refused, &self.refused) {
             tracing::warn!(filter = %input.filter, name, "not served to the gateways with this build of the filter");
         }
         self.refused = refused;
-        let mut resources = translation.resources;
-        resources.extend(tombstones);
-        self.snapshot = self.snapshot.succeeded_by(self.resources.follow(&resources, retired));
-        self.snapshot.clone()
+        let change = self.groups.follow(&translation.groups);
+        self.resources.follow(&translation.groups, &change, retained);
+        self.resources.snapshot().clone()
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 use portcullis_api::status::{ClusterStatus, Condition, StatusInput, Timestamp, accepted};
 use portcullis_api::{CLUSTER_KIND, Problem, ProblemCode};
 use portcullis_translate::{Diagnosis, Reason};
-use portcullis_xds::{HealthRegistry, Registry, Snapshot};
+use portcullis_xds::{HealthRegistry, OwnerVersions, Registry, Snapshot};
 use tokio::sync::watch;
 
 use super::discovery::Answers;
@@ -46,25 +46,8 @@ pub(super) struct StatusObserver {
 #[derive(Default)]
 struct ObserverState {
     conditions: BTreeMap<ObjectKey, Vec<Condition>>,
-    hashes: Hashes,
+    versions: OwnerVersions,
     newest: Option<(Instant, Arc<StatusBody>)>,
-}
-
-/// The hashes of what is served of the objects, by name, in one version of the snapshot.
-#[derive(Default)]
-struct Hashes {
-    snapshot: String,
-    by_name: BTreeMap<String, String>,
-}
-
-impl Hashes {
-    fn of(&mut self, snapshot: &Snapshot, name: &str) -> String {
-        if self.snapshot != snapshot.version() {
-            *self = Self { snapshot: snapshot.version().to_owned(), by_name: BTreeMap::new() };
-        }
-        let hash = || snapshot.version_of(name).unwrap_or_default();
-        self.by_name.entry(name.to_owned()).or_insert_with(hash).clone()
-    }
 }
 
 /// Kind, name, UID, and which one of those that share all three: objects of files have no UID.
@@ -116,13 +99,15 @@ impl StatusObserver {
         let gateways = GatewayStates::new(&self.observed.registry, &self.observed.health, snapshot.clone(), &endpoints);
         let answers = self.observed.answers.borrow().clone();
         self.observed.shadows.follow(shadows(&diagnoses), Instant::now());
+        let none = BTreeMap::new();
+        let versions = snapshot.as_ref().map_or(&none, |snapshot| state.versions.of(snapshot));
         let mut known = BTreeMap::new();
         let objects = diagnoses.iter().map(|diagnosis| {
             let key = key(diagnosis, &known);
-            let hash = snapshot.as_ref().map(|snapshot| state.hashes.of(snapshot, &diagnosis.name));
+            let version = versions.get(&diagnosis.name).map(String::as_str).unwrap_or_default();
             let before = state.conditions.get(&key).map(Vec::as_slice).unwrap_or_default();
             let observed = ObservedStates { gateways: &gateways, answers: &answers, shadows: &self.observed.shadows };
-            let status = status_of(diagnosis, &observed, &hash.unwrap_or_default(), (before, &now));
+            let status = status_of(diagnosis, &observed, version, (before, &now));
             known.insert(key, status.conditions.clone());
             ObjectStatus::new(diagnosis.clone(), status)
         });

@@ -29,7 +29,7 @@ fn identity_of(cluster: &Value, settings: &Settings) -> String {
 
 /// Bytes by type and name.
 fn bytes(translation: &Translation) -> BTreeMap<(&str, &str), &[u8]> {
-    translation.resources.iter().map(|one| ((one.type_url.as_str(), one.name.as_str()), one.value.as_slice())).collect()
+    translation.resources().into_iter().map(|one| ((one.type_url.as_str(), one.name.as_str()), one.value.as_slice())).collect()
 }
 
 #[test]
@@ -39,10 +39,10 @@ fn default_client_ca_acts_as_the_clusters_own() {
     let own = translated(&settings(&pki, None), &[cluster(&pki, Some(one))]);
     for default in [one, other] {
         let with_own = translated(&settings(&pki, Some(default)), &[cluster(&pki, Some(one))]);
-        assert_eq!(with_own.resources, own.resources, "the cluster's own CA is the only one");
+        assert_eq!(with_own.resources(), own.resources(), "the cluster's own CA is the only one");
     }
     let by_default = translated(&settings(&pki, Some(one)), &[cluster(&pki, None)]);
-    assert_eq!(by_default.resources, own.resources);
+    assert_eq!(by_default.resources(), own.resources());
     assert!(by_default.diagnoses[0].accepted && by_default.diagnoses[0].warnings.is_empty());
 }
 
@@ -86,7 +86,7 @@ fn clusters_without_any_client_ca_are_reported() {
     );
     let accepted = translated(&with, &[cluster]);
     assert!(accepted.diagnoses[0].accepted, "{:?}", accepted.diagnoses);
-    let validation = accepted.resources.iter().find(|one| one.name.ends_with("/client-validation")).unwrap();
+    let validation = accepted.resources().into_iter().find(|one| one.name.ends_with("/client-validation")).unwrap();
     let secret = Secret::decode(validation.value.as_slice()).unwrap();
     let Some(secret::Type::ValidationContext(context)) = secret.r#type else { panic!("{}", validation.name) };
     assert_eq!(context.trust_chain_verification(), TrustChainVerification::VerifyTrustChain);

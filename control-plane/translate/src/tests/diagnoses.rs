@@ -298,7 +298,7 @@ fn object_is_served_without_the_names_that_another_one_owns() {
          spec.portcullis.virtualIPs: the name 10.9.8.7 belongs to the UpstreamCluster d.test"
     );
     assert_eq!(in_part.names, ["b.test", "c.test", "10.9.8.8"]);
-    let listener = translation.resources.iter().find(|one| one.name.ends_with("/listener")).unwrap();
+    let listener = translation.resources().into_iter().find(|one| one.name.ends_with("/listener")).unwrap();
     let text = super::render::render(listener);
     for (name, times) in [("a.test", 1), ("b.test", 1), ("c.test", 1), ("10.9.8.7", 1), ("10.9.8.8", 1)] {
         assert_eq!(text.matches(&format!("\"{name}\",")).count(), times, "{name}");
@@ -316,7 +316,7 @@ fn object_whose_own_name_is_anothers_is_refused_with_the_owner() {
     assert_eq!((refused.accepted, refused.reason), (false, Reason::Conflicted));
     assert_eq!(refused.message, "metadata.name: the name a.test belongs to the UpstreamCluster b.test");
     assert_eq!(accepted.reason, Reason::Accepted);
-    assert!(!translation.resources.iter().any(|one| one.name.contains("/a.test/")));
+    assert!(!translation.resources().into_iter().any(|one| one.name.contains("/a.test/")));
     assert_eq!(
         (&refused.names[..], &accepted.names[..]),
         (&["*.a.test".to_owned()][..], &["b.test".to_owned(), "a.test".to_owned()][..])

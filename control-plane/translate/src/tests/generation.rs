@@ -19,8 +19,8 @@ fn names(cluster: &Value, request_headers: &Value) -> (BTreeSet<String>, BTreeSe
     let settings = choose_settings(&[document], None).settings.unwrap();
     let translation = translated(&settings, std::slice::from_ref(cluster));
     assert!(translation.diagnoses[0].accepted, "{:?}", translation.diagnoses);
-    let marked = translation.resources.iter().filter(|one| one.name.contains('@'));
-    let pools = translation.resources.iter().filter(|one| one.type_url == type_urls::cluster());
+    let marked = translation.resources().into_iter().filter(|one| one.name.contains('@'));
+    let pools = translation.resources().into_iter().filter(|one| one.type_url == type_urls::cluster());
     let stat = |value: &[u8]| Cluster::decode(value).unwrap().alt_stat_name;
     (marked.map(|one| one.name.clone()).collect(), pools.map(|one| stat(&one.value)).collect())
 }

@@ -10,7 +10,7 @@ use crate::{Input, Translation, translate};
 
 /// Everything but secrets, whose content is no matter of a golden.
 fn shown(pki: &Pki, translation: &Translation, wanted: impl Fn(&str) -> bool) -> String {
-    let all = translation.resources.iter().filter(|one| one.type_url != type_urls::secret() && wanted(&one.name));
+    let all = translation.resources().into_iter().filter(|one| one.type_url != type_urls::secret() && wanted(&one.name));
     let text: String = all.map(render).collect();
     // The hash in the identity covers the CAs, which are new in every run.
     let mut parts = text.split("0000-1111");
@@ -74,7 +74,7 @@ fn strategy_has_clusters_of_its_own() {
         let line = text.lines().find(|line| line.contains("envoy.load_balancing_policies.")).unwrap_or("no balancing");
         line.trim().to_owned()
     };
-    let clusters = translation.resources.iter().filter(|one| one.type_url == type_urls::cluster());
+    let clusters = translation.resources().into_iter().filter(|one| one.type_url == type_urls::cluster());
     let mut shown: Vec<_> = clusters.map(|one| format!("{} {}", one.name, balancing(&render(one)))).collect();
     let text = shown_groups(&shown_routes(&pki, &translation));
     shown.push(format!("groups of the policies: {}", text.join(" ")));
@@ -100,7 +100,7 @@ fn health_checks(check: Value) -> Vec<envoy_types::pb::envoy::config::core::v3::
     set(&mut cluster, "/spec/portcullis", json!({"healthCheck": check}));
     let translation = translated(&pki.settings(), &[cluster]);
     assert!(translation.diagnoses[0].accepted, "{:?}", translation.diagnoses);
-    let clusters = translation.resources.iter().filter(|one| one.type_url == type_urls::cluster());
+    let clusters = translation.resources().into_iter().filter(|one| one.type_url == type_urls::cluster());
     clusters.flat_map(|one| Cluster::decode(one.value.as_slice()).unwrap().health_checks).collect()
 }
 

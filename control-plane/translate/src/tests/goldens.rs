@@ -74,7 +74,7 @@ fn outcome(case: &str, pki: &Pki) -> Lines {
     let first = documents[0]["metadata"]["name"].as_str().unwrap();
     let neutral = |text: &str| pki.hide(text).replace(first, "NAME").replace(&first.replace('.', "_"), "NAME");
     lines.insert("0 diagnoses".to_owned(), diagnosis_lines(&translation).iter().map(|line| neutral(line)).collect());
-    for resource in &translation.resources {
+    for resource in translation.resources() {
         let kind = resource.type_url.rsplit('.').next().unwrap();
         let rendered = if resource.type_url == type_urls::secret() { String::new() } else { render(resource) };
         let body = rendered.split_once('\n').map(|(_, body)| body).unwrap_or_default();
@@ -158,8 +158,9 @@ fn traces_change_the_listener_and_nothing_else_that_is_there() {
         let documents = documents(&case, &pki);
         let off = Settings { tracing: None, ..settings(&case, &pki) };
         let on = Settings { tracing: settings("traces-of-trusted-parents", &pki).tracing, ..off.clone() };
-        let (off, on) = (translated(&off, &documents).resources, translated(&on, &documents).resources);
-        let is_listener = |one: &&Arc<Resource>| one.type_url == type_urls::listener();
+        let (off, on) = (translated(&off, &documents), translated(&on, &documents));
+        let (off, on) = (off.resources(), on.resources());
+        let is_listener = |one: &&&Arc<Resource>| one.type_url == type_urls::listener();
         let left = off.iter().filter(|one| !is_listener(one)).all(|one| on.contains(one));
         assert!(left, "{case}: Envoy would see another resource change");
         let new = on.iter().filter(|one| !off.contains(one) && !is_listener(one));

@@ -60,6 +60,6 @@ fn object_that_asks_for_too_much_is_refused_and_stops_no_other() {
         assert_eq!(found.problems.first().map(|problem| problem.path.as_str()), wrong);
         assert_eq!(found.reason, if wrong.is_some() { Reason::Invalid } else { Reason::Accepted });
         assert!(other.accepted);
-        assert!(out.resources.len() < 500, "{}", out.resources.len());
+        assert!(out.resources().len() < 500, "{}", out.resources().len());
     }
 }

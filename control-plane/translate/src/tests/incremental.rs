@@ -98,7 +98,7 @@ fn unchanged_object_keeps_its_resources() {
     set(&mut edited, "/spec/dispatchPolicies/1/rules/0/verbs", json!(["get"]));
     clusters[1] = Arc::new(edited);
     let after = translator.translate(&Input { settings: &gateway, clusters: &clusters, filter: FilterBuild::Module });
-    let pairs = before.resources.iter().zip(&after.resources);
+    let pairs = before.resources().into_iter().zip(after.resources());
     let other: Vec<_> = pairs.filter(|(a, b)| !Arc::ptr_eq(a, b)).map(|(_, made)| made.name.as_str()).collect();
     assert!(!other.is_empty() && other.iter().all(|name| name.contains("/c1.example.com/")), "{other:?}");
 }

@@ -25,7 +25,7 @@ fn equal_input_has_equal_bytes() {
     let (settings, clusters) = (pki.settings(), many(&pki, 3));
     let first = translated(&settings, &clusters);
     for _ in 0..100 {
-        assert_eq!(translated(&settings, &clusters).resources, first.resources);
+        assert_eq!(translated(&settings, &clusters).resources(), first.resources());
     }
 }
 
@@ -37,7 +37,8 @@ proptest! {
         let pki = Pki::new();
         let (settings, clusters) = (pki.settings(), many(&pki, 4));
         let shuffled: Vec<_> = order.iter().map(|index| clusters[*index].clone()).collect();
-        prop_assert_eq!(translated(&settings, &shuffled).resources, translated(&settings, &clusters).resources);
+        let (shuffled, ordered) = (translated(&settings, &shuffled), translated(&settings, &clusters));
+        prop_assert_eq!(shuffled.resources(), ordered.resources());
     }
 }
 
@@ -45,7 +46,7 @@ proptest! {
 fn sorted_encoding_is_the_generated_messages_own() {
     let pki = Pki::new();
     let translation = translated(&pki.settings(), &many(&pki, 1));
-    let routes = translation.resources.iter().find(|one| one.type_url == type_urls::route_configuration()).unwrap();
+    let routes = translation.resources().into_iter().find(|one| one.type_url == type_urls::route_configuration()).unwrap();
     let decoded = RouteConfiguration::decode(routes.value.as_slice()).unwrap();
     let again = RouteConfiguration::decode(decoded.encode_to_vec().as_slice()).unwrap();
     assert_eq!(decoded, again);
@@ -74,12 +75,12 @@ fn keys_and_tokens_are_in_secrets_only() {
     let is_secret = |type_url: &str| type_url == type_urls::secret();
     for secret in secrets.iter().map(String::as_str).chain([TOKEN]) {
         let found = |wanted: bool| {
-            translation.resources.iter().any(|one| is_secret(&one.type_url) == wanted && holds(&one.value, secret))
+            translation.resources().into_iter().any(|one| is_secret(&one.type_url) == wanted && holds(&one.value, secret))
         };
         assert!(found(true) && !found(false), "{secret}");
     }
     for stray in &strays {
-        assert!(!translation.resources.iter().any(|one| holds(&one.value, stray)));
+        assert!(!translation.resources().into_iter().any(|one| holds(&one.value, stray)));
     }
     let shown = format!("{translation:?}");
     assert!(!shown.contains(TOKEN) && secrets.iter().all(|secret| !shown.contains(secret.as_str())));
@@ -89,9 +90,9 @@ fn keys_and_tokens_are_in_secrets_only() {
 fn references_between_resources_resolve() {
     let pki = Pki::new();
     let translation = translated(&pki.settings(), &many(&pki, 2));
-    let names: BTreeSet<&str> = translation.resources.iter().map(|one| one.name.as_str()).collect();
+    let names: BTreeSet<&str> = translation.resources().into_iter().map(|one| one.name.as_str()).collect();
     let text: String =
-        translation.resources.iter().filter(|one| one.type_url != type_urls::secret()).map(render).collect();
+        translation.resources().into_iter().filter(|one| one.type_url != type_urls::secret()).map(render).collect();
     let mut references = 0;
     for name in text.split('"').filter(|name| name.starts_with("lab/-/")) {
         let part = name.trim_start_matches("lab/-/").split_once('/').map_or("", |(_, part)| part);
@@ -113,7 +114,7 @@ fn bad_object_takes_nothing_from_the_others() {
         all.insert(0, bad.clone());
         let translation = translated(&pki.settings(), &all);
         assert!(!translation.diagnoses[0].accepted, "{bad}");
-        assert_eq!(translation.resources, alone.resources, "{bad}");
+        assert_eq!(translation.resources(), alone.resources(), "{bad}");
     }
 }
 
@@ -126,7 +127,7 @@ fn name_of_a_refused_object_does_not_fall_to_a_wildcard() {
     set(&mut refused, "/metadata/creationTimestamp", json!("2020-01-01T00:00:00Z"));
     let is_closed = |refused: &Value| {
         let translation = translated(&pki.settings(), &[wild.clone(), refused.clone()]);
-        let listener = translation.resources.iter().find(|one| one.type_url == type_urls::listener()).unwrap();
+        let listener = translation.resources().into_iter().find(|one| one.type_url == type_urls::listener()).unwrap();
         let names = ["sub.example.com", "lab/-/-/reserved"].map(|name| holds(&listener.value, name));
         assert_eq!(names[0], names[1]);
         names[0]

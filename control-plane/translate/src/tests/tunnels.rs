@@ -25,7 +25,7 @@ fn settings(pki: &Pki) -> Settings {
 }
 
 fn named<M: Message + Default>(translation: &Translation, name: &str) -> M {
-    let one = translation.resources.iter().find(|one| one.name == name).unwrap();
+    let one = translation.resources().into_iter().find(|one| one.name == name).unwrap();
     M::decode(one.value.as_slice()).unwrap()
 }
 
@@ -128,7 +128,7 @@ fn chain_that_is_refused_is_closed_at_its_own_address() {
     let pki = Pki::new();
     let translation = translated(&settings(&pki), &[pki.cluster(OTHER), pki.cluster(NAME)]);
     let routes = routes(&translation);
-    let listener = translation.resources.iter().find(|one| one.name == "-/-/-/tunnelled-listener").unwrap();
+    let listener = translation.resources().into_iter().find(|one| one.name == "-/-/-/tunnelled-listener").unwrap();
     let owners: Vec<_> = listener.parts.iter().map(|part| part.owner.as_str()).collect();
     assert_eq!(owners, [OTHER, NAME]);
     for part in &listener.parts {
@@ -146,8 +146,8 @@ fn chain_that_is_refused_is_closed_at_its_own_address() {
 fn gateway_without_the_port_has_nothing_of_tunnels() {
     let pki = Pki::new();
     let names = |settings: &Settings, clusters: &[Value]| {
-        let resources = translated(settings, clusters).resources;
-        resources.iter().filter(|one| one.name.contains("tunnel")).count()
+        let translation = translated(settings, clusters);
+        translation.resources().into_iter().filter(|one| one.name.contains("tunnel")).count()
     };
     assert_eq!(names(&pki.settings(), &[pki.cluster(NAME)]), 0);
     assert_eq!(names(&settings(&pki), &[pki.cluster(NAME)]), 4);

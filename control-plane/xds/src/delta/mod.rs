@@ -13,6 +13,7 @@ mod subscription;
 #[cfg(test)]
 mod tests;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -47,6 +48,8 @@ pub(crate) struct DeltaStream {
     node: String,
     subscriptions: BTreeMap<(ResourceKind, String), Subscription>,
     nonces: u64,
+    /// Whether the node has acknowledged every resource of the snapshot, once that was asked for; empty after each event.
+    has_everything: OnceCell<bool>,
 }
 
 impl DeltaStream {
@@ -178,7 +181,7 @@ pub(crate) fn answered_kind(request: &DeltaDiscoveryRequest) -> Option<ResourceK
 impl DeltaStream {
     /// A new stream.
     pub(crate) fn new(snapshot: Arc<Snapshot>) -> Self {
-        Self { snapshot, node: String::new(), subscriptions: BTreeMap::new(), nonces: 0 }
+        Self { snapshot, node: String::new(), subscriptions: BTreeMap::new(), nonces: 0, has_everything: OnceCell::new() }
     }
 
     /// Takes a request: a subscription, an acknowledgement or both. Returns responses in the order to send them.
@@ -188,6 +191,7 @@ impl DeltaStream {
         {
             self.node.clone_from(&node.id);
         }
+        self.has_everything = OnceCell::new();
         let key = (ResourceKind::of(&request.type_url), request.type_url.clone());
         self.subscriptions.entry(key).or_default().on_request(request, &self.snapshot);
         self.advance()
@@ -199,6 +203,7 @@ impl DeltaStream {
             subscription.on_snapshot(self.snapshot.changes(&snapshot, type_url));
         }
         self.snapshot = snapshot;
+        self.has_everything = OnceCell::new();
         self.advance()
     }
 
@@ -241,8 +246,31 @@ impl DeltaStream {
         self.subscriptions.iter().flat_map(refused).collect()
     }
 
+    /// Whether the node has acknowledged every resource of the newest snapshot: the usual case, in which nothing has to be asked of
+    /// each owner.
+    fn has_everything(&self) -> bool {
+        *self.has_everything.get_or_init(|| self.compares_equal())
+    }
+
+    fn compares_equal(&self) -> bool {
+        let has_all = |type_url: &str| {
+            let subscription = self.subscriptions.get(&(ResourceKind::of(type_url), type_url.to_owned()));
+            subscription.is_some_and(|one| one.has_everything(&self.snapshot, type_url))
+        };
+        self.is_in_sync() && self.refused().is_empty() && self.snapshot.types().all(has_all)
+    }
+
     /// The node's progress with one owner's resources in a snapshot; `None` if it holds none of them.
     pub(crate) fn progress(&self, snapshot: &Snapshot, owner: &str) -> Option<GatewayProgress> {
+        if std::ptr::eq(Arc::as_ptr(&self.snapshot), snapshot) && self.has_everything() {
+            let progress = snapshot.has_owner(owner).then_some(GatewayProgress::Acknowledged);
+            debug_assert_eq!(progress, self.progress_by_resource(snapshot, owner));
+            return progress;
+        }
+        self.progress_by_resource(snapshot, owner)
+    }
+
+    fn progress_by_resource(&self, snapshot: &Snapshot, owner: &str) -> Option<GatewayProgress> {
         let one = |(type_url, name): (&str, &str)| {
             let resource = snapshot.get(type_url, name)?;
             let subscription = self.subscriptions.get(&(ResourceKind::of(type_url), type_url.to_owned()));

@@ -19,7 +19,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::admission::QueuedResponse;
 use crate::registry::Registry;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{OwnerVersions, Snapshot};
 use portcullis_api::status::GatewayProgress;
 
 /// The interval at which an agent is to report.
@@ -35,13 +35,12 @@ const SEND_INTERVAL: Duration = Duration::from_secs(2);
 pub(super) struct AnswerSender {
     nodes: Arc<Registry>,
     snapshots: Snapshots,
-    /// Hashes by owner, of one version of the snapshot.
-    hashes: (String, BTreeMap<String, String>),
+    versions: OwnerVersions,
 }
 
 impl AnswerSender {
     pub(super) fn new(nodes: Arc<Registry>, snapshots: Snapshots) -> Self {
-        Self { nodes, snapshots, hashes: Default::default() }
+        Self { nodes, snapshots, versions: OwnerVersions::default() }
     }
 
     /// Ends when the stream is closed. Sends nothing before `named` holds the node's id.
@@ -77,11 +76,8 @@ impl AnswerSender {
         if progresses.is_empty() {
             return AckStates::new();
         }
-        if self.hashes.0 != snapshot.version() {
-            let hash = |owner: &str| Some((owner.to_owned(), snapshot.version_of(owner)?));
-            self.hashes = (snapshot.version().to_owned(), snapshot.owners().into_iter().filter_map(hash).collect());
-        }
-        answers(progresses, |owner| self.hashes.1.get(owner).cloned())
+        let versions = self.versions.of(&snapshot);
+        answers(progresses, |owner| versions.get(owner).cloned())
     }
 }
 

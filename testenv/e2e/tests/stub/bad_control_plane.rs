@@ -108,7 +108,7 @@ impl BadControlPlane {
         let settings = choose_settings(std::slice::from_ref(&self.settings), None).settings.unwrap();
         let translation = translate(&Input { settings: &settings, clusters: &documents, filter: filter() });
         assert!(translation.diagnoses.iter().all(|one| one.accepted), "{:?}", translation.diagnoses);
-        let resources = translation.resources.into_iter().map(|one| served(one.as_ref().clone()));
+        let resources = translation.resources().into_iter().map(|one| served(one.as_ref().clone()));
         let snapshot = Arc::new(Snapshot::new(resources));
         self.snapshots.send_replace(Some(Arc::clone(&snapshot)));
         snapshot

@@ -201,10 +201,13 @@ impl ControlPlaneMetrics {
     }
 
     fn count_objects(&self, diagnoses: &[Diagnosis]) {
+        let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        for diagnosis in diagnoses {
+            *counts.entry((kind_label(&diagnosis.kind), state_label(diagnosis.reason))).or_default() += 1;
+        }
         for kind in catalog::KINDS {
             for state in catalog::STATES {
-                let is_it = |one: &&Diagnosis| kind_label(&one.kind) == kind && state_label(one.reason) == state;
-                let count = diagnoses.iter().filter(is_it).count();
+                let count = counts.get(&(kind, state)).copied().unwrap_or_default();
                 self.objects.get_or_create(&[("kind", kind), ("state", state)]).set(number(count));
             }
         }

@@ -24,6 +24,7 @@ use portcullis_api::{ReferencedData, Settings};
 use portcullis_translate::{Diagnosis, FilterBuild, Reason, Resource, Translation};
 use serde_json::Value;
 
+use super::group_change::GroupChange;
 use removed_clusters::RemovedClusters;
 use retired_groups::RetiredGroups;
 use revoked_references::RevokedReferences;
@@ -63,6 +64,8 @@ pub(super) struct Outcome<'a> {
     pub(super) translated: &'a [Arc<Value>],
     pub(super) fallbacks: &'a [Fallback],
     pub(super) translation: &'a Translation,
+    /// What differs from the translation that was recorded last.
+    pub(super) change: &'a GroupChange,
     pub(super) settings: &'a Settings,
 }
 
@@ -108,7 +111,7 @@ impl Retention {
             is_other.then(|| name.clone())
         };
         let replaced = self.accepted.iter().filter_map(is_replaced).collect();
-        self.retired.record(&outcome.translation.resources, &replaced, outcome.settings, now);
+        self.retired.record(outcome.change, &replaced, outcome.settings, now);
         self.removed.record(before, &self.accepted);
         let fallbacks: BTreeSet<usize> = outcome.fallbacks.iter().map(|fallback| fallback.index).collect();
         let newest = accepted_documents(outcome.written, diagnoses, |index| fallbacks.contains(&index));

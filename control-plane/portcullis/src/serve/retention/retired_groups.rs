@@ -6,6 +6,8 @@ use portcullis_api::Settings;
 use portcullis_filter_config::without_generation;
 use portcullis_translate::{Resource, type_urls};
 
+use super::super::group_change::GroupChange;
+
 /// The time for which a retired group is retained: longer than a request may wait for reviews and retry before it chooses a
 /// server.
 const GRACE_PERIOD: Duration = Duration::from_secs(30);
@@ -20,13 +22,9 @@ const MAX_PER_OBJECT: usize = 256;
 pub(super) struct RetiredGroups {
     /// The instance of the settings, which is part of all names.
     instance: String,
-    /// The groups of the last translation, by type and name.
-    current: Resources,
-    retired: BTreeMap<ResourceKey, Retired>,
+    /// By type and name.
+    retired: BTreeMap<(String, String), Retired>,
 }
-
-type ResourceKey = (String, String);
-type Resources = BTreeMap<ResourceKey, Arc<Resource>>;
 
 #[derive(Debug)]
 struct Retired {
@@ -39,12 +37,11 @@ impl RetiredGroups {
     /// of objects in `replaced`, whose names belong to other objects now.
     pub(super) fn record(
         &mut self,
-        translated: &[Arc<Resource>],
+        change: &GroupChange,
         replaced: &BTreeSet<String>,
         settings: &Settings,
         now: Instant,
     ) {
-        let before = std::mem::replace(&mut self.current, groups(translated));
         if self.instance != settings.instance {
             // The groups belong to another gateway.
             self.instance.clone_from(&settings.instance);
@@ -52,14 +49,15 @@ impl RetiredGroups {
             return;
         }
         let until = now + GRACE_PERIOD;
-        let newly = before.into_iter().filter(|(key, _)| !self.current.contains_key(key));
-        self.retired.extend(newly.map(|(key, resource)| (key, Retired { resource, until })));
-        let is_replaced = |owner: &Option<String>| owner.as_ref().is_some_and(|owner| replaced.contains(owner));
-        self.retired.retain(|_, retired| !is_replaced(&retired.resource.owner));
-        let served: BTreeSet<_> = self.current.values().filter_map(|resource| resource.owner.as_ref()).collect();
-        self.retired.retain(|key, retired| {
-            let is_served = retired.resource.owner.as_ref().is_some_and(|owner| served.contains(owner));
-            is_served && retired.until > now && !self.current.contains_key(key)
+        let newly = change.gone().filter(|resource| has_generation(resource));
+        self.retired.extend(newly.map(|resource| (key(resource), Retired { resource: Arc::clone(resource), until })));
+        change.new().for_each(|resource| drop(self.retired.remove(&key(resource))));
+        let served: BTreeSet<_> = change.new().filter_map(|resource| resource.owner.as_ref()).collect();
+        let left = change.gone().filter_map(|resource| resource.owner.as_ref()).filter(|owner| !served.contains(owner));
+        let left: BTreeSet<_> = left.collect();
+        self.retired.retain(|_, retired| {
+            let is_there = |owner: &String| !left.contains(owner) && !replaced.contains(owner);
+            retired.resource.owner.as_ref().is_some_and(is_there) && retired.until > now
         });
         self.drop_oldest();
     }
@@ -97,22 +95,61 @@ impl RetiredGroups {
     }
 }
 
+fn key(resource: &Resource) -> (String, String) {
+    (resource.type_url.clone(), resource.name.clone())
+}
+
 /// Clusters, endpoints, and the secrets of clusters, whose names carry a generation.
-fn groups(translated: &[Arc<Resource>]) -> Resources {
+fn has_generation(resource: &Resource) -> bool {
     let (clusters, endpoints, secrets) = (type_urls::cluster(), type_urls::assignment(), type_urls::secret());
-    let is_wanted = |resource: &&Arc<Resource>| {
-        let has_generation = || without_generation(&resource.name) != resource.name;
-        resource.type_url == clusters
-            || resource.type_url == endpoints
-            || (resource.type_url == secrets && has_generation())
-    };
-    let all = translated.iter().filter(is_wanted);
-    all.map(|resource| ((resource.type_url.clone(), resource.name.clone()), Arc::clone(resource))).collect()
+    let is_marked = || without_generation(&resource.name) != resource.name;
+    resource.type_url == clusters || resource.type_url == endpoints || (resource.type_url == secrets && is_marked())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::{Deref, DerefMut};
+
+    use super::super::super::group_change::KnownGroups;
     use super::*;
+
+    /// Follows translations whose resources are in groups by owner.
+    #[derive(Default)]
+    struct Translations {
+        retired: RetiredGroups,
+        known: KnownGroups,
+        groups: BTreeMap<Option<String>, (Vec<String>, Arc<[Arc<Resource>]>)>,
+    }
+
+    impl Deref for Translations {
+        type Target = RetiredGroups;
+        fn deref(&self) -> &RetiredGroups {
+            &self.retired
+        }
+    }
+
+    impl DerefMut for Translations {
+        fn deref_mut(&mut self) -> &mut RetiredGroups {
+            &mut self.retired
+        }
+    }
+
+    impl Translations {
+        fn take(&mut self, translated: Vec<Arc<Resource>>, settings: &Settings, now: Instant) {
+            let mut by_owner: BTreeMap<Option<String>, Vec<Arc<Resource>>> = BTreeMap::new();
+            for resource in translated {
+                by_owner.entry(resource.owner.clone()).or_default().push(resource);
+            }
+            let mut before = std::mem::take(&mut self.groups);
+            for (owner, resources) in by_owner {
+                let names: Vec<_> = resources.iter().map(|one| format!("{} {}", one.type_url, one.name)).collect();
+                let kept = before.remove(&owner).filter(|(known, _)| *known == names);
+                self.groups.insert(owner, kept.unwrap_or_else(|| (names, resources.into())));
+            }
+            let groups: Vec<_> = self.groups.values().map(|(_, group)| Arc::clone(group)).collect();
+            self.retired.record(&self.known.follow(&groups), &BTreeSet::new(), settings, now);
+        }
+    }
 
     fn resource(type_url: String, name: &str) -> Arc<Resource> {
         let owner = name.split('/').next().map(str::to_owned);
@@ -136,14 +173,14 @@ mod tests {
         names.iter().map(one).collect()
     }
 
-    fn retained(retired: &mut RetiredGroups, names: &[&str], now: Instant) -> Vec<String> {
-        retired.record(&all(names), &BTreeSet::new(), &Settings::default(), now);
+    fn retained(retired: &mut Translations, names: &[&str], now: Instant) -> Vec<String> {
+        retired.take(all(names), &Settings::default(), now);
         retired.retained().iter().map(|resource| resource.name.clone()).collect()
     }
 
     #[test]
     fn group_without_policy_is_retained_for_the_grace_period() {
-        let (mut retired, now) = (RetiredGroups::default(), Instant::now());
+        let (mut retired, now) = (Translations::default(), Instant::now());
         assert_eq!(retained(&mut retired, &["a/all", "a/one", "b/all", "!a/ca"], now), [""; 0]);
         assert_eq!(retained(&mut retired, &["a/all", "b/all", "!a/ca"], now), ["a/one"]);
         assert_eq!(retired.next_expiry(), Some(now + GRACE_PERIOD));
@@ -154,7 +191,7 @@ mod tests {
 
     #[test]
     fn group_that_returns_is_not_retained_as_well() {
-        let (mut retired, now) = (RetiredGroups::default(), Instant::now());
+        let (mut retired, now) = (Translations::default(), Instant::now());
         for names in [&["a/all", "a/one"][..], &["a/all"], &["a/all", "a/one"]] {
             retained(&mut retired, names, now);
         }
@@ -163,11 +200,11 @@ mod tests {
 
     #[test]
     fn retired_generation_keeps_its_own_secrets() {
-        let (mut retired, now) = (RetiredGroups::default(), Instant::now());
+        let (mut retired, now) = (Translations::default(), Instant::now());
         let settings = Settings::default();
         let first = ["a/all@1", "!a/client@1", "!a/serving"];
         let second = ["a/all@2", "!a/client@2", "!a/serving"];
-        retired.record(&all(&first), &BTreeSet::new(), &settings, now);
+        retired.take(all(&first), &settings, now);
         assert_eq!(retained(&mut retired, &first, now), [""; 0]);
         assert_eq!(retained(&mut retired, &second, now), ["a/all@1", "a/client@1"]);
         assert_eq!(retained(&mut retired, &first, now), ["a/all@2", "a/client@2"], "it is back");
@@ -176,7 +213,7 @@ mod tests {
 
     #[test]
     fn object_edited_often_retains_only_the_latest_groups() {
-        let (mut retired, start) = (RetiredGroups::default(), Instant::now());
+        let (mut retired, start) = (Translations::default(), Instant::now());
         let mut last = Vec::new();
         for number in 0..u32::try_from(3 * MAX_PER_OBJECT).unwrap() {
             let (pool, secret) = (format!("a/all@{number}"), format!("!a/client@{number}"));
@@ -193,13 +230,13 @@ mod tests {
     fn removed_object_and_other_instance_retain_no_group() {
         let now = Instant::now();
         let before = ["a/all", "a/one", "!a/ca@1", "b/all"];
-        let mut retired = RetiredGroups::default();
+        let mut retired = Translations::default();
         retained(&mut retired, &before, now);
         assert_eq!(retained(&mut retired, &["b/all"], now), [""; 0]);
-        let mut retired = RetiredGroups::default();
+        let mut retired = Translations::default();
         retained(&mut retired, &before, now);
         let settings = Settings { instance: "other".to_owned(), ..Settings::default() };
-        retired.record(&all(&["a/all", "!a/ca@1"]), &BTreeSet::new(), &settings, now);
+        retired.take(all(&["a/all", "!a/ca@1"]), &settings, now);
         assert!(retired.retained().is_empty());
     }
 }

@@ -66,6 +66,18 @@ impl Subscription {
             })
     }
 
+    /// Whether the node has acknowledged every resource of the type, but for those on demand that it did not ask for.
+    pub(in crate::delta) fn has_everything(&self, snapshot: &Snapshot, type_url: &str) -> bool {
+        let mut known = self.known.iter().peekable();
+        snapshot.of_type(type_url).all(|(name, resource)| {
+            while known.next_if(|(known, _)| *known < name).is_some() {}
+            match known.next_if(|(known, _)| *known == name) {
+                Some((_, version)) => version == resource.version() || self.composed.holds(name),
+                None => resource.is_on_demand() && !self.is_expected(name, resource),
+            }
+        })
+    }
+
     fn has(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
         snapshot.get(type_url, name).is_some_and(|one| self.known.get(name).is_some_and(|known| known == one.version()))
     }

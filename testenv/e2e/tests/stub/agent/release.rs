@@ -53,7 +53,7 @@ impl OlderPlane {
         let settings = choose_settings(&[document("settings.yaml")], None).settings.unwrap();
         let clusters = [Arc::new(document("cluster.yaml"))];
         let translation = translate(&Input { settings: &settings, clusters: &clusters, filter: FilterBuild::Module });
-        let resources = translation.resources.into_iter().map(|one| entry(one.as_ref().clone(), &[]));
+        let resources = translation.resources().into_iter().map(|one| entry(one.as_ref().clone(), &[]));
         let (sender, snapshots) = watch::channel(Some(Arc::new(Snapshot::new(resources))));
         let registry = Arc::new(Registry::default());
         let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -1,0 +1,120 @@
+//! The cost of an edit among many objects, step by step.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use portcullis_sources::ObjectSet;
+use portcullis_xds::{OwnerVersions, Snapshot};
+use serde_json::{Value, json};
+
+use super::diagnosis_log::DiagnosisLog;
+use super::reconciler::{Reconciled, Reconciler};
+
+/// Policies of an object.
+const POLICIES: usize = 20;
+/// Edits of which the middle one counts.
+const EDITS: usize = 9;
+
+/// An object of 20 policies, in one of its editions.
+fn object(number: usize, edition: usize, serving: &(String, String)) -> Arc<Value> {
+    let rule = |policy: usize, rule: usize| {
+        json!({
+            "verbs": ["get", "list", "watch"], "apiGroups": [format!("group-{number}-{policy}.example.com")],
+            "resources": [format!("things-{rule}"), "others"], "userGroups": [format!("team-{policy}-{edition}")],
+        })
+    };
+    let policy = |number: usize| json!({"rules": (0..3).map(|one| rule(number, one)).collect::<Vec<_>>()});
+    Arc::new(json!({
+        "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster",
+        "metadata": {"name": format!("c{number:05}.scale.example.com"), "uid": format!("u{number}"), "generation": edition},
+        "spec": {
+            "servers": [{"endpoint": format!("https://10.0.{}.{}", number / 250, number % 250)}],
+            "clientConfig": {
+                "certData": serving.0, "keyData": serving.1, "caData": serving.0, "serverName": "kubernetes",
+            },
+            "secureServing": {"certData": serving.0, "keyData": serving.1, "clientCAData": serving.0},
+            "dispatchPolicies": (0..POLICIES).map(policy).collect::<Vec<_>>(),
+        },
+    }))
+}
+
+/// Times of steps, by name.
+type Times = BTreeMap<&'static str, Vec<Duration>>;
+
+fn timed<T>(times: &mut Times, name: &'static str, step: impl FnOnce() -> T) -> T {
+    let since = Instant::now();
+    let result = step();
+    times.entry(name).or_default().push(since.elapsed());
+    result
+}
+
+/// Everything that a control plane does about a set of objects, but for its streams.
+struct Pipeline {
+    reconciler: Reconciler,
+    log: DiagnosisLog,
+    versions: OwnerVersions,
+    served: Arc<Snapshot>,
+}
+
+impl Pipeline {
+    fn take(&mut self, objects: ObjectSet, times: &mut Times) {
+        let objects = Arc::new(objects);
+        let reconciled = self.reconciler.reconcile(&objects, &BTreeSet::new(), Instant::now()).unwrap();
+        let Reconciled { snapshot, diagnoses, steps, .. } = reconciled;
+        for (name, from, to) in steps {
+            times.entry(name).or_default().push(to - from);
+        }
+        timed(times, "log", || self.log.follow(&objects, &diagnoses));
+        let snapshot = Arc::new(snapshot);
+        timed(times, "is it new", || *self.served != *snapshot);
+        timed(times, "versions of objects", || self.versions.of(&snapshot).len());
+        timed(times, "drop", || drop((std::mem::replace(&mut self.served, snapshot), diagnoses)));
+    }
+}
+
+fn edits_among(count: usize) {
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["kubernetes".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let serving = (STANDARD.encode(certificate.pem()), STANDARD.encode(key.serialize_pem()));
+    let settings = json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "a"}, "spec": {}});
+    let mut set = ObjectSet {
+        clusters: (0..count).map(|number| object(number, 0, &serving)).collect(),
+        settings: vec![settings],
+        ..ObjectSet::default()
+    };
+    let mut pipeline = Pipeline {
+        reconciler: Reconciler::default(),
+        log: DiagnosisLog::default(),
+        versions: OwnerVersions::default(),
+        served: Arc::default(),
+    };
+    let mut first = Times::new();
+    let since = Instant::now();
+    pipeline.take(set.clone(), &mut first);
+    println!("{count} objects: the first translation takes {:?}", since.elapsed());
+    assert!(pipeline.served.version_of("c00000.scale.example.com").is_some());
+    let mut times = Times::new();
+    for edition in 1..=EDITS {
+        let before = Arc::clone(&pipeline.served);
+        set.clusters[count / 2] = object(count / 2, edition, &serving);
+        pipeline.take(set.clone(), &mut times);
+        assert_ne!(*before, *pipeline.served);
+    }
+    let mut sum = Duration::ZERO;
+    for (name, mut all) in times {
+        all.sort();
+        sum += all[all.len() / 2];
+        println!("  {name}: {:?}", all[all.len() / 2]);
+    }
+    println!("  an edit: {sum:?}");
+}
+
+#[test]
+#[ignore = "a measurement: cargo test --release --workspace --bins -- --ignored --nocapture edit_among"]
+fn edit_among_many_objects_is_measured() {
+    edits_among(1_000);
+    edits_among(10_000);
+}
