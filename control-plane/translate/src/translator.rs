@@ -157,7 +157,9 @@ impl Translator {
             one.document = Arc::clone(document);
             return Arc::clone(&one.checked);
         }
-        let checked = Arc::new(translate_object(document, lost, input, check));
+        let mut checked = translate_object(document, lost, input, check);
+        known.iter().for_each(|before| checked.keep_allocations(&before.checked));
+        let checked = Arc::new(checked);
         let (document, used, lost) = (Arc::clone(document), self.sequence, lost.to_vec());
         known.push(CachedTranslation { document, checked: Arc::clone(&checked), used, lost });
         checked
@@ -181,7 +183,9 @@ impl Translator {
             return Arc::clone(known);
         }
         self.follow_listeners(settings, chains);
-        let group: ResourceGroup = self.own_resources.iter().chain(&self.listeners).cloned().collect();
+        let all = self.own_resources.iter().chain(&self.listeners);
+        let is_known = |known: &&ResourceGroup| known.iter().map(Arc::as_ptr).eq(all.clone().map(Arc::as_ptr));
+        let group = self.own_group.as_ref().filter(is_known).cloned().unwrap_or_else(|| all.cloned().collect());
         self.own_group = Some(Arc::clone(&group));
         group
     }
@@ -193,6 +197,21 @@ impl Translator {
         let before = std::mem::take(&mut self.listeners);
         let known = |made: &Resource| before.iter().find(|before| ***before == *made).cloned();
         self.listeners = made.map(|made| known(&made).unwrap_or_else(|| Arc::new(made))).collect();
+    }
+}
+
+impl CheckedCluster {
+    /// Takes over what another version of the object has as well: an edit of policies leaves the listener as it is.
+    fn keep_allocations(&mut self, before: &Self) {
+        let keep = |chain: &mut Arc<Chain>, before: &Arc<Chain>| {
+            if **chain == **before {
+                *chain = Arc::clone(before);
+            }
+        };
+        keep(&mut self.reserved, &before.reserved);
+        if let (Some(emitted), Some(before)) = (&mut self.emitted, &before.emitted) {
+            keep(&mut emitted.chain, &before.chain);
+        }
     }
 }
 

@@ -203,7 +203,7 @@ impl Resource {
     pub(crate) fn owners_of_difference<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> + use<'a> {
         let wholes = self.owner().into_iter().chain(other.owner());
         let differs = |owner: &&str| match (self.part(owner), other.part(owner)) {
-            (Some(one), Some(other)) => one.version != other.version,
+            (Some(one), Some(other_part)) => one.version != other_part.version || self.lingers() != other.lingers(),
             _ => true,
         };
         wholes.chain(self.part_owners().chain(other.part_owners()).filter(differs))

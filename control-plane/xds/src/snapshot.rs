@@ -1,5 +1,6 @@
 mod change;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -244,13 +245,29 @@ impl Snapshot {
             (before, after) => before.is_none() && after.is_none(),
         };
         let list = |one: Option<&'a Arc<ResourcesOfType>>| one.filter(|_| !is_same).map(|one| &one.resources);
-        let (before, after) = (list(before), list(after));
-        let gone =
-            before.into_iter().flatten().filter(move |(name, _)| after.is_none_or(|all| !all.contains_key(*name)));
-        let is_other = move |(name, resource): &(&String, &Resource)| {
-            before.and_then(|all| all.get(*name)).is_none_or(|known| !known.is(resource))
-        };
-        gone.chain(after.into_iter().flatten().filter(is_other)).map(|(name, _)| name)
+        let mut before = list(before).into_iter().flatten().peekable();
+        let mut after = list(after).into_iter().flatten().peekable();
+        // Both are sorted by name.
+        std::iter::from_fn(move || {
+            loop {
+                let order = match (before.peek(), after.peek()) {
+                    (Some((gone, _)), Some((new, _))) => gone.cmp(new),
+                    (Some(_), None) => Ordering::Less,
+                    (None, Some(_)) => Ordering::Greater,
+                    (None, None) => return None,
+                };
+                match order {
+                    Ordering::Less => return before.next().map(|(name, _)| name),
+                    Ordering::Greater => return after.next().map(|(name, _)| name),
+                    Ordering::Equal => {
+                        let ((name, known), (_, resource)) = (before.next()?, after.next()?);
+                        if !known.is(resource) {
+                            return Some(name);
+                        }
+                    }
+                }
+            }
+        })
     }
 }
 

@@ -142,7 +142,8 @@ impl Reconciler {
         let Some(settings) = self.settings.clone() else { return Err(ReconcileError::NoSettings(diagnoses)) };
         let resolved = Resolved::of(objects);
         stopwatch.lap("resolve");
-        let Translated { translation, documents, wants, change } = self.translate_all(&settings, objects, &resolved, now);
+        let Translated { translation, documents, wants, change } =
+            self.translate_all(&settings, objects, &resolved, now);
         let retired = self.retention.retired_groups();
         let views = self.follow_views(&settings, &documents, &retired, filters);
         stopwatch.lap("translate");

@@ -119,3 +119,85 @@ impl AsRef<[u8]> for SharedBody {
         &self.0.value
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::super::group_change::KnownGroups;
+    use super::*;
+
+    fn resource(name: String, edition: u8, owner: &str) -> Arc<Translated> {
+        Arc::new(Translated {
+            type_url: if name.ends_with("routes") { type_urls::route_configuration() } else { type_urls::cluster() },
+            name,
+            value: vec![edition],
+            assignment: None,
+            on_demand: false,
+            owner: Some(owner.to_owned()),
+            parts: Vec::new(),
+        })
+    }
+
+    fn group(object: u8, edition: u8) -> ResourceGroup {
+        let owner = format!("o{object}");
+        let one = |kind: &str| resource(format!("{owner}/{kind}"), edition, &owner);
+        [one("routes"), one("pool"), one(if edition > 1 { "late" } else { "early" })].into()
+    }
+
+    /// For each object its edition, if it is served, and whether a resource of an earlier one is retained.
+    type State = BTreeMap<u8, (Option<u8>, bool)>;
+
+    proptest! {
+        #[test]
+        fn snapshot_does_not_depend_on_earlier_ones(
+            states in proptest::collection::vec(
+                proptest::collection::btree_map(0..4_u8, (proptest::option::of(0..4_u8), any::<bool>()), 0..4), 1..8),
+        ) {
+            let (mut followed, mut known) = (XdsResources::default(), KnownGroups::default());
+            let mut made: BTreeMap<(u8, u8), ResourceGroup> = BTreeMap::new();
+            let mut kept: BTreeMap<(u8, bool), Arc<Translated>> = BTreeMap::new();
+            for state in states {
+                let state: State = state;
+                let mut groups = Vec::new();
+                let (mut tombstones, mut retired) = (Vec::new(), Vec::new());
+                for (object, (edition, retains)) in state {
+                    let owner = format!("o{object}");
+                    if let Some(edition) = edition {
+                        groups.push(Arc::clone(made.entry((object, edition)).or_insert_with(|| group(object, edition))));
+                    }
+                    let is_served = edition.is_some();
+                    let name = format!("{owner}/{}", if is_served { "old-pool" } else { "routes" });
+                    let one = kept.entry((object, is_served)).or_insert_with(|| resource(name, 9, &owner));
+                    match (retains, is_served) {
+                        (true, true) => retired.push(Arc::clone(one)),
+                        (true, false) => tombstones.push(Arc::clone(one)),
+                        (false, _) => {}
+                    }
+                }
+                let retained = Retained { tombstones: &tombstones, retired: &retired };
+                followed.follow(&groups, &known.follow(&groups), retained);
+                prop_assert!(followed.is_followed, "no name is there twice");
+                let mut anew = XdsResources::default();
+                anew.follow(&groups, &GroupChange::default(), retained);
+                prop_assert_eq!(followed.snapshot(), anew.snapshot());
+            }
+        }
+    }
+
+    #[test]
+    fn name_that_is_there_twice_is_not_lost_with_one_of_both() {
+        let (mut followed, mut known) = (XdsResources::default(), KnownGroups::default());
+        let groups = [group(1, 0)];
+        let twin = [resource("o1/pool".to_owned(), 9, "o1")];
+        let none = Retained { tombstones: &[], retired: &[] };
+        for retained in [none, Retained { tombstones: &twin, retired: &[] }, none] {
+            followed.follow(&groups, &known.follow(&groups), retained);
+            let served = followed.snapshot().get(&type_urls::cluster(), "o1/pool").unwrap();
+            let expected = retained.tombstones.first().map_or(0, |one| one.value[0]);
+            assert_eq!(served.body().as_ref(), [expected]);
+        }
+    }
+}

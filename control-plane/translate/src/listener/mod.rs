@@ -39,7 +39,7 @@ const LISTENER_FILTERS_TIMEOUT: u64 = 10;
 const NO_NAME: &str = "portcullis.invalid";
 
 /// The contribution of a cluster to the listener.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Chain {
     /// It is served.
     Serving {

@@ -34,7 +34,7 @@ const CONNECT: &str = "CONNECT";
 const STAT_PREFIX: &str = "-tunnel";
 
 /// The way to a cluster through tunnels.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct TunnelEnd {
     /// The values of the header.
     pub(super) destinations: Vec<String>,

@@ -10,7 +10,8 @@ use crate::{Input, Translation, translate};
 
 /// Everything but secrets, whose content is no matter of a golden.
 fn shown(pki: &Pki, translation: &Translation, wanted: impl Fn(&str) -> bool) -> String {
-    let all = translation.resources().into_iter().filter(|one| one.type_url != type_urls::secret() && wanted(&one.name));
+    let all =
+        translation.resources().into_iter().filter(|one| one.type_url != type_urls::secret() && wanted(&one.name));
     let text: String = all.map(render).collect();
     // The hash in the identity covers the CAs, which are new in every run.
     let mut parts = text.split("0000-1111");

@@ -101,4 +101,6 @@ fn unchanged_object_keeps_its_resources() {
     let pairs = before.resources().into_iter().zip(after.resources());
     let other: Vec<_> = pairs.filter(|(a, b)| !Arc::ptr_eq(a, b)).map(|(_, made)| made.name.as_str()).collect();
     assert!(!other.is_empty() && other.iter().all(|name| name.contains("/c1.example.com/")), "{other:?}");
+    let same = before.groups.iter().zip(&after.groups).map(|(one, other)| Arc::ptr_eq(one, other));
+    assert_eq!(same.collect::<Vec<_>>(), [true, false, true, true], "the gateway's own group has the listener");
 }

@@ -46,7 +46,8 @@ proptest! {
 fn sorted_encoding_is_the_generated_messages_own() {
     let pki = Pki::new();
     let translation = translated(&pki.settings(), &many(&pki, 1));
-    let routes = translation.resources().into_iter().find(|one| one.type_url == type_urls::route_configuration()).unwrap();
+    let routes =
+        translation.resources().into_iter().find(|one| one.type_url == type_urls::route_configuration()).unwrap();
     let decoded = RouteConfiguration::decode(routes.value.as_slice()).unwrap();
     let again = RouteConfiguration::decode(decoded.encode_to_vec().as_slice()).unwrap();
     assert_eq!(decoded, again);
@@ -75,7 +76,10 @@ fn keys_and_tokens_are_in_secrets_only() {
     let is_secret = |type_url: &str| type_url == type_urls::secret();
     for secret in secrets.iter().map(String::as_str).chain([TOKEN]) {
         let found = |wanted: bool| {
-            translation.resources().into_iter().any(|one| is_secret(&one.type_url) == wanted && holds(&one.value, secret))
+            translation
+                .resources()
+                .into_iter()
+                .any(|one| is_secret(&one.type_url) == wanted && holds(&one.value, secret))
         };
         assert!(found(true) && !found(false), "{secret}");
     }

@@ -181,7 +181,13 @@ pub(crate) fn answered_kind(request: &DeltaDiscoveryRequest) -> Option<ResourceK
 impl DeltaStream {
     /// A new stream.
     pub(crate) fn new(snapshot: Arc<Snapshot>) -> Self {
-        Self { snapshot, node: String::new(), subscriptions: BTreeMap::new(), nonces: 0, has_everything: OnceCell::new() }
+        Self {
+            snapshot,
+            node: String::new(),
+            subscriptions: BTreeMap::new(),
+            nonces: 0,
+            has_everything: OnceCell::new(),
+        }
     }
 
     /// Takes a request: a subscription, an acknowledgement or both. Returns responses in the order to send them.
