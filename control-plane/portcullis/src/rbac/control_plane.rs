@@ -9,16 +9,18 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// The role and the binding in a namespace of discovered Services.
 const DISCOVERY: &str = "portcullis-discovery";
 
-/// The permissions of the control plane in the cluster that stores its objects, and nothing else: to read the UpstreamClusters
-/// and write their status, to review tokens and rights of the console's readers, to read the Secrets of its own namespace, and
+/// The permissions of the control plane in the cluster that stores its objects, and nothing else: to read UpstreamClusters and
+/// GatewaySettings and write their status, to review tokens and rights of the console's readers, to read the Secrets of its own namespace, and
 /// its Leases there; and to read the EndpointSlices of the namespaces in `discovery`.
 ///
 /// `subject` is a user's name; without it, it is the namespace's service account [`NAME`].
 pub(crate) fn manifests(namespace: &str, lease: &str, subject: Option<&str>, discovery: &[String]) -> Vec<Value> {
-    let group = "proxy.kubegateway.io";
+    let (group, own_group) = ("proxy.kubegateway.io", "portcullis.dev");
     let cluster_rules = json!([
         {"apiGroups": [group], "resources": ["upstreamclusters"], "verbs": ["list", "watch"]},
         {"apiGroups": [group], "resources": ["upstreamclusters/status"], "verbs": ["patch"]},
+        {"apiGroups": [own_group], "resources": ["gatewaysettings"], "verbs": ["list", "watch"]},
+        {"apiGroups": [own_group], "resources": ["gatewaysettings/status"], "verbs": ["patch"]},
         {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
         {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
     ]);

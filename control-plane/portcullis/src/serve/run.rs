@@ -28,7 +28,7 @@ use super::source::{Source, SourceError, SourceKind};
 use super::state::{LastGood, StateArguments, StateSender, StateWriter};
 use super::status_observer::{ObserverInputs, StatusObserver};
 use super::watchdog::Watchdog;
-use super::writer::Writer;
+use super::writer::{SettingsUse, Writer};
 use super::xds::XdsError;
 use crate::leader::{Leadership, Timing, campaign};
 use crate::listen;
@@ -119,7 +119,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     tasks.push(tokio::spawn(discoverer.run()));
     if let (Some(access), Some(leadership)) = (&source.kubernetes, &leadership) {
         let (client, leads, statuses) = (access.client.clone(), leadership.leads.clone(), source.statuses.clone());
-        let writer = Writer { client, leads, statuses, diagnoses, observer: Arc::clone(&observer) };
+        let settings = SettingsUse::new(source.settings.clone(), source.control_plane.clone());
+        let writer = Writer { client, leads, statuses, diagnoses, observer: Arc::clone(&observer), settings };
         tasks.push(tokio::spawn(writer.run()));
     }
     let probes = Probes {

@@ -13,6 +13,7 @@ mod profiles;
 mod references;
 mod rights;
 mod scale;
+mod settings;
 mod traffic;
 
 pub(crate) use control_plane::{ControlPlaneUnderTest, SOON};
