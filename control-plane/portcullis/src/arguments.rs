@@ -104,6 +104,9 @@ pub(crate) struct Rbac {
     /// With --control-plane: a namespace whose EndpointSlices it may read, for spec.portcullis.discovery.service; may be repeated.
     #[arg(long = "discovery-namespace", value_name = "NAMESPACE", requires = "control_plane")]
     pub(crate) discovery_namespaces: Vec<String>,
+    /// With --control-plane: the permissions for serve --gateway-api, too.
+    #[arg(long, requires = "control_plane")]
+    pub(crate) gateway_api: bool,
 }
 
 /// Print the CustomResourceDefinitions of UpstreamCluster and GatewaySettings, for a Kubernetes that stores these objects.

@@ -19,6 +19,9 @@ use crate::types::{AuthorityInSecret, Certificate, PairInFiles, PairInSecret};
 const NO_SECRET: &str = "there is no Secret of this name with these keys in the control plane's namespace that is labelled for \
                          these GatewaySettings (portcullis.dev/gateway-settings)";
 
+/// The name of a Secret, and keys in it.
+type SecretKeys = (String, Vec<String>);
+
 /// A field of `GatewaySettings` that may refer to a Secret or to files in place of its content.
 struct Place {
     pointer: &'static str,
@@ -27,7 +30,7 @@ struct Place {
     /// The files that `file` names; none if it has another form.
     files: fn(&Value) -> Option<Vec<String>>,
     /// The name and the keys that `secret` names; none if it has another form.
-    secret: fn(&Value) -> Option<(String, Vec<String>)>,
+    secret: fn(&Value) -> Option<SecretKeys>,
 }
 
 const CERTIFICATE: Place = Place {
@@ -52,7 +55,7 @@ const fn authority(pointer: &'static str) -> Place {
     }
 }
 
-fn owned((name, keys): (&str, Vec<&str>)) -> (String, Vec<String>) {
+fn owned((name, keys): (&str, Vec<&str>)) -> SecretKeys {
     (name.to_owned(), keys.into_iter().map(str::to_owned).collect())
 }
 

@@ -19,6 +19,7 @@ mod discovery;
 mod edit_traces;
 mod filter_views;
 pub(crate) mod fleet;
+mod gateway_api;
 mod gateway_states;
 #[cfg(test)]
 mod generations;

@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, ValueEnum};
 use k8s_openapi::jiff::Timestamp;
 use portcullis_sources::{
-    ConnectError, DirectoryError, KubernetesAccess, KubernetesSets, ObjectSet, Root, SourceHealth, StoredStatuses,
-    Watched, connect, watch_kubernetes, with_profiles, with_settings,
+    ConnectError, DirectoryError, GatewayApiObjects, KubernetesAccess, KubernetesSets, ObjectSet, Root, SourceHealth,
+    StoredStatuses, WatchOptions, Watched, connect, watch_kubernetes, with_profiles, with_settings,
 };
 use serde::Serialize;
 use tokio::sync::watch;
@@ -58,6 +58,10 @@ pub(crate) struct SourceArguments {
     /// objects of other names are not used.
     #[arg(long, env = "PORTCULLIS_SETTINGS_NAME", value_name = "NAME")]
     settings_name: Option<String>,
+    /// Kubernetes source: judge the objects of the Gateway API and write their status (`portcullis rbac --control-plane --gateway-api`).
+    /// Nothing serves them yet.
+    #[arg(long, env = "PORTCULLIS_GATEWAY_API")]
+    gateway_api: bool,
     /// A file with profiles of UpstreamClusters that are in effect whatever their annotations say, as `portcullis freeze
     /// --profiles-file` writes it: the way to close and open a cluster while the source is away.
     #[arg(long, env = "PORTCULLIS_PROFILES_FILE", value_name = "FILE")]
@@ -94,6 +98,8 @@ pub(super) struct Source {
     pub(super) kubernetes: Option<KubernetesAccess>,
     /// The `status` of each object there.
     pub(super) statuses: watch::Receiver<Arc<StoredStatuses>>,
+    /// The objects of the Gateway API, if they are judged.
+    pub(super) gateway_api: Option<watch::Receiver<Arc<GatewayApiObjects>>>,
     /// Which `GatewaySettings` are used.
     pub(super) settings: SettingsOrigin,
     /// The control plane, as statuses name it: its namespace and the name of its Lease.
@@ -162,17 +168,28 @@ impl Source {
             (None, None) => SettingsOrigin::Defaults,
         };
         let control_plane = format!("{}/{}", access.namespace, arguments.lease_name);
-        let watched = watch_kubernetes(&access, arguments.settings_name.clone());
-        let KubernetesSets { objects, health, statuses } = watched;
+        let is_judged = arguments.gateway_api;
+        let options = WatchOptions { settings: arguments.settings_name.clone(), gateway_api: is_judged };
+        let KubernetesSets { objects, health, statuses, gateway_api } = watch_kubernetes(&access, options);
+        let gateway_api = Some(gateway_api).filter(|_| is_judged);
         let sets = Box::pin(with_settings(objects, files));
         let (kind, kubernetes) = (SourceKind::Kubernetes, Some(access));
-        Ok(Self { kind, sets, health, kubernetes, statuses, settings, control_plane })
+        Ok(Self { kind, sets, health, kubernetes, statuses, gateway_api, settings, control_plane })
     }
 
     fn of_files(sets: Sets, health: watch::Receiver<SourceHealth>) -> Self {
         let (_, statuses) = watch::channel(Arc::default());
         let (settings, control_plane) = (SettingsOrigin::Files, String::new());
-        Self { kind: SourceKind::Directory, sets, health, kubernetes: None, statuses, settings, control_plane }
+        Self {
+            kind: SourceKind::Directory,
+            sets,
+            health,
+            kubernetes: None,
+            statuses,
+            gateway_api: None,
+            settings,
+            control_plane,
+        }
     }
 }
 
@@ -200,6 +217,7 @@ impl SourceArguments {
             (SourceKind::Kubernetes, "--namespace", self.namespace.is_some()),
             (SourceKind::Kubernetes, "--settings", self.settings.is_some()),
             (SourceKind::Kubernetes, "--settings-name", self.settings_name.is_some()),
+            (SourceKind::Kubernetes, "--gateway-api", self.gateway_api),
         ];
         match given.into_iter().find(|(kind, _, is_given)| *is_given && *kind != self.source) {
             Some((_, flag, _)) => Err(SourceError::Excludes(self.source, flag)),

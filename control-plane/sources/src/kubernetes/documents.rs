@@ -26,14 +26,29 @@ pub struct StoredStatus {
     pub uid: Option<String>,
     /// `metadata.generation`.
     pub generation: Option<i64>,
+    /// `metadata.resourceVersion`, of objects of the Gateway API: others write their status, too.
+    pub resource_version: Option<String>,
     /// `status`; null if there is none.
     pub status: Value,
 }
 
-/// `None` if it cannot be written as a document, which nothing that came as one does.
+/// The largest document of the Gateway API: tenants write them, and each is read at every change.
+const MAX_BYTES: usize = 256 * 1024;
+
+fn has_bounded_size(document: &Value) -> bool {
+    let is_bounded = serde_json::to_vec(document).is_ok_and(|bytes| bytes.len() <= MAX_BYTES);
+    if !is_bounded {
+        let text = |field: &str| document.pointer(field).and_then(Value::as_str).unwrap_or_default();
+        let (kind, namespace, name) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
+        tracing::warn!(kind, namespace, name, "an object of more than 256 KiB is not looked at");
+    }
+    is_bounded
+}
+
+/// `None` if it cannot be written as a document, which nothing that came as one does, or is too large.
 pub(super) fn object(kind: WatchedKind, mut object: DynamicObject) -> Option<WatchedObject> {
     object.metadata.managed_fields = None;
-    object.metadata.resource_version = None;
+    let resource_version = object.metadata.resource_version.take().filter(|_| kind.is_for_gateway_api());
     if let Some(annotations) = &mut object.metadata.annotations {
         annotations.remove(LAST_APPLIED);
     }
@@ -47,7 +62,9 @@ pub(super) fn object(kind: WatchedKind, mut object: DynamicObject) -> Option<Wat
     }
     fields.insert("apiVersion".to_owned(), json!(kind.api_version()));
     fields.insert("kind".to_owned(), json!(kind.kind()));
-    Some(WatchedObject { document: Arc::new(document), stored: StoredStatus { uid, generation, status } })
+    let is_bounded = !kind.is_for_gateway_api() || has_bounded_size(&document);
+    let stored = StoredStatus { uid, generation, resource_version, status };
+    is_bounded.then(|| WatchedObject { document: Arc::new(document), stored })
 }
 
 /// The content of a Secret for the objects of a kind.
@@ -91,7 +108,12 @@ mod tests {
             },
             "spec": {"servers": []},
         });
-        let stored = StoredStatus { uid: Some("u".to_owned()), generation: Some(3), status: json!({"conditions": []}) };
+        let stored = StoredStatus {
+            uid: Some("u".to_owned()),
+            generation: Some(3),
+            status: json!({"conditions": []}),
+            ..StoredStatus::default()
+        };
         assert_eq!(found, WatchedObject { document: Arc::new(wanted), stored });
     }
 

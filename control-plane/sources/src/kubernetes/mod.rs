@@ -12,6 +12,7 @@
 
 mod connect;
 mod documents;
+mod gateway_api;
 mod health;
 mod kinds;
 mod known;
@@ -21,7 +22,8 @@ mod watches;
 
 pub use connect::{ConnectError, KubernetesAccess, connect};
 pub use documents::StoredStatus;
+pub use gateway_api::GatewayApiObjects;
 pub use health::{Backoff, SourceHealth, watch_reason};
 pub use kinds::{ObjectKey, WatchedKind};
-pub use session::{KubernetesSets, watch_kubernetes};
+pub use session::{KubernetesSets, WatchOptions, watch_kubernetes};
 pub use store::StoredStatuses;

@@ -14,7 +14,7 @@ use super::documents;
 use super::health::{Backoff, reason};
 use super::store::{Store, StoredStatuses};
 use super::watches::{Events, Watch, WatchEvent, events};
-use super::{KubernetesAccess, SourceHealth, WatchedKind};
+use super::{GatewayApiObjects, KubernetesAccess, SourceHealth, WatchedKind};
 use crate::object_set::{NoticedAt, ObjectSet};
 
 /// Time to wait for the rest of a burst of changes.
@@ -35,6 +35,17 @@ pub struct KubernetesSets {
     /// The `status` of each object as the server has it. It is no part of the sets, so that writing a status does not cause a new
     /// one.
     pub statuses: watch::Receiver<Arc<StoredStatuses>>,
+    /// The objects for the Gateway API, if they are watched.
+    pub gateway_api: watch::Receiver<Arc<GatewayApiObjects>>,
+}
+
+/// The objects that are watched beside `UpstreamCluster`s.
+#[derive(Clone, Debug, Default)]
+pub struct WatchOptions {
+    /// The name of the `GatewaySettings` that are used, if an object is; the sets then have them, or a document that is refused.
+    pub settings: Option<String>,
+    /// Whether the objects of the Gateway API are watched.
+    pub gateway_api: bool,
 }
 
 /// The receivers' other ends.
@@ -42,25 +53,31 @@ struct Senders {
     objects: watch::Sender<Option<Arc<ObjectSet>>>,
     health: watch::Sender<SourceHealth>,
     statuses: watch::Sender<Arc<StoredStatuses>>,
+    gateway_api: watch::Sender<Arc<GatewayApiObjects>>,
 }
 
 /// Watches until the receiver of objects is dropped. An outage ends nothing: the last set stays, and is replaced by the
-/// first complete one after it. `settings` is the name of the `GatewaySettings` that are used, if an object is; the sets then have
-/// them, or a document that is refused. Needs a tokio runtime.
-pub fn watch_kubernetes(access: &KubernetesAccess, settings: Option<String>) -> KubernetesSets {
+/// first complete one after it. Needs a tokio runtime.
+pub fn watch_kubernetes(access: &KubernetesAccess, options: WatchOptions) -> KubernetesSets {
     let (objects_sender, objects) = watch::channel(None);
     let starting = SourceHealth::stale(SystemTime::now(), "the first lists are not complete");
     let (health_sender, health) = watch::channel(starting);
     let (statuses_sender, statuses) = watch::channel(Arc::default());
-    let senders = Senders { objects: objects_sender, health: health_sender, statuses: statuses_sender };
+    let (gateway_api_sender, gateway_api) = watch::channel(Arc::default());
+    let senders = Senders {
+        objects: objects_sender,
+        health: health_sender,
+        statuses: statuses_sender,
+        gateway_api: gateway_api_sender,
+    };
     let access = access.clone();
     tokio::spawn(async move {
         tokio::select! {
             () = senders.objects.closed() => {}
-            () = sessions(&access, settings, &senders) => {}
+            () = sessions(&access, &options, &senders) => {}
         }
     });
-    KubernetesSets { objects, health, statuses }
+    KubernetesSets { objects, health, statuses, gateway_api }
 }
 
 /// Why a session ended.
@@ -71,16 +88,19 @@ enum End {
     Back,
 }
 
-async fn sessions(access: &KubernetesAccess, settings: Option<String>, senders: &Senders) {
+async fn sessions(access: &KubernetesAccess, options: &WatchOptions, senders: &Senders) {
     let mut backoff = Backoff::default();
     // Those that are not used are watched for their status alone.
-    let uses_settings = settings.is_some();
-    let watches = [
+    let uses_settings = options.settings.is_some();
+    let mut watches = vec![
         Watch { kind: WatchedKind::UpstreamCluster, is_required: true, has_secrets: true },
         Watch { kind: WatchedKind::GatewaySettings, is_required: uses_settings, has_secrets: uses_settings },
     ];
+    // Without a kind of theirs the others are judged all the same.
+    let optional = |kind| Watch { kind, is_required: false, has_secrets: false };
+    watches.extend(WatchedKind::OF_GATEWAY_API.into_iter().filter(|_| options.gateway_api).map(optional));
     loop {
-        let store = Store::new(&watches, settings.clone());
+        let store = Store::new(&watches, options.settings.clone());
         let end = Session::new(access, &watches, store, senders).run(&mut backoff).await;
         let End::Failed(why) = end else { continue };
         tracing::warn!(reason = why, "the Kubernetes source is stale");
@@ -179,12 +199,19 @@ impl<'a> Session<'a> {
                 if matches!(*event, Event::InitDone) {
                     self.absent.remove(&kind);
                 }
-                let named = |object: DynamicObject| {
-                    let name = object.name_any();
-                    documents::object(kind, object).map(|object| (name, object))
+                let applied = match &*event {
+                    Event::Apply(object) => Some(path(object)),
+                    _ => None,
                 };
-                if let Some(event) = try_map(*event, named) {
-                    self.store.object(kind, event);
+                let named = |object: DynamicObject| {
+                    let path = path(&object);
+                    documents::object(kind, object).map(|object| (path, object))
+                };
+                match (try_map(*event, named), applied) {
+                    (Some(event), _) => self.store.object(kind, event),
+                    // Its newest version cannot be looked at.
+                    (None, Some(path)) => self.store.remove(kind, &path),
+                    (None, None) => {}
                 }
                 Ok(())
             }
@@ -220,6 +247,15 @@ impl<'a> Session<'a> {
                 is_new
             });
         }
+        if let Some(objects) = self.store.take_gateway_api() {
+            self.senders.gateway_api.send_if_modified(|last| {
+                let is_new = **last != objects;
+                if is_new {
+                    *last = Arc::new(objects);
+                }
+                is_new
+            });
+        }
         if let Some(statuses) = self.store.take_statuses() {
             self.senders.statuses.send_replace(Arc::new(statuses));
         }
@@ -230,6 +266,14 @@ impl<'a> Session<'a> {
                 was_stale
             });
         }
+    }
+}
+
+/// `namespace/name`, or the name of a cluster-scoped object.
+fn path(object: &DynamicObject) -> String {
+    match &object.metadata.namespace {
+        Some(namespace) => format!("{namespace}/{}", object.name_any()),
+        None => object.name_any(),
     }
 }
 

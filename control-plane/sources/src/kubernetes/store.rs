@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kube::runtime::watcher::Event;
 use portcullis_api::{ReferencedData, SecretData, absent_settings, resolve_settings};
@@ -7,7 +8,7 @@ use serde_json::Value;
 use super::documents::WatchedObject;
 use super::known::Known;
 use super::watches::Watch;
-use super::{ObjectKey, StoredStatus, WatchedKind};
+use super::{GatewayApiObjects, ObjectKey, StoredStatus, WatchedKind};
 use crate::object_set::ObjectSet;
 
 /// The stored status of every object.
@@ -24,6 +25,8 @@ pub(super) struct Store {
     is_changed: bool,
     /// Whether a status may be other than when they were taken last.
     has_new_status: bool,
+    /// Whether objects for the Gateway API may be other than when they were taken last.
+    has_new_gateway_api: bool,
 }
 
 impl Store {
@@ -36,6 +39,7 @@ impl Store {
             settings,
             is_changed: false,
             has_new_status: false,
+            has_new_gateway_api: false,
         }
     }
 
@@ -46,7 +50,24 @@ impl Store {
             Event::Delete(_) | Event::InitDone => true,
             Event::Init | Event::InitApply(_) => false,
         };
-        self.is_changed |= known.apply(event, |before, now| before.document == now.document);
+        let is_changed = known.apply(event, |before, now| before.document == now.document);
+        self.mark(kind, is_changed);
+    }
+
+    /// Removes an object.
+    pub(super) fn remove(&mut self, kind: WatchedKind, path: &str) {
+        let removed = self.objects.get_mut(&kind).and_then(|known| known.current.remove(path));
+        if removed.is_some() {
+            self.has_new_status = true;
+            self.mark(kind, true);
+        }
+    }
+
+    fn mark(&mut self, kind: WatchedKind, is_changed: bool) {
+        match kind.is_for_gateway_api() {
+            true => self.has_new_gateway_api |= is_changed,
+            false => self.is_changed |= is_changed,
+        }
     }
 
     pub(super) fn secret(&mut self, kind: WatchedKind, event: Event<(String, SecretData)>) {
@@ -59,7 +80,8 @@ impl Store {
         let Some(known) = self.objects.get_mut(&kind) else { return };
         if !known.is_complete || !known.current.is_empty() {
             known.clear();
-            (self.is_changed, self.has_new_status) = (true, true);
+            self.has_new_status = true;
+            self.mark(kind, true);
         }
     }
 
@@ -97,13 +119,25 @@ impl Store {
         ReferencedData::Secrets(self.secrets.get(&kind).map(|known| known.current.clone()).unwrap_or_default())
     }
 
+    /// The objects for the Gateway API; `None` if they are what was taken last, or not complete.
+    pub(super) fn take_gateway_api(&mut self) -> Option<GatewayApiObjects> {
+        if !self.is_complete() || !std::mem::take(&mut self.has_new_gateway_api) {
+            return None;
+        }
+        let mut objects = GatewayApiObjects::default();
+        for (kind, known) in self.objects.iter().filter(|(kind, _)| kind.is_for_gateway_api()) {
+            objects.insert(*kind, known.current.values().map(|one| Arc::clone(&one.document)).collect());
+        }
+        Some(objects)
+    }
+
     /// The status of every object; `None` if they are what was taken last, or not complete.
     pub(super) fn take_statuses(&mut self) -> Option<StoredStatuses> {
         if !self.is_complete() || !std::mem::take(&mut self.has_new_status) {
             return None;
         }
         let of_kind = |(kind, known): (&WatchedKind, &Known<WatchedObject>)| {
-            let key = |name: &String| ObjectKey::cluster_scoped(*kind, name.as_str());
+            let key = |name: &String| ObjectKey::of_path(*kind, name);
             known.current.iter().map(|(name, one)| (key(name), one.stored.clone())).collect::<Vec<_>>()
         };
         Some(self.objects.iter().flat_map(of_kind).collect())
@@ -112,8 +146,6 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     const CLUSTER: WatchedKind = WatchedKind::UpstreamCluster;

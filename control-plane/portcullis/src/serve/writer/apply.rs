@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use kube::{Client, Error};
-use portcullis_sources::ObjectKey;
+use portcullis_sources::{ObjectKey, StoredStatus};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -17,10 +17,14 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Applies a status; returns the outcome and, if it failed, the reason. The reason holds no secret.
 pub(super) async fn apply(client: Client, key: ObjectKey, object: Value) -> (ObjectKey, WriteOutcome, String) {
-    // Force takes back fields of ours that another writer changed.
-    let parameters = PatchParams::apply(MANAGER).force();
-    let patch = Patch::Apply(&object);
-    let objects = key.kind.api(client);
+    // Force takes back fields of ours that another writer changed. Lists of the Gateway API are written as a whole.
+    let (parameters, patch) = match key.kind.is_for_gateway_api() {
+        true => {
+            (PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }, Patch::Merge(&object))
+        }
+        false => (PatchParams::apply(MANAGER).force(), Patch::Apply(&object)),
+    };
+    let objects = key.kind.api_in(client, &key.namespace);
     let applied = objects.patch_status(&key.name, &parameters, &patch);
     let (outcome, why) = match tokio::time::timeout(WRITE_TIMEOUT, applied).await {
         Ok(Ok(_)) => (WriteOutcome::Written, String::new()),
@@ -57,6 +61,17 @@ pub(super) fn applied(key: &ObjectKey, uid: &str, status: &impl Serialize) -> se
         "metadata": {"name": key.name, "uid": uid},
         "status": status,
     }))
+}
+
+/// A patch that replaces the lists of a status. UID and version make the server refuse it if another object has the name by now, or
+/// if another controller has written meanwhile: the lists have its entries.
+pub(super) fn replaced(stored: &StoredStatus, status: Value) -> Value {
+    json!({"metadata": {"uid": stored.uid, "resourceVersion": stored.resource_version}, "status": status})
+}
+
+/// Whether a status has each of the wanted lists.
+pub(super) fn is_whole_there(found: &Value, wanted: &Value) -> bool {
+    wanted.as_object().is_some_and(|wanted| wanted.iter().all(|(field, value)| found.get(field) == Some(value)))
 }
 
 /// Whether a status holds all that is wanted, and no other gateway. Additions of other managers do not matter.

@@ -12,12 +12,12 @@ mod write_queue;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use kube::Client;
-use portcullis_api::status::{Condition, ConditionType};
+use portcullis_api::status::{Condition, ConditionType, Timestamp};
 use portcullis_sources::{ObjectKey, StoredStatuses, WatchedKind};
 use portcullis_translate::Diagnosis;
 use serde::Serialize;
@@ -25,6 +25,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::gateway_api::GatewayApiVerdicts;
 use super::status::ObjectStatus;
 use super::status_observer::StatusObserver;
 use apply::apply;
@@ -54,6 +55,8 @@ pub(super) struct Writer {
     pub(super) observer: Arc<StatusObserver>,
     /// Which settings are used.
     pub(super) settings: SettingsUse,
+    /// The verdicts about objects of the Gateway API, if they are judged.
+    pub(super) gateway_api: Option<watch::Receiver<Arc<GatewayApiVerdicts>>>,
 }
 
 /// The queue of writes, with the objects to apply.
@@ -128,12 +131,18 @@ impl Writer {
                     plan.want(key, uid, &self.settings.used(object));
                 }
                 // Of a file, which may have the name and the UID of an object.
-                WatchedKind::GatewaySettings => {}
+                _ => {}
             }
         }
         for (name, uid, status) in self.settings.not_used(&statuses) {
             let key = ObjectKey::cluster_scoped(WatchedKind::GatewaySettings, name);
             plan.want(key, uid, &status);
+        }
+        if let Some(verdicts) = &self.gateway_api {
+            let (verdicts, now) = (verdicts.borrow().clone(), timestamp().to_string());
+            for (key, status) in verdicts.statuses(&statuses, &now) {
+                plan.want_whole(key, status);
+            }
         }
         let present = plan.present;
         queue.keep(|key| present.contains(key));
@@ -170,6 +179,15 @@ impl Plan<'_> {
         self.keep(key);
     }
 
+    /// Has a status of the Gateway API written as a whole, unless it is there: it has what others wrote into it.
+    fn want_whole(&mut self, key: ObjectKey, status: Value) {
+        if let Some(stored) = self.statuses.get(&key) {
+            let is_there = apply::is_whole_there(&stored.status, &status);
+            self.queue.want(&key, apply::replaced(stored, status), is_there, self.now);
+        }
+        self.keep(key);
+    }
+
     /// Leaves an object as it is.
     fn keep(&mut self, key: ObjectKey) {
         self.present.insert(key);
@@ -181,6 +199,11 @@ fn key(diagnosis: &Diagnosis) -> Option<ObjectKey> {
     let kinds = [WatchedKind::UpstreamCluster, WatchedKind::GatewaySettings];
     let kind = kinds.into_iter().find(|kind| kind.kind() == diagnosis.kind)?;
     Some(ObjectKey::cluster_scoped(kind, diagnosis.name.as_str()))
+}
+
+/// The time of a write.
+fn timestamp() -> Timestamp {
+    Timestamp::from_seconds(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs())
 }
 
 /// The conditions of ours in a status; those of others are not understood and left out.

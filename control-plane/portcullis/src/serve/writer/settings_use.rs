@@ -1,10 +1,8 @@
-use std::time::SystemTime;
-
-use portcullis_api::status::{Acceptance, SettingsStatus, Timestamp, accepted};
+use portcullis_api::status::{Acceptance, SettingsStatus, accepted};
 use portcullis_sources::{StoredStatus, StoredStatuses, WatchedKind};
 use serde_json::Value;
 
-use super::conditions;
+use super::{conditions, timestamp};
 use crate::serve::source::SettingsOrigin;
 use crate::serve::status::ObjectStatus;
 
@@ -47,9 +45,8 @@ impl SettingsUse {
         let ours = others.filter(move |(_, stored)| self.is_ours(stored));
         ours.take(MAX_NOT_USED).filter_map(move |(key, stored)| {
             let acceptance = Acceptance { reason: NOT_USED, message: &message, ..Acceptance::default() };
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             let before = conditions(&stored.status);
-            let accepted = accepted(&acceptance, stored.generation, &before, &Timestamp::from_seconds(now.as_secs()));
+            let accepted = accepted(&acceptance, stored.generation, &before, &timestamp());
             let status = SettingsStatus {
                 observed_generation: stored.generation,
                 control_plane: self.control_plane.clone(),
@@ -89,6 +86,7 @@ impl SettingsUse {
 
 #[cfg(test)]
 mod tests {
+    use portcullis_api::status::Timestamp;
     use portcullis_sources::ObjectKey;
     use serde_json::json;
 
@@ -97,7 +95,15 @@ mod tests {
     fn stored(all: &[(&str, Value)]) -> StoredStatuses {
         let one = |(name, status): &(&str, Value)| {
             let key = ObjectKey::cluster_scoped(WatchedKind::GatewaySettings, *name);
-            (key, StoredStatus { uid: Some("u".to_owned()), generation: Some(1), status: status.clone() })
+            (
+                key,
+                StoredStatus {
+                    uid: Some("u".to_owned()),
+                    generation: Some(1),
+                    status: status.clone(),
+                    ..StoredStatus::default()
+                },
+            )
         };
         all.iter().map(one).collect()
     }

@@ -4,6 +4,7 @@ mod conformance;
 mod control_plane;
 mod discovery;
 mod fixture;
+mod gateway_api;
 mod in_cluster;
 mod leader;
 mod limits;
