@@ -6,10 +6,11 @@
 //! they report every [`Problem`] with the path of its field. [`lint_cluster`] and [`lint_settings`] look for likely mistakes in
 //! accepted objects.
 //!
-//! [`status`] is the outcome of a cluster, as conditions.
+//! [`status`] is the outcome of an object, as conditions.
 //!
 //! No I/O, no clock, no randomness.
 
+mod absent_settings;
 mod account;
 mod bounds;
 mod certificate_dates;
@@ -34,6 +35,7 @@ mod shadow;
 pub mod status;
 mod types;
 
+pub use absent_settings::absent_settings;
 pub use account::token_account;
 pub use bounds::{MAX_SERVERS, MAX_ZONE};
 pub use certificate_dates::{CertificateDates, certificate_dates};
@@ -52,9 +54,9 @@ pub use lint::{lint_cluster, lint_settings};
 pub use parse::{cluster_mistakes, parse_cluster, parse_settings, settings_mistakes};
 pub use problem::Problem;
 pub use problem::ProblemCode;
-pub use referenced_data::{ReferencedData, SECRET_LABEL, SHARED_ANNOTATION, SecretData};
+pub use referenced_data::{ReferencedData, SECRET_LABEL, SETTINGS_SECRET_LABEL, SHARED_ANNOTATION, SecretData};
 pub use references::{Resolution, reference_of_path, referenced_files, resolve, resolve_settings, without_references};
-pub use schema::cluster_definition;
+pub use schema::{cluster_definition, settings_definition};
 pub use secret::{PublicBytes, SecretBytes};
 pub use server_keys::{ServerKeys, put_server_keys};
 pub use shadow::{merge_patch, promote};

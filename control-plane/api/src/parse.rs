@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::absent_settings::absence;
 use crate::decode_errors::{decode_errors, has_list_for_object};
 use crate::kind::{cluster_misnamed, settings_misnamed};
 use crate::problem::Problem;
@@ -42,7 +43,7 @@ pub fn parse_cluster(document: &Value) -> Result<UpstreamCluster, Problem> {
 /// Reads the raw form of `GatewaySettings`. An unknown field is an error, so that a typing error shows. The error is the first
 /// that is found; [`settings_mistakes`] finds all.
 pub fn parse_settings(document: &Value) -> Result<GatewaySettings, Problem> {
-    match settings_misnamed(document) {
+    match settings_misnamed(document).or_else(|| absence(document)) {
         Some(problem) => Err(problem),
         None => parse(document).map_err(|message| Problem::new("", message)),
     }
@@ -55,7 +56,10 @@ pub fn cluster_mistakes(document: &Value) -> Vec<Problem> {
 
 /// Every mistake because of which [`parse_settings`] refuses a document, with its path.
 pub fn settings_mistakes(document: &Value) -> Vec<Problem> {
-    mistakes_of::<GatewaySettings>(document, settings_misnamed(document))
+    match absence(document) {
+        Some(problem) => vec![problem],
+        None => mistakes_of::<GatewaySettings>(document, settings_misnamed(document)),
+    }
 }
 
 /// `misnamed` is what is wrong with `apiVersion` and `kind`.

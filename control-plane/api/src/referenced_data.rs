@@ -9,13 +9,17 @@ pub const SECRET_LABEL: &str = "portcullis.dev/upstream-cluster";
 /// that several share, and for names that are too long for a label.
 pub const SHARED_ANNOTATION: &str = "portcullis.dev/upstream-clusters";
 
+/// The label that a Secret must carry for `GatewaySettings` in Kubernetes to refer to it; its value is their name.
+pub const SETTINGS_SECRET_LABEL: &str = "portcullis.dev/gateway-settings";
+
 /// The material by which references are resolved. `Debug` shows no content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ReferencedData {
     /// Nothing: every reference is refused.
     #[default]
     None,
-    /// Secrets of the control plane's own namespace that carry [`SECRET_LABEL`], by name.
+    /// Secrets of the control plane's own namespace that carry [`SECRET_LABEL`], by name; for `GatewaySettings` those that carry
+    /// [`SETTINGS_SECRET_LABEL`].
     Secrets(BTreeMap<String, SecretData>),
     /// Files below the root of references, by the path in a reference; `None` is a file that cannot be read, for any reason.
     Files(BTreeMap<String, Option<SecretBytes>>),
@@ -24,15 +28,15 @@ pub enum ReferencedData {
 /// A Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretData {
-    /// Which `UpstreamCluster`s may refer to it.
-    pub clusters: BTreeSet<String>,
+    /// The names of the objects that may refer to it, all of one kind.
+    pub owners: BTreeSet<String>,
     /// Its content by key.
     pub data: BTreeMap<String, SecretBytes>,
 }
 
 impl SecretData {
     /// The clusters that may refer to a Secret with this value of [`SECRET_LABEL`] and of [`SHARED_ANNOTATION`].
-    pub fn clusters_of(label: &str, annotation: Option<&str>) -> BTreeSet<String> {
+    pub fn owners_of(label: &str, annotation: Option<&str>) -> BTreeSet<String> {
         let shared = annotation.unwrap_or_default().split(',');
         shared.chain([label]).map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
     }

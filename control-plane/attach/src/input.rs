@@ -24,6 +24,8 @@ pub struct GatewayObjects {
 pub struct Inventory {
     /// Whether an object that is not here does not exist. Otherwise it may: a file is checked alone.
     pub is_complete: bool,
+    /// Whether Secrets and `ConfigMaps` are not looked at, so that those that are not here may exist.
+    pub has_unseen_contents: bool,
     /// The control plane's own namespace: a [`ReferenceGrant`] there permits references to cluster-scoped objects.
     pub home_namespace: String,
     /// Secrets with a certificate and its key.
@@ -102,7 +104,7 @@ impl Inventory {
         match content {
             Some(Usability::Usable) => Presence::Present,
             Some(Usability::Malformed(why)) => Presence::Malformed(why),
-            None => self.presence(false),
+            None => self.presence(self.has_unseen_contents),
         }
     }
 

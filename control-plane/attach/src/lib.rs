@@ -10,6 +10,7 @@
 #[cfg(test)]
 mod tests;
 
+mod budget;
 mod claims;
 mod condition;
 mod gateway;
@@ -33,6 +34,7 @@ pub use served::{BoundRoute, HostTable, ListenerRole, RedirectTable, ServedGatew
 pub use status::{RouteParents, conditions, route_parents};
 pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, RouteVerdict};
 
+use budget::ClaimBudget;
 use claims::{ClusterNames, HostClaims};
 use grants::Grants;
 use route::{GatewaysByName, attach_parent};
@@ -60,18 +62,20 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     let grants = Grants::of(&objects.grants);
     let classes = gateway::judge_classes(objects, inventory);
     let gateways = gateway::judge_gateways(objects, &classes, &grants, inventory);
-    let routes = route::judge_routes(objects, &grants, inventory);
+    let mut routes = route::judge_routes(objects, &grants, inventory);
     let by_name = GatewaysByName::of(&gateways);
     let mut attachments = Vec::new();
-    for (index, route) in routes.iter().enumerate() {
+    let mut budget = ClaimBudget::default();
+    for (index, route) in routes.iter_mut().enumerate() {
+        let mut charged = 0;
         for (at, parent) in route.parents.iter().enumerate() {
-            let found = attach_parent(route, parent, &by_name, inventory);
-            attachments.extend(found.map(|(gateway, listeners)| ParentAttachment {
-                route: index,
-                parent: at,
-                gateway,
-                listeners,
-            }));
+            let Some((gateway, mut listeners)) = attach_parent(route, parent, &by_name, inventory) else { continue };
+            if let Ok(attachment) = &mut listeners {
+                let namespace = route.metadata.namespace.as_str();
+                let excess = budget.charge(namespace, gateway, &mut charged, attachment);
+                route.refusal = route.refusal.take().or(excess);
+            }
+            attachments.push(ParentAttachment { route: index, parent: at, gateway, listeners });
         }
     }
     let clusters = ClusterNames::of(inventory);

@@ -38,18 +38,24 @@ pub fn route_parents(before: &[Value], verdict: &RouteVerdict, now: &str) -> Rou
 }
 
 /// A list of conditions: own ones in the places where they are, new ones at the end, and those of types that are not ours as
-/// they are. A time is that of the condition before if its status has not changed since. `now` is in RFC 3339.
+/// they are. A list has eight places: if they are not enough, own ones go before others. A time is that of the condition before if
+/// its status has not changed since. `now` is in RFC 3339.
 pub fn conditions(before: &[Value], verdicts: &[ConditionVerdict], generation: Option<i64>, now: &str) -> Vec<Value> {
     let kind = |condition: &Value| condition.get("type").and_then(Value::as_str).map(str::to_owned);
     let verdict_of = |condition: &Value| verdicts.iter().find(|one| Some(one.kind) == kind(condition).as_deref());
     let is_withdrawn = |condition: &Value| kind(condition).is_some_and(|kind| OWN_TYPES.contains(&kind.as_str()));
     let mut merged: Vec<Value> = Vec::new();
+    let mut places_of_others = MAX_CONDITIONS.saturating_sub(verdicts.len());
     for condition in before {
         match verdict_of(condition) {
             Some(_) if is_newer(condition, generation) => merged.push(condition.clone()),
             Some(verdict) => merged.push(written(verdict, Some(condition), generation, now)),
             None if is_withdrawn(condition) => {}
-            None => merged.push(condition.clone()),
+            None if places_of_others == 0 => {}
+            None => {
+                places_of_others -= 1;
+                merged.push(condition.clone());
+            }
         }
     }
     let is_new = |verdict: &&ConditionVerdict| before.iter().all(|one| kind(one).as_deref() != Some(verdict.kind));

@@ -104,18 +104,21 @@ pub(crate) struct Rbac {
     /// With --control-plane: a namespace whose EndpointSlices it may read, for spec.portcullis.discovery.service; may be repeated.
     #[arg(long = "discovery-namespace", value_name = "NAMESPACE", requires = "control_plane")]
     pub(crate) discovery_namespaces: Vec<String>,
+    /// With --control-plane: the permissions for serve --gateway-api, too.
+    #[arg(long, requires = "control_plane")]
+    pub(crate) gateway_api: bool,
 }
 
-/// Print the CustomResourceDefinition of UpstreamCluster, for a Kubernetes that stores these objects.
+/// Print the CustomResourceDefinitions of UpstreamCluster and GatewaySettings, for a Kubernetes that stores these objects.
 ///
 ///   portcullis crd | kubectl apply --server-side -f -
 ///
-/// It refuses what is always wrong and accepts all that `portcullis check` accepts; docs/reference/upstreamcluster.md lists its
-/// fields. `portcullis serve --source kubernetes` reads them.
+/// They refuse what is always wrong and accept all that `portcullis check` accepts; docs/reference lists the fields. `portcullis
+/// serve --source kubernetes` reads the objects.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Crd {
-    /// How it is printed.
+    /// How they are printed.
     #[arg(short = 'o', long, value_enum, default_value_t = ManifestOutput::Yaml)]
     pub(crate) output: ManifestOutput,
 }

@@ -18,7 +18,8 @@ fn text(arguments: &[&str]) -> String {
 
 #[test]
 fn definition_names_the_kind_and_its_columns() {
-    let definition: Value = serde_json::from_str(&text(&["--output", "json"])).unwrap();
+    let printed: Value = serde_json::from_str(&text(&["--output", "json"])).unwrap();
+    let definition = &printed["items"][0];
     assert_eq!(definition["apiVersion"], "apiextensions.k8s.io/v1");
     assert_eq!(definition["metadata"]["name"], "upstreamclusters.proxy.kubegateway.io");
     assert_eq!(definition["spec"]["scope"], "Cluster");
@@ -29,6 +30,10 @@ fn definition_names_the_kind_and_its_columns() {
     let columns = version["additionalPrinterColumns"].as_array().unwrap();
     let names: Vec<_> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["Accepted", "Programmed", "Ready", "Age", "Reason", "Message", "Gateways", "Endpoints"]);
+    let settings = &printed["items"][1];
+    assert_eq!(settings["metadata"]["name"], "gatewaysettings.portcullis.dev");
+    assert_eq!(settings["spec"]["scope"], "Cluster");
+    assert_eq!(settings["spec"]["versions"][0]["subresources"], json!({"status": {}}));
 }
 
 #[test]
@@ -36,9 +41,12 @@ fn yaml_is_the_default_and_says_the_same_to_old_and_new_readers() {
     let (yaml, json) = (text(&[]), text(&["-o", "json"]));
     let json: Value = serde_json::from_str(&json).unwrap();
     for strict_booleans in [true, false] {
-        let options = serde_saphyr::options! { strict_booleans: strict_booleans };
-        let read: Value = serde_saphyr::from_str_with_options(&yaml, options).unwrap();
-        assert_eq!(read, json, "strict booleans: {strict_booleans}");
+        let read = |document| -> Value {
+            let options = serde_saphyr::options! { strict_booleans: strict_booleans };
+            serde_saphyr::from_str_with_options(document, options).unwrap()
+        };
+        let read: Vec<Value> = yaml.split("---\n").map(read).collect();
+        assert_eq!(json!(read), json["items"], "strict booleans: {strict_booleans}");
     }
     // To kubectl, which reads YAML 1.1, a bare one is a boolean.
     let bare = yaml.lines().map(|line| line.trim_start_matches([' ', '-'])).find(|word| ["on", "off"].contains(word));

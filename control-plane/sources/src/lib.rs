@@ -17,7 +17,8 @@ mod spans;
 pub use directory::{DirectoryError, Watched, watch};
 pub use files::MAX_FILE;
 pub use kubernetes::{
-    Backoff, ConnectError, KubernetesAccess, KubernetesSets, SourceHealth, connect, watch_kubernetes, watch_reason,
+    Backoff, ConnectError, GatewayApiObjects, KubernetesAccess, KubernetesSets, ObjectKey, SourceHealth, StoredStatus,
+    StoredStatuses, WatchOptions, WatchedKind, connect, watch_kubernetes, watch_reason,
 };
 pub use merge::with_settings;
 pub use object_set::{FileDiagnosis, NoticedAt, ObjectSet, Place};

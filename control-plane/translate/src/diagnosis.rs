@@ -1,6 +1,6 @@
 use std::fmt;
 
-use portcullis_api::status::{Acceptance, Served};
+use portcullis_api::status::{Acceptance, FilledDefault, Served};
 use portcullis_api::{CLUSTER_KIND, Problem};
 use serde::Serialize;
 
@@ -49,6 +49,8 @@ pub struct Version {
     pub generation: Option<i64>,
     /// The version that is served.
     pub served: Served,
+    /// The defaults that were filled into the version that is in use; of `GatewaySettings` only.
+    pub defaults: Vec<FilledDefault>,
 }
 
 /// Why an object is accepted or not, in one word.

@@ -259,7 +259,8 @@ fn check_default_certificate(raw: &GatewaySettings, findings: &mut Findings) -> 
 
 fn check_default_client_ca(raw: &GatewaySettings, findings: &mut Findings) -> Option<PublicBytes> {
     let authority = raw.spec.default_client_ca.as_ref()?;
-    if let Some(problem) = unresolved_authority("spec.defaultClientCA", &authority.data, authority.file.as_ref()) {
+    let reference = (authority.file.as_deref(), authority.secret.as_ref());
+    if let Some(problem) = unresolved_authority("spec.defaultClientCA", &authority.data, reference) {
         findings.problems.push(problem);
         return None;
     }

@@ -98,7 +98,8 @@ fn check_tls(raw: &TracingSettings, host: &ServerHost, findings: &mut Findings) 
     if raw.insecure {
         findings.problem("spec.tracing.insecure", "excludes ca: remove one of the two");
     }
-    if let Some(problem) = unresolved_authority("spec.tracing.ca", &authority.data, authority.file.as_ref()) {
+    let reference = (authority.file.as_deref(), authority.secret.as_ref());
+    if let Some(problem) = unresolved_authority("spec.tracing.ca", &authority.data, reference) {
         findings.problems.push(problem);
         return None;
     }

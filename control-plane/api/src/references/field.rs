@@ -2,7 +2,7 @@ use serde_json::Value;
 
 use crate::secret::{PublicBytes, SecretBytes};
 use crate::types::UpstreamClusterSpec;
-use crate::types::{AuthorityReference, PairReference, References, TokenReference};
+use crate::types::{AuthorityInSecret, AuthorityReference, PairInSecret, PairReference, References, TokenReference};
 
 /// One of the references that an object may have.
 pub(super) struct ReferenceField {
@@ -116,18 +116,26 @@ fn or<'a>(key: &'a str, default: &'a str) -> &'a str {
     if key.is_empty() { default } else { key }
 }
 
+/// The Secret's name and the keys of certificate and private key.
+pub(super) fn pair_in_secret(secret: &PairInSecret) -> (&str, Vec<&str>) {
+    (&secret.name, vec![or(&secret.certificate, "tls.crt"), or(&secret.private_key, "tls.key")])
+}
+
+/// The Secret's name and the key of the certificates.
+pub(super) fn authority_in_secret(secret: &AuthorityInSecret) -> (&str, Vec<&str>) {
+    (&secret.name, vec![or(&secret.key, "ca.crt")])
+}
+
 fn pair(reference: &PairReference) -> Reference<'_> {
-    let secret = reference.secret.as_ref();
     Reference {
-        secret: secret
-            .map(|one| (one.name.as_str(), vec![or(&one.certificate, "tls.crt"), or(&one.private_key, "tls.key")])),
+        secret: reference.secret.as_ref().map(pair_in_secret),
         files: reference.file.as_ref().map(|one| vec![one.certificate.as_str(), one.private_key.as_str()]),
     }
 }
 
 fn authority(reference: &AuthorityReference) -> Reference<'_> {
     Reference {
-        secret: reference.secret.as_ref().map(|one| (one.name.as_str(), vec![or(&one.key, "ca.crt")])),
+        secret: reference.secret.as_ref().map(authority_in_secret),
         files: reference.file.as_ref().map(|path| vec![path.as_str()]),
     }
 }

@@ -59,7 +59,7 @@ fn found<'m>(
 ) -> Result<Vec<&'m SecretBytes>, &'static str> {
     match (&reference.secret, &reference.files, referenced_data) {
         (Some((name, keys)), _, ReferencedData::Secrets(secrets)) => {
-            let usable = secrets.get(*name).filter(|secret| secret.clusters.contains(cluster));
+            let usable = secrets.get(*name).filter(|secret| secret.owners.contains(cluster));
             let data = &usable.ok_or(NO_SECRET)?.data;
             keys.iter().map(|key| filled(data.get(*key)).ok_or("the Secret has nothing under this key")).collect()
         }

@@ -32,7 +32,7 @@ fn pair() -> (String, String) {
 
 fn secret(clusters: &[&str], data: &[(&str, &str)]) -> SecretData {
     SecretData {
-        clusters: clusters.iter().map(|name| (*name).to_owned()).collect(),
+        owners: clusters.iter().map(|name| (*name).to_owned()).collect(),
         data: data.iter().map(|(key, text)| ((*key).to_owned(), SecretBytes::new(text.as_bytes().to_vec()))).collect(),
     }
 }
@@ -234,7 +234,7 @@ fn secret_says_for_whom_it_is() {
         ("", Some("*"), "*"),
     ];
     for (label, annotation, wanted) in rows {
-        let clusters: Vec<String> = SecretData::clusters_of(label, annotation).into_iter().collect();
+        let clusters: Vec<String> = SecretData::owners_of(label, annotation).into_iter().collect();
         assert_eq!(clusters.join(" "), wanted);
     }
 }

@@ -2,43 +2,84 @@ use serde_json::{Value, json};
 
 use super::derive::BYTES;
 use super::rules::cel;
-use crate::kind::{CLUSTER_API_VERSION, CLUSTER_KIND};
+use crate::kind::{CLUSTER_API_VERSION, CLUSTER_KIND, SETTINGS_API_VERSION, SETTINGS_KIND};
 
-const PLURAL: &str = "upstreamclusters";
+/// A kind that a Kubernetes API stores.
+struct StoredKind {
+    api_version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    short_names: &'static [&'static str],
+    columns: Value,
+    /// Of the whole object; its descriptions are Markdown.
+    schema: Value,
+}
 
 /// The CustomResourceDefinition of `UpstreamCluster`, ready to be applied. It accepts every object that
 /// [`crate::check_cluster`] accepts, and refuses some of those that are always wrong.
 pub fn cluster_definition() -> Value {
-    let (group, version) = CLUSTER_API_VERSION.split_once('/').unwrap_or_default();
+    definition(StoredKind {
+        api_version: CLUSTER_API_VERSION,
+        kind: CLUSTER_KIND,
+        plural: "upstreamclusters",
+        short_names: &["uc"],
+        columns: cluster_columns(),
+        schema: schema(),
+    })
+}
+
+/// The same of `GatewaySettings` and [`crate::check_settings`].
+pub fn settings_definition() -> Value {
+    definition(StoredKind {
+        api_version: SETTINGS_API_VERSION,
+        kind: SETTINGS_KIND,
+        plural: "gatewaysettings",
+        short_names: &[],
+        columns: settings_columns(),
+        schema: settings_schema(),
+    })
+}
+
+fn definition(stored: StoredKind) -> Value {
+    let (group, version) = stored.api_version.split_once('/').unwrap_or_default();
+    let mut names = json!({
+        "kind": stored.kind,
+        "listKind": format!("{}List", stored.kind),
+        "plural": stored.plural,
+        "singular": stored.kind.to_lowercase(),
+        "shortNames": stored.short_names,
+        "categories": ["portcullis"],
+    });
+    // The server drops an empty list, and a definition is compared with what was applied.
+    if let (true, Some(names)) = (stored.short_names.is_empty(), names.as_object_mut()) {
+        names.remove("shortNames");
+    }
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{PLURAL}.{group}")},
+        "metadata": {"name": format!("{}.{group}", stored.plural)},
         "spec": {
             "group": group,
-            "names": {
-                "kind": CLUSTER_KIND,
-                "listKind": format!("{CLUSTER_KIND}List"),
-                "plural": PLURAL,
-                "singular": CLUSTER_KIND.to_lowercase(),
-                "shortNames": ["uc"],
-                "categories": ["portcullis"],
-            },
+            "names": names,
             "scope": "Cluster",
             "versions": [{
                 "name": version,
                 "served": true,
                 "storage": true,
                 "subresources": {"status": {}},
-                "additionalPrinterColumns": columns(),
-                "schema": {"openAPIV3Schema": for_server(schema())},
+                "additionalPrinterColumns": stored.columns,
+                "schema": {"openAPIV3Schema": for_server(stored.schema)},
             }],
         },
     })
 }
 
-fn columns() -> Value {
-    let condition = |kind: &str, field: &str| format!(".status.conditions[?(@.type==\"{kind}\")].{field}");
+/// The path of a field of a condition.
+fn condition(kind: &str, field: &str) -> String {
+    format!(".status.conditions[?(@.type==\"{kind}\")].{field}")
+}
+
+fn cluster_columns() -> Value {
     let state = |kind: &str| json!({"name": kind, "type": "string", "jsonPath": condition(kind, "status")});
     json!([
         state("Accepted"),
@@ -49,6 +90,16 @@ fn columns() -> Value {
         {"name": "Message", "type": "string", "priority": 1, "jsonPath": condition("Accepted", "message")},
         {"name": "Gateways", "type": "string", "priority": 1, "jsonPath": condition("Programmed", "message")},
         {"name": "Endpoints", "type": "string", "priority": 1, "jsonPath": condition("Ready", "message")},
+    ])
+}
+
+fn settings_columns() -> Value {
+    json!([
+        {"name": "Accepted", "type": "string", "jsonPath": condition("Accepted", "status")},
+        {"name": "Reason", "type": "string", "jsonPath": condition("Accepted", "reason")},
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "Message", "type": "string", "priority": 1, "jsonPath": condition("Accepted", "message")},
+        {"name": "Control-Plane", "type": "string", "priority": 1, "jsonPath": ".status.controlPlane"},
     ])
 }
 
@@ -70,6 +121,21 @@ pub(super) fn schema() -> Value {
             "status": super::status::status(),
         },
         "x-kubernetes-validations": [cel(name, message, "")],
+    })
+}
+
+/// The same of settings.
+pub(super) fn settings_schema() -> Value {
+    json!({
+        "type": "object",
+        "description": "The settings of a whole gateway. The flag --settings-name of a control plane says which object is used.",
+        "properties": {
+            "apiVersion": {"type": "string", "description": "Version of this schema."},
+            "kind": {"type": "string", "description": "Kind of this object."},
+            "metadata": {"type": "object"},
+            "spec": super::settings_spec(),
+            "status": super::status::settings_status(),
+        },
     })
 }
 

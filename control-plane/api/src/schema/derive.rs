@@ -65,8 +65,12 @@ fn structural(derived: Value) -> Value {
         kept.extend(derived.remove(keyword).map(|value| (keyword.to_owned(), value)));
     }
     // OpenAPI knows signed numbers only; the server warns of others.
-    if let Some(format) = kept.get_mut("format").filter(|format| **format == "uint32" || **format == "uint64") {
-        *format = "int64".into();
+    if let Some(format) = kept.get_mut("format") {
+        match format.as_str() {
+            Some("uint32" | "uint64") => *format = "int64".into(),
+            Some("uint8" | "uint16") => *format = "int32".into(),
+            _ => {}
+        }
     }
     if let Some(Value::String(text)) = derived.remove("description") {
         kept.insert("description".to_owned(), one_line(&text).into());

@@ -1,9 +1,10 @@
-//! The CustomResourceDefinition of `UpstreamCluster`, for kube-apiservers that store these objects.
+//! The CustomResourceDefinitions of `UpstreamCluster` and `GatewaySettings`, for kube-apiservers that store these objects.
 //!
 //! - [`derive`]: fields, types and descriptions, from the types themselves.
 //! - [`rules`]: what is refused at once, by the paths of the fields. It must never refuse what [`crate::check_cluster`]
 //!   accepts; what needs more than one look at an object is left to that check.
 //! - [`token_rules`]: the same of the issuers of tokens.
+//! - [`settings_rules`]: the same of settings, by [`crate::check_settings`].
 //! - [`aliases`]: fields that have a second spelling.
 //! - [`status`]: an object's status.
 //! - [`definition`]: names and columns around it.
@@ -12,10 +13,11 @@ mod aliases;
 mod definition;
 mod derive;
 mod rules;
+mod settings_rules;
 mod status;
 mod token_rules;
 
-pub use definition::cluster_definition;
+pub use definition::{cluster_definition, settings_definition};
 
 use serde_json::{Value, json};
 
@@ -40,13 +42,24 @@ fn object_schema(spec: Value) -> Value {
 /// The schema of `spec`; its descriptions are Markdown, as the doc comments are.
 fn spec() -> Value {
     let mut spec = derive::spec();
-    for (path, keywords) in rules::rules().into_iter().chain(token_rules::token_rules()) {
-        if let (Some(Value::Object(field)), Value::Object(keywords)) = (at(&mut spec, path), keywords) {
+    add_rules(&mut spec, rules::rules().into_iter().chain(token_rules::token_rules()));
+    aliases::add(&mut spec);
+    spec
+}
+
+/// The schema of `spec` of settings.
+fn settings_spec() -> Value {
+    let mut spec = derive::shape::<GatewaySettingsSpec>();
+    add_rules(&mut spec, settings_rules::settings_rules().into_iter());
+    spec
+}
+
+fn add_rules(spec: &mut Value, rules: impl Iterator<Item = (&'static str, Value)>) {
+    for (path, keywords) in rules {
+        if let (Some(Value::Object(field)), Value::Object(keywords)) = (at(spec, path), keywords) {
             field.extend(keywords);
         }
     }
-    aliases::add(&mut spec);
-    spec
 }
 
 /// Adds fields by their former names, refused: a field that the definition does not have is pruned without a word, and a stored

@@ -15,7 +15,7 @@ const ENDPOINT: &str = r"^https://[^@?#\\]+$";
 const SERVED_NAME: &str = r"^(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$";
 
 /// A DNS label.
-const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
+pub(super) const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 /// The form of the name of SRV records.
 const SRV_NAME: &str = r"^_[a-z0-9-]+\._tcp\.[a-z0-9-]+(\.[a-z0-9-]+)*$";
 /// A label's value.
@@ -100,10 +100,10 @@ fn client() -> Vec<(&'static str, Value)> {
 }
 
 /// The name of a Secret, and of a key in it; the default's place may be empty.
-const SECRET_NAME: &str = "^[a-z0-9.-]+$";
-const SECRET_KEY: &str = "^[A-Za-z0-9._-]*$";
+pub(super) const SECRET_NAME: &str = "^[a-z0-9.-]+$";
+pub(super) const SECRET_KEY: &str = "^[A-Za-z0-9._-]*$";
 /// No `..`, no `.` and no empty step, and nothing absolute.
-const FILE: &str = r"^([^/\x00.][^/\x00]*|\.[^/\x00.][^/\x00]*|\.\.[^/\x00]+)(/([^/\x00.][^/\x00]*|\.[^/\x00.][^/\x00]*|\.\.[^/\x00]+))*$";
+pub(super) const FILE: &str = r"^([^/\x00.][^/\x00]*|\.[^/\x00.][^/\x00]*|\.\.[^/\x00]+)(/([^/\x00.][^/\x00]*|\.[^/\x00.][^/\x00]*|\.\.[^/\x00]+))*$";
 
 fn references() -> Vec<(&'static str, Value)> {
     let one = || {

@@ -36,7 +36,7 @@ pub(super) fn status() -> Value {
                     of objects with a shadow: gateways have judged requests otherwise by it.",
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["type"],
-                "items": condition(),
+                "items": condition("`Accepted`, `Programmed` or `Ready`."),
             },
             "gateways": {
                 "type": "array",
@@ -54,8 +54,43 @@ pub(super) fn status() -> Value {
     })
 }
 
-/// As `metav1.Condition` has it.
-fn condition() -> Value {
+/// The same of settings.
+pub(super) fn settings_status() -> Value {
+    json!({
+        "type": "object",
+        "description": "The status of the object. The control plane writes it and can write it again from nothing: backups do not need it.",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {
+            "observedGeneration": generation("The `metadata.generation` that the conditions are about."),
+            "controlPlane": text("The control plane that wrote the status: its namespace and the name of its Lease."),
+            "conditions": {
+                "type": "array",
+                "description": "`Accepted`: the object is valid, and the control plane uses it. Otherwise the message names the fields, \
+                    and the version that was accepted last stays in use; reason `NotUsed`: the control plane uses other settings.",
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["type"],
+                "items": condition("`Accepted`."),
+            },
+            "defaults": {
+                "type": "array",
+                "description": "Fields of the version in use that are not set, with the values that hold.",
+                "x-kubernetes-list-type": "atomic",
+                "maxItems": 64,
+                "items": {
+                    "type": "object",
+                    "description": "A field that is not set.",
+                    "properties": {
+                        "field": text("The path of the field."),
+                        "value": text("The value that holds."),
+                    },
+                },
+            },
+        },
+    })
+}
+
+/// As `metav1.Condition` has it; `types` names the types of an object's own.
+fn condition(types: &str) -> Value {
     json!({
         "type": "object",
         "description": "A condition of the object.",
@@ -63,7 +98,7 @@ fn condition() -> Value {
         "properties": {
             "type": {
                 "type": "string", "maxLength": 316, "pattern": CONDITION_TYPE,
-                "description": "`Accepted`, `Programmed` or `Ready`.",
+                "description": types,
             },
             "status": {"type": "string", "enum": ["True", "False", "Unknown"], "description": "Status of the condition."},
             "reason": {

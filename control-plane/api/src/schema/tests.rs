@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{aliases, at, definition, derive, rules, spec};
+use super::{aliases, at, definition, derive, rules, settings_spec, spec};
 use crate::kind::{CLUSTER_API_VERSION, CLUSTER_KIND};
 use crate::parse::parse_cluster;
 
@@ -39,10 +39,9 @@ fn schema_is_structural() {
         "x-kubernetes-preserve-unknown-fields",
         "x-kubernetes-validations",
     ];
-    let schema = definition::schema();
-    walk(&schema, "", &mut |path, field| {
+    let is_structural = |path: &str, field: &Value| {
         let kind = field["type"].as_str().unwrap_or_else(|| panic!("{path} has no type"));
-        assert!(["object", "array", "string", "integer", "boolean"].contains(&kind), "{path}: {kind}");
+        assert!(["object", "array", "string", "integer", "number", "boolean"].contains(&kind), "{path}: {kind}");
         assert_eq!(kind == "array", field["items"].is_object(), "{path}: a list, and only a list, has items");
         if kind == "integer" {
             assert!(matches!(field["format"].as_str(), Some("int32" | "int64")), "{path}: {}", field["format"]);
@@ -53,17 +52,54 @@ fn schema_is_structural() {
         for required in field["required"].as_array().into_iter().flatten() {
             assert!(field["properties"].get(required.as_str().unwrap()).is_some(), "{path}: {required}");
         }
-    });
+    };
+    for schema in [definition::schema(), definition::settings_schema()] {
+        walk(&schema, "", &mut |path, field| is_structural(path, field));
+    }
 }
 
 #[test]
 fn every_field_says_what_it_is_for() {
-    walk(&spec(), "spec", &mut |path, field| {
+    let says = |path: &str, field: &Value| {
         let is_plain_item = path.ends_with("[]") && field["properties"].is_null();
         let text = field["description"].as_str().unwrap_or_default();
         assert!(is_plain_item || !text.is_empty(), "{path}");
         assert!(!text.contains('\n') && !text.contains("crate::"), "{path}: {text}");
-    });
+    };
+    for spec in [spec(), settings_spec()] {
+        walk(&spec, "spec", &mut |path, field| says(path, field));
+    }
+}
+
+#[test]
+fn rule_of_settings_finds_its_field() {
+    let mut derived = derive::shape::<crate::types::GatewaySettingsSpec>();
+    for (path, keywords) in super::settings_rules::settings_rules() {
+        let field = at(&mut derived, path).unwrap_or_else(|| panic!("no field {path}"));
+        for (keyword, value) in keywords.as_object().unwrap() {
+            // schemars has a type for most fields, and none for an enum with documented variants.
+            let is_same = keyword == "type" && field.get(keyword).is_none_or(|derived| derived == value);
+            assert!(is_same || field.get(keyword).is_none(), "{path}: {keyword} is derived already");
+        }
+    }
+}
+
+/// Kubernetes would keep a field that the definition does not know, and `kubectl explain` would not show it.
+#[test]
+fn definition_knows_every_field_of_settings_status() {
+    use crate::status::{Acceptance, SettingsStatus, Timestamp, accepted, filled_defaults};
+    let acceptance = Acceptance { accepted: true, reason: "Accepted", ..Acceptance::default() };
+    let written = SettingsStatus {
+        observed_generation: Some(1),
+        control_plane: "gateways/portcullis".to_owned(),
+        conditions: vec![accepted(&acceptance, Some(1), &[], &Timestamp::from_seconds(0))],
+        defaults: filled_defaults(&json!({})),
+    };
+    let written = serde_json::to_value(written).unwrap();
+    let schema = super::status::settings_status();
+    let names = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(names(&written), names(&schema["properties"]));
+    assert_eq!(names(&written["defaults"][0]), names(&schema["properties"]["defaults"]["items"]["properties"]));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The outcome of an `UpstreamCluster`, as conditions in Kubernetes' form.
+//! The outcome of an `UpstreamCluster`, or of `GatewaySettings`, as conditions in Kubernetes' form.
 //!
 //! Pure: [`ClusterStatus::of`] turns an [`StatusInput`] (the diagnosis, the acknowledgements of gateways and the endpoints that
 //! they find healthy) into the object's `status`. Time is an argument, and matters only where a condition's status flips. No
@@ -10,6 +10,7 @@ mod discovery;
 mod findings;
 mod input;
 mod sanitize;
+mod settings;
 mod shadow;
 mod shadow_facts;
 mod timestamp;
@@ -22,6 +23,7 @@ pub use condition::{Condition, ConditionType, State};
 pub use discovery::DiscoveryFacts;
 pub use input::{Acceptance, Gateway, GatewayProgress, Health, Served, StatusInput, UnhealthyServer};
 pub use sanitize::{MAX_MESSAGE, sanitize};
+pub use settings::{FilledDefault, SettingsStatus, filled_defaults};
 pub use shadow_facts::ShadowFacts;
 pub use timestamp::Timestamp;
 

@@ -3,7 +3,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    AccessSpec, ObjectMeta, PairInFiles, RequestHeaderNames, StrictTransportSecurity, TracingSettings, TunnelSettings,
+    AccessSpec, AuthorityInSecret, ObjectMeta, PairInFiles, PairInSecret, RequestHeaderNames, StrictTransportSecurity,
+    TracingSettings, TunnelSettings,
 };
 use crate::secret::{PublicBytes, SecretBytes};
 
@@ -217,8 +218,11 @@ pub struct Certificate {
     /// The key, PEM.
     pub key_data: SecretBytes,
     /// In place of both: files below the root of references (`serve --references-root`). A change of the files acts as an edit
-    /// does.
+    /// does. Only for settings in files.
     pub file: Option<PairInFiles>,
+    /// In place of both: a Secret in the control plane's own namespace that is labelled for these settings
+    /// (`portcullis.dev/gateway-settings`). A change of the Secret acts as an edit does. Only for settings in Kubernetes.
+    pub secret: Option<PairInSecret>,
 }
 
 /// The CAs of client certificates, in one of two places.
@@ -228,8 +232,11 @@ pub struct ClientAuthority {
     /// The certificates, PEM.
     pub data: PublicBytes,
     /// In place of `data`: the path of a PEM file below the root of references (`serve --references-root`). A change of the
-    /// file acts as an edit does.
+    /// file acts as an edit does. Only for settings in files.
     pub file: Option<String>,
+    /// In place of `data`: a Secret in the control plane's own namespace that is labelled for these settings
+    /// (`portcullis.dev/gateway-settings`). A change of the Secret acts as an edit does. Only for settings in Kubernetes.
+    pub secret: Option<AuthorityInSecret>,
 }
 
 /// Draining of client connections at random: a drained connection takes no further requests (GOAWAY, `Connection: close`), and

@@ -1,6 +1,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::AuthorityInSecret;
 use crate::secret::PublicBytes;
 
 /// Traces of requests, which Envoy sends to an OpenTelemetry collector.
@@ -66,6 +67,9 @@ pub struct CollectorAuthority {
     /// The certificates, PEM.
     pub data: PublicBytes,
     /// In place of `data`: the path of a PEM file below the root of references (`serve --references-root`). A change of the
-    /// file acts as an edit does.
+    /// file acts as an edit does. Only for settings in files.
     pub file: Option<String>,
+    /// In place of `data`: a Secret in the control plane's own namespace that is labelled for these settings
+    /// (`portcullis.dev/gateway-settings`). A change of the Secret acts as an edit does. Only for settings in Kubernetes.
+    pub secret: Option<AuthorityInSecret>,
 }

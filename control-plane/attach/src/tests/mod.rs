@@ -1,3 +1,4 @@
+mod bounds;
 mod fields;
 mod grants;
 mod hosts;

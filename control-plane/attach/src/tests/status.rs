@@ -90,3 +90,15 @@ fn conditions_are_merged() {
     let of_a_file = conditions(&[], &[accepted], None, NOW);
     assert_eq!(of_a_file[0].get("observedGeneration"), None);
 }
+
+#[test]
+fn own_conditions_have_their_places_beside_eight_others() {
+    let others: Vec<Value> = (0..8).map(|index| json!({"type": format!("example.com/C{index}")})).collect();
+    let own = |kind| ConditionVerdict { kind, status: true, reason: "Accepted", message: String::new() };
+    let verdicts = [own("Accepted"), own("ResolvedRefs")];
+    let merged = conditions(&others, &verdicts, Some(3), NOW);
+    assert_eq!(merged[..6], others[..6]);
+    assert_eq!([&merged[6]["type"], &merged[7]["type"]], ["Accepted", "ResolvedRefs"]);
+    assert_eq!(merged.len(), 8);
+    assert_eq!(conditions(&merged, &verdicts, Some(3), "2027-01-01T00:00:00Z"), merged);
+}

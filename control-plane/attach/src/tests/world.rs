@@ -88,6 +88,7 @@ pub(super) fn inventory() -> Inventory {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
     Inventory {
         is_complete: true,
+        has_unseen_contents: false,
         home_namespace: HOME.to_owned(),
         secrets: [
             (ObjectName::new(INFRA, "cert"), Usability::Usable),

@@ -1,9 +1,8 @@
 use std::collections::BTreeMap;
 
-use kube::Client;
 use kube::api::{Api, DynamicObject};
 use kube::core::{ApiResource, GroupVersionKind};
-use portcullis_sources::KubernetesAccess;
+use portcullis_sources::{KubernetesAccess, WatchedKind};
 use serde_json::{Value, json};
 
 use super::BackupError;
@@ -13,10 +12,8 @@ pub(super) async fn access(store: &StoreAccess) -> Result<KubernetesAccess, Back
     Ok(portcullis_sources::connect(store.kubeconfig.as_deref(), None, Some(&store.namespace)).await?)
 }
 
-pub(super) fn clusters(client: &Client) -> Api<DynamicObject> {
-    let kind = GroupVersionKind::gvk("proxy.kubegateway.io", "v1alpha1", "UpstreamCluster");
-    Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
-}
+/// The kinds of objects that a store has, beside Secrets.
+pub(super) const KINDS: [WatchedKind; 2] = [WatchedKind::GatewaySettings, WatchedKind::UpstreamCluster];
 
 pub(super) fn secrets(access: &KubernetesAccess) -> Api<DynamicObject> {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Secret"));

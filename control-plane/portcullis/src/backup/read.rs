@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,28 +8,47 @@ use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use super::BackupError;
-use portcullis_api::SECRET_LABEL;
+use portcullis_api::{SECRET_LABEL, SETTINGS_SECRET_LABEL};
+use portcullis_sources::WatchedKind;
 
 use super::arguments::Backup;
-use super::objects::{access, clusters, exported, secrets};
+use super::objects::{access, exported, secrets};
 
 /// Objects of one page of a list.
 const PAGE: u32 = 500;
 
 pub(super) async fn back_up(arguments: &Backup) -> Result<String, BackupError> {
     let access = access(&arguments.store).await?;
-    let labelled = ListParams::default().labels(SECRET_LABEL);
-    let secrets = list("Secrets", &secrets(&access), labelled).await?;
-    let clusters = list("UpstreamClusters", &clusters(&access.client), ListParams::default()).await?;
-    let counts = (clusters.len(), secrets.len());
-    let items: Vec<Value> = (secrets.iter().map(|one| exported("v1", "Secret", one)))
-        .chain(clusters.iter().map(|one| exported("proxy.kubegateway.io/v1alpha1", "UpstreamCluster", one)))
-        .collect();
+    let mut labelled = BTreeMap::new();
+    for label in [SECRET_LABEL, SETTINGS_SECRET_LABEL] {
+        let found = list("Secrets", &secrets(&access), ListParams::default().labels(label)).await?;
+        labelled.extend(found.into_iter().map(|secret| (secret.metadata.name.clone(), secret)));
+    }
+    let (settings, clusters) = (WatchedKind::GatewaySettings, WatchedKind::UpstreamCluster);
+    let found =
+        settings_of(list("GatewaySettings", &settings.api(access.client.clone()), ListParams::default()).await)?;
+    let settings: Vec<_> = found.iter().map(|one| exported(settings.api_version(), settings.kind(), one)).collect();
+    let found = list("UpstreamClusters", &clusters.api(access.client.clone()), ListParams::default()).await?;
+    let clusters: Vec<_> = found.iter().map(|one| exported(clusters.api_version(), clusters.kind(), one)).collect();
+    let (counts, of_settings) = ((clusters.len(), labelled.len()), settings.len());
+    let secrets = labelled.values().map(|one| exported("v1", "Secret", one));
+    let items: Vec<Value> = secrets.chain(settings).chain(clusters).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
     let mut text = serde_json::to_vec_pretty(&list)?;
     text.push(b'\n');
     write(&arguments.to, &text).map_err(|source| BackupError::Write(arguments.to.clone(), source))?;
-    Ok(format!("wrote {} UpstreamClusters and {} Secrets to {}\n", counts.0, counts.1, arguments.to.display()))
+    let beside = if of_settings == 0 { String::new() } else { format!(", {of_settings} GatewaySettings") };
+    Ok(format!("wrote {} UpstreamClusters{beside} and {} Secrets to {}\n", counts.0, counts.1, arguments.to.display()))
+}
+
+/// None in a store of an earlier version, which has no definition of them.
+fn settings_of(found: Result<Vec<DynamicObject>, BackupError>) -> Result<Vec<DynamicObject>, BackupError> {
+    match found {
+        Err(BackupError::List(_, error)) if matches!(&*error, kube::Error::Api(status) if status.code == 404) => {
+            Ok(Vec::new())
+        }
+        found => found,
+    }
 }
 
 async fn list(

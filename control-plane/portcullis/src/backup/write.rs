@@ -3,12 +3,12 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use kube::api::{Patch, PatchParams};
-use portcullis_sources::KubernetesAccess;
+use portcullis_sources::{KubernetesAccess, WatchedKind};
 use serde_json::{Value, json};
 
 use super::BackupError;
 use super::arguments::Restore;
-use super::objects::{access, clusters, secrets};
+use super::objects::{KINDS, access, secrets};
 
 /// The field manager of what is restored.
 const MANAGER: &str = "portcullis-restore";
@@ -48,9 +48,14 @@ fn text<'a>(item: &'a Value, pointer: &str) -> &'a str {
 }
 
 fn is_ours(item: &Value) -> bool {
-    let kind = (text(item, "/apiVersion"), text(item, "/kind"));
-    let is_known = matches!(kind, ("v1", "Secret") | ("proxy.kubegateway.io/v1alpha1", "UpstreamCluster"));
-    is_known && !text(item, "/metadata/name").is_empty()
+    let is_secret = (text(item, "/apiVersion"), text(item, "/kind")) == ("v1", "Secret");
+    (is_secret || kind(item).is_some()) && !text(item, "/metadata/name").is_empty()
+}
+
+/// None of a Secret.
+fn kind(item: &Value) -> Option<WatchedKind> {
+    let of = (text(item, "/apiVersion"), text(item, "/kind"));
+    KINDS.into_iter().find(|kind| (kind.api_version(), kind.kind()) == of)
 }
 
 async fn restore_one(access: &KubernetesAccess, item: &Value) -> Result<(), BackupError> {
@@ -61,7 +66,7 @@ async fn restore_one(access: &KubernetesAccess, item: &Value) -> Result<(), Back
     if let Some(metadata) = object.pointer_mut("/metadata").and_then(Value::as_object_mut) {
         metadata.remove("creationTimestamp");
     }
-    let api = if kind == "Secret" { secrets(access) } else { clusters(&access.client) };
+    let api = self::kind(item).map_or_else(|| secrets(access), |kind| kind.api(access.client.clone()));
     let parameters = PatchParams::apply(MANAGER).force();
     api.patch(name, &parameters, &Patch::Apply(&object)).await.map_err(failed)?;
     if let Some(status) = status {

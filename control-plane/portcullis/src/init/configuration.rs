@@ -6,7 +6,7 @@ use serde_json::json;
 use super::InitError;
 use super::release::Release;
 
-/// Encryption at rest with a new key: of Secrets, and of UpstreamClusters, which may hold keys themselves. Nothing is ever stored
+/// Encryption at rest with a new key: of Secrets, and of UpstreamClusters and GatewaySettings, which may hold keys themselves. Nothing is ever stored
 /// plain, and plain text is not read.
 pub(super) fn encryption() -> Result<Vec<u8>, InitError> {
     let mut key = [0_u8; 32];
@@ -15,7 +15,7 @@ pub(super) fn encryption() -> Result<Vec<u8>, InitError> {
         "apiVersion": "apiserver.config.k8s.io/v1",
         "kind": "EncryptionConfiguration",
         "resources": [{
-            "resources": ["secrets", "upstreamclusters.proxy.kubegateway.io"],
+            "resources": ["secrets", "upstreamclusters.proxy.kubegateway.io", "gatewaysettings.portcullis.dev"],
             "providers": [{"secretbox": {"keys": [{"name": "key-1", "secret": STANDARD.encode(key)}]}}],
         }],
     });
@@ -48,6 +48,7 @@ pub(super) fn audit_policy() -> String {
             {"level": "None", "users": ["system:apiserver"]},
             {"level": "None", "verbs": ["patch"], "resources": [
                 {"group": "proxy.kubegateway.io", "resources": ["upstreamclusters/status"]},
+                {"group": "portcullis.dev", "resources": ["gatewaysettings/status"]},
             ]},
             {"level": "Metadata", "resources": [{"group": "", "resources": ["secrets", "serviceaccounts/token"]}]},
             {"level": "None", "verbs": ["get", "list", "watch"]},

@@ -212,7 +212,7 @@ impl Material {
     fn secret_data(&self, cluster: &str) -> SecretData {
         let data: BTreeMap<String, SecretBytes> =
             self.entries.iter().map(|entry| (entry.key.to_owned(), entry.bytes.clone())).collect();
-        SecretData { clusters: BTreeSet::from([cluster.to_owned()]), data }
+        SecretData { owners: BTreeSet::from([cluster.to_owned()]), data }
     }
 
     /// The files below the root of references.

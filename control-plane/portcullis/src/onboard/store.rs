@@ -147,7 +147,7 @@ fn secret_data(secret: &Value) -> SecretData {
     let decoded =
         data.filter_map(|(key, value)| Some((key.clone(), SecretBytes::new(STANDARD.decode(value.as_str()?).ok()?))));
     SecretData {
-        clusters: SecretData::clusters_of(label.unwrap_or_default(), shared.and_then(Value::as_str)),
+        owners: SecretData::owners_of(label.unwrap_or_default(), shared.and_then(Value::as_str)),
         data: decoded.collect(),
     }
 }

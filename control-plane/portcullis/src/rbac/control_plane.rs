@@ -9,16 +9,18 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// The role and the binding in a namespace of discovered Services.
 const DISCOVERY: &str = "portcullis-discovery";
 
-/// The permissions of the control plane in the cluster that stores its objects, and nothing else: to read the UpstreamClusters
-/// and write their status, to review tokens and rights of the console's readers, to read the Secrets of its own namespace, and
+/// The permissions of the control plane in the cluster that stores its objects, and nothing else: to read UpstreamClusters and
+/// GatewaySettings and write their status, to review tokens and rights of the console's readers, to read the Secrets of its own namespace, and
 /// its Leases there; and to read the EndpointSlices of the namespaces in `discovery`.
 ///
 /// `subject` is a user's name; without it, it is the namespace's service account [`NAME`].
 pub(crate) fn manifests(namespace: &str, lease: &str, subject: Option<&str>, discovery: &[String]) -> Vec<Value> {
-    let group = "proxy.kubegateway.io";
+    let (group, own_group) = ("proxy.kubegateway.io", "portcullis.dev");
     let cluster_rules = json!([
         {"apiGroups": [group], "resources": ["upstreamclusters"], "verbs": ["list", "watch"]},
         {"apiGroups": [group], "resources": ["upstreamclusters/status"], "verbs": ["patch"]},
+        {"apiGroups": [own_group], "resources": ["gatewaysettings"], "verbs": ["list", "watch"]},
+        {"apiGroups": [own_group], "resources": ["gatewaysettings/status"], "verbs": ["patch"]},
         {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
         {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
     ]);
@@ -30,10 +32,7 @@ pub(crate) fn manifests(namespace: &str, lease: &str, subject: Option<&str>, dis
         {"apiGroups": [leases], "resources": ["leases"], "verbs": ["create"]},
     ]);
     let of_namespace = json!({"name": NAME, "namespace": namespace});
-    let subject = match subject {
-        Some(user) => json!({"apiGroup": RBAC, "kind": "User", "name": user}),
-        None => json!({"kind": "ServiceAccount", "name": NAME, "namespace": namespace}),
-    };
+    let subject = subject_of(namespace, subject);
     let mut manifests = vec![
         role("ClusterRole", json!({"name": NAME}), cluster_rules),
         binding("ClusterRole", json!({"name": NAME}), &subject),
@@ -48,6 +47,35 @@ pub(crate) fn manifests(namespace: &str, lease: &str, subject: Option<&str>, dis
         manifests.push(binding("Role", metadata, &subject));
     }
     manifests
+}
+
+fn subject_of(namespace: &str, user: Option<&str>) -> Value {
+    match user {
+        Some(user) => json!({"apiGroup": RBAC, "kind": "User", "name": user}),
+        None => json!({"kind": "ServiceAccount", "name": NAME, "namespace": namespace}),
+    }
+}
+
+/// The role and the binding for the Gateway API.
+const GATEWAY_API: &str = "portcullis-gateway-api";
+
+/// The permissions for the Gateway API: to read its objects, namespaces and Services, and to write the status of classes, Gateways
+/// and routes; and to read which release the definitions are of. No Secret and no `ConfigMap` is among them.
+pub(crate) fn gateway_api_manifests(namespace: &str, user: Option<&str>) -> [Value; 2] {
+    let group = "gateway.networking.k8s.io";
+    let read = ["gatewayclasses", "gateways", "httproutes", "tlsroutes", "referencegrants"];
+    let written = ["gatewayclasses/status", "gateways/status", "httproutes/status", "tlsroutes/status"];
+    let rules = json!([
+        {"apiGroups": [group], "resources": read, "verbs": ["list", "watch"]},
+        {"apiGroups": [group], "resources": written, "verbs": ["patch"]},
+        {"apiGroups": [""], "resources": ["namespaces", "services"], "verbs": ["list", "watch"]},
+        {
+            "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"],
+            "resourceNames": [format!("gatewayclasses.{group}")], "verbs": ["get"],
+        },
+    ]);
+    let metadata = json!({"name": GATEWAY_API});
+    [role("ClusterRole", metadata.clone(), rules), binding("ClusterRole", metadata, &subject_of(namespace, user))]
 }
 
 fn role(kind: &str, metadata: Value, rules: Value) -> Value {

@@ -33,7 +33,11 @@ pub(crate) fn run(arguments: &Rbac) -> ExitCode {
     if arguments.control_plane {
         let user = arguments.user.as_deref();
         let (namespace, lease) = (&arguments.namespace, &arguments.lease_name);
-        return print(arguments, &control_plane::manifests(namespace, lease, user, &arguments.discovery_namespaces));
+        let mut manifests = control_plane::manifests(namespace, lease, user, &arguments.discovery_namespaces);
+        if arguments.gateway_api {
+            manifests.extend(control_plane::gateway_api_manifests(namespace, user));
+        }
+        return print(arguments, &manifests);
     }
     let user = arguments.user.as_deref().unwrap_or("system:portcullis");
     match clusters(&arguments.files, arguments.cluster.as_deref()) {

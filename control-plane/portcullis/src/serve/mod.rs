@@ -21,6 +21,7 @@ mod edit_cost;
 mod edit_traces;
 mod filter_views;
 pub(crate) mod fleet;
+mod gateway_api;
 mod gateway_states;
 #[cfg(test)]
 mod generations;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portcullis_api::Settings;
-use portcullis_api::status::Served;
+use portcullis_api::status::{FilledDefault, Served, filled_defaults};
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
     Diagnosis, FilterBuild, Input, Reason, Resource, Translation, Translator, Version, choose_settings,
@@ -32,6 +32,8 @@ const REVOKED: &str = "; a Secret or file that the version accepted last refers 
 #[derive(Default)]
 pub(super) struct Reconciler {
     settings: Option<Arc<Settings>>,
+    /// The defaults that were filled into them.
+    defaults: Vec<FilledDefault>,
     retention: Retention,
     discovered: DiscoveredDocuments,
     translator: CheckedTranslator,
@@ -170,6 +172,13 @@ impl Reconciler {
         locate(&mut choice.diagnoses, &objects.settings_places);
         if let Some(settings) = choice.settings {
             self.settings = Some(Arc::new(settings));
+            self.defaults = objects.settings.first().map(filled_defaults).unwrap_or_default();
+        }
+        for diagnosis in &mut choice.diagnoses {
+            diagnosis.version.defaults.clone_from(&self.defaults);
+            if !diagnosis.accepted && self.settings.is_some() {
+                diagnosis.message.push_str("; the settings that were used before are still in use");
+            }
         }
         choice.diagnoses
     }

@@ -17,6 +17,7 @@ use super::discovery::Discoverer;
 use super::edit_traces::{EditTraces, StreamObserver, TracingError};
 use super::filter_views::FilterViews;
 use super::fleet::Fleet;
+use super::gateway_api::GatewayApi;
 use super::http::{AllowedHosts, Probes, router};
 use super::limits::{Divider, Reports};
 use super::metrics::ControlPlaneMetrics;
@@ -28,7 +29,7 @@ use super::source::{Source, SourceError, SourceKind};
 use super::state::{LastGood, StateArguments, StateSender, StateWriter};
 use super::status_observer::{ObserverInputs, StatusObserver};
 use super::watchdog::Watchdog;
-use super::writer::Writer;
+use super::writer::{SettingsUse, Writer};
 use super::xds::XdsError;
 use crate::leader::{Leadership, Timing, campaign};
 use crate::listen;
@@ -119,7 +120,13 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     tasks.push(tokio::spawn(discoverer.run()));
     if let (Some(access), Some(leadership)) = (&source.kubernetes, &leadership) {
         let (client, leads, statuses) = (access.client.clone(), leadership.leads.clone(), source.statuses.clone());
-        let writer = Writer { client, leads, statuses, diagnoses, observer: Arc::clone(&observer) };
+        let gateway_api = source.gateway_api.clone().map(|objects| {
+            let (diagnoses, statuses) = (diagnoses.clone(), source.statuses.clone());
+            GatewayApi { access: access.clone(), objects, diagnoses, statuses }.start()
+        });
+        let settings = SettingsUse::new(source.settings.clone(), source.control_plane.clone());
+        let writer =
+            Writer { client, leads, statuses, diagnoses, observer: Arc::clone(&observer), settings, gateway_api };
         tasks.push(tokio::spawn(writer.run()));
     }
     let probes = Probes {

@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,11 +6,10 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, ValueEnum};
 use k8s_openapi::jiff::Timestamp;
 use portcullis_sources::{
-    ConnectError, DirectoryError, KubernetesAccess, KubernetesSets, ObjectSet, Root, SourceHealth, Watched, connect,
-    watch_kubernetes, with_profiles, with_settings,
+    ConnectError, DirectoryError, GatewayApiObjects, KubernetesAccess, KubernetesSets, ObjectSet, Root, SourceHealth,
+    StoredStatuses, WatchOptions, Watched, connect, watch_kubernetes, with_profiles, with_settings,
 };
 use serde::Serialize;
-use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::leader::{LEASE_NAME, Leadership};
@@ -24,7 +22,8 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(crate) enum SourceKind {
     /// Files of a directory (--config).
     Directory,
-    /// A Kubernetes API that stores UpstreamClusters (`portcullis crd`); GatewaySettings come from files (--settings).
+    /// A Kubernetes API that stores UpstreamClusters (`portcullis crd`); GatewaySettings are an object there (--settings-name) or come
+    /// from files (--settings).
     Kubernetes,
 }
 
@@ -52,9 +51,17 @@ pub(crate) struct SourceArguments {
     /// UpstreamClusters refer; the pod's if unset.
     #[arg(long, env = "PORTCULLIS_NAMESPACE", value_name = "NAMESPACE")]
     namespace: Option<String>,
-    /// Kubernetes source: file or directory with GatewaySettings; their defaults hold if unset.
-    #[arg(long, env = "PORTCULLIS_SETTINGS", value_name = "FILE_OR_DIR")]
+    /// Kubernetes source: file or directory with GatewaySettings; their defaults hold if unset, without --settings-name.
+    #[arg(long, env = "PORTCULLIS_SETTINGS", value_name = "FILE_OR_DIR", conflicts_with = "settings_name")]
     settings: Option<PathBuf>,
+    /// Kubernetes source: the name of the GatewaySettings object that is used. Nothing is served until it is there and accepted;
+    /// objects of other names are not used.
+    #[arg(long, env = "PORTCULLIS_SETTINGS_NAME", value_name = "NAME")]
+    settings_name: Option<String>,
+    /// Kubernetes source: judge the objects of the Gateway API and write their status (`portcullis rbac --control-plane --gateway-api`).
+    /// Nothing serves them yet.
+    #[arg(long, env = "PORTCULLIS_GATEWAY_API")]
+    gateway_api: bool,
     /// A file with profiles of UpstreamClusters that are in effect whatever their annotations say, as `portcullis freeze
     /// --profiles-file` writes it: the way to close and open a cluster while the source is away.
     #[arg(long, env = "PORTCULLIS_PROFILES_FILE", value_name = "FILE")]
@@ -89,8 +96,25 @@ pub(super) struct Source {
     pub(super) health: watch::Receiver<SourceHealth>,
     /// The Kubernetes API that it is.
     pub(super) kubernetes: Option<KubernetesAccess>,
-    /// The `status` of each `UpstreamCluster` there, by name.
-    pub(super) statuses: watch::Receiver<Arc<BTreeMap<String, Value>>>,
+    /// The `status` of each object there.
+    pub(super) statuses: watch::Receiver<Arc<StoredStatuses>>,
+    /// The objects of the Gateway API, if they are judged.
+    pub(super) gateway_api: Option<watch::Receiver<Arc<GatewayApiObjects>>>,
+    /// Which `GatewaySettings` are used.
+    pub(super) settings: SettingsOrigin,
+    /// The control plane, as statuses name it: its namespace and the name of its Lease.
+    pub(super) control_plane: String,
+}
+
+/// The origin of the `GatewaySettings`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SettingsOrigin {
+    /// From nowhere: defaults hold.
+    Defaults,
+    /// From files.
+    Files,
+    /// The Kubernetes object of this name.
+    Object(String),
 }
 
 impl Source {
@@ -113,17 +137,16 @@ impl Source {
         let directory = arguments.config.clone().ok_or(SourceError::Needs(kind, "--config"))?;
         let root = arguments.references_root.clone().map(Root::new);
         let watched = Watched::directory(directory).references(root);
-        let (_, statuses) = watch::channel(Arc::default());
         match portcullis_sources::watch(watched.clone()).await {
             Ok(objects) => {
                 // A directory that cannot be read later is reported among its objects.
                 let (_, health) = watch::channel(SourceHealth::current());
-                Ok(Self { kind, sets: Box::pin(async { Some(objects) }), health, kubernetes: None, statuses })
+                Ok(Self::of_files(Box::pin(async { Some(objects) }), health))
             }
             Err(error) if may_wait => {
                 tracing::error!(%error, "the last good configuration is served until the directory can be read");
                 let (sender, health) = watch::channel(SourceHealth::stale(SystemTime::now(), error.to_string()));
-                Ok(Self { kind, sets: Box::pin(wait_for(watched, sender)), health, kubernetes: None, statuses })
+                Ok(Self::of_files(Box::pin(wait_for(watched, sender)), health))
             }
             Err(error) => Err(error.into()),
         }
@@ -139,9 +162,34 @@ impl Source {
             }
             None => None,
         };
-        let KubernetesSets { objects, health, statuses } = watch_kubernetes(&access);
+        let settings = match (&arguments.settings_name, &files) {
+            (Some(name), _) => SettingsOrigin::Object(name.clone()),
+            (None, Some(_)) => SettingsOrigin::Files,
+            (None, None) => SettingsOrigin::Defaults,
+        };
+        let control_plane = format!("{}/{}", access.namespace, arguments.lease_name);
+        let is_judged = arguments.gateway_api;
+        let options = WatchOptions { settings: arguments.settings_name.clone(), gateway_api: is_judged };
+        let KubernetesSets { objects, health, statuses, gateway_api } = watch_kubernetes(&access, options);
+        let gateway_api = Some(gateway_api).filter(|_| is_judged);
         let sets = Box::pin(with_settings(objects, files));
-        Ok(Self { kind: SourceKind::Kubernetes, sets, health, kubernetes: Some(access), statuses })
+        let (kind, kubernetes) = (SourceKind::Kubernetes, Some(access));
+        Ok(Self { kind, sets, health, kubernetes, statuses, gateway_api, settings, control_plane })
+    }
+
+    fn of_files(sets: Sets, health: watch::Receiver<SourceHealth>) -> Self {
+        let (_, statuses) = watch::channel(Arc::default());
+        let (settings, control_plane) = (SettingsOrigin::Files, String::new());
+        Self {
+            kind: SourceKind::Directory,
+            sets,
+            health,
+            kubernetes: None,
+            statuses,
+            gateway_api: None,
+            settings,
+            control_plane,
+        }
     }
 }
 
@@ -168,6 +216,8 @@ impl SourceArguments {
             (SourceKind::Kubernetes, "--context", self.context.is_some()),
             (SourceKind::Kubernetes, "--namespace", self.namespace.is_some()),
             (SourceKind::Kubernetes, "--settings", self.settings.is_some()),
+            (SourceKind::Kubernetes, "--settings-name", self.settings_name.is_some()),
+            (SourceKind::Kubernetes, "--gateway-api", self.gateway_api),
         ];
         match given.into_iter().find(|(kind, _, is_given)| *is_given && *kind != self.source) {
             Some((_, flag, _)) => Err(SourceError::Excludes(self.source, flag)),

@@ -82,8 +82,8 @@ impl StatusObserver {
     }
 
     /// Takes over conditions that another replica wrote, so that transition times stay if nothing else changed.
-    pub(super) fn remember(&self, name: &str, uid: &str, conditions: Vec<Condition>) {
-        let key = (CLUSTER_KIND.to_owned(), name.to_owned(), uid.to_owned(), 0);
+    pub(super) fn remember(&self, (kind, name): (&str, &str), uid: &str, conditions: Vec<Condition>) {
+        let key = (kind.to_owned(), name.to_owned(), uid.to_owned(), 0);
         let mut state = self.lock();
         state.conditions.insert(key, conditions);
         state.newest = None;

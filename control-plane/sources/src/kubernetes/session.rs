@@ -1,23 +1,20 @@
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::StreamExt;
-use futures_util::stream::BoxStream;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
-use kube::runtime::watcher::{self, Event};
-use kube::{Client, ResourceExt};
-use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND, SECRET_LABEL};
-use serde_json::Value;
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::runtime::watcher::Event;
 use tokio::sync::watch;
 
 use super::documents;
-use super::health::Backoff;
-use super::health::{reason, watch_reason};
-use super::store::Store;
-use super::{KubernetesAccess, SourceHealth};
+use super::health::{Backoff, reason};
+use super::store::{Store, StoredStatuses};
+use super::watches::{Events, Watch, WatchEvent, events};
+use super::{GatewayApiObjects, KubernetesAccess, SourceHealth, WatchedKind};
 use crate::object_set::{NoticedAt, ObjectSet};
 
 /// Time to wait for the rest of a burst of changes.
@@ -26,11 +23,8 @@ const DEBOUNCE: Duration = Duration::from_millis(20);
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// Timeout of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout of both lists.
+/// Timeout of all lists.
 const LISTS_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a watch lives, in seconds: then the server ends it and it is taken up again where it was. One that says
-/// nothing for longer is dead, whatever the probe says, which may have met another server.
-const WATCH: u32 = 60;
 
 /// The output of the Kubernetes source.
 pub struct KubernetesSets {
@@ -38,34 +32,52 @@ pub struct KubernetesSets {
     pub objects: watch::Receiver<Option<Arc<ObjectSet>>>,
     /// Whether the newest set is current.
     pub health: watch::Receiver<SourceHealth>,
-    /// The `status` of each `UpstreamCluster` as the server has it, by name. It is no part of the sets, so that writing
-    /// a status does not cause a new one.
-    pub statuses: watch::Receiver<Arc<BTreeMap<String, Value>>>,
+    /// The `status` of each object as the server has it. It is no part of the sets, so that writing a status does not cause a new
+    /// one.
+    pub statuses: watch::Receiver<Arc<StoredStatuses>>,
+    /// The objects for the Gateway API, if they are watched.
+    pub gateway_api: watch::Receiver<Arc<GatewayApiObjects>>,
+}
+
+/// The objects that are watched beside `UpstreamCluster`s.
+#[derive(Clone, Debug, Default)]
+pub struct WatchOptions {
+    /// The name of the `GatewaySettings` that are used, if an object is; the sets then have them, or a document that is refused.
+    pub settings: Option<String>,
+    /// Whether the objects of the Gateway API are watched.
+    pub gateway_api: bool,
 }
 
 /// The receivers' other ends.
 struct Senders {
     objects: watch::Sender<Option<Arc<ObjectSet>>>,
     health: watch::Sender<SourceHealth>,
-    statuses: watch::Sender<Arc<BTreeMap<String, Value>>>,
+    statuses: watch::Sender<Arc<StoredStatuses>>,
+    gateway_api: watch::Sender<Arc<GatewayApiObjects>>,
 }
 
 /// Watches until the receiver of objects is dropped. An outage ends nothing: the last set stays, and is replaced by the
 /// first complete one after it. Needs a tokio runtime.
-pub fn watch_kubernetes(access: &KubernetesAccess) -> KubernetesSets {
+pub fn watch_kubernetes(access: &KubernetesAccess, options: WatchOptions) -> KubernetesSets {
     let (objects_sender, objects) = watch::channel(None);
     let starting = SourceHealth::stale(SystemTime::now(), "the first lists are not complete");
     let (health_sender, health) = watch::channel(starting);
     let (statuses_sender, statuses) = watch::channel(Arc::default());
-    let senders = Senders { objects: objects_sender, health: health_sender, statuses: statuses_sender };
+    let (gateway_api_sender, gateway_api) = watch::channel(Arc::default());
+    let senders = Senders {
+        objects: objects_sender,
+        health: health_sender,
+        statuses: statuses_sender,
+        gateway_api: gateway_api_sender,
+    };
     let access = access.clone();
     tokio::spawn(async move {
         tokio::select! {
             () = senders.objects.closed() => {}
-            () = sessions(&access, &senders) => {}
+            () = sessions(&access, &options, &senders) => {}
         }
     });
-    KubernetesSets { objects, health, statuses }
+    KubernetesSets { objects, health, statuses, gateway_api }
 }
 
 /// Why a session ended.
@@ -76,10 +88,20 @@ enum End {
     Back,
 }
 
-async fn sessions(access: &KubernetesAccess, senders: &Senders) {
+async fn sessions(access: &KubernetesAccess, options: &WatchOptions, senders: &Senders) {
     let mut backoff = Backoff::default();
+    // Those that are not used are watched for their status alone.
+    let uses_settings = options.settings.is_some();
+    let mut watches = vec![
+        Watch { kind: WatchedKind::UpstreamCluster, is_required: true, has_secrets: true },
+        Watch { kind: WatchedKind::GatewaySettings, is_required: uses_settings, has_secrets: uses_settings },
+    ];
+    // Without a kind of theirs the others are judged all the same.
+    let optional = |kind| Watch { kind, is_required: false, has_secrets: false };
+    watches.extend(WatchedKind::OF_GATEWAY_API.into_iter().filter(|_| options.gateway_api).map(optional));
     loop {
-        let end = Session::new(access, senders).run(&mut backoff).await;
+        let store = Store::new(&watches, options.settings.clone());
+        let end = Session::new(access, &watches, store, senders).run(&mut backoff).await;
         let End::Failed(why) = end else { continue };
         tracing::warn!(reason = why, "the Kubernetes source is stale");
         stale(senders, &why);
@@ -95,37 +117,22 @@ fn stale(senders: &Senders, why: &str) {
     });
 }
 
-/// An event of one of the watches.
-enum WatchEvent {
-    Cluster(Box<Event<DynamicObject>>),
-    Secret(Box<Event<Secret>>),
-}
-
-/// Two watches and a probe, from the lists to the first failure.
+/// The watches and a probe, from the lists to the first failure.
 struct Session<'a> {
     senders: &'a Senders,
     store: Store,
-    events: BoxStream<'static, Result<WatchEvent, String>>,
+    events: Events,
     clusters: Api<DynamicObject>,
+    /// Kinds that are not there, or may not be listed.
+    absent: BTreeSet<WatchedKind>,
     /// Whether the last probe failed.
     is_silent: bool,
 }
 
 impl<'a> Session<'a> {
-    fn new(access: &KubernetesAccess, senders: &'a Senders) -> Self {
-        let clusters = clusters(&access.client);
-        let secrets: Api<Secret> = Api::namespaced(access.client.clone(), &access.namespace);
-        let config = watcher::Config::default().timeout(WATCH);
-        let of_clusters = watcher::watcher(clusters.clone(), config.clone()).map(|event| match event {
-            Ok(event) => Ok(WatchEvent::Cluster(Box::new(event))),
-            Err(error) => Err(watch_reason("watching upstreamclusters", &error)),
-        });
-        let of_secrets = watcher::watcher(secrets, config.labels(SECRET_LABEL)).map(|event| match event {
-            Ok(event) => Ok(WatchEvent::Secret(Box::new(event))),
-            Err(error) => Err(watch_reason("watching secrets", &error)),
-        });
-        let events = futures_util::stream::select(of_clusters, of_secrets).boxed();
-        Self { senders, store: Store::default(), events, clusters, is_silent: false }
+    fn new(access: &KubernetesAccess, watches: &[Watch], store: Store, senders: &'a Senders) -> Self {
+        let clusters = WatchedKind::UpstreamCluster.api(access.client.clone());
+        Self { senders, store, events: events(access, watches), clusters, absent: BTreeSet::new(), is_silent: false }
     }
 
     async fn run(mut self, backoff: &mut Backoff) -> End {
@@ -188,21 +195,38 @@ impl<'a> Session<'a> {
 
     async fn take_next(&mut self) -> Result<(), String> {
         match self.events.next().await {
-            Some(Ok(WatchEvent::Cluster(event))) => {
-                let named = |object: DynamicObject| {
-                    let name = object.name_any();
-                    documents::cluster(object).map(|document| (name, document))
+            Some(Ok(WatchEvent::Object(kind, event))) => {
+                if matches!(*event, Event::InitDone) {
+                    self.absent.remove(&kind);
+                }
+                let applied = match &*event {
+                    Event::Apply(object) => Some(path(object)),
+                    _ => None,
                 };
-                if let Some(event) = try_map(*event, named) {
-                    self.store.cluster(event);
+                let named = |object: DynamicObject| {
+                    let path = path(&object);
+                    documents::object(kind, object).map(|object| (path, object))
+                };
+                match (try_map(*event, named), applied) {
+                    (Some(event), _) => self.store.object(kind, event),
+                    // Its newest version cannot be looked at.
+                    (None, Some(path)) => self.store.remove(kind, &path),
+                    (None, None) => {}
                 }
                 Ok(())
             }
-            Some(Ok(WatchEvent::Secret(event))) => {
-                let named = |secret: Secret| Some((secret.name_any(), documents::secret(secret)));
+            Some(Ok(WatchEvent::Secret(kind, event))) => {
+                let named = |secret: Secret| Some((secret.name_any(), documents::secret(kind, secret)));
                 if let Some(event) = try_map(*event, named) {
-                    self.store.secret(event);
+                    self.store.secret(kind, event);
                 }
+                Ok(())
+            }
+            Some(Ok(WatchEvent::Absent(kind, reason))) => {
+                if self.absent.insert(kind) {
+                    tracing::warn!(kind = kind.plural(), reason, "objects of this kind are not looked at");
+                }
+                self.store.absent(kind);
                 Ok(())
             }
             Some(Err(why)) => Err(why),
@@ -223,6 +247,15 @@ impl<'a> Session<'a> {
                 is_new
             });
         }
+        if let Some(objects) = self.store.take_gateway_api() {
+            self.senders.gateway_api.send_if_modified(|last| {
+                let is_new = **last != objects;
+                if is_new {
+                    *last = Arc::new(objects);
+                }
+                is_new
+            });
+        }
         if let Some(statuses) = self.store.take_statuses() {
             self.senders.statuses.send_replace(Arc::new(statuses));
         }
@@ -236,14 +269,16 @@ impl<'a> Session<'a> {
     }
 }
 
-fn late() -> String {
-    "the lists are not complete in time".to_owned()
+/// `namespace/name`, or the name of a cluster-scoped object.
+fn path(object: &DynamicObject) -> String {
+    match &object.metadata.namespace {
+        Some(namespace) => format!("{namespace}/{}", object.name_any()),
+        None => object.name_any(),
+    }
 }
 
-fn clusters(client: &Client) -> Api<DynamicObject> {
-    let (group, version) = CLUSTER_API_VERSION.split_once('/').unwrap_or_default();
-    let kind = GroupVersionKind::gvk(group, version, CLUSTER_KIND);
-    Api::all_with(client.clone(), &ApiResource::from_gvk_with_plural(&kind, "upstreamclusters"))
+fn late() -> String {
+    "the lists are not complete in time".to_owned()
 }
 
 type Probe = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;

@@ -1,80 +1,93 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kube::runtime::watcher::Event;
-use portcullis_api::{ReferencedData, SecretData};
+use portcullis_api::{ReferencedData, SecretData, absent_settings, resolve_settings};
 use serde_json::Value;
 
-use super::documents::ClusterObject;
+use super::documents::WatchedObject;
+use super::known::Known;
+use super::watches::Watch;
+use super::{GatewayApiObjects, ObjectKey, StoredStatus, WatchedKind};
 use crate::object_set::ObjectSet;
 
-/// Objects of one kind by name. Until a list is complete, what was known before holds.
-struct Known<T> {
-    current: BTreeMap<String, T>,
-    coming: BTreeMap<String, T>,
-    is_complete: bool,
-}
-
-impl<T> Default for Known<T> {
-    fn default() -> Self {
-        Self { current: BTreeMap::new(), coming: BTreeMap::new(), is_complete: false }
-    }
-}
-
-impl<T> Known<T> {
-    /// Takes an event of a watch. Returns whether something may have changed: `is_same` compares an object with the one of its
-    /// name before.
-    pub(super) fn apply(&mut self, event: Event<(String, T)>, is_same: impl Fn(&T, &T) -> bool) -> bool {
-        match event {
-            Event::Init => self.coming.clear(),
-            Event::InitApply((name, object)) => {
-                self.coming.insert(name, object);
-            }
-            Event::InitDone => {
-                self.current = std::mem::take(&mut self.coming);
-                self.is_complete = true;
-                return true;
-            }
-            Event::Apply((name, object)) => {
-                let is_known = self.current.get(&name).is_some_and(|before| is_same(before, &object));
-                self.current.insert(name, object);
-                return !is_known;
-            }
-            Event::Delete((name, _)) => return self.current.remove(&name).is_some(),
-        }
-        false
-    }
-}
+/// The stored status of every object.
+pub type StoredStatuses = BTreeMap<ObjectKey, StoredStatus>;
 
 /// The objects of one session.
-#[derive(Default)]
 pub(super) struct Store {
-    clusters: Known<ClusterObject>,
-    secrets: Known<SecretData>,
+    objects: BTreeMap<WatchedKind, Known<WatchedObject>>,
+    /// By the kind that refers to them.
+    secrets: BTreeMap<WatchedKind, Known<SecretData>>,
+    /// The name of the `GatewaySettings` that are used, if objects are.
+    settings: Option<String>,
     /// Whether the set may be other than when it was taken last. A status that is written changes none.
     is_changed: bool,
     /// Whether a status may be other than when they were taken last.
     has_new_status: bool,
+    /// Whether objects for the Gateway API may be other than when they were taken last.
+    has_new_gateway_api: bool,
 }
 
 impl Store {
-    pub(super) fn cluster(&mut self, event: Event<(String, ClusterObject)>) {
+    /// An empty one, complete when all that is watched is.
+    pub(super) fn new(watches: &[Watch], settings: Option<String>) -> Self {
+        let secrets = watches.iter().filter(|watch| watch.has_secrets);
+        Self {
+            objects: watches.iter().map(|watch| (watch.kind, Known::default())).collect(),
+            secrets: secrets.map(|watch| (watch.kind, Known::default())).collect(),
+            settings,
+            is_changed: false,
+            has_new_status: false,
+            has_new_gateway_api: false,
+        }
+    }
+
+    pub(super) fn object(&mut self, kind: WatchedKind, event: Event<(String, WatchedObject)>) {
+        let Some(known) = self.objects.get_mut(&kind) else { return };
         self.has_new_status |= match &event {
-            Event::Apply((name, now)) => {
-                self.clusters.current.get(name).is_none_or(|before| before.status != now.status)
-            }
+            Event::Apply((name, now)) => known.current.get(name).is_none_or(|before| before.stored != now.stored),
             Event::Delete(_) | Event::InitDone => true,
             Event::Init | Event::InitApply(_) => false,
         };
-        self.is_changed |= self.clusters.apply(event, |before, now| before.document == now.document);
+        let is_changed = known.apply(event, |before, now| before.document == now.document);
+        self.mark(kind, is_changed);
     }
 
-    pub(super) fn secret(&mut self, event: Event<(String, SecretData)>) {
-        self.is_changed |= self.secrets.apply(event, |before, now| before == now);
+    /// Removes an object.
+    pub(super) fn remove(&mut self, kind: WatchedKind, path: &str) {
+        let removed = self.objects.get_mut(&kind).and_then(|known| known.current.remove(path));
+        if removed.is_some() {
+            self.has_new_status = true;
+            self.mark(kind, true);
+        }
     }
 
-    /// Whether both lists are complete: before, a set would lack objects and Envoy would drop them.
+    fn mark(&mut self, kind: WatchedKind, is_changed: bool) {
+        match kind.is_for_gateway_api() {
+            true => self.has_new_gateway_api |= is_changed,
+            false => self.is_changed |= is_changed,
+        }
+    }
+
+    pub(super) fn secret(&mut self, kind: WatchedKind, event: Event<(String, SecretData)>) {
+        let Some(known) = self.secrets.get_mut(&kind) else { return };
+        self.is_changed |= known.apply(event, |before, now| before == now);
+    }
+
+    /// There are no objects of this kind.
+    pub(super) fn absent(&mut self, kind: WatchedKind) {
+        let Some(known) = self.objects.get_mut(&kind) else { return };
+        if !known.is_complete || !known.current.is_empty() {
+            known.clear();
+            self.has_new_status = true;
+            self.mark(kind, true);
+        }
+    }
+
+    /// Whether all lists are complete: before, a set would lack objects and Envoy would drop them.
     pub(super) fn is_complete(&self) -> bool {
-        self.clusters.is_complete && self.secrets.is_complete
+        self.objects.values().all(|known| known.is_complete) && self.secrets.values().all(|known| known.is_complete)
     }
 
     /// Everything, in the order of names; `None` if it is what was taken last, or not complete.
@@ -82,78 +95,93 @@ impl Store {
         if !self.is_complete() || !std::mem::take(&mut self.is_changed) {
             return None;
         }
+        let clusters =
+            self.objects.get(&WatchedKind::UpstreamCluster).into_iter().flat_map(|known| known.current.values());
         Some(ObjectSet {
-            clusters: self.clusters.current.values().map(|one| one.document.clone()).collect(),
-            referenced_data: ReferencedData::Secrets(self.secrets.current.clone()),
+            clusters: clusters.map(|one| one.document.clone()).collect(),
+            settings: self.settings().into_iter().collect(),
+            referenced_data: self.secrets_of(WatchedKind::UpstreamCluster),
             ..ObjectSet::default()
         })
     }
 
-    /// The status of every cluster that has one, by name; `None` if they are what was taken last, or not complete.
-    pub(super) fn take_statuses(&mut self) -> Option<BTreeMap<String, Value>> {
+    /// The settings that are used, with what they refer to. A document that is refused is in the place of those that are not there.
+    fn settings(&self) -> Option<Value> {
+        let name = self.settings.as_ref()?;
+        let found = self.objects.get(&WatchedKind::GatewaySettings).and_then(|known| known.current.get(name));
+        let Some(found) = found else { return Some(absent_settings(name)) };
+        let mut document = found.document.as_ref().clone();
+        resolve_settings(&mut document, &self.secrets_of(WatchedKind::GatewaySettings));
+        Some(document)
+    }
+
+    fn secrets_of(&self, kind: WatchedKind) -> ReferencedData {
+        ReferencedData::Secrets(self.secrets.get(&kind).map(|known| known.current.clone()).unwrap_or_default())
+    }
+
+    /// The objects for the Gateway API; `None` if they are what was taken last, or not complete.
+    pub(super) fn take_gateway_api(&mut self) -> Option<GatewayApiObjects> {
+        if !self.is_complete() || !std::mem::take(&mut self.has_new_gateway_api) {
+            return None;
+        }
+        let mut objects = GatewayApiObjects::default();
+        for (kind, known) in self.objects.iter().filter(|(kind, _)| kind.is_for_gateway_api()) {
+            objects.insert(*kind, known.current.values().map(|one| Arc::clone(&one.document)).collect());
+        }
+        Some(objects)
+    }
+
+    /// The status of every object; `None` if they are what was taken last, or not complete.
+    pub(super) fn take_statuses(&mut self) -> Option<StoredStatuses> {
         if !self.is_complete() || !std::mem::take(&mut self.has_new_status) {
             return None;
         }
-        Some(self.statuses())
-    }
-
-    fn statuses(&self) -> BTreeMap<String, Value> {
-        let with_status = self.clusters.current.iter().filter(|(_, one)| !one.status.is_null());
-        with_status.map(|(name, one)| (name.clone(), one.status.clone())).collect()
+        let of_kind = |(kind, known): (&WatchedKind, &Known<WatchedObject>)| {
+            let key = |name: &String| ObjectKey::of_path(*kind, name);
+            known.current.iter().map(|(name, one)| (key(name), one.stored.clone())).collect::<Vec<_>>()
+        };
+        Some(self.objects.iter().flat_map(of_kind).collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
-    fn names<T>(known: &Known<T>) -> String {
-        known.current.keys().cloned().collect::<Vec<_>>().join(" ")
+    const CLUSTER: WatchedKind = WatchedKind::UpstreamCluster;
+    const SETTINGS: WatchedKind = WatchedKind::GatewaySettings;
+
+    fn store(settings: Option<&str>) -> Store {
+        let watches = [
+            Watch { kind: CLUSTER, is_required: true, has_secrets: true },
+            Watch { kind: SETTINGS, is_required: settings.is_some(), has_secrets: settings.is_some() },
+        ];
+        Store::new(&watches, settings.map(str::to_owned))
+    }
+
+    fn object(document: impl Into<Value>, status: u32) -> (String, WatchedObject) {
+        let stored = StoredStatus { status: status.into(), ..StoredStatus::default() };
+        ("a".to_owned(), WatchedObject { document: Arc::new(document.into()), stored })
+    }
+
+    fn secret(owner: &str) -> (String, SecretData) {
+        ("s".to_owned(), SecretData { owners: [owner.to_owned()].into(), ..SecretData::default() })
     }
 
     #[test]
-    fn list_acts_when_it_is_complete_and_as_a_whole() {
-        let mut known = Known::default();
-        let one = |name: &str| (name.to_owned(), ());
-        let steps = [
-            (Event::Init, "", false),
-            (Event::InitApply(one("a")), "", false),
-            (Event::InitApply(one("b")), "", false),
-            (Event::InitDone, "a b", true),
-            (Event::Apply(one("c")), "a b c", true),
-            (Event::Delete(one("a")), "b c", true),
-            (Event::Init, "b c", true),
-            (Event::InitApply(one("d")), "b c", true),
-            // A list that broke off starts anew.
-            (Event::Init, "b c", true),
-            (Event::InitApply(one("c")), "b c", true),
-            (Event::InitDone, "c", true),
-        ];
-        for (number, (event, current, is_complete)) in steps.into_iter().enumerate() {
-            known.apply(event, |(), ()| false);
-            assert_eq!((names(&known).as_str(), known.is_complete), (current, is_complete), "step {number}");
-        }
-    }
-    #[test]
     fn set_is_new_when_a_document_or_a_secret_is() {
-        let cluster = |document: u32, status: u32| {
-            ("a".to_owned(), ClusterObject { document: Arc::new(document.into()), status: status.into() })
-        };
-        let secret =
-            |label: &str| ("s".to_owned(), SecretData { clusters: [label.to_owned()].into(), ..SecretData::default() });
-        let mut store = Store::default();
-        store.cluster(Event::Init);
-        store.cluster(Event::InitApply(cluster(1, 1)));
-        store.cluster(Event::InitDone);
+        let mut store = store(None);
+        store.absent(SETTINGS);
+        store.object(CLUSTER, Event::Init);
+        store.object(CLUSTER, Event::InitApply(object(1, 1)));
+        store.object(CLUSTER, Event::InitDone);
         assert_eq!(store.take_changed(), None, "the Secrets are not listed yet");
-        store.secret(Event::Init);
-        store.secret(Event::InitDone);
+        store.secret(CLUSTER, Event::Init);
+        store.secret(CLUSTER, Event::InitDone);
         assert_eq!(store.take_changed().unwrap().clusters, [Arc::new(Value::from(1))]);
-        store.cluster(Event::Apply(cluster(1, 2)));
-        assert_eq!((store.take_changed(), store.statuses()["a"].clone()), (None, 2.into()));
-        store.cluster(Event::Apply(cluster(2, 2)));
+        store.object(CLUSTER, Event::Apply(object(1, 2)));
+        assert_eq!(store.take_changed(), None);
+        store.object(CLUSTER, Event::Apply(object(2, 2)));
         assert_eq!(store.take_changed().unwrap().clusters, [Arc::new(Value::from(2))]);
         for (event, is_new) in [
             (Event::Apply(secret("a")), true),
@@ -162,32 +190,61 @@ mod tests {
             (Event::Delete(secret("b")), true),
             (Event::Delete(secret("b")), false),
         ] {
-            store.secret(event);
+            store.secret(CLUSTER, event);
             assert_eq!(store.take_changed().is_some(), is_new);
         }
-        store.cluster(Event::Delete(cluster(2, 2)));
-        assert!(store.take_changed().unwrap().clusters.is_empty() && store.statuses().is_empty());
+        store.object(CLUSTER, Event::Delete(object(2, 2)));
+        let set = store.take_changed().unwrap();
+        assert!(set.clusters.is_empty() && set.settings.is_empty() && store.take_statuses().unwrap().is_empty());
     }
 
     #[test]
     fn statuses_are_told_when_one_is_new() {
-        let cluster = |document: u32, status: u32| {
-            ("a".to_owned(), ClusterObject { document: Arc::new(document.into()), status: status.into() })
-        };
-        let mut store = Store::default();
-        store.secret(Event::InitDone);
-        store.cluster(Event::InitApply(cluster(1, 1)));
+        let mut store = store(None);
+        store.absent(SETTINGS);
+        store.secret(CLUSTER, Event::InitDone);
+        store.object(CLUSTER, Event::InitApply(object(1, 1)));
         assert_eq!(store.take_statuses(), None);
-        store.cluster(Event::InitDone);
+        store.object(CLUSTER, Event::InitDone);
         for (event, is_new) in [
             (Event::Init, true),
             (Event::Init, false),
-            (Event::Apply(cluster(2, 1)), false),
-            (Event::Apply(cluster(2, 2)), true),
-            (Event::Delete(cluster(2, 2)), true),
+            (Event::Apply(object(2, 1)), false),
+            (Event::Apply(object(2, 2)), true),
+            (Event::Delete(object(2, 2)), true),
         ] {
-            store.cluster(event);
+            store.object(CLUSTER, event);
             assert_eq!(store.take_statuses().is_some(), is_new);
         }
+    }
+
+    #[test]
+    fn settings_are_the_named_object_or_a_refused_document() {
+        let document = |name: &str| {
+            serde_json::json!({
+                "metadata": {"name": name}, "spec": {"defaultClientCA": {"secret": {"name": "s"}}},
+            })
+        };
+        let mut store = store(Some("a"));
+        store.object(CLUSTER, Event::InitDone);
+        store.secret(CLUSTER, Event::InitDone);
+        store.object(SETTINGS, Event::InitDone);
+        assert_eq!(store.take_changed(), None, "their Secrets are not listed yet");
+        store.secret(SETTINGS, Event::InitDone);
+        assert_eq!(store.take_changed().unwrap().settings, [absent_settings("a")]);
+        store.object(SETTINGS, Event::Apply(object(document("a"), 1)));
+        let settings = store.take_changed().unwrap().settings;
+        assert_eq!(settings, [document("a")], "the reference is not resolved");
+        let ca = SecretData {
+            owners: ["a".to_owned()].into(),
+            data: [("ca.crt".to_owned(), portcullis_api::SecretBytes::new(b"x".to_vec()))].into(),
+        };
+        // A Secret of a cluster of the same name is none of theirs.
+        store.secret(CLUSTER, Event::Apply(("s".to_owned(), ca.clone())));
+        assert_eq!(store.take_changed().unwrap().settings, settings);
+        store.secret(SETTINGS, Event::Apply(("s".to_owned(), ca)));
+        assert_eq!(store.take_changed().unwrap().settings[0]["spec"]["defaultClientCA"]["data"], "eA==");
+        store.object(SETTINGS, Event::Delete(object(document("a"), 1)));
+        assert_eq!(store.take_changed().unwrap().settings, [absent_settings("a")]);
     }
 }

@@ -1,20 +1,29 @@
 use serde_json::{Value, json};
 
-use super::super::derive;
 use super::{Default, defaults_are_told, rows};
 use crate::check::{AccessLog, Settings, check_settings};
 use crate::parse::parse_settings;
-use crate::types::{GatewaySettingsSpec, WildcardSubdomains};
+use crate::types::WildcardSubdomains;
 
 const HEAD: &str = "# GatewaySettings
 
 <!-- Written by a test from control-plane/api/src/types/settings.rs. -->
 
-`apiVersion: portcullis.dev/v1alpha1`, `kind: GatewaySettings`: the settings of the whole gateway. There is one, in a file: in the directory of objects (`serve --config`), or by itself (`serve --settings`). Without one the defaults \
-hold; with several, or one that is wrong, those that were used before. Of `metadata` only the name is used. \
+`apiVersion: portcullis.dev/v1alpha1`, `kind: GatewaySettings`, cluster-scoped: the settings of the whole gateway. A control plane uses one. It is in a file, in the directory of objects (`serve --config`) or by itself (`serve --settings`); \
+or it is a Kubernetes object (`serve --settings-name`). Without any of the flags the defaults \
+hold; with several in files, or one that is wrong, those that were used before. Of `metadata` only the name is used. \
 `portcullis check` says whether it is good. The connections that an edit ends are listed in [operations.md](../operations.md#effects-of-changes).
 
 A field that is not set, or null, has the default; `-` is none: an empty text or list, 0 or false. Bytes are in base64.
+
+| field | type | default | meaning |
+|---|---|---|---|
+";
+
+const STATUS: &str = "
+## Status
+
+The control plane writes it into the object in Kubernetes; of settings in a file `/status` has the condition. The rules are explained in [operations.md](../operations.md#settings-in-kubernetes).
 
 | field | type | default | meaning |
 |---|---|---|---|
@@ -32,9 +41,12 @@ const WORDS: [(&str, &[&str]); 7] = [
 ];
 
 /// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 24] = [
+const DEFAULTS: [Default; 28] = [
     ("spec.accessLog.destination", "`stdout`"),
     ("spec.clientCANames", "`Sent`"),
+    ("spec.defaultCertificate.secret.certificate", "`tls.crt`"),
+    ("spec.defaultCertificate.secret.privateKey", "`tls.key`"),
+    ("spec.defaultClientCA.secret.key", "`ca.crt`"),
     ("spec.instance", "`portcullis`"),
     ("spec.limits.maxConcurrentStreams", "`100`"),
     ("spec.limits.maxConnections", "`65536`"),
@@ -53,6 +65,7 @@ const DEFAULTS: [Default; 24] = [
     ("spec.requestHeaderNames.uid", "`X-Remote-Uid`"),
     ("spec.requestHeaderNames.user", "`X-Remote-User`"),
     ("spec.secondaryPools", "`Eager`"),
+    ("spec.tracing.ca.secret.key", "`ca.crt`"),
     ("spec.tracing.parents", "`Ignored`"),
     ("spec.tracing.protocol", "`GRPC`"),
     ("spec.tracing.users", "`Omitted`"),
@@ -60,12 +73,7 @@ const DEFAULTS: [Default; 24] = [
 ];
 
 fn schema() -> Value {
-    let mut schema = derive::shape::<GatewaySettingsSpec>();
-    for (field, words) in WORDS {
-        let place = format!("/properties/{}", field.replace('.', "/properties/"));
-        schema.pointer_mut(&place).unwrap()["enum"] = json!(words);
-    }
-    schema
+    super::super::settings_spec()
 }
 
 /// Sets a field by its path.
@@ -77,6 +85,8 @@ fn set(spec: &mut Value, path: &str, value: Value) {
 fn reference_says_what_the_code_does() {
     let mut page = HEAD.to_owned();
     rows(&schema(), "spec", &DEFAULTS, &mut page);
+    page.push_str(STATUS);
+    rows(&super::super::status::settings_status(), "status", &[], &mut page);
     portcullis_generated_docs::assert_generated("gatewaysettings.md", &page);
     defaults_are_told(&schema(), "spec", &DEFAULTS);
 }
@@ -92,8 +102,9 @@ fn checked(spec: &Value) -> Settings {
 fn defaults_are_those_of_the_check() {
     let mut written = json!({});
     // Defaults within an object that has no default of its own are left out.
-    let parts = ["spec.rebalance.", "spec.listener.tunnel."];
-    let whole = DEFAULTS.into_iter().filter(|(path, _)| !parts.iter().any(|part| path.starts_with(part)));
+    let parts = ["spec.rebalance.", "spec.listener.tunnel.", ".secret."];
+    let is_part = |path: &str| parts.iter().any(|part| path.contains(part));
+    let whole = DEFAULTS.into_iter().filter(|(path, _)| !is_part(path));
     for (path, default) in whole {
         let default = default.trim_matches('`');
         let value = default.parse::<u32>().map_or_else(|_| json!(default), |number| json!(number));
@@ -115,8 +126,23 @@ fn defaults_are_those_of_the_check() {
 }
 
 #[test]
+fn defaults_of_a_status_are_those_of_the_page() {
+    let spec =
+        json!({"rebalance": {"chance": 0.001}, "listener": {"tunnel": {"port": 8443}}, "tracing": {"endpoint": "a:1"}});
+    let filled = crate::status::filled_defaults(&json!({"spec": spec}));
+    let filled: Vec<_> = filled.into_iter().map(|one| (one.field, format!("`{}`", one.value))).collect();
+    // A reference is gone when the settings are looked at.
+    let told = DEFAULTS.into_iter().filter(|(path, _)| !path.contains(".secret."));
+    let mut told: Vec<_> = told.map(|(path, value)| (path.to_owned(), value.to_owned())).collect();
+    told.sort();
+    assert_eq!(filled, told);
+}
+
+#[test]
 fn every_word_is_one() {
     for (field, words) in WORDS {
+        let place = format!("/properties/{}", field.replace('.', "/properties/"));
+        assert_eq!(schema().pointer(&place).unwrap()["enum"], json!(words), "{field}");
         for word in words {
             let mut spec = json!({});
             set(&mut spec, field, json!(word));

@@ -1,9 +1,9 @@
-//! The objects of a new store: the definition, the namespace, roles, and policies for what no controller completes.
+//! The objects of a new store: the definitions, the namespace, roles, and policies for what no controller completes.
 
 mod admission;
 mod roles;
 
-use portcullis_api::cluster_definition;
+use portcullis_api::{cluster_definition, settings_definition};
 use serde_json::{Value, json};
 
 use super::CONTROL_PLANE_USER;
@@ -20,7 +20,7 @@ pub(super) fn all(settings: &Settings) -> Vec<Value> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": settings.namespace}});
     let control_plane =
         crate::rbac::control_plane_rights(&settings.namespace, LEASE_NAME, Some(CONTROL_PLANE_USER), &[]);
-    [namespace, definition()]
+    [namespace, cluster_definition(), settings_definition()]
         .into_iter()
         .chain(control_plane)
         .chain(roles::all(settings))
@@ -37,8 +37,4 @@ fn labelled(mut object: Value) -> Value {
         }
     }
     object
-}
-
-fn definition() -> Value {
-    serde_json::to_value(cluster_definition()).unwrap_or_default()
 }

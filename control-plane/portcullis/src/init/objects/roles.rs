@@ -5,6 +5,7 @@ use crate::init::tenant::Tenant;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const GROUP: &str = "proxy.kubegateway.io";
+const OWN_GROUP: &str = "portcullis.dev";
 const READ: [&str; 3] = ["get", "list", "watch"];
 const WRITE: [&str; 4] = ["create", "update", "patch", "delete"];
 const ROLES: [&str; 3] = ["portcullis-admin", "portcullis-editor", "portcullis-viewer"];
@@ -33,6 +34,10 @@ fn clusters(verbs: &[&str]) -> Value {
     json!({"apiGroups": [GROUP], "resources": ["upstreamclusters"], "verbs": verbs})
 }
 
+fn settings(verbs: &[&str]) -> Value {
+    json!({"apiGroups": [OWN_GROUP], "resources": ["gatewaysettings"], "verbs": verbs})
+}
+
 fn secrets(verbs: &[&str]) -> Value {
     json!({"apiGroups": [""], "resources": ["secrets"], "verbs": verbs})
 }
@@ -41,6 +46,8 @@ fn viewer() -> Value {
     json!([
         clusters(&READ),
         {"apiGroups": [GROUP], "resources": ["upstreamclusters/status"], "verbs": ["get"]},
+        settings(&READ),
+        {"apiGroups": [OWN_GROUP], "resources": ["gatewaysettings/status"], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": READ},
         {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": READ},
     ])
@@ -56,12 +63,13 @@ fn editor() -> Value {
     rules
 }
 
-/// Gives the roles of this file to others, and no right that it has not.
+/// Writes settings, which bind editors, too. Gives the roles of this file to others, and no right that it has not.
 fn admin() -> Value {
     let mut rules = editor();
     if let Some(rules) = rules.as_array_mut() {
         let all: Vec<&str> = READ.into_iter().chain(WRITE).collect();
         rules.extend([
+            settings(&WRITE),
             json!({"apiGroups": [RBAC], "resources": ["clusterroles", "clusterrolebindings"], "verbs": all}),
             json!({"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": READ}),
         ]);

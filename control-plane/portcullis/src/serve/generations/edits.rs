@@ -206,7 +206,7 @@ impl EditedObject {
     /// The Secret with the token, if it is there.
     fn referenced_data(&self) -> ReferencedData {
         let data = [("token".to_owned(), SecretBytes::new(token(self.version.token).into_bytes()))];
-        let secret = SecretData { clusters: [NAME.to_owned()].into(), data: data.into() };
+        let secret = SecretData { owners: [NAME.to_owned()].into(), data: data.into() };
         let secrets = (!self.is_revoked).then(|| (SECRET.to_owned(), secret));
         ReferencedData::Secrets(secrets.into_iter().collect())
     }

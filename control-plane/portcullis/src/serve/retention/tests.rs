@@ -22,7 +22,7 @@ fn set(wanted: &str, there: Option<&str>) -> ObjectSet {
     let certificate = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
     let data = [("token", "T0KEN".to_owned()), ("tls.crt", certificate.pem()), ("tls.key", key.serialize_pem())];
     let data = data.map(|(name, text)| (name.to_owned(), SecretBytes::new(text.into_bytes())));
-    let secret = SecretData { clusters: ["a.test".to_owned()].into(), data: data.into() };
+    let secret = SecretData { owners: ["a.test".to_owned()].into(), data: data.into() };
     let secrets = there.map(|name| (name.to_owned(), secret)).into_iter().collect();
     ObjectSet { referenced_data: ReferencedData::Secrets(secrets), ..set }
 }

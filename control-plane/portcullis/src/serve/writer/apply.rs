@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use kube::{Client, Error};
-use portcullis_api::status::ClusterStatus;
-use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND};
+use portcullis_sources::{ObjectKey, StoredStatus};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::write_queue::WriteOutcome;
@@ -15,24 +15,23 @@ const MANAGER: &str = "portcullis";
 /// The time limit of one write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The `UpstreamCluster`s of a Kubernetes.
-pub(super) fn clusters(client: Client) -> Api<DynamicObject> {
-    let (group, version) = CLUSTER_API_VERSION.split_once('/').unwrap_or_default();
-    Api::all_with(client, &ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, CLUSTER_KIND)))
-}
-
 /// Applies a status; returns the outcome and, if it failed, the reason. The reason holds no secret.
-pub(super) async fn apply(clusters: Api<DynamicObject>, name: String, object: Value) -> (String, WriteOutcome, String) {
-    // Force takes back fields of ours that another writer changed.
-    let parameters = PatchParams::apply(MANAGER).force();
-    let patch = Patch::Apply(&object);
-    let applied = clusters.patch_status(&name, &parameters, &patch);
+pub(super) async fn apply(client: Client, key: ObjectKey, object: Value) -> (ObjectKey, WriteOutcome, String) {
+    // Force takes back fields of ours that another writer changed. Lists of the Gateway API are written as a whole.
+    let (parameters, patch) = match key.kind.is_for_gateway_api() {
+        true => {
+            (PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }, Patch::Merge(&object))
+        }
+        false => (PatchParams::apply(MANAGER).force(), Patch::Apply(&object)),
+    };
+    let objects = key.kind.api_in(client, &key.namespace);
+    let applied = objects.patch_status(&key.name, &parameters, &patch);
     let (outcome, why) = match tokio::time::timeout(WRITE_TIMEOUT, applied).await {
         Ok(Ok(_)) => (WriteOutcome::Written, String::new()),
         Ok(Err(error)) => outcome_of(&error),
         Err(_) => (WriteOutcome::Away, format!("no answer within {} s", WRITE_TIMEOUT.as_secs())),
     };
-    (name, outcome, why)
+    (key, outcome, why)
 }
 
 fn outcome_of(error: &Error) -> (WriteOutcome, String) {
@@ -54,20 +53,31 @@ const KEYED: [(&str, &str); 2] = [("conditions", "type"), ("gateways", "name")];
 
 /// The object to apply: all the fields of this manager. The UID makes the server refuse it if another object has the name by
 /// now.
-pub(super) fn applied(name: &str, uid: &str, status: &ClusterStatus) -> serde_json::Result<Value> {
+pub(super) fn applied(key: &ObjectKey, uid: &str, status: &impl Serialize) -> serde_json::Result<Value> {
     let status = serde_json::to_value(status)?;
     Ok(json!({
-        "apiVersion": CLUSTER_API_VERSION,
-        "kind": CLUSTER_KIND,
-        "metadata": {"name": name, "uid": uid},
+        "apiVersion": key.kind.api_version(),
+        "kind": key.kind.kind(),
+        "metadata": {"name": key.name, "uid": uid},
         "status": status,
     }))
+}
+
+/// A patch that replaces the lists of a status. UID and version make the server refuse it if another object has the name by now, or
+/// if another controller has written meanwhile: the lists have its entries.
+pub(super) fn replaced(stored: &StoredStatus, status: Value) -> Value {
+    json!({"metadata": {"uid": stored.uid, "resourceVersion": stored.resource_version}, "status": status})
+}
+
+/// Whether a status has each of the wanted lists.
+pub(super) fn is_whole_there(found: &Value, wanted: &Value) -> bool {
+    wanted.as_object().is_some_and(|wanted| wanted.iter().all(|(field, value)| found.get(field) == Some(value)))
 }
 
 /// Whether a status holds all that is wanted, and no other gateway. Additions of other managers do not matter.
 pub(super) fn is_there(found: &Value, wanted: &Value) -> bool {
     let (Some(found), Some(wanted)) = (found.as_object(), wanted.as_object()) else { return false };
-    let ours = ["observedGeneration", "contentHash", "names", "moreGateways"];
+    let ours = ["observedGeneration", "contentHash", "names", "moreGateways", "controlPlane", "defaults"];
     if ours.iter().any(|field| found.get(*field) != wanted.get(*field)) {
         return false;
     }

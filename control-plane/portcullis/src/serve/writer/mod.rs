@@ -1,31 +1,35 @@
 //! Status, written back to Kubernetes by the replica that leads.
 //!
-//! - [`desired`]: the status to write, and whether the server has it already.
-//! - [`queue`]: what is written when; pure, time is an argument.
+//! - [`settings_use`]: the status of `GatewaySettings`, and of those that are not used.
+//! - [`write_queue`]: what is written when; pure, time is an argument.
 //! - [`apply`]: one write, as a server-side apply of the status alone.
 //!
 //! Translation never waits for it: the writer takes the newest status whenever it is free.
 
 mod apply;
+mod settings_use;
 mod write_queue;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use kube::Client;
-use portcullis_api::CLUSTER_KIND;
-use portcullis_api::status::{Condition, ConditionType};
+use portcullis_api::status::{Condition, ConditionType, Timestamp};
+use portcullis_sources::{ObjectKey, StoredStatuses, WatchedKind};
 use portcullis_translate::Diagnosis;
+use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::gateway_api::GatewayApiVerdicts;
 use super::status::ObjectStatus;
 use super::status_observer::StatusObserver;
 use apply::apply;
+pub(super) use settings_use::SettingsUse;
 use write_queue::{Uptime, WriteOutcome, WriteQueue};
 
 /// The number of concurrent writes.
@@ -43,20 +47,26 @@ pub(super) struct Writer {
     pub(super) client: Client,
     /// Whether this replica leads.
     pub(super) leads: watch::Receiver<bool>,
-    /// The `status` of each object as the server has it, by name.
-    pub(super) statuses: watch::Receiver<Arc<BTreeMap<String, Value>>>,
+    /// The `status` of each object as the server has it.
+    pub(super) statuses: watch::Receiver<Arc<StoredStatuses>>,
     /// Changes when the objects have been reconciled anew.
     pub(super) diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
     /// The status of all objects.
     pub(super) observer: Arc<StatusObserver>,
+    /// Which settings are used.
+    pub(super) settings: SettingsUse,
+    /// The verdicts about objects of the Gateway API, if they are judged.
+    pub(super) gateway_api: Option<watch::Receiver<Arc<GatewayApiVerdicts>>>,
 }
+
+/// The queue of writes, with the objects to apply.
+type Writes = WriteQueue<ObjectKey, Value>;
 
 impl Writer {
     /// Writes until the senders are gone.
     pub(super) async fn run(mut self) {
-        let clusters = apply::clusters(self.client.clone());
         let start = Instant::now();
-        let mut queue = WriteQueue::default();
+        let mut queue = Writes::default();
         let mut writes = FuturesUnordered::new();
         let mut planned: Option<Instant> = None;
         let mut followed = None;
@@ -69,16 +79,16 @@ impl Writer {
                 planned = Some(Instant::now());
             }
             while writes.len() < MAX_CONCURRENT_WRITES
-                && let Some((name, object)) = queue.take(start.elapsed())
+                && let Some((key, object)) = queue.take(start.elapsed())
             {
-                writes.push(apply(clusters.clone(), name, object));
+                writes.push(apply(self.client.clone(), key, object));
             }
             let next = queue.next().filter(|_| writes.len() < MAX_CONCURRENT_WRITES);
             let pause = next.map_or(PLAN_INTERVAL, |next| next.saturating_sub(start.elapsed()).min(PLAN_INTERVAL));
             tokio::select! {
-                Some((name, outcome, why)) = writes.next() => {
-                    log_outcome(&queue, &name, outcome, &why);
-                    queue.done(&name, outcome, start.elapsed());
+                Some((key, outcome, why)) = writes.next() => {
+                    log_outcome(&queue, &key, outcome, &why);
+                    queue.done(&key, outcome, start.elapsed());
                 }
                 changed = self.diagnoses.changed() => {
                     if changed.is_err() {
@@ -95,7 +105,7 @@ impl Writer {
 
     /// Takes over the transition times that another replica writes, whenever it has written, and for the objects of each
     /// reconciliation: the source may show a status before its object is translated. `followed` is the last reconciliation.
-    fn follow(&mut self, queue: &mut WriteQueue<Value>, followed: &mut Option<Arc<Vec<Diagnosis>>>) {
+    fn follow(&mut self, queue: &mut Writes, followed: &mut Option<Arc<Vec<Diagnosis>>>) {
         queue.forget();
         let diagnoses = self.diagnoses.borrow().clone();
         let is_followed = followed.as_ref().is_some_and(|known| Arc::ptr_eq(known, &diagnoses));
@@ -107,36 +117,93 @@ impl Writer {
     }
 
     /// Hands the wanted status of every object to the queue.
-    fn plan(&self, queue: &mut WriteQueue<Value>, now: Uptime) {
+    fn plan(&self, queue: &mut Writes, now: Uptime) {
         let statuses = self.statuses.borrow().clone();
         self.remember(queue, &statuses);
         let status = self.observer.status();
-        let objects = status.objects.iter().filter_map(|object| Some((object, uid(object)?)));
-        let mut present = std::collections::BTreeSet::new();
-        for (object, uid) in objects {
-            let name = &object.diagnosis.name;
-            present.insert(name.clone());
-            if now < RECONNECT_TIME && waits_for_gateways(object) {
-                continue;
+        let mut plan = Plan { queue: &mut *queue, statuses: &statuses, present: BTreeSet::new(), now };
+        for (object, key) in status.objects.iter().filter_map(|object| Some((object, key(&object.diagnosis)?))) {
+            let Some(uid) = &object.diagnosis.version.uid else { continue };
+            match key.kind {
+                WatchedKind::UpstreamCluster if now < RECONNECT_TIME && waits_for_gateways(object) => plan.keep(key),
+                WatchedKind::UpstreamCluster => plan.want(key, uid, &object.status),
+                WatchedKind::GatewaySettings if self.settings.uses(&key.name) => {
+                    plan.want(key, uid, &self.settings.used(object));
+                }
+                // Of a file, which may have the name and the UID of an object.
+                _ => {}
             }
-            let Ok(wanted) = apply::applied(name, uid, &object.status) else { continue };
-            let found = statuses.get(name).unwrap_or(&Value::Null);
-            let is_there = wanted.get("status").is_some_and(|wanted| apply::is_there(found, wanted));
-            queue.want(name, wanted, is_there, now);
         }
-        queue.keep(|name| present.contains(name));
+        for (name, uid, status) in self.settings.not_used(&statuses) {
+            let key = ObjectKey::cluster_scoped(WatchedKind::GatewaySettings, name);
+            plan.want(key, uid, &status);
+        }
+        if let Some(verdicts) = &self.gateway_api {
+            let (verdicts, now) = (verdicts.borrow().clone(), timestamp().to_string());
+            for (key, status) in verdicts.statuses(&statuses, &now) {
+                plan.want_whole(key, status);
+            }
+        }
+        let present = plan.present;
+        queue.keep(|key| present.contains(key));
     }
 
     /// Takes over the transition times of objects that are new here: another replica may have written their status.
-    fn remember(&self, queue: &WriteQueue<Value>, statuses: &BTreeMap<String, Value>) {
+    fn remember(&self, queue: &Writes, statuses: &StoredStatuses) {
         let diagnoses = self.diagnoses.borrow().clone();
-        let objects = diagnoses.iter().filter(|one| one.kind == CLUSTER_KIND && !queue.knows(&one.name));
-        for (diagnosis, uid) in objects.filter_map(|one| Some((one, one.version.uid.as_deref()?))) {
-            if let Some(status) = statuses.get(&diagnosis.name) {
-                self.observer.remember(&diagnosis.name, uid, conditions(status));
+        for (diagnosis, key) in diagnoses.iter().filter_map(|one| Some((one, key(one)?))) {
+            let stored = statuses.get(&key).filter(|_| !queue.knows(&key));
+            if let (Some(stored), Some(uid)) = (stored, &diagnosis.version.uid) {
+                self.observer.remember((key.kind.kind(), &key.name), uid, conditions(&stored.status));
             }
         }
     }
+}
+
+/// The wanted statuses of one moment.
+struct Plan<'a> {
+    queue: &'a mut Writes,
+    statuses: &'a StoredStatuses,
+    present: BTreeSet<ObjectKey>,
+    now: Uptime,
+}
+
+impl Plan<'_> {
+    /// Has a status written, unless it is there.
+    fn want(&mut self, key: ObjectKey, uid: &str, status: &impl Serialize) {
+        if let Ok(wanted) = apply::applied(&key, uid, status) {
+            let found = self.statuses.get(&key).map_or(&Value::Null, |stored| &stored.status);
+            let is_there = wanted.get("status").is_some_and(|wanted| apply::is_there(found, wanted));
+            self.queue.want(&key, wanted, is_there, self.now);
+        }
+        self.keep(key);
+    }
+
+    /// Has a status of the Gateway API written as a whole, unless it is there: it has what others wrote into it.
+    fn want_whole(&mut self, key: ObjectKey, status: Value) {
+        if let Some(stored) = self.statuses.get(&key) {
+            let is_there = apply::is_whole_there(&stored.status, &status);
+            self.queue.want(&key, apply::replaced(stored, status), is_there, self.now);
+        }
+        self.keep(key);
+    }
+
+    /// Leaves an object as it is.
+    fn keep(&mut self, key: ObjectKey) {
+        self.present.insert(key);
+    }
+}
+
+/// The key of the object that a diagnosis is about; none of files.
+fn key(diagnosis: &Diagnosis) -> Option<ObjectKey> {
+    let kinds = [WatchedKind::UpstreamCluster, WatchedKind::GatewaySettings];
+    let kind = kinds.into_iter().find(|kind| kind.kind() == diagnosis.kind)?;
+    Some(ObjectKey::cluster_scoped(kind, diagnosis.name.as_str()))
+}
+
+/// The time of a write.
+fn timestamp() -> Timestamp {
+    Timestamp::from_seconds(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs())
 }
 
 /// The conditions of ours in a status; those of others are not understood and left out.
@@ -145,23 +212,20 @@ fn conditions(status: &Value) -> Vec<Condition> {
     listed.filter_map(|one| serde_json::from_value(one.clone()).ok()).collect()
 }
 
-fn uid(object: &ObjectStatus) -> Option<&str> {
-    object.diagnosis.version.uid.as_deref().filter(|_| object.diagnosis.kind == CLUSTER_KIND)
-}
-
 fn waits_for_gateways(object: &ObjectStatus) -> bool {
     let reason = |kind| object.status.condition(kind).map(|one| one.reason.as_str());
     reason(ConditionType::Programmed) == Some("NoGateways")
         || [ConditionType::Ready, ConditionType::ShadowDiffers].into_iter().any(|kind| reason(kind) == Some("NoReport"))
 }
 
-fn log_outcome(queue: &WriteQueue<Value>, name: &str, outcome: WriteOutcome, why: &str) {
+fn log_outcome(queue: &Writes, key: &ObjectKey, outcome: WriteOutcome, why: &str) {
+    let (kind, name) = (key.kind.kind(), key.name.as_str());
     match outcome {
         WriteOutcome::Written if queue.is_away() => tracing::info!("the status is written to Kubernetes again"),
-        WriteOutcome::Refused => tracing::warn!(name, why, "Kubernetes refuses a status"),
+        WriteOutcome::Refused => tracing::warn!(kind, name, why, "Kubernetes refuses a status"),
         WriteOutcome::Away if !queue.is_away() => {
-            tracing::warn!(name, why, "the status cannot be written to Kubernetes")
+            tracing::warn!(kind, name, why, "the status cannot be written to Kubernetes")
         }
-        _ => tracing::debug!(name, ?outcome, why, "status"),
+        _ => tracing::debug!(kind, name, ?outcome, why, "status"),
     }
 }

@@ -4,6 +4,7 @@ mod conformance;
 mod control_plane;
 mod discovery;
 mod fixture;
+mod gateway_api;
 mod in_cluster;
 mod leader;
 mod limits;
@@ -13,6 +14,7 @@ mod profiles;
 mod references;
 mod rights;
 mod scale;
+mod settings;
 mod traffic;
 
 pub(crate) use control_plane::{ControlPlaneUnderTest, SOON};

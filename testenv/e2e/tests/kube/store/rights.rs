@@ -11,7 +11,7 @@ const USERS: [(&str, &str); 6] = [
 ];
 
 /// Arguments of `kubectl auth can-i`, and the users that may: admin, editor, viewer, tenant, unknown tenant, anyone.
-const RIGHTS: [(&str, &str); 27] = [
+const RIGHTS: [(&str, &str); 31] = [
     ("list upstreamclusters", "aev..."),
     ("watch upstreamclusters", "aev..."),
     ("get upstreamclusters/blue.example.com", "aevt.."),
@@ -24,6 +24,10 @@ const RIGHTS: [(&str, &str); 27] = [
     ("deletecollection upstreamclusters", "......"),
     ("get upstreamclusters/blue.example.com --subresource=status", "aevt.."),
     ("patch upstreamclusters/blue.example.com --subresource=status", "......"),
+    ("list gatewaysettings", "aev..."),
+    ("patch gatewaysettings/default", "a....."),
+    ("create gatewaysettings", "a....."),
+    ("patch gatewaysettings/default --subresource=status", "......"),
     ("get secrets -n portcullis", "a....."),
     ("list secrets -n portcullis", "a....."),
     ("patch secrets -n portcullis", "ae...."),

@@ -16,8 +16,8 @@ const FAILURE_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::
 /// Orders the writes: never one object twice within [`MIN_INTERVAL`], the newest value only, nothing that is there
 /// already, and nothing at all while the server is away.
 #[derive(Debug)]
-pub(super) struct WriteQueue<V> {
-    objects: BTreeMap<String, Entry<V>>,
+pub(super) struct WriteQueue<K, V> {
+    objects: BTreeMap<K, Entry<V>>,
     /// Nothing is written before.
     paused_until: Uptime,
     failures: u32,
@@ -44,21 +44,21 @@ pub(super) enum WriteOutcome {
     Away,
 }
 
-impl<V> Default for WriteQueue<V> {
+impl<K, V> Default for WriteQueue<K, V> {
     fn default() -> Self {
         Self { objects: BTreeMap::new(), paused_until: Uptime::ZERO, failures: 0 }
     }
 }
 
-impl<V: Clone + PartialEq> WriteQueue<V> {
+impl<K: Clone + Ord, V: Clone + PartialEq> WriteQueue<K, V> {
     /// Whether the object is in the queue.
-    pub(super) fn knows(&self, key: &str) -> bool {
+    pub(super) fn knows(&self, key: &K) -> bool {
         self.objects.contains_key(key)
     }
 
     /// Sets the wanted status of an object, and whether the server has it already.
-    pub(super) fn want(&mut self, key: &str, value: V, is_there: bool, now: Uptime) {
-        let entry = self.objects.entry(key.to_owned()).or_insert_with(Entry::new);
+    pub(super) fn want(&mut self, key: &K, value: V, is_there: bool, now: Uptime) {
+        let entry = self.objects.entry(key.clone()).or_insert_with(Entry::new);
         let is_written = entry.written.as_ref().is_some_and(|(written, at)| {
             // The watch may not have shown the server's value yet.
             *written == value && now < at.saturating_add(REPEAT_AFTER)
@@ -67,7 +67,7 @@ impl<V: Clone + PartialEq> WriteQueue<V> {
     }
 
     /// Forgets objects that are gone.
-    pub(super) fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
+    pub(super) fn keep(&mut self, is_there: impl Fn(&K) -> bool) {
         self.objects.retain(|key, entry| entry.in_flight.is_some() || is_there(key));
     }
 
@@ -78,7 +78,7 @@ impl<V: Clone + PartialEq> WriteQueue<V> {
     }
 
     /// The next thing to write, if it is time. [`WriteQueue::done`] has to follow.
-    pub(super) fn take(&mut self, now: Uptime) -> Option<(String, V)> {
+    pub(super) fn take(&mut self, now: Uptime) -> Option<(K, V)> {
         if now < self.paused_until {
             return None;
         }
@@ -98,7 +98,7 @@ impl<V: Clone + PartialEq> WriteQueue<V> {
     }
 
     /// Takes the outcome of a write.
-    pub(super) fn done(&mut self, key: &str, outcome: WriteOutcome, now: Uptime) {
+    pub(super) fn done(&mut self, key: &K, outcome: WriteOutcome, now: Uptime) {
         match outcome {
             WriteOutcome::Away => {
                 let (first, most) = FAILURE_PAUSES;

@@ -8,27 +8,27 @@ fn at(millis: u64) -> Uptime {
     START + Duration::from_millis(millis)
 }
 
-fn take(queue: &mut WriteQueue<u8>, millis: u64) -> Option<u8> {
+fn take(queue: &mut WriteQueue<&'static str, u8>, millis: u64) -> Option<u8> {
     queue.take(at(millis)).map(|(_, value)| value)
 }
 
 #[test]
 fn newest_is_written_once_a_second() {
     let mut queue = WriteQueue::default();
-    queue.want("a", 1, false, at(0));
+    queue.want(&"a", 1, false, at(0));
     assert_eq!(take(&mut queue, 0), Some(1));
-    queue.want("a", 2, false, at(10));
+    queue.want(&"a", 2, false, at(10));
     assert_eq!(take(&mut queue, 20), None, "one write at a time");
-    queue.done("a", WriteOutcome::Written, at(30));
-    queue.want("a", 3, false, at(40));
+    queue.done(&"a", WriteOutcome::Written, at(30));
+    queue.want(&"a", 3, false, at(40));
     assert_eq!((take(&mut queue, 1_029), queue.next()), (None, Some(at(1_030))));
     assert_eq!(take(&mut queue, 1_030), Some(3));
-    queue.done("a", WriteOutcome::Written, at(1_040));
-    queue.want("a", 3, false, at(2_500));
+    queue.done(&"a", WriteOutcome::Written, at(1_040));
+    queue.want(&"a", 3, false, at(2_500));
     assert_eq!(take(&mut queue, 2_500), None, "the server has not told yet that it has it");
-    queue.want("a", 3, true, at(3_000));
+    queue.want(&"a", 3, true, at(3_000));
     assert_eq!((take(&mut queue, 60_000), queue.next()), (None, None), "nothing has changed");
-    queue.want("a", 3, false, at(60_000));
+    queue.want(&"a", 3, false, at(60_000));
     assert_eq!(take(&mut queue, 60_000), Some(3), "somebody wrote over it");
 }
 
@@ -36,7 +36,7 @@ fn newest_is_written_once_a_second() {
 fn objects_do_not_wait_for_each_other_and_none_starves() {
     let mut queue = WriteQueue::default();
     for key in ["a", "b", "c"] {
-        queue.want(key, 1, false, at(0));
+        queue.want(&key, 1, false, at(0));
     }
     let mut taken = Vec::new();
     while let Some((key, _)) = queue.take(at(0)) {
@@ -51,8 +51,8 @@ fn objects_do_not_wait_for_each_other_and_none_starves() {
 #[test]
 fn server_that_is_away_is_left_alone() {
     let mut queue = WriteQueue::default();
-    queue.want("a", 1, false, at(0));
-    queue.want("b", 1, false, at(0));
+    queue.want(&"a", 1, false, at(0));
+    queue.want(&"b", 1, false, at(0));
     let mut now = 0;
     let mut pauses = Vec::new();
     for _ in 0..7 {
@@ -74,23 +74,23 @@ fn server_that_is_away_is_left_alone() {
 #[test]
 fn object_that_is_gone_or_refused_rests() {
     let mut queue = WriteQueue::default();
-    queue.want("a", 1, false, at(0));
-    queue.want("b", 1, false, at(0));
+    queue.want(&"a", 1, false, at(0));
+    queue.want(&"b", 1, false, at(0));
     assert!(queue.take(at(0)).is_some() && queue.take(at(0)).is_some());
-    queue.done("a", WriteOutcome::Gone, at(0));
-    queue.done("b", WriteOutcome::Refused, at(0));
+    queue.done(&"a", WriteOutcome::Gone, at(0));
+    queue.done(&"b", WriteOutcome::Refused, at(0));
     assert_eq!(take(&mut queue, 5_000), None);
-    queue.want("b", 2, false, at(5_000));
+    queue.want(&"b", 2, false, at(5_000));
     assert_eq!(take(&mut queue, 59_999), None);
     assert_eq!(take(&mut queue, 60_000), Some(2));
     queue.keep(|_| false);
-    assert!(!queue.knows("a") && queue.knows("b"), "what is under way is kept until it ends");
-    queue.done("b", WriteOutcome::Written, at(60_000));
+    assert!(!queue.knows(&"a") && queue.knows(&"b"), "what is under way is kept until it ends");
+    queue.done(&"b", WriteOutcome::Written, at(60_000));
     queue.keep(|_| false);
-    assert!(!queue.knows("b"));
-    queue.want("c", 1, false, at(61_000));
+    assert!(!queue.knows(&"b"));
+    queue.want(&"c", 1, false, at(61_000));
     queue.forget();
-    assert!(take(&mut queue, 61_000).is_none() && !queue.knows("c"));
+    assert!(take(&mut queue, 61_000).is_none() && !queue.knows(&"c"));
 }
 
 #[derive(Clone, Debug)]
@@ -122,7 +122,7 @@ proptest! {
     #[test]
     fn no_object_is_written_faster_than_once_a_second(steps in prop::collection::vec(step(), 1..200)) {
         const KEYS: [&str; 3] = ["a", "b", "c"];
-        let mut queue: WriteQueue<u8> = WriteQueue::default();
+        let mut queue: WriteQueue<&'static str, u8> = WriteQueue::default();
         let mut now = 0;
         let mut wanted = [None; 3];
         let mut server = [None; 3];
@@ -154,7 +154,7 @@ proptest! {
                         if outcome == WriteOutcome::Written {
                             server[key] = Some(value);
                         }
-                        queue.done(KEYS[key], outcome, at(now));
+                        queue.done(&KEYS[key], outcome, at(now));
                         last_end[key] = Some(now);
                     }
                 }

@@ -1,0 +1,59 @@
+//! Bounds of the host names that routes hold: a listener's names are kept in memory, and tenants write routes.
+
+use std::collections::HashMap;
+
+use crate::condition::Rejection;
+use crate::route::Attachment;
+
+/// The most host names of one route, counted once at each listener to which a parent reference leads.
+const MAX_OF_ROUTE: usize = 4_096;
+/// The most of all routes of one namespace at one Gateway.
+const MAX_OF_NAMESPACE: usize = 16_384;
+/// The most of all routes.
+const MAX_IN_ALL: usize = 262_144;
+
+/// The rest of the bounds. Routes are charged in order of their creation, so that a younger one takes nothing from an older one.
+#[derive(Default)]
+pub(crate) struct ClaimBudget<'a> {
+    /// By Gateway and namespace.
+    of_namespaces: HashMap<(usize, &'a str), usize>,
+    in_all: usize,
+}
+
+impl<'a> ClaimBudget<'a> {
+    /// Charges the host names of one parent reference, and cuts off those beyond a bound. The others stay the route's although it
+    /// is refused then: an edit that adds too many must not hand its clients over. `of_route` are the names of its references
+    /// before.
+    pub(crate) fn charge(
+        &mut self,
+        namespace: &'a str,
+        gateway: usize,
+        of_route: &mut usize,
+        attachment: &mut Attachment,
+    ) -> Option<Rejection> {
+        let of_namespace = self.of_namespaces.entry((gateway, namespace)).or_default();
+        let mut exceeded = None;
+        for (_, hosts) in attachment.iter_mut() {
+            let bounds = [
+                (*of_route, MAX_OF_ROUTE, "one route"),
+                (*of_namespace, MAX_OF_NAMESPACE, "the routes of one namespace at one Gateway"),
+                (self.in_all, MAX_IN_ALL, "all routes"),
+            ];
+            for (used, most, of) in bounds {
+                if hosts.len() > most.saturating_sub(used) {
+                    hosts.truncate(most.saturating_sub(used));
+                    exceeded.get_or_insert((most, of));
+                }
+            }
+            *of_route += hosts.len();
+            *of_namespace += hosts.len();
+            self.in_all += hosts.len();
+        }
+        attachment.retain(|(_, hosts)| !hosts.is_empty());
+        exceeded.map(|(most, of)| {
+            let message =
+                format!("spec.hostnames: more than {most} host names, each counted at each listener, of {of}");
+            Rejection::new("TooManyHostnames", message)
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! Routes with too many host names, which any tenant can write.
+
+use serde_json::{Value, json};
+
+use super::world::{class, created, gateway, inventory, listener, object, read};
+use crate::{Attached, ListenerRole, attach};
+
+/// A route to a Service of the Gateways' namespace, which needs a grant and has none: only its host names matter here.
+fn route(namespace: &str, name: &str, hosts: impl Iterator<Item = String>, year: u32) -> Value {
+    let spec = json!({
+        "parentRefs": [{"name": "g", "namespace": super::world::INFRA}], "hostnames": hosts.collect::<Vec<_>>(),
+        "rules": [{"backendRefs": super::world::backends(&["c2"])}],
+    });
+    created(object("TLSRoute", namespace, name, &spec), year)
+}
+
+fn names(prefix: &str, count: usize) -> impl Iterator<Item = String> {
+    (0..count).map(move |index| format!("{prefix}{index}.test"))
+}
+
+/// At listeners of several ports.
+fn outcome(listeners: u16, routes: Vec<Value>) -> Attached {
+    let listeners: Vec<Value> =
+        (0..listeners).map(|index| listener(&format!("l{index}"), 1_000 + index, "TLS", "")).collect();
+    let all: Vec<Value> = [class(), gateway(&json!(listeners))].into_iter().chain(routes).collect();
+    attach(&read(&all), &inventory())
+}
+
+fn reasons(attached: &Attached) -> Vec<(String, &'static str)> {
+    let reason = |one: &crate::RouteVerdict| (one.name.to_string(), one.parents[0].conditions[0].reason);
+    attached.routes.iter().map(reason).collect()
+}
+
+fn held(attached: &Attached) -> usize {
+    let listeners = attached.served.iter().flat_map(|gateway| &gateway.listeners);
+    let table = |role: &ListenerRole| match role {
+        ListenerRole::Passthrough(table) => table.routes.len() + table.withheld.len(),
+        _ => 0,
+    };
+    listeners.map(|listener| table(&listener.role)).sum()
+}
+
+#[test]
+fn route_with_too_many_names_is_refused_and_keeps_its_first() {
+    let home = super::world::HOME;
+    let wide = route(home, "wide", names("x", 1_024), 2024);
+    let mut late = route("team-b", "late", names("x", 1), 2025);
+    late["spec"]["parentRefs"][0]["sectionName"] = json!("l0");
+    let attached = outcome(5, vec![wide.clone(), late, route(home, "other", names("y", 1), 2025)]);
+    let found = reasons(&attached);
+    assert_eq!(
+        found,
+        [
+            (format!("{home}/wide"), "TooManyHostnames"),
+            (format!("{home}/other"), "Accepted"),
+            ("team-b/late".to_owned(), "HostnameConflict"),
+        ]
+    );
+    assert_eq!(reasons(&outcome(4, vec![wide]))[0].1, "Accepted");
+}
+
+#[test]
+fn names_of_one_namespace_leave_room_for_others() {
+    let hostile =
+        (0..40).map(|index| route("team-a", &format!("r{index:02}"), names(&format!("a{index}x"), 1_024), 2024));
+    let late = route(super::world::HOME, "late", names("late", 2), 2025);
+    let attached = outcome(1, hostile.chain([late]).collect());
+    let found = reasons(&attached);
+    let refused = found.iter().filter(|(_, reason)| *reason == "TooManyHostnames").count();
+    assert_eq!((refused, found.last().unwrap().1), (24, "Accepted"), "{found:?}");
+    assert!(held(&attached) <= 16_384 + 2, "{}", held(&attached));
+}

@@ -1,0 +1,180 @@
+//! Verdicts about objects of the Gateway API as their statuses.
+
+use portcullis_attach::{
+    Attached, CONTROLLER_NAME, ConditionVerdict, GatewayVerdict, ListenerVerdict, ObjectName, RouteKind, RouteVerdict,
+    conditions, route_parents,
+};
+use portcullis_gateway_api::GATEWAY_API_GROUP;
+use portcullis_sources::{ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
+use serde_json::{Value, json};
+
+/// Why nothing is programmed.
+const PENDING: &str = "no gateway serves it: this version of Portcullis judges objects of the Gateway API, and looks at no Secret or \
+                       ConfigMap that they refer to";
+/// Why something that is not accepted is not programmed.
+const INVALID: &str = "it is not accepted";
+
+/// The wanted status of each object that has one of this controller, by `now` in RFC 3339. `supported` is the condition of classes
+/// about the version of the definitions.
+pub(super) fn statuses<'a>(
+    attached: &'a Attached,
+    supported: Option<&'a ConditionVerdict>,
+    stored: &'a StoredStatuses,
+    now: &'a str,
+) -> impl Iterator<Item = (ObjectKey, Value)> + 'a {
+    let status = move |key: &ObjectKey| stored.get(key);
+    let classes = attached.classes.iter().filter_map(move |class| {
+        let key = key(WatchedKind::GatewayClass, &ObjectName::new("", class.name.as_str()));
+        let verdicts: Vec<ConditionVerdict> = class.conditions.iter().chain(supported).cloned().collect();
+        let conditions = conditions(before(status(&key)?, "conditions"), &verdicts, class.generation, now);
+        Some((key, json!({"conditions": conditions})))
+    });
+    let gateways = attached.gateways.iter().filter_map(move |gateway| {
+        let key = key(WatchedKind::Gateway, &gateway.name);
+        let written = gateway_status(gateway, status(&key)?, now);
+        Some((key, written))
+    });
+    let routes = attached.routes.iter().filter_map(move |route| {
+        let kind = if route.kind == RouteKind::Http { WatchedKind::HttpRoute } else { WatchedKind::TlsRoute };
+        let key = key(kind, &route.name);
+        let written = route_status(route, status(&key)?, now)?;
+        Some((key, written))
+    });
+    classes.chain(gateways).chain(routes)
+}
+
+fn key(kind: WatchedKind, name: &ObjectName) -> ObjectKey {
+    ObjectKey { kind, namespace: name.namespace.clone(), name: name.name.clone() }
+}
+
+fn before<'a>(stored: &'a StoredStatus, field: &str) -> &'a [Value] {
+    stored.status.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn programmed(verdicts: &[ConditionVerdict]) -> Vec<ConditionVerdict> {
+    let is_accepted = verdicts.iter().any(|one| one.kind == "Accepted" && one.status);
+    let (reason, message) = if is_accepted { ("Pending", PENDING) } else { ("Invalid", INVALID) };
+    let programmed = ConditionVerdict { kind: "Programmed", status: false, reason, message: message.to_owned() };
+    verdicts.iter().cloned().chain([programmed]).collect()
+}
+
+fn gateway_status(gateway: &GatewayVerdict, stored: &StoredStatus, now: &str) -> Value {
+    let known = before(stored, "listeners");
+    let listener = |listener: &ListenerVerdict| {
+        let known = known.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(&listener.name));
+        let known = known.and_then(|one| one.get("conditions")?.as_array()).map_or(&[][..], Vec::as_slice);
+        let kind = |kind: &RouteKind| json!({"group": GATEWAY_API_GROUP, "kind": kind.as_str()});
+        json!({
+            "name": listener.name,
+            "supportedKinds": listener.supported_kinds.iter().map(kind).collect::<Vec<_>>(),
+            "attachedRoutes": listener.attached_routes,
+            "conditions": conditions(known, &programmed(&listener.conditions), gateway.generation, now),
+        })
+    };
+    let own = programmed(&gateway.conditions);
+    json!({
+        "conditions": conditions(before(stored, "conditions"), &own, gateway.generation, now),
+        "listeners": gateway.listeners.iter().map(listener).collect::<Vec<_>>(),
+    })
+}
+
+/// None for a route that never was at a Gateway of this controller.
+fn route_status(route: &RouteVerdict, stored: &StoredStatus, now: &str) -> Option<Value> {
+    let known = before(stored, "parents");
+    let is_ours = |entry: &Value| entry.get("controllerName").and_then(Value::as_str) == Some(CONTROLLER_NAME);
+    if route.parents.is_empty() && !known.iter().any(is_ours) {
+        return None;
+    }
+    Some(json!({"parents": route_parents(known, route, now).parents}))
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_attach::{GatewayObjects, Inventory, attach};
+    use portcullis_gateway_api::read_object;
+
+    use super::*;
+
+    const NOW: &str = "2026-01-02T03:04:05Z";
+
+    fn object(kind: &str, namespace: &str, spec: &Value) -> Value {
+        let mut metadata = json!({"name": "x", "generation": 3});
+        if !namespace.is_empty() {
+            metadata["namespace"] = json!(namespace);
+        }
+        json!({"apiVersion": "gateway.networking.k8s.io/v1", "kind": kind, "metadata": metadata, "spec": spec})
+    }
+
+    fn attached() -> Attached {
+        let listeners = json!([
+            {"name": "a", "port": 443, "protocol": "TLS", "tls": {"mode": "Passthrough"}},
+            {"name": "b", "port": 80, "protocol": "UDP"},
+        ]);
+        let rules =
+            json!([{"backendRefs": [{"group": "proxy.kubegateway.io", "kind": "UpstreamCluster", "name": "c"}]}]);
+        let parents = json!([{"name": "x"}]);
+        let documents = [
+            object("GatewayClass", "", &json!({"controllerName": CONTROLLER_NAME})),
+            object("Gateway", "infra", &json!({"gatewayClassName": "x", "listeners": listeners})),
+            object("TLSRoute", "infra", &json!({"parentRefs": parents, "hostnames": ["a.test"], "rules": rules})),
+            object("TLSRoute", "other", &json!({"parentRefs": parents, "hostnames": ["b.test"], "rules": rules})),
+        ];
+        let mut objects = GatewayObjects::default();
+        documents.iter().for_each(|document| objects.add(read_object(document).unwrap()));
+        let inventory = Inventory { is_complete: true, home_namespace: "infra".to_owned(), ..Inventory::default() };
+        attach(&objects, &Inventory { clusters: [("c".to_owned(), [].into())].into(), ..inventory })
+    }
+
+    fn stored(status: &Value) -> StoredStatuses {
+        let kinds = [WatchedKind::GatewayClass, WatchedKind::Gateway, WatchedKind::TlsRoute];
+        let keys = kinds
+            .into_iter()
+            .flat_map(|kind| ["", "infra", "other"].map(|namespace| key(kind, &ObjectName::new(namespace, "x"))));
+        keys.map(|key| (key, StoredStatus { status: status.clone(), ..StoredStatus::default() })).collect()
+    }
+
+    #[test]
+    fn conditions_say_that_no_part_is_programmed() {
+        let (attached, stored) = (attached(), stored(&Value::Null));
+        let supported = ConditionVerdict {
+            kind: "SupportedVersion",
+            status: true,
+            reason: "SupportedVersion",
+            message: String::new(),
+        };
+        let found: Vec<(ObjectKey, Value)> = statuses(&attached, Some(&supported), &stored, NOW).collect();
+        let kinds: Vec<WatchedKind> = found.iter().map(|(key, _)| key.kind).collect();
+        // The second route has no parent of this controller.
+        assert_eq!(kinds, [WatchedKind::GatewayClass, WatchedKind::Gateway, WatchedKind::TlsRoute]);
+        let reason = |conditions: &Value, kind: &str| {
+            let found = conditions.as_array().unwrap().iter().find(|one| one["type"] == kind).unwrap();
+            format!("{} {}", found["status"].as_str().unwrap(), found["reason"].as_str().unwrap())
+        };
+        assert_eq!(reason(&found[0].1["conditions"], "SupportedVersion"), "True SupportedVersion");
+        let gateway = &found[1].1;
+        assert_eq!(reason(&gateway["conditions"], "Programmed"), "False Pending");
+        assert_eq!(reason(&gateway["listeners"][0]["conditions"], "Programmed"), "False Pending");
+        assert_eq!(reason(&gateway["listeners"][1]["conditions"], "Programmed"), "False Invalid");
+        assert_eq!(gateway["listeners"][0]["attachedRoutes"], 1);
+        assert_eq!(reason(&found[2].1["parents"][0]["conditions"], "Accepted"), "True Accepted");
+    }
+
+    #[test]
+    fn status_stays_and_entries_of_a_lost_parent_go() {
+        let attached = attached();
+        let of_other = json!({"parentRef": {"name": "y"}, "controllerName": "example.com/other", "conditions": []});
+        let first: Vec<_> = statuses(&attached, None, &stored(&json!({"parents": [of_other]})), NOW)
+            .map(|(key, status)| (key, StoredStatus { status, ..StoredStatus::default() }))
+            .collect();
+        let route = &first.iter().find(|(key, _)| key.kind == WatchedKind::TlsRoute).unwrap().1.status;
+        assert_eq!(route["parents"][0], of_other, "{route}");
+        let stored: StoredStatuses = first.iter().cloned().collect();
+        let again: Vec<_> = statuses(&attached, None, &stored, "2027-01-01T00:00:00Z").collect();
+        assert_eq!(again.len(), first.len());
+        assert!(again.iter().zip(&first).all(|((_, status), (_, before))| *status == before.status));
+        let mut gone = attached.clone();
+        gone.routes.iter_mut().for_each(|route| route.parents.clear());
+        let last: Vec<_> = statuses(&gone, None, &stored, NOW).collect();
+        assert_eq!(last.last().unwrap().1, json!({"parents": [of_other]}));
+    }
+}

@@ -1,0 +1,151 @@
+//! Objects of the Gateway API, with the release's own definitions: their statuses are written, and nothing is served.
+
+use portcullis_harness::control_plane::ControlPlane;
+use portcullis_harness::{deps, wait};
+use serde_json::{Value, json};
+
+use super::control_plane::SOON;
+use super::fixture::{NAMESPACE, SourceFixture, USER, printed};
+
+const CLASS: &str = "portcullis";
+const CLUSTER: &str = "a.example.com";
+const GROUP: &str = "gateway.networking.k8s.io";
+
+struct Site {
+    fixture: SourceFixture,
+    _plane: ControlPlane,
+}
+
+impl Site {
+    /// With definitions, rights and a control plane; none without the definitions.
+    fn start(test: &str) -> Option<Self> {
+        let found = deps::definitions().map(|dir| dir.join("gateway-api"));
+        let definitions = deps::or_skip("the Gateway API", found).unwrap()?;
+        let fixture = SourceFixture::start(test)?;
+        let rights = ["rbac", "--control-plane", "--namespace", NAMESPACE, "--user", USER, "--gateway-api"];
+        fixture.apply(&printed(&rights));
+        let definitions = definitions.to_str().unwrap();
+        fixture.kubectl(&["apply", "--server-side", "-f", definitions]).run_ok().unwrap();
+        for kind in ["gatewayclasses", "gateways", "httproutes", "tlsroutes", "referencegrants"] {
+            let kind = format!("{kind}.{GROUP}");
+            wait::until("the kind is served", SOON, || {
+                fixture.kubectl(&["get", &kind, "-A"]).run().unwrap().success().then_some(())
+            })
+            .unwrap();
+        }
+        fixture.apply(&fixture.manifest(CLUSTER).to_text());
+        let flags = fixture.kubernetes_flags(&fixture.settings.display().to_string());
+        let flags: Vec<&str> = flags.iter().map(String::as_str).chain(["--gateway-api"]).collect();
+        let plane = ControlPlane::start_from(&fixture.run.make_dir("plane").unwrap(), &flags).unwrap();
+        Some(Site { fixture, _plane: plane })
+    }
+
+    fn apply(&self, kind: &str, namespace: &str, name: &str, spec: &Value) {
+        let mut metadata = json!({"name": name});
+        if !namespace.is_empty() {
+            metadata["namespace"] = json!(namespace);
+        }
+        let version = format!("{GROUP}/v1");
+        let object = json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec});
+        self.fixture.apply(&object.to_string());
+    }
+
+    fn get(&self, plural: &str, namespace: &str, name: &str) -> Value {
+        let of = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
+        self.fixture.kube.get(&format!("/apis/{GROUP}/v1/{of}{plural}/{name}")).unwrap()
+    }
+
+    /// Waits until an object's status has these conditions of its newest version, as `Type Status Reason`, at a place.
+    fn wait(&self, object: [&str; 3], place: &str, expected: &[&str]) -> Value {
+        wait::until_ok(&format!("{object:?} {place}: {expected:?}"), SOON, || {
+            let found = self.get(object[0], object[1], object[2]);
+            let listed = found.pointer(&format!("/status{place}/conditions")).and_then(Value::as_array).cloned();
+            let newest = |one: &Value| one["observedGeneration"] == found["metadata"]["generation"];
+            let text = |one: &Value| {
+                let part = |field: &str| one[field].as_str().unwrap_or_default().to_owned();
+                format!("{} {} {}", part("type"), part("status"), part("reason"))
+            };
+            let listed: Vec<String> = listed.iter().flatten().filter(|one| newest(one)).map(text).collect();
+            let has_all = expected.iter().all(|one| listed.iter().any(|known| known == one));
+            if has_all { Ok(found) } else { Err(format!("{:#}", found["status"])) }
+        })
+        .unwrap()
+    }
+
+    fn route(&self, cluster: &str) {
+        let backends = json!([{"group": "proxy.kubegateway.io", "kind": "UpstreamCluster", "name": cluster}]);
+        let spec = json!({
+            "parentRefs": [{"name": "edge", "namespace": "infra"}],
+            "hostnames": ["b.example.com"], "rules": [{"backendRefs": backends}],
+        });
+        self.apply("TLSRoute", "team", "b", &spec);
+    }
+}
+
+#[test]
+fn statuses_of_the_gateway_api_are_written() {
+    let Some(site) = Site::start("gateway-api") else { return };
+    for namespace in ["infra", "team"] {
+        site.fixture.admin(&["create", "namespace", namespace]);
+    }
+    let parameters = json!({"group": "portcullis.dev", "kind": "GatewaySettings", "name": "edge"});
+    let class = json!({"controllerName": "portcullis.dev/gateway-controller", "parametersRef": parameters});
+    site.apply("GatewayClass", "", CLASS, &class);
+    site.apply("GatewayClass", "", "foreign", &json!({"controllerName": "example.com/other"}));
+    let classes = ["gatewayclasses", "", CLASS];
+    site.wait(classes, "", &["Accepted False InvalidParameters", "SupportedVersion True SupportedVersion"]);
+    site.fixture.apply(
+        &json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "edge"}, "spec": {}})
+            .to_string(),
+    );
+    site.wait(classes, "", &["Accepted True Accepted"]);
+
+    let selector = json!({"from": "Selector", "selector": {"matchLabels": {"tenant": "yes"}}});
+    let listener = json!({
+        "name": "tls", "port": 443, "protocol": "TLS", "tls": {"mode": "Passthrough"},
+        "allowedRoutes": {"namespaces": selector},
+    });
+    site.apply("Gateway", "infra", "edge", &json!({"gatewayClassName": CLASS, "listeners": [listener]}));
+    let gateway = ["gateways", "infra", "edge"];
+    let found = site.wait(gateway, "", &["Accepted True Accepted", "Programmed False Pending"]);
+    let conditions = found["status"]["conditions"].to_string();
+    assert!(conditions.contains("no gateway serves it"), "{conditions}");
+    site.wait(gateway, "/listeners/0", &["Accepted True Accepted", "Programmed False Pending"]);
+
+    site.route(CLUSTER);
+    let route = ["tlsroutes", "team", "b"];
+    site.wait(route, "/parents/0", &["Accepted False NotAllowedByListeners"]);
+    site.fixture.admin(&["label", "namespace", "team", "tenant=yes"]);
+    site.wait(route, "/parents/0", &["Accepted True Accepted", "ResolvedRefs False RefNotPermitted"]);
+    let from = json!([{"group": GROUP, "kind": "TLSRoute", "namespace": "team"}]);
+    let to = json!([{"group": "proxy.kubegateway.io", "kind": "UpstreamCluster"}]);
+    site.apply("ReferenceGrant", NAMESPACE, "team", &json!({"from": from, "to": to}));
+    site.wait(route, "/parents/0", &["Accepted True Accepted", "ResolvedRefs True ResolvedRefs"]);
+    let attached = || site.get("gateways", "infra", "edge")["status"]["listeners"][0]["attachedRoutes"] == 1;
+    wait::until("the route is counted", SOON, || attached().then_some(())).unwrap();
+
+    others_are_left_alone(&site, route);
+    site.fixture.admin(&["delete", "referencegrants", "team", "-n", NAMESPACE]);
+    site.wait(route, "/parents/1", &["ResolvedRefs False RefNotPermitted"]);
+}
+
+/// Another controller's entry in the same status stays, and so does its class.
+fn others_are_left_alone(site: &Site, route: [&str; 3]) {
+    let mut parents = site.get(route[0], route[1], route[2])["status"]["parents"].as_array().unwrap().clone();
+    let condition = json!({
+        "type": "Accepted", "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let parent = json!({"group": GROUP, "kind": "Gateway", "name": "y"});
+    let other = json!({"parentRef": parent, "controllerName": "example.com/other", "conditions": [condition]});
+    parents.insert(0, other.clone());
+    let path = format!("/apis/{GROUP}/v1/namespaces/{}/{}/{}", route[1], route[0], route[2]);
+    site.fixture.kube.patch_status(&path, &json!({"parents": parents})).unwrap();
+    site.route(CLUSTER);
+    let spec = json!([{"op": "replace", "path": "/spec/hostnames", "value": ["c.example.com"]}]).to_string();
+    site.fixture.admin(&["patch", "tlsroute", route[2], "-n", route[1], "--type=json", "-p", &spec]);
+    let found = site.wait(route, "/parents/1", &["Accepted True Accepted"]);
+    assert_eq!(found["status"]["parents"][0], other);
+    let foreign = site.get("gatewayclasses", "", "foreign");
+    let conditions = foreign["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    assert!(conditions.iter().all(|one| one["reason"] == "Pending"), "{foreign:#}");
+}
