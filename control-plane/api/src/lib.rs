@@ -41,9 +41,9 @@ pub use bounds::{MAX_SERVERS, MAX_ZONE};
 pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
     AccessLog, BUILT_IN_PROFILES, Checked, CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls,
-    CredentialCache, Discovery, Endpoint, FeatureGates, HealthCheck, JwksError, KeyPair, Limits, LogMode,
+    CredentialCache, Discovery, Endpoint, FeatureGates, HealthCheck, JwksError, KeyPair, Limits, LogMode, PASSED_ON,
     PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, SlicePort, Strategy,
-    TOKEN_KEYS_PATH, Tokens, Tracing, Trust, Tunnel, UpstreamIdentity, check_cluster, check_settings,
+    TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel, UpstreamIdentity, check_cluster, check_settings,
     is_allowed_server, read_keys, unchecked_cluster, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};

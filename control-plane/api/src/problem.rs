@@ -88,6 +88,8 @@ pub enum ProblemCode {
     VirtualIpNotAllowed,
     /// A profile has taken the place of the spec's policies and limits.
     ProfileInEffect,
+    /// Connections are passed on, not judged.
+    PassedOn,
 }
 
 impl ProblemCode {
@@ -115,6 +117,7 @@ impl ProblemCode {
             ProblemCode::Yaml11Boolean => "yaml11-boolean",
             ProblemCode::VirtualIpNotAllowed => "virtual-ip-not-allowed",
             ProblemCode::ProfileInEffect => "profile-in-effect",
+            ProblemCode::PassedOn => "passed-on",
         }
     }
 }

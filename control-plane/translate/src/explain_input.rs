@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use portcullis_api::{
-    Claims, Policy, Problem, ProblemCode, Settings, UpstreamClusterSpec, check_cluster, claims_of, cluster_mistakes,
-    parse_cluster, unchecked_cluster, with_profile,
+    Claims, Policy, Problem, ProblemCode, Settings, Transport, UpstreamClusterSpec, check_cluster, claims_of,
+    cluster_mistakes, parse_cluster, unchecked_cluster, with_profile,
 };
 use portcullis_filter_config::{ClusterConfig, FilterConfig};
 use serde_json::Value;
@@ -24,6 +24,8 @@ pub struct ExplainInput {
     pub strategies: Vec<&'static str>,
     /// The same of what would decide if what only reports did, if anything only reports.
     pub shadow: Option<Box<ExplainInput>>,
+    /// Whether connections are passed on, so that no request is judged by the configuration.
+    pub is_passed_on: bool,
     /// Why the object would not be served; then the configuration is what its policies mean as they were written.
     pub problems: Vec<Problem>,
 }
@@ -59,17 +61,23 @@ pub fn explain_input(document: &Value, settings: &Settings) -> Result<ExplainInp
         },
     };
     let cluster = with_default_client_ca(cluster, settings);
+    let is_passed_on = cluster.transport == Transport::Passthrough;
     let names = ResourceNames::new(&settings.instance, &cluster.name);
     let config = cluster_config(&cluster, &names, settings);
     let shadow = raw.spec.promoted().zip(cluster.shadow.as_ref()).zip(config.promoted());
     let shadow = shadow.map(|((spec, shadow), config)| Box::new(ExplainInput::of(config, &spec, &shadow.policies)));
-    Ok(ExplainInput { shadow, problems, ..ExplainInput::of(config, &with_profile(&raw).spec, &cluster.policies) })
+    Ok(ExplainInput {
+        shadow,
+        is_passed_on,
+        problems,
+        ..ExplainInput::of(config, &with_profile(&raw).spec, &cluster.policies)
+    })
 }
 
 impl ExplainInput {
     fn of(config: ClusterConfig, spec: &UpstreamClusterSpec, policies: &[Policy]) -> Self {
         let subsets = spec.dispatch_policies.iter().map(|policy| policy.upstream_subset.clone()).collect();
         let strategies = policies.iter().map(|policy| policy.strategy.as_str()).collect();
-        ExplainInput { config, subsets, strategies, shadow: None, problems: Vec::new() }
+        ExplainInput { config, subsets, strategies, shadow: None, is_passed_on: false, problems: Vec::new() }
     }
 }

@@ -1,6 +1,8 @@
 use std::net::Ipv6Addr;
 
-use portcullis_api::{self as api, Cluster, PeerName, Settings, Tracing, TracingProtocol, Trust, token_account};
+use portcullis_api::{
+    self as api, Cluster, PeerName, Settings, Tracing, TracingProtocol, Transport, Trust, token_account,
+};
 use portcullis_filter_config::names::EARLY_REMOVED_PREFIXES;
 use portcullis_filter_config::{ClusterConfig, Policy, RequestHeaders, UpstreamIdentity, hex, without_generation};
 use ring::digest::{Context, Digest, SHA256, digest};
@@ -12,7 +14,7 @@ pub(crate) const DIGITS: usize = 16;
 /// no cluster, no endpoints and no credential: their names differ.
 ///
 /// It covers the object's UID, the way in which users are forwarded (the mode, all header names, reserved ones included, and
-/// the user of the gateway's own requests), the gateway's account by its certificate or token, and the CA and name by which
+/// the user of the gateway's own requests; or that connections are passed on), the gateway's account by its certificate or token, and the CA and name by which
 /// servers are trusted: their addresses where they are not verified. All else may change under open connections: a renewed key,
 /// the clients' CA, servers that are verified, policies, limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +24,10 @@ impl Generation {
     /// That of an object under these settings.
     pub(crate) fn of(cluster: &Cluster, settings: &Settings) -> Self {
         let made = made(cluster);
+        if cluster.transport == Transport::Passthrough {
+            // Clients and servers verify each other, and nothing of the gateway's own is between them.
+            return Self(sha256_hex([made.as_bytes(), cluster.transport.as_str().as_bytes()]));
+        }
         let identity_mode = identity_mode(cluster, settings);
         let certificate = cluster.certificate.as_ref().map(|pair| pair.holder.as_slice());
         let token = cluster.token.as_ref().map(|token| account(token.expose()));

@@ -28,8 +28,8 @@ mod tests;
 use std::sync::Arc;
 
 use portcullis_api::{
-    CLUSTER_KIND, ClientVerification, Cluster, Problem, ProblemCode, Settings, check_cluster, cluster_mistakes,
-    parse_cluster,
+    CLUSTER_KIND, ClientVerification, Cluster, Problem, ProblemCode, Settings, Transport, check_cluster,
+    cluster_mistakes, parse_cluster,
 };
 use serde_json::Value;
 
@@ -99,8 +99,12 @@ fn check(
             let problems = forbidden(&cluster, settings, client_ca);
             let cluster = with_default_client_ca(cluster, settings);
             let mut warnings = checked.warnings;
-            warnings.extend(ineffective_fields(&cluster, settings));
-            warnings.extend(unverified(&cluster));
+            if cluster.transport == Transport::Passthrough {
+                warnings.extend(passed_by(settings));
+            } else {
+                warnings.extend(ineffective_fields(&cluster, settings));
+                warnings.extend(unverified(&cluster));
+            }
             if problems.is_empty() {
                 (Some(cluster), Diagnosis::accepted(CLUSTER_KIND, name, warnings))
             } else {
@@ -112,7 +116,10 @@ fn check(
 
 /// Problems of an object that the settings or the filter do not allow.
 fn forbidden(cluster: &Cluster, settings: &Settings, client_ca: Option<ClientCaCheck>) -> Vec<Problem> {
-    let mut problems = Vec::new();
+    let mut problems: Vec<_> = forbidden_addresses(cluster, settings).collect();
+    if cluster.transport == Transport::Passthrough {
+        return problems;
+    }
     if cluster.serving.is_none() && settings.default_certificate.is_none() {
         let message = "is required, because the GatewaySettings have no defaultCertificate";
         problems.push(Problem::coded(ProblemCode::NoServingCertificate, "spec.secureServing.certData", message));
@@ -129,13 +136,15 @@ fn forbidden(cluster: &Cluster, settings: &Settings, client_ca: Option<ClientCaC
         let path = "spec.portcullis.clientCertificateVerification";
         problems.push(Problem::coded(ProblemCode::NoClientCa, path, message));
     }
-    for ip in &cluster.virtual_ips {
-        if !settings.virtual_ips.iter().any(|range| range.contains(*ip)) {
-            let message = format!("{ip} is not in listener.virtualIPs of the GatewaySettings");
-            problems.push(Problem::coded(ProblemCode::VirtualIpNotAllowed, "spec.portcullis.virtualIPs", message));
-        }
-    }
     problems
+}
+
+fn forbidden_addresses(cluster: &Cluster, settings: &Settings) -> impl Iterator<Item = Problem> {
+    let is_allowed = |ip: &std::net::IpAddr| settings.virtual_ips.iter().any(|range| range.contains(*ip));
+    cluster.virtual_ips.iter().filter(move |ip| !is_allowed(ip)).map(|ip| {
+        let message = format!("{ip} is not in listener.virtualIPs of the GatewaySettings");
+        Problem::coded(ProblemCode::VirtualIpNotAllowed, "spec.portcullis.virtualIPs", message)
+    })
 }
 
 /// The cluster with the gateway's client CA if it has none of its own. The filter's configuration, the handshake and the keys
@@ -159,6 +168,15 @@ fn unverified(cluster: &Cluster) -> Option<Problem> {
     })
 }
 
+/// A warning about lists of the settings that do not hold for connections which are passed on.
+fn passed_by(settings: &Settings) -> impl Iterator<Item = Problem> {
+    let lists = [("access", settings.access.is_some()), ("protectedIdentities", settings.protected.is_some())];
+    lists.into_iter().filter(|(_, is_set)| *is_set).map(|(list, _)| {
+        let message = format!("{list} of the GatewaySettings does not hold for connections that are passed on");
+        Problem::coded(ProblemCode::Caution, "spec.portcullis.transport", message)
+    })
+}
+
 /// Fields of an object that have no effect because of the settings, though the object is served.
 fn ineffective_fields(cluster: &Cluster, settings: &Settings) -> impl Iterator<Item = Problem> {
     let traced = cluster.gates.tracing == Some(true) && settings.tracing.is_none();
@@ -176,11 +194,27 @@ fn ineffective_fields(cluster: &Cluster, settings: &Settings) -> impl Iterator<I
     gate.into_iter().chain(review)
 }
 
+/// As [`emit`], of a cluster whose connections are passed on: no secret and no routes.
+fn emit_passthrough(
+    cluster: &Cluster,
+    names: &ResourceNames,
+    input: &Input<'_>,
+    resources: &mut Vec<Resource>,
+) -> Chain {
+    let first = resources.len();
+    cluster::emit_tcp_pool(cluster, names, input.settings, resources);
+    resources.iter_mut().skip(first).for_each(|resource| resource.owner = Some(cluster.name.clone()));
+    Chain::serving(cluster, names, input.settings, input.filter)
+}
+
 /// Everything of one cluster but its filter chain, which the listener collects, and the edition of its shadow. [`Translator`] calls
 /// this for each accepted document.
 fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> (Chain, Option<String>) {
     let settings = input.settings;
     let names = ResourceNames::of(cluster, settings);
+    if cluster.transport == Transport::Passthrough {
+        return (emit_passthrough(cluster, &names, input, resources), None);
+    }
     let config = policy::cluster_config(cluster, &names, settings);
     let groups = names::groups(cluster);
     let first = resources.len();

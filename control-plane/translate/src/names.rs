@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use portcullis_api::{Cluster, Endpoint, Policy, Server, Settings, Strategy, Tracing};
-use portcullis_filter_config::{GENERATION_MARK, Pool};
+use portcullis_filter_config::{GENERATION_MARK, Pool, TCP_POOL};
 
 use crate::generation::{Generation, sha256_hex};
 
@@ -81,6 +81,16 @@ impl ResourceNames {
         self.marked(self.part(&format!("{group}.{}", pool.as_str())))
     }
 
+    /// The name of the cluster that connections are passed on to.
+    pub(crate) fn tcp_pool(&self, group: &str) -> String {
+        self.marked(self.part(&format!("{group}.{TCP_POOL}")))
+    }
+
+    /// Its name in statistics, the same for all generations.
+    pub(crate) fn tcp_pool_stat(&self, group: &str) -> String {
+        stat_name(&self.part(&format!("{group}.{TCP_POOL}")))
+    }
+
     /// The name of a pool's cluster in statistics, the same for all generations.
     pub(crate) fn pool_stat(&self, group: &str, pool: Pool) -> String {
         stat_name(&self.part(&format!("{group}.{}", pool.as_str())))
@@ -95,6 +105,7 @@ pub(crate) fn stat_name(name: &str) -> String {
 /// Parts of a cluster's resource names.
 pub(crate) mod parts {
     pub(crate) const ROUTES: &str = "routes";
+    pub(crate) const PASSTHROUGH: &str = "passthrough";
     pub(crate) const SERVING: &str = "serving";
     pub(crate) const CLIENT_VALIDATION: &str = "client-validation";
     pub(crate) const CLIENT: &str = "client";
@@ -129,10 +140,15 @@ pub(crate) struct Group {
     pub(crate) servers: Vec<Server>,
 }
 
+/// The group of all servers of a cluster.
+pub(crate) fn all_servers(cluster: &Cluster) -> Group {
+    Group { name: ALL.to_owned(), strategy: Strategy::RoundRobin, servers: enabled(&cluster.servers, None) }
+}
+
 /// Every group of a cluster, each once.
 pub(crate) fn groups(cluster: &Cluster) -> Vec<Group> {
     let group = |name, strategy, subset| Group { name, strategy, servers: enabled(&cluster.servers, subset) };
-    let mut groups = vec![group(ALL.to_owned(), Strategy::RoundRobin, None)];
+    let mut groups = vec![all_servers(cluster)];
     for policy in &cluster.policies {
         let name = group_name(policy);
         if groups.iter().all(|group| group.name != name) {

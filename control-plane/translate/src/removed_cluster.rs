@@ -1,4 +1,4 @@
-use portcullis_api::{Cluster, Settings, parse_cluster, unchecked_cluster};
+use portcullis_api::{Cluster, Settings, Transport, parse_cluster, unchecked_cluster};
 use portcullis_filter_config::Servers;
 use serde_json::Value;
 
@@ -17,6 +17,10 @@ pub fn tombstone_routes(document: &Value, settings: &Settings, filter: FilterBui
     let raw = parse_cluster(document).ok()?;
     // As written, because whatever is wrong with it by now does not matter.
     let cluster: Cluster = unchecked_cluster(&raw)?;
+    if cluster.transport == Transport::Passthrough {
+        // No stream of it is the filter's.
+        return None;
+    }
     let names = ResourceNames::of(&cluster, settings);
     let mut config = cluster_config(&cluster, &names, settings);
     if let Some(Servers { names, .. }) = &mut config.servers {

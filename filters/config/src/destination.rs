@@ -40,6 +40,9 @@ impl Pool {
     }
 }
 
+/// The part of a resource name of the pool that connections are passed on to: no request leads there.
+pub const TCP_POOL: &str = "tcp";
+
 /// The rules of a route for a request: its time limit, and whether it may be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RequestClass {

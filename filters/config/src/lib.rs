@@ -37,7 +37,7 @@ pub use cluster::{
     UpstreamIdentity,
 };
 pub use destination::{
-    GENERATION_MARK, Pool, RequestClass, counted_name, destination, destinations, without_generation,
+    GENERATION_MARK, Pool, RequestClass, TCP_POOL, counted_name, destination, destinations, without_generation,
 };
 pub use dispatch::Dispatch;
 pub use fair_queue::{FairQueueConfig, FlowDistinguisher, FlowWeight};

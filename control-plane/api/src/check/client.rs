@@ -36,17 +36,24 @@ pub(super) struct Client {
 
 const PATH: &str = "spec.clientConfig";
 
-pub(super) fn check_client(raw: &ClientConfig, cluster_name: &str, findings: &mut Findings) -> Option<Client> {
+/// `is_needed`: whether the gateway sends requests itself. Else a credential and a CA may be missing.
+pub(super) fn check_client(
+    raw: &ClientConfig,
+    cluster_name: &str,
+    is_needed: bool,
+    findings: &mut Findings,
+) -> Option<Client> {
     check_rate(raw, findings);
     let certificate = check_certificate(raw, findings);
     let token = check_token(raw, findings);
     let (has_certificate, has_token) =
         (!raw.cert_data.is_empty() || !raw.key_data.is_empty(), !raw.bearer_token.is_empty());
-    if !has_certificate && !has_token {
+    if is_needed && !has_certificate && !has_token {
         findings
             .problem(PATH, "neither certData with keyData nor bearerToken is set: the gateway would have no identity");
     }
-    let trust = check_trust(raw, findings);
+    let is_left_out = !is_needed && !raw.insecure && raw.ca_data.is_empty();
+    let trust = if is_left_out { Some(Trust::Insecure) } else { check_trust(raw, findings) };
     let peer_name = check_peer_name(raw, cluster_name, findings);
     Some(Client { peer_name: peer_name?, trust: trust?, certificate, token })
 }

@@ -26,6 +26,7 @@ use super::servers::check_virtual_ips;
 use super::servers::{Server, check_servers};
 use super::shadow::{CheckedShadow, RealParts, check_shadow};
 use super::tokens::{Tokens, check_tokens};
+use super::transport::{Transport, check_passthrough, check_transport};
 use super::{Checked, Findings};
 use crate::dns_name::{is_dns_name, is_served_name};
 use crate::duration::parse_duration;
@@ -64,13 +65,15 @@ pub struct Cluster {
     pub servers: Vec<Server>,
     /// The source of servers that are not written in it.
     pub discovery: Option<Discovery>,
+    /// Whether connections are judged or passed on.
+    pub transport: Transport,
     /// The name that the servers' certificates must carry.
     pub peer_name: PeerName,
     /// Which servers' certificates are trusted.
     pub trust: Trust,
-    /// The gateway's client certificate. This or `token` is set.
+    /// The gateway's client certificate. This or `token` is set, unless connections are passed on.
     pub certificate: Option<KeyPair>,
-    /// The gateway's token. This or `certificate` is set.
+    /// The gateway's token. This or `certificate` is set, unless connections are passed on.
     pub token: Option<SecretBytes>,
     /// The serving certificate; `None` is the gateway's default.
     pub serving: Option<KeyPair>,
@@ -170,7 +173,9 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let fair_queues = check_fair_queues(&raw.spec, findings);
     let mut servers = check_servers(&raw.spec, allow_loopback, findings);
     check_details(&raw.spec.portcullis.servers, &mut servers, findings);
-    let client = check_client(&raw.spec.client_config, &name, findings);
+    let transport = check_transport(&raw.spec.portcullis.transport, findings);
+    let is_needed = transport == Transport::Terminate;
+    let client = check_client(&raw.spec.client_config, &name, is_needed, findings);
     let trust = client.as_ref().map(|client| &client.trust);
     let discovery = check_discovery(raw.spec.portcullis.discovery.as_ref(), trust, findings);
     let mut policies = check_policies(&raw.spec, &servers, findings);
@@ -217,6 +222,9 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         }
         name
     });
+    if transport == Transport::Passthrough {
+        check_passthrough(raw, &gates, profile.as_deref(), findings);
+    }
     // Subsets name written servers only.
     add_discovered(raw, discovery.as_ref(), allow_loopback, &mut servers, findings);
     client.map(|client| Cluster {
@@ -228,6 +236,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         extra_authorities,
         servers,
         discovery,
+        transport,
         peer_name: client.peer_name,
         trust: client.trust,
         certificate: client.certificate,
@@ -254,7 +263,8 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         allow_anonymous,
         credential_cache,
         tokens,
-        token_keys_from_servers: raw.spec.portcullis.tokens.issuers.iter().any(|issuer| issuer.jwks.from_servers),
+        token_keys_from_servers: is_needed
+            && raw.spec.portcullis.tokens.issuers.iter().any(|issuer| issuer.jwks.from_servers),
         forwarded_extras,
         audit_attribution: raw.spec.portcullis.audit_attribution,
         constrained_impersonation: raw.spec.portcullis.constrained_impersonation,

@@ -27,6 +27,7 @@ mod settings;
 mod shadow;
 mod tokens;
 mod tracing;
+mod transport;
 mod tunnel;
 
 pub(crate) use access::read_until;
@@ -53,6 +54,7 @@ pub use settings::{AccessLog, Limits, ProxyProtocol, Settings, check_settings};
 pub use shadow::CheckedShadow;
 pub use tokens::{TOKEN_KEYS_PATH, Tokens};
 pub use tracing::{CollectorTls, Tracing};
+pub use transport::{PASSED_ON, Transport};
 pub use tunnel::Tunnel;
 
 use crate::problem::Problem;

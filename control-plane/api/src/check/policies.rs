@@ -56,7 +56,7 @@ pub struct Policy {
 
 pub(super) fn check_policies(spec: &UpstreamClusterSpec, servers: &[Server], findings: &mut Findings) -> Vec<Policy> {
     let raw = &spec.dispatch_policies;
-    if raw.iter().all(DispatchPolicy::is_shadow) {
+    if raw.iter().all(DispatchPolicy::is_shadow) && !(raw.is_empty() && spec.passes_tls_through()) {
         findings.problem(
             "spec.dispatchPolicies",
             "at least one policy that decides is required: without it every request is refused",

@@ -19,6 +19,10 @@ use crate::types::{GatewaySettings, UpstreamCluster, UpstreamClusterSpec};
 ///
 /// Warnings of [`crate::check_cluster`] are not repeated.
 pub fn lint_cluster(raw: &UpstreamCluster, now: i64) -> Vec<Problem> {
+    if raw.spec.passes_tls_through() {
+        // Nothing of it is asked; `check_cluster` says so.
+        return Vec::new();
+    }
     let mut warnings = lint_spec(&raw.spec, now);
     for (index, policy) in raw.spec.dispatch_policies.iter().enumerate() {
         kubegateway::lint_policy(policy, &format!("spec.dispatchPolicies[{index}]"), &mut warnings);

@@ -32,16 +32,22 @@ fn object_rules() -> Vec<(&'static str, Value)> {
     let sole = "has(self.portcullis) && has(self.portcullis.discovery) && \
                 (has(self.portcullis.discovery.service) || has(self.portcullis.discovery.srvRecord))";
     let servers = format!("(has(self.servers) && size(self.servers) > 0) || ({sole})");
+    let policies = format!("(has(self.dispatchPolicies) && size(self.dispatchPolicies) > 0) || {PASSES_THROUGH}");
     let mut rules = credentials();
     rules.push(cel(&servers, "at least one server is required", ".servers"));
+    rules.push(cel(&policies, "at least one policy is required", ".dispatchPolicies"));
     vec![
-        ("", json!({"required": ["dispatchPolicies"], "x-kubernetes-validations": rules})),
+        ("", json!({"x-kubernetes-validations": rules})),
         ("servers", json!({"maxItems": MAX_SERVERS})),
         ("servers[]", json!({"required": ["endpoint"]})),
         ("servers[].endpoint", json!({"pattern": ENDPOINT})),
         ("logging.mode", json!({"enum": ["", "on", "off"]})),
     ]
 }
+
+/// That connections are passed on: the gateway then needs no credential and no policy.
+const PASSES_THROUGH: &str =
+    "(has(self.portcullis) && has(self.portcullis.transport) && self.portcullis.transport == 'TLSPassthrough')";
 
 /// The gateway's credentials for servers, in the object or by reference, but not both.
 fn credentials() -> Vec<Value> {
@@ -59,8 +65,16 @@ fn credentials() -> Vec<Value> {
         cel(&rule, message, &format!(".portcullis.references.{reference}"))
     };
     vec![
-        cel(&format!("{cert} || {key} || {token} || {client} || {referred_token}"), identity, ".clientConfig"),
-        cel(&format!("{insecure} || {ca} || {upstream_ca}"), "is required for https servers", ".clientConfig.caData"),
+        cel(
+            &format!("{cert} || {key} || {token} || {client} || {referred_token} || {PASSES_THROUGH}"),
+            identity,
+            ".clientConfig",
+        ),
+        cel(
+            &format!("{insecure} || {ca} || {upstream_ca} || {PASSES_THROUGH}"),
+            "is required for https servers",
+            ".clientConfig.caData",
+        ),
         cel(
             &format!("!{insecure} || !{upstream_ca}"),
             "excludes insecure: remove one of the two",
@@ -223,7 +237,7 @@ fn one_limit() -> Value {
 
 fn policies() -> Vec<(&'static str, Value)> {
     vec![
-        ("dispatchPolicies", json!({"minItems": 1, "maxItems": MAX_POLICIES})),
+        ("dispatchPolicies", json!({"maxItems": MAX_POLICIES})),
         ("dispatchPolicies[]", json!({"required": ["rules"]})),
         ("dispatchPolicies[].strategy", json!({"enum": ["", "RoundRobin", "LeastRequest", "Random"]})),
         ("dispatchPolicies[].upstreamSubset[]", json!({"pattern": ENDPOINT})),
@@ -290,6 +304,7 @@ fn ours() -> Vec<(&'static str, Value)> {
         "",
     );
     vec![
+        ("portcullis.transport", json!({"enum": ["", "TLSTerminate", "TLSPassthrough"]})),
         ("portcullis.requestTimeout", timeout),
         ("portcullis.drainPeriod", drain),
         ("portcullis.maxSessionDuration", session),

@@ -8,6 +8,9 @@ use super::{
 };
 use crate::secret::{PublicBytes, SecretBytes};
 
+/// The `transport` by which connections are passed on.
+pub(crate) const PASSTHROUGH: &str = "TLSPassthrough";
+
 /// A group of kube-apiservers behind one host name. The shape is KubeGateway's, `spec.portcullis` is ours.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -108,6 +111,10 @@ pub struct Logging {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PortcullisSpec {
+    /// Handling of the clients' TLS: `TLSTerminate` (if empty), with each request judged by the gateway; or `TLSPassthrough`, with
+    /// connections passed on to the servers by the name in the TLS handshake, unread. Then servers see the clients' own
+    /// credentials, and identities, policies and limits of the gateway do not apply.
+    pub transport: String,
     /// Timeout of requests other than watches, sessions and upgrades: a Go duration, 75s if unset. It has to be longer than
     /// the servers' own timeout, so that clients get the servers' answer.
     pub request_timeout: Option<String>,
@@ -173,6 +180,13 @@ pub struct PortcullisSpec {
     pub logging: ConspicuousLogging,
     /// References to certificates, keys and tokens that are not in the object itself.
     pub references: References,
+}
+
+impl UpstreamClusterSpec {
+    /// Whether connections are passed on and not judged.
+    pub(crate) fn passes_tls_through(&self) -> bool {
+        self.portcullis.transport == PASSTHROUGH
+    }
 }
 
 /// Requests that are logged with any log mode, at most 100 in a second and a gateway.

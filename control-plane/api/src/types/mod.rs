@@ -18,6 +18,7 @@ mod tracing;
 mod tunnel;
 
 pub(crate) use access::{AccessEntry, AccessSpec, ClientAddressSpec};
+pub(crate) use cluster::PASSTHROUGH;
 pub use cluster::{
     ClientConfig, CredentialCacheSpec, HealthCheckSpec, Logging, PortcullisSpec, SecureServing, ServerDetails,
     ServerSpec, UpstreamCluster, UpstreamClusterSpec,

@@ -62,6 +62,10 @@ const OF_CLIENTS: [&str; 6] = [
     "downstream_rq_total",
 ];
 
+/// Those of the connections that are passed on.
+const OF_PASSED_ON: [&str; 4] =
+    ["downstream_cx_total", "downstream_cx_rx_bytes_total", "downstream_cx_tx_bytes_total", "idle_timeout"];
+
 /// Those of a listener. The connections of each chain count here too; what only a chain has does not.
 const OF_LISTENERS: &str =
     r"(worker_[0-9]+\.)?(downstream_[a-z_]+|no_filter_chain_match|connections_accepted_per_socket_event)|ssl\.[a-z_]+";
@@ -75,6 +79,7 @@ pub(super) fn config() -> Value {
         r"cluster\.[^.]+/-/-/.*".to_owned(),
         format!(r"http\.[^.]+\.({})", alternatives(&OF_CLIENTS)),
         format!(r"listener\.[^.]+\.({OF_LISTENERS})"),
+        format!(r"tcp\.[^.]+\.({})", alternatives(&OF_PASSED_ON)),
     ];
     let regexes = regexes.into_iter().map(|regex| json!({"safe_regex": {"regex": regex}}));
     let patterns: Vec<Value> = prefixes.chain(regexes).collect();

@@ -36,6 +36,14 @@ pub(super) struct Findings {
     pub(super) beside: Vec<&'static str>,
 }
 
+impl Findings {
+    /// Between a side that judges requests and one that passes connections on.
+    pub(super) fn of_transport() -> Self {
+        let beside = vec!["all requests: one side passes connections on, and judges none"];
+        Self { beside, ..Self::default() }
+    }
+}
+
 /// A part of a side that decides requests: those in its regions that nothing before it takes.
 struct RuleCandidate<'c> {
     regions: Vec<&'c Region>,

@@ -51,8 +51,12 @@ impl DiffReport {
         for (document, then) in old.clusters.iter().zip(&old_side.clusters).filter(|(_, one)| is_wanted(&one.name)) {
             let found = new.clusters.iter().zip(&new_side.clusters).find(|(_, now)| now.name == then.name);
             let Some((new_document, other)) = found else { continue };
-            let findings = compare(&new_side.gateway, &then.config, &other.config, now)
-                .map_err(|error| DiffError::Compile(then.name.clone(), error))?;
+            let findings = match (then.is_passed_on, other.is_passed_on) {
+                (true, true) => Findings::default(),
+                (was_passed_on, _) if was_passed_on != other.is_passed_on => Findings::of_transport(),
+                _ => compare(&new_side.gateway, &then.config, &other.config, now)
+                    .map_err(|error| DiffError::Compile(then.name.clone(), error))?,
+            };
             report.clusters.push(ClusterDiff {
                 name: then.name.clone(),
                 findings,

@@ -14,6 +14,9 @@ pub(crate) struct Explanation {
     pub(crate) dispatch: Option<DispatchAnswer>,
     pub(crate) upstream_headers: Option<Vec<(String, String)>>,
     pub(crate) refusal: Option<RefusalAnswer>,
+    /// The reason for which nothing is judged; left out where requests are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) passed_on: Option<&'static str>,
     /// The answer if the shadow decided; left out without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) shadow: Option<ShadowAnswer>,

@@ -62,6 +62,8 @@ pub(crate) struct ServedCluster {
     pub(crate) subsets: Vec<Vec<String>>,
     pub(super) strategies: Vec<&'static str>,
     pub(super) matcher: LinearMatcher,
+    /// Whether connections are passed on: no request is judged.
+    pub(crate) is_passed_on: bool,
     /// The same if its shadow decided.
     pub(super) shadow: Option<Box<ServedCluster>>,
 }
@@ -157,6 +159,7 @@ impl ServedCluster {
             subsets: read.subsets,
             strategies: read.strategies,
             config: read.config,
+            is_passed_on: read.is_passed_on,
             shadow: shadow.transpose()?,
         })
     }

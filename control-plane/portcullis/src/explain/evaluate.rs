@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use portcullis_api::PASSED_ON;
 use portcullis_core::exchange::{Exchange, MemoryHost, Next};
 use portcullis_core::header_scan::HeaderScan;
 use portcullis_core::identity::UserInfo;
@@ -42,6 +43,7 @@ impl Environment {
                 let refusal = checked.err().map(|error| Refusal::bad_request(error.to_string()));
                 answer.refusal = refusal.as_ref().map(RefusalAnswer::new);
             }
+            Ok(Some(served)) if served.is_passed_on => answer.passed_on = Some(PASSED_ON),
             Ok(Some(served)) => {
                 let info = read.as_ref().ok().map(|(_, info)| info);
                 self.evaluate(served, request, (&headers, &scan), info, &mut answer);

@@ -9,7 +9,7 @@ mod output;
 mod record;
 mod tally;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ use rustls_pki_types::UnixTime;
 
 pub(crate) use arguments::{Replay, ReplayOutput};
 use input::LogLines;
-use judge::ReplayedCluster;
+use judge::{LineVerdict, ReplayedCluster};
 use record::LogRecord;
 use tally::Tally;
 
@@ -52,6 +52,8 @@ struct Judges {
     gateway: Gateway,
     /// By name; `None` for those that are left out.
     clusters: HashMap<String, Option<ReplayedCluster>>,
+    /// Names of those whose connections are passed on.
+    passed_on: HashSet<String>,
 }
 
 pub(crate) fn run(arguments: &Replay) -> ExitCode {
@@ -75,6 +77,10 @@ fn replay(arguments: &Replay) -> Result<ExitCode, ReplayError> {
             continue;
         };
         match judges.clusters.get(&*record.cluster) {
+            Some(Some(_)) if judges.passed_on.contains(&*record.cluster) => {
+                tally
+                    .count(&record, LineVerdict::Unknown("the server, to which connections are passed on, not judged"));
+            }
             Some(Some(cluster)) => tally.count(&record, cluster.judge(&judges.gateway, &record, now)),
             found => tally.of_other_cluster(&record, found.is_some()),
         }
@@ -99,15 +105,18 @@ impl Judges {
             crate::complain("warning", problem);
         }
         let is_wanted = |name: &String| arguments.clusters.is_empty() || arguments.clusters.contains(name);
-        let mut clusters = HashMap::new();
+        let (mut clusters, mut passed_on) = (HashMap::new(), HashSet::new());
         for served in environment.clusters {
+            if served.is_passed_on {
+                passed_on.insert(served.name.clone());
+            }
             let cluster = is_wanted(&served.name).then(|| ReplayedCluster::new(served.config)).transpose();
             let cluster = cluster.map_err(|error| ReplayError::Compile(served.name.clone(), error))?;
             clusters.insert(served.name, cluster);
         }
         match arguments.clusters.iter().find(|name| !clusters.contains_key(*name)) {
             Some(name) => Err(ReplayError::NoCluster(name.clone())),
-            None => Ok(Judges { gateway: environment.gateway, clusters }),
+            None => Ok(Judges { gateway: environment.gateway, clusters, passed_on }),
         }
     }
 

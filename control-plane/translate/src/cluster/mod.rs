@@ -3,12 +3,14 @@
 mod collector;
 mod endpoints;
 mod health;
+mod passthrough;
 mod protocol;
 mod tls;
 mod tunnel;
 
 pub(crate) use collector::collector;
 pub(crate) use health::LONGEST_CHECK;
+pub(crate) use passthrough::emit_tcp_pool;
 pub(crate) use tunnel::tunnel;
 
 use std::collections::HashMap;
@@ -40,26 +42,38 @@ pub(crate) fn emit_clusters(
     settings: &Settings,
     resources: &mut Vec<Resource>,
 ) {
-    let assignment = endpoints::assignment(names.group(&group.name), group);
+    let pools = Pool::of(&upstream_identity(cluster, settings)).iter().copied();
+    let pools = pools.map(|pool| (pool_cluster(cluster, group, pool, names, settings), is_on_demand(pool, settings)));
+    emit_with_endpoints(pools, group, names.group(&group.name), resources);
+}
+
+/// Clusters of one group, with its endpoints by the name `assignment`. A name of DNS among them is resolved by Envoy, which then
+/// needs all of them in each cluster.
+fn emit_with_endpoints(
+    pools: impl IntoIterator<Item = (EnvoyCluster, bool)>,
+    group: &Group,
+    assignment: String,
+    resources: &mut Vec<Resource>,
+) {
+    let endpoints = endpoints::assignment(assignment.clone(), group);
     let by_address = group.servers.iter().all(|server| matches!(server.endpoint.host, ServerHost::Ip(_)));
-    for pool in Pool::of(&upstream_identity(cluster, settings)).iter().copied() {
-        let mut envoy = pool_cluster(cluster, group, pool, names, settings);
+    for (mut envoy, on_demand) in pools {
         if by_address {
             envoy.cluster_discovery_type = Some(ClusterDiscoveryType::Type(DiscoveryType::Eds.into()));
             envoy.eds_cluster_config =
-                Some(EdsClusterConfig { eds_config: Some(ads()), service_name: names.group(&group.name) });
+                Some(EdsClusterConfig { eds_config: Some(ads()), service_name: assignment.clone() });
         } else {
             envoy.cluster_discovery_type = Some(ClusterDiscoveryType::Type(DiscoveryType::StrictDns.into()));
             envoy.dns_lookup_family = DnsLookupFamily::V4Preferred.into();
-            envoy.load_assignment = Some(assignment.clone());
+            envoy.load_assignment = Some(endpoints.clone());
         }
         let mut resource = Resource::new(envoy.name.clone(), &envoy);
-        resource.on_demand = is_on_demand(pool, settings);
-        resource.assignment = by_address.then(|| names.group(&group.name));
+        resource.on_demand = on_demand;
+        resource.assignment = by_address.then(|| assignment.clone());
         resources.push(resource);
     }
     if by_address {
-        resources.push(Resource::new(assignment.cluster_name.clone(), &assignment));
+        resources.push(Resource::new(assignment, &endpoints));
     }
 }
 
@@ -76,21 +90,27 @@ fn pool_cluster(
     names: &ResourceNames,
     settings: &Settings,
 ) -> EnvoyCluster {
-    let name = names.pool(&group.name, pool);
     EnvoyCluster {
         alt_stat_name: names.pool_stat(&group.name, pool),
-        name,
+        name: names.pool(&group.name, pool),
+        health_checks: vec![health::health_check(cluster, pool, settings)],
+        transport_socket: Some(tls::transport_socket(cluster, pool, names)),
+        // One entry, so that a map without order has one encoding.
+        typed_extension_protocol_options: HashMap::from([protocol::options(cluster, pool, names)]),
+        ..common(group, settings)
+    }
+}
+
+/// The common part of all clusters that lead to kube-apiservers.
+fn common(group: &Group, settings: &Settings) -> EnvoyCluster {
+    EnvoyCluster {
         connect_timeout: Some(seconds(CONNECT_TIMEOUT)),
         per_connection_buffer_limit_bytes: Some(uint(BUFFER_LIMIT)),
-        health_checks: vec![health::health_check(cluster, pool, settings)],
         outlier_detection: Some(health::outlier_detection()),
         common_lb_config: Some(health::common_lb_config()),
         ignore_health_on_host_removal: true,
         circuit_breakers: Some(endpoints::circuit_breakers(&settings.limits)),
         load_balancing_policy: Some(endpoints::load_balancing(group.strategy)),
-        transport_socket: Some(tls::transport_socket(cluster, pool, names)),
-        // One entry, so that a map without order has one encoding.
-        typed_extension_protocol_options: HashMap::from([protocol::options(cluster, pool, names)]),
         upstream_connection_options: Some(UpstreamConnectionOptions {
             tcp_keepalive: Some(TcpKeepalive {
                 keepalive_probes: Some(uint(3)),

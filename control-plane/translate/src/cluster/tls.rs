@@ -61,10 +61,7 @@ pub(super) fn client(
 
 fn validation(cluster: &Cluster, names: &ResourceNames) -> ValidationContextType {
     if cluster.trust == Trust::Insecure {
-        return ValidationContextType::ValidationContext(CertificateValidationContext {
-            trust_chain_verification: TrustChainVerification::AcceptUntrusted.into(),
-            ..Default::default()
-        });
+        return unverified();
     }
     let context = CertificateValidationContext {
         match_typed_subject_alt_names: vec![san(&cluster.peer_name)],
@@ -73,6 +70,14 @@ fn validation(cluster: &Cluster, names: &ResourceNames) -> ValidationContextType
     ValidationContextType::CombinedValidationContext(CombinedCertificateValidationContext {
         default_validation_context: Some(context),
         validation_context_sds_secret_config: Some(sds(names.upstream(parts::UPSTREAM_CA))),
+        ..Default::default()
+    })
+}
+
+/// Any certificate of a server is taken.
+pub(super) fn unverified() -> ValidationContextType {
+    ValidationContextType::ValidationContext(CertificateValidationContext {
+        trust_chain_verification: TrustChainVerification::AcceptUntrusted.into(),
         ..Default::default()
     })
 }

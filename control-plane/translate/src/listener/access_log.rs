@@ -84,6 +84,12 @@ pub(super) fn of_strangers(destination: &AccessLog) -> Vec<Log> {
     log(destination, Format::TextFormatSource(inline_string(line(name))), None)
 }
 
+/// The log of connections that are passed on: a line at the end of each. The name is that of an object, which is a DNS name.
+pub(super) fn of_passed_on(destination: &AccessLog, cluster: &str) -> Vec<Log> {
+    let members = format!(r#""cluster":"{cluster}","sni":"%REQUESTED_SERVER_NAME%","decision":"passed_on""#);
+    log(destination, Format::TextFormatSource(inline_string(line(&members))), None)
+}
+
 /// The log of tunnels that were not opened. The filter does not see them; those that are, are in the lines of the requests inside.
 pub(super) fn of_refused_tunnels(destination: &AccessLog) -> Vec<Log> {
     let members = r#""tunnel":true,"decision":"refused","reason":"not_served""#;

@@ -4,7 +4,7 @@ use envoy_types::pb::envoy::config::core::v3::CidrRange;
 use envoy_types::pb::envoy::config::listener::v3::{Filter, FilterChain, FilterChainMatch, filter};
 use envoy_types::pb::envoy::extensions::filters::network::direct_response::v3::Config as CloseConfig;
 use envoy_types::util::pack_any;
-use portcullis_api::{Cidr, Cluster, Settings};
+use portcullis_api::{Cidr, Cluster, Settings, Transport};
 
 use super::port::range;
 use super::{hcm, peer, tls, tracing};
@@ -15,8 +15,8 @@ use crate::proto::seconds;
 /// Seconds that a TLS handshake may take.
 const HANDSHAKE_TIMEOUT: u64 = 10;
 
-/// The chain of a cluster that is served. `hops`: the trusted HTTP proxies in front of it.
-pub(super) fn serving(
+/// The chain of a cluster whose requests are judged. `hops`: the trusted HTTP proxies in front of it.
+pub(super) fn judging(
     cluster: &Cluster,
     names: &ResourceNames,
     settings: &Settings,
@@ -53,27 +53,38 @@ pub(super) fn host_names(cluster: &Cluster) -> Vec<String> {
 /// for unknown names, with a handshake. `None` if all addresses may connect.
 pub(super) fn other_addresses(cluster: &Cluster, names: &ResourceNames) -> Option<FilterChain> {
     let name = names.part(parts::OTHER_ADDRESSES);
-    (!cluster.client_addresses.is_empty()).then(|| closed(name, host_names(cluster)))
+    (!cluster.client_addresses.is_empty()).then(|| {
+        let mut chain = closed(name, host_names(cluster));
+        if let Some(condition) = &mut chain.filter_chain_match {
+            condition.transport_protocol = transport_protocol(cluster);
+        }
+        chain
+    })
+}
+
+/// The protocol that a connection must begin with; none if TLS ends here, because the handshake decides then. All chains of a
+/// cluster have the same: of two that differ Envoy looks at the one with a protocol alone.
+pub(super) fn transport_protocol(cluster: &Cluster) -> String {
+    match cluster.transport {
+        Transport::Terminate => String::new(),
+        Transport::Passthrough => "tls".to_owned(),
+    }
 }
 
 /// The same chain for connections to a virtual IP of the cluster, for any server name.
 pub(super) fn at_virtual_ips(cluster: &Cluster, names: &ResourceNames, chain: &FilterChain) -> Option<FilterChain> {
     let one = |ip: &IpAddr| range(&Cidr { ip: *ip, length: if ip.is_ipv4() { 32 } else { 128 } });
     let prefix_ranges: Vec<_> = cluster.virtual_ips.iter().map(one).collect();
-    let is_serving = chain.name == names.chain();
-    let part = if is_serving { parts::VIRTUAL_IPS } else { parts::OTHER_ADDRESSES_AT_VIRTUAL_IPS };
+    let is_closed = chain.name == names.part(parts::OTHER_ADDRESSES);
+    let part = if is_closed { parts::OTHER_ADDRESSES_AT_VIRTUAL_IPS } else { parts::VIRTUAL_IPS };
     (!prefix_ranges.is_empty()).then(|| at_addresses(names.part(part), prefix_ranges, chain))
 }
 
 /// The same chain for connections to these addresses, for any server name.
 pub(super) fn at_addresses(name: String, prefix_ranges: Vec<CidrRange>, chain: &FilterChain) -> FilterChain {
-    let source_prefix_ranges =
-        chain.filter_chain_match.iter().flat_map(|all| all.source_prefix_ranges.clone()).collect();
-    FilterChain {
-        name,
-        filter_chain_match: Some(FilterChainMatch { prefix_ranges, source_prefix_ranges, ..Default::default() }),
-        ..chain.clone()
-    }
+    let own = chain.filter_chain_match.clone().unwrap_or_default();
+    let filter_chain_match = Some(FilterChainMatch { prefix_ranges, server_names: Vec::new(), ..own });
+    FilterChain { name, filter_chain_match, ..chain.clone() }
 }
 
 /// The chain for unknown names: 503 with a `Status` body, and no route to any server.

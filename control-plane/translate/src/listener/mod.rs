@@ -8,8 +8,10 @@ mod access_log;
 mod chain;
 mod hcm;
 mod local_reply;
+mod passthrough;
 mod peer;
 mod port;
+mod serving;
 mod tls;
 mod tracing;
 mod tunnel;
@@ -64,7 +66,7 @@ pub(crate) enum Chain {
 impl Chain {
     /// The chain of a cluster that is served.
     pub(crate) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings, filter: FilterBuild) -> Self {
-        let serving = chain::serving(cluster, names, settings, filter, settings.trusted_hops);
+        let serving = serving::chain(cluster, names, settings, filter, settings.trusted_hops);
         let closed = chain::closed(serving.name.clone(), chain::host_names(cluster));
         let served = chain::host_names(cluster).into_iter();
         let encoded = |chain: FilterChain| {

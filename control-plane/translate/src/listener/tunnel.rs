@@ -20,7 +20,7 @@ use portcullis_api::{Cidr, Cluster, Settings, Tunnel};
 use prost::Message;
 
 use super::port::{listener_filter, range, tls_inspector};
-use super::{BUFFER_LIMIT, EncodedChains, LISTENER_FILTERS_TIMEOUT, access_log, chain, hcm, peer};
+use super::{BUFFER_LIMIT, EncodedChains, LISTENER_FILTERS_TIMEOUT, access_log, chain, hcm, peer, serving};
 use crate::filter_build::FilterBuild;
 use crate::generation::tunnel_address;
 use crate::names::{ResourceNames, parts, stat_name};
@@ -51,7 +51,7 @@ impl TunnelEnd {
     pub(super) fn of(cluster: &Cluster, names: &ResourceNames, settings: &Settings, filter: FilterBuild) -> Self {
         let address = tunnel_address(cluster);
         // No HTTP proxy sees what is inside a tunnel, so that what it says of other clients is the client's own word.
-        let serving = chain::serving(cluster, names, settings, filter, 0);
+        let serving = serving::chain(cluster, names, settings, filter, 0);
         let at = |chain: &FilterChain| {
             let one = vec![range(&Cidr { ip: address.into(), length: 128 })];
             chain::at_addresses(names.part(parts::TUNNELLED), one, chain).encode_to_vec()

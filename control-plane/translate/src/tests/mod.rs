@@ -8,5 +8,6 @@ mod goldens;
 mod hostile;
 mod incremental;
 mod invariants;
+mod passthrough;
 mod render;
 mod tunnels;

@@ -61,6 +61,7 @@ fn open(type_url: &str, value: &[u8]) -> String {
         ext::filters::network::http_connection_manager::v3::HttpConnectionManager,
         ext::filters::network::http_connection_manager::v3::http_connection_manager::ForwardClientCertConfig,
         ext::filters::network::set_filter_state::v3::Config,
+        ext::filters::network::tcp_proxy::v3::TcpProxy,
         ext::http::early_header_mutation::header_mutation::v3::HeaderMutation,
         ext::http::injected_credentials::generic::v3::Generic,
         ext::load_balancing_policies::round_robin::v3::RoundRobin,

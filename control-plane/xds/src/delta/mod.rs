@@ -22,7 +22,7 @@ use envoy_types::pb::envoy::service::discovery::v3::{
 };
 use envoy_types::pb::google::protobuf::Any;
 
-use crate::kind::ResourceKind;
+use crate::kind::{RDS, ResourceKind};
 use crate::node::{Refused, combined};
 use crate::resource::length;
 use crate::snapshot::Snapshot;
@@ -138,11 +138,17 @@ impl DeltaStream {
     }
 
     /// Whether the references of the node's resources are known. After a reconnect the types come one by one, and before routes
-    /// and listeners are asked for, their references are unknown.
+    /// and listeners are asked for, their references are unknown. If there are no routes, because all connections are passed
+    /// on, a node with the newest listeners asks for none.
     fn knows_referrers(&self) -> bool {
         let asked = |kind| self.subscriptions.iter().find(|((other, _), _)| *other == kind);
-        asked(ResourceKind::Listener)
-            .is_some_and(|(_, listeners)| listeners.knows_nothing() || asked(ResourceKind::Routes).is_some())
+        let has_newest = |url: &str, one: &Subscription| one.out_of_sync(&self.snapshot, url) == Blocked::None;
+        let has_no_routes = || self.snapshot.names(RDS).next().is_none();
+        asked(ResourceKind::Listener).is_some_and(|((_, url), listeners)| {
+            listeners.knows_nothing()
+                || asked(ResourceKind::Routes).is_some()
+                || (has_no_routes() && has_newest(url, listeners))
+        })
     }
 }
 

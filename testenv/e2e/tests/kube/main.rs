@@ -39,5 +39,6 @@ mod streams;
 mod test_cmd;
 mod tokens;
 mod traces;
+mod transport;
 mod tunnels;
 mod wasm;

@@ -49,6 +49,7 @@ mod newly_denied;
 mod observe;
 mod overload;
 mod ownership;
+mod passthrough;
 mod paths;
 mod phases;
 mod plain;

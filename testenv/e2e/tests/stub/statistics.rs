@@ -28,8 +28,9 @@ const READERS: [&str; 6] =
 const APART: [&str; 5] =
     ["docs/decisions", "control-plane/translate/goldens", "stub/live", "stub/agent/replicas.rs", "stub/statistics.rs"];
 /// Words of Envoy's configuration that are also the ends of statistics' names, of tracing; and a count of a server in `/clusters`, which no
-/// matcher leaves out.
-const OTHER_WORDS: [&str; 3] = ["health_check", "random_sampling", "rq_total"];
+/// matcher leaves out. Bytes of clients are counted of connections that are passed on (`stub/passthrough`), and of others not.
+const OTHER_WORDS: [&str; 5] =
+    ["health_check", "random_sampling", "rq_total", "downstream_cx_rx_bytes_total", "downstream_cx_tx_bytes_total"];
 
 /// The names of Envoy's statistics after a request to the fixture's cluster.
 fn names(test: &str, flags: &[&str]) -> BTreeSet<String> {

@@ -74,10 +74,16 @@ fn result(html: &mut Html, answer: &Explained) {
             mark(html, "critical", &format!("Refused: {} {}", refusal.code, refusal.reason));
             html.raw("</h2>\n<p>").text(&refusal.message).raw("</p>\n");
         }
-        (None, None) => {
-            mark(html, "good", "Forwarded");
-            html.raw("</h2>\n");
-        }
+        (None, None) => match explanation.passed_on {
+            Some(passed_on) => {
+                mark(html, "unknown", "Passed on, not judged");
+                html.raw("</h2>\n<p>").text(passed_on).raw("</p>\n");
+            }
+            None => {
+                mark(html, "good", "Forwarded");
+                html.raw("</h2>\n");
+            }
+        },
     }
     html.raw("<dl class=\"facts\">\n");
     fact(html, "Request", |html| {

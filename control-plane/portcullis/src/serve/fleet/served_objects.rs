@@ -2,7 +2,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use portcullis_api::{CertificateDates, UpstreamCluster, certificate_dates, parse_cluster, unchecked_cluster};
+use portcullis_api::{
+    CertificateDates, Transport, UpstreamCluster, certificate_dates, parse_cluster, unchecked_cluster,
+};
 use portcullis_filter_config::{GlobalLimit, counted_name};
 use portcullis_translate::{ResourceNames, cluster_word};
 use serde_json::Value;
@@ -39,6 +41,8 @@ pub(super) struct ServedObject {
     pub(super) word: String,
     /// Limits of all gateways together, by schema.
     pub(super) global_limits: BTreeMap<String, GlobalLimit>,
+    /// Whether connections are passed on: no policy and no limit holds, and no certificate is shown.
+    pub(super) is_passed_on: bool,
 }
 
 /// A server that may get requests.
@@ -122,8 +126,11 @@ impl ServedObject {
             server: server.endpoint.to_string(),
             zone: Some(server.zone.clone()).filter(|zone| !zone.is_empty()),
         });
-        let policies = cluster.policies.iter().take(MAX_POLICIES);
         let word = cluster_word(&cluster);
+        if cluster.transport == Transport::Passthrough {
+            return Self { servers: served.collect(), word, is_passed_on: true, ..Self::default() };
+        }
+        let policies = cluster.policies.iter().take(MAX_POLICIES);
         let global = cluster.schemas.iter().filter_map(|schema| Some((schema.name.clone(), schema.global?)));
         Self {
             servers: served.collect(),
@@ -131,6 +138,7 @@ impl ServedObject {
             global_limits: global.collect(),
             schemas: cluster.schemas.iter().map(|schema| schema.name.clone()).collect(),
             certificates: certificate_dates(&raw.spec),
+            is_passed_on: false,
             word,
         }
     }

@@ -1,5 +1,6 @@
 //! How much a cluster wants to be looked at, and why.
 
+use portcullis_api::PASSED_ON;
 use portcullis_api::status::{ConditionType, Health, State};
 
 use super::fleet_time::FleetTime;
@@ -39,7 +40,9 @@ pub(super) fn assess(
     rates: &Rates,
     now: FleetTime,
 ) -> Assessment {
-    of_conditions(object).or_worse(of_errors(rates)).or_worse(of_certificates(served, now))
+    let found = of_conditions(object).or_worse(of_errors(rates)).or_worse(of_certificates(served, now));
+    let is_passed_on = served.is_some_and(|served| served.is_passed_on);
+    if is_passed_on && found.message.is_empty() { Assessment { message: PASSED_ON.to_owned(), ..found } } else { found }
 }
 
 /// The first condition that does not hold. All of them may hold although a server is unhealthy.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use portcullis_api::status::{Gateway, GatewayProgress, Health, Timestamp, UnhealthyServer};
-use portcullis_filter_config::{Pool, without_generation};
+use portcullis_filter_config::{Pool, TCP_POOL, without_generation};
 use portcullis_translate::type_urls;
 use portcullis_xds::{AckState, AckStates, Endpoints, HealthRegistry, NodeStatus, Refused, Registry, Snapshot};
 
@@ -110,7 +110,8 @@ impl<'a> GatewayStates<'a> {
             snapshot.owned_by(owner).filter(is_wanted).map(|(_, name)| without_generation(name)).collect();
         let mut health = GroupHealth::default();
         for pool in pools {
-            let Some(group) = pool.strip_suffix(Pool::Http2.as_str()) else { continue };
+            let group = [Pool::Http2.as_str(), TCP_POOL].iter().find_map(|suffix| pool.strip_suffix(suffix));
+            let Some(group) = group else { continue };
             let Some(reports) = self.reports.get(pool) else { continue };
             if group.ends_with("/all.") {
                 health.all = Some(reports);

@@ -40,6 +40,8 @@ impl Pki {
 pub(super) enum Edit {
     /// Facts: what is in a generation.
     Mode,
+    /// Connections are passed on, or judged again.
+    Transport,
     Account,
     Token,
     Trust,
@@ -65,8 +67,9 @@ pub(super) enum Edit {
     Remove,
 }
 
-const EDITS: [Edit; 18] = [
+const EDITS: [Edit; 19] = [
     Edit::Mode,
+    Edit::Transport,
     Edit::Account,
     Edit::Token,
     Edit::Trust,
@@ -99,6 +102,7 @@ impl Arbitrary for Edit {
 #[derive(Clone, Copy, Debug, Default)]
 struct Version {
     by_headers: bool,
+    passed_on: bool,
     account: usize,
     token: usize,
     trust: usize,
@@ -131,6 +135,7 @@ impl EditedObject {
         let version = &mut self.version;
         match edit {
             Edit::Mode => version.by_headers ^= true,
+            Edit::Transport => version.passed_on ^= true,
             Edit::Account => version.account ^= 1,
             Edit::Token => version.token = (version.token + 1) % 4,
             Edit::Trust => version.trust = (version.trust + 1) % 3,
@@ -166,6 +171,11 @@ impl EditedObject {
         self.served = None;
     }
 
+    /// Whether the version that is served passes connections on.
+    pub(super) fn is_passed_on(&self) -> bool {
+        self.served.is_some_and(|version| version.passed_on)
+    }
+
     /// Whether some version of it is served.
     pub(super) fn is_served(&self) -> bool {
         self.served.is_some()
@@ -174,6 +184,9 @@ impl EditedObject {
     /// The part of the served version that belongs to its generation.
     pub(super) fn facts(&self) -> String {
         let Some(version) = self.served else { return "gone".to_owned() };
+        if version.passed_on {
+            return format!("passed on uid {}", version.uid);
+        }
         let Version { by_headers, account, token, trust, peer_name, asking_user, uid, .. } = version;
         // A token that is renewed is of the same account.
         let token = if by_headers { 0 } else { token.min(2) };
@@ -240,6 +253,9 @@ impl EditedObject {
             if version.servers { &["https://10.0.0.1", "https://10.0.0.2"][..] } else { &["https://10.0.0.1"] };
         let mut identity =
             json!({"upstreamIdentity": if version.by_headers { "RequestHeader" } else { "Impersonate" }});
+        if version.passed_on {
+            identity["transport"] = json!("TLSPassthrough");
+        }
         if version.by_headers && version.asking_user {
             identity["requestHeader"] = json!({"user": "system:other"});
         }

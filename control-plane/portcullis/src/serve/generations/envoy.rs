@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
-use envoy_types::pb::envoy::config::listener::v3::Listener;
 use envoy_types::pb::envoy::config::route::v3::{Route, RouteConfiguration, route, route_action::ClusterSpecifier};
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
 use envoy_types::pb::google::rpc::Status;
@@ -14,6 +13,8 @@ use portcullis_xds::Snapshot;
 use portcullis_xds::testing::InMemoryStream;
 use proptest::prelude::*;
 use prost::Message;
+
+use super::chains;
 
 /// A resource as Envoy has it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +54,7 @@ impl Arbitrary for Step {
     }
 }
 
-/// A route configuration: by what is decided, and where each destination leads.
+/// A route configuration, or a chain that passes connections on: by what is decided, and where each destination leads.
 pub(super) struct Decided {
     pub(super) routes: Applied,
     pub(super) destinations: BTreeMap<String, String>,
@@ -238,6 +239,8 @@ impl EnvoyModel {
             let pool = ClusterState::of(body);
             // It goes on as it was until its successor is warm.
             self.warming.insert(name, pool);
+        } else if url == type_urls::listener() {
+            self.decisions.extend(chains::of(&body).into_iter().filter_map(chains::decided));
         } else if url == type_urls::route_configuration() {
             let decided = Decided::of(Applied { url: url.to_owned(), name, body });
             self.decisions.push(decided);
@@ -250,7 +253,7 @@ impl EnvoyModel {
         let endpoints: BTreeSet<_> = pools().filter_map(|pool| pool.endpoints.clone()).collect();
         let secrets: BTreeSet<_> = pools().flat_map(|pool| pool.secrets.clone()).collect();
         let listeners = self.kinds.get(&type_urls::listener()).map(|kind| &kind.has);
-        let routes = listeners.into_iter().flatten().flat_map(|(_, (_, body))| routes_of(body)).collect();
+        let routes = listeners.into_iter().flatten().flat_map(|(_, (_, body))| chains::routes(body)).collect();
         for (url, wants) in [
             (type_urls::assignment(), endpoints),
             (type_urls::secret(), secrets),
@@ -283,6 +286,13 @@ impl EnvoyModel {
             routes.has.get(&decided.routes.name).is_some_and(|(_, body)| *body == decided.routes.body)
         };
         self.decisions.iter().rev().find(is_current)
+    }
+
+    /// The chain that passes connections on and is in effect.
+    pub(super) fn current_chain(&self) -> Option<Decided> {
+        let listeners = self.kinds.get(&type_urls::listener())?;
+        let mut chains = listeners.has.values().flat_map(|(_, body)| chains::of(body));
+        chains.find_map(chains::decided)
     }
 
     /// The resources that a request to a cluster uses: the cluster, its endpoints and its secrets. Empty if the cluster does
@@ -365,13 +375,6 @@ fn names(body: &[u8]) -> BTreeSet<String> {
         String::from_utf8(body.get(at..at + length)?.to_vec()).ok()
     };
     starts.filter_map(text).collect()
-}
-
-fn routes_of(listener: &[u8]) -> BTreeSet<String> {
-    assert!(Listener::decode(listener).is_ok());
-    let name = format!("portcullis/-/{}/routes", super::edits::NAME);
-    let is_named = listener.windows(name.len()).any(|window| window == name.as_bytes());
-    is_named.then_some(name).into_iter().collect()
 }
 
 impl Decided {

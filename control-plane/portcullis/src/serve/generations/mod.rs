@@ -3,6 +3,7 @@
 //!
 //! The reconciler, the translation and the protocol are the real ones; Envoy is a model.
 
+mod chains;
 mod edits;
 mod envoy;
 
@@ -156,7 +157,10 @@ impl Simulation {
         let seen = self.as_seen(&update.snapshot);
         for (url, name, resource) in &seen {
             let made = Applied { url: url.clone(), name: name.clone(), body: resource.body().to_vec() };
-            self.made_of.entry(made).or_insert_with(|| facts.clone());
+            let chains = if *url == type_urls::listener() { chains::of(&made.body) } else { Vec::new() };
+            for made in chains.into_iter().chain([made]) {
+                self.made_of.entry(made).or_insert_with(|| facts.clone());
+            }
         }
         self.served = update.snapshot;
         Arc::new(Snapshot::new(seen))
@@ -248,7 +252,9 @@ proptest! {
         simulation.envoy.settle();
         simulation.check_destinations().map_err(TestCaseError::fail)?;
         if simulation.object.is_served() {
-            let current = simulation.envoy.current().ok_or_else(|| TestCaseError::fail("no routes"))?;
+            let chain = simulation.object.is_passed_on().then(|| simulation.envoy.current_chain()).flatten();
+            let current = chain.as_ref().or_else(|| simulation.envoy.current());
+            let current = current.ok_or_else(|| TestCaseError::fail("no routes and no chain"))?;
             prop_assert_eq!(simulation.made_of.get(&current.routes), Some(&simulation.object.facts()));
             for target in current.destinations.values() {
                 prop_assert!(!simulation.envoy.way(target).is_empty(), "{} leads nowhere", target);

@@ -86,6 +86,7 @@ fn every_kind_of_object_is_acknowledged() {
         ("/spec/clientConfig", client.clone()),
         ("/spec/portcullis", json!({"clientCertificateVerification": "Handshake"})),
         ("/spec/portcullis", json!({"allowAnonymous": false, "auditAttribution": true, "requestTimeout": "30s"})),
+        ("/spec/portcullis", json!({"transport": "TLSPassthrough"})),
         ("/spec/dispatchPolicies", json!([subset("LeastRequest"), subset("Random"), subset("RoundRobin")])),
         ("/spec/servers", json!([{"endpoint": by_name}])),
         ("/spec/servers", json!([{"endpoint": server, "disabled": true}])),

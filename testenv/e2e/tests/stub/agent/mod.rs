@@ -11,6 +11,7 @@ mod limit_partition;
 mod limit_store;
 mod limit_storms;
 mod metrics;
+mod passed_on;
 mod rebalance;
 mod release;
 mod renewal;

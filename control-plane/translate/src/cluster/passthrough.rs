@@ -1,0 +1,60 @@
+//! The Envoy cluster that connections are passed on to. It carries bytes as they are: TLS is the clients' own, and no certificate,
+//! token or header of the gateway is in it.
+
+use std::collections::HashMap;
+
+use envoy_types::pb::envoy::config::cluster::v3::Cluster as EnvoyCluster;
+use envoy_types::pb::envoy::config::cluster::v3::cluster::TransportSocketMatch;
+use envoy_types::pb::envoy::config::core::v3::HealthCheck;
+use envoy_types::pb::google::protobuf::{Struct, Value, value};
+use portcullis_api::{Cluster, Settings};
+use portcullis_filter_config::Pool;
+
+use super::{common, emit_with_endpoints, health, tls};
+use crate::names::{ResourceNames, all_servers};
+use crate::resource::Resource;
+
+/// The key by which a check finds its transport socket. No endpoint has it, so that no connection of a client does.
+const CHECK: &str = "portcullis.check";
+
+/// The cluster with all servers, and their endpoints.
+pub(crate) fn emit_tcp_pool(
+    cluster: &Cluster,
+    names: &ResourceNames,
+    settings: &Settings,
+    resources: &mut Vec<Resource>,
+) {
+    let group = all_servers(cluster);
+    let envoy = EnvoyCluster {
+        name: names.tcp_pool(&group.name),
+        alt_stat_name: names.tcp_pool_stat(&group.name),
+        health_checks: vec![check(cluster, settings)],
+        // Data goes without one, as it came.
+        transport_socket_matches: vec![check_socket(cluster)],
+        ..common(&group, settings)
+    };
+    emit_with_endpoints([(envoy, false)], &group, names.group(&group.name), resources);
+}
+
+/// The check of a pool without a credential, over TLS of its own.
+fn check(cluster: &Cluster, settings: &Settings) -> HealthCheck {
+    HealthCheck {
+        transport_socket_match_criteria: Some(criteria()),
+        ..health::health_check(cluster, Pool::Anonymous, settings)
+    }
+}
+
+/// TLS of checks: without a certificate of the gateway's, and for any of the server's. Clients verify servers themselves, and passing
+/// on has to work where the CA that the gateway knows is the mistake.
+fn check_socket(cluster: &Cluster) -> TransportSocketMatch {
+    TransportSocketMatch {
+        name: CHECK.to_owned(),
+        r#match: Some(criteria()),
+        transport_socket: Some(tls::client(&cluster.peer_name, "http/1.1", Vec::new(), tls::unverified())),
+    }
+}
+
+fn criteria() -> Struct {
+    // One entry, so that a map without order has one encoding.
+    Struct { fields: HashMap::from([(CHECK.to_owned(), Value { kind: Some(value::Kind::BoolValue(true)) })]) }
+}
