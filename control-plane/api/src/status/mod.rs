@@ -13,6 +13,7 @@ mod sanitize;
 mod shadow;
 mod shadow_facts;
 mod timestamp;
+mod token_keys;
 
 #[cfg(test)]
 mod tests;
@@ -24,5 +25,6 @@ pub use input::{Acceptance, Gateway, GatewayProgress, Health, Served, StatusInpu
 pub use sanitize::{MAX_MESSAGE, sanitize};
 pub use shadow_facts::ShadowFacts;
 pub use timestamp::Timestamp;
+pub use token_keys::{KeysInUse, TokenKeysFacts};
 
 pub use findings::accepted;
