@@ -62,7 +62,7 @@ pub struct Jwks {
     /// issuer as it is written here.
     pub from_issuer: bool,
     /// CAs (PEM) by which the servers of `url`, or of `fromIssuer`, are known: `issuer.certificateAuthority` of an
-    /// `AuthenticationConfiguration`. Those of the control plane's system if unset.
+    /// `AuthenticationConfiguration`. Without it those of the control plane's system count.
     pub certificate_authority: String,
 }
 
