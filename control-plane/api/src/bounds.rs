@@ -37,6 +37,9 @@ pub(crate) const MAX_CLAIM_RULES: usize = 16;
 pub(crate) const MAX_CLAIM: usize = 256;
 /// Maximum size of a JSON Web Key Set.
 pub(crate) const MAX_JWKS: usize = 64 * 1024;
+/// Maximum length of a URL that keys are read from, and maximum size of the CAs by which its server is known.
+pub(crate) const MAX_KEYS_URL: usize = 2048;
+pub(crate) const MAX_ISSUER_CAS: usize = 64 * 1024;
 /// Maximum number of virtual IPs.
 pub(crate) const MAX_VIRTUAL_IPS: usize = 64;
 /// Maximum length of a zone's name, as of a label's value.

@@ -115,6 +115,9 @@ fn suggestion(path: &[Step], message: &str) -> Option<String> {
     if let Some(renamed) = renamed(path) {
         return Some(format!("its name is {renamed} now"));
     }
+    if is_of_authentication_configuration(path) {
+        return Some(NO_CEL.to_owned());
+    }
     let known = known.split('`').skip(1).step_by(2);
     let best = known.map(|name| (distance(written, name), name)).min()?;
     let close = best.0 <= 1 + best.1.len() / 4;
@@ -140,14 +143,39 @@ pub(crate) const RENAMED: [(&str, &str); 14] = [
     ("spec.wasmFile", "wasmModulePath"),
 ];
 
-/// The new name of the field at this path, if it has one.
-fn renamed(path: &[Step]) -> Option<&'static str> {
+/// The names on a path, with `[]` for an item.
+fn names_of(path: &[Step]) -> String {
     let names = path.iter().map(|step| match step {
         Step::Field(name) => name.as_str(),
         Step::Item(_) => "[]",
     });
-    let path = names.collect::<Vec<_>>().join(".");
+    names.collect::<Vec<_>>().join(".")
+}
+
+/// The new name of the field at this path, if it has one.
+fn renamed(path: &[Step]) -> Option<&'static str> {
+    let path = names_of(path);
     RENAMED.iter().find(|(old, _)| *old == path).map(|(_, new)| *new)
+}
+
+/// Fields of kube-apiserver's `AuthenticationConfiguration` below an issuer that mean something here if they are passed over: rules
+/// and mappings by CEL expressions, and further parts of a user.
+const OF_AUTHENTICATION_CONFIGURATION: [&str; 7] = [
+    "claimValidationRules.[].expression",
+    "claimValidationRules.[].message",
+    "claimMappings.username.expression",
+    "claimMappings.groups.expression",
+    "claimMappings.uid",
+    "claimMappings.extra",
+    "userValidationRules",
+];
+const NO_CEL: &str = "the gateway reads no CEL expression and no uid or extra of claims: leave the issuer out here, and the servers \
+                      review its tokens by all of their AuthenticationConfiguration";
+
+fn is_of_authentication_configuration(path: &[Step]) -> bool {
+    let names = names_of(path);
+    let below = names.strip_prefix("spec.portcullis.tokens.issuers.[].");
+    below.is_some_and(|below| OF_AUTHENTICATION_CONFIGURATION.contains(&below))
 }
 
 /// How many letters have to be added, removed or replaced; upper and lower case count as the same.
@@ -172,13 +200,29 @@ pub(crate) fn distance(from: &str, to: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::RENAMED;
+    use super::{NO_CEL, OF_AUTHENTICATION_CONFIGURATION, RENAMED};
     use crate::kind::{CLUSTER_API_VERSION, CLUSTER_KIND, SETTINGS_API_VERSION, SETTINGS_KIND};
     use crate::parse::{cluster_mistakes, settings_mistakes};
     use serde_json::{Value, json};
 
     fn nested(path: &str) -> Value {
         path.rsplit('.').fold(json!("1m"), |inner, name| json!({ name: inner }))
+    }
+
+    #[test]
+    fn rules_by_cel_are_refused_with_advice() {
+        for field in OF_AUTHENTICATION_CONFIGURATION {
+            let below = field.rsplit('.').fold(json!("x"), |inner, name| match name {
+                "[]" => json!([inner]),
+                name => json!({ name: inner }),
+            });
+            let document = json!({"apiVersion": CLUSTER_API_VERSION, "kind": CLUSTER_KIND, "metadata": {"name": "a.test"},
+                "spec": {"portcullis": {"tokens": {"issuers": [below]}}}});
+            let found = cluster_mistakes(&document);
+            let [problem] = found.as_slice() else { panic!("{field}: {found:?}") };
+            assert_eq!(problem.hint.as_deref(), Some(NO_CEL), "{field}: {problem}");
+            assert!(problem.message.starts_with("unknown field"), "{problem}");
+        }
     }
 
     #[test]

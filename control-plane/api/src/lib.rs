@@ -30,8 +30,8 @@ mod references;
 mod request_part;
 mod schema;
 mod secret;
-mod server_keys;
 mod shadow;
+mod shown_keys;
 pub mod status;
 mod types;
 
@@ -40,11 +40,7 @@ pub use account::token_account;
 pub use bounds::{MAX_SERVERS, MAX_ZONE};
 pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
-    AccessLog, BUILT_IN_PROFILES, Checked, CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls,
-    CredentialCache, Discovery, Endpoint, FeatureGates, HealthCheck, JwksError, KeyPair, Limits, LogMode, PASSED_ON,
-    PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, SlicePort, Strategy,
-    TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel, UpstreamIdentity, check_cluster, check_settings,
-    is_allowed_server, read_keys, unchecked_cluster, with_profile,
+    AccessLog, AskedIssuer, BUILT_IN_PROFILES, Checked, CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls, CredentialCache, Discovery, DiscoveryDocumentError, Endpoint, FeatureGates, HealthCheck, IssuerUrl, IssuerUrlError, JwksError, KeyPair, Limits, LogMode, PASSED_ON, PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel, UpstreamIdentity, check_cluster, check_settings, is_allowed_server, read_discovery_document, read_keys, unchecked_cluster, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use discovered::{Discovered, DiscoveredServer, with_discovered};
@@ -55,11 +51,14 @@ pub use parse::{cluster_mistakes, parse_cluster, parse_settings, settings_mistak
 pub use problem::Problem;
 pub use problem::ProblemCode;
 pub use referenced_data::{ReferencedData, SECRET_LABEL, SETTINGS_SECRET_LABEL, SHARED_ANNOTATION, SecretData};
-pub use references::{Resolution, reference_of_path, referenced_files, resolve, resolve_settings, without_references};
+pub use references::{
+    Resolution, content_of_references, reference_of_path, referenced_files, resolve, resolve_settings,
+    without_references,
+};
 pub use schema::{cluster_definition, settings_definition};
 pub use secret::{PublicBytes, SecretBytes};
-pub use server_keys::{ServerKeys, put_server_keys};
 pub use shadow::{merge_patch, promote};
+pub use shown_keys::{KeySource, ShownKeys, put_shown_keys};
 pub use types::{
     AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,
     ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy, Exempt, FairQueue, FlowControl,

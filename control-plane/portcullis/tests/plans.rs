@@ -105,3 +105,62 @@ fn promotion_prints_nothing_that_would_be_refused() {
         assert_eq!(output.status.code(), Some(1), "{mode}");
     }
 }
+
+/// Another token behind the same file or Secret, and an entry of an access list that ends.
+#[test]
+fn diff_sees_content_behind_references_and_what_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let cluster = |reference: &str, until: &str| {
+        let of = format!(
+            "  portcullis:\n    references: {{token: {reference}}}\n    access: {{deny: [{{addresses: [192.0.2.0/24], until: {until}}}]}}\n"
+        );
+        CLUSTER
+            .replace("clientConfig: {insecure: true, bearerToken: dGVzdA==}", "clientConfig: {insecure: true}")
+            .replace("MODE", "")
+            + &of
+    };
+    let file = write("file.yaml", &cluster("{file: token}", "'2099-01-02T03:04:05Z'"));
+    let [one, two] = [("one", "TOPSECRET1"), ("two", "TOPSECRET2")].map(|(name, token)| {
+        write(&format!("{name}/token"), token);
+        dir.path().join(name).to_str().unwrap().to_owned()
+    });
+    let diff = |arguments: &[&str]| {
+        let output = portcullis(&[&["diff"], arguments].concat());
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, printed, _) =
+        diff(&["-f", &file, "--with", &file, "--references-root", &one, "--with-references-root", &two]);
+    assert_eq!(code, Some(1), "{printed}");
+    assert!(printed.contains("spec.portcullis.references.token (content): differs"), "{printed}");
+    assert!(printed.contains("2099-01-02T03:04:05Z: entry 0 of the cluster's deny list (new objects)"), "{printed}");
+    assert!(!printed.contains("TOPSECRET") && !printed.contains("VE9QU0VDUkVU"), "{printed}");
+    let (code, printed, _) =
+        diff(&["-f", &file, "--with", &file, "--references-root", &one, "--with-references-root", &one]);
+    assert_eq!(code, Some(0), "{printed}");
+    let (code, _, errors) = diff(&["-f", &file, "--with", &file]);
+    assert!(
+        code == Some(0) && errors.contains("the content of spec.portcullis.references.token is not compared"),
+        "{errors}"
+    );
+
+    let secret = |data: &str| {
+        let secret = format!(
+            "---\napiVersion: v1\nkind: Secret\nmetadata: {{name: s, labels: {{portcullis.dev/upstream-cluster: a.test}}}}\ndata: {{token: {data}}}\n"
+        );
+        cluster("{secret: {name: s}}", "'2000-01-02T03:04:05Z'") + &secret
+    };
+    let [old, new] = [("old.yaml", "VE9QU0VDUkVUMQ=="), ("new.yaml", "VE9QU0VDUkVUMg==")]
+        .map(|(name, data)| write(name, &secret(data)));
+    let (code, printed, errors) = diff(&["-f", &old, "--with", &new]);
+    assert_eq!(code, Some(1), "{printed}{errors}");
+    assert!(printed.contains("spec.portcullis.references.token (content): differs"), "{printed}");
+    assert!(!printed.contains("entries that end"), "an entry that is over ends no more: {printed}");
+    assert!(!format!("{printed}{errors}").contains("VE9QU0VDUkVU"), "{printed}{errors}");
+    assert_eq!(diff(&["-f", &old, "--with", &old]).0, Some(0));
+}

@@ -22,7 +22,7 @@ pub use kubernetes::{
 };
 pub use merge::with_settings;
 pub use object_set::{FileDiagnosis, NoticedAt, ObjectSet, Place};
-pub use once::{Input, InputError, read_inputs};
+pub use once::{Input, InputError, read_inputs, read_secrets};
 pub use profiles_file::{ProfileNames, ProfilesFileError, change_profiles, read_profiles, with_profiles};
 pub use references::{Root, read_references};
 pub use spans::{Position, Spans};

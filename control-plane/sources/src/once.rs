@@ -2,6 +2,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::documents::parse;
 use crate::files::{list, read};
 use crate::object_set::{Document, FileDiagnosis, ObjectSet};
@@ -54,6 +56,29 @@ pub fn read_inputs(inputs: &[Input]) -> Result<ObjectSet, InputError> {
         }
     }
     Ok(set)
+}
+
+/// The Secrets among the documents of all inputs. Their values hold keys. A file that cannot be parsed has none. Blocks.
+pub fn read_secrets(inputs: &[Input]) -> Result<Vec<Value>, InputError> {
+    let mut secrets = Vec::new();
+    let mut add = |bytes: &[u8]| {
+        let values = parse(bytes).into_iter().flatten().map(|located| located.value);
+        secrets.extend(values.filter(|value| {
+            let has = |field: &str, expected: &str| value.get(field).and_then(Value::as_str) == Some(expected);
+            has("apiVersion", "v1") && has("kind", "Secret")
+        }));
+    };
+    for input in inputs {
+        match input {
+            Input::Text { bytes, .. } => add(bytes),
+            Input::Path(path) | Input::Tree(path) => {
+                for file in files(path, matches!(input, Input::Tree(_)))? {
+                    add(&read(&file).map_err(|source| InputError::Read { path: file.clone(), source })?);
+                }
+            }
+        }
+    }
+    Ok(secrets)
 }
 
 fn files(path: &Path, recursive: bool) -> Result<Vec<PathBuf>, InputError> {

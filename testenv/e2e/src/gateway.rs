@@ -84,7 +84,10 @@ impl Gateway {
         let instance = options.instance.as_deref().unwrap_or("e2e");
         let dir = run.make_dir("gateway")?;
         let manifests = run.make_dir("gateway/manifests")?;
-        let address = ports::free_address()?;
+        let mut address = ports::free_address()?;
+        if let Some(ip) = options.listener["address"].as_str().and_then(|ip| ip.parse().ok()) {
+            address.set_ip(ip);
+        }
         let serving_ca = Ca::new("gateway serving authority")?;
         let default_certificate = default_certificate(&serving_ca)?;
         run.write(

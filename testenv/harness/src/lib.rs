@@ -15,6 +15,7 @@ pub mod dns;
 pub mod envoy;
 mod error;
 mod inotify;
+pub mod issuer;
 pub mod istiod;
 pub mod kube;
 pub mod kubeconfig;

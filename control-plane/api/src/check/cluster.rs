@@ -195,7 +195,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let allow_anonymous = raw.spec.portcullis.allow_anonymous.unwrap_or(true);
     let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
     let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
-    let tokens = check_tokens(raw, findings);
+    let tokens = check_tokens(raw, allow_loopback, findings);
     let upstream_identity = check_identity(&raw.spec, findings);
     let access = check_access(&raw.spec.portcullis.access, "spec.portcullis.access", AccessScope::Cluster, findings);
     let protected = check_cluster_protected(&raw.spec.portcullis.protected_identities, findings);

@@ -2,6 +2,7 @@
 
 mod access;
 mod address_policy;
+mod asked_issuer;
 mod certificates;
 mod cidr;
 mod client;
@@ -32,6 +33,7 @@ mod tunnel;
 
 pub(crate) use access::read_until;
 pub use address_policy::is_allowed_server;
+pub use asked_issuer::{AskedIssuer, DiscoveryDocumentError, IssuerUrl, IssuerUrlError, read_discovery_document};
 pub use certificates::KeyPair;
 pub(crate) use certificates::certificates;
 pub use cidr::Cidr;

@@ -153,6 +153,14 @@ pub(super) fn references_of(document: &Value) -> Option<References> {
     crate::parse::parse_part(written)
 }
 
+/// The path of each reference, and JSON pointers to the fields that hold its content once it is resolved.
+pub fn content_of_references() -> impl Iterator<Item = (&'static str, Vec<String>)> {
+    REFERENCE_FIELDS.iter().map(|field| {
+        let pointers = field.fields.iter().map(|name| format!("/spec/{}/{name}", field.parent));
+        (field.path, pointers.collect())
+    })
+}
+
 /// The reference in place of the field at `path`, if the document has one: a problem of the resolved field is a problem of the
 /// referenced data.
 pub fn reference_of_path(document: &Value, path: &str) -> Option<&'static str> {

@@ -14,7 +14,7 @@ mod shape;
 mod tests;
 
 pub(crate) use field::UNKNOWN_TOKEN;
-pub use field::reference_of_path;
+pub use field::{content_of_references, reference_of_path};
 pub use resolve::{Resolution, referenced_files, resolve};
 pub use settings::{resolve_settings, without_references};
 pub(crate) use settings::{unresolved_authority, unresolved_certificate};

@@ -1,7 +1,9 @@
 use serde_json::{Value, json};
 
 use super::rules::{DURATION, cel};
-use crate::bounds::{MAX_AUDIENCES, MAX_CLAIM, MAX_CLAIM_RULES, MAX_JWKS, MAX_TOKEN_ISSUERS};
+use crate::bounds::{
+    MAX_AUDIENCES, MAX_CLAIM, MAX_CLAIM_RULES, MAX_ISSUER_CAS, MAX_JWKS, MAX_KEYS_URL, MAX_TOKEN_ISSUERS,
+};
 
 /// Rules of the issuers of tokens.
 pub(super) fn token_rules() -> Vec<(&'static str, Value)> {
@@ -15,10 +17,19 @@ pub(super) fn token_rules() -> Vec<(&'static str, Value)> {
         "is for serviceAccounts only: servers have keys of no other issuer",
         ".jwks.fromServers",
     );
+    let sources = "(has(self.fromServers) && self.fromServers ? 1 : 0) + (has(self.url) && size(self.url) > 0 ? 1 : 0) + \
+                   (has(self.fromIssuer) && self.fromIssuer ? 1 : 0)";
     let keys = cel(
-        "(has(self.inline) && size(self.inline) > 0) || (has(self.fromServers) && self.fromServers)",
-        "is required without fromServers",
+        &format!("(has(self.inline) && size(self.inline) > 0) || {sources} > 0"),
+        "is required without fromServers, url or fromIssuer",
         ".inline",
+    );
+    let one = cel(&format!("{sources} <= 1"), "at most one of fromServers, url and fromIssuer may be set", "");
+    let authority = cel(
+        "!has(self.certificateAuthority) || size(self.certificateAuthority) == 0 || (has(self.url) && size(self.url) > 0) || \
+         (has(self.fromIssuer) && self.fromIssuer)",
+        "is for url and fromIssuer",
+        ".certificateAuthority",
     );
     let age =
         cel("duration(self) >= duration('1m') && duration(self) <= duration('24h')", "must be from 1m to 24h", "");
@@ -41,7 +52,9 @@ pub(super) fn token_rules() -> Vec<(&'static str, Value)> {
         ("portcullis.tokens.issuers[].url", json!({"minLength": 1})),
         ("portcullis.tokens.issuers[].audiences", json!({"minItems": 1, "maxItems": MAX_AUDIENCES})),
         ("portcullis.tokens.issuers[].audiences[]", json!({"minLength": 1})),
-        ("portcullis.tokens.issuers[].jwks", json!({"x-kubernetes-validations": [keys]})),
+        ("portcullis.tokens.issuers[].jwks", json!({"x-kubernetes-validations": [keys, one, authority]})),
+        ("portcullis.tokens.issuers[].jwks.url", json!({"maxLength": MAX_KEYS_URL, "pattern": "^$|^https://"})),
+        ("portcullis.tokens.issuers[].jwks.certificateAuthority", json!({"maxLength": MAX_ISSUER_CAS})),
         ("portcullis.tokens.issuers[].jwks.inline", json!({"maxLength": MAX_JWKS})),
         ("portcullis.tokens.issuers[].claimMappings", json!({"required": ["username"]})),
         ("portcullis.tokens.issuers[].claimMappings.username", claim()),

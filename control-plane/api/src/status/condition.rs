@@ -40,6 +40,8 @@ pub enum ConditionType {
     ServersDiscovered,
     /// Gateways have judged requests otherwise by what only reports. Only objects with a policy or an alternative in shadow have it.
     ShadowDiffers,
+    /// The keys of tokens are those that servers and issuers show now. Only objects whose keys the control plane reads have it.
+    TokenKeysCurrent,
 }
 
 /// Whether a condition holds.
@@ -89,6 +91,7 @@ impl fmt::Display for ConditionType {
             ConditionType::Ready => "Ready",
             ConditionType::ServersDiscovered => "ServersDiscovered",
             ConditionType::ShadowDiffers => "ShadowDiffers",
+            ConditionType::TokenKeysCurrent => "TokenKeysCurrent",
         })
     }
 }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{DiscoveryFacts, ShadowFacts, Timestamp};
+use super::{DiscoveryFacts, ShadowFacts, Timestamp, TokenKeysFacts};
 
 /// The facts about an `UpstreamCluster` at one time.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +19,8 @@ pub struct StatusInput<'a> {
     pub discovery: Option<DiscoveryFacts>,
     /// Reports about its shadow, if it has one.
     pub shadow: Option<ShadowFacts>,
+    /// The sources of keys of tokens, if the control plane reads any.
+    pub token_keys: Vec<TokenKeysFacts>,
 }
 
 /// The diagnosis of an object.

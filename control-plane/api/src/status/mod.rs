@@ -14,6 +14,7 @@ mod settings;
 mod shadow;
 mod shadow_facts;
 mod timestamp;
+mod token_keys;
 
 #[cfg(test)]
 mod tests;
@@ -26,5 +27,6 @@ pub use sanitize::{MAX_MESSAGE, sanitize};
 pub use settings::{FilledDefault, SettingsStatus, filled_defaults};
 pub use shadow_facts::ShadowFacts;
 pub use timestamp::Timestamp;
+pub use token_keys::{KeysInUse, TokenKeysFacts};
 
 pub use findings::accepted;

@@ -1,4 +1,5 @@
 use std::fmt::{self, Display};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,12 @@ impl Timestamp {
         let is_date = year >= 1970 && (1..=12).contains(&month) && (1..=31).contains(&day);
         (is_date && hour < 24 && minute < 60 && second <= 60)
             .then(|| days(year, month, day) * DAY + hour * 3_600 + minute * 60 + second)
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
+        Self::from_seconds(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())
     }
 }
 

@@ -43,6 +43,6 @@ pub use settings::{
     RebalanceConditions, RebalanceSettings, SecondaryPools, UserMetrics, UserMetricsMode, WildcardSubdomains,
 };
 pub use shadow::ShadowSpec;
-pub(crate) use tokens::{ClaimValidationRule, PrefixedClaim, TokenIssuer, TokensSpec};
+pub(crate) use tokens::{ClaimValidationRule, Jwks, PrefixedClaim, TokenIssuer, TokensSpec};
 pub use tracing::{CollectorAuthority, TracingParents, TracingProtocol, TracingSettings, TracingUsers};
 pub(crate) use tunnel::TunnelSettings;

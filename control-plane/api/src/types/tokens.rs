@@ -44,7 +44,8 @@ pub struct TokenIssuer {
     pub max_age: Option<String>,
 }
 
-/// Public keys: a JSON Web Key Set (RFC 7517).
+/// Public keys: a JSON Web Key Set (RFC 7517). The control plane reads them every five minutes if one of `fromServers`, `url` and
+/// `fromIssuer` is set. Until it has read them, and when the last answer is a day old, `inline` holds.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Jwks {
@@ -52,8 +53,17 @@ pub struct Jwks {
     /// one `kid`.
     pub inline: String,
     /// Whether the control plane asks the servers for the set (`/openid/v1/jwks`) with the gateway's credential; for service accounts
-    /// only. Until they have answered, and when the last answer is a day old, `inline` holds.
+    /// only.
     pub from_servers: bool,
+    /// The `https` URL of the set. Redirects are not followed, and no proxy is used.
+    pub url: String,
+    /// Whether the control plane asks the issuer where the set is (OpenID Connect Discovery): `jwks_uri` of the document
+    /// `/.well-known/openid-configuration` below `url` of the issuer, which is an `https` URL then. The document has to name the
+    /// issuer as it is written here.
+    pub from_issuer: bool,
+    /// CAs (PEM) by which the servers of `url`, or of `fromIssuer`, are known: `issuer.certificateAuthority` of an
+    /// `AuthenticationConfiguration`. Without it those of the control plane's system count.
+    pub certificate_authority: String,
 }
 
 /// The claims that name the user.

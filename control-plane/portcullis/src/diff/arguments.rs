@@ -18,7 +18,8 @@ use crate::replay::ReplayOutput;
 /// Files of one flag belong together, as with every command: several -f are the old objects, several --with the new ones.
 /// Compared are requests of users whose memberships are free, except that all but system:anonymous are in
 /// system:authenticated. A request that impersonates is judged as one of the user whom it acts as; access lists and protected
-/// identities are asked for both users. A `until` of an access list is compared with the present time.
+/// identities are asked for both users. A `until` of an access list is compared with the present time, and entries that end later
+/// are listed with their time.
 ///
 /// Exit: 0 if nothing differs, 1 if a request is judged differently, a field changes or a part was too large to compare, 2 if
 /// something cannot be read.
@@ -31,6 +32,13 @@ pub(crate) struct Diff {
     /// The new objects; may be repeated.
     #[arg(long = "with", value_name = "FILE_OR_DIR", required = true)]
     pub(super) new: Vec<PathBuf>,
+    /// Directory below which the old objects refer to files: another content behind the same reference is a change. Nothing of the
+    /// content is printed. Secrets are read from the files of -f.
+    #[arg(long, value_name = "DIR")]
+    pub(super) references_root: Option<PathBuf>,
+    /// The same of the new objects; Secrets are read from the files of --with.
+    #[arg(long, value_name = "DIR")]
+    pub(super) with_references_root: Option<PathBuf>,
     /// Compare this UpstreamCluster only; may be repeated.
     #[arg(short = 'n', long = "cluster", value_name = "NAME")]
     pub(super) clusters: Vec<String>,

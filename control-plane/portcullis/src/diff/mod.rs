@@ -5,6 +5,8 @@ mod atoms;
 mod classes;
 mod cluster;
 mod compare;
+mod content;
+mod endings;
 mod example;
 mod fields;
 mod natural;
@@ -21,9 +23,11 @@ mod vocabulary;
 use std::process::ExitCode;
 
 use portcullis_core::CompileError;
+use portcullis_sources::InputError;
 use rustls_pki_types::UnixTime;
 
 pub(crate) use arguments::Diff;
+use content::with_content;
 use report::DiffReport;
 
 use crate::explain::{Environment, EnvironmentError, all_objects};
@@ -32,6 +36,8 @@ use crate::replay::{FAILED, ReplayOutput};
 /// Why objects cannot be compared.
 #[derive(Debug, thiserror::Error)]
 enum DiffError {
+    #[error("the Secrets among the objects")]
+    Secrets(#[from] InputError),
     #[error("the old objects")]
     Old(#[source] EnvironmentError),
     #[error("the new objects")]
@@ -57,14 +63,26 @@ pub(crate) fn run(arguments: &Diff) -> ExitCode {
 fn diff(arguments: &Diff) -> Result<ExitCode, DiffError> {
     let old = all_objects(&arguments.old).map_err(DiffError::Old)?;
     let new = all_objects(&arguments.new).map_err(DiffError::New)?;
+    let resolved = [
+        with_content(&old, &arguments.old, arguments.references_root.as_deref())?,
+        with_content(&new, &arguments.new, arguments.with_references_root.as_deref())?,
+    ];
+    let [old_content, new_content] = &resolved;
     let sides = [
-        Environment::of_objects(&old, true).map_err(DiffError::Old)?,
-        Environment::of_objects(&new, true).map_err(DiffError::New)?,
+        Environment::of_objects(old_content, true).map_err(DiffError::Old)?,
+        Environment::of_objects(new_content, true).map_err(DiffError::New)?,
     ];
     for (side, word) in sides.iter().zip(["old", "new"]) {
         side.problems().iter().for_each(|problem| crate::complain("warning", &format!("{word} objects: {problem}")));
     }
-    let report = DiffReport::new([&old, &new], &sides, &arguments.clusters, UnixTime::now().as_secs())?;
+    let now = UnixTime::now().as_secs();
+    let report = DiffReport::new([&old, &new], [old_content, new_content], &sides, &arguments.clusters, now)?;
+    for cluster in &report.clusters {
+        for path in &cluster.unknown_content {
+            let message = format!("{}: the content of {path} is not compared: it is not at hand", cluster.name);
+            crate::complain("warning", &message);
+        }
+    }
     let printed = crate::print(&match arguments.output {
         ReplayOutput::Text => output::text(&report, arguments.show),
         ReplayOutput::Json => output::json(&report, arguments.show),

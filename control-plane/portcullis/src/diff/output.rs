@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use super::endings::Ending;
 use super::fields::ChangedField;
 use super::report::{ClusterDiff, DiffReport};
 use super::verdict::Decider;
@@ -71,6 +72,16 @@ fn write_cluster(text: &mut String, cluster: &ClusterDiff, show: usize) {
     if !cluster.fields.is_empty() {
         text.push_str("  fields\n");
         cluster.fields.iter().for_each(|field| write_field(text, field));
+    }
+    if !cluster.endings.is_empty() {
+        text.push_str("  entries that end\n");
+        for ending in cluster.endings.iter().take(show) {
+            let _ = writeln!(text, "    {}", ending.text());
+        }
+        let hidden = cluster.endings.len().saturating_sub(show);
+        if hidden > 0 {
+            let _ = writeln!(text, "    and {hidden} further ones");
+        }
     }
 }
 
@@ -141,5 +152,7 @@ fn entry(cluster: &ClusterDiff, show: usize) -> Value {
         "notCompared": cluster.findings.uncompared,
         "decidedElsewhere": cluster.findings.beside,
         "fields": cluster.fields.iter().map(ChangedField::json).collect::<Vec<_>>(),
+        "contentNotCompared": cluster.unknown_content,
+        "endings": cluster.endings.iter().map(Ending::json).collect::<Vec<_>>(),
     })
 }

@@ -4,6 +4,8 @@ use serde_json::Value;
 use super::DiffError;
 use super::cluster::compare;
 use super::compare::Findings;
+use super::content::{ContentChanges, content_changes};
+use super::endings::{Ending, endings};
 use super::fields::{ChangedField, changes};
 use crate::explain::{Environment, name_of};
 
@@ -24,11 +26,16 @@ pub(super) struct ClusterDiff {
     pub(super) name: String,
     pub(super) findings: Findings,
     pub(super) fields: Vec<ChangedField>,
+    /// References whose content is not at hand.
+    pub(super) unknown_content: Vec<&'static str>,
+    /// Entries of access lists that end.
+    pub(super) endings: Vec<Ending>,
 }
 
 impl DiffReport {
     pub(super) fn new(
         [old, new]: [&ObjectSet; 2],
+        [old_content, new_content]: [&ObjectSet; 2],
         [old_side, new_side]: &[Environment; 2],
         wanted: &[String],
         now: u64,
@@ -45,7 +52,7 @@ impl DiffReport {
         let mut report = DiffReport {
             removed: only(&old_names, &new_names),
             added: only(&new_names, &old_names),
-            settings: settings(old, new),
+            settings: settings(old_content, new_content),
             ..DiffReport::default()
         };
         for (document, then) in old.clusters.iter().zip(&old_side.clusters).filter(|(_, one)| is_wanted(&one.name)) {
@@ -57,10 +64,18 @@ impl DiffReport {
                 _ => compare(&new_side.gateway, &then.config, &other.config, now)
                     .map_err(|error| DiffError::Compile(then.name.clone(), error))?,
             };
+            let content = |set: &ObjectSet| set.clusters.iter().find(|one| name_of(one) == then.name).cloned();
+            let content = content(old_content).zip(content(new_content));
+            let content = content.map(|(one, two)| content_changes([document, new_document], [&one, &two]));
+            let ContentChanges { changed, unknown } = content.unwrap_or_default();
+            let mut fields = changes(document, new_document);
+            fields.extend(changed);
             report.clusters.push(ClusterDiff {
                 name: then.name.clone(),
                 findings,
-                fields: changes(document, new_document),
+                fields,
+                unknown_content: unknown,
+                endings: endings(&then.config, &other.config, now),
             });
         }
         Ok(report)

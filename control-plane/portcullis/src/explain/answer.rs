@@ -4,6 +4,8 @@ use portcullis_core::request_info::RequestInfo;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::local_token::LocalTokenAnswer;
+
 /// The gateway's treatment of a request. A part that does not apply is null.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -11,6 +13,9 @@ pub(crate) struct Explanation {
     pub(crate) id: Value,
     pub(crate) request_info: Option<RequestInfoAnswer>,
     pub(crate) credential: Option<CredentialAnswer>,
+    /// How the keys of issuers read the token; left out where the cluster has no issuers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) local_token: Option<LocalTokenAnswer>,
     pub(crate) dispatch: Option<DispatchAnswer>,
     pub(crate) upstream_headers: Option<Vec<(String, String)>>,
     pub(crate) refusal: Option<RefusalAnswer>,

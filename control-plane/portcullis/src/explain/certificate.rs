@@ -131,11 +131,8 @@ pub(super) fn read_credential(scan: &HeaderScan<'_>) -> CredentialAnswer {
     if scan.authorization_lines > 1 {
         return CredentialAnswer { outcome: "error", source: Some("authorization"), ..NONE };
     }
-    let from_header: Presented<'_> = scan.authorization.map_or(Ok(None), bearer_token);
-    let from_subprotocol: Presented<'_> =
-        if scan.is_websocket { subprotocol_token(&scan.subprotocols) } else { Ok(None) };
     let mut answer = NONE;
-    for (presented, source) in [(from_header, "authorization"), (from_subprotocol, "websocket")] {
+    for (presented, source) in presented(scan) {
         match presented {
             Ok(Some(token)) => {
                 let left = scan.is_websocket && scan.token_subprotocol;
@@ -153,6 +150,19 @@ pub(super) fn read_credential(scan: &HeaderScan<'_>) -> CredentialAnswer {
         }
     }
     answer
+}
+
+/// The token of [`read_credential`].
+pub(super) fn presented_token<'a>(scan: &'a HeaderScan<'_>) -> Option<Cow<'a, [u8]>> {
+    let is_one = scan.authorization_lines <= 1;
+    presented(scan).into_iter().filter(|_| is_one).find_map(|(presented, _)| presented.ok().flatten())
+}
+
+/// The tokens that the request presents, in the order in which they count.
+fn presented<'a>(scan: &'a HeaderScan<'_>) -> [(Presented<'a>, &'static str); 2] {
+    let from_header = scan.authorization.map_or(Ok(None), bearer_token);
+    let from_subprotocol = if scan.is_websocket { subprotocol_token(&scan.subprotocols) } else { Ok(None) };
+    [(from_header, "authorization"), (from_subprotocol, "websocket")]
 }
 
 fn sha256_hex(bytes: &[u8]) -> String {

@@ -13,6 +13,7 @@ use rustls_pki_types::UnixTime;
 use super::answer::{DispatchAnswer, Explanation, RefusalAnswer, RequestInfoAnswer, ShadowAnswer, text};
 use super::arguments::Impersonation;
 use super::environment::{Environment, ServedCluster};
+use super::local_token::read_local_token;
 use super::request::Request;
 
 /// The credential in place of the request's own, where the call names the user. It is reviewed and never sent.
@@ -86,6 +87,9 @@ impl Environment {
         let replaced = with_user(request, headers, scan);
         let sent = replaced.as_ref().unwrap_or(headers);
         let (now, uptime) = (UnixTime::now(), self.later());
+        let token = replaced.is_none().then(|| super::certificate::presented_token(scan)).flatten();
+        answer.local_token =
+            token.and_then(|token| read_local_token(&served.config.token_issuers, &token, now.as_secs()));
         let mut exchange = Exchange::default();
         let mut host = MemoryHost::new(sent.clone(), now, uptime, |review: &Review| result(review, request));
         let mut next = exchange.request_headers(&self.gateway, Some(&served.route), &mut host);

@@ -6,6 +6,7 @@ mod call;
 mod certificate;
 mod environment;
 mod evaluate;
+mod local_token;
 pub(crate) mod paste;
 mod request;
 

@@ -36,7 +36,7 @@ pub(crate) use error::OnboardError;
 pub(crate) use object::file_names;
 pub(crate) use probe::{TokenKeysError, read_token_keys};
 pub(crate) use progress::say;
-pub(crate) use store::{StoreCluster, foreign_managers};
+pub(crate) use store::{StoreCluster, foreign_managers, secret_data};
 pub(crate) use target::TargetCluster;
 
 use arguments::IdentityMode;

@@ -140,7 +140,8 @@ pub(super) fn document(mut object: Value) -> Value {
     object
 }
 
-fn secret_data(secret: &Value) -> SecretData {
+/// A Secret's content, and who may refer to it.
+pub(crate) fn secret_data(secret: &Value) -> SecretData {
     let label = secret.pointer("/metadata/labels").and_then(|labels| labels.get(SECRET_LABEL)).and_then(Value::as_str);
     let shared = secret.pointer("/metadata/annotations").and_then(|all| all.get(SHARED_ANNOTATION));
     let data = secret.get("data").and_then(Value::as_object).into_iter().flatten();

@@ -54,6 +54,15 @@ pub(crate) struct Serve {
         value_parser = dns_server,
     )]
     pub(crate) dns_servers: Vec<SocketAddr>,
+    /// Interval at which keys of tokens are read (jwks.fromServers, url, fromIssuer of issuers), from 1s to 1h.
+    #[arg(
+        long,
+        env = "PORTCULLIS_TOKEN_KEYS_INTERVAL",
+        value_name = "DURATION",
+        value_parser = keys_interval,
+        default_value = "5m",
+    )]
+    pub(crate) token_keys_interval: Duration,
     #[command(flatten)]
     pub(crate) limits: LimitsArguments,
     #[command(flatten)]
@@ -77,6 +86,12 @@ impl Serve {
 
 /// The port of DNS.
 const DNS: u16 = 53;
+
+fn keys_interval(text: &str) -> Result<Duration, String> {
+    let interval = parse_duration(text).map_err(|error| error.to_string())?;
+    let is_within = (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&interval);
+    if is_within { Ok(interval) } else { Err("must be from 1s to 1h".to_owned()) }
+}
 
 fn dns_server(text: &str) -> Result<SocketAddr, AddrParseError> {
     match text.parse::<IpAddr>() {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | read objects from a directory or a Kubernetes API | `source` |
 //! | put what they refer to in place of their references | `references` |
+//! | read keys of tokens from servers and issuers, and put them into the objects | `token_keys` |
 //! | have servers discovered, and put them into the objects | `discovery` |
 //! | translate them, with what was served before as a fallback | `reconcile_loop`, `reconciler`, `retention` |
 //! | serve the snapshot to each Envoy, by the build of its filter | `filter_views`, the crate portcullis-xds |
@@ -35,12 +36,13 @@ mod reconciler;
 mod references;
 mod retention;
 mod run;
-mod server_keys;
 mod shadow_reports;
 mod source;
 mod state;
 mod status;
 mod status_observer;
+mod tls_connection;
+mod token_keys;
 mod turns;
 mod version;
 mod watchdog;

@@ -22,12 +22,12 @@ use super::http::{AllowedHosts, Probes, router};
 use super::limits::{Divider, Reports};
 use super::metrics::ControlPlaneMetrics;
 use super::reconcile_loop::{Outputs, ReconcileLoop};
-use super::server_keys::with_server_keys;
 use super::shadow_reports::ShadowReports;
 use super::source::SourceState;
 use super::source::{Source, SourceError, SourceKind};
 use super::state::{LastGood, StateArguments, StateSender, StateWriter};
 use super::status_observer::{ObserverInputs, StatusObserver};
+use super::token_keys::with_token_keys;
 use super::watchdog::Watchdog;
 use super::writer::{SettingsUse, Writer};
 use super::xds::XdsError;
@@ -105,6 +105,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let (discovery, discoverer) =
         Discoverer::new(kubernetes, arguments.nameservers(), arguments.state.state_dir.clone(), Arc::clone(&metrics));
     let shadows = Arc::new(ShadowReports::default());
+    let (token_key_sender, token_keys) = watch::channel(Arc::default());
+    let key_interval = arguments.token_keys_interval;
     let observer = Arc::new(StatusObserver::new(ObserverInputs {
         diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),
@@ -113,6 +115,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         source: SourceState::new(&source, leadership.as_ref(), limits_leadership.as_ref()),
         answers: discovery.answers.clone(),
         shadows: Arc::clone(&shadows),
+        token_keys,
     }));
     let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects, shadows));
     let hosts = Arc::new(AllowedHosts::new(&arguments.http.http_hosts));
@@ -161,7 +164,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let follow = tokio::spawn(async move {
         let work = async {
             if let Some(sets) = source.sets.await {
-                let sets = with_server_keys(sets).await;
+                let sets = with_token_keys(sets, key_interval, token_key_sender).await;
                 // It is set once.
                 let _ = objects.set(sets.clone());
                 reconcile_loop.run(sets, filters).await;

@@ -13,6 +13,7 @@ use super::gateway_states::{GatewayStates, reports};
 use super::shadow_reports::ShadowReports;
 use super::source::SourceState;
 use super::status::{ObjectStatus, StatusBody};
+use super::token_keys::KeysByObject;
 
 /// The age to which a status is reused, so that many readers cost no more than one.
 const MAX_STATUS_AGE: Duration = Duration::from_millis(250);
@@ -35,6 +36,8 @@ pub(super) struct ObserverInputs {
     pub(super) answers: watch::Receiver<Arc<Answers>>,
     /// The gateways' reports about shadows.
     pub(super) shadows: Arc<ShadowReports>,
+    /// The sources of keys of tokens.
+    pub(super) token_keys: watch::Receiver<Arc<KeysByObject>>,
 }
 
 /// Derives the conditions of all objects, and remembers their transition times.
@@ -98,6 +101,7 @@ impl StatusObserver {
         let endpoints = reports(&self.observed.health);
         let gateways = GatewayStates::new(&self.observed.registry, &self.observed.health, snapshot.clone(), &endpoints);
         let answers = self.observed.answers.borrow().clone();
+        let token_keys = self.observed.token_keys.borrow().clone();
         self.observed.shadows.follow(shadows(&diagnoses), Instant::now());
         let none = BTreeMap::new();
         let versions = snapshot.as_ref().map_or(&none, |snapshot| state.versions.of(snapshot));
@@ -106,7 +110,8 @@ impl StatusObserver {
             let key = key(diagnosis, &known);
             let version = versions.get(&diagnosis.name).map(String::as_str).unwrap_or_default();
             let before = state.conditions.get(&key).map(Vec::as_slice).unwrap_or_default();
-            let observed = ObservedStates { gateways: &gateways, answers: &answers, shadows: &self.observed.shadows };
+            let (gateways, answers, shadows) = (&gateways, &answers, &self.observed.shadows);
+            let observed = ObservedStates { gateways, answers, shadows, token_keys: &token_keys };
             let status = status_of(diagnosis, &observed, version, (before, &now));
             known.insert(key, status.conditions.clone());
             ObjectStatus::new(diagnosis.clone(), status)
@@ -149,6 +154,7 @@ struct ObservedStates<'a> {
     gateways: &'a GatewayStates<'a>,
     answers: &'a Answers,
     shadows: &'a ShadowReports,
+    token_keys: &'a KeysByObject,
 }
 
 fn status_of(
@@ -168,7 +174,8 @@ fn status_of(
     let served = diagnosis.version.served;
     let discovery = observed.answers.facts(&diagnosis.name, diagnosis.version.uid.as_deref());
     let shadow = diagnosis.shadow.as_ref().and_then(|_| observed.shadows.facts(&diagnosis.name));
-    let seen = StatusInput { acceptance, generation, served, content_hash, gateways, discovery, shadow };
+    let token_keys = observed.token_keys.facts(&diagnosis.name, diagnosis.version.uid.as_deref());
+    let seen = StatusInput { acceptance, generation, served, content_hash, gateways, discovery, shadow, token_keys };
     ClusterStatus::of(&seen, before, now)
 }
 

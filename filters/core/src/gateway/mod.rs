@@ -278,10 +278,11 @@ impl Gateway {
         if let Some((access, asked)) = lists {
             access.check_origin(asked)?;
         }
-        let is_long = !class_of(info, request.scan).has_timeout();
+        let class = class_of(info, request.scan);
+        let is_long = !class.has_timeout();
         let mut known = KnownUsers { are_kept: is_long || cluster.shadow.is_some(), ..KnownUsers::default() };
         let mut decision = match self.identify(cluster, request, info, lists, &mut known, seen) {
-            Ok(actor) => self.dispatch(cluster, request, info, actor, admission, seen),
+            Ok(actor) => self.dispatch(cluster, request, (info, class), actor, admission, seen),
             Err(interrupt) => Err(interrupt),
         };
         if let (true, Ok(forward)) = (is_long, &mut decision) {
@@ -298,7 +299,7 @@ impl Gateway {
         &'c self,
         cluster: &'c Cluster,
         request: &RequestContext<'_>,
-        info: &RequestInfo<'_>,
+        (info, class): (&RequestInfo<'_>, RequestClass),
         EffectiveUser { client, original }: EffectiveUser,
         admission: &mut Admission,
         seen: &mut RequestRecord,
@@ -312,7 +313,6 @@ impl Gateway {
             return Err(Refusal::denied_by_policy(policy, &denial.message, info).into());
         }
         let passes = cluster.identity.passes();
-        let class = class_of(info, scan);
         let flow = |client| FlowOf { user: self.known_user(client), info, path: scan.path };
         let wanted = cluster.fair_queue(policy).and_then(|queue| queue.seat_of(flow(&client)));
         let mode = CredentialMode::for_client(client, passes);

@@ -163,6 +163,17 @@ impl TokenIssuers {
     }
 }
 
+impl TokenIssuers {
+    /// The issuer of the cluster that a token names, whether it is of that issuer or not, and the claim that the issuer requires and
+    /// the token does not have, if there is one. For explanations: nothing of it is verified.
+    pub fn named(&self, token: &[u8]) -> Option<(&str, Option<&str>)> {
+        let claims = TokenClaims::read(SignedToken::read(token).ok()?.payload).ok()?;
+        let url = claims.text("iss").ok()?;
+        let issuer = self.issuers.iter().find(|issuer| *issuer.url == *url)?;
+        Some((&issuer.url, issuer.missing(&claims)))
+    }
+}
+
 impl Issuer {
     fn compile(raw: &TokenIssuer) -> Result<Self, IssuersError> {
         if raw.url.is_empty() || raw.audiences.is_empty() {
@@ -214,11 +225,13 @@ impl Issuer {
             TokenUsers::ServiceAccounts => users::service_account(claims)?,
             TokenUsers::ClaimMappings { username, groups } => users::mapped(claims, username, groups.as_ref())?,
         };
-        let has = |(claim, value): &(Box<str>, Box<str>)| claims.text(claim).is_ok_and(|text| *text == **value);
-        if !self.required.iter().all(has) {
-            return Err(NotVerified::RequiredClaim);
-        }
-        Ok(user)
+        if self.missing(claims).is_some() { Err(NotVerified::RequiredClaim) } else { Ok(user) }
+    }
+
+    /// A required claim that a token does not have.
+    fn missing(&self, claims: &TokenClaims) -> Option<&str> {
+        let lacks = |(claim, value): &&(Box<str>, Box<str>)| !claims.text(claim).is_ok_and(|text| *text == **value);
+        self.required.iter().find(lacks).map(|(claim, _)| &**claim)
     }
 }
 

@@ -16,20 +16,19 @@ use crate::access_log::lines;
 use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
 
 const SOON: Duration = Duration::from_secs(20);
-/// The name that pods of every cluster ask for.
-const INSIDE: &str = "kubernetes.default.svc";
+pub(crate) const INSIDE: &str = "kubernetes.default.svc";
 const OTHER: &str = "other.example.com";
 const CLIENT: &str = "127.0.0.1";
 
 /// A cluster whose clients come through tunnels.
-struct Shoot {
-    name: &'static str,
+pub(crate) struct Shoot {
+    pub(crate) name: &'static str,
     stub: StubServer,
     /// The authority of the certificate that it shows.
-    serving_ca: Ca,
+    pub(crate) serving_ca: Ca,
     client_ca: Ca,
     /// A user of this cluster alone.
-    user: Identity,
+    pub(crate) user: Identity,
 }
 
 impl Shoot {
@@ -39,7 +38,7 @@ impl Shoot {
         Self { name, stub: fixture.pki.stub(name), serving_ca, client_ca, user }
     }
 
-    fn manifest(&self, fixture: &StubFixture) -> Manifest {
+    pub(crate) fn manifest(&self, fixture: &StubFixture) -> Manifest {
         let serving = self.serving_ca.issue(&CertSpec::server(self.name, [self.name, INSIDE])).unwrap();
         Manifest::new(self.name, [self.stub.address()])
             .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
@@ -48,16 +47,16 @@ impl Shoot {
             .set("/spec/logging", json!({"mode": "on"}))
     }
 
-    fn came(&self) -> Vec<Record> {
+    pub(crate) fn came(&self) -> Vec<Record> {
         self.stub.records_for(PODS)
     }
 }
 
 /// Two such clusters behind one gateway.
-struct Site {
-    fixture: StubFixture,
-    door: SocketAddr,
-    shoots: [Shoot; 2],
+pub(crate) struct Site {
+    pub(crate) fixture: StubFixture,
+    pub(crate) door: SocketAddr,
+    pub(crate) shoots: [Shoot; 2],
     /// The client's address as servers hear it of a connection without a tunnel: in the place of a loopback address Envoy puts its
     /// own machine's.
     client: String,
@@ -65,10 +64,12 @@ struct Site {
 
 impl Site {
     fn start(test: &str, version: Option<String>, listener: Value) -> Self {
+        Self::with(test, GatewayOptions { envoy_version: version, listener, ..GatewayOptions::default() })
+    }
+
+    pub(crate) fn with(test: &str, mut options: GatewayOptions) -> Self {
         let port = ports::free_address().unwrap().port();
-        let mut listener = listener;
-        listener["tunnel"]["port"] = json!(port);
-        let options = GatewayOptions { envoy_version: version, listener, ..GatewayOptions::default() };
+        options.listener["tunnel"]["port"] = json!(port);
         let fixture = StubFixture::without_cluster(test, &options);
         let door = SocketAddr::new(fixture.gateway.address().ip(), port);
         let shoots = [NAME, OTHER].map(|name| Shoot::new(&fixture, name));
@@ -85,13 +86,13 @@ impl Site {
     }
 
     /// A pod's connection through a tunnel to there, which takes only that authority's certificates.
-    fn pod(&self, destination: &str, ca: &Ca) -> TlsTarget {
+    pub(crate) fn pod(&self, destination: &str, ca: &Ca) -> TlsTarget {
         let connect = connect(&format!("X-Gardener-Destination: {destination}\r\n"));
         TlsTarget::new(self.door).sni(INSIDE).trust(ca).tunnel(connect.as_bytes()).timeout(Duration::from_secs(5))
     }
 
     /// Routes come by themselves, to one worker after the other.
-    fn wait_for(&self, destination: &str, ca: &Ca) {
+    pub(crate) fn wait_for(&self, destination: &str, ca: &Ca) {
         let opens = || (0..8).try_for_each(|_| self.pod(destination, ca).connect().map(drop));
         wait::until_ok("the tunnel opens", SOON, opens).unwrap();
     }
@@ -115,7 +116,7 @@ impl Site {
     }
 
     /// The one request that came, with the client's address in every place that shows it.
-    fn one(&self, shoot: &Shoot, case: &str) -> Record {
+    pub(crate) fn one(&self, shoot: &Shoot, case: &str) -> Record {
         let mut records = shoot.came();
         assert_eq!(records.len(), 1, "{case}");
         let record = records.remove(0);
@@ -126,17 +127,17 @@ impl Site {
     }
 
     /// The lines of the log about users' requests in tunnels.
-    fn logged(&self) -> Vec<Value> {
+    pub(crate) fn logged(&self) -> Vec<Value> {
         let all = lines(&self.fixture).into_iter();
         all.filter(|line| line["user"].is_string() && line["userAgent"] != "direct").collect()
     }
 
-    fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.shoots.iter().for_each(|shoot| shoot.stub.clear());
     }
 }
 
-fn connect(lines: &str) -> String {
+pub(crate) fn connect(lines: &str) -> String {
     format!("CONNECT {INSIDE}:443 HTTP/1.1\r\nHost: {INSIDE}:443\r\n{lines}\r\n")
 }
 
@@ -144,7 +145,7 @@ fn status_of(answer: &str) -> u16 {
     answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default()
 }
 
-fn get(target: &TlsTarget, host: &str, lines: &str) -> Result<Response> {
+pub(crate) fn get(target: &TlsTarget, host: &str, lines: &str) -> Result<Response> {
     let request = format!("GET {PODS} HTTP/1.1\r\nHost: {host}\r\n{lines}Connection: close\r\n\r\n");
     target.raw_request(request.as_bytes())
 }
@@ -260,7 +261,6 @@ fn tunnel_is_opened_for_owned_names_alone() {
     assert!(site.shoots.iter().all(|shoot| shoot.came().is_empty()));
 }
 
-/// Whatever claims another address or another cluster, outside and inside.
 const FORGED: &str = "X-Forwarded-For: 192.0.2.66\r\nX-Real-Ip: 192.0.2.66\r\nForwarded: for=192.0.2.66\r\n\
     X-Envoy-External-Address: 192.0.2.66\r\nX-Envoy-Original-Dst-Host: 192.0.2.66:443\r\nX-Envoy-Internal: true\r\n\
     X-Gardener-Destination: other.example.com\r\nPortcullis.tunnel: [fd00::1]:443\r\nX-Remote-User: admin\r\n";

@@ -5,11 +5,12 @@ use std::time::Duration;
 use portcullis_filter_config::{PrefixedClaim, TokenIssuer, TokenKey, TokenUsers};
 
 use super::Findings;
+use super::asked_issuer::{AskedIssuer, check_asked_issuer};
 use super::jwks::read_keys;
 use crate::bounds::{MAX_AUDIENCES, MAX_CLAIM, MAX_CLAIM_RULES, MAX_TOKEN_ISSUERS};
 use crate::duration::parse_duration;
 use crate::problem::{Problem, ProblemCode};
-use crate::server_keys::{ServerKeys, server_keys_of};
+use crate::shown_keys::{KeySource, ShownKeys, shown_keys_of};
 use crate::types;
 
 /// The path at which a kube-apiserver shows the public keys of its service accounts' tokens.
@@ -41,6 +42,9 @@ const CHECKED_BY_HTTP1: &str = "tokens of these issuers go to the servers by HTT
 const UNREVIEWED: &str = "is for TokenReviews, which requestHeader.tokenReview: false turns off, unless access lists or protected \
                           identities, also those of the GatewaySettings, need users";
 
+/// Keys while there are no newer ones.
+const KEPT: &str = "; the last keys hold for a day at most, then every token is reviewed";
+
 /// How tokens are reviewed and verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
@@ -50,10 +54,12 @@ pub struct Tokens {
     pub issuers: Vec<TokenIssuer>,
     /// Period in which a token that was verified is reviewed once, beside its requests, if it is at all.
     pub check_revocation: Option<Duration>,
+    /// Issuers whose keys the control plane reads from a URL.
+    pub asked_issuers: Vec<AskedIssuer>,
 }
 
-/// Checks how tokens are reviewed and verified.
-pub(super) fn check_tokens(raw: &types::UpstreamCluster, findings: &mut Findings) -> Tokens {
+/// Checks how tokens are reviewed and verified. `allow_loopback` is `allowLoopbackUpstreams` of the settings.
+pub(super) fn check_tokens(raw: &types::UpstreamCluster, allow_loopback: bool, findings: &mut Findings) -> Tokens {
     let ours = &raw.spec.portcullis;
     let audiences = ours.tokens.audiences.clone();
     check_audiences(&audiences, AUDIENCES, findings);
@@ -67,7 +73,8 @@ pub(super) fn check_tokens(raw: &types::UpstreamCluster, findings: &mut Findings
         let message = "is for tokens of issuers, and there is none: every token is reviewed before its request goes on";
         findings.warn(Problem::coded(ProblemCode::NoEffect, CHECK, message));
     }
-    Tokens { issuers: check_issuers(raw, findings), audiences, check_revocation }
+    let (issuers, asked_issuers) = check_issuers(raw, allow_loopback, findings);
+    Tokens { issuers, audiences, check_revocation, asked_issuers }
 }
 
 fn is_unreviewed(raw: &types::UpstreamCluster) -> bool {
@@ -83,15 +90,19 @@ fn check_audiences(audiences: &[String], path: &str, findings: &mut Findings) {
     }
 }
 
-fn check_issuers(raw: &types::UpstreamCluster, findings: &mut Findings) -> Vec<TokenIssuer> {
+fn check_issuers(
+    raw: &types::UpstreamCluster,
+    allow_loopback: bool,
+    findings: &mut Findings,
+) -> (Vec<TokenIssuer>, Vec<AskedIssuer>) {
     let spec = &raw.spec.portcullis.tokens;
     if spec.issuers.len() > MAX_TOKEN_ISSUERS {
         findings.problem(PATH, format!("must not have more than {MAX_TOKEN_ISSUERS} entries"));
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     }
-    let found = server_keys_of(raw);
+    let of_servers = shown_keys_of(raw, &KeySource::Servers);
     let mut urls = BTreeSet::new();
-    let mut checked = Vec::new();
+    let (mut checked, mut asked) = (Vec::new(), Vec::new());
     for (index, issuer) in spec.issuers.iter().enumerate() {
         let path = format!("{PATH}[{index}]");
         if issuer.url.is_empty() {
@@ -103,10 +114,21 @@ fn check_issuers(raw: &types::UpstreamCluster, findings: &mut Findings) -> Vec<T
             let message = format!("has one that is not among {AUDIENCES}: a review would reject its tokens");
             findings.problem(format!("{path}.audiences"), message);
         }
-        checked.extend(check_issuer(issuer, &found, &path, findings));
+        let at_url = check_asked_issuer(issuer, &format!("{path}.jwks"), allow_loopback, findings);
+        let shown = match &at_url {
+            Some(at_url) => shown_keys_of(raw, &KeySource::Issuer(at_url.issuer.clone())),
+            None if issuer.jwks.from_servers => of_servers.clone(),
+            None => ShownKeys::default(),
+        };
+        if let Some(why) = at_url.as_ref().and(shown.error.as_ref()) {
+            let message = format!("{why}{KEPT}");
+            findings.warn(Problem::coded(ProblemCode::Caution, format!("{path}.jwks"), message));
+        }
+        checked.extend(check_issuer(issuer, &shown, &path, findings));
         if issuer.jwks.from_servers {
             check_asked_servers(raw, format!("{path}.jwks.fromServers"), findings);
         }
+        asked.extend(at_url);
     }
     if !spec.issuers.is_empty() {
         let is_impersonating = matches!(raw.spec.portcullis.upstream_identity.as_str(), "" | "Impersonate");
@@ -119,11 +141,10 @@ fn check_issuers(raw: &types::UpstreamCluster, findings: &mut Findings) -> Vec<T
         findings.warn(Problem::coded(ProblemCode::Caution, PATH, message));
     }
     let asks = spec.issuers.iter().any(|issuer| issuer.jwks.from_servers);
-    if let Some(why) = found.error.filter(|_| asks) {
-        let message = format!("fromServers: {why}; the last keys hold for a day at most, then every token is reviewed");
-        findings.warn(Problem::coded(ProblemCode::Caution, PATH, message));
+    if let Some(why) = of_servers.error.filter(|_| asks) {
+        findings.warn(Problem::coded(ProblemCode::Caution, PATH, format!("fromServers: {why}{KEPT}")));
     }
-    checked
+    (checked, asked)
 }
 
 /// Keys are asked for at written servers, before the discovered ones are known, and they are believed for a day.
@@ -139,7 +160,7 @@ fn check_asked_servers(raw: &types::UpstreamCluster, path: String, findings: &mu
 
 fn check_issuer(
     raw: &types::TokenIssuer,
-    found: &ServerKeys,
+    shown: &ShownKeys,
     path: &str,
     findings: &mut Findings,
 ) -> Option<TokenIssuer> {
@@ -149,7 +170,7 @@ fn check_issuer(
     } else {
         check_audiences(&raw.audiences, &of_audiences, findings);
     }
-    let (keys, keys_valid_until) = check_keys(raw, found, path, findings);
+    let (keys, keys_valid_until) = check_keys(raw, shown, path, findings);
     let users = check_users(raw, path, findings);
     let required_claims = check_rules(&raw.claim_validation_rules, path, findings);
     let max_age = check_max_age(raw.max_age.as_deref(), path, findings);
@@ -164,10 +185,10 @@ fn check_issuer(
     })
 }
 
-/// The keys, and the time up to which they hold if they are the servers'.
+/// The keys, and the time up to which they hold if they were read elsewhere.
 fn check_keys(
     raw: &types::TokenIssuer,
-    found: &ServerKeys,
+    shown: &ShownKeys,
     path: &str,
     findings: &mut Findings,
 ) -> (Vec<TokenKey>, Option<u64>) {
@@ -178,7 +199,7 @@ fn check_keys(
         );
     }
     let path = format!("{path}.jwks.inline");
-    // Whatever the servers have shown: a mistake is not to come to light when they do not answer.
+    // Whatever was shown: a mistake is not to come to light when there is no answer.
     let written = match raw.jwks.inline.as_str() {
         "" => None,
         text => match read_keys(text) {
@@ -189,17 +210,16 @@ fn check_keys(
             }
         },
     };
-    let shown = found.keys.as_ref().filter(|_| raw.jwks.from_servers);
-    if let Some((keys, until)) = shown.and_then(|(text, until)| Some((read_keys(text).ok()?, *until))) {
+    if let Some((keys, until)) = shown.keys.as_ref().and_then(|(text, until)| Some((read_keys(text).ok()?, *until))) {
         return (keys, Some(until));
     }
     let Some(keys) = written else {
-        if raw.jwks.from_servers {
-            let message =
-                "no key is known yet: every token of this issuer is reviewed until the servers have shown their keys";
+        let jwks = &raw.jwks;
+        if jwks.from_servers || !jwks.url.is_empty() || jwks.from_issuer {
+            let message = "no key is known yet: every token of this issuer is reviewed until its keys have been read";
             findings.warn(Problem::coded(ProblemCode::Caution, path, message));
         } else {
-            findings.problem(path, "is required without fromServers");
+            findings.problem(path, "is required without fromServers, url or fromIssuer");
         }
         return (Vec::new(), None);
     };

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::server_keys::put_server_keys;
+use crate::shown_keys::put_shown_keys;
 
 fn checked(issuer: &Value) -> (Vec<TokenIssuer>, Vec<String>, Vec<String>) {
     let (tokens, problems, warnings) = checked_spec(&json!({"tokens": {"issuers": [issuer]}}));
@@ -14,7 +14,7 @@ fn checked_spec(portcullis: &Value) -> (Tokens, Vec<String>, Vec<String>) {
         "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "a"},
         "spec": {"portcullis": portcullis},
     });
-    let checked = check_tokens(&serde_json::from_value(raw).unwrap(), &mut findings);
+    let checked = check_tokens(&serde_json::from_value(raw).unwrap(), false, &mut findings);
     let texts = |problems: &[Problem]| problems.iter().map(ToString::to_string).collect();
     (checked, texts(&findings.problems), texts(&findings.warnings))
 }
@@ -64,7 +64,7 @@ fn issuer_is_read_with_its_defaults() {
     assert_eq!((checked[0].keys.len(), checked[0].max_age_seconds), (1, 3600));
 }
 
-fn of_servers(inline: &str, shown: &ServerKeys) -> (Vec<TokenIssuer>, Vec<String>) {
+fn of_servers(inline: &str, shown: &ShownKeys) -> (Vec<TokenIssuer>, Vec<String>) {
     let mut issuer = issuer();
     issuer.as_object_mut().unwrap().remove("claimMappings");
     issuer["serviceAccounts"] = json!(true);
@@ -73,9 +73,9 @@ fn of_servers(inline: &str, shown: &ServerKeys) -> (Vec<TokenIssuer>, Vec<String
         "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "a"},
         "spec": {"portcullis": {"tokens": {"issuers": [issuer]}}}, "status": "of the object",
     });
-    put_server_keys(&mut raw, shown);
+    put_shown_keys(&mut raw, &[(KeySource::Servers, shown.clone())].into());
     let mut findings = Findings::default();
-    let checked = check_tokens(&serde_json::from_value(raw).unwrap(), &mut findings).issuers;
+    let checked = check_tokens(&serde_json::from_value(raw).unwrap(), false, &mut findings).issuers;
     (checked, findings.problems.iter().map(ToString::to_string).collect())
 }
 
@@ -83,16 +83,78 @@ fn of_servers(inline: &str, shown: &ServerKeys) -> (Vec<TokenIssuer>, Vec<String
 fn keys_of_servers_hold_up_to_their_end_and_hide_no_mistake() {
     let own = issuer()["jwks"]["inline"].as_str().unwrap().to_owned();
     let two = own.replace("\"kid\":\"a\"", "\"kid\":\"of-servers\"");
-    let shown = ServerKeys { keys: Some((two, 86_400)), error: None };
+    let shown = ShownKeys { keys: Some((two, 86_400)), error: None };
     for inline in ["", &own] {
         let (checked, problems) = of_servers(inline, &shown);
         assert_eq!(problems, [""; 0]);
         assert_eq!((checked[0].keys[0].id.as_str(), checked[0].keys_valid_until), ("of-servers", Some(86_400)));
     }
-    let (checked, problems) = of_servers(&own, &ServerKeys::default());
+    let (checked, problems) = of_servers(&own, &ShownKeys::default());
     assert_eq!((problems, checked[0].keys[0].id.as_str(), checked[0].keys_valid_until), (vec![], "a", None));
     let (_, problems) = of_servers("{", &shown);
     assert!(problems.iter().any(|problem| problem.contains("jwks.inline: is no JSON Web Key Set")), "{problems:?}");
+}
+
+/// The keys, problems and warnings of an issuer whose keys are read from a URL.
+fn at_url(jwks: Value, url: &str, shown: &BTreeMap<KeySource, ShownKeys>) -> (Tokens, Vec<String>, Vec<String>) {
+    let mut issuer = issuer();
+    (issuer["jwks"], issuer["url"]) = (jwks, json!(url));
+    let mut raw = json!({
+        "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "a"},
+        "spec": {"portcullis": {"tokens": {"issuers": [issuer]}}},
+    });
+    put_shown_keys(&mut raw, shown);
+    let mut findings = Findings::default();
+    let tokens = check_tokens(&serde_json::from_value(raw).unwrap(), false, &mut findings);
+    let texts = |problems: &[Problem]| problems.iter().map(ToString::to_string).collect();
+    (tokens, texts(&findings.problems), texts(&findings.warnings))
+}
+
+#[test]
+fn issuer_is_asked_at_its_url_or_below_its_own() {
+    let table = [
+        (json!({"url": "https://keys.test/k?a=b"}), "https://a.test", Ok("https://keys.test:443/k?a=b")),
+        (json!({"fromIssuer": true}), "https://a.test", Ok("https://a.test:443/.well-known/openid-configuration")),
+        (json!({"fromIssuer": true}), "https://a.test/x/", Ok("https://a.test:443/x/.well-known/openid-configuration")),
+        (json!({"fromIssuer": true}), "https://a.test?x", Err("fromIssuer: needs a url of the issuer without a query")),
+        (json!({"fromIssuer": true}), "kubernetes/serviceaccount", Err("fromIssuer: needs a url of the issuer that")),
+        (json!({"fromIssuer": true}), "https://169.254.169.254", Err("names a loopback address")),
+    ];
+    for (jwks, url, expected) in table {
+        let (tokens, problems, _) = at_url(jwks.clone(), url, &BTreeMap::new());
+        match expected {
+            Ok(expected) => {
+                assert_eq!(problems, [""; 0], "{jwks}");
+                let asked: Vec<_> = tokens.asked_issuers.iter().map(|asked| asked.url.to_string()).collect();
+                assert_eq!((asked, tokens.asked_issuers[0].issuer.as_str()), (vec![expected.to_owned()], url));
+                assert_eq!(tokens.asked_issuers[0].is_discovery, jwks.get("fromIssuer").is_some());
+            }
+            Err(expected) => {
+                assert!(problems.iter().any(|problem| problem.contains(expected)), "{jwks} {url}: {problems:?}");
+                assert!(tokens.asked_issuers.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_of_one_issuer_are_those_of_no_other() {
+    let keys = issuer()["jwks"]["inline"].as_str().unwrap().to_owned();
+    let shown = |source| [(source, ShownKeys { keys: Some((keys.clone(), 86_400)), error: None })].into();
+    let (jwks, url) = (json!({"url": "https://keys.test/k"}), "https://a.test");
+    let (tokens, problems, _) = at_url(jwks.clone(), url, &shown(KeySource::Issuer(url.to_owned())));
+    assert_eq!((problems, tokens.issuers[0].keys.len()), (vec![], 1));
+    assert_eq!(tokens.issuers[0].keys_valid_until, Some(86_400));
+    for other in [KeySource::Issuer("https://b.test".to_owned()), KeySource::Servers] {
+        let (tokens, problems, warnings) = at_url(jwks.clone(), url, &shown(other));
+        assert_eq!((problems, tokens.issuers[0].keys.len(), warnings.len()), (vec![], 0, 2), "{warnings:?}");
+    }
+    // A written set alone takes none from elsewhere.
+    let (tokens, ..) = at_url(json!({"inline": "{\"keys\":[]}"}), url, &shown(KeySource::Issuer(url.to_owned())));
+    assert_eq!(tokens.issuers[0].keys.len(), 0);
+    let failed = [(KeySource::Issuer(url.to_owned()), ShownKeys { keys: None, error: Some("why".to_owned()) })].into();
+    let (_, problems, warnings) = at_url(jwks, url, &failed);
+    assert_eq!((problems, warnings[0].as_str()), (vec![], &*format!("{PATH}[0].jwks: why{KEPT}")));
 }
 
 #[test]
@@ -107,7 +169,7 @@ fn keys_are_asked_for_at_written_servers_that_are_verified() {
             "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "a"},
             "spec": {"servers": servers, "clientConfig": client, "portcullis": {"tokens": {"issuers": [issuer]}}},
         });
-        check_tokens(&serde_json::from_value(raw).unwrap(), &mut findings);
+        check_tokens(&serde_json::from_value(raw).unwrap(), false, &mut findings);
         let of = |problems: &[Problem]| problems.iter().filter(|one| one.path.ends_with("fromServers")).count();
         (of(&findings.problems), of(&findings.warnings))
     };
@@ -123,7 +185,13 @@ fn issuer_that_could_be_read_in_two_ways_is_refused() {
         ("/url", json!(""), "url: is required"),
         ("/audiences", json!([]), "audiences: needs at least one"),
         ("/audiences", json!([""]), "audiences: must have none that is empty"),
-        ("/jwks", json!({}), "jwks.inline: is required"),
+        ("/jwks", json!({}), "jwks.inline: is required without fromServers, url or fromIssuer"),
+        ("/jwks", json!({"url": "https://a.test", "fromIssuer": true}), "jwks: at most one of"),
+        ("/jwks", json!({"url": "https://a.test", "fromServers": true}), "jwks: at most one of"),
+        ("/jwks", json!({"url": "http://a.test"}), "jwks.url: must be https://"),
+        ("/jwks", json!({"url": "https://127.0.0.1"}), "jwks.url: names a loopback address"),
+        ("/jwks", json!({"url": "https://a.test", "certificateAuthority": "none"}), "jwks.certificateAuthority: "),
+        ("/jwks/certificateAuthority", json!("none"), "jwks.certificateAuthority: is for url and fromIssuer"),
         ("/jwks", json!({"fromServers": true}), "jwks.fromServers: is for serviceAccounts only"),
         ("/jwks/inline", json!("{"), "jwks.inline: is no JSON Web Key Set"),
         ("/claimMappings", Value::Null, "exactly one of serviceAccounts and claimMappings"),
@@ -132,7 +200,8 @@ fn issuer_that_could_be_read_in_two_ways_is_refused() {
     ];
     for (path, value, expected) in table {
         let mut changed = issuer();
-        *changed.pointer_mut(path).unwrap() = value;
+        let (parent, name) = path.rsplit_once('/').unwrap();
+        changed.pointer_mut(parent).unwrap()[name] = value;
         let (_, problems, _) = checked(&changed);
         assert!(problems.iter().any(|problem| problem.contains(expected)), "{path}: {problems:?}");
     }

@@ -176,9 +176,9 @@ impl Answers {
         Some(DiscoveryFacts {
             source: answer.key.source.clone(),
             servers: answer.servers.len(),
-            changed: answer.changed.map(timestamp),
-            empty_since: answer.empty_since.map(timestamp),
-            failed: answer.failed.as_ref().map(|(since, why)| (timestamp(*since), why.clone())),
+            changed: answer.changed.map(Timestamp::from),
+            empty_since: answer.empty_since.map(Timestamp::from),
+            failed: answer.failed.as_ref().map(|(since, why)| (Timestamp::from(*since), why.clone())),
             unused: answer.unused.clone(),
         })
     }
@@ -257,10 +257,6 @@ impl Answers {
         };
         Self { by_name: wants.values().map(answer).collect(), has_kubernetes: true }
     }
-}
-
-fn timestamp(time: SystemTime) -> Timestamp {
-    Timestamp::from_seconds(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs())
 }
 
 fn address(server: &DiscoveredServer) -> SocketAddr {

@@ -5,15 +5,14 @@ use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::{Request, Response, StatusCode, header};
-use portcullis_api::{Endpoint, PeerName, is_allowed_server};
-use rustls::{ClientConfig, RootCertStore};
+use portcullis_api::{Endpoint, PeerName};
+use rustls::ClientConfig;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 
+use super::super::tls_connection::{TlsConnectionError, connect, handshake, roots, trusting};
 use super::want::UpstreamAccess;
 use crate::http_client::{HttpError, send_on};
 
@@ -63,15 +62,9 @@ impl Drop for AnswerLines {
 
 /// TLS as the gateway's own: the same CA, the same name in the certificate, the same client certificate.
 pub(super) fn tls_of(access: &UpstreamAccess) -> Result<Arc<ClientConfig>, UpstreamError> {
-    let unusable = |_| UpstreamError::Credential;
-    let mut roots = RootCertStore::empty();
-    for root in CertificateDer::pem_slice_iter(access.authorities.as_slice()) {
-        roots.add(root.map_err(unusable)?).map_err(|_| UpstreamError::Credential)?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|_| UpstreamError::Credential)?.with_root_certificates(roots);
+    let builder = roots(access.authorities.as_slice()).and_then(trusting).ok_or(UpstreamError::Credential)?;
     let Some(pair) = &access.certificate else { return Ok(Arc::new(builder.with_no_client_auth())) };
+    let unusable = |_| UpstreamError::Credential;
     let chain =
         CertificateDer::pem_slice_iter(pair.chain.as_slice()).collect::<Result<Vec<_>, _>>().map_err(unusable)?;
     let key = PrivateKeyDer::from_pem_slice(pair.key.expose()).map_err(unusable)?;
@@ -87,8 +80,12 @@ pub(super) async fn get(
     allow_loopback: bool,
     path: &str,
 ) -> Result<AnswerLines, UpstreamError> {
-    let stream = timeout(STEP, connect(server, allow_loopback)).await;
-    let stream = stream.map_err(|_| UpstreamError::Connect(server.clone()))??;
+    let failed = |error| match error {
+        TlsConnectionError::Connect => UpstreamError::Connect(server.clone()),
+        TlsConnectionError::Address => UpstreamError::Refused(server.clone()),
+    };
+    let late = |_| UpstreamError::Connect(server.clone());
+    let stream = timeout(STEP, connect(server, allow_loopback)).await.map_err(late)?.map_err(failed)?;
     let (name, host) = match &access.peer_name {
         PeerName::Dns(name) => {
             let parsed = ServerName::try_from(name.clone()).map_err(|_| UpstreamError::Credential)?;
@@ -96,8 +93,7 @@ pub(super) async fn get(
         }
         PeerName::Ip(ip) => (ServerName::from(*ip), ip.to_string()),
     };
-    let handshake = timeout(STEP, TlsConnector::from(Arc::clone(tls)).connect(name, stream)).await;
-    let stream = handshake.ok().and_then(Result::ok).ok_or_else(|| UpstreamError::Connect(server.clone()))?;
+    let stream = timeout(STEP, handshake(stream, name, tls)).await.map_err(late)?.map_err(failed)?;
     let request = request(access, &host, path)?;
     let (response, driver) = timeout(STEP, send_on(stream, request)).await.map_err(|_| UpstreamError::Timeout)??;
     answer(response, driver)
@@ -115,17 +111,6 @@ fn request(access: &UpstreamAccess, host: &str, path: &str) -> Result<Request<Em
         request = request.header(name, user);
     }
     request.body(Empty::new()).map_err(|_| UpstreamError::Credential)
-}
-
-/// Connects to one of the server's addresses. A DNS name was judged by its spelling only.
-async fn connect(server: &Endpoint, allow_loopback: bool) -> Result<TcpStream, UpstreamError> {
-    let unreachable = |_| UpstreamError::Connect(server.clone());
-    let resolved = lookup_host(server.to_string()).await.map_err(unreachable)?;
-    let allowed: Vec<_> = resolved.filter(|address| is_allowed_server(address.ip(), allow_loopback)).collect();
-    if allowed.is_empty() {
-        return Err(UpstreamError::Refused(server.clone()));
-    }
-    TcpStream::connect(allowed.as_slice()).await.map_err(unreachable)
 }
 
 fn answer(response: Response<Incoming>, driver: JoinHandle<()>) -> Result<AnswerLines, UpstreamError> {

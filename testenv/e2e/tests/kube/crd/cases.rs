@@ -63,7 +63,8 @@ pub(super) fn full(manifest: Manifest) -> Manifest {
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    [whole(), servers_and_client(), limits(), policies(), ours(), super::references::rows()].concat_cases()
+    [whole(), servers_and_client(), limits(), policies(), ours(), super::references::rows(), super::tokens::rows()]
+        .concat_cases()
 }
 
 /// Path, value, and the outcome of the object.

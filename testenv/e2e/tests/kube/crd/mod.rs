@@ -2,6 +2,7 @@
 
 mod cases;
 mod references;
+mod tokens;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

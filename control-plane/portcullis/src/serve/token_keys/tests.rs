@@ -6,6 +6,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 use tokio::sync::oneshot;
 
+use portcullis_api::Server;
+
+use super::servers::round;
 use super::*;
 
 static AUTHORITY: LazyLock<String> = LazyLock::new(|| {
@@ -35,8 +38,16 @@ fn sets(servers: &[&str]) -> watch::Sender<Arc<ObjectSet>> {
     watch::channel(Arc::new(ObjectSet { clusters: vec![document(servers)], ..ObjectSet::default() })).0
 }
 
+fn reader<A, F>(ask: A) -> KeyReader<A>
+where
+    A: Fn(AskedSource) -> F,
+    F: Future<Output = Result<String, String>> + Send + 'static,
+{
+    KeyReader::new(ask, Duration::from_secs(300), watch::channel(Arc::default()).0)
+}
+
 fn keys(set: &ObjectSet) -> Option<&str> {
-    set.clusters[0].pointer("/status/serverKeys/keys").and_then(Value::as_str)
+    set.clusters[0].pointer("/status/shownKeys/servers/keys").and_then(Value::as_str)
 }
 
 #[tokio::test]
@@ -46,7 +57,7 @@ async fn first_set_waits_for_the_servers_keys() {
         tokio::task::yield_now().await;
         Ok("keys".to_owned())
     };
-    let receiver = with_keys_by(ask, Duration::from_secs(60), sender.subscribe()).await;
+    let receiver = with_keys_by(reader(ask), Duration::from_secs(60), sender.subscribe()).await;
     assert_eq!(keys(&receiver.borrow()), Some("keys"));
 }
 
@@ -64,7 +75,7 @@ async fn first_set_waits_no_longer_than_it_may() {
             Ok("keys".to_owned())
         }
     };
-    let mut receiver = with_keys_by(ask, Duration::from_millis(10), sender.subscribe()).await;
+    let mut receiver = with_keys_by(reader(ask), Duration::from_millis(10), sender.subscribe()).await;
     assert_eq!(keys(&receiver.borrow_and_update()), None);
     answer.send(()).unwrap();
     receiver.changed().await.unwrap();
@@ -76,7 +87,7 @@ async fn question_to_former_servers_is_ended() {
     let sender = sets(&["192.0.2.1"]);
     let (open, mut ended) = oneshot::channel::<()>();
     let open = Mutex::new(Some(open));
-    let ask = move |asked: ServersToAsk| {
+    let ask = move |asked: AskedSource| {
         let is_former = asked.cluster.servers[0].endpoint.to_string().starts_with("192.0.2.1:");
         let open = open.lock().unwrap().take();
         async move {
@@ -87,7 +98,7 @@ async fn question_to_former_servers_is_ended() {
             Ok("keys".to_owned())
         }
     };
-    let mut receiver = with_keys_by(ask, Duration::from_millis(10), sender.subscribe()).await;
+    let mut receiver = with_keys_by(reader(ask), Duration::from_millis(10), sender.subscribe()).await;
     assert!(ended.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty));
     sender.send_replace(Arc::new(ObjectSet { clusters: vec![document(&["192.0.2.2"])], ..ObjectSet::default() }));
     receiver.wait_for(|set| keys(set) == Some("keys")).await.unwrap();
@@ -97,7 +108,7 @@ async fn question_to_former_servers_is_ended() {
 #[test]
 fn question_goes_to_a_few_servers_and_then_to_the_next_ones() {
     let set = ObjectSet::default();
-    let mut reader = KeyReader::new(|_| async { Ok(String::new()) });
+    let mut reader = reader(|_: AskedSource| async { Ok(String::new()) });
     reader.follow(&set);
     let all = ["192.0.2.1", "192.0.2.2", "192.0.2.3", "192.0.2.4"];
     let asked = |servers: &[&str], failures| {
@@ -113,7 +124,7 @@ fn question_goes_to_a_few_servers_and_then_to_the_next_ones() {
 #[test]
 fn disabled_servers_are_asked_last() {
     let set = ObjectSet::default();
-    let mut reader = KeyReader::new(|_| async { Ok(String::new()) });
+    let mut reader = reader(|_: AskedSource| async { Ok(String::new()) });
     reader.follow(&set);
     let asked = |disabled: &[usize]| {
         let mut document = document(&["192.0.2.1", "192.0.2.2"]).as_ref().clone();

@@ -1,0 +1,281 @@
+//! Public keys of tokens, read from the servers of objects that want that (`jwks.fromServers`) and from URLs of issuers (`jwks.url`,
+//! `jwks.fromIssuer`), and put into the objects before they are translated.
+//!
+//! - [`sources`]: the sources that an object names, pure.
+//! - [`schedule`]: when which source is asked and for how long an answer holds, without I/O and with time as an argument.
+//! - [`facts`]: the state of each object's sources, for its status.
+//! - [`servers`], [`issuer`]: a question to servers, and to an issuer.
+
+mod facts;
+mod issuer;
+mod schedule;
+mod servers;
+mod sources;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use portcullis_api::{Cluster, KeySource, Settings, check_cluster, parse_cluster, resolve};
+use portcullis_filter_config::RequestHeaders;
+use portcullis_sources::{NoticedAt, ObjectSet};
+use portcullis_translate::choose_settings;
+use serde_json::Value;
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{AbortHandle, Id, JoinSet};
+use tokio::time::timeout;
+
+pub(super) use facts::KeysByObject;
+
+use super::discovery::AskedUpstream;
+use issuer::read_issuer_keys;
+use schedule::{KeyQuestion, KeySchedule, NoAnswer, Wanted};
+use servers::read_server_keys;
+use sources::{asked_at_urls, asks_servers, name_of};
+
+/// Servers of clusters, and issuers, that are asked at a time. Neither of the two keeps turns from the other.
+const AT_A_TIME: usize = 8;
+/// Time for a question: so long it keeps its turn from others.
+const DEADLINE: Duration = Duration::from_secs(20);
+/// How long the first set is held back until the sources have answered: a control plane that starts again must not take from
+/// the filters what they have.
+const FIRST_ANSWERS: Duration = Duration::from_secs(3);
+
+/// The sets with the keys in them that their servers and issuers have, from the first one on. A set in which no object wants that goes
+/// on as it is. The state of the sources goes to `facts`.
+pub(super) async fn with_token_keys(
+    sets: watch::Receiver<Arc<ObjectSet>>,
+    interval: Duration,
+    facts: watch::Sender<Arc<KeysByObject>>,
+) -> watch::Receiver<Arc<ObjectSet>> {
+    with_keys_by(KeyReader::new(ask, interval, facts), FIRST_ANSWERS, sets).await
+}
+
+async fn with_keys_by<A, F>(
+    mut reader: KeyReader<A>,
+    patience: Duration,
+    mut sets: watch::Receiver<Arc<ObjectSet>>,
+) -> watch::Receiver<Arc<ObjectSet>>
+where
+    A: Fn(AskedSource) -> F + Send + 'static,
+    F: Future<Output = Result<String, String>> + Send + 'static,
+{
+    let mut set = Arc::clone(&sets.borrow_and_update());
+    reader.follow(&set);
+    let answers = async {
+        while reader.ask_due(&set, Instant::now()) {
+            reader.wait().await;
+        }
+    };
+    // Those that are late come later.
+    let _ = timeout(patience, answers).await;
+    let (sender, receiver) = watch::channel(reader.publish(&set));
+    tokio::spawn(async move {
+        loop {
+            let is_new = tokio::select! {
+                changed = sets.changed() => match changed {
+                    Ok(()) => true,
+                    Err(_) => return,
+                },
+                () = sender.closed() => return,
+                () = reader.wait() => false,
+            };
+            if is_new {
+                set = Arc::clone(&sets.borrow_and_update());
+                reader.follow(&set);
+            }
+            reader.ask_due(&set, Instant::now());
+            let mut next = reader.publish(&set);
+            if !is_new {
+                // The sources have not changed since: the edit begins with the answer.
+                Arc::make_mut(&mut next).noticed = NoticedAt(Some(Instant::now()));
+            }
+            sender.send_if_modified(|before| {
+                let is_other = !Arc::ptr_eq(before, &next) && **before != *next;
+                if is_other {
+                    *before = next;
+                }
+                is_other
+            });
+        }
+    });
+    receiver
+}
+
+/// A source that is asked, and the object that wants it.
+struct AskedSource {
+    cluster: Cluster,
+    source: KeySource,
+    headers: RequestHeaders,
+    allow_loopback: bool,
+    /// Questions before this one that had no answer.
+    failures: usize,
+}
+
+struct KeyReader<A> {
+    ask: A,
+    schedule: KeySchedule,
+    settings: Settings,
+    running: JoinSet<Result<String, String>>,
+    questions: HashMap<Id, (KeyQuestion, AbortHandle)>,
+    turns_of_servers: Arc<Semaphore>,
+    turns_of_issuers: Arc<Semaphore>,
+    facts: watch::Sender<Arc<KeysByObject>>,
+}
+
+impl<A, F> KeyReader<A>
+where
+    A: Fn(AskedSource) -> F,
+    F: Future<Output = Result<String, String>> + Send + 'static,
+{
+    fn new(ask: A, interval: Duration, facts: watch::Sender<Arc<KeysByObject>>) -> Self {
+        Self {
+            ask,
+            schedule: KeySchedule::new(interval),
+            settings: Settings::default(),
+            running: JoinSet::new(),
+            questions: HashMap::new(),
+            turns_of_servers: Arc::new(Semaphore::new(AT_A_TIME)),
+            turns_of_issuers: Arc::new(Semaphore::new(AT_A_TIME)),
+            facts,
+        }
+    }
+
+    fn follow(&mut self, set: &ObjectSet) {
+        if let Some(settings) = choose_settings(&set.settings, None).settings {
+            self.settings = settings;
+        }
+        let wanted: Vec<Wanted> = set.clusters.iter().flat_map(|document| self.wanted(document, set)).collect();
+        self.schedule.follow(wanted.into_iter(), Instant::now());
+        // They would only keep their turns from others.
+        for (question, task) in self.questions.values() {
+            if !self.schedule.is_open(question) {
+                task.abort();
+            }
+        }
+    }
+
+    /// Asks the sources that are due. Returns whether an answer is missing of one that never had any.
+    fn ask_due(&mut self, set: &ObjectSet, now: Instant) -> bool {
+        for question in self.schedule.take_due(now) {
+            let document = set.clusters.iter().find(|document| name_of(document) == question.cluster);
+            let Some(cluster) = document.and_then(|document| self.cluster(document, set)) else {
+                self.schedule.answered(&question, Err(NoAnswer::Refused), (SystemTime::now(), now));
+                continue;
+            };
+            let turns = match &question.source {
+                KeySource::Servers => Arc::clone(&self.turns_of_servers),
+                KeySource::Issuer(_) => Arc::clone(&self.turns_of_issuers),
+            };
+            let answer = (self.ask)(AskedSource {
+                cluster,
+                source: question.source.clone(),
+                headers: self.settings.request_header_names.clone(),
+                allow_loopback: self.settings.allow_loopback_upstreams,
+                failures: question.failures,
+            });
+            let task = self.running.spawn(async move {
+                // It is never closed.
+                let _turn = turns.acquire_owned().await;
+                timeout(DEADLINE, answer).await.unwrap_or_else(|_| Err(NO_ANSWER.to_owned()))
+            });
+            self.questions.insert(task.id(), (question, task));
+        }
+        !self.schedule.is_settled()
+    }
+
+    /// The set with the keys that are known now. Their state becomes known, too.
+    fn publish(&self, set: &Arc<ObjectSet>) -> Arc<ObjectSet> {
+        let now = Instant::now();
+        let facts = self.schedule.facts(now);
+        self.facts.send_if_modified(|before| {
+            let is_other = **before != facts;
+            if is_other {
+                *before = Arc::new(facts);
+            }
+            is_other
+        });
+        self.schedule.put_into(set, now)
+    }
+
+    /// The checked object with its credential.
+    fn cluster(&self, document: &Arc<Value>, set: &ObjectSet) -> Option<Cluster> {
+        let raw = parse_cluster(&resolve(document, &set.referenced_data).document).ok()?;
+        check_cluster(&raw, self.settings.allow_loopback_upstreams).outcome.ok()
+    }
+
+    /// The sources that an object wants to have read. With other parts they are asked anew.
+    fn wanted(&self, document: &Arc<Value>, set: &ObjectSet) -> Vec<Wanted> {
+        let name = name_of(document).to_owned();
+        let uid = document.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let issuers = asked_at_urls(document).into_iter().map(|(issuer, asked)| Wanted {
+            name: name.clone(),
+            uid: uid.clone(),
+            source: KeySource::Issuer(issuer),
+            asked,
+            upstream: None,
+        });
+        let mut wanted: Vec<Wanted> = issuers.collect();
+        if asks_servers(document) {
+            let resolved = resolve(document, &set.referenced_data).document;
+            let part = |path| resolved.pointer(path).cloned().unwrap_or_default();
+            let asked =
+                ["/spec/servers", "/spec/clientConfig", "/spec/portcullis/upstreamIdentity", "/metadata/uid"].map(part);
+            let asked = Value::from(asked.to_vec());
+            let is_known = self.schedule.asks_servers_of(&name, &asked);
+            let upstream = || AskedUpstream::of(&self.cluster(document, set)?, &self.settings);
+            let upstream = if is_known { None } else { upstream() };
+            wanted.push(Wanted { name, uid, source: KeySource::Servers, asked, upstream });
+        }
+        wanted
+    }
+
+    /// Waits for an answer, or until keys are due.
+    async fn wait(&mut self) {
+        let due = self.schedule.next(Instant::now());
+        let timer = async {
+            match due {
+                Some(due) => tokio::time::sleep_until(due.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        let (id, keys) = tokio::select! {
+            Some(ended) = self.running.join_next_with_id() => match ended {
+                Ok(answer) => answer,
+                // It was ended, and nothing waits for it, or it broke.
+                Err(error) => (error.id(), Err(NO_ANSWER.to_owned())),
+            },
+            () = timer => return,
+        };
+        let Some((question, _)) = self.questions.remove(&id).filter(|(question, _)| self.schedule.is_open(question))
+        else {
+            return;
+        };
+        if let Err(error) = &keys {
+            let KeyQuestion { cluster, source, .. } = &question;
+            tracing::warn!(%cluster, ?source, error, "the keys of tokens are not known anew");
+        }
+        self.schedule.answered(&question, keys.map_err(NoAnswer::Failed), (SystemTime::now(), Instant::now()));
+    }
+}
+
+/// The reason of a question that was given up.
+const NO_ANSWER: &str = "no answer in time";
+
+async fn ask(asked: AskedSource) -> Result<String, String> {
+    let AskedSource { cluster, source, headers, allow_loopback, failures } = asked;
+    match source {
+        KeySource::Servers => {
+            let keys = read_server_keys(&cluster, &headers, allow_loopback, failures).await;
+            keys.map_err(|error| error.to_string())
+        }
+        KeySource::Issuer(url) => {
+            let Some(issuer) = cluster.tokens.asked_issuers.iter().find(|issuer| issuer.issuer == url) else {
+                return Err("the issuer is not asked".to_owned());
+            };
+            read_issuer_keys(issuer, allow_loopback).await.map_err(|error| error.to_string())
+        }
+    }
+}
