@@ -33,7 +33,8 @@ pub(super) fn status() -> Value {
                 "description": "`Accepted`: the object is valid and owns its names. `Programmed`: every gateway that is \
                     connected has acknowledged the configuration. `Ready`: every gateway that reports has a healthy endpoint for each policy. \
                     `ServersDiscovered`, of objects that discover servers: they are those that the source names now. `ShadowDiffers`, \
-                    of objects with a shadow: gateways have judged requests otherwise by it.",
+                    of objects with a shadow: gateways have judged requests otherwise by it. `LimitsShared`, of objects with limits of \
+                    all gateways: every gateway that reports has its part of them.",
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["type"],
                 "items": condition(),

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Condition, ConditionType, Gateway, GatewayProgress, Served, State, StatusInput, Timestamp, UnhealthyServer,
-    discovery, findings, sanitize, shadow,
+    discovery, findings, limits, sanitize, shadow,
 };
 
 /// Most gateways that a status lists one by one.
@@ -25,8 +25,8 @@ pub struct ClusterStatus {
     /// The host names and virtual IPs that it owns. Because they stand here, they stay its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
-    /// `Accepted`, `Programmed` and `Ready`, in this order; then `ServersDiscovered` where servers are discovered, and
-    /// `ShadowDiffers` where policies only report.
+    /// `Accepted`, `Programmed` and `Ready`, in this order; then `ServersDiscovered` where servers are discovered,
+    /// `ShadowDiffers` where policies only report, and `LimitsShared` where limits are those of all gateways.
     pub conditions: Vec<Condition>,
     /// Gateways: those that refuse come first, then those that have not answered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -68,7 +68,8 @@ impl ClusterStatus {
         ]
         .into_iter()
         .chain(seen.discovery.as_ref().map(discovery::discovered_finding))
-        .chain(seen.shadow.as_ref().map(|facts| shadow::shadow_finding(facts, seen)));
+        .chain(seen.shadow.as_ref().map(|facts| shadow::shadow_finding(facts, seen)))
+        .chain(seen.limits.as_ref().map(|facts| limits::shared_finding(facts, seen)));
         let mut gateways: Vec<&Gateway<'_>> = seen.gateways.iter().collect();
         gateways.sort_by_key(|one| (rank(&one.progress), one.name));
         // Of two streams with one id the worse one is listed: the list is a map by name.

@@ -40,6 +40,8 @@ pub enum ConditionType {
     ServersDiscovered,
     /// Gateways have judged requests otherwise by what only reports. Only objects with a policy or an alternative in shadow have it.
     ShadowDiffers,
+    /// Every gateway that reports has its part of the object's limits of all gateways. Only objects with such limits have it.
+    LimitsShared,
 }
 
 /// Whether a condition holds.
@@ -89,6 +91,7 @@ impl fmt::Display for ConditionType {
             ConditionType::Ready => "Ready",
             ConditionType::ServersDiscovered => "ServersDiscovered",
             ConditionType::ShadowDiffers => "ShadowDiffers",
+            ConditionType::LimitsShared => "LimitsShared",
         })
     }
 }

@@ -16,8 +16,9 @@ use super::console::{Console, LiveData};
 use super::discovery::Discoverer;
 use super::edit_traces::{EditTraces, StreamObserver, TracingError};
 use super::filter_views::FilterViews;
-use super::fleet::Fleet;
+use super::fleet::{Fleet, ServedObjects};
 use super::http::{AllowedHosts, Probes, router};
+use super::limit_reports::LimitReports;
 use super::limits::{Divider, Reports};
 use super::metrics::ControlPlaneMetrics;
 use super::reconcile_loop::{Outputs, ReconcileLoop};
@@ -104,6 +105,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let (discovery, discoverer) =
         Discoverer::new(kubernetes, arguments.nameservers(), arguments.state.state_dir.clone(), Arc::clone(&metrics));
     let shadows = Arc::new(ShadowReports::default());
+    let of_objects: watch::Receiver<Arc<ServedObjects>> = served_objects.clone();
+    let limit_reports = Arc::new(LimitReports::new(move |name| of_objects.borrow().has_global_limits(name)));
     let observer = Arc::new(StatusObserver::new(ObserverInputs {
         diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),
@@ -112,8 +115,9 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         source: SourceState::new(&source, leadership.as_ref(), limits_leadership.as_ref()),
         answers: discovery.answers.clone(),
         shadows: Arc::clone(&shadows),
+        limits: Arc::clone(&limit_reports),
     }));
-    let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects, shadows));
+    let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects, shadows, limit_reports));
     let hosts = Arc::new(AllowedHosts::new(&arguments.http.http_hosts));
     let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch()), tokio::spawn(Arc::clone(&fleet).watch())];
     tasks.push(tokio::spawn(discoverer.run()));

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use portcullis_api::status::{ClusterStatus, Condition, StatusInput, Timestamp, accepted};
+use portcullis_api::status::{ClusterStatus, Condition, Served, StatusInput, Timestamp, accepted};
 use portcullis_api::{CLUSTER_KIND, Problem, ProblemCode};
 use portcullis_translate::{Diagnosis, Reason};
 use portcullis_xds::{HealthRegistry, Registry, Snapshot};
@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::discovery::Answers;
 use super::gateway_states::{GatewayStates, reports};
+use super::limit_reports::LimitReports;
 use super::shadow_reports::ShadowReports;
 use super::source::SourceState;
 use super::status::{ObjectStatus, StatusBody};
@@ -35,6 +36,8 @@ pub(super) struct ObserverInputs {
     pub(super) answers: watch::Receiver<Arc<Answers>>,
     /// The gateways' reports about shadows.
     pub(super) shadows: Arc<ShadowReports>,
+    /// Those about limits that they share.
+    pub(super) limits: Arc<LimitReports>,
 }
 
 /// Derives the conditions of all objects, and remembers their transition times.
@@ -121,7 +124,8 @@ impl StatusObserver {
             let key = key(diagnosis, &known);
             let hash = snapshot.as_ref().map(|snapshot| state.hashes.of(snapshot, &diagnosis.name));
             let before = state.conditions.get(&key).map(Vec::as_slice).unwrap_or_default();
-            let observed = ObservedStates { gateways: &gateways, answers: &answers, shadows: &self.observed.shadows };
+            let (shadows, limits) = (&self.observed.shadows, &self.observed.limits);
+            let observed = ObservedStates { gateways: &gateways, answers: &answers, shadows, limits };
             let status = status_of(diagnosis, &observed, &hash.unwrap_or_default(), (before, &now));
             known.insert(key, status.conditions.clone());
             ObjectStatus::new(diagnosis.clone(), status)
@@ -164,6 +168,7 @@ struct ObservedStates<'a> {
     gateways: &'a GatewayStates<'a>,
     answers: &'a Answers,
     shadows: &'a ShadowReports,
+    limits: &'a LimitReports,
 }
 
 fn status_of(
@@ -183,7 +188,8 @@ fn status_of(
     let served = diagnosis.version.served;
     let discovery = observed.answers.facts(&diagnosis.name, diagnosis.version.uid.as_deref());
     let shadow = diagnosis.shadow.as_ref().and_then(|_| observed.shadows.facts(&diagnosis.name));
-    let seen = StatusInput { acceptance, generation, served, content_hash, gateways, discovery, shadow };
+    let limits = observed.limits.facts(&diagnosis.name).filter(|_| served != Served::Nothing);
+    let seen = StatusInput { acceptance, generation, served, content_hash, gateways, discovery, shadow, limits };
     ClusterStatus::of(&seen, before, now)
 }
 

@@ -152,7 +152,9 @@ fn uid(object: &ObjectStatus) -> Option<&str> {
 fn waits_for_gateways(object: &ObjectStatus) -> bool {
     let reason = |kind| object.status.condition(kind).map(|one| one.reason.as_str());
     reason(ConditionType::Programmed) == Some("NoGateways")
-        || [ConditionType::Ready, ConditionType::ShadowDiffers].into_iter().any(|kind| reason(kind) == Some("NoReport"))
+        || [ConditionType::Ready, ConditionType::ShadowDiffers, ConditionType::LimitsShared]
+            .into_iter()
+            .any(|kind| reason(kind) == Some("NoReport"))
 }
 
 fn log_outcome(queue: &WriteQueue<Value>, name: &str, outcome: WriteOutcome, why: &str) {
