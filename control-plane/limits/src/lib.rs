@@ -7,14 +7,15 @@
 //! that they have, and grants nothing else, until every lease of an earlier one has ended.
 //!
 //! - [`limiter`]: all limits, and the processes that report. Start here.
-//! - `shares`: one limit. `division`: the parts by what each one wants. `issue`: tokens of a rate that is counted.
-//!   `spare`: tokens that move between gateways.
+//! - `shares`: one limit. `holdings`: the part of each process. `division`: the parts by what each one wants. `issue`: tokens of a
+//!   rate that is counted. `spare`: tokens that move between gateways.
 //! - `state`: the limits of a cluster written down, for another process to go on with.
 //!
 //! No clock, no I/O: time is an argument. Nothing here knows how reports travel.
 
 mod division;
 mod holder;
+mod holdings;
 mod issue;
 mod limiter;
 mod message;

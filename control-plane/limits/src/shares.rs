@@ -1,13 +1,13 @@
 //! One limit, and what each process has of it.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use portcullis_filter_config::limits::{LEASE, LimitPart, PartUse};
 use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
 
-use crate::division::{Rest, units_of};
+use crate::division::{Claims, Rest};
 use crate::holder::{Holder, HolderId};
+use crate::holdings::{Holding, Holdings};
 use crate::issue::Issue;
 use crate::message::{HoldingState, LimitState, SharesState, nanoseconds};
 use crate::spare::SpareTokens;
@@ -43,28 +43,13 @@ pub(crate) struct Shares {
     limit: GlobalLimit,
     /// Until then there may be leases of another limiter, which this one does not know.
     learns_until: Duration,
-    holdings: BTreeMap<HolderId, Holding>,
+    holdings: Holdings,
+    /// The level at which claims were capped the last time.
+    level: u32,
     issue: Issue,
     /// Until then there may be leases that make tokens by themselves.
     issues_from: Duration,
     spare: SpareTokens,
-}
-
-/// The part of one process.
-#[derive(Clone, Copy, Debug, Default)]
-struct Holding {
-    /// Units that no other process may get.
-    reserved: u32,
-    /// Units that it had use for at most lately, and when.
-    wanted: u32,
-    wanted_at: Duration,
-    /// Its first report and its last one.
-    first: Duration,
-    last: Duration,
-    /// Of a rate that is allocated, by its last report: the number of that, its part, and the tokens in its bucket.
-    number: u64,
-    held: u32,
-    tokens: u32,
 }
 
 impl Shares {
@@ -73,7 +58,8 @@ impl Shares {
         Self {
             limit,
             learns_until,
-            holdings: BTreeMap::new(),
+            holdings: Holdings::default(),
+            level: 0,
             issue: Issue::new(now),
             issues_from: now,
             spare: SpareTokens::default(),
@@ -94,17 +80,16 @@ impl Shares {
     /// Whether no process has a part of it, and no other limiter has given one away.
     pub(crate) fn has_ended(&self, now: Duration) -> bool {
         let is_held = |holding: &Holding| now < holding.last.saturating_add(RESERVED_FOR);
-        now >= self.learns_until.max(self.issues_from) && !self.holdings.values().any(is_held)
+        now >= self.learns_until.max(self.issues_from) && !self.holdings.iter().any(|(_, holding)| is_held(holding))
     }
 
     /// Gives back the parts whose leases have ended.
     pub(crate) fn sweep(&mut self, now: Duration) {
-        self.holdings.retain(|_, holding| now < holding.last.saturating_add(RESERVED_FOR));
+        self.holdings.retain(|holding| now < holding.last.saturating_add(RESERVED_FOR));
     }
 
     /// Takes the report of a process, and gives it its part from now on.
     pub(crate) fn exchange(&mut self, of: Holder, used: PartUse, now: Duration) -> LimitAnswer {
-        let holder = of.id;
         match (self.limit.limit, self.limit.strategy) {
             (FlowControlLimit::MaxRequestsInflight(max), strategy) if !used.is_rate => {
                 let claim = match strategy {
@@ -114,7 +99,8 @@ impl Shares {
                         used.wanted.max(used.used.saturating_add(reserve))
                     }
                 };
-                let quota = self.divide(holder, PartUse { wanted: claim, ..used }, max, now);
+                let position = self.holdings.position(of.id, now);
+                let quota = self.divide(position, PartUse { wanted: claim, ..used }, max, now);
                 let part = quota.map(|quota| LimitPart { quota, ..LimitPart::default() });
                 LimitAnswer {
                     part,
@@ -122,13 +108,14 @@ impl Shares {
                 }
             }
             (FlowControlLimit::TokenBucket { qps, burst }, GlobalStrategy::Allocate) if used.is_rate => {
-                let (lost, reserved) = self.lost_tokens(of, used);
+                let position = self.holdings.position(of.id, now);
+                let (lost, reserved) = lost_tokens(self.holdings.get(position), of.number, used);
                 self.spare.add(lost.min(share(burst, reserved, qps)), qps, burst, now);
                 // Tokens are not reserved: a bucket that shrinks loses them at once.
-                let quota = self.divide(holder, PartUse { used: 0, ..used }, qps, now);
-                if let Some(holding) = self.holdings.get_mut(&holder) {
-                    (holding.number, holding.held, holding.tokens) = (of.number, used.held, used.used);
-                }
+                let quota = self.divide(position, PartUse { used: 0, ..used }, qps, now);
+                let reported =
+                    Holding { number: of.number, held: used.held, tokens: used.used, ..self.holdings.get(position) };
+                self.holdings.set(position, reported);
                 let (burst_of_all, spare) = (burst, &mut self.spare);
                 let part = quota.map(|quota| {
                     let burst = share(burst_of_all, quota, qps);
@@ -152,7 +139,7 @@ impl Shares {
                 LimitAnswer { part: None, next: SHORT_PAUSE }
             }
             (FlowControlLimit::TokenBucket { qps, burst }, GlobalStrategy::Count) if used.is_rate => {
-                let ahead = self.ahead(holder, used.wanted, now);
+                let ahead = self.ahead(of.id, used.wanted, now);
                 let ahead = ahead.max(self.reserve_of_each(qps, 20, burst)).max(qps.min(1)).min(burst);
                 let tokens = self.issue.take(ahead.saturating_sub(used.used), qps, burst, now);
                 LimitAnswer { part: Some(LimitPart { quota: 0, burst: ahead, tokens }), next: COUNT_PAUSE }
@@ -162,21 +149,12 @@ impl Shares {
         }
     }
 
-    /// Tokens that the bucket of a process has lost since its report before this one because its part shrank, and the part that it had.
-    /// Those of a process that had requests meanwhile may as well have been used.
-    fn lost_tokens(&self, of: Holder, used: PartUse) -> (u32, u32) {
-        let Some(before) = self.holdings.get(&of.id) else { return (0, 0) };
-        let is_next = before.number.checked_add(1) == Some(of.number);
-        let has_shrunk = is_next && used.wanted == 0 && used.held < before.held;
-        let lost = if has_shrunk { before.tokens.saturating_sub(used.used) } else { 0 };
-        (lost, before.held.min(before.reserved))
-    }
-
     /// Tokens that a process will use until its report after the next one, if they come as they did the last time.
     fn ahead(&mut self, holder: HolderId, wanted: u32, now: Duration) -> u32 {
-        let holding = self.holdings.entry(holder).or_insert(Holding { last: now, ..Holding::default() });
+        let position = self.holdings.position(holder, now);
+        let holding = self.holdings.get(position);
         let passed = now.saturating_sub(holding.last).clamp(COUNT_PAUSE, PAUSE);
-        holding.last = now;
+        self.holdings.set(position, Holding { last: now, ..holding });
         let milliseconds = u32::try_from(passed.as_millis()).unwrap_or(u32::MAX);
         share(wanted, milliseconds.saturating_mul(2), 1_000)
     }
@@ -236,6 +214,7 @@ impl Shares {
             limit: GlobalLimit { limit, strategy },
             learns_until: Duration::from_nanos(state.learns_until),
             holdings: holdings.collect(),
+            level: 0,
             issue: Issue::read(state.issue_level, state.issue_at),
             issues_from: Duration::from_nanos(state.issues_from),
             spare: SpareTokens::read(state.spare_level, state.spare_at),
@@ -251,10 +230,9 @@ impl Shares {
     }
 
     /// The units of a process from now on, out of `total`.
-    fn divide(&mut self, holder: HolderId, used: PartUse, total: u32, now: Duration) -> Option<u32> {
+    fn divide(&mut self, position: usize, used: PartUse, total: u32, now: Duration) -> Option<u32> {
         let is_learning = now < self.learns_until;
-        let new = Holding { first: now, ..Holding::default() };
-        let mut holding = self.holdings.get(&holder).copied().unwrap_or(new);
+        let mut holding = self.holdings.get(position);
         // A process that says to have more than it ever got is not believed, but where this limiter cannot know.
         let held = if is_learning { used.held.min(total) } else { used.held.min(holding.reserved) };
         if used.wanted >= holding.wanted || now >= holding.wanted_at.saturating_add(PEAK) {
@@ -262,13 +240,10 @@ impl Shares {
         }
         holding.last = now;
         // The requests that run are as true as the part: they go on whatever it is.
-        let occupied = held.max(used.used);
-        holding.reserved = occupied;
-        self.holdings.insert(holder, holding);
-        let quota = if is_learning { held.min(total) } else { self.offer(holder, total, now) };
-        if let Some(holding) = self.holdings.get_mut(&holder) {
-            holding.reserved = occupied.max(quota);
-        }
+        holding.reserved = held.max(used.used);
+        self.holdings.set(position, holding);
+        let quota = if is_learning { held } else { self.offer(position, total, now) };
+        self.holdings.set(position, Holding { reserved: holding.reserved.max(quota), ..holding });
         // A process that joins has no part before the others have given some back.
         let is_joining = quota == 0 && now < holding.first.saturating_add(RESERVED_FOR);
         // One that has a part of 0 keeps that: it would go by its local limit otherwise.
@@ -276,31 +251,22 @@ impl Shares {
         (held > 0 || keeps_none || !(is_learning || is_joining)).then_some(quota)
     }
 
-    /// The units of a process if all parts could change at once, as far as no other process has them. One look at all parts: with
-    /// many processes this is the cost of a report.
-    fn offer(&self, holder: HolderId, total: u32, now: Duration) -> u32 {
+    /// The units of a process if all parts could change at once, as far as no other process has them. Some looks at what all want:
+    /// with many processes these are the cost of a report.
+    fn offer(&mut self, position: usize, total: u32, now: Duration) -> u32 {
         let even = total.checked_div(self.processes()).unwrap_or_default();
         let (floor, rest) = match self.limit.strategy {
             GlobalStrategy::Allocate => (reserve(even, FLOOR), Rest::Divided),
             // A reserve is in each claim already.
             GlobalStrategy::Count => (0, Rest::Kept),
         };
-        let (mut claims, mut position, mut reserved) = (Vec::with_capacity(self.holdings.len()), 0_usize, 0_u64);
-        for (other, holding) in &self.holdings {
-            if *other == holder {
-                position = claims.len();
-            } else {
-                reserved = reserved.saturating_add(u64::from(holding.reserved));
-            }
-            claims.push(holding.wanted.max(floor));
-        }
         // Each process has its turn if there are fewer units than processes.
         let turns = now.as_secs().checked_div(TURN_SECONDS).unwrap_or_default();
-        let turn = usize::try_from(turns).unwrap_or_default().checked_rem(claims.len()).unwrap_or_default();
-        claims.rotate_left(turn);
-        position = position.checked_sub(turn).unwrap_or(position.saturating_add(claims.len()).saturating_sub(turn));
-        let free = u64::from(total).saturating_sub(reserved);
-        units_of(&claims, position, total, rest).min(u32::try_from(free).unwrap_or_default())
+        let turn = usize::try_from(turns).unwrap_or_default().checked_rem(self.holdings.len()).unwrap_or_default();
+        let claims = Claims { wanted: self.holdings.wanted(), floor, first: turn };
+        let units = claims.units_of(position, total, rest, &mut self.level);
+        let free = u64::from(total).saturating_sub(self.holdings.reserved_for_others(position));
+        units.min(u32::try_from(free).unwrap_or_default())
     }
 
     /// A small part of a limit for each process, of which all together have no more than `most`.
@@ -311,6 +277,15 @@ impl Shares {
     fn processes(&self) -> u32 {
         u32::try_from(self.holdings.len()).unwrap_or(u32::MAX)
     }
+}
+
+/// Tokens that the bucket of a process has lost since its report before the one of this number because its part shrank, and the
+/// part that it had. Those of a process that had requests meanwhile may as well have been used.
+fn lost_tokens(before: Holding, number: u64, used: PartUse) -> (u32, u32) {
+    let is_next = before.number.checked_add(1) == Some(number);
+    let has_shrunk = is_next && used.wanted == 0 && used.held < before.held;
+    let lost = if has_shrunk { before.tokens.saturating_sub(used.used) } else { 0 };
+    (lost, before.held.min(before.reserved))
 }
 
 /// A small part of a limit, at least one.

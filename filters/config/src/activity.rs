@@ -174,6 +174,9 @@ pub struct LimitUse {
     /// Whether the gateway's own limit holds in the place of one that gateways share.
     #[serde(skip_serializing_if = "is_default")]
     pub local: bool,
+    /// Whether it is one that gateways share.
+    #[serde(skip_serializing_if = "is_default")]
+    pub shared: bool,
 }
 
 /// The clients with the most requests, most first, each list with [`OTHER`] at its end if there are more. Requests whose client

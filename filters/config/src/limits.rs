@@ -5,6 +5,19 @@ use std::time::Duration;
 /// The time for which a part holds, counted by the gateway from the moment at which it began to write its report.
 pub const LEASE: Duration = Duration::from_secs(3);
 
+/// Most bytes of a gateway's report of the use of its parts. Parts that do not fit are left out, and the local limits hold for them
+/// meanwhile.
+pub const MAX_USE_BYTES: usize = 768 << 10;
+/// Most schemas of one cluster in a row of a report: more of them are in a second row.
+pub const MAX_SCHEMAS: usize = 1_024;
+/// Most bytes of a schema or a cluster in a report without its name: four numbers of up to five bytes, tags and lengths.
+const OVERHEAD: usize = 32;
+
+/// Most bytes that a schema or a cluster of that name takes of a report.
+pub fn bytes_in_report(name: &str) -> usize {
+    name.len().saturating_add(OVERHEAD)
+}
+
 /// Use of one limit in one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartUse {

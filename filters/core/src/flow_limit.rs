@@ -55,6 +55,8 @@ pub struct LimitLevel {
     pub rate: u32,
     /// Whether the limit of this process holds in the place of one that gateways share.
     pub is_local: bool,
+    /// Whether gateways share it.
+    pub is_shared: bool,
 }
 
 impl FlowLimit {
@@ -112,15 +114,15 @@ impl FlowLimit {
     pub fn level(&self, uptime: Duration) -> LimitLevel {
         match &self.0 {
             FlowLimitKind::InFlight { running, max } => {
-                LimitLevel { used: running.count(), limit: *max, rate: 0, is_local: false }
+                LimitLevel { used: running.count(), limit: *max, rate: 0, is_local: false, is_shared: false }
             }
             FlowLimitKind::Seats { part, fallback } => {
                 let (used, is_local) = (part.running().count(), part.quota(uptime).is_none());
-                LimitLevel { used, limit: part.max(*fallback, uptime), rate: 0, is_local }
+                LimitLevel { used, limit: part.max(*fallback, uptime), rate: 0, is_local, is_shared: true }
             }
             FlowLimitKind::Bucket(bucket) => {
                 let Rate { qps, burst } = bucket.rate();
-                LimitLevel { used: bucket.used(uptime), limit: burst, rate: qps, is_local: false }
+                LimitLevel { used: bucket.used(uptime), limit: burst, rate: qps, is_local: false, is_shared: false }
             }
             FlowLimitKind::Rate { part, fallback } => {
                 let held = part.part(uptime);
@@ -128,7 +130,7 @@ impl FlowLimit {
                 let used = burst.saturating_sub(part.tokens(*fallback, uptime));
                 // Of a rate that is counted a process has tokens only.
                 let rate = if qps == 0 { fallback.global_qps } else { qps };
-                LimitLevel { used, limit: burst, rate, is_local: held.is_none() }
+                LimitLevel { used, limit: burst, rate, is_local: held.is_none(), is_shared: true }
             }
             FlowLimitKind::Shared(limit) => limit.level(uptime),
         }

@@ -7,15 +7,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use portcullis_filter_config::limits::{LimitPart, PartUse};
+pub use portcullis_filter_config::limits::MAX_USE_BYTES;
+use portcullis_filter_config::limits::{LimitPart, MAX_SCHEMAS, PartUse, bytes_in_report};
 use prost::Message;
 
-/// Most bytes of a gateway's message. Limits that do not fit are left out, and the local ones hold for them.
-pub const MAX_USE_BYTES: usize = 768 << 10;
-/// Most schemas of one cluster in a message.
-pub const MAX_SCHEMAS: usize = 1_024;
-/// Most bytes of a schema or a cluster in a message, without its name: four numbers of up to five bytes, tags and lengths.
-const OVERHEAD: usize = 32;
 /// Numbers of a schema in a [`ClusterUseMessage`].
 const USE_COLUMNS: usize = 4;
 /// The first of them: a rate, and a part under a lease.
@@ -54,7 +49,7 @@ pub struct ClusterUseMessage {
 }
 
 /// Encodes a [`UseMessage`] with the parts in their order, which those of one cluster are next to each other in. Parts that
-/// would make it longer than [`MAX_USE_BYTES`] are left out.
+/// would make it longer than [`MAX_USE_BYTES`] are left out: the process chooses those that fit.
 pub fn encode_use<'a>(
     process: u64,
     number: u64,
@@ -65,10 +60,10 @@ pub fn encode_use<'a>(
     for (name, schema, used) in parts {
         if cluster.cluster != name || cluster.schemas.len() >= MAX_SCHEMAS {
             message.add(std::mem::take(&mut cluster));
-            bytes = bytes.saturating_add(name.len()).saturating_add(OVERHEAD);
+            bytes = bytes.saturating_add(bytes_in_report(name));
             name.clone_into(&mut cluster.cluster);
         }
-        bytes = bytes.saturating_add(schema.len()).saturating_add(OVERHEAD);
+        bytes = bytes.saturating_add(bytes_in_report(schema));
         if bytes > MAX_USE_BYTES {
             break;
         }

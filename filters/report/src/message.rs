@@ -159,6 +159,9 @@ pub struct LimitMessage {
     /// Whether the gateway's own limit holds in the place of one that gateways share.
     #[prost(bool, tag = "6")]
     pub local: bool,
+    /// Whether it is one that gateways share.
+    #[prost(bool, tag = "7")]
+    pub shared: bool,
 }
 
 /// The clients with the most requests.

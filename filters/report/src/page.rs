@@ -175,8 +175,8 @@ fn servers(all: &[ServerActivity]) -> Vec<ServerMessage> {
 }
 
 fn limit(one: &LimitUse) -> LimitMessage {
-    let LimitUse { used, limit, rate, refused, local, .. } = *one;
-    LimitMessage { schema: one.schema.clone(), used, limit, rate, refused, local }
+    let LimitUse { used, limit, rate, refused, local, shared, .. } = *one;
+    LimitMessage { schema: one.schema.clone(), used, limit, rate, refused, local, shared }
 }
 
 fn shadow(one: &ShadowActivity) -> ShadowMessage {

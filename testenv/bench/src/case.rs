@@ -31,6 +31,10 @@ pub(crate) enum Case {
     Limit,
     /// As [`Case::Limit`], with a limit of all gateways, of which Envoy has a part under a lease.
     GlobalLimit,
+    /// As [`Case::Last`], counted under a limit of requests per second that is never reached.
+    Rate,
+    /// As [`Case::Rate`], with a limit of all gateways, of which Envoy has a part under a lease.
+    GlobalRate,
     /// As [`Case::Last`], judged once more by a shadow of 100 policies under a limit.
     Shadow,
     /// A cached token, 100 policies, the last one matches.
@@ -67,7 +71,7 @@ pub(crate) enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 27] = [
+    pub(crate) const ALL: [Self; 29] = [
         Self::Bare,
         Self::BareToken,
         Self::Last,
@@ -75,6 +79,8 @@ impl Case {
         Self::Rebalance,
         Self::Limit,
         Self::GlobalLimit,
+        Self::Rate,
+        Self::GlobalRate,
         Self::Shadow,
         Self::None,
         Self::One,
@@ -110,6 +116,8 @@ impl Case {
             Case::Rebalance => "certificate, 100 policies, last matches, rebalance",
             Case::Limit => "certificate, 100 policies, last matches, requests in flight limited",
             Case::GlobalLimit => "certificate, 100 policies, last matches, requests in flight of all gateways limited",
+            Case::Rate => "certificate, 100 policies, last matches, requests per second limited",
+            Case::GlobalRate => "certificate, 100 policies, last matches, requests per second of all gateways limited",
             Case::Shadow => "certificate, 100 policies, last matches, beside a shadow of as many with a limit",
             Case::None => "certificate, 100 policies, none matches (403)",
             Case::Token => "token, 100 policies, last matches",
@@ -143,6 +151,8 @@ impl Case {
             Case::Rebalance => "rebalance",
             Case::Limit => "limit",
             Case::GlobalLimit => "global-limit",
+            Case::Rate => "rate",
+            Case::GlobalRate => "global-rate",
             Case::Shadow => "shadow",
             Case::None => "none",
             Case::Token => "token",
@@ -185,7 +195,7 @@ impl Case {
 
     /// Whether an agent runs Envoy, and brings it its part of limits that gateways share.
     pub(crate) const fn has_agent(self) -> bool {
-        matches!(self, Case::GlobalLimit)
+        matches!(self, Case::GlobalLimit | Case::GlobalRate)
     }
 
     /// Whether Envoy runs portcullis.wasm.
@@ -253,10 +263,14 @@ impl Case {
     /// The `flowControl` of the manifest, if it has any.
     pub(crate) fn flow_control(self) -> Option<Value> {
         let (local, global) = (json!({"max": 100_000}), json!({"max": 200_000}));
+        let [local_rate, global_rate] = [100_000, 200_000].map(|qps| json!({"qps": qps, "burst": qps}));
         let schema = match self {
             Case::Limit => json!({"name": "many", "maxRequestsInflight": local}),
             Case::GlobalLimit => json!({"name": "many", "strategy": "globalAllocate", "maxRequestsInflight": local,
                 "globalMaxRequestsInflight": global}),
+            Case::Rate => json!({"name": "many", "tokenBucket": local_rate}),
+            Case::GlobalRate => json!({"name": "many", "strategy": "globalAllocate", "tokenBucket": local_rate,
+                "globalTokenBucket": global_rate}),
             _ => return None,
         };
         Some(json!({"flowControlSchemas": [schema]}))

@@ -1,4 +1,5 @@
-//! A request's instructions in proportion to the bare Envoy's of the same run, against those that the tree keeps.
+//! A request's instructions in proportion to the bare Envoy's of the same run, against those that the tree keeps; and those of a limit
+//! of all gateways, against a bound.
 //!
 //! Instructions differ from processor to processor, because libraries choose their code by it; their ratio hardly does.
 
@@ -13,15 +14,22 @@ use crate::case::Case;
 use crate::document;
 use crate::error::BenchError;
 use crate::fixture::Fixture;
+use crate::profile::Profile;
 
+/// The library's file.
+const MODULE: &str = "libportcullis.so";
 const FILE: &str = "testenv/bench/ratios.json";
 const ALL: [Case; 6] = [Case::Last, Case::None, Case::Token, Case::Uncached, Case::Impersonated, Case::FrontProxy];
+/// Cases with a limit of all gateways, and the instructions that it may cost in the module: a whole request differs by more from
+/// run to run.
+const GLOBAL: [Case; 2] = [Case::GlobalLimit, Case::GlobalRate];
+const MAX_OF_GLOBAL: f64 = 200.0;
 const SHORT: [Case; 3] = [Case::Last, Case::None, Case::Token];
 
 /// Fails when a request has become dearer than by testenv/bench/ratios.json.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Three cases and few requests, and up to 3 % in the place of 1 %.
+    /// Three cases and few requests, up to 3 % in the place of 1 %, and no limit of all gateways.
     #[arg(long)]
     short: bool,
     /// Writes the ratios of this run into the file.
@@ -35,6 +43,16 @@ pub(crate) struct Check {
 /// By the case's name.
 type Ratios = BTreeMap<String, f64>;
 
+/// By the case's name.
+type Costs = BTreeMap<&'static str, Cost>;
+
+/// Instructions of a request: all, and those of the module itself.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    total: f64,
+    module: f64,
+}
+
 pub(crate) fn run(options: &Check) -> Result<(), BenchError> {
     let run = match &options.dir {
         Some(dir) => RunDir::at(dir)?,
@@ -42,7 +60,10 @@ pub(crate) fn run(options: &Check) -> Result<(), BenchError> {
     };
     let (cases, requests, tolerance): (&[Case], _, _) =
         if options.short { (&SHORT, 500, 0.03) } else { (&ALL, 2_000, 0.01) };
-    let found = measured(&run, cases, requests)?;
+    let fixture = Fixture::new(&run, true)?;
+    let global: &[Case] = if options.short { &[] } else { &GLOBAL };
+    let costs = measured(&fixture, &[&[Case::Bare, Case::BareToken][..], cases, global].concat(), requests)?;
+    let found = ratios(&costs, cases);
     let path = project_root().join(FILE);
     if options.update {
         let text = serde_json::to_string_pretty(&found).map_err(BenchError::Ratios)?;
@@ -55,28 +76,43 @@ pub(crate) fn run(options: &Check) -> Result<(), BenchError> {
         let before = kept.get(name).copied().unwrap_or(f64::NAN);
         println!("{name}\t{ratio:.4}\t{before:.4}\t{:+.2} %", (ratio / before - 1.0) * 100.0);
     }
-    let dearer = dearer(&found, &kept, tolerance);
+    let mut dearer = dearer(&found, &kept, tolerance);
+    for (name, more) in of_global_limits(&costs) {
+        println!("{name}\t{more:.0} instructions of the module more than without a limit, {MAX_OF_GLOBAL} at most");
+        dearer.extend((more >= MAX_OF_GLOBAL).then(|| format!("{name} {more:.0} more")));
+    }
     if dearer.is_empty() { Ok(()) } else { Err(BenchError::Dearer(dearer.join(", "))) }
 }
 
-fn measured(run: &RunDir, cases: &[Case], requests: u32) -> Result<Ratios, BenchError> {
-    let fixture = Fixture::new(run, true)?;
-    let count = |case: Case| -> Result<f64, BenchError> {
+fn measured(fixture: &Fixture<'_>, cases: &[Case], requests: u32) -> Result<Costs, BenchError> {
+    let count = |case: &Case| {
         eprintln!("{}", case.title());
-        let rounds = fixture.measure(case, requests, 1)?;
-        Ok(rounds.iter().map(|round| round.total as f64).sum::<f64>() / f64::from(requests))
+        Ok((case.slug(), Cost::of(&fixture.measure(*case, requests, 1)?, requests)))
     };
-    let mut baselines: Vec<(Case, f64)> = Vec::new();
-    for baseline in [Case::Bare, Case::BareToken] {
-        baselines.push((baseline, count(baseline)?));
+    cases.iter().map(count).collect()
+}
+
+fn ratios(costs: &Costs, cases: &[Case]) -> Ratios {
+    let total = |case: Case| costs.get(case.slug()).map_or(f64::NAN, |cost| cost.total);
+    // Four digits: the rest differs from run to run.
+    let ratio = |case: Case| (total(case) / total(case.baseline()) * 10_000.0).round() / 10_000.0;
+    cases.iter().map(|case| (case.slug().to_owned(), ratio(*case))).collect()
+}
+
+/// The instructions that limits of all gateways cost, by case, if they were counted.
+fn of_global_limits(costs: &Costs) -> Vec<(&'static str, f64)> {
+    let module = |case: Case| costs.get(case.slug()).map(|cost| cost.module);
+    GLOBAL.iter().filter_map(|case| Some((case.slug(), module(*case)? - module(Case::Last)?))).collect()
+}
+
+impl Cost {
+    fn of(rounds: &[Profile], requests: u32) -> Self {
+        let each = |count: &dyn Fn(&Profile) -> u64| {
+            rounds.iter().map(|round| count(round) as f64).sum::<f64>() / f64::from(requests)
+        };
+        let module = |round: &Profile| round.objects.get(MODULE).copied().unwrap_or_default();
+        Cost { total: each(&|round| round.total), module: each(&module) }
     }
-    let mut ratios = Ratios::new();
-    for case in cases {
-        let baseline = baselines.iter().find(|(of, _)| *of == case.baseline()).map_or(f64::NAN, |(_, count)| *count);
-        // Four digits: the rest differs from run to run.
-        ratios.insert(case.slug().to_owned(), (count(*case)? / baseline * 10_000.0).round() / 10_000.0);
-    }
-    Ok(ratios)
 }
 
 /// The cases beyond the tolerance, and those that the tree has no ratio of.
@@ -88,7 +124,7 @@ fn dearer(found: &Ratios, kept: &Ratios, tolerance: f64) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ratios, dearer};
+    use super::{Cost, Costs, Ratios, dearer, of_global_limits};
 
     #[test]
     fn ratio_beyond_the_tolerance_is_refused() {
@@ -98,5 +134,14 @@ mod tests {
         assert_eq!(dearer(&ratios(1.1), &kept, 0.01), Vec::<String>::new());
         assert_eq!(dearer(&ratios(1.183), &kept, 0.01), ["last 1.1830"]);
         assert_eq!(dearer(&ratios(1.0), &Ratios::new(), 0.01), ["last 1.0000"]);
+    }
+
+    #[test]
+    fn global_limit_is_compared_with_no_limit() {
+        let cost = |module| Cost { total: 1.0, module };
+        let costs =
+            Costs::from([("last", cost(8_000.0)), ("global-limit", cost(8_170.0)), ("global-rate", cost(8_200.0))]);
+        assert_eq!(of_global_limits(&costs), [("global-limit", 170.0), ("global-rate", 200.0)]);
+        assert!(of_global_limits(&Costs::from([("last", cost(8_000.0))])).is_empty(), "they were not counted");
     }
 }

@@ -34,7 +34,8 @@ pub(super) fn status() -> Value {
                     connected has acknowledged the configuration. `Ready`: every gateway that reports has a healthy endpoint for each policy. \
                     `ServersDiscovered`, of objects that discover servers: they are those that the source names now. `ShadowDiffers`, \
                     of objects with a shadow: gateways have judged requests otherwise by it. `TokenKeysCurrent`, of objects whose keys of \
-                    tokens the control plane reads: they are those that servers and issuers show now.",
+                    tokens the control plane reads: they are those that servers and issuers show now. `LimitsShared`, of objects with \
+                    limits of all gateways: every gateway that reports has its part of them.",
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["type"],
                 "items": condition("`Accepted`, `Programmed` or `Ready`."),

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Condition, ConditionType, Gateway, GatewayProgress, Served, State, StatusInput, Timestamp, UnhealthyServer,
-    discovery, findings, sanitize, shadow, token_keys,
+    discovery, findings, limits, sanitize, shadow, token_keys,
 };
 
 /// Most gateways that a status lists one by one.
@@ -26,7 +26,8 @@ pub struct ClusterStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
     /// `Accepted`, `Programmed` and `Ready`, in this order; then `ServersDiscovered` where servers are discovered,
-    /// `ShadowDiffers` where policies only report, and `TokenKeysCurrent` where the control plane reads keys of tokens.
+    /// `ShadowDiffers` where policies only report, `TokenKeysCurrent` where the control plane reads keys of tokens, and
+    /// `LimitsShared` where limits are those of all gateways.
     pub conditions: Vec<Condition>,
     /// Gateways: those that refuse come first, then those that have not answered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -69,7 +70,8 @@ impl ClusterStatus {
         .into_iter()
         .chain(seen.discovery.as_ref().map(discovery::discovered_finding))
         .chain(seen.shadow.as_ref().map(|facts| shadow::shadow_finding(facts, seen)))
-        .chain((!seen.token_keys.is_empty()).then(|| token_keys::token_keys_finding(&seen.token_keys)));
+        .chain((!seen.token_keys.is_empty()).then(|| token_keys::token_keys_finding(&seen.token_keys)))
+        .chain(seen.limits.as_ref().map(|facts| limits::shared_finding(facts, seen)));
         let mut gateways: Vec<&Gateway<'_>> = seen.gateways.iter().collect();
         gateways.sort_by_key(|one| (rank(&one.progress), one.name));
         // Of two streams with one id the worse one is listed: the list is a map by name.

@@ -42,6 +42,8 @@ pub enum ConditionType {
     ShadowDiffers,
     /// The keys of tokens are those that servers and issuers show now. Only objects whose keys the control plane reads have it.
     TokenKeysCurrent,
+    /// Every gateway that reports has its part of the object's limits of all gateways. Only objects with such limits have it.
+    LimitsShared,
 }
 
 /// Whether a condition holds.
@@ -92,6 +94,7 @@ impl fmt::Display for ConditionType {
             ConditionType::ServersDiscovered => "ServersDiscovered",
             ConditionType::ShadowDiffers => "ShadowDiffers",
             ConditionType::TokenKeysCurrent => "TokenKeysCurrent",
+            ConditionType::LimitsShared => "LimitsShared",
         })
     }
 }

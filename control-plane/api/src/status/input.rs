@@ -1,6 +1,8 @@
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
-use super::{DiscoveryFacts, ShadowFacts, Timestamp, TokenKeysFacts};
+use super::{DiscoveryFacts, LimitFacts, ShadowFacts, Timestamp, TokenKeysFacts};
 
 /// The facts about an `UpstreamCluster` at one time.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +23,20 @@ pub struct StatusInput<'a> {
     pub shadow: Option<ShadowFacts>,
     /// The sources of keys of tokens, if the control plane reads any.
     pub token_keys: Vec<TokenKeysFacts>,
+    /// Reports about its limits of all gateways, if it has any.
+    pub limits: Option<LimitFacts>,
+}
+
+impl StatusInput<'_> {
+    /// The number of gateways that report, of all that are there if those are more.
+    pub(super) fn reporting(&self, gateways: usize) -> String {
+        let all = self.gateways.iter().map(|one| one.name).collect::<BTreeSet<_>>().len();
+        match (gateways, all) {
+            (reporting, all) if reporting < all => format!("{reporting} of {all} gateways"),
+            (1, _) => "1 gateway".to_owned(),
+            (reporting, _) => format!("{reporting} gateways"),
+        }
+    }
 }
 
 /// The diagnosis of an object.

@@ -1,10 +1,10 @@
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 
 use portcullis_filter_config::activity::ShadowDifference;
 
 use super::condition::Finding;
-use super::{ConditionType, Served, ShadowFacts, State, StatusInput};
+use super::served_version::finding_of_served;
+use super::{ConditionType, ShadowFacts, State, StatusInput};
 
 /// Kinds of differences that a message names.
 const MAX_NAMED: usize = 5;
@@ -12,13 +12,8 @@ const MAX_NAMED: usize = 5;
 /// Whether the shadow would treat requests otherwise. Counts are rounded down, so that the message changes a few times in a power of
 /// ten, and not with each report.
 pub(super) fn shadow_finding(facts: &ShadowFacts, seen: &StatusInput<'_>) -> Finding {
-    let finding = |status, reason, message: String| Finding::new(ConditionType::ShadowDiffers, status, reason, message);
-    let (status, reason, message) = of_served(facts, &gateways(facts, seen));
-    let Served::Older(generation) = seen.served else { return finding(status, reason, message) };
-    // Stamped with the newest generation, whose shadow no gateway has.
-    let generation = generation.map(|number| format!(" (generation {number})")).unwrap_or_default();
-    let message = format!("the version that was accepted last{generation} is served: {message}");
-    finding(State::Unknown, "OlderVersion", message)
+    let found = of_served(facts, &seen.reporting(facts.gateways));
+    finding_of_served(seen.served, ConditionType::ShadowDiffers, found)
 }
 
 /// Status, reason and message for the version that is served.
@@ -52,16 +47,6 @@ fn text(kind: &ShadowDifference) -> String {
     let ShadowDifference { policy, shadow_policy, agreement, verb, resource } = kind;
     let resource = if resource.is_empty() { "other paths" } else { resource };
     format!("{agreement} {verb} {resource} (policy {policy}, shadow policy {shadow_policy})")
-}
-
-/// The number of those that report, of all that are there if those are more.
-fn gateways(facts: &ShadowFacts, seen: &StatusInput<'_>) -> String {
-    let all = seen.gateways.iter().map(|one| one.name).collect::<BTreeSet<_>>().len();
-    match (facts.gateways, all) {
-        (reporting, all) if reporting < all => format!("{reporting} of {all} gateways"),
-        (1, _) => "1 gateway".to_owned(),
-        (reporting, _) => format!("{reporting} gateways"),
-    }
 }
 
 /// The largest number of 1, 2 or 5 and zeros that is not greater.

@@ -9,6 +9,13 @@ pub(crate) const FASTEST: i64 = 1_000;
 const SLOW: i64 = -1_000;
 const SLOWEST: i64 = -19_000;
 
+/// The Lease of the limiter that leads, in milliseconds: its length, the time after a renewal for which the leader goes on at most,
+/// the time after which others take it to have stopped, and the time until another one has seen that the Lease is free.
+const LEASE: u64 = 1_300;
+const RENEWED_WITHIN: u64 = 900;
+const QUIET_AFTER: u64 = 945;
+const NOTICED_WITHIN: u64 = 760;
+
 /// Something that happens to the fleet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
@@ -18,8 +25,8 @@ pub(crate) enum Fault {
     Partition { first: usize, count: usize, length: u64 },
     /// The process of a gateway ends, and the next one begins after that time.
     Restart { gateway: usize, pause: u64 },
-    /// No limiter divides for that long, then another one does.
-    Replace(u64),
+    /// No limiter divides for that long, then another one does, which by then knows to have been alone for that long.
+    Replace { pause: u64, alone: u64 },
 }
 
 /// The faults of a run, by their times. Longer runs have as many, but for restarts the longer ones.
@@ -44,12 +51,27 @@ pub(crate) fn schedule(gateways: usize, length: u64, lots: &mut Lots) -> Vec<(u6
         faults.push((at, Fault::Restart { gateway, pause: 2 * SECOND }));
     }
     for number in 0..12 {
-        // Half of the leaders hand over, and half are killed and followed when their Lease has run out.
-        let pause = if number % 2 == 0 { 0 } else { lots.below(17 * SECOND) };
-        faults.push((lots.below(length), Fault::Replace(pause)));
+        // Half of the leaders hand over; the others are killed, or go on until their last renewal is too old.
+        let fault = if number % 2 == 0 { handed_over(lots) } else { followed(lots) };
+        faults.push((lots.below(length), fault));
     }
-    faults.push((length * 18 / 24, Fault::Replace((length / 288).max(10 * SECOND))));
+    let away = (length / 288).max(10 * SECOND);
+    faults.push((length * 18 / 24, Fault::Replace { pause: away, alone: away - SECOND }));
     faults
+}
+
+fn handed_over(lots: &mut Lots) -> Fault {
+    let pause = lots.below(NOTICED_WITHIN) * MILLISECOND;
+    Fault::Replace { pause, alone: pause }
+}
+
+/// The Lease was renewed some time before the last answer, by a clock that is up to two percent slow, and its end is waited for by
+/// another one that is as wrong in any direction.
+fn followed(lots: &mut Lots) -> Fault {
+    let renewed = lots.below(RENEWED_WITHIN * 102 / 100);
+    let quiet_after = QUIET_AFTER * (98 + lots.below(5)) / 100;
+    let led_after = LEASE + lots.below(NOTICED_WITHIN);
+    Fault::Replace { pause: (led_after - renewed) * MILLISECOND, alone: (led_after - quiet_after) * MILLISECOND }
 }
 
 /// The error of a gateway's clock: one in ten is nearly as slow as the bound allows.

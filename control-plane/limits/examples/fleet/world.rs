@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::rc::Rc;
 use std::time::Duration;
 
 use portcullis_core::global_limit::LimitReport;
@@ -27,28 +28,26 @@ const SAMPLE: u64 = 10 * SECOND;
 
 enum Event {
     Report { gateway: usize },
-    AtLimiter(Box<Sent>),
-    AtGateway(Box<Answer>),
+    AtLimiter(Rc<Sent>),
+    AtGateway(Rc<Answer>),
     Arrive { gateway: usize, limit: usize, is_request: bool },
     Leave { gateway: usize, process: u64, limit: usize, place: usize },
     Fault(Fault),
     Smooth,
     Join { first: usize, count: usize },
     Start { gateway: usize },
-    Elect,
+    Elect { alone: u64 },
     Sample,
     Jump { gateway: usize },
     Settled,
 }
 
-#[derive(Clone)]
 struct Sent {
     gateway: usize,
     process: u64,
     report: LimitReport,
 }
 
-#[derive(Clone)]
 struct Answer {
     gateway: usize,
     process: u64,
@@ -105,7 +104,7 @@ impl World {
             demand,
             is_rough: false,
         };
-        world.elect();
+        world.elect(0);
         for gateway in 0..count {
             world.start(gateway);
             for limit in 0..world.plans.len() {
@@ -140,14 +139,14 @@ impl World {
         match event {
             Event::Report { gateway } => self.report(gateway),
             Event::AtLimiter(sent) => self.divide(&sent),
-            Event::AtGateway(answer) => self.apply(*answer),
+            Event::AtGateway(answer) => self.apply(&answer),
             Event::Arrive { gateway, limit, is_request } => self.arrive(gateway, limit, is_request),
             Event::Leave { gateway, process, limit, place } => self.leave(gateway, process, limit, place),
             Event::Fault(fault) => self.suffer(fault),
             Event::Smooth => self.is_rough = false,
             Event::Join { first, count } => self.cut_off(first, count, false),
             Event::Start { gateway } => self.restart(gateway),
-            Event::Elect => self.elect(),
+            Event::Elect { alone } => self.elect(alone),
             Event::Sample => self.sample(),
             Event::Jump { gateway } => {
                 self.figures.jump(self.now, gateway);
@@ -185,9 +184,9 @@ impl World {
                     self.add(self.now + pause, Event::Start { gateway });
                 }
             }
-            Fault::Replace(pause) => {
+            Fault::Replace { pause, alone } => {
                 self.limiter = None;
-                self.add(self.now + pause, Event::Elect);
+                self.add(self.now + pause, Event::Elect { alone });
             }
         }
     }
@@ -197,9 +196,10 @@ impl World {
         (first..first + count).for_each(|number| self.gateways[number % gateways].is_cut_off = is_cut_off);
     }
 
-    fn elect(&mut self) {
+    /// A limiter begins that has been alone for so long.
+    fn elect(&mut self, alone: u64) {
         let mut limiter = Limiter::new();
-        limiter.configure(&limits(&self.plans), Duration::from_micros(self.now));
+        limiter.configure(&limits(&self.plans), Duration::from_micros(self.now - alone));
         self.limiter = Some(limiter);
     }
 
@@ -236,11 +236,11 @@ impl World {
         self.serve(number);
         let gateway = &self.gateways[number];
         let report = gateway.limits.report(gateway.uptime(self.now));
-        let sent = Sent { gateway: number, process: gateway.process, report };
+        let sent = Rc::new(Sent { gateway: number, process: gateway.process, report });
         self.figures.report(self.now, sent.process, &sent.report);
         self.report_at(number, self.now + SECOND);
         for delay in delays(self.is_rough, &mut self.lots).into_iter().flatten() {
-            self.add(self.now + delay, Event::AtLimiter(Box::new(sent.clone())));
+            self.add(self.now + delay, Event::AtLimiter(Rc::clone(&sent)));
         }
     }
 
@@ -262,13 +262,13 @@ impl World {
             }
         }
         self.figures.answer(number, &parts, next);
-        let answer = Answer { gateway: sent.gateway, process: sent.process, number, parts, next };
+        let answer = Rc::new(Answer { gateway: sent.gateway, process: sent.process, number, parts, next });
         for delay in delays(self.is_rough, &mut self.lots).into_iter().flatten() {
-            self.add(self.now + delay, Event::AtGateway(Box::new(answer.clone())));
+            self.add(self.now + delay, Event::AtGateway(Rc::clone(&answer)));
         }
     }
 
-    fn apply(&mut self, answer: Answer) {
+    fn apply(&mut self, answer: &Answer) {
         let number = answer.gateway;
         let gateway = &self.gateways[number];
         if gateway.is_down || gateway.is_cut_off || gateway.process != answer.process {
@@ -277,7 +277,7 @@ impl World {
         self.serve(number);
         let gateway = &mut self.gateways[number];
         gateway.before_answer(self.now, &mut self.seats);
-        if !gateway.limits.apply(answer.number, answer.parts, gateway.uptime(self.now)) {
+        if !gateway.limits.apply(answer.number, answer.parts.iter().copied(), gateway.uptime(self.now)) {
             return;
         }
         gateway.count_parts(self.now, &mut self.seats, &mut self.rates);

@@ -1,6 +1,6 @@
+mod long_reports;
 mod lost;
 mod model;
 mod rules;
-mod scale;
 mod simulation;
 mod state;

@@ -23,7 +23,8 @@ fn cluster(name: &str, forwarded: u64) -> ClusterActivity {
         latency,
         in_flight: 6,
     };
-    let limit = LimitUse { schema: "reads".to_owned(), used: 3, limit: 10, rate: 5, refused: 7, local: true };
+    let limit =
+        LimitUse { schema: "reads".to_owned(), used: 3, limit: 10, rate: 5, refused: 7, local: true, shared: true };
     ClusterActivity {
         cluster: name.to_owned(),
         policies: vec![policy],

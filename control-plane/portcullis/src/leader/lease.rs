@@ -35,8 +35,7 @@ pub(super) fn record(lease: &Lease) -> Record {
 }
 
 /// The Lease object to write: `before` is the object that was read, whose version goes along, so that the server refuses the
-/// write if another replica was faster. `at` distinguishes
-/// the renewal from others of this candidate.
+/// write if another replica was faster. `at` distinguishes the renewal from others of this candidate.
 pub(super) fn claimed(
     before: Option<Lease>,
     name: &str,

@@ -3,6 +3,7 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, PostParams};
+use portcullis_api::status::sanitize;
 use portcullis_sources::KubernetesAccess;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::{oneshot, watch};
@@ -150,7 +151,8 @@ impl Candidate {
             let began = boot_time();
             let outcome = self.round().await;
             self.publish();
-            let reason = outcome.as_ref().err().map(Failure::to_string);
+            // The API wrote it, as long as it likes.
+            let reason = outcome.as_ref().err().map(|failure| sanitize(&failure.to_string()));
             if let Some(reason) = &reason
                 && warned.is_none_or(|warned| began >= warned.saturating_add(WARN_INTERVAL))
             {
@@ -161,11 +163,8 @@ impl Candidate {
             let now = boot_time();
             let leads = self.election.tenure().is_some_and(|tenure| now < tenure.until);
             let pause = spread(pace.after(&outcome, leads));
-            // A Lease that is free already was tried for.
-            let left = self.election.free_in(now).filter(|left| !left.is_zero() && outcome.is_ok());
-            // From the beginning of the round: a call that took long leaves a leader less time for the next one.
-            let rest = pause.saturating_sub(now.saturating_sub(began));
-            tokio::time::sleep(left.map_or(rest, |left| left.min(rest))).await;
+            let free_in = self.election.free_in(now).filter(|_| outcome.is_ok());
+            tokio::time::sleep(rest(pause, now.saturating_sub(began), free_in)).await;
         }
     }
 
@@ -230,6 +229,14 @@ impl Candidate {
     }
 }
 
+/// The rest of a pause after a round that took so long, or less if the Lease is free before. The pause counts from the beginning of
+/// the round: a call that took long leaves a leader less time for the next one.
+fn rest(pause: Duration, took: Duration, free_in: Option<Duration>) -> Duration {
+    let rest = pause.saturating_sub(took);
+    // A Lease that is free already was tried for.
+    free_in.filter(|left| !left.is_zero()).map_or(rest, |left| left.min(rest))
+}
+
 /// Ends when the candidacy is wanted no more.
 async fn unwanted(wanted: &mut watch::Receiver<bool>) {
     if wanted.wait_for(|wanted| !*wanted).await.is_err() {
@@ -265,3 +272,7 @@ fn identity() -> String {
     }
     format!("{}_{:016x}", host.trim(), u64::from_le_bytes(bytes))
 }
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -10,7 +10,7 @@
 //! | serve the snapshot to each Envoy, by the build of its filter | `filter_views`, the crate portcullis-xds |
 //! | save the snapshot for the next start | `state` |
 //! | judge the objects by what the gateways report | `status_observer`, `gateway_states` |
-//! | remember what the gateways report of their requests, and of shadows | `fleet`, `shadow_reports` |
+//! | remember what the gateways report of their requests, of shadows and of limits that they share | `fleet`, `shadow_reports`, `limit_reports` |
 //! | inform the operator | `edit_traces`, `diagnosis_log`, `status`, `http`, `console`, `metrics`, and `writer` for Kubernetes |
 
 mod arguments;
@@ -29,6 +29,7 @@ mod generations;
 mod group_change;
 mod http;
 mod http_arguments;
+mod limit_reports;
 mod limits;
 mod metrics;
 mod reconcile_loop;

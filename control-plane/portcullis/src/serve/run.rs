@@ -16,9 +16,10 @@ use super::console::{Console, LiveData};
 use super::discovery::Discoverer;
 use super::edit_traces::{EditTraces, StreamObserver, TracingError};
 use super::filter_views::FilterViews;
-use super::fleet::Fleet;
+use super::fleet::{Fleet, ServedObjects};
 use super::gateway_api::GatewayApi;
 use super::http::{AllowedHosts, Probes, router};
+use super::limit_reports::LimitReports;
 use super::limits::{Divider, Reports};
 use super::metrics::ControlPlaneMetrics;
 use super::reconcile_loop::{Outputs, ReconcileLoop};
@@ -107,6 +108,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let shadows = Arc::new(ShadowReports::default());
     let (token_key_sender, token_keys) = watch::channel(Arc::default());
     let key_interval = arguments.token_keys_interval;
+    let of_objects: watch::Receiver<Arc<ServedObjects>> = served_objects.clone();
+    let limit_reports = Arc::new(LimitReports::new(move |name| of_objects.borrow().has_global_limits(name)));
     let observer = Arc::new(StatusObserver::new(ObserverInputs {
         diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),
@@ -116,8 +119,9 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         answers: discovery.answers.clone(),
         shadows: Arc::clone(&shadows),
         token_keys,
+        limits: Arc::clone(&limit_reports),
     }));
-    let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects, shadows));
+    let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects, shadows, limit_reports));
     let hosts = Arc::new(AllowedHosts::new(&arguments.http.http_hosts));
     let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch()), tokio::spawn(Arc::clone(&fleet).watch())];
     tasks.push(tokio::spawn(discoverer.run()));

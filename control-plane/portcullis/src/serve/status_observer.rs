@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use portcullis_api::status::{ClusterStatus, Condition, StatusInput, Timestamp, accepted};
+use portcullis_api::status::{ClusterStatus, Condition, Served, StatusInput, Timestamp, accepted};
 use portcullis_api::{CLUSTER_KIND, Problem, ProblemCode};
 use portcullis_translate::{Diagnosis, Reason};
 use portcullis_xds::{HealthRegistry, OwnerVersions, Registry, Snapshot};
@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::discovery::Answers;
 use super::gateway_states::{GatewayStates, reports};
+use super::limit_reports::LimitReports;
 use super::shadow_reports::ShadowReports;
 use super::source::SourceState;
 use super::status::{ObjectStatus, StatusBody};
@@ -38,6 +39,8 @@ pub(super) struct ObserverInputs {
     pub(super) shadows: Arc<ShadowReports>,
     /// The sources of keys of tokens.
     pub(super) token_keys: watch::Receiver<Arc<KeysByObject>>,
+    /// Those about limits that they share.
+    pub(super) limits: Arc<LimitReports>,
 }
 
 /// Derives the conditions of all objects, and remembers their transition times.
@@ -111,7 +114,8 @@ impl StatusObserver {
             let version = versions.get(&diagnosis.name).map(String::as_str).unwrap_or_default();
             let before = state.conditions.get(&key).map(Vec::as_slice).unwrap_or_default();
             let (gateways, answers, shadows) = (&gateways, &answers, &self.observed.shadows);
-            let observed = ObservedStates { gateways, answers, shadows, token_keys: &token_keys };
+            let (token_keys, limits) = (&token_keys, &self.observed.limits);
+            let observed = ObservedStates { gateways, answers, shadows, token_keys, limits };
             let status = status_of(diagnosis, &observed, version, (before, &now));
             known.insert(key, status.conditions.clone());
             ObjectStatus::new(diagnosis.clone(), status)
@@ -155,6 +159,7 @@ struct ObservedStates<'a> {
     answers: &'a Answers,
     shadows: &'a ShadowReports,
     token_keys: &'a KeysByObject,
+    limits: &'a LimitReports,
 }
 
 fn status_of(
@@ -175,7 +180,9 @@ fn status_of(
     let discovery = observed.answers.facts(&diagnosis.name, diagnosis.version.uid.as_deref());
     let shadow = diagnosis.shadow.as_ref().and_then(|_| observed.shadows.facts(&diagnosis.name));
     let token_keys = observed.token_keys.facts(&diagnosis.name, diagnosis.version.uid.as_deref());
-    let seen = StatusInput { acceptance, generation, served, content_hash, gateways, discovery, shadow, token_keys };
+    let limits = observed.limits.facts(&diagnosis.name).filter(|_| served != Served::Nothing);
+    let seen =
+        StatusInput { acceptance, generation, served, content_hash, gateways, discovery, shadow, token_keys, limits };
     ClusterStatus::of(&seen, before, now)
 }
 

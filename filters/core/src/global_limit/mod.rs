@@ -4,9 +4,13 @@
 //! the answer ([`GlobalLimits::apply`]); no request waits for either. All parts have one lease, which the newest answer prolongs.
 //! When it has ended, or before there was one, the larger of the local limit and of what was in use holds, the latter up to the limit
 //! of all gateways. Of a rate of which tokens come with answers it holds as soon as these are overdue.
+//!
+//! A process with more parts than a report has room for reports those in use, and the others in turn; it has no lease of the parts
+//! that the newest answer says nothing of.
 
 mod lease;
 mod rate;
+mod report_room;
 mod seats;
 #[cfg(test)]
 mod tests;
@@ -20,6 +24,7 @@ use lease::Lease;
 pub(crate) use lease::nanoseconds;
 pub(crate) use rate::RateLevel;
 pub use rate::{FallbackRate, RatePart};
+pub(crate) use report_room::ReportRoom;
 pub use seats::{FallbackSeats, SeatsPart};
 
 use crate::limit::InFlight;
@@ -43,6 +48,9 @@ struct NewestReport {
     /// Whether it says that there are parts.
     was_leased: bool,
     parts: Vec<ReportedPart>,
+    /// Those that it has no room for.
+    left_out: Vec<ReportedPart>,
+    room: ReportRoom,
     /// Whether there was any part in it, answered or not.
     has_parts: bool,
     /// Whether the last answer left a limit to the local one.
@@ -63,7 +71,7 @@ enum ReportedPart {
 }
 
 /// The limit that a part is of.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PartName {
     /// The name under which the cluster counts.
     pub cluster: String,
@@ -93,7 +101,7 @@ impl GlobalLimits {
         self.rates.get_or_insert_with((cluster.to_owned(), schema.to_owned()), new)
     }
 
-    /// A report of all parts that are in use. The answers to earlier ones count no more.
+    /// A report of all parts that are in use, as far as it has room. The answers to earlier ones count no more.
     pub fn report(&self, uptime: Duration) -> LimitReport {
         let mut parts = Vec::new();
         self.seats.for_each(|part| parts.push(SharedPart::Seats(part)));
@@ -104,10 +112,16 @@ impl GlobalLimits {
         newest.number = newest.number.saturating_add(1);
         newest.written = uptime;
         newest.was_leased = self.lease.is_live(uptime);
-        let reported = parts.iter().map(|part| (part.name().clone(), part.report(uptime))).collect();
-        newest.parts = parts.iter().map(SharedPart::reported).collect();
-        newest.has_parts = !newest.parts.is_empty();
-        LimitReport { number: newest.number, parts: reported }
+        newest.has_parts = !parts.is_empty();
+        let named: Vec<_> = parts.iter().map(|part| (part.name(), part.is_used())).collect();
+        let chosen = newest.room.choose(&named, uptime);
+        let is_chosen = |position: usize| chosen.as_ref().is_none_or(|chosen| chosen.get(position) == Some(&true));
+        let (reported, left_out): (Vec<_>, Vec<_>) =
+            parts.iter().enumerate().partition(|(position, _)| is_chosen(*position));
+        newest.parts = reported.iter().map(|(_, part)| part.reported()).collect();
+        newest.left_out = left_out.iter().map(|(_, part)| part.reported()).collect();
+        let uses = reported.iter().map(|(_, part)| (part.name().clone(), part.report(uptime)));
+        LimitReport { number: newest.number, parts: uses.collect() }
     }
 
     /// Applies the answer to the report of that number: the parts of all limits in its order, `None` where the local limit is to
@@ -127,6 +141,11 @@ impl GlobalLimits {
         for (part, granted) in std::mem::take(&mut newest.parts).iter().zip(granted) {
             newest.lacks_parts |= granted.is_none();
             part.replace(granted, uptime);
+        }
+        // The lease is of all: what was not reported may be another gateway's before it ends.
+        for part in std::mem::take(&mut newest.left_out) {
+            newest.lacks_parts = true;
+            part.replace(None, uptime);
         }
         // By this process's clock, from a moment before the control plane's began to count.
         self.lease.prolong(newest.written.saturating_add(LEASE));
@@ -149,6 +168,14 @@ impl SharedPart {
         match self {
             SharedPart::Seats(part) => part.name(),
             SharedPart::Rate(part) => part.name(),
+        }
+    }
+
+    /// Whether it was in use since its last report.
+    fn is_used(&self) -> bool {
+        match self {
+            SharedPart::Seats(part) => part.is_used(),
+            SharedPart::Rate(part) => part.is_used(),
         }
     }
 

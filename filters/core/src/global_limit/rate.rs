@@ -82,6 +82,11 @@ impl RatePart {
         self.bucket().tokens(fallback, self.lease.until(), nanoseconds(uptime))
     }
 
+    /// Whether requests came since the last report.
+    pub(super) fn is_used(&self) -> bool {
+        self.bucket().asked > 0
+    }
+
     pub(super) fn report(&self, uptime: Duration) -> PartUse {
         self.bucket().report(self.lease.until(), nanoseconds(uptime))
     }

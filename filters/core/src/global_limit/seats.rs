@@ -92,6 +92,12 @@ impl SeatsPart {
         &self.running
     }
 
+    /// Whether requests came since the last report, or are in flight.
+    pub(super) fn is_used(&self) -> bool {
+        let [peak, refused] = [&self.peak, &self.refused].map(|count| count.load(Ordering::Relaxed));
+        self.running.count() > 0 || peak > 0 || refused > 0
+    }
+
     pub(super) fn report(&self, uptime: Duration) -> PartUse {
         let used = self.running.count();
         let peak = self.peak.swap(used, Ordering::AcqRel).max(used);

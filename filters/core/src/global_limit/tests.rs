@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use super::*;
 use crate::bucket::Rate;
 
@@ -78,6 +80,31 @@ fn answer_counts_once_and_for_the_newest_report_alone() {
     let third = limits.report(seconds(2.0));
     assert!(limits.apply(third.number, [], seconds(2.0)));
     assert_eq!(seats.quota(seconds(2.0)), None);
+}
+
+#[test]
+fn part_that_a_report_has_no_room_for_has_no_lease() {
+    let limits = GlobalLimits::default();
+    let all: Vec<_> = (0..20_000)
+        .map(|number| limits.seats(&format!("portcullis/-/{number:05}.example.com"), "requests", &Arc::default()))
+        .collect();
+    let last = all.last().unwrap();
+    let alone = FallbackSeats { local: 1, global: 9 };
+    let exchange = |at: f64| {
+        let report = limits.report(seconds(at));
+        let count = report.parts.len();
+        assert!(limits.apply(report.number, vec![part(3, 0, 0); count], seconds(at)));
+        all.iter().filter(|part| part.quota(seconds(at)).is_some()).map(|part| part.name()).collect::<HashSet<_>>()
+    };
+    let first = exchange(0.0);
+    assert!((5_000..20_000).contains(&first.len()), "{} have room", first.len());
+    assert!(last.quota(seconds(0.0)).is_none() && limits.is_degraded(seconds(0.0)));
+    drop(last.acquire(alone, seconds(0.5)).unwrap());
+    let second = exchange(1.0);
+    assert_eq!(last.quota(seconds(1.0)), Some(3), "it was in use");
+    assert!(second.intersection(&first).count() > 5_000, "others keep their turn");
+    let third = exchange(16.0);
+    assert!(third.intersection(&first).count() < 2, "the others have theirs");
 }
 
 #[test]

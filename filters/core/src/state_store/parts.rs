@@ -86,6 +86,14 @@ impl PartRecord {
         now < self.until
     }
 
+    /// Whether requests came since the last report, or `running` are in flight.
+    pub(super) fn is_used(&self, running: u32) -> bool {
+        match &self.level {
+            PartLevel::Seats(seats) => running > 0 || seats.peak > 0 || seats.refused > 0,
+            PartLevel::Rate(rate) => rate.asked > 0,
+        }
+    }
+
     /// The use since the last report; `used` are the requests in flight.
     pub(super) fn report(&mut self, used: u32, now: u64) -> PartUse {
         let is_live = self.is_live(now);
@@ -161,6 +169,11 @@ pub(super) fn keys() -> impl Iterator<Item = Vec<u8>> {
 fn key(shard: usize) -> Vec<u8> {
     // With the number of numbers: a proxy may run an older filter at the same time.
     format!("portcullis/parts/{NUMBERS}/{shard}").into_bytes()
+}
+
+/// All records of one value.
+pub(super) fn all(host: &impl SharedData, key: &[u8]) -> Vec<PartRecord> {
+    host.shared(key).map(|(value, _)| read(&value)).unwrap_or_default()
 }
 
 /// The record of a part, if there is one.

@@ -4,6 +4,7 @@
 //! [`GlobalLimits`]: crate::global_limit::GlobalLimits
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use ring::hmac;
 
 use super::SharedData;
 use super::counts::permits_of_all;
-use super::parts::{PartLevel, PartRecord, SeatsLevel, find, keys, update, update_all};
+use super::parts::{PartLevel, PartRecord, SeatsLevel, all, find, keys, update, update_all};
 use super::table::{Id, MAX_TRIES, row_id};
 use crate::bucket::Rate;
 use crate::flow_limit::{LimitLevel, LimitReached, SharedLimit};
-use crate::global_limit::{FallbackRate, FallbackSeats, LimitReport, PartName, RateLevel, nanoseconds};
+use crate::global_limit::{FallbackRate, FallbackSeats, LimitReport, PartName, RateLevel, ReportRoom, nanoseconds};
 use crate::limit::{InFlight, InFlightPermit};
 
 /// The worker whose turn it is, the uptime in nanoseconds of its next report, and the number of the last one.
@@ -35,6 +36,7 @@ pub struct SharedLimits<H> {
     secret: hmac::Key,
     process: u64,
     newest: RefCell<NewestReport>,
+    room: RefCell<ReportRoom>,
     parts: RefCell<Vec<Weak<HostPart<H>>>>,
     renewed: RefCell<Duration>,
 }
@@ -46,8 +48,9 @@ struct NewestReport {
     number: u64,
     written: Duration,
     parts: Vec<(Id, bool)>,
-    /// Whether there was any part in it, answered or not.
+    /// Whether there was any part in it, answered or not, and whether there was one that it had no room for.
     has_parts: bool,
+    leaves_out: bool,
     /// Whether the last answer left a limit to the local one, and nanoseconds of uptime at which its lease ends.
     lacks_parts: bool,
     until: u64,
@@ -91,6 +94,7 @@ impl<H: SharedData> SharedLimits<H> {
             secret: secret.clone(),
             process: tag.as_ref().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)),
             newest: RefCell::default(),
+            room: RefCell::default(),
             parts: RefCell::default(),
             renewed: RefCell::default(),
         }
@@ -155,13 +159,15 @@ impl<H: SharedData> SharedLimits<H> {
         false
     }
 
-    /// A report of all parts of all workers. The answers to earlier ones count no more.
+    /// A report of all parts of all workers, as far as it has room. The answers to earlier ones count no more.
     pub fn report(&self, uptime: Duration) -> LimitReport {
         let now = nanoseconds(uptime);
         if !self.change_turn(|turn| Some(TurnState { number: turn.number.saturating_add(1), ..turn })) {
             return LimitReport::default();
         }
         let number = self.turn().number;
+        let chosen = self.choose(uptime);
+        let is_chosen = |record: &&mut PartRecord| chosen.as_ref().is_none_or(|chosen| chosen.contains(&record.id));
         let mut parts: Vec<(PartName, PartUse, Id, bool)> = Vec::new();
         for key in keys() {
             let reported = update_all(&self.host, &key, |records| {
@@ -170,7 +176,7 @@ impl<H: SharedData> SharedLimits<H> {
                     let used = record.report(self.running(record), now);
                     (record.name.clone(), used, record.id, is_leased)
                 };
-                Some(records.iter_mut().map(one).collect::<Vec<_>>())
+                Some(records.iter_mut().filter(is_chosen).map(one).collect::<Vec<_>>())
             });
             parts.extend(reported.into_iter().flatten());
         }
@@ -179,7 +185,17 @@ impl<H: SharedData> SharedLimits<H> {
         let reported = parts.iter().map(|(.., id, is_leased)| (*id, *is_leased)).collect();
         let mut newest = self.newest.borrow_mut();
         (newest.number, newest.written, newest.has_parts, newest.parts) = (number, uptime, !parts.is_empty(), reported);
+        newest.leaves_out = chosen.is_some();
         LimitReport { number, parts: parts.into_iter().map(|(name, used, ..)| (name, used)).collect() }
+    }
+
+    /// The parts for a report that has no room for all; `None` if there is.
+    fn choose(&self, uptime: Duration) -> Option<HashSet<Id>> {
+        let mut records: Vec<PartRecord> = keys().flat_map(|key| all(&self.host, &key)).collect();
+        records.sort_by(|one, other| one.name.cmp(&other.name));
+        let named = records.iter().map(|record| (&record.name, record.is_used(self.running(record))));
+        let chosen = self.room.borrow_mut().choose(&named.collect::<Vec<_>>(), uptime)?;
+        Some(records.iter().zip(chosen).filter(|(_, is_chosen)| *is_chosen).map(|(record, _)| record.id).collect())
     }
 
     /// Applies the answer to the report of that number, as [`crate::global_limit::GlobalLimits::apply`].
@@ -191,7 +207,8 @@ impl<H: SharedData> SharedLimits<H> {
         }
         let (now, until) = (nanoseconds(uptime), nanoseconds(newest.written.saturating_add(LEASE)));
         let granted = parts.into_iter().chain(std::iter::repeat(None));
-        (newest.lacks_parts, newest.until) = (false, until);
+        // The lease of a part that was left out ends by itself.
+        (newest.lacks_parts, newest.until) = (newest.leaves_out, until);
         for ((id, was_leased), granted) in std::mem::take(&mut newest.parts).iter().zip(granted) {
             // Of a part that has gone since there is nothing to change.
             let is_applied = update(
@@ -340,7 +357,7 @@ impl<H: SharedData> SharedLimit for HostPart<H> {
                 let (seats, record) = self.seats_level();
                 let (used, is_live) = (running.count(), record.is_live(now));
                 let is_local = seats.held(is_live).is_none();
-                LimitLevel { used, limit: seats.max(*fallback, is_live), rate: 0, is_local }
+                LimitLevel { used, limit: seats.max(*fallback, is_live), rate: 0, is_local, is_shared: true }
             }
             LocalLimit::Rate(fallback) => {
                 let (mut level, until) = self.rate_level();
@@ -349,7 +366,7 @@ impl<H: SharedData> SharedLimit for HostPart<H> {
                 let used = burst.saturating_sub(level.tokens(*fallback, until, now));
                 // Of a rate that is counted a process has tokens only.
                 let rate = if qps == 0 { fallback.global_qps } else { qps };
-                LimitLevel { used, limit: burst, rate, is_local: held.is_none() }
+                LimitLevel { used, limit: burst, rate, is_local: held.is_none(), is_shared: true }
             }
         }
     }

@@ -101,7 +101,7 @@ fn activity_is_what_clients_sent_and_survives_an_edit() {
         let refusals = told.servers.iter().find(|one| one.server == "-").unwrap();
         assert_eq!(refusals.answers, [0, 0, 0, 0, 2, 0], "{version}");
         let [one, many] = told.limits.as_slice() else { panic!("{:?}", told.limits) };
-        let expected = LimitUse { schema: "one".to_owned(), used: 1, limit: 1, rate: 0, refused: 1, local: false };
+        let expected = LimitUse { schema: "one".to_owned(), used: 1, limit: 1, refused: 1, ..LimitUse::default() };
         assert_eq!(*one, expected);
         assert_eq!((&*many.schema, many.limit, many.rate, many.refused), ("many", 1_000, 1, 0));
         assert!(many.used <= 5, "{many:?}");

@@ -7,6 +7,7 @@
 //! | subtract two reports | `counts`, `growth`, `keys`, `rates` |
 //! | remember the past | `history`, `transitions` |
 //! | read what is served | `served_objects` |
+//! | find gateways that go by their local limits | `local_limits` |
 //! | make the views | `inputs`, `fleet_view`, `cluster_view`, `severity` |
 //!
 //! Everything is in memory and bounded, and time is an argument of all of it but [`Fleet`]. A control plane that restarts begins
@@ -21,6 +22,7 @@ mod growth;
 mod history;
 mod inputs;
 mod keys;
+mod local_limits;
 mod process;
 mod rates;
 mod samples;
@@ -45,11 +47,13 @@ pub(crate) use fleet_time::FleetTime;
 use fleet_view::{fleet_view, rates_by_cluster};
 use history::Histories;
 use inputs::{Inputs, objects};
+use local_limits::limit_facts;
 use process::NO_CLUSTER;
 pub(crate) use served_objects::{ServedObjectCache, ServedObjects, SharedLimits};
 use transitions::Transitions;
 use view::{ClusterView, FleetView};
 
+use super::limit_reports::LimitReports;
 use super::shadow_reports::ShadowReports;
 use super::status::{ObjectStatus, StatusBody};
 use super::status_observer::StatusObserver;
@@ -67,6 +71,7 @@ pub(crate) struct Fleet {
     observer: Arc<StatusObserver>,
     served: watch::Receiver<Arc<ServedObjects>>,
     shadows: Arc<ShadowReports>,
+    limits: Arc<LimitReports>,
     memory: Mutex<Memory>,
     newest: Mutex<Option<(Instant, Arc<FleetView>)>>,
     changes: watch::Sender<u64>,
@@ -87,14 +92,15 @@ struct Memory {
 }
 
 impl Fleet {
-    /// A fleet that hands on what gateways report about `shadows`.
+    /// A fleet that hands on what gateways report about `shadows` and about `limits` of all gateways.
     pub(super) fn new(
         observer: Arc<StatusObserver>,
         served: watch::Receiver<Arc<ServedObjects>>,
         shadows: Arc<ShadowReports>,
+        limits: Arc<LimitReports>,
     ) -> Self {
         let changes = watch::Sender::new(0);
-        Self { observer, served, shadows, memory: Mutex::default(), newest: Mutex::default(), changes }
+        Self { observer, served, shadows, limits, memory: Mutex::default(), newest: Mutex::default(), changes }
     }
 
     /// All clusters, worst first, and all gateways; at most a second old.
@@ -140,7 +146,10 @@ impl Fleet {
     /// Returns whether readers should look again.
     fn look(&self, status: &StatusBody, now: FleetTime) -> bool {
         let served = self.served.borrow().clone();
-        lock(&self.memory).look(status, &served, now)
+        let mut memory = lock(&self.memory);
+        let is_due = memory.look(status, &served, now);
+        self.limits.replace(limit_facts(&memory.activity, &served, now));
+        is_due
     }
 
     fn with_inputs<T>(&self, status: &StatusBody, now: FleetTime, make: impl FnOnce(Inputs<'_>, &Memory) -> T) -> T {

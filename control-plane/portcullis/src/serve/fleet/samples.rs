@@ -27,6 +27,8 @@ pub(super) struct LimitGauge {
     pub(super) limit: u32,
     pub(super) rate: u32,
     pub(super) local: bool,
+    /// Whether gateways share it.
+    pub(super) shared: bool,
 }
 
 /// The activity of one cluster in one process: counts of the last [`RATE_WINDOW`] and newest gauges.
@@ -41,6 +43,8 @@ pub(super) struct ClusterActivity {
     watches: u32,
     sessions: u32,
     pub(super) limits: Box<[LimitGauge]>,
+    /// Since when its own limit holds in the place of one that gateways share.
+    pub(super) local_since: Option<Instant>,
     /// Requests in flight, by the position of the server in [`Names::servers`]; none for 0.
     pub(super) in_flight: Box<[(u8, u32)]>,
     /// The encoded clients with the most requests.
@@ -91,9 +95,12 @@ impl ClusterActivity {
         let names = &mut self.names;
         let gauge = |one: &LimitMessage| {
             let schema = names.schema(&one.schema)?;
-            Some(LimitGauge { schema, used: one.used, limit: one.limit, rate: one.rate, local: one.local })
+            let LimitMessage { used, limit, rate, local, shared, .. } = *one;
+            Some(LimitGauge { schema, used, limit, rate, local, shared })
         };
         self.limits = message.limits.iter().filter(|_| detail).filter_map(gauge).collect();
+        let is_local = self.limits.iter().any(|one| one.shared && one.local);
+        self.local_since = is_local.then(|| self.local_since.unwrap_or(at));
         let busy = message.servers.iter().filter(|one| detail && one.in_flight > 0);
         self.in_flight = busy.filter_map(|one| Some((names.server(&one.server)?, one.in_flight))).collect();
         self.top = message.top.as_ref().filter(|_| detail).map(|top| top.as_ref().into());

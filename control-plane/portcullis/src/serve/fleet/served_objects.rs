@@ -67,6 +67,11 @@ impl ServedObjects {
         self.by_name.values().any(|object| !object.global_limits.is_empty())
     }
 
+    /// Whether the object of that name has one.
+    pub(crate) fn has_global_limits(&self, name: &str) -> bool {
+        self.by_name.get(name).is_some_and(|object| !object.global_limits.is_empty())
+    }
+
     /// The limits of all gateways together, by the name under which a cluster counts, then by schema.
     pub(crate) fn global_limits(&self) -> BTreeMap<String, BTreeMap<String, GlobalLimit>> {
         let objects = self.by_name.iter().filter(|(_, object)| !object.global_limits.is_empty());

@@ -215,7 +215,9 @@ fn conditions(status: &Value) -> Vec<Condition> {
 fn waits_for_gateways(object: &ObjectStatus) -> bool {
     let reason = |kind| object.status.condition(kind).map(|one| one.reason.as_str());
     reason(ConditionType::Programmed) == Some("NoGateways")
-        || [ConditionType::Ready, ConditionType::ShadowDiffers].into_iter().any(|kind| reason(kind) == Some("NoReport"))
+        || [ConditionType::Ready, ConditionType::ShadowDiffers, ConditionType::LimitsShared]
+            .into_iter()
+            .any(|kind| reason(kind) == Some("NoReport"))
 }
 
 fn log_outcome(queue: &Writes, key: &ObjectKey, outcome: WriteOutcome, why: &str) {

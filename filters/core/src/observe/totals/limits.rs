@@ -49,11 +49,12 @@ impl LimitTotals {
             let level = match &limit.source {
                 LimitSource::Limit(limit) => limit.level(uptime),
                 LimitSource::Seats(queue) => {
-                    LimitLevel { used: queue.taken(), limit: queue.max(), rate: 0, is_local: false }
+                    let (used, limit) = (queue.taken(), queue.max());
+                    LimitLevel { used, limit, rate: 0, is_local: false, is_shared: false }
                 }
             };
-            let LimitLevel { used, limit: most, rate, is_local: local } = level;
-            LimitUse { schema: limit.schema.to_string(), used, limit: most, rate, refused: *refused, local }
+            let LimitLevel { used, limit: most, rate, is_local: local, is_shared: shared } = level;
+            LimitUse { schema: limit.schema.to_string(), used, limit: most, rate, refused: *refused, local, shared }
         };
         self.0.iter().map(activity).collect()
     }

@@ -112,7 +112,7 @@ fn activity_adds_up_what_is_published() {
         ],
         limits: vec![
             LimitUse { schema: "few".to_owned(), used: 1, limit: 3, ..LimitUse::default() },
-            LimitUse { schema: "slow".to_owned(), used: 3, limit: 5, rate: 1, refused: 2, local: false },
+            LimitUse { schema: "slow".to_owned(), used: 3, limit: 5, rate: 1, refused: 2, ..LimitUse::default() },
         ],
         ..ClusterActivity::default()
     };

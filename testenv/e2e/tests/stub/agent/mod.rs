@@ -8,6 +8,7 @@ mod global_limits;
 mod in_flight;
 mod limit_fleet;
 mod limit_partition;
+mod limit_status;
 mod limit_store;
 mod limit_storms;
 mod metrics;

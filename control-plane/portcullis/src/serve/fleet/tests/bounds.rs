@@ -253,6 +253,7 @@ fn hostile_cluster() -> impl Strategy<Value = ClusterMessage> {
         rate,
         refused,
         local,
+        shared: local,
     });
     let lists = (
         prop::collection::vec(policy, 0..6),

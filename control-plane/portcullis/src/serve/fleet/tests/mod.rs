@@ -1,5 +1,6 @@
 mod bounds;
 mod history;
+mod limits;
 mod owners;
 mod rates;
 mod scale;

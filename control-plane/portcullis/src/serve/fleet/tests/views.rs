@@ -106,6 +106,7 @@ impl World {
                 rate: 0,
                 refused: turn * 10,
                 local: true,
+                shared: true,
             }],
             running: 5,
             watches: 7,

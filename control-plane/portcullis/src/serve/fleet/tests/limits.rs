@@ -1,0 +1,99 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use portcullis_api::status::LimitFacts;
+use portcullis_filter_config::activity::{ClusterActivity, LimitUse};
+use serde_json::json;
+
+use super::super::local_limits::limit_facts;
+use super::super::served_objects::{ServedObjectCache, ServedObjects};
+use super::super::{GatewayActivity, Memory};
+use super::{Agent, Clock, activity, cluster, take};
+
+/// The object `a` with limits of all gateways, and `b` without.
+fn served() -> ServedObjects {
+    let of_all = |name: &str| {
+        json!({"name": name, "strategy": "globalAllocate", "maxRequestsInflight": {"max": 1},
+            "globalMaxRequestsInflight": {"max": 9}})
+    };
+    let own = json!({"name": "own", "maxRequestsInflight": {"max": 1}});
+    let document = |name: &str, schemas| {
+        json!({"apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": name},
+            "spec": {"servers": [{"endpoint": "https://10.0.0.1:6443"}], "flowControl": {"flowControlSchemas": schemas}}})
+    };
+    let documents = [("a", json!([of_all("few"), of_all("many"), own.clone()])), ("b", json!([own]))];
+    let documents = documents.map(|(name, schemas)| (name.to_owned(), Arc::new(document(name, schemas))));
+    ServedObjectCache::default().read("lab", &BTreeMap::from(documents))
+}
+
+/// The limits of `a` in a report: their schemas, whether gateways share them, and whether the own limit holds.
+fn limits(limits: &[(&str, bool, bool)]) -> ClusterActivity {
+    let limit = |(schema, shared, local): &(&str, bool, bool)| LimitUse {
+        schema: (*schema).to_owned(),
+        shared: *shared,
+        local: *local,
+        ..LimitUse::default()
+    };
+    ClusterActivity { limits: limits.iter().map(limit).collect(), ..cluster("a", &[("s", 1, 0)]) }
+}
+
+fn facts(memory: &GatewayActivity, clock: Clock, seconds: u64) -> LimitFacts {
+    let mut facts = limit_facts(memory, &served(), clock.moment(seconds));
+    assert_eq!(facts.keys().collect::<Vec<_>>(), ["a"], "the other one shares no limit");
+    facts.remove("a").unwrap()
+}
+
+#[test]
+fn gateway_that_goes_by_a_local_limit_for_a_while_is_named() {
+    let (clock, mut memory) = (Clock::new(), Memory::default().activity);
+    let mut agents: Vec<Agent> = (0..3).map(|_| Agent::default()).collect();
+    let mut report = |memory: &mut GatewayActivity, of_each: [&[(&str, bool, bool)]; 3], seconds: u64| {
+        for ((agent, node), one) in agents.iter_mut().zip(["x", "y", "z"]).zip(of_each) {
+            take(memory, node, agent.parts(&activity(1, vec![limits(one)])), clock.at(seconds));
+        }
+    };
+    assert_eq!(facts(&memory, clock, 0), LimitFacts::default());
+    let whole: &[_] = &[("few", true, false), ("many", true, false), ("own", false, false)];
+    let alone: &[_] = &[("few", true, false), ("many", true, true), ("own", false, false)];
+    // The last one has an edition in which both limits are its own.
+    let older: &[_] = &[("few", false, false), ("many", false, false)];
+    report(&mut memory, [whole, alone, older], 1);
+    let two = LimitFacts { gateways: 2, ..LimitFacts::default() };
+    assert_eq!(facts(&memory, clock, 10), two, "it may have just started");
+    let one_alone = LimitFacts {
+        local: 1,
+        local_names: vec!["y".to_owned()],
+        schemas: 1,
+        schema_names: vec!["many".to_owned()],
+        ..two.clone()
+    };
+    // A report without a change of it says that it is still so.
+    report(&mut memory, [whole, alone, older], 8);
+    assert_eq!(facts(&memory, clock, 11), one_alone);
+    report(&mut memory, [whole, whole, older], 12);
+    assert_eq!(facts(&memory, clock, 12), two);
+    report(&mut memory, [whole, alone, older], 13);
+    assert_eq!(facts(&memory, clock, 22), two, "the time begins anew");
+    assert_eq!(facts(&memory, clock, 60), LimitFacts::default(), "reports that are too old");
+}
+
+#[test]
+fn limit_that_the_object_has_no_more_is_not_named() {
+    let (clock, mut memory, mut agent) = (Clock::new(), Memory::default().activity, Agent::default());
+    let gone: &[_] = &[("few", true, false), ("gone", true, true)];
+    take(&mut memory, "x", agent.parts(&activity(1, vec![limits(gone)])), clock.at(0));
+    assert_eq!(facts(&memory, clock, 20), LimitFacts { gateways: 1, ..LimitFacts::default() });
+}
+
+#[test]
+fn gateways_and_schemas_are_named_up_to_a_bound() {
+    let (clock, mut memory) = (Clock::new(), Memory::default().activity);
+    for number in 0..40 {
+        let local: &[_] = &[("few", true, true), ("many", true, true)];
+        let parts = Agent::default().parts(&activity(1, vec![limits(local)]));
+        take(&mut memory, &format!("n{number:02}"), parts, clock.at(0));
+    }
+    let facts = facts(&memory, clock, 20);
+    assert_eq!((facts.gateways, facts.local, facts.schemas), (40, 40, 2));
+    assert_eq!(facts.local_names, ["n00", "n01", "n02", "n03", "n04"]);
+}
