@@ -85,7 +85,7 @@ impl Gateway {
         let dir = run.make_dir("gateway")?;
         let manifests = run.make_dir("gateway/manifests")?;
         let mut address = ports::free_address()?;
-        if let Some(ip) = options.listener["address"].as_str().and_then(|ip| ip.parse().ok()) {
+        if let Some(ip) = options.listener.get("address").and_then(Value::as_str).and_then(|ip| ip.parse().ok()) {
             address.set_ip(ip);
         }
         let serving_ca = Ca::new("gateway serving authority")?;
