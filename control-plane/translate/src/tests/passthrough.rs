@@ -34,7 +34,7 @@ fn settings(pki: &Pki) -> Settings {
 
 /// All filter chains of all listeners that are of this cluster.
 fn chains(translation: &Translation, name: &str) -> Vec<FilterChain> {
-    let listeners = translation.resources.iter().filter(|one| one.type_url == type_urls::listener());
+    let listeners = translation.resources().into_iter().filter(|one| one.type_url == type_urls::listener());
     let chains = listeners.flat_map(|one| Listener::decode(one.value.as_slice()).unwrap().filter_chains);
     chains.filter(|chain| chain.name.split('/').nth(2) == Some(name)).collect()
 }
@@ -46,7 +46,7 @@ fn proxy(chain: &FilterChain) -> Option<TcpProxy> {
 }
 
 fn pools(translation: &Translation, name: &str) -> Vec<Cluster> {
-    let owned = translation.resources.iter().filter(|one| one.owner.as_deref() == Some(name));
+    let owned = translation.resources().into_iter().filter(|one| one.owner.as_deref() == Some(name));
     let pools = owned.filter(|one| one.type_url == type_urls::cluster());
     pools.map(|one| Cluster::decode(one.value.as_slice()).unwrap()).collect()
 }
@@ -56,7 +56,7 @@ fn passed_on_cluster_has_nothing_of_the_gateways_own() {
     let pki = Pki::new();
     let translation = translated(&settings(&pki), &[passed_on(&pki, NAME), pki.cluster(OTHER)]);
     assert!(translation.diagnoses.iter().all(|one| one.accepted), "{:?}", translation.diagnoses);
-    let own = translation.resources.iter().filter(|one| one.owner.as_deref() == Some(NAME));
+    let own = translation.resources().into_iter().filter(|one| one.owner.as_deref() == Some(NAME));
     let kinds: BTreeSet<&str> = own.map(|one| one.type_url.as_str()).collect();
     assert_eq!(kinds, [type_urls::cluster().as_str(), type_urls::assignment().as_str()].into(), "no secret, no routes");
     let pools = pools(&translation, NAME);
@@ -107,17 +107,17 @@ fn switch_changes_parts_of_its_own_cluster_alone() {
     let (judged, passed) = (with(pki.cluster(NAME)), with(passed_on(&pki, NAME)));
     let of_others = |translation: &Translation| -> Vec<_> {
         let is_other = |owner: &Option<String>| owner.as_deref() != Some(NAME);
-        let all = translation.resources.iter().filter(|one| one.parts.is_empty() && is_other(&one.owner));
+        let all = translation.resources().into_iter().filter(|one| one.parts.is_empty() && is_other(&one.owner));
         // The routes of tunnels hold addresses of chains, which stay.
         all.cloned().collect()
     };
     assert_eq!(of_others(&judged), of_others(&passed));
     let mut listeners = 0;
     for (before, after) in judged
-        .resources
-        .iter()
+        .resources()
+        .into_iter()
         .filter(|one| !one.parts.is_empty())
-        .zip(passed.resources.iter().filter(|one| !one.parts.is_empty()))
+        .zip(passed.resources().into_iter().filter(|one| !one.parts.is_empty()))
     {
         listeners += 1;
         let bytes = |one: &crate::Resource, range: std::ops::Range<usize>| one.value[range].to_vec();
@@ -130,7 +130,7 @@ fn switch_changes_parts_of_its_own_cluster_alone() {
     }
     assert_eq!(listeners, 2);
     let names = |translation: &Translation| -> BTreeSet<String> {
-        let own = translation.resources.iter().filter(|one| one.owner.as_deref() == Some(NAME));
+        let own = translation.resources().into_iter().filter(|one| one.owner.as_deref() == Some(NAME));
         own.map(|one| one.name.clone()).collect()
     };
     assert!(names(&judged).is_disjoint(&names(&passed)), "nothing of one way has a name of the other");
