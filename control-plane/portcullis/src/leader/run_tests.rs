@@ -28,7 +28,8 @@ struct LeaseApi {
 }
 
 fn status(code: StatusCode, message: &str) -> Response {
-    let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": "",
+    let reason = if code == StatusCode::NOT_FOUND { "NotFound" } else { "Forbidden" };
+    let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason,
         "code": code.as_u16()});
     (code, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
