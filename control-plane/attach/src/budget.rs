@@ -8,7 +8,9 @@ use crate::route::Attachment;
 /// The most host names of one route, counted once at each listener to which a parent reference leads.
 const MAX_OF_ROUTE: usize = 4_096;
 /// The most of all routes of one namespace at one Gateway.
-const MAX_OF_NAMESPACE: usize = 16_384;
+const MAX_AT_GATEWAY: usize = 16_384;
+/// The most of all routes of one namespace: one of many Gateways must not leave the others without a place.
+const MAX_OF_NAMESPACE: usize = 32_768;
 /// The most of all routes.
 const MAX_IN_ALL: usize = 262_144;
 
@@ -16,7 +18,8 @@ const MAX_IN_ALL: usize = 262_144;
 #[derive(Default)]
 pub(crate) struct ClaimBudget<'a> {
     /// By Gateway and namespace.
-    of_namespaces: HashMap<(usize, &'a str), usize>,
+    at_gateways: HashMap<(usize, &'a str), usize>,
+    of_namespaces: HashMap<&'a str, usize>,
     in_all: usize,
 }
 
@@ -31,12 +34,14 @@ impl<'a> ClaimBudget<'a> {
         of_route: &mut usize,
         attachment: &mut Attachment,
     ) -> Option<Rejection> {
-        let of_namespace = self.of_namespaces.entry((gateway, namespace)).or_default();
+        let at_gateway = self.at_gateways.entry((gateway, namespace)).or_default();
+        let of_namespace = self.of_namespaces.entry(namespace).or_default();
         let mut exceeded = None;
         for (_, hosts) in attachment.iter_mut() {
             let bounds = [
                 (*of_route, MAX_OF_ROUTE, "one route"),
-                (*of_namespace, MAX_OF_NAMESPACE, "the routes of one namespace at one Gateway"),
+                (*at_gateway, MAX_AT_GATEWAY, "the routes of one namespace at one Gateway"),
+                (*of_namespace, MAX_OF_NAMESPACE, "the routes of one namespace"),
                 (self.in_all, MAX_IN_ALL, "all routes"),
             ];
             for (used, most, of) in bounds {
@@ -46,6 +51,7 @@ impl<'a> ClaimBudget<'a> {
                 }
             }
             *of_route += hosts.len();
+            *at_gateway += hosts.len();
             *of_namespace += hosts.len();
             self.in_all += hosts.len();
         }

@@ -56,7 +56,8 @@ fn refuse_parameters(reference: &ParametersReference, inventory: &Inventory) -> 
     }
     match inventory.settings(&reference.name) {
         Presence::Absent => invalid(format!("there is no {} {}", PARAMETERS.1, reference.name)),
-        Presence::Present | Presence::Malformed(_) => None,
+        Presence::Malformed(why) => invalid(format!("{} {}: {why}", PARAMETERS.1, reference.name)),
+        Presence::Present => None,
     }
 }
 

@@ -39,7 +39,7 @@ pub struct Inventory {
     /// `UpstreamClusters`, with the host names that they own.
     pub clusters: BTreeMap<String, BTreeSet<String>>,
     /// `GatewaySettings`.
-    pub settings: BTreeSet<String>,
+    pub settings: BTreeMap<String, Usability>,
 }
 
 /// Whether an object holds what its use needs.
@@ -89,7 +89,11 @@ impl Inventory {
     }
 
     pub(crate) fn settings(&self, name: &str) -> Presence<'_> {
-        self.presence(self.settings.contains(name))
+        match self.settings.get(name) {
+            Some(Usability::Usable) => Presence::Present,
+            Some(Usability::Malformed(why)) => Presence::Malformed(why),
+            None => self.presence(false),
+        }
     }
 
     /// The ports of a Service; `None` if it is not there, and no ports if they are not known.

@@ -31,7 +31,7 @@ pub use listener::ServedClientCa;
 pub use name::{ObjectName, RouteKind};
 pub use route::{ServedBackend, WeightedBackend};
 pub use served::{BoundRoute, HostTable, ListenerRole, RedirectTable, ServedGateway, ServedListener};
-pub use status::{RouteParents, conditions, route_parents};
+pub use status::{ObjectGenerations, RouteParents, conditions, route_parents};
 pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, RouteVerdict};
 
 use budget::ClaimBudget;

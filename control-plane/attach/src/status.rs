@@ -11,6 +11,15 @@ const MAX_PARENTS: usize = 32;
 /// Most conditions of one list.
 const MAX_CONDITIONS: usize = 8;
 
+/// The versions of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjectGenerations {
+    /// The one that was judged.
+    pub judged: Option<i64>,
+    /// The newest one that is known.
+    pub newest: Option<i64>,
+}
+
 /// A route's `status.parents`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteParents {
@@ -21,16 +30,17 @@ pub struct RouteParents {
 }
 
 /// The entries of a route: other controllers' as they are and in their places, then its own. Own ones of parents that are gone
-/// are removed. `now` is in RFC 3339.
-pub fn route_parents(before: &[Value], verdict: &RouteVerdict, now: &str) -> RouteParents {
+/// are removed. `newest` is the newest version of the route that is known, `now` is in RFC 3339.
+pub fn route_parents(before: &[Value], verdict: &RouteVerdict, newest: Option<i64>, now: &str) -> RouteParents {
     let is_ours = |entry: &&Value| entry.get("controllerName").and_then(Value::as_str) == Some(CONTROLLER_NAME);
     let mut parents: Vec<Value> = before.iter().filter(|entry| !is_ours(entry)).cloned().collect();
+    let generations = ObjectGenerations { judged: verdict.generation, newest };
     let places = MAX_PARENTS.saturating_sub(parents.len());
     let own = verdict.parents.iter().take(places).map(|one| {
         let parent = json!(one.parent);
         let known = before.iter().filter(is_ours).find(|entry| entry.get("parentRef") == Some(&parent));
         let known = known.and_then(|entry| entry.get("conditions")?.as_array()).map_or(&[][..], Vec::as_slice);
-        let conditions = conditions(known, &one.conditions, verdict.generation, now);
+        let conditions = conditions(known, &one.conditions, generations, now);
         json!({"parentRef": parent, "controllerName": CONTROLLER_NAME, "conditions": conditions})
     });
     parents.extend(own.collect::<Vec<_>>());
@@ -40,7 +50,12 @@ pub fn route_parents(before: &[Value], verdict: &RouteVerdict, now: &str) -> Rou
 /// A list of conditions: own ones in the places where they are, new ones at the end, and those of types that are not ours as
 /// they are. A list has eight places: if they are not enough, own ones go before others. A time is that of the condition before if
 /// its status has not changed since. `now` is in RFC 3339.
-pub fn conditions(before: &[Value], verdicts: &[ConditionVerdict], generation: Option<i64>, now: &str) -> Vec<Value> {
+pub fn conditions(
+    before: &[Value],
+    verdicts: &[ConditionVerdict],
+    generations: ObjectGenerations,
+    now: &str,
+) -> Vec<Value> {
     let kind = |condition: &Value| condition.get("type").and_then(Value::as_str).map(str::to_owned);
     let verdict_of = |condition: &Value| verdicts.iter().find(|one| Some(one.kind) == kind(condition).as_deref());
     let is_withdrawn = |condition: &Value| kind(condition).is_some_and(|kind| OWN_TYPES.contains(&kind.as_str()));
@@ -48,8 +63,8 @@ pub fn conditions(before: &[Value], verdicts: &[ConditionVerdict], generation: O
     let mut places_of_others = MAX_CONDITIONS.saturating_sub(verdicts.len());
     for condition in before {
         match verdict_of(condition) {
-            Some(_) if is_newer(condition, generation) => merged.push(condition.clone()),
-            Some(verdict) => merged.push(written(verdict, Some(condition), generation, now)),
+            Some(_) if is_newer(condition, generations) => merged.push(condition.clone()),
+            Some(verdict) => merged.push(written(verdict, Some(condition), generations.judged, now)),
             None if is_withdrawn(condition) => {}
             None if places_of_others == 0 => {}
             None => {
@@ -59,15 +74,16 @@ pub fn conditions(before: &[Value], verdicts: &[ConditionVerdict], generation: O
         }
     }
     let is_new = |verdict: &&ConditionVerdict| before.iter().all(|one| kind(one).as_deref() != Some(verdict.kind));
-    merged.extend(verdicts.iter().filter(is_new).map(|verdict| written(verdict, None, generation, now)));
+    merged.extend(verdicts.iter().filter(is_new).map(|verdict| written(verdict, None, generations.judged, now)));
     merged.truncate(MAX_CONDITIONS);
     merged
 }
 
-/// Whether a condition is about a version that is not known here yet.
-fn is_newer(condition: &Value, generation: Option<i64>) -> bool {
+/// Whether a condition is about a version that is not judged here yet. One about a version that there never was says nothing.
+fn is_newer(condition: &Value, generations: ObjectGenerations) -> bool {
     let observed = condition.get("observedGeneration").and_then(Value::as_i64);
-    observed.zip(generation).is_some_and(|(observed, known)| observed > known)
+    let is_there = observed.is_some_and(|observed| generations.newest.is_none_or(|newest| observed <= newest));
+    is_there && observed.zip(generations.judged).is_some_and(|(observed, judged)| observed > judged)
 }
 
 /// Types of conditions that are absent when they do not hold.

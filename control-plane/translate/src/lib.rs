@@ -118,6 +118,7 @@ fn check(
 fn forbidden(cluster: &Cluster, settings: &Settings, client_ca: Option<ClientCaCheck>) -> Vec<Problem> {
     let mut problems: Vec<_> = forbidden_addresses(cluster, settings).collect();
     if cluster.transport == Transport::Passthrough {
+        problems.extend(lifted(settings));
         return problems;
     }
     if cluster.serving.is_none() && settings.default_certificate.is_none() {
@@ -168,11 +169,20 @@ fn unverified(cluster: &Cluster) -> Option<Problem> {
     })
 }
 
-/// A warning about lists of the settings that do not hold for connections which are passed on.
-fn passed_by(settings: &Settings) -> impl Iterator<Item = Problem> {
-    let lists = [("access", settings.access.is_some()), ("protectedIdentities", settings.protected.is_some())];
-    lists.into_iter().filter(|(_, is_set)| *is_set).map(|(list, _)| {
-        let message = format!("{list} of the GatewaySettings does not hold for connections that are passed on");
+/// The problem of an object that would lift the access lists of the settings: their author, and not the object's, decides about
+/// those.
+fn lifted(settings: &Settings) -> Option<Problem> {
+    settings.access.as_ref().map(|_| {
+        let message = "TLSPassthrough is excluded by access in the GatewaySettings, which it would lift";
+        let hint = "remove the lists from the GatewaySettings, or go back to TLSTerminate";
+        Problem::new("spec.portcullis.transport", message).hint(hint)
+    })
+}
+
+/// A warning about a list of the settings that does not hold for connections which are passed on.
+fn passed_by(settings: &Settings) -> Option<Problem> {
+    settings.protected.as_ref().map(|_| {
+        let message = "protectedIdentities of the GatewaySettings does not hold for connections that are passed on";
         Problem::coded(ProblemCode::Caution, "spec.portcullis.transport", message)
     })
 }

@@ -23,15 +23,12 @@ pub struct Translator {
     basis: Option<(Settings, FilterBuild)>,
     /// By `metadata.name`: several if objects have equal names, and the previous version of one.
     known: HashMap<String, Vec<CachedTranslation>>,
-    /// The listeners, and the routes of tunnels.
-    listeners: Vec<Arc<Resource>>,
-    /// The contributions to the listeners.
-    chains: Vec<Arc<Chain>>,
     /// The clusters of the gateway itself, what they refer to, and the default certificate.
     own_resources: Vec<Arc<Resource>>,
-    /// Those and the listeners.
-    own_group: Option<ResourceGroup>,
-    owners: KnownConflicts,
+    /// Those with the listeners, of the last two translations: one with a refused object, and one with its accepted version.
+    own_groups: Vec<OwnGroup>,
+    /// The names that objects do not get, also of the last two translations.
+    conflicts: Vec<KnownConflicts>,
     /// The number of the present translation.
     sequence: u64,
     client_ca_check: Option<ClientCaCheck>,
@@ -50,10 +47,22 @@ struct CachedTranslation {
 }
 
 /// The names that the objects do not get, as long as all claim what they claimed.
-#[derive(Default)]
 struct KnownConflicts {
     checked: Vec<Arc<CheckedCluster>>,
     lost: Arc<Vec<Vec<LostName>>>,
+    /// The translation that used it last.
+    used: u64,
+}
+
+/// The resources of the gateway itself, as long as the objects contribute the same chains.
+struct OwnGroup {
+    /// The contributions to the listeners.
+    chains: Vec<Arc<Chain>>,
+    /// The listeners, and the routes of tunnels.
+    listeners: Vec<Arc<Resource>>,
+    group: ResourceGroup,
+    /// The translation that used it last.
+    used: u64,
 }
 
 /// The result of a document, without the other documents.
@@ -85,7 +94,7 @@ impl Translator {
         self.begin(input);
         let checked: Vec<Arc<CheckedCluster>> =
             input.clusters.iter().map(|document| self.checked(document, &[], input)).collect();
-        let conflicts = self.owners.lost(&checked, input.settings.wildcard_subdomains);
+        let conflicts = self.lost(&checked, input.settings.wildcard_subdomains);
         let mut translation = Translation::default();
         let mut chains = Vec::with_capacity(checked.len());
         for ((document, one), lost) in input.clusters.iter().zip(&checked).zip(conflicts.iter()) {
@@ -173,30 +182,45 @@ impl Translator {
             known.retain(|one| one.used + 1 >= sequence);
             !known.is_empty()
         });
+        self.own_groups.retain(|one| one.used + 1 >= sequence);
+        self.conflicts.retain(|one| one.used + 1 >= sequence);
+    }
+
+    /// For each object, the names that it claims and does not own.
+    fn lost(&mut self, checked: &[Arc<CheckedCluster>], below: WildcardSubdomains) -> Arc<Vec<Vec<LostName>>> {
+        let used = self.sequence;
+        if let Some(known) = self.conflicts.iter_mut().find(|known| known.is_of(checked)) {
+            (known.checked, known.used) = (checked.to_vec(), used);
+            return Arc::clone(&known.lost);
+        }
+        let claims: Vec<&Claims> = checked.iter().map(|one| &one.claims).collect();
+        let lost = Arc::new(ownership::conflicts(&claims, below));
+        self.conflicts.push(KnownConflicts { checked: checked.to_vec(), lost: Arc::clone(&lost), used });
+        lost
     }
 
     /// The resources of the gateway itself.
     fn own_group(&mut self, settings: &Settings, chains: Vec<Arc<Chain>>) -> ResourceGroup {
-        let is_same = |(one, other): (&Arc<Chain>, &Arc<Chain>)| Arc::ptr_eq(one, other);
-        let are_same = chains.len() == self.chains.len() && chains.iter().zip(&self.chains).all(is_same);
-        if let Some(known) = self.own_group.as_ref().filter(|_| are_same) {
-            return Arc::clone(known);
+        let used = self.sequence;
+        if let Some(known) = self.own_groups.iter_mut().find(|known| known.is_of(&chains)) {
+            known.used = used;
+            return Arc::clone(&known.group);
         }
-        self.follow_listeners(settings, chains);
-        let all = self.own_resources.iter().chain(&self.listeners);
-        let is_known = |known: &&ResourceGroup| known.iter().map(Arc::as_ptr).eq(all.clone().map(Arc::as_ptr));
-        let group = self.own_group.as_ref().filter(is_known).cloned().unwrap_or_else(|| all.cloned().collect());
-        self.own_group = Some(Arc::clone(&group));
+        let listeners = self.listeners(settings, &chains);
+        let all = self.own_resources.iter().chain(&listeners);
+        let is_same = |known: &&OwnGroup| known.group.iter().map(Arc::as_ptr).eq(all.clone().map(Arc::as_ptr));
+        let known = self.own_groups.iter().find(is_same).map(|known| Arc::clone(&known.group));
+        let group: ResourceGroup = known.unwrap_or_else(|| all.cloned().collect());
+        self.own_groups.push(OwnGroup { chains, listeners, group: Arc::clone(&group), used });
         group
     }
 
-    fn follow_listeners(&mut self, settings: &Settings, chains: Vec<Arc<Chain>>) {
-        self.chains = chains;
-        let chains = self.chains.iter().map(|chain| chain.as_ref().clone()).collect();
+    fn listeners(&self, settings: &Settings, chains: &[Arc<Chain>]) -> Vec<Arc<Resource>> {
+        let chains = chains.iter().map(|chain| chain.as_ref().clone()).collect();
         let made = listener::listeners(settings, chains).into_iter();
-        let before = std::mem::take(&mut self.listeners);
-        let known = |made: &Resource| before.iter().find(|before| ***before == *made).cloned();
-        self.listeners = made.map(|made| known(&made).unwrap_or_else(|| Arc::new(made))).collect();
+        let before = || self.own_groups.iter().flat_map(|known| &known.listeners);
+        let known = |made: &Resource| before().find(|before| ***before == *made).cloned();
+        made.map(|made| known(&made).unwrap_or_else(|| Arc::new(made))).collect()
     }
 }
 
@@ -216,17 +240,20 @@ impl CheckedCluster {
 }
 
 impl KnownConflicts {
-    /// For each object, the names that it claims and does not own.
-    fn lost(&mut self, checked: &[Arc<CheckedCluster>], below: WildcardSubdomains) -> Arc<Vec<Vec<LostName>>> {
+    /// Whether these objects claim the same.
+    fn is_of(&self, checked: &[Arc<CheckedCluster>]) -> bool {
         let claims_same = |(one, other): (&Arc<CheckedCluster>, &Arc<CheckedCluster>)| {
             Arc::ptr_eq(one, other) || one.claims == other.claims
         };
-        if checked.len() != self.checked.len() || !checked.iter().zip(&self.checked).all(claims_same) {
-            let claims: Vec<&Claims> = checked.iter().map(|one| &one.claims).collect();
-            self.lost = Arc::new(ownership::conflicts(&claims, below));
-        }
-        self.checked = checked.to_vec();
-        Arc::clone(&self.lost)
+        checked.len() == self.checked.len() && checked.iter().zip(&self.checked).all(claims_same)
+    }
+}
+
+impl OwnGroup {
+    /// Whether it is made of these chains.
+    fn is_of(&self, chains: &[Arc<Chain>]) -> bool {
+        let is_same = |(one, other): (&Arc<Chain>, &Arc<Chain>)| Arc::ptr_eq(one, other);
+        chains.len() == self.chains.len() && chains.iter().zip(&self.chains).all(is_same)
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 /// The time for which a part holds, counted by the gateway from the moment at which it began to write its report.
 pub const LEASE: Duration = Duration::from_secs(3);
 
-/// Most bytes of a gateway's report of the use of its parts. Parts that do not fit are left out, and the local limits hold for them
-/// meanwhile.
+/// Most bytes of a gateway's report of the use of its parts. Parts that do not fit are left out, and the local limits alone hold for
+/// them meanwhile, whatever was in use.
 pub const MAX_USE_BYTES: usize = 768 << 10;
 /// Most schemas of one cluster in a row of a report: more of them are in a second row.
 pub const MAX_SCHEMAS: usize = 1_024;

@@ -224,6 +224,8 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     });
     if transport == Transport::Passthrough {
         check_passthrough(raw, &gates, profile.as_deref(), findings);
+        // No policy of the profile can hold for what is not read.
+        gates.deny_all_requests |= profile.is_some();
     }
     // Subsets name written servers only.
     add_discovered(raw, discovery.as_ref(), allow_loopback, &mut servers, findings);

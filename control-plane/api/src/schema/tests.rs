@@ -127,6 +127,29 @@ fn every_rule_finds_its_field_and_every_blamed_field_exists() {
     }
 }
 
+/// kube-apiserver would prune a rule that it has itself and the gateway does not, and the issuer would be believed without it.
+#[test]
+fn unknown_fields_of_issuers_reach_the_check() {
+    let mut spec = spec();
+    let issuer = "portcullis.tokens.issuers[]";
+    for below in ["", ".claimMappings", ".claimMappings.username", ".claimMappings.groups", ".claimValidationRules[]"] {
+        let path = format!("{issuer}{below}");
+        let field = at(&mut spec, &path).unwrap_or_else(|| panic!("no field {path}"));
+        assert_eq!(field["x-kubernetes-preserve-unknown-fields"], true, "{path}");
+        assert!(!known(&path).is_empty(), "{path}: the check refuses what it does not know");
+    }
+    let kept: Vec<Value> = [
+        definition::schema(),
+        definition::cluster_definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone(),
+    ]
+    .into_iter()
+    .map(|mut schema| {
+        at(&mut schema, &format!("spec.{issuer}")).unwrap()["x-kubernetes-preserve-unknown-fields"].clone()
+    })
+    .collect();
+    assert_eq!(kept, [true, true]);
+}
+
 /// A document with nothing but a value at a path as [`walk`] gives them.
 fn document(path: &str, value: Value) -> Value {
     let inner = path.split('.').filter(|step| !step.is_empty()).rev().fold(value, |inner, step| {

@@ -5,6 +5,10 @@ use crate::bounds::{
     MAX_AUDIENCES, MAX_CLAIM, MAX_CLAIM_RULES, MAX_ISSUER_CAS, MAX_JWKS, MAX_KEYS_URL, MAX_TOKEN_ISSUERS,
 };
 
+/// Keeps unknown fields for the check, which refuses them: kube-apiserver's own configuration has rules that are none here, and an issuer
+/// without a rule that was written would be believed more than it may. Fields below are kept only where they have the keyword, too.
+const KEPT: &str = "x-kubernetes-preserve-unknown-fields";
+
 /// Rules of the issuers of tokens.
 pub(super) fn token_rules() -> Vec<(&'static str, Value)> {
     let users = cel(
@@ -35,7 +39,7 @@ pub(super) fn token_rules() -> Vec<(&'static str, Value)> {
         cel("duration(self) >= duration('1m') && duration(self) <= duration('24h')", "must be from 1m to 24h", "");
     let period =
         cel("duration(self) >= duration('10s') && duration(self) <= duration('10m')", "must be from 10s to 10m", "");
-    let claim = || json!({"required": ["claim", "prefix"]});
+    let claim = || json!({"required": ["claim", "prefix"], KEPT: true});
     let claim_name = || json!({"minLength": 1, "maxLength": MAX_CLAIM});
     vec![
         ("portcullis.tokens.audiences", json!({"maxItems": MAX_AUDIENCES})),
@@ -47,7 +51,7 @@ pub(super) fn token_rules() -> Vec<(&'static str, Value)> {
         ),
         (
             "portcullis.tokens.issuers[]",
-            json!({"required": ["url", "audiences", "jwks"], "x-kubernetes-validations": [users, servers]}),
+            json!({"required": ["url", "audiences", "jwks"], KEPT: true, "x-kubernetes-validations": [users, servers]}),
         ),
         ("portcullis.tokens.issuers[].url", json!({"minLength": 1})),
         ("portcullis.tokens.issuers[].audiences", json!({"minItems": 1, "maxItems": MAX_AUDIENCES})),
@@ -56,7 +60,7 @@ pub(super) fn token_rules() -> Vec<(&'static str, Value)> {
         ("portcullis.tokens.issuers[].jwks.url", json!({"maxLength": MAX_KEYS_URL, "pattern": "^$|^https://"})),
         ("portcullis.tokens.issuers[].jwks.certificateAuthority", json!({"maxLength": MAX_ISSUER_CAS})),
         ("portcullis.tokens.issuers[].jwks.inline", json!({"maxLength": MAX_JWKS})),
-        ("portcullis.tokens.issuers[].claimMappings", json!({"required": ["username"]})),
+        ("portcullis.tokens.issuers[].claimMappings", json!({"required": ["username"], KEPT: true})),
         ("portcullis.tokens.issuers[].claimMappings.username", claim()),
         ("portcullis.tokens.issuers[].claimMappings.username.claim", claim_name()),
         ("portcullis.tokens.issuers[].claimMappings.groups", claim()),
@@ -65,7 +69,10 @@ pub(super) fn token_rules() -> Vec<(&'static str, Value)> {
             "portcullis.tokens.issuers[].claimValidationRules",
             json!({"maxItems": MAX_CLAIM_RULES, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["claim"]}),
         ),
-        ("portcullis.tokens.issuers[].claimValidationRules[]", json!({"required": ["claim", "requiredValue"]})),
+        (
+            "portcullis.tokens.issuers[].claimValidationRules[]",
+            json!({"required": ["claim", "requiredValue"], KEPT: true}),
+        ),
         ("portcullis.tokens.issuers[].claimValidationRules[].claim", json!({"minLength": 1})),
         ("portcullis.tokens.issuers[].claimValidationRules[].requiredValue", json!({"minLength": 1})),
         ("portcullis.tokens.issuers[].maxAge", json!({"pattern": DURATION, "x-kubernetes-validations": [age]})),

@@ -8,6 +8,8 @@ pub struct TokenKeysFacts {
     pub source: String,
     /// The keys that are in use; `None` if there are none, or they are too old.
     pub keys: Option<KeysInUse>,
+    /// Whether the object has keys of it itself (`inline`), which hold while none of the source are known.
+    pub has_written: bool,
     /// Since when the source has not answered, and why.
     pub failed: Option<(Timestamp, String)>,
 }
@@ -25,19 +27,44 @@ pub struct KeysInUse {
     pub until: Timestamp,
 }
 
+/// How current the keys of one source are, from the best to the worst: the worst of an object counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum KeysCurrency {
+    Current,
+    Pending,
+    /// The last ones hold, up to their end.
+    Unavailable,
+    /// The written ones hold, without an end.
+    Inline,
+    NoKeys,
+}
+
+impl KeysCurrency {
+    fn of(facts: &TokenKeysFacts) -> Self {
+        match (&facts.failed, &facts.keys) {
+            (None, Some(_)) => KeysCurrency::Current,
+            (None, None) => KeysCurrency::Pending,
+            (Some(_), Some(_)) => KeysCurrency::Unavailable,
+            (Some(_), None) if facts.has_written => KeysCurrency::Inline,
+            (Some(_), None) => KeysCurrency::NoKeys,
+        }
+    }
+}
+
 /// Whether the keys are those that their sources show now.
 pub(super) fn token_keys_finding(facts: &[TokenKeysFacts]) -> Finding {
-    let has_failed = facts.iter().any(|one| one.failed.is_some());
-    let is_missing = facts.iter().any(|one| one.keys.is_none());
-    let (status, reason) = match (has_failed, is_missing) {
-        (false, false) => (State::True, "Current"),
-        (false, true) => (State::Unknown, "Pending"),
-        (true, false) => (State::Unknown, "Unavailable"),
-        (true, true) => (State::False, "NoKeys"),
+    let (status, reason) = match facts.iter().map(KeysCurrency::of).max().unwrap_or(KeysCurrency::Current) {
+        KeysCurrency::Current => (State::True, "Current"),
+        KeysCurrency::Pending => (State::Unknown, "Pending"),
+        KeysCurrency::Unavailable => (State::Unknown, "Unavailable"),
+        KeysCurrency::Inline => (State::Unknown, "Inline"),
+        KeysCurrency::NoKeys => (State::False, "NoKeys"),
     };
     let message: Vec<String> = facts.iter().map(text).collect();
     Finding::new(ConditionType::TokenKeysCurrent, status, reason, message.join("; "))
 }
+
+const WRITTEN: &str = "the keys in inline hold, without an end";
 
 /// The time of the last answer is in it only while there is no newer one, so that a condition changes with what it says.
 fn text(facts: &TokenKeysFacts) -> String {
@@ -50,9 +77,11 @@ fn text(facts: &TokenKeysFacts) -> String {
             keys.read,
             keys.until
         ),
+        (None, None) if facts.has_written => format!("{source}: not read yet; {WRITTEN}"),
         (None, None) => format!("{source}: not read yet"),
         (None, Some((since, why))) => {
-            format!("{source}: not available since {since}: {why}; no key of it is known")
+            let left = if facts.has_written { WRITTEN } else { "no key of it is known" };
+            format!("{source}: not available since {since}: {why}; {left}")
         }
     }
 }
@@ -72,6 +101,7 @@ mod tests {
         TokenKeysFacts {
             source: source.to_owned(),
             keys: has_keys.then_some(keys),
+            has_written: false,
             failed: has_failed.then_some(failed),
         }
     }
@@ -95,5 +125,29 @@ mod tests {
         assert_eq!((status, reason.as_str()), (State::False, "NoKeys"));
         assert!(message.contains("no key of it is known"), "{message}");
         assert_eq!(of(&[facts("a", false, false)]).1, "Pending");
+    }
+
+    /// A failure of one source and a missing answer of another are not both of one.
+    #[test]
+    fn worst_source_decides_the_condition_of_keys() {
+        let written = |has_failed| TokenKeysFacts { has_written: true, ..facts("w", false, has_failed) };
+        let (current, pending, unavailable) =
+            (facts("c", true, false), facts("p", false, false), facts("u", true, true));
+        let (inline, none) = (written(true), facts("n", false, true));
+        let table = [
+            (vec![&unavailable, &pending], State::Unknown, "Unavailable"),
+            (vec![&pending, &current], State::Unknown, "Pending"),
+            (vec![&inline, &unavailable], State::Unknown, "Inline"),
+            (vec![&current, &none, &inline], State::False, "NoKeys"),
+        ];
+        for (sources, status, reason) in table {
+            let sources: Vec<TokenKeysFacts> = sources.into_iter().cloned().collect();
+            let stamped = token_keys_finding(&sources).stamp(None, &[], &Timestamp::from_seconds(200));
+            assert_eq!((stamped.status, stamped.reason.as_str()), (status, reason), "{}", stamped.message);
+        }
+        for has_failed in [false, true] {
+            let message = text(&written(has_failed));
+            assert!(message.ends_with(WRITTEN) && !message.contains("no key"), "{message}");
+        }
     }
 }

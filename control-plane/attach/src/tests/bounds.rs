@@ -70,3 +70,31 @@ fn names_of_one_namespace_leave_room_for_others() {
     assert_eq!((refused, found.last().unwrap().1), (24, "Accepted"), "{found:?}");
     assert!(held(&attached) <= 16_384 + 2, "{}", held(&attached));
 }
+
+#[test]
+fn names_at_many_gateways_leave_room_for_others() {
+    let name = |index: usize| format!("g{index:02}");
+    let gateways = (0..16).map(|index| {
+        let mut gateway = gateway(&json!([listener("l", 443, "TLS", "")]));
+        gateway["metadata"]["name"] = json!(name(index));
+        gateway
+    });
+    let at = |mut route: Value, gateways: &[usize]| {
+        let parent = |index: &usize| json!({"name": name(*index), "namespace": super::world::INFRA});
+        route["spec"]["parentRefs"] = gateways.iter().map(parent).collect();
+        route
+    };
+    // Each holds 4,096 names, and no Gateway more than 4,096.
+    let hostile = (0..16).map(|index| {
+        let route = route("team-a", &format!("r{index:02}"), names(&format!("a{index}x"), 1_024), 2024);
+        let first = index % 4 * 4;
+        at(route, &[first, first + 1, first + 2, first + 3])
+    });
+    let late = at(route(super::world::HOME, "late", names("late", 2), 2025), &[15]);
+    let all: Vec<Value> = [class()].into_iter().chain(gateways).chain(hostile).chain([late]).collect();
+    let attached = attach(&read(&all), &inventory());
+    let found = reasons(&attached);
+    let refused = found.iter().filter(|(_, reason)| *reason == "TooManyHostnames").count();
+    assert_eq!((refused, found.last().unwrap().1), (8, "Accepted"), "{found:?}");
+    assert!(held(&attached) <= 32_768 + 2, "{}", held(&attached));
+}

@@ -349,9 +349,14 @@ fn classes_are_those_of_this_controller() {
     let good = gateway(&json!([listener("l", 443, "HTTPS", "a.test")]));
     let outcome = |class: Value| lines(&attach(&read(&[class, good.clone()]), &inventory()));
     assert_eq!(outcome(class_of("example.com/other", &Value::Null)), Vec::<String>::new());
-    for (parameters, accepted) in
-        [(Value::Null, true), (settings, true), (with_name("none"), false), (namespaced, false), (config_map, false)]
-    {
+    for (parameters, accepted) in [
+        (Value::Null, true),
+        (settings, true),
+        (with_name("none"), false),
+        (with_name("other"), false),
+        (namespaced, false),
+        (config_map, false),
+    ] {
         let lines = outcome(class_of(crate::CONTROLLER_NAME, &parameters));
         let wanted = if accepted {
             "class portcullis Accepted True"

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::world::{class, gateway, inventory, listener, read, tls_route};
-use crate::{CONTROLLER_NAME, ConditionVerdict, RouteVerdict, attach, conditions, route_parents};
+use crate::{CONTROLLER_NAME, ConditionVerdict, ObjectGenerations, RouteVerdict, attach, conditions, route_parents};
 
 const NOW: &str = "2026-01-02T03:04:05Z";
 const BEFORE: &str = "2025-01-01T00:00:00Z";
@@ -14,13 +14,17 @@ fn verdict() -> RouteVerdict {
     attach(&objects, &inventory()).routes.remove(0)
 }
 
+fn at(judged: i64, newest: Option<i64>) -> ObjectGenerations {
+    ObjectGenerations { judged: Some(judged), newest }
+}
+
 fn foreign(name: &str) -> Value {
     json!({"parentRef": {"name": name}, "controllerName": "example.com/other", "conditions": [{"type": "X"}]})
 }
 
 #[test]
 fn entries_of_other_controllers_are_kept() {
-    let written = route_parents(&[foreign("a"), foreign("b")], &verdict(), NOW);
+    let written = route_parents(&[foreign("a"), foreign("b")], &verdict(), None, NOW);
     assert_eq!(written.parents[..2], [foreign("a"), foreign("b")]);
     let parent = json!({"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": "infra", "name": "g"});
     let own = json!({"parentRef": parent, "controllerName": CONTROLLER_NAME, "conditions": [
@@ -28,18 +32,18 @@ fn entries_of_other_controllers_are_kept() {
         {"type": "ResolvedRefs", "status": "True", "reason": "ResolvedRefs", "message": "", "lastTransitionTime": NOW, "observedGeneration": 3},
     ]});
     assert_eq!(written.parents[2..], [own]);
-    let again = route_parents(&written.parents, &verdict(), "2027-01-01T00:00:00Z");
+    let again = route_parents(&written.parents, &verdict(), None, "2027-01-01T00:00:00Z");
     assert_eq!(again, written, "an equal verdict changes nothing");
     let gone = RouteVerdict { parents: Vec::new(), ..verdict() };
-    assert_eq!(route_parents(&written.parents, &gone, NOW).parents, [foreign("a"), foreign("b")]);
+    assert_eq!(route_parents(&written.parents, &gone, None, NOW).parents, [foreign("a"), foreign("b")]);
 }
 
 #[test]
 fn entries_are_thirty_two_at_most_and_others_come_first() {
     let full: Vec<Value> = (0..32).map(|index| foreign(&index.to_string())).collect();
-    let written = route_parents(&full, &verdict(), NOW);
+    let written = route_parents(&full, &verdict(), None, NOW);
     assert_eq!((written.parents, written.left_out), (full.clone(), 1));
-    let written = route_parents(&full[1..], &verdict(), NOW);
+    let written = route_parents(&full[1..], &verdict(), None, NOW);
     assert_eq!((written.parents.len(), written.left_out), (32, 0));
 }
 
@@ -71,7 +75,7 @@ fn conditions_are_merged() {
     let accepted = ConditionVerdict { kind: "Accepted", status: true, reason: "Accepted", message: "m".to_owned() };
     let resolved =
         ConditionVerdict { kind: "ResolvedRefs", status: false, reason: "InvalidKind", message: String::new() };
-    let merged = conditions(&before, &[resolved, accepted.clone()], Some(3), NOW);
+    let merged = conditions(&before, &[resolved, accepted.clone()], at(3, None), NOW);
     let fields = |name: &str| merged.iter().map(|one| one[name].clone()).collect::<Vec<_>>();
     assert_eq!(fields("type"), ["special.io/Field", "Accepted", "ResolvedRefs"]);
     assert_eq!(merged[0], before[0]);
@@ -83,11 +87,15 @@ fn conditions_are_merged() {
     assert_eq!(fields("observedGeneration"), [Value::Null, json!(3), json!(3)]);
     let newer = [json!({"type": "Accepted", "status": "False", "observedGeneration": 4})];
     assert_eq!(
-        conditions(&newer, std::slice::from_ref(&accepted), Some(3), NOW),
+        conditions(&newer, std::slice::from_ref(&accepted), at(3, None), NOW),
         newer,
         "a version that is not known here"
     );
-    let of_a_file = conditions(&[], &[accepted], None, NOW);
+    for (newest, is_kept) in [(4, true), (3, false)] {
+        let found = conditions(&newer, std::slice::from_ref(&accepted), at(3, Some(newest)), NOW);
+        assert_eq!(found == newer, is_kept, "the newest version is {newest}");
+    }
+    let of_a_file = conditions(&[], &[accepted], ObjectGenerations::default(), NOW);
     assert_eq!(of_a_file[0].get("observedGeneration"), None);
 }
 
@@ -96,9 +104,9 @@ fn own_conditions_have_their_places_beside_eight_others() {
     let others: Vec<Value> = (0..8).map(|index| json!({"type": format!("example.com/C{index}")})).collect();
     let own = |kind| ConditionVerdict { kind, status: true, reason: "Accepted", message: String::new() };
     let verdicts = [own("Accepted"), own("ResolvedRefs")];
-    let merged = conditions(&others, &verdicts, Some(3), NOW);
+    let merged = conditions(&others, &verdicts, at(3, None), NOW);
     assert_eq!(merged[..6], others[..6]);
     assert_eq!([&merged[6]["type"], &merged[7]["type"]], ["Accepted", "ResolvedRefs"]);
     assert_eq!(merged.len(), 8);
-    assert_eq!(conditions(&merged, &verdicts, Some(3), "2027-01-01T00:00:00Z"), merged);
+    assert_eq!(conditions(&merged, &verdicts, at(3, None), "2027-01-01T00:00:00Z"), merged);
 }

@@ -112,7 +112,11 @@ pub(super) fn inventory() -> Inventory {
         ]
         .into(),
         clusters: [("c1".to_owned(), names(&["c1.own", "*.c1.own"])), ("c2".to_owned(), names(&[]))].into(),
-        settings: names(&["default"]),
+        settings: [
+            ("default".to_owned(), Usability::Usable),
+            ("other".to_owned(), Usability::Malformed("is not used".to_owned())),
+        ]
+        .into(),
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) async fn back_up(arguments: &Backup) -> Result<String, BackupError> {
     let clusters: Vec<_> = found.iter().map(|one| exported(clusters.api_version(), clusters.kind(), one)).collect();
     let (counts, of_settings) = ((clusters.len(), labelled.len()), settings.len());
     let secrets = labelled.values().map(|one| exported("v1", "Secret", one));
-    let items: Vec<Value> = secrets.chain(settings).chain(clusters).collect();
+    let items: Vec<Value> = secrets.chain(clusters).chain(settings).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
     let mut text = serde_json::to_vec_pretty(&list)?;
     text.push(b'\n');

@@ -25,8 +25,8 @@ pub(super) async fn restore(arguments: &Restore) -> Result<String, BackupError> 
     if !items.iter().all(|item| is_ours(item)) {
         return Err(shape());
     }
-    // Secrets before what refers to them. Names that two objects claim go to the older one.
-    items.sort_by_key(|item| (text(item, "/kind") != "Secret", text(item, "/metadata/creationTimestamp")));
+    // Names that two objects claim go to the older one.
+    items.sort_by_key(|item| (turn(item), text(item, "/metadata/creationTimestamp")));
     let access = access(&arguments.store).await?;
     for item in &items {
         restore_one(&access, item).await?;
@@ -50,6 +50,16 @@ fn text<'a>(item: &'a Value, pointer: &str) -> &'a str {
 fn is_ours(item: &Value) -> bool {
     let is_secret = (text(item, "/apiVersion"), text(item, "/kind")) == ("v1", "Secret");
     (is_secret || kind(item).is_some()) && !text(item, "/metadata/name").is_empty()
+}
+
+/// Secrets before what refers to them, and settings last: a control plane that uses them serves from then on, and has to find all
+/// clusters.
+fn turn(item: &Value) -> u8 {
+    match kind(item) {
+        None => 0,
+        Some(WatchedKind::GatewaySettings) => 2,
+        Some(_) => 1,
+    }
 }
 
 /// None of a Secret.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use portcullis_api::{Problem, ProblemCode};
 use portcullis_attach::{
     Attached, CONTROLLER_NAME, ConditionVerdict, GatewayObjects, GatewayVerdict, Inventory, Note, NoteKind, ObjectName,
-    RouteVerdict, attach,
+    RouteVerdict, Usability, attach,
 };
 use portcullis_gateway_api::{
     GatewayApiObject, GatewayClass, GatewayClassSpec, NAMESPACE_NAME_LABEL, ObjectMeta, OtherFields, ParentReference,
@@ -109,7 +109,7 @@ fn inventory(objects: &ObjectSet, clusters: &[Diagnosis], home_namespace: &str) 
         labels.chain([(NAMESPACE_NAME_LABEL.to_owned(), name_of(document).name)]).collect()
     };
     let namespaces = objects.others.iter().filter(|document| !is_gateway_api(document));
-    let named = objects.settings.iter().map(|settings| name_of(settings).name);
+    let named = objects.settings.iter().map(|settings| (name_of(settings).name, Usability::Usable));
     Inventory {
         home_namespace: home_namespace.to_owned(),
         clusters: clusters.iter().map(owned).collect(),

@@ -1,9 +1,10 @@
 //! The content behind references: another one behind the same reference is a change, too.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use portcullis_api::{ReferencedData, content_of_references, resolve};
+use portcullis_api::{ReferencedData, SecretBytes, SecretData, content_of_references, resolve, without_references};
 use portcullis_sources::{Input, InputError, ObjectSet, Root, read_references, read_secrets};
 use serde_json::Value;
 
@@ -22,16 +23,38 @@ pub(super) fn with_content(
     }
     let inputs: Vec<Input> = paths.iter().map(|path| Input::Path(path.as_ref().to_owned())).collect();
     let secrets = read_secrets(&inputs)?;
-    let named = secrets.iter().filter_map(|secret| {
-        let name = secret.pointer("/metadata/name")?.as_str()?;
-        Some((name.to_owned(), secret_data(secret)))
-    });
-    let secrets = ReferencedData::Secrets(named.collect());
+    let secrets = ReferencedData::Secrets(by_name(&secrets));
     for document in &mut resolved.clusters {
         let of_files = resolve(document, &resolved.referenced_data).document;
         *document = resolve(&of_files, &secrets).document;
     }
     Ok(resolved)
+}
+
+/// Secrets by name. A reference names no namespace: of two with one name neither is taken.
+fn by_name(secrets: &[Value]) -> BTreeMap<String, SecretData> {
+    let mut named: BTreeMap<String, Option<SecretData>> = BTreeMap::new();
+    for secret in secrets {
+        let Some(name) = secret.pointer("/metadata/name").and_then(Value::as_str) else { continue };
+        let data = if named.contains_key(name) { None } else { Some(written_data(secret)) };
+        named.insert(name.to_owned(), data);
+    }
+    named.into_iter().filter_map(|(name, data)| Some((name, data?))).collect()
+}
+
+/// The data of a Secret as kube-apiserver stores it: `stringData` counts over `data`.
+fn written_data(secret: &Value) -> SecretData {
+    let mut written = secret_data(secret);
+    let texts = secret.get("stringData").and_then(Value::as_object).into_iter().flatten();
+    let texts =
+        texts.filter_map(|(key, text)| Some((key.clone(), SecretBytes::new(text.as_str()?.as_bytes().to_vec()))));
+    written.data.extend(texts);
+    written
+}
+
+/// Whether the settings of a set by [`with_content`] have a reference whose content is not at hand: a file without a root, or a Secret.
+pub(super) fn has_unknown_settings(resolved: &ObjectSet) -> bool {
+    resolved.settings.first().is_some_and(|settings| without_references(settings).0 != *settings)
 }
 
 /// References that are the same in both objects and lead to other content, and those whose content is not at hand.
@@ -71,6 +94,31 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn secrets_are_read_as_they_are_stored_and_two_of_a_name_not() {
+        let secret = |name: &str, namespace: &str| {
+            json!({"metadata": {"name": name, "namespace": namespace},
+                "data": {"token": "b2xk", "other": "b2xk"}, "stringData": {"token": "new"}})
+        };
+        let found = by_name(&[secret("a", "x"), secret("b", "x"), secret("b", "y"), secret("b", "z")]);
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["a"]);
+        let bytes = |text: &str| SecretBytes::new(text.as_bytes().to_vec());
+        let expected = [("other", bytes("old")), ("token", bytes("new"))].map(|(key, value)| (key.to_owned(), value));
+        assert_eq!(found["a"].data, BTreeMap::from(expected));
+    }
+
+    #[test]
+    fn settings_with_a_reference_are_not_compared_whole() {
+        let of = |certificate: Value| ObjectSet {
+            settings: vec![json!({"metadata": {"name": "a"}, "spec": {"defaultCertificate": certificate}})],
+            ..ObjectSet::default()
+        };
+        let file = json!({"file": {"certificate": "tls.crt", "privateKey": "tls.key"}});
+        assert!(has_unknown_settings(&of(file)));
+        assert!(!has_unknown_settings(&of(json!({"certData": "eA==", "keyData": "eA=="}))));
+        assert!(!has_unknown_settings(&ObjectSet::default()));
+    }
 
     #[test]
     fn other_content_behind_the_same_reference_is_a_change() {

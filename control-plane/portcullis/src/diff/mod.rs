@@ -83,6 +83,10 @@ fn diff(arguments: &Diff) -> Result<ExitCode, DiffError> {
             crate::complain("warning", &message);
         }
     }
+    if report.has_unknown_settings {
+        let message = "GatewaySettings: the content of references is not compared: it is not at hand";
+        crate::complain("warning", message);
+    }
     let printed = crate::print(&match arguments.output {
         ReplayOutput::Text => output::text(&report, arguments.show),
         ReplayOutput::Json => output::json(&report, arguments.show),

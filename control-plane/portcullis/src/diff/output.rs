@@ -135,6 +135,7 @@ pub(super) fn json(report: &DiffReport, show: usize) -> String {
         "removed": report.removed,
         "added": report.added,
         "settings": fields(&report.settings),
+        "settingsContentNotCompared": report.has_unknown_settings,
     }))
 }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 use super::DiffError;
 use super::cluster::compare;
 use super::compare::Findings;
-use super::content::{ContentChanges, content_changes};
+use super::content::{ContentChanges, content_changes, has_unknown_settings};
 use super::endings::{Ending, endings};
 use super::fields::{ChangedField, changes};
 use crate::explain::{Environment, name_of};
@@ -18,6 +18,8 @@ pub(super) struct DiffReport {
     pub(super) added: Vec<String>,
     /// Of `GatewaySettings`.
     pub(super) settings: Vec<ChangedField>,
+    /// Whether they have references whose content is not at hand.
+    pub(super) has_unknown_settings: bool,
 }
 
 /// The differences of a cluster.
@@ -53,6 +55,7 @@ impl DiffReport {
             removed: only(&old_names, &new_names),
             added: only(&new_names, &old_names),
             settings: settings(old_content, new_content),
+            has_unknown_settings: [old_content, new_content].into_iter().any(has_unknown_settings),
             ..DiffReport::default()
         };
         for (document, then) in old.clusters.iter().zip(&old_side.clusters).filter(|(_, one)| is_wanted(&one.name)) {
@@ -88,10 +91,12 @@ impl DiffReport {
                 && cluster.findings.uncompared.is_empty()
                 && cluster.findings.beside.is_empty()
                 && cluster.fields.is_empty()
+                && cluster.unknown_content.is_empty()
         };
         self.removed.is_empty()
             && self.added.is_empty()
             && self.settings.is_empty()
+            && !self.has_unknown_settings
             && self.clusters.iter().all(is_same)
     }
 }

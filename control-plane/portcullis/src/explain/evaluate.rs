@@ -88,8 +88,7 @@ impl Environment {
         let sent = replaced.as_ref().unwrap_or(headers);
         let (now, uptime) = (UnixTime::now(), self.later());
         let token = replaced.is_none().then(|| super::certificate::presented_token(scan)).flatten();
-        answer.local_token =
-            token.and_then(|token| read_local_token(&served.config.token_issuers, &token, now.as_secs()));
+        answer.local_token = token.and_then(|token| read_local_token(&served.config, &token, now.as_secs()));
         let mut exchange = Exchange::default();
         let mut host = MemoryHost::new(sent.clone(), now, uptime, |review: &Review| result(review, request));
         let mut next = exchange.request_headers(&self.gateway, Some(&served.route), &mut host);

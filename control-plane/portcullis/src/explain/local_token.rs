@@ -2,7 +2,7 @@
 
 use portcullis_api::status::Timestamp;
 use portcullis_core::local_token::{NotVerified, TokenIssuers};
-use portcullis_filter_config::TokenIssuer;
+use portcullis_filter_config::{ClusterConfig, TokenIssuer};
 use serde::Serialize;
 
 /// The outcome of a token where the cluster has issuers.
@@ -12,14 +12,25 @@ pub(crate) struct LocalTokenAnswer {
     pub(crate) outcome: &'static str,
     /// The issuer of the cluster that the token names; nothing of a token that is not verified is known to be true.
     pub(crate) issuer: Option<String>,
-    /// Why it is reviewed.
+    /// Why it is not verified.
     pub(crate) reason: Option<String>,
     /// Up to when it is verified: its end, its greatest age, or the end of its issuer's keys.
     pub(crate) until: Option<Timestamp>,
 }
 
 /// Reads a token as the filter does, at a time in seconds since 1970. `None` if the cluster has no issuers.
-pub(super) fn read_local_token(config: &[TokenIssuer], token: &[u8], now: u64) -> Option<LocalTokenAnswer> {
+pub(super) fn read_local_token(cluster: &ClusterConfig, token: &[u8], now: u64) -> Option<LocalTokenAnswer> {
+    // Without reviews the servers judge the token, and its user is unknown here.
+    let otherwise = if cluster.reviews.is_some() { "reviewed" } else { "passed" };
+    read_by_issuers(&cluster.token_issuers, token, now, otherwise)
+}
+
+fn read_by_issuers(
+    config: &[TokenIssuer],
+    token: &[u8],
+    now: u64,
+    otherwise: &'static str,
+) -> Option<LocalTokenAnswer> {
     let issuers = TokenIssuers::compile(config).ok()??;
     let (issuer, missing) = issuers.named(token).unzip();
     let missing = missing.flatten();
@@ -32,7 +43,7 @@ pub(super) fn read_local_token(config: &[TokenIssuer], token: &[u8], now: u64) -
         (error, ..) => error.to_string(),
     });
     Some(LocalTokenAnswer {
-        outcome: if verified.is_ok() { "verified" } else { "reviewed" },
+        outcome: if verified.is_ok() { "verified" } else { otherwise },
         issuer: issuer.map(str::to_owned),
         reason,
         until: verified.ok().map(|verified| Timestamp::from_seconds(verified.until)),
@@ -88,7 +99,7 @@ mod tests {
             let signed = format!("{}.{}", encode(r#"{"alg":"ES256","kid":"k"}"#), encode(claims.to_string()));
             let signature = self.pair.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
             let token = format!("{signed}.{}", encode(signature));
-            read_local_token(&self.issuers, token.as_bytes(), NOW + 1).unwrap()
+            read_by_issuers(&self.issuers, token.as_bytes(), NOW + 1, "reviewed").unwrap()
         }
     }
 
@@ -112,6 +123,20 @@ mod tests {
         }
         site.issuers[0].keys.clear();
         assert_eq!(site.answer("hd", json!("example.com")).reason.as_deref(), Some("no key of its issuer is known"));
-        assert!(read_local_token(&[], b"a.b.c", NOW).is_none());
+        assert!(read_by_issuers(&[], b"a.b.c", NOW, "reviewed").is_none());
+    }
+
+    #[test]
+    fn token_is_passed_where_the_cluster_has_no_reviews() {
+        let config = json!({"version": 2, "name": "a", "authorities": ["a"], "policies": [],
+            "upstreamIdentity": {"RequestHeader": {}}});
+        let mut cluster: ClusterConfig = serde_json::from_value(config.clone()).unwrap();
+        cluster.token_issuers = Site::new().issuers;
+        let outcome = |cluster: &ClusterConfig| read_local_token(cluster, b"a.b.c", NOW).unwrap().outcome;
+        assert_eq!(outcome(&cluster), "passed");
+        let mut reviewed = config;
+        reviewed["reviews"] = json!({"cluster": "c"});
+        let reviewed: ClusterConfig = serde_json::from_value(reviewed).unwrap();
+        assert_eq!(outcome(&ClusterConfig { token_issuers: cluster.token_issuers.clone(), ..reviewed }), "reviewed");
     }
 }

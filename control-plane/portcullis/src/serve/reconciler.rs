@@ -24,6 +24,9 @@ use super::version;
 use super::xds_resources::{Retained, XdsResources};
 use crate::client_ca::check_client_ca;
 
+#[cfg(test)]
+mod tests;
+
 /// Appended to the diagnosis of an object whose last accepted version is served although a reference of it is revoked.
 const REVOKED: &str = "; a Secret or file that the version accepted last refers to is revoked: that version is still served with the keys it had then, until the time of --revoked-reference-grace is over or the control plane restarts";
 
@@ -108,7 +111,7 @@ struct Translated {
     translation: Translation,
     documents: Vec<Arc<Value>>,
     wants: Wants,
-    /// What differs from the translation before.
+    /// The difference to the translation before.
     change: GroupChange,
 }
 

@@ -129,7 +129,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         let (client, leads, statuses) = (access.client.clone(), leadership.leads.clone(), source.statuses.clone());
         let gateway_api = source.gateway_api.clone().map(|objects| {
             let (diagnoses, statuses) = (diagnoses.clone(), source.statuses.clone());
-            GatewayApi { access: access.clone(), objects, diagnoses, statuses }.start()
+            let (access, settings) = (access.clone(), source.settings.clone());
+            GatewayApi { access, objects, diagnoses, statuses, settings }.start()
         });
         let settings = SettingsUse::new(source.settings.clone(), source.control_plane.clone());
         let writer =

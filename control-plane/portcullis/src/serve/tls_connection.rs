@@ -56,3 +56,30 @@ pub(super) async fn handshake(
     let connector = TlsConnector::from(Arc::clone(tls));
     connector.connect(name, stream).await.map_err(|_| TlsConnectionError::Connect)
 }
+
+#[cfg(test)]
+mod tests {
+    use portcullis_api::ServerHost;
+
+    use super::*;
+
+    /// A name is judged by its addresses, and an address as it is: nothing is connected to.
+    #[tokio::test]
+    async fn addresses_that_no_server_may_have_are_not_connected_to() {
+        let name = || ServerHost::Dns("localhost".to_owned());
+        let ip = |text: &str| ServerHost::Ip(text.parse().unwrap());
+        let table = [
+            (name(), false),
+            (ip("127.0.0.1"), false),
+            (ip("::1"), false),
+            (ip("::ffff:127.0.0.1"), false),
+            (ip("169.254.169.254"), false),
+            (ip("169.254.169.254"), true),
+        ];
+        for (host, allow_loopback) in table {
+            let server = Endpoint { host, port: 443 };
+            let refused = connect(&server, allow_loopback).await.err();
+            assert_eq!(refused, Some(TlsConnectionError::Address), "{server} {allow_loopback}");
+        }
+    }
+}

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -12,6 +12,8 @@ const MAX_OBJECTS: usize = 5_000;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GatewayApiObjects {
     by_kind: BTreeMap<WatchedKind, Vec<Arc<Value>>>,
+    /// The kinds of which some are left out.
+    cut: BTreeSet<WatchedKind>,
 }
 
 impl GatewayApiObjects {
@@ -25,6 +27,7 @@ impl GatewayApiObjects {
             );
             documents.sort_by(|one, other| created(one).cmp(created(other)));
             documents.truncate(MAX_OBJECTS);
+            self.cut.insert(kind);
         }
         self.by_kind.insert(kind, documents);
     }
@@ -32,6 +35,11 @@ impl GatewayApiObjects {
     /// The objects of a kind.
     pub fn of(&self, kind: WatchedKind) -> impl Iterator<Item = &Arc<Value>> {
         self.by_kind.get(&kind).into_iter().flatten()
+    }
+
+    /// Whether all objects of a kind are here.
+    pub fn has_all(&self, kind: WatchedKind) -> bool {
+        !self.cut.contains(&kind)
     }
 
     /// The objects of the Gateway API's own kinds.
@@ -66,5 +74,6 @@ mod tests {
         let kept: Vec<_> = objects.of_gateway_api().map(|one| created(one).to_owned()).collect();
         assert_eq!(kept, times[..MAX_OBJECTS]);
         assert_eq!(objects.of(WatchedKind::Gateway).count(), 0);
+        assert!(objects.has_all(WatchedKind::Gateway) && !objects.has_all(WatchedKind::HttpRoute));
     }
 }

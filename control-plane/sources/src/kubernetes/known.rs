@@ -39,6 +39,12 @@ impl<T> Known<T> {
         false
     }
 
+    /// Begins anew: what is known holds until a list is complete.
+    pub(super) fn begin(&mut self) {
+        self.coming.clear();
+        self.is_complete = false;
+    }
+
     /// Takes a list of nothing.
     pub(super) fn clear(&mut self) {
         self.coming.clear();

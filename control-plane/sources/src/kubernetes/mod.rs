@@ -3,7 +3,7 @@
 //!
 //! - [`connect`]: the client and its credentials.
 //! - [`kinds`]: the kinds that are watched.
-//! - [`watches`]: the watches of a session; without a kind that is not required there are no objects of it.
+//! - [`watches`]: the watches of a session; a kind that is not required may be absent.
 //! - [`session`]: the watches from their lists to the first error; an outage ends a session, and the next one lists everything
 //!   again, so that nothing is missed.
 //! - [`store`]: the objects that the watches delivered, pure; [`known`] those of one kind.

@@ -99,9 +99,10 @@ async fn sessions(access: &KubernetesAccess, options: &WatchOptions, senders: &S
     // Without a kind of theirs the others are judged all the same.
     let optional = |kind| Watch { kind, is_required: false, has_secrets: false };
     watches.extend(WatchedKind::OF_GATEWAY_API.into_iter().filter(|_| options.gateway_api).map(optional));
+    let mut store = Store::new(&watches, options.settings.clone());
     loop {
-        let store = Store::new(&watches, options.settings.clone());
-        let end = Session::new(access, &watches, store, senders).run(&mut backoff).await;
+        store.begin();
+        let end = Session::new(access, &watches, &mut store, senders).run(&mut backoff).await;
         let End::Failed(why) = end else { continue };
         tracing::warn!(reason = why, "the Kubernetes source is stale");
         stale(senders, &why);
@@ -120,7 +121,7 @@ fn stale(senders: &Senders, why: &str) {
 /// The watches and a probe, from the lists to the first failure.
 struct Session<'a> {
     senders: &'a Senders,
-    store: Store,
+    store: &'a mut Store,
     events: Events,
     clusters: Api<DynamicObject>,
     /// Kinds that are not there, or may not be listed.
@@ -130,7 +131,7 @@ struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    fn new(access: &KubernetesAccess, watches: &[Watch], store: Store, senders: &'a Senders) -> Self {
+    fn new(access: &KubernetesAccess, watches: &[Watch], store: &'a mut Store, senders: &'a Senders) -> Self {
         let clusters = WatchedKind::UpstreamCluster.api(access.client.clone());
         Self { senders, store, events: events(access, watches), clusters, absent: BTreeSet::new(), is_silent: false }
     }
@@ -222,11 +223,11 @@ impl<'a> Session<'a> {
                 }
                 Ok(())
             }
-            Some(Ok(WatchEvent::Absent(kind, reason))) => {
+            Some(Ok(WatchEvent::Absent(kind, absence, reason))) => {
                 if self.absent.insert(kind) {
                     tracing::warn!(kind = kind.plural(), reason, "objects of this kind are not looked at");
                 }
-                self.store.absent(kind);
+                self.store.absent(kind, absence);
                 Ok(())
             }
             Some(Err(why)) => Err(why),

@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use super::documents::WatchedObject;
 use super::known::Known;
-use super::watches::Watch;
+use super::watches::{Absence, Watch};
 use super::{GatewayApiObjects, ObjectKey, StoredStatus, WatchedKind};
 use crate::object_set::ObjectSet;
 
 /// The stored status of every object.
 pub type StoredStatuses = BTreeMap<ObjectKey, StoredStatus>;
 
-/// The objects of one session.
+/// The objects of the sessions.
 pub(super) struct Store {
     objects: BTreeMap<WatchedKind, Known<WatchedObject>>,
     /// By the kind that refers to them.
@@ -41,6 +41,12 @@ impl Store {
             has_new_status: false,
             has_new_gateway_api: false,
         }
+    }
+
+    /// Begins a session: all is to be listed anew.
+    pub(super) fn begin(&mut self) {
+        self.objects.values_mut().for_each(Known::begin);
+        self.secrets.values_mut().for_each(Known::begin);
     }
 
     pub(super) fn object(&mut self, kind: WatchedKind, event: Event<(String, WatchedObject)>) {
@@ -75,10 +81,12 @@ impl Store {
         self.is_changed |= known.apply(event, |before, now| before == now);
     }
 
-    /// There are no objects of this kind.
-    pub(super) fn absent(&mut self, kind: WatchedKind) {
+    /// Objects of this kind are not looked at. Those that were known before a right was lost stay, as in an outage.
+    pub(super) fn absent(&mut self, kind: WatchedKind, absence: Absence) {
         let Some(known) = self.objects.get_mut(&kind) else { return };
-        if !known.is_complete || !known.current.is_empty() {
+        if absence == Absence::Forbidden && !known.current.is_empty() {
+            known.is_complete = true;
+        } else if !known.is_complete || !known.current.is_empty() {
             known.clear();
             self.has_new_status = true;
             self.mark(kind, true);
@@ -171,7 +179,7 @@ mod tests {
     #[test]
     fn set_is_new_when_a_document_or_a_secret_is() {
         let mut store = store(None);
-        store.absent(SETTINGS);
+        store.absent(SETTINGS, Absence::NoKind);
         store.object(CLUSTER, Event::Init);
         store.object(CLUSTER, Event::InitApply(object(1, 1)));
         store.object(CLUSTER, Event::InitDone);
@@ -201,7 +209,7 @@ mod tests {
     #[test]
     fn statuses_are_told_when_one_is_new() {
         let mut store = store(None);
-        store.absent(SETTINGS);
+        store.absent(SETTINGS, Absence::NoKind);
         store.secret(CLUSTER, Event::InitDone);
         store.object(CLUSTER, Event::InitApply(object(1, 1)));
         assert_eq!(store.take_statuses(), None);
@@ -216,6 +224,29 @@ mod tests {
             store.object(CLUSTER, event);
             assert_eq!(store.take_statuses().is_some(), is_new);
         }
+    }
+
+    #[test]
+    fn objects_stay_when_a_right_is_lost_and_go_with_their_kind() {
+        let mut store = store(None);
+        store.object(CLUSTER, Event::InitDone);
+        store.secret(CLUSTER, Event::InitDone);
+        store.absent(SETTINGS, Absence::Forbidden);
+        assert!(store.take_statuses().unwrap().is_empty());
+        store.object(SETTINGS, Event::InitApply(object(1, 1)));
+        store.object(SETTINGS, Event::InitDone);
+        assert_eq!(store.take_statuses().unwrap().len(), 1);
+        store.absent(SETTINGS, Absence::Forbidden);
+        assert_eq!(store.take_statuses(), None);
+        // Also in the next session.
+        store.begin();
+        store.object(CLUSTER, Event::InitDone);
+        store.secret(CLUSTER, Event::InitDone);
+        assert!(!store.is_complete());
+        store.absent(SETTINGS, Absence::Forbidden);
+        assert_eq!(store.take_statuses().unwrap().len(), 1);
+        store.absent(SETTINGS, Absence::NoKind);
+        assert!(store.take_statuses().unwrap().is_empty());
     }
 
     #[test]

@@ -20,7 +20,8 @@ pub(crate) const LONGEST_CHECK: u64 = 3;
 /// pool has one, never with the token, because Envoy does not inject credentials into health checks. By default kube-apiserver
 /// lets anonymous clients read /readyz; a server that answers 401 or 403 is alive.
 ///
-/// The check carries a `Via` header, so that a server which is this gateway itself, or leads back to it, is never healthy.
+/// The check carries a `Via` header, so that a server which is this gateway itself, or leads back to it, is never healthy. Of
+/// a connection that is passed on nothing reads that header on the way: the server at the end answers such a check.
 pub(super) fn health_check(cluster: &Cluster, pool: Pool, settings: &Settings) -> HealthCheck {
     let codec = match pool {
         Pool::Http2 | Pool::PassThrough => CodecClientType::Http2,

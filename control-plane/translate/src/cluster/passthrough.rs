@@ -7,15 +7,19 @@ use envoy_types::pb::envoy::config::cluster::v3::Cluster as EnvoyCluster;
 use envoy_types::pb::envoy::config::cluster::v3::cluster::TransportSocketMatch;
 use envoy_types::pb::envoy::config::core::v3::HealthCheck;
 use envoy_types::pb::google::protobuf::{Struct, Value, value};
-use portcullis_api::{Cluster, Settings};
+use portcullis_api::{Cluster, Limits, Settings};
 use portcullis_filter_config::Pool;
 
-use super::{common, emit_with_endpoints, health, tls};
+use super::{common, emit_with_endpoints, endpoints, health, tls};
 use crate::names::{ResourceNames, all_servers};
 use crate::resource::Resource;
 
 /// The key by which a check finds its transport socket. No endpoint has it, so that no connection of a client does.
 const CHECK: &str = "portcullis.check";
+
+/// Most connections of one cluster that are passed on at a time, if `limits.maxConnections` is not less. Each takes two sockets of
+/// Envoy's, and in a loop over another gateway all do: Envoy needs some for the other clusters.
+const MAX_CONNECTIONS: u32 = 16_384;
 
 /// The cluster with all servers, and their endpoints.
 pub(crate) fn emit_tcp_pool(
@@ -25,10 +29,12 @@ pub(crate) fn emit_tcp_pool(
     resources: &mut Vec<Resource>,
 ) {
     let group = all_servers(cluster);
+    let max_connections = settings.limits.max_connections.min(MAX_CONNECTIONS);
     let envoy = EnvoyCluster {
         name: names.tcp_pool(&group.name),
         alt_stat_name: names.tcp_pool_stat(&group.name),
         health_checks: vec![check(cluster, settings)],
+        circuit_breakers: Some(endpoints::circuit_breakers(&Limits { max_connections, ..settings.limits })),
         // Data goes without one, as it came.
         transport_socket_matches: vec![check_socket(cluster)],
         ..common(&group, settings)

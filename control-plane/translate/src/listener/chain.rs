@@ -1,6 +1,7 @@
 use std::net::IpAddr;
 
 use envoy_types::pb::envoy::config::core::v3::CidrRange;
+use envoy_types::pb::envoy::config::listener::v3::filter_chain_match::ConnectionSourceType;
 use envoy_types::pb::envoy::config::listener::v3::{Filter, FilterChain, FilterChainMatch, filter};
 use envoy_types::pb::envoy::extensions::filters::network::direct_response::v3::Config as CloseConfig;
 use envoy_types::util::pack_any;
@@ -51,12 +52,13 @@ pub(super) fn host_names(cluster: &Cluster) -> Vec<String> {
 
 /// The chain for client addresses that may not connect: it closes connections to the same names. Envoy would take them to the chain
 /// for unknown names, with a handshake. `None` if all addresses may connect.
-pub(super) fn other_addresses(cluster: &Cluster, names: &ResourceNames) -> Option<FilterChain> {
+pub(super) fn other_addresses(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> Option<FilterChain> {
     let name = names.part(parts::OTHER_ADDRESSES);
     (!cluster.client_addresses.is_empty()).then(|| {
         let mut chain = closed(name, host_names(cluster));
         if let Some(condition) = &mut chain.filter_chain_match {
             condition.transport_protocol = transport_protocol(cluster);
+            condition.source_type = source_type(cluster, settings);
         }
         chain
     })
@@ -69,6 +71,18 @@ pub(super) fn transport_protocol(cluster: &Cluster) -> String {
         Transport::Terminate => String::new(),
         Transport::Passthrough => "tls".to_owned(),
     }
+}
+
+/// The kind of address that a connection must come from. Nothing adds a `Via` to a connection that is passed on: one of the gateway
+/// to itself, or of another process at its address, finds no chain of the cluster and falls to that of unknown names. If servers
+/// may be at loopback, clients may be, too. All chains of a cluster have the same: of two that differ Envoy looks at the one with
+/// a kind alone.
+pub(super) fn source_type(cluster: &Cluster, settings: &Settings) -> i32 {
+    let kind = match cluster.transport {
+        Transport::Passthrough if !settings.allow_loopback_upstreams => ConnectionSourceType::External,
+        Transport::Passthrough | Transport::Terminate => ConnectionSourceType::Any,
+    };
+    kind.into()
 }
 
 /// The same chain for connections to a virtual IP of the cluster, for any server name.

@@ -73,7 +73,7 @@ impl Chain {
             let at_addresses = chain::at_virtual_ips(cluster, names, &chain);
             std::iter::once(chain).chain(at_addresses).map(|chain| chain.encode_to_vec()).collect::<Vec<_>>()
         };
-        let others = chain::other_addresses(cluster, names).map(encoded).unwrap_or_default();
+        let others = chain::other_addresses(cluster, names, settings).map(encoded).unwrap_or_default();
         Self::Serving {
             owner: cluster.name.clone(),
             names: served.chain(cluster.virtual_ips.iter().map(ToString::to_string)).collect(),

@@ -25,6 +25,7 @@ pub(super) fn chain(cluster: &Cluster, names: &ResourceNames, settings: &Setting
         server_names: chain::host_names(cluster),
         source_prefix_ranges: cluster.client_addresses.iter().map(range).collect(),
         transport_protocol: chain::transport_protocol(cluster),
+        source_type: chain::source_type(cluster, settings),
         ..Default::default()
     });
     if cluster.gates.deny_all_requests {

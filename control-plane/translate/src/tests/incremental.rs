@@ -104,3 +104,29 @@ fn unchanged_object_keeps_its_resources() {
     let same = before.groups.iter().zip(&after.groups).map(|(one, other)| Arc::ptr_eq(one, other));
     assert_eq!(same.collect::<Vec<_>>(), [true, false, true, true], "the gateway's own group has the listener");
 }
+
+#[test]
+fn edits_beside_a_refused_object_keep_the_listeners() {
+    let pki = Pki::new();
+    let gateway = pki.settings();
+    let versions = [Arc::new(edition(&pki, 0, 2)), Arc::new(edition(&pki, 0, 0))];
+    let mut translator = Translator::default();
+    // The refused version, and then the accepted one before it.
+    let mut own_groups = |other: Value| {
+        let other = Arc::new(other);
+        versions.each_ref().map(|version| {
+            let clusters = [Arc::clone(version), Arc::clone(&other)];
+            let input = Input { settings: &gateway, clusters: &clusters, filter: FilterBuild::Module };
+            let translation = translator.translate(&input);
+            assert_eq!(translation, translate(&input));
+            Arc::clone(translation.groups.last().unwrap())
+        })
+    };
+    let before = own_groups(edition(&pki, 1, 0));
+    assert!(!Arc::ptr_eq(&before[0], &before[1]), "one that is refused has another chain");
+    let mut edited = edition(&pki, 1, 0);
+    set(&mut edited, "/spec/dispatchPolicies/1/rules/0/verbs", json!(["get"]));
+    let after = own_groups(edited);
+    let same = before.iter().zip(&after).map(|(one, other)| Arc::ptr_eq(one, other));
+    assert_eq!(same.collect::<Vec<_>>(), [true, true]);
+}

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
 use envoy_types::pb::envoy::config::core::v3::transport_socket;
 use envoy_types::pb::envoy::config::listener::v3::filter::ConfigType;
+use envoy_types::pb::envoy::config::listener::v3::filter_chain_match::ConnectionSourceType;
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::ClusterSpecifier;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::UpstreamTlsContext;
-use portcullis_api::{Settings, Tunnel};
+use portcullis_api::{Cidr, Settings, Tunnel};
 use prost::Message;
 use serde_json::{Value, json};
 
@@ -86,7 +87,8 @@ fn passed_on_connection_meets_one_filter_and_no_tls() {
     assert_eq!((serving.len(), closed.len()), (2, 1), "by name, through tunnels; other addresses");
     for chain in serving.iter().chain(&closed) {
         assert_eq!(chain.transport_socket, None);
-        assert_eq!(chain.filter_chain_match.as_ref().unwrap().transport_protocol, "tls", "{}", chain.name);
+        let condition = chain.filter_chain_match.as_ref().unwrap();
+        assert_eq!(condition.transport_protocol, "tls", "{}", chain.name);
     }
     for chain in &serving {
         let proxy = proxy(chain).unwrap();
@@ -96,6 +98,41 @@ fn passed_on_connection_meets_one_filter_and_no_tls() {
     }
     let text = |chain: &FilterChain| String::from_utf8_lossy(&chain.encode_to_vec()).into_owned();
     assert!(serving.iter().all(|chain| !text(chain).contains("portcullis")), "no module of ours runs");
+}
+
+/// All chains of the cluster have the same kind: else Envoy would not look at the one of other addresses.
+#[test]
+fn connection_of_the_gateway_to_itself_is_not_passed_on() {
+    let pki = Pki::new();
+    let mut cluster = passed_on(&pki, NAME);
+    set(&mut cluster, "/spec/portcullis/clientAddresses", json!({"allow": ["10.0.0.0/8"]}));
+    set(&mut cluster, "/spec/portcullis/virtualIPs", json!(["10.9.8.7"]));
+    for (allow_loopback_upstreams, expected) in
+        [(false, ConnectionSourceType::External), (true, ConnectionSourceType::Any)]
+    {
+        let virtual_ips = vec![Cidr { ip: [10, 9, 8, 7].into(), length: 32 }];
+        let settings = Settings { allow_loopback_upstreams, virtual_ips, ..settings(&pki) };
+        let translation = translated(&settings, &[cluster.clone(), pki.cluster(OTHER)]);
+        let kinds = |name: &str| -> Vec<ConnectionSourceType> {
+            let chains = chains(&translation, name).into_iter();
+            chains.map(|chain| chain.filter_chain_match.unwrap().source_type()).collect()
+        };
+        assert_eq!(kinds(NAME), [expected; 5], "by name, at the virtual IP and through tunnels; other addresses twice");
+        assert!(kinds(OTHER).iter().all(|kind| *kind == ConnectionSourceType::Any), "requests have their Via");
+    }
+}
+
+#[test]
+fn passed_on_pool_has_a_bound_of_its_own() {
+    let pki = Pki::new();
+    for (limit, expected) in [(65_536, 16_384), (100, 100)] {
+        let mut settings = settings(&pki);
+        settings.limits.max_connections = limit;
+        let pool = pools(&translated(&settings, &[passed_on(&pki, NAME)]), NAME).remove(0);
+        let thresholds = pool.circuit_breakers.unwrap().thresholds;
+        let bounds: Vec<_> = thresholds.iter().map(|one| one.max_connections.unwrap().value).collect();
+        assert_eq!(bounds, [expected], "{limit}");
+    }
 }
 
 /// The way back and forth changes what belongs to the object, and nothing else that Envoy has.
@@ -163,21 +200,42 @@ fn generation_of_passed_on_connections_is_of_their_object() {
 #[test]
 fn settings_that_do_not_hold_are_told() {
     let pki = Pki::new();
-    let document = json!({
-        "apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "lab"},
-        "spec": {
-            "instance": "lab", "access": {"deny": [{"users": ["mallory"]}]},
-            "protectedIdentities": {"groups": ["system:masters"]},
-        },
-    });
-    let settings = crate::choose_settings(&[document], None).settings.unwrap();
+    let settings = settings_with("protectedIdentities", json!({"groups": ["system:masters"]}));
     // Neither the settings nor the object have a certificate, and none is needed.
     let mut cluster = passed_on(&pki, NAME);
     set(&mut cluster, "/spec/secureServing", json!({}));
     let diagnosis = translated(&settings, &[cluster]).diagnoses.remove(0);
     assert!(diagnosis.accepted, "{diagnosis:?}");
-    for list in ["access", "protectedIdentities"] {
-        let told = format!("spec.portcullis.transport: {list} of the GatewaySettings does not hold");
-        assert!(diagnosis.warnings.iter().any(|warning| warning.starts_with(&told)), "{:?}", diagnosis.warnings);
+    let told = "spec.portcullis.transport: protectedIdentities of the GatewaySettings does not hold";
+    assert!(diagnosis.warnings.iter().any(|warning| warning.starts_with(told)), "{:?}", diagnosis.warnings);
+}
+
+#[test]
+fn access_lists_of_the_settings_exclude_passing_on() {
+    let pki = Pki::new();
+    let lists = [
+        json!({"deny": [{"users": ["mallory"]}]}),
+        json!({"deny": [{"addresses": ["192.0.2.0/24"]}]}),
+        json!({"allow": [{"addresses": ["10.0.0.0/8"]}], "force": true}),
+    ];
+    for list in lists {
+        let settings = settings_with("access", list.clone());
+        let mut passed = passed_on(&pki, NAME);
+        let translation = translated(&settings, std::slice::from_ref(&passed));
+        let diagnosis = &translation.diagnoses[0];
+        assert!(!diagnosis.accepted && diagnosis.message.contains("access in the GatewaySettings"), "{diagnosis:?}");
+        assert_eq!((chains(&translation, NAME).len(), pools(&translation, NAME).len()), (0, 0), "{list}");
+        set(&mut passed, "/spec/portcullis/transport", json!("TLSTerminate"));
+        let judged = &translated(&settings, &[passed]).diagnoses[0];
+        assert!(judged.accepted, "{judged:?}");
     }
+}
+
+fn settings_with(field: &str, value: Value) -> Settings {
+    let mut document = json!({
+        "apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "lab"},
+        "spec": {"instance": "lab"},
+    });
+    document["spec"][field] = value;
+    crate::choose_settings(&[document], None).settings.unwrap()
 }

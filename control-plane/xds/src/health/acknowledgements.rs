@@ -71,11 +71,13 @@ impl AnswerSender {
     }
 
     fn current(&mut self, node: &str) -> AckStates {
-        let Some(snapshot) = self.snapshots.borrow().clone() else { return AckStates::new() };
-        let progresses = self.nodes.standings_of(&snapshot, node);
-        if progresses.is_empty() {
+        let snapshot = self.snapshots.borrow().clone();
+        let of_node = snapshot.map(|snapshot| (self.nodes.standings_of(&snapshot, node), snapshot));
+        let Some((progresses, snapshot)) = of_node.filter(|(progresses, _)| !progresses.is_empty()) else {
+            // A snapshot is not kept for a gateway that follows another replica by now.
+            self.versions = OwnerVersions::default();
             return AckStates::new();
-        }
+        };
         let versions = self.versions.of(&snapshot);
         answers(progresses, |owner| versions.get(owner).cloned())
     }
@@ -182,6 +184,19 @@ mod tests {
 
     fn answer(owner: &str, hash: &str, answer: AckState) -> ((String, String), AckState) {
         ((owner.to_owned(), hash.to_owned()), answer)
+    }
+
+    #[test]
+    fn snapshot_is_not_kept_for_a_gateway_that_is_gone() {
+        let served = Arc::new(served());
+        let known = Arc::downgrade(&served);
+        let (sender, snapshots) = watch::channel(Some(Arc::clone(&served)));
+        let mut answers = AnswerSender::new(Arc::default(), snapshots);
+        answers.versions.of(&served);
+        assert!(answers.current("gone").is_empty());
+        sender.send_replace(None);
+        drop(served);
+        assert!(known.upgrade().is_none());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The cost of a token that is not remembered: `local-token [rounds] [key.der]` prints the time of a verification by an issuer's key, of
 //! a forged token up to its signature, and of one of an unknown key. With an RSA key (PKCS#8) the issuer has that one, else one of
-//! P-256. Under `valgrind --tool=callgrind --toggle-collect='*TokenIssuers*verify*'` it has the instructions. Figures:
-//! docs/performance.md.
+//! P-256. Under `valgrind --tool=callgrind --toggle-collect='*TokenIssuers*verify*'` it has the instructions. Run it by
+//! `cargo bench -p portcullis-core --bench local-token -- [rounds] [key.der]`.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -6,7 +6,7 @@
 //! of all gateways. Of a rate of which tokens come with answers it holds as soon as these are overdue.
 //!
 //! A process with more parts than a report has room for reports those in use, and the others in turn; it has no lease of the parts
-//! that the newest answer says nothing of.
+//! that the newest answer says nothing of, and goes by their local limits alone: it is connected.
 
 mod lease;
 mod rate;
@@ -24,7 +24,7 @@ use lease::Lease;
 pub(crate) use lease::nanoseconds;
 pub(crate) use rate::RateLevel;
 pub use rate::{FallbackRate, RatePart};
-pub(crate) use report_room::ReportRoom;
+pub(crate) use report_room::{PartNeed, ReportRoom};
 pub use seats::{FallbackSeats, SeatsPart};
 
 use crate::limit::InFlight;
@@ -113,7 +113,7 @@ impl GlobalLimits {
         newest.written = uptime;
         newest.was_leased = self.lease.is_live(uptime);
         newest.has_parts = !parts.is_empty();
-        let named: Vec<_> = parts.iter().map(|part| (part.name(), part.is_used())).collect();
+        let named: Vec<_> = parts.iter().map(|part| (part.name(), part.need())).collect();
         let chosen = newest.room.choose(&named, uptime);
         let is_chosen = |position: usize| chosen.as_ref().is_none_or(|chosen| chosen.get(position) == Some(&true));
         let (reported, left_out): (Vec<_>, Vec<_>) =
@@ -145,7 +145,7 @@ impl GlobalLimits {
         // The lease is of all: what was not reported may be another gateway's before it ends.
         for part in std::mem::take(&mut newest.left_out) {
             newest.lacks_parts = true;
-            part.replace(None, uptime);
+            part.leave_out(uptime);
         }
         // By this process's clock, from a moment before the control plane's began to count.
         self.lease.prolong(newest.written.saturating_add(LEASE));
@@ -171,11 +171,11 @@ impl SharedPart {
         }
     }
 
-    /// Whether it was in use since its last report.
-    fn is_used(&self) -> bool {
+    /// The need that the process has of it.
+    fn need(&self) -> PartNeed {
         match self {
-            SharedPart::Seats(part) => part.is_used(),
-            SharedPart::Rate(part) => part.is_used(),
+            SharedPart::Seats(part) => part.need(),
+            SharedPart::Rate(part) => part.need(),
         }
     }
 
@@ -199,6 +199,14 @@ impl ReportedPart {
         match self {
             ReportedPart::Seats(seats) => seats.upgrade().into_iter().for_each(|seats| seats.replace(granted)),
             ReportedPart::Rate(rate) => rate.upgrade().into_iter().for_each(|rate| rate.replace(granted, uptime)),
+        }
+    }
+
+    /// Ends the part of a limit that an answered report has no room for.
+    fn leave_out(&self, uptime: Duration) {
+        match self {
+            ReportedPart::Seats(seats) => seats.upgrade().into_iter().for_each(|seats| seats.leave_out()),
+            ReportedPart::Rate(rate) => rate.upgrade().into_iter().for_each(|rate| rate.leave_out(uptime)),
         }
     }
 }

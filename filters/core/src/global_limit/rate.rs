@@ -5,6 +5,7 @@ use portcullis_filter_config::limits::{LimitPart, PartUse};
 
 use super::PartName;
 use super::lease::{Lease, nanoseconds};
+use super::report_room::PartNeed;
 use crate::bucket::{Rate, TOKEN};
 
 /// The part of a limit of requests per second: a bucket whose rate changes while it is in use. It has one token at first, so that
@@ -82,9 +83,9 @@ impl RatePart {
         self.bucket().tokens(fallback, self.lease.until(), nanoseconds(uptime))
     }
 
-    /// Whether requests came since the last report.
-    pub(super) fn is_used(&self) -> bool {
-        self.bucket().asked > 0
+    /// The need of the part: whether requests came since the last report.
+    pub(super) fn need(&self) -> PartNeed {
+        PartNeed::of(false, self.bucket().asked > 0)
     }
 
     pub(super) fn report(&self, uptime: Duration) -> PartUse {
@@ -93,6 +94,13 @@ impl RatePart {
 
     pub(super) fn replace(&self, part: Option<LimitPart>, uptime: Duration) {
         self.bucket().replace(part, self.lease.until(), nanoseconds(uptime));
+    }
+
+    /// Ends the part of a process that is connected: the local limit alone holds.
+    pub(super) fn leave_out(&self, uptime: Duration) {
+        let mut bucket = self.bucket();
+        bucket.replace(None, self.lease.until(), nanoseconds(uptime));
+        bucket.forget_use();
     }
 
     fn bucket(&self) -> MutexGuard<'_, RateLevel> {
@@ -167,8 +175,10 @@ impl RateLevel {
     /// Changes the part; `until` is the end of the lease before.
     pub(crate) fn replace(&mut self, part: Option<LimitPart>, until: u64, now: u64) {
         self.refill(None, until, now);
-        // The time between two leases makes nothing for the second one.
-        self.at = self.at.max(Some(now));
+        // The time between two leases makes nothing for the second one. Without a part the local limit makes tokens across answers.
+        if self.part.is_some() || part.is_some() || self.at.is_none() {
+            self.at = self.at.max(Some(now));
+        }
         self.observed = self.unanswered.take().unwrap_or(self.observed);
         let (least, most) = OVERDUE;
         let next = now.saturating_sub(self.answered).saturating_mul(2).clamp(least, most);
@@ -178,6 +188,11 @@ impl RateLevel {
             let added = u64::from(part.tokens).saturating_mul(TOKEN);
             self.tokens = self.tokens.saturating_add(added).min(rate.full());
         }
+    }
+
+    /// Forgets what was in use: without a lease the local limit alone holds.
+    pub(crate) fn forget_use(&mut self) {
+        (self.observed, self.unanswered) = (0, None);
     }
 
     /// Adds what the part has made until it ended, and from then on what the local limit makes; without one nothing, and the time

@@ -9,17 +9,43 @@ use super::PartName;
 
 /// The room that parts without use have at least, whatever the others need.
 const ROOM_OF_OTHERS: usize = MAX_USE_BYTES / 8;
+/// The most room of parts with requests in flight: others that are in use have their turn as well.
+const ROOM_OF_RUNNING: usize = MAX_USE_BYTES / 4 * 3;
 /// The time after which other parts have their turn: several leases, so that a part is worth something.
 const TURN: Duration = Duration::from_secs(15);
 /// The time for which a part counts as used after it was.
 const IN_USE_FOR: Duration = Duration::from_secs(15);
 
-/// A choice of parts: those in use, and others in turn. A part that is left out has no lease until it is reported again.
+/// The need that a process has of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PartNeed {
+    /// No request since the last report.
+    Idle,
+    /// Requests since the last report, and none in flight.
+    Used,
+    /// Requests in flight, which hold the part until they end.
+    Running,
+}
+
+impl PartNeed {
+    /// The need of a part that has requests in flight, or had requests since the last report.
+    pub(crate) fn of(is_running: bool, is_used: bool) -> Self {
+        match (is_running, is_used) {
+            (true, _) => Self::Running,
+            (false, true) => Self::Used,
+            (false, false) => Self::Idle,
+        }
+    }
+}
+
+/// A choice of parts: those in use, of them first those with requests in flight, and others in turn. A part that is left out has no
+/// lease until it is reported again.
 #[derive(Debug, Default)]
 pub(crate) struct ReportRoom {
     /// Uptime at which each part was last in use, while there are too many parts. Those that were not for a while are forgotten.
     used: HashMap<PartName, Duration>,
     turn_ends: Duration,
+    running: Queue,
     in_use: Queue,
     others: Queue,
 }
@@ -44,28 +70,33 @@ struct Filled<'a> {
 }
 
 impl ReportRoom {
-    /// Chooses parts for a report at that uptime, out of all in the order of their names, each with whether it was in use since the last
-    /// report that had it. Returns for each whether it is in this one; `None` if there is room for all.
-    pub(crate) fn choose(&mut self, parts: &[(&PartName, bool)], uptime: Duration) -> Option<Vec<bool>> {
+    /// Chooses parts for a report at that uptime, out of all in the order of their names, each with its need since the last report
+    /// that had it. Returns for each whether it is in this one; `None` if there is room for all.
+    pub(crate) fn choose(&mut self, parts: &[(&PartName, PartNeed)], uptime: Duration) -> Option<Vec<bool>> {
         if has_room_for(parts) {
             *self = Self::default();
             return None;
         }
         if uptime >= self.turn_ends {
             self.turn_ends = uptime.saturating_add(TURN);
-            [&mut self.in_use, &mut self.others].into_iter().for_each(|queue| queue.first = queue.next.take());
+            let queues = [&mut self.running, &mut self.in_use, &mut self.others];
+            queues.into_iter().for_each(|queue| queue.first = queue.next.take());
         }
         self.remember(parts, uptime);
-        let (in_use, others): (Vec<usize>, Vec<usize>) = (0..parts.len())
+        let (running, rest): (Vec<usize>, Vec<usize>) = (0..parts.len())
+            .partition(|position| parts.get(*position).is_some_and(|(_, need)| *need == PartNeed::Running));
+        let (in_use, others): (Vec<usize>, Vec<usize>) = rest
+            .into_iter()
             .partition(|position| parts.get(*position).is_some_and(|(name, _)| self.used.contains_key(*name)));
         let mut filled = Filled::new(parts);
+        self.running.fill(&mut filled, &running, ROOM_OF_RUNNING);
         self.in_use.fill(&mut filled, &in_use, MAX_USE_BYTES.saturating_sub(ROOM_OF_OTHERS));
         self.others.fill(&mut filled, &others, MAX_USE_BYTES);
         Some(filled.chosen)
     }
 
-    fn remember(&mut self, parts: &[(&PartName, bool)], uptime: Duration) {
-        for (name, _) in parts.iter().filter(|(_, is_used)| *is_used) {
+    fn remember(&mut self, parts: &[(&PartName, PartNeed)], uptime: Duration) {
+        for (name, _) in parts.iter().filter(|(_, need)| *need != PartNeed::Idle) {
             match self.used.get_mut(*name) {
                 Some(used) => *used = uptime,
                 None => drop(self.used.insert((*name).clone(), uptime)),
@@ -76,7 +107,7 @@ impl ReportRoom {
 }
 
 /// Whether all parts fit into one report.
-fn has_room_for(parts: &[(&PartName, bool)]) -> bool {
+fn has_room_for(parts: &[(&PartName, PartNeed)]) -> bool {
     // With a row for each, as most reports are short.
     let rows =
         parts.iter().map(|(name, _)| bytes_in_report(&name.cluster).saturating_add(bytes_in_report(&name.schema)));
@@ -98,7 +129,7 @@ impl Queue {
 }
 
 impl<'a> Filled<'a> {
-    fn new(parts: &[(&'a PartName, bool)]) -> Self {
+    fn new(parts: &[(&'a PartName, PartNeed)]) -> Self {
         let names: Vec<&PartName> = parts.iter().map(|(name, _)| *name).collect();
         let (mut clusters, mut count, mut last) = (Vec::with_capacity(names.len()), 0_usize, None);
         for name in &names {
@@ -143,7 +174,16 @@ mod tests {
     }
 
     fn chosen(room: &mut ReportRoom, names: &[PartName], used: impl Fn(usize) -> bool, uptime: Duration) -> Vec<usize> {
-        let parts: Vec<_> = names.iter().enumerate().map(|(at, name)| (name, used(at))).collect();
+        chosen_by_need(room, names, |at| PartNeed::of(false, used(at)), uptime)
+    }
+
+    fn chosen_by_need(
+        room: &mut ReportRoom,
+        names: &[PartName],
+        need: impl Fn(usize) -> PartNeed,
+        uptime: Duration,
+    ) -> Vec<usize> {
+        let parts: Vec<_> = names.iter().enumerate().map(|(at, name)| (name, need(at))).collect();
         let all = vec![true; names.len()];
         let chosen = room.choose(&parts, uptime).unwrap_or(all);
         (0..names.len()).filter(|at| chosen[*at]).collect()
@@ -188,6 +228,24 @@ mod tests {
             }
         }
         assert!(seen.iter().all(|seen| *seen), "{:?} was never reported", seen.iter().position(|seen| !seen));
+    }
+
+    #[test]
+    fn parts_with_requests_in_flight_are_in_each_report() {
+        let names = names(30_000, 1);
+        let mut room = ReportRoom::default();
+        let is_running = |at: usize| at % 100 == 99;
+        let mut seen = vec![false; names.len()];
+        for turn in 0..7 {
+            let need = |at| PartNeed::of(is_running(at), true);
+            let chosen = chosen_by_need(&mut room, &names, need, SECOND * 16 * (1 + turn));
+            assert!((99..names.len()).step_by(100).all(|at| chosen.binary_search(&at).is_ok()), "turn {turn}");
+            chosen.into_iter().for_each(|at| seen[at] = true);
+        }
+        assert!(seen.iter().all(|seen| *seen), "{:?} was never reported", seen.iter().position(|seen| !seen));
+        let all = |_| PartNeed::Running;
+        let first = chosen_by_need(&mut room, &names, all, SECOND * 200);
+        assert!((4_000..5_000).contains(&first.len()), "{} have room", first.len());
     }
 
     #[test]

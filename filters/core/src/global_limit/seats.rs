@@ -6,6 +6,7 @@ use portcullis_filter_config::limits::{LimitPart, PartUse};
 
 use super::PartName;
 use super::lease::Lease;
+use super::report_room::PartNeed;
 use crate::limit::{InFlight, InFlightPermit};
 
 /// No part: the local limit holds.
@@ -92,10 +93,10 @@ impl SeatsPart {
         &self.running
     }
 
-    /// Whether requests came since the last report, or are in flight.
-    pub(super) fn is_used(&self) -> bool {
+    /// The need of the part: whether requests are in flight, or came since the last report.
+    pub(super) fn need(&self) -> PartNeed {
         let [peak, refused] = [&self.peak, &self.refused].map(|count| count.load(Ordering::Relaxed));
-        self.running.count() > 0 || peak > 0 || refused > 0
+        PartNeed::of(self.running.count() > 0, peak > 0 || refused > 0)
     }
 
     pub(super) fn report(&self, uptime: Duration) -> PartUse {
@@ -117,5 +118,11 @@ impl SeatsPart {
 
     pub(super) fn replace(&self, part: Option<LimitPart>) {
         self.quota.store(part.map_or(NONE, |part| part.quota.min(NONE - 1)), Ordering::Release);
+    }
+
+    /// Ends the part of a process that is connected: the local limit alone holds. Requests in flight go on.
+    pub(super) fn leave_out(&self) {
+        self.replace(None);
+        self.observed.store(0, Ordering::Release);
     }
 }

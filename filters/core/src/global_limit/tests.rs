@@ -103,8 +103,50 @@ fn part_that_a_report_has_no_room_for_has_no_lease() {
     let second = exchange(1.0);
     assert_eq!(last.quota(seconds(1.0)), Some(3), "it was in use");
     assert!(second.intersection(&first).count() > 5_000, "others keep their turn");
+    drop((0..3).map(|_| last.acquire(alone, seconds(1.5)).unwrap()).collect::<Vec<_>>());
+    exchange(2.0);
+    assert_eq!(last.max(alone, seconds(15.0)), 3, "no answer came since, and it had as many in use");
     let third = exchange(16.0);
     assert!(third.intersection(&first).count() < 2, "the others have theirs");
+    exchange(17.5);
+    assert_eq!((last.quota(seconds(17.5)), last.max(alone, seconds(17.5))), (None, 1), "the process is connected");
+}
+
+#[test]
+fn seats_that_are_left_out_have_the_local_limit_alone() {
+    let limits = GlobalLimits::default();
+    let seats = limits.seats("c", "few", &Arc::default());
+    let report = limits.report(seconds(0.0));
+    assert!(limits.apply(report.number, [part(4, 0, 0)], seconds(0.0)));
+    let mut held: Vec<_> = (0..4).map(|_| seats.acquire(fallback(1), seconds(0.5)).unwrap()).collect();
+    let report = limits.report(seconds(1.0));
+    assert!(limits.apply(report.number, [None], seconds(1.0)));
+    assert_eq!(seats.max(fallback(1), seconds(1.0)), 4, "no control plane divides it");
+    seats.leave_out();
+    assert_eq!((seats.max(fallback(1), seconds(1.0)), seats.running().count()), (1, 4), "those in flight go on");
+    limits.report(seconds(2.0));
+    assert_eq!(seats.max(fallback(1), seconds(2.0)), 1, "a report without a lease observes nothing");
+    held.clear();
+    assert!(seats.acquire(fallback(1), seconds(2.0)).is_some());
+}
+
+#[test]
+fn rate_that_is_left_out_has_the_local_limit_alone() {
+    let limits = GlobalLimits::default();
+    let rate = limits.rate("c", "rate");
+    let local = Rate { qps: 2, burst: 5 };
+    for second in 0..5 {
+        let report = limits.report(seconds(f64::from(second)));
+        assert!(limits.apply(report.number, [part(100, 100, 0)], seconds(f64::from(second))));
+        taken(&rate, local, seconds(f64::from(second) + 0.9));
+    }
+    limits.report(seconds(5.0));
+    rate.leave_out(seconds(5.0));
+    taken(&rate, local, seconds(5.0));
+    assert_eq!(taken(&rate, local, seconds(6.0)), 2, "and not what was in use");
+    // Answers that say nothing of it, one a second.
+    (7..=66).for_each(|second| rate.leave_out(seconds(f64::from(second))));
+    assert_eq!(rate.tokens(FallbackRate { local, global_qps: 100 }, seconds(66.0)), 5, "the local burst");
 }
 
 #[test]

@@ -220,3 +220,23 @@ fn worker_without_exchanges_has_local_limits_only() {
         FlowControlSchema { global: Some(GlobalLimit { limit: seats(1).limit, ..rate(1).global.unwrap() }), ..rate(7) };
     assert_eq!(taken(&worker(&host).flow_limit("b", &unequal), 0.0).len(), 7, "of another kind than the local one");
 }
+
+#[test]
+fn seats_of_workers_that_are_left_out_have_the_local_limit() {
+    let host = Memory::default();
+    let state = worker(&host);
+    // A report has room for half of them.
+    let limits: Vec<_> = (0..200).map(|number| state.flow_limit(&format!("{number:08000}"), &seats(1))).collect();
+    let last = limits.last().unwrap();
+    let answer = vec![part(3, 0, 0); limits.len()];
+    assert!((50..150).contains(&exchange(&state, 0.0, &answer).len()));
+    assert_eq!(taken(last, 0.5).len(), 1, "it has no part");
+    exchange(&state, 1.0, &answer);
+    assert_eq!(taken(last, 1.5).len(), 3, "it was in use");
+    exchange(&state, 2.0, &answer);
+    let limit = |at: f64| last.level(seconds(at)).limit;
+    assert_eq!(limit(15.0), 3, "no answer came since, and it had as many in use");
+    exchange(&state, 16.0, &answer);
+    exchange(&state, 17.5, &answer);
+    assert_eq!(limit(end_of(16.0)), 1, "an answered report had no room for it");
+}

@@ -6,7 +6,7 @@ use portcullis_filter_config::limits::{LimitPart, PartUse};
 use super::SharedData;
 use super::table::{ID_SIZE, Id, MAX_TRIES};
 use crate::bucket::Rate;
-use crate::global_limit::{FallbackSeats, PartName, RateLevel};
+use crate::global_limit::{FallbackSeats, PartName, PartNeed, RateLevel};
 
 /// Values, and most records of one: more limits have no part.
 pub(super) const SHARDS: usize = 64;
@@ -86,11 +86,11 @@ impl PartRecord {
         now < self.until
     }
 
-    /// Whether requests came since the last report, or `running` are in flight.
-    pub(super) fn is_used(&self, running: u32) -> bool {
+    /// The need of the part: whether `running` requests are in flight, or some came since the last report.
+    pub(super) fn need(&self, running: u32) -> PartNeed {
         match &self.level {
-            PartLevel::Seats(seats) => running > 0 || seats.peak > 0 || seats.refused > 0,
-            PartLevel::Rate(rate) => rate.asked > 0,
+            PartLevel::Seats(seats) => PartNeed::of(running > 0, seats.peak > 0 || seats.refused > 0),
+            PartLevel::Rate(rate) => PartNeed::of(false, rate.asked > 0),
         }
     }
 
@@ -110,6 +110,14 @@ impl PartRecord {
             PartLevel::Rate(rate) => rate.replace(part, self.until, now),
         }
         self.until = self.until.max(until);
+    }
+
+    /// Has the local limit alone hold when the lease ends, as an answered report has no room for it.
+    pub(super) fn leave_out(&mut self) {
+        match &mut self.level {
+            PartLevel::Seats(seats) => seats.observed = 0,
+            PartLevel::Rate(rate) => rate.forget_use(),
+        }
     }
 
     fn numbers(&self) -> [u64; NUMBERS] {

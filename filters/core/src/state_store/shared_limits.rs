@@ -193,7 +193,7 @@ impl<H: SharedData> SharedLimits<H> {
     fn choose(&self, uptime: Duration) -> Option<HashSet<Id>> {
         let mut records: Vec<PartRecord> = keys().flat_map(|key| all(&self.host, &key)).collect();
         records.sort_by(|one, other| one.name.cmp(&other.name));
-        let named = records.iter().map(|record| (&record.name, record.is_used(self.running(record))));
+        let named = records.iter().map(|record| (&record.name, record.need(self.running(record))));
         let chosen = self.room.borrow_mut().choose(&named.collect::<Vec<_>>(), uptime)?;
         Some(records.iter().zip(chosen).filter(|(_, is_chosen)| *is_chosen).map(|(record, _)| record.id).collect())
     }
@@ -209,7 +209,11 @@ impl<H: SharedData> SharedLimits<H> {
         let granted = parts.into_iter().chain(std::iter::repeat(None));
         // The lease of a part that was left out ends by itself.
         (newest.lacks_parts, newest.until) = (newest.leaves_out, until);
-        for ((id, was_leased), granted) in std::mem::take(&mut newest.parts).iter().zip(granted) {
+        let reported = std::mem::take(&mut newest.parts);
+        if newest.leaves_out {
+            self.leave_out_others(&reported);
+        }
+        for ((id, was_leased), granted) in reported.iter().zip(granted) {
             // Of a part that has gone since there is nothing to change.
             let is_applied = update(
                 &self.host,
@@ -226,6 +230,17 @@ impl<H: SharedData> SharedLimits<H> {
             newest.lacks_parts |= granted.is_none() || is_applied == Some(false);
         }
         true
+    }
+
+    fn leave_out_others(&self, reported: &[(Id, bool)]) {
+        let reported: HashSet<Id> = reported.iter().map(|(id, _)| *id).collect();
+        for key in keys() {
+            // One that is not changed has what it had in use until the next answer.
+            let _ = update_all(&self.host, &key, |records| {
+                records.iter_mut().filter(|one| !reported.contains(&one.id)).for_each(PartRecord::leave_out);
+                Some(())
+            });
+        }
     }
 
     /// Whether a local limit holds in the place of one that gateways share, as of this worker's last report and its answer. False where

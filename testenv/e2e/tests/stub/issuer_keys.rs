@@ -160,7 +160,7 @@ fn keys_at_a_url_are_those_of_its_ca_and_issuer_alone() {
     assert_eq!(site.status(&signer), 401);
     site.wait_condition("NoKeys", "by one of the CAs");
     site.fixture.gateway.apply(&site.manifest(json!({"url": url, "inline": key_set(&[&signer]).to_string()}))).unwrap();
-    site.wait_condition("NoKeys", "not available since");
+    site.wait_condition("Inline", "the keys in inline hold, without an end");
     assert_eq!(site.status(&signer), 200, "a written set holds until one is read");
     site.fixture.gateway.apply(&site.manifest(jwks(&site.ca))).unwrap();
     site.wait_status("the key verifies", &signer, 200);

@@ -1,6 +1,6 @@
 //! Clients of `listener.tunnel` over IPv6, with portcullis.wasm, and behind a load balancer that speaks the PROXY protocol.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -58,6 +58,8 @@ fn tunnels_of_ipv6_clients_have_their_addresses() {
     only("2001:db8::/32");
     let opens = || site.pod(NAME, &shoot.serving_ca).connect().is_ok();
     wait::until("the client may not connect", SOON, || (!opens()).then_some(())).unwrap();
+    let other = &site.shoots[1];
+    assert!(site.pod(other.name, &other.serving_ca).connect().is_ok(), "another cluster's list is not asked");
     only("::1/128");
     site.wait_for(NAME, &shoot.serving_ca);
     let target = site.pod(NAME, &shoot.serving_ca).identity(&shoot.user);
@@ -109,8 +111,9 @@ fn proxy_header_before_a_tunnel_opens_none() {
             stream.set_read_timeout(Some(SOON)).unwrap();
             stream.write_all(&[&header[..], head.as_bytes()].concat()).unwrap();
             let mut answer = Vec::new();
-            // It is closed, perhaps with bytes that were not read.
-            let _ = stream.read_to_end(&mut answer);
+            // It is closed, perhaps with bytes that were not read: that is an error, too, and not one of time.
+            let ended = stream.read_to_end(&mut answer).map_err(|error| error.kind());
+            assert!(!matches!(ended, Err(ErrorKind::WouldBlock | ErrorKind::TimedOut)), "it stays open: {ended:?}");
             let answer = String::from_utf8_lossy(&answer);
             assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400 "), "{answer}");
         }

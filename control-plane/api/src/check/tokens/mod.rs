@@ -45,6 +45,14 @@ const UNREVIEWED: &str = "is for TokenReviews, which requestHeader.tokenReview: 
 /// Keys while there are no newer ones.
 const KEPT: &str = "; the last keys hold for a day at most, then every token is reviewed";
 
+/// The same where the object has keys itself.
+const KEPT_BEFORE_WRITTEN: &str = "; the last keys hold for a day at most, then those in inline, without an end";
+
+/// The keys in use while there are no newer ones, in words.
+fn kept(jwks: &types::Jwks) -> &'static str {
+    if jwks.inline.is_empty() { KEPT } else { KEPT_BEFORE_WRITTEN }
+}
+
 /// How tokens are reviewed and verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
@@ -121,7 +129,7 @@ fn check_issuers(
             None => ShownKeys::default(),
         };
         if let Some(why) = at_url.as_ref().and(shown.error.as_ref()) {
-            let message = format!("{why}{KEPT}");
+            let message = format!("{why}{}", kept(&issuer.jwks));
             findings.warn(Problem::coded(ProblemCode::Caution, format!("{path}.jwks"), message));
         }
         checked.extend(check_issuer(issuer, &shown, &path, findings));
@@ -140,9 +148,12 @@ fn check_issuers(
         };
         findings.warn(Problem::coded(ProblemCode::Caution, PATH, message));
     }
-    let asks = spec.issuers.iter().any(|issuer| issuer.jwks.from_servers);
-    if let Some(why) = of_servers.error.filter(|_| asks) {
-        findings.warn(Problem::coded(ProblemCode::Caution, PATH, format!("fromServers: {why}{KEPT}")));
+    let mut asking = spec.issuers.iter().filter(|issuer| issuer.jwks.from_servers);
+    // One without written keys is the worse.
+    let asks = asking.clone().find(|issuer| issuer.jwks.inline.is_empty()).or_else(|| asking.next());
+    if let Some((why, issuer)) = of_servers.error.zip(asks) {
+        let message = format!("fromServers: {why}{}", kept(&issuer.jwks));
+        findings.warn(Problem::coded(ProblemCode::Caution, PATH, message));
     }
     (checked, asked)
 }

@@ -153,6 +153,11 @@ fn keys_of_one_issuer_are_those_of_no_other() {
     let (tokens, ..) = at_url(json!({"inline": "{\"keys\":[]}"}), url, &shown(KeySource::Issuer(url.to_owned())));
     assert_eq!(tokens.issuers[0].keys.len(), 0);
     let failed = [(KeySource::Issuer(url.to_owned()), ShownKeys { keys: None, error: Some("why".to_owned()) })].into();
+    let mut with_written = jwks.clone();
+    with_written["inline"] = keys.clone().into();
+    let (tokens, _, warnings) = at_url(with_written, url, &failed);
+    assert_eq!((tokens.issuers[0].keys.len(), tokens.issuers[0].keys_valid_until), (1, None));
+    assert_eq!(warnings[0], format!("{PATH}[0].jwks: why{KEPT_BEFORE_WRITTEN}"));
     let (_, problems, warnings) = at_url(jwks, url, &failed);
     assert_eq!((problems, warnings[0].as_str()), (vec![], &*format!("{PATH}[0].jwks: why{KEPT}")));
 }

@@ -1,8 +1,8 @@
 //! Connections that are passed on instead of being judged, and the fields that then mean nothing.
 //!
 //! Passing on has to be one edit away, so that everything that a judged object has may stay in it. Two kinds of fields are an
-//! exception. Lists that keep users or requests out refuse the object, because passing on would let them in, and a profile in
-//! effect refuses it, because it would end unnoticed. All others are warned of, one by one.
+//! exception. Those that keep users or requests out refuse the object, because passing on would let them in. And a profile in
+//! effect closes connections: refused, the object would be served as it was before, open. All others are warned of, one by one.
 
 use super::{FeatureGates, Findings};
 use crate::problem::{Problem, ProblemCode};
@@ -44,7 +44,8 @@ pub(super) fn check_transport(raw: &str, findings: &mut Findings) -> Transport {
     }
 }
 
-/// Looks through an object whose connections are passed on. `profile`: the one that is in effect.
+/// Looks through an object whose connections are passed on. `profile`: the one that is in effect, for which the caller closes
+/// connections.
 pub(super) fn check_passthrough(
     raw: &UpstreamCluster,
     gates: &FeatureGates,
@@ -63,10 +64,12 @@ pub(super) fn check_passthrough(
         }
     }
     if let Some(profile) = profile.filter(|_| !gates.deny_all_requests) {
-        let message = format!("{profile} excludes transport: TLSPassthrough, which would end its policies and limits");
-        let hint =
-            "portcullis thaw, or removing the annotation, ends it; frozen closes passed on connections, too".to_owned();
-        findings.problem_with_hint("metadata.annotations[portcullis.dev/profile]", &message, hint);
+        let message = format!(
+            "{profile} closes all connections: its policies and limits cannot hold for connections that are passed on"
+        );
+        let path = "metadata.annotations[portcullis.dev/profile]";
+        let hint = "portcullis thaw, or removing the annotation, ends it; TLSTerminate lets in what the profile does";
+        findings.warn(Problem::coded(ProblemCode::Caution, path, message).hint(hint));
     }
     let discovers_as_gateway = raw.spec.portcullis.discovery.as_ref().is_some_and(|one| one.kubernetes_service);
     if discovers_as_gateway && !has_credential(&raw.spec) {
@@ -89,14 +92,29 @@ pub(super) fn check_passthrough(
 type FieldInUse = (&'static str, bool);
 
 /// Fields that keep users or requests out.
-fn keeps_out(spec: &UpstreamClusterSpec) -> [FieldInUse; 3] {
+fn keeps_out(spec: &UpstreamClusterSpec) -> [FieldInUse; 6] {
     let (access, protected) = (&spec.portcullis.access, &spec.portcullis.protected_identities);
     let denies = spec.dispatch_policies.iter().any(|policy| policy.denies() && !policy.is_shadow());
+    let refuses_strangers = spec.portcullis.allow_anonymous == Some(false);
+    let needs_certificate = spec.portcullis.client_certificate_verification == "Handshake";
     [
+        ("spec.portcullis.allowAnonymous", refuses_strangers),
+        ("spec.portcullis.clientCertificateVerification", needs_certificate),
+        ("spec.flowControl.flowControlSchemas", limits_to_nothing(spec)),
         ("spec.portcullis.access", !(access.deny.is_empty() && access.allow.is_empty())),
         ("spec.portcullis.protectedIdentities", !(protected.users.is_empty() && protected.groups.is_empty())),
         ("spec.dispatchPolicies", denies),
     ]
+}
+
+/// Whether a policy that decides has a limit that refuses each of its requests.
+fn limits_to_nothing(spec: &UpstreamClusterSpec) -> bool {
+    let is_used = |name: &str| {
+        let mut deciding = spec.dispatch_policies.iter().filter(|policy| !policy.is_shadow());
+        deciding.any(|policy| policy.flow_control_schema_name == name)
+    };
+    let mut schemas = spec.flow_control.flow_control_schemas.iter();
+    schemas.any(|one| one.max_requests_inflight.as_ref().is_some_and(|limit| limit.max == 0) && is_used(&one.name))
 }
 
 fn has_credential(spec: &UpstreamClusterSpec) -> bool {
@@ -105,9 +123,11 @@ fn has_credential(spec: &UpstreamClusterSpec) -> bool {
 
 fn credentials(spec: &UpstreamClusterSpec) -> [FieldInUse; 4] {
     let client = &spec.client_config;
+    // A discovered server is one by a certificate of this CA.
+    let verifies_discovered = spec.portcullis.discovery.is_some();
     [
         ("spec.clientConfig.insecure", client.insecure),
-        ("spec.clientConfig.caData", !client.ca_data.is_empty()),
+        ("spec.clientConfig.caData", !client.ca_data.is_empty() && !verifies_discovered),
         ("spec.clientConfig.certData", !client.cert_data.is_empty()),
         ("spec.clientConfig.bearerToken", !client.bearer_token.is_empty()),
     ]

@@ -101,6 +101,8 @@ fn lists_that_keep_somebody_out_exclude_passing_on() {
         ("spec.portcullis.protectedIdentities", json!({"users": ["root"]})),
         ("spec.portcullis.protectedIdentities", json!({"groups": ["system:masters"]})),
         ("spec.dispatchPolicies", json!([{"rules": [rule], "portcullis": {"action": "Deny"}}])),
+        ("spec.portcullis.allowAnonymous", json!(false)),
+        ("spec.portcullis.clientCertificateVerification", json!("Handshake")),
     ];
     for (path, value) in cases {
         assert_eq!(problems(&with(object(json!({})), path, value.clone())), [path], "{value}");
@@ -110,14 +112,39 @@ fn lists_that_keep_somebody_out_exclude_passing_on() {
 }
 
 #[test]
-fn profile_that_lets_some_in_excludes_passing_on() {
+fn limit_of_nothing_excludes_passing_on_where_it_is_used() {
+    let rule = json!({"verbs": ["delete"], "apiGroups": [""], "resources": ["pods"]});
+    let of = |max: u32, policy: &str| {
+        let schemas = ["closed", "other"].map(|name| {
+            let max = if name == "closed" { max } else { 5 };
+            json!({"name": name, "maxRequestsInflight": {"max": max}})
+        });
+        let object = with(object(json!({})), "spec.flowControl", json!({"flowControlSchemas": schemas}));
+        let policies = json!([{"rules": [rule], "flowControlSchemaName": policy}]);
+        problems(&with(object, "spec.dispatchPolicies", policies))
+    };
+    assert_eq!(of(0, "closed"), ["spec.flowControl.flowControlSchemas"]);
+    for (max, policy) in [(1, "closed"), (0, "other")] {
+        assert_eq!(of(max, policy), [""; 0], "{max} {policy}");
+    }
+}
+
+#[test]
+fn profile_in_effect_closes_connections() {
     let annotation = "metadata.annotations[portcullis.dev/profile]";
     let of =
         |profile: &str| with(object(json!({})), "metadata.annotations", json!({"portcullis.dev/profile": profile}));
-    for profile in ["heartbeats", "trickle"] {
-        assert_eq!(problems(&of(profile)), [annotation], "{profile}");
+    let rules = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
+    let own = json!([{"name": "own", "dispatchPolicies": [{"rules": rules}]}]);
+    for (profile, is_told) in [("heartbeats", true), ("trickle", true), ("own", true), ("frozen", false)] {
+        let checked = check(&with(of(profile), "spec.portcullis.profiles", own.clone()));
+        assert!(checked.outcome.unwrap().gates.deny_all_requests, "{profile}");
+        let told = format!("{profile} closes all connections");
+        let mut warnings = checked.warnings.iter().filter(|one| one.path == annotation);
+        assert_eq!(warnings.any(|one| one.message.starts_with(&told)), is_told, "{profile}");
     }
-    assert!(check(&of("frozen")).outcome.unwrap().gates.deny_all_requests);
+    let without = with(object(json!({})), "spec.portcullis.profiles", own);
+    assert!(!check(&without).outcome.unwrap().gates.deny_all_requests, "no profile is in effect");
 }
 
 #[test]
@@ -128,6 +155,23 @@ fn discovery_as_the_gateway_needs_its_credential() {
     assert_eq!(problems(&trusting), ["spec.portcullis.discovery.kubernetesService"]);
     let reading = with(trusting, "spec.clientConfig.bearerToken", json!("YQ=="));
     assert_eq!((problems(&reading), warned(&reading)), (Vec::new(), BTreeSet::new()), "the credential is used");
+}
+
+#[test]
+fn authority_of_discovered_servers_has_an_effect() {
+    let pem = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, authority());
+    let client = json!({"caData": pem, "bearerToken": "YQ=="});
+    let sources = [
+        json!({"service": {"namespace": "default", "name": "kube-apiserver"}}),
+        json!({"srvRecord": "_https._tcp.apiservers.example.com"}),
+    ];
+    for source in sources {
+        let object = with(object(json!({"discovery": source})), "spec.clientConfig", client.clone());
+        let expected = BTreeSet::from(["spec.clientConfig.bearerToken".to_owned()]);
+        assert_eq!((problems(&object), warned(&object)), (Vec::new(), expected), "{source}");
+    }
+    let written = with(object(json!({})), "spec.clientConfig", client);
+    assert!(warned(&written).contains("spec.clientConfig.caData"), "written servers are not verified");
 }
 
 fn authority() -> String {
@@ -146,7 +190,7 @@ fn field_without_effect_is_named() {
     let profile = json!({"name": "own", "dispatchPolicies": [{"rules": rules}]});
     let portcullis = json!({
         "requestTimeout": "80s", "drainPeriod": "1m", "maxSessionDuration": "1h", "extraAuthorities": ["b.test"],
-        "allowAnonymous": false, "clientCertificateVerification": "Handshake", "upstreamIdentity": "RequestHeader",
+        "allowAnonymous": true, "clientCertificateVerification": "Request", "upstreamIdentity": "RequestHeader",
         "requestHeader": {"tokenReview": true}, "credentialCache": {"tokenTTL": "1m"}, "tokens": {"audiences": ["a"]},
         "forwardedExtras": ["example.com/a"], "auditAttribution": true, "constrainedImpersonation": true,
         "fairQueues": [{"name": "fair", "max": 3}], "profiles": [profile], "operatorGroups": ["ops"],

@@ -7,8 +7,9 @@ use super::activity::GatewayActivity;
 use super::fleet_time::FleetTime;
 use super::served_objects::{ServedObject, ServedObjects};
 
-/// The time for which a gateway is not counted that goes by a local limit: one that starts does, and one whose limiter restarts.
-const GRACE: Duration = Duration::from_secs(10);
+/// The time for which a gateway is not counted that goes by a local limit: one that starts does, and one whose limiter restarts. Longer
+/// than a turn of the limits that a report has no room for, 15 seconds, and the first parts after it: a turn is no news.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// The reports about limits of all gateways, by the object's name, of those that have any. A gateway whose configuration has the
 /// limit as its own, or not at all, has another edition of the object, and says nothing about this one.
@@ -25,14 +26,12 @@ fn facts(activity: &GatewayActivity, name: &str, object: &ServedObject, now: Fle
     let (mut facts, mut schemas) = (LimitFacts::default(), BTreeSet::new());
     for (node, gateway, _) in activity.reporting(now) {
         let Some(cluster) = gateway.cluster(name) else { continue };
-        let of_all = cluster.limits.iter().filter(|one| one.shared);
-        let mut named = of_all.map(|one| (cluster.names.schema_name(one.schema), one.local)).peekable();
+        let shared = cluster.limits.iter().filter(|one| one.shared);
+        let named = shared.map(|one| (cluster.names.schema_name(one.schema), one.local));
+        let mut of_all = named.filter(|(schema, _)| object.global_limits.contains_key(*schema)).peekable();
         let is_local = cluster.local_since.is_some_and(|since| now.since(since) >= GRACE);
-        let has_any = named.peek().is_some();
-        let local: Vec<&str> = named
-            .filter(|(schema, local)| *local && object.global_limits.contains_key(*schema))
-            .map(|(schema, _)| schema)
-            .collect();
+        let has_any = of_all.peek().is_some();
+        let local: Vec<&str> = of_all.filter(|(_, local)| *local).map(|(schema, _)| schema).collect();
         facts.gateways += usize::from(has_any);
         if is_local && !local.is_empty() {
             facts.local += 1;

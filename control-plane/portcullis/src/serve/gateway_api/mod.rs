@@ -10,22 +10,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_api::CLUSTER_KIND;
-use portcullis_attach::{Attached, ConditionVerdict, GatewayObjects, Inventory, ObjectName, attach};
+use portcullis_attach::{Attached, ConditionVerdict, GatewayObjects, Inventory, ObjectName, Usability, attach};
 use portcullis_gateway_api::{NAMESPACE_NAME_LABEL, read_object};
 use portcullis_sources::{GatewayApiObjects, KubernetesAccess, ObjectKey, StoredStatuses, WatchedKind};
 use portcullis_translate::Diagnosis;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::source::SettingsOrigin;
+use statuses::JudgedUids;
+
 /// Least time between two steps: many routes change together.
 const PACE: Duration = Duration::from_millis(250);
 /// The interval of looking at the version of the definitions.
 const VERSION_INTERVAL: Duration = Duration::from_secs(60);
+/// Why a class may not have parameters that are there.
+const NOT_USED: &str = "the control plane uses the object that --settings-name names, and no other";
 
 /// Verdicts about all objects.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct GatewayApiVerdicts {
     attached: Attached,
+    uids: Arc<JudgedUids>,
     supported: Option<ConditionVerdict>,
 }
 
@@ -36,7 +42,7 @@ impl GatewayApiVerdicts {
         stored: &'a StoredStatuses,
         now: &'a str,
     ) -> impl Iterator<Item = (ObjectKey, Value)> + 'a {
-        statuses::statuses(&self.attached, self.supported.as_ref(), stored, now)
+        statuses::statuses(&self.attached, &self.uids, self.supported.as_ref(), stored, now)
     }
 }
 
@@ -47,15 +53,17 @@ pub(super) struct GatewayApi {
     pub(super) objects: watch::Receiver<Arc<GatewayApiObjects>>,
     /// The `UpstreamCluster`s, with the names that they own.
     pub(super) diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
-    /// The names of `GatewaySettings`.
+    /// The names of `UpstreamCluster`s and `GatewaySettings`.
     pub(super) statuses: watch::Receiver<Arc<StoredStatuses>>,
+    /// Which `GatewaySettings` are used.
+    pub(super) settings: SettingsOrigin,
 }
 
 /// The names on which a step depends beside the objects.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ReferredNames {
     clusters: BTreeMap<String, BTreeSet<String>>,
-    settings: BTreeSet<String>,
+    settings: BTreeMap<String, Usability>,
 }
 
 impl GatewayApi {
@@ -70,19 +78,22 @@ impl GatewayApi {
         let mut versions = tokio::time::interval(VERSION_INTERVAL);
         let mut supported = None;
         let mut judged: Option<(Arc<GatewayApiObjects>, ReferredNames)> = None;
-        let mut attached = Attached::default();
+        let (mut attached, mut uids) = (Attached::default(), Arc::<JudgedUids>::default());
         loop {
             let objects = self.objects.borrow_and_update().clone();
-            let names = self.names();
-            let is_known = judged.as_ref().is_some_and(|(of, by)| Arc::ptr_eq(of, &objects) && *by == names);
-            if !is_known {
+            let names = self.names(judged.is_some());
+            let is_known =
+                judged.as_ref().is_some_and(|(of, by)| Arc::ptr_eq(of, &objects) && Some(by) == names.as_ref());
+            if !is_known && let Some(names) = names {
                 let (of, by, home) = (Arc::clone(&objects), names.clone(), self.access.namespace.clone());
                 // Thousands of routes take a while.
-                let Ok(newer) = tokio::task::spawn_blocking(move || judge(&of, by, home)).await else { return };
-                attached = newer;
+                let step = move || (judge(&of, by, home), uids_of(&of));
+                let Ok((newer, judged_uids)) = tokio::task::spawn_blocking(step).await else { return };
+                (attached, uids) = (newer, Arc::new(judged_uids));
                 judged = Some((objects, names));
             }
-            let verdicts = GatewayApiVerdicts { attached: attached.clone(), supported: supported.clone() };
+            let (attached, uids) = (attached.clone(), Arc::clone(&uids));
+            let verdicts = GatewayApiVerdicts { attached, uids, supported: supported.clone() };
             sender.send_if_modified(|before| {
                 let is_new = **before != verdicts;
                 if is_new {
@@ -101,16 +112,50 @@ impl GatewayApi {
         }
     }
 
-    fn names(&mut self) -> ReferredNames {
+    fn names(&mut self, has_judged: bool) -> Option<ReferredNames> {
         let diagnoses = self.diagnoses.borrow_and_update().clone();
-        let owned = |one: &Diagnosis| (one.name.clone(), one.names.iter().cloned().collect());
         let statuses = self.statuses.borrow_and_update().clone();
-        let settings = statuses.keys().filter(|key| key.kind == WatchedKind::GatewaySettings);
-        ReferredNames {
-            clusters: diagnoses.iter().filter(|one| one.kind == CLUSTER_KIND).map(owned).collect(),
-            settings: settings.map(|key| key.name.clone()).collect(),
-        }
+        names(&diagnoses, &statuses, &self.settings, has_judged)
     }
+}
+
+/// None before the first step while an `UpstreamCluster` of the source is not reconciled: a route to it would be refused, and names
+/// that it owns would be another route's.
+fn names(
+    diagnoses: &[Diagnosis],
+    statuses: &StoredStatuses,
+    used: &SettingsOrigin,
+    has_judged: bool,
+) -> Option<ReferredNames> {
+    let of_kind = |kind: WatchedKind| statuses.keys().filter(move |key| key.kind == kind).map(|key| key.name.clone());
+    let owned = |one: &Diagnosis| (one.name.clone(), one.names.iter().cloned().collect());
+    let mut clusters: BTreeMap<String, BTreeSet<String>> =
+        diagnoses.iter().filter(|one| one.kind == CLUSTER_KIND).map(owned).collect();
+    let mut stored = of_kind(WatchedKind::UpstreamCluster);
+    if !has_judged && (statuses.is_empty() || stored.any(|name| !clusters.contains_key(&name))) {
+        return None;
+    }
+    // One that is not reconciled yet is there all the same.
+    for name in of_kind(WatchedKind::UpstreamCluster) {
+        clusters.entry(name).or_default();
+    }
+    let usability = |name: String| {
+        let is_used = matches!(used, SettingsOrigin::Object(used) if *used == name);
+        let usability = if is_used { Usability::Usable } else { Usability::Malformed(NOT_USED.to_owned()) };
+        (name, usability)
+    };
+    Some(ReferredNames { clusters, settings: of_kind(WatchedKind::GatewaySettings).map(usability).collect() })
+}
+
+fn uids_of(objects: &GatewayApiObjects) -> JudgedUids {
+    let uid = |kind: WatchedKind, document: &Value| {
+        let ObjectName { namespace, name } = name_of(document);
+        let uid = document.pointer("/metadata/uid").and_then(Value::as_str)?;
+        Some((ObjectKey { kind, namespace, name }, uid.to_owned()))
+    };
+    let kinds = [WatchedKind::GatewayClass, WatchedKind::Gateway, WatchedKind::HttpRoute, WatchedKind::TlsRoute];
+    let of_kind = |kind| objects.of(kind).filter_map(move |document| uid(kind, document));
+    kinds.into_iter().flat_map(of_kind).collect()
 }
 
 fn judge(objects: &GatewayApiObjects, names: ReferredNames, home_namespace: String) -> Attached {
@@ -138,8 +183,10 @@ fn judge(objects: &GatewayApiObjects, names: ReferredNames, home_namespace: Stri
         let numbers = ports.filter_map(|port| u16::try_from(port.get("port")?.as_u64()?).ok());
         (name_of(document), numbers.collect())
     };
+    // Those that were left out may be referred to.
+    let is_whole = [WatchedKind::Service, WatchedKind::Namespace].into_iter().all(|kind| objects.has_all(kind));
     let inventory = Inventory {
-        is_complete: true,
+        is_complete: is_whole,
         has_unseen_contents: true,
         home_namespace,
         services: objects.of(WatchedKind::Service).map(ports).collect(),
@@ -154,4 +201,40 @@ fn judge(objects: &GatewayApiObjects, names: ReferredNames, home_namespace: Stri
 fn name_of(document: &Value) -> ObjectName {
     let text = |field: &str| document.pointer(field).and_then(Value::as_str).unwrap_or_default();
     ObjectName::new(text("/metadata/namespace"), text("/metadata/name"))
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_sources::StoredStatus;
+
+    use super::*;
+
+    fn stored(names: &[(WatchedKind, &str)]) -> StoredStatuses {
+        let one =
+            |(kind, name): &(WatchedKind, &str)| (ObjectKey::cluster_scoped(*kind, *name), StoredStatus::default());
+        names.iter().map(one).collect()
+    }
+
+    #[test]
+    fn step_waits_until_clusters_are_reconciled() {
+        let used = SettingsOrigin::Files;
+        assert_eq!(names(&[], &stored(&[]), &used, false), None, "the lists are not complete");
+        let with_cluster = stored(&[(WatchedKind::UpstreamCluster, "a"), (WatchedKind::Gateway, "g")]);
+        assert_eq!(names(&[], &with_cluster, &used, false), None);
+        let later = names(&[], &with_cluster, &used, true).unwrap();
+        assert_eq!(later.clusters, BTreeMap::from([("a".to_owned(), BTreeSet::new())]));
+        assert!(names(&[], &stored(&[(WatchedKind::Gateway, "g")]), &used, false).is_some());
+    }
+
+    #[test]
+    fn settings_in_use_alone_are_usable() {
+        let both = stored(&[(WatchedKind::GatewaySettings, "edge"), (WatchedKind::GatewaySettings, "other")]);
+        let usable = |used: SettingsOrigin| {
+            let settings = names(&[], &both, &used, true).unwrap().settings;
+            let usable = settings.into_iter().filter(|(_, one)| *one == Usability::Usable).map(|(name, _)| name);
+            usable.collect::<Vec<_>>()
+        };
+        assert_eq!(usable(SettingsOrigin::Object("edge".to_owned())), ["edge"]);
+        assert_eq!(usable(SettingsOrigin::Files), [""; 0]);
+    }
 }

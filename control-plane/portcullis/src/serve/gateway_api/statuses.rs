@@ -1,12 +1,17 @@
 //! Verdicts about objects of the Gateway API as their statuses.
 
+use std::collections::BTreeMap;
+
 use portcullis_attach::{
-    Attached, CONTROLLER_NAME, ConditionVerdict, GatewayVerdict, ListenerVerdict, ObjectName, RouteKind, RouteVerdict,
-    conditions, route_parents,
+    Attached, CONTROLLER_NAME, ConditionVerdict, GatewayVerdict, ListenerVerdict, ObjectGenerations, ObjectName,
+    RouteKind, RouteVerdict, conditions, route_parents,
 };
 use portcullis_gateway_api::GATEWAY_API_GROUP;
 use portcullis_sources::{ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
 use serde_json::{Value, json};
+
+/// `metadata.uid` of the objects that were judged.
+pub(super) type JudgedUids = BTreeMap<ObjectKey, String>;
 
 /// Why nothing is programmed.
 const PENDING: &str = "no gateway serves it: this version of Portcullis judges objects of the Gateway API, and looks at no Secret or \
@@ -15,18 +20,21 @@ const PENDING: &str = "no gateway serves it: this version of Portcullis judges o
 const INVALID: &str = "it is not accepted";
 
 /// The wanted status of each object that has one of this controller, by `now` in RFC 3339. `supported` is the condition of classes
-/// about the version of the definitions.
+/// about the version of the definitions. An object that took the place of a judged one has none.
 pub(super) fn statuses<'a>(
     attached: &'a Attached,
+    judged: &'a JudgedUids,
     supported: Option<&'a ConditionVerdict>,
     stored: &'a StoredStatuses,
     now: &'a str,
 ) -> impl Iterator<Item = (ObjectKey, Value)> + 'a {
-    let status = move |key: &ObjectKey| stored.get(key);
+    let status = move |key: &ObjectKey| stored.get(key).filter(|stored| stored.uid.as_ref() == judged.get(key));
     let classes = attached.classes.iter().filter_map(move |class| {
         let key = key(WatchedKind::GatewayClass, &ObjectName::new("", class.name.as_str()));
         let verdicts: Vec<ConditionVerdict> = class.conditions.iter().chain(supported).cloned().collect();
-        let conditions = conditions(before(status(&key)?, "conditions"), &verdicts, class.generation, now);
+        let stored = status(&key)?;
+        let generations = ObjectGenerations { judged: class.generation, newest: stored.generation };
+        let conditions = conditions(before(stored, "conditions"), &verdicts, generations, now);
         Some((key, json!({"conditions": conditions})))
     });
     let gateways = attached.gateways.iter().filter_map(move |gateway| {
@@ -60,6 +68,7 @@ fn programmed(verdicts: &[ConditionVerdict]) -> Vec<ConditionVerdict> {
 
 fn gateway_status(gateway: &GatewayVerdict, stored: &StoredStatus, now: &str) -> Value {
     let known = before(stored, "listeners");
+    let generations = ObjectGenerations { judged: gateway.generation, newest: stored.generation };
     let listener = |listener: &ListenerVerdict| {
         let known = known.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(&listener.name));
         let known = known.and_then(|one| one.get("conditions")?.as_array()).map_or(&[][..], Vec::as_slice);
@@ -68,12 +77,12 @@ fn gateway_status(gateway: &GatewayVerdict, stored: &StoredStatus, now: &str) ->
             "name": listener.name,
             "supportedKinds": listener.supported_kinds.iter().map(kind).collect::<Vec<_>>(),
             "attachedRoutes": listener.attached_routes,
-            "conditions": conditions(known, &programmed(&listener.conditions), gateway.generation, now),
+            "conditions": conditions(known, &programmed(&listener.conditions), generations, now),
         })
     };
     let own = programmed(&gateway.conditions);
     json!({
-        "conditions": conditions(before(stored, "conditions"), &own, gateway.generation, now),
+        "conditions": conditions(before(stored, "conditions"), &own, generations, now),
         "listeners": gateway.listeners.iter().map(listener).collect::<Vec<_>>(),
     })
 }
@@ -85,7 +94,7 @@ fn route_status(route: &RouteVerdict, stored: &StoredStatus, now: &str) -> Optio
     if route.parents.is_empty() && !known.iter().any(is_ours) {
         return None;
     }
-    Some(json!({"parents": route_parents(known, route, now).parents}))
+    Some(json!({"parents": route_parents(known, route, stored.generation, now).parents}))
 }
 
 #[cfg(test)]
@@ -126,11 +135,31 @@ mod tests {
     }
 
     fn stored(status: &Value) -> StoredStatuses {
+        keys().map(|key| (key, one_stored(status.clone()))).collect()
+    }
+
+    fn keys() -> impl Iterator<Item = ObjectKey> {
         let kinds = [WatchedKind::GatewayClass, WatchedKind::Gateway, WatchedKind::TlsRoute];
-        let keys = kinds
-            .into_iter()
-            .flat_map(|kind| ["", "infra", "other"].map(|namespace| key(kind, &ObjectName::new(namespace, "x"))));
-        keys.map(|key| (key, StoredStatus { status: status.clone(), ..StoredStatus::default() })).collect()
+        let of_kind = |kind| ["", "infra", "other"].map(|namespace| key(kind, &ObjectName::new(namespace, "x")));
+        kinds.into_iter().flat_map(of_kind)
+    }
+
+    fn judged() -> JudgedUids {
+        keys().map(|key| (key, "u".to_owned())).collect()
+    }
+
+    fn one_stored(status: Value) -> StoredStatus {
+        StoredStatus { uid: Some("u".to_owned()), status, ..StoredStatus::default() }
+    }
+
+    #[test]
+    fn successor_of_a_judged_object_gets_no_verdict_of_it() {
+        let attached = attached();
+        let mut stored = stored(&Value::Null);
+        stored.get_mut(&key(WatchedKind::Gateway, &ObjectName::new("infra", "x"))).unwrap().uid = Some("v".to_owned());
+        let found: Vec<_> = statuses(&attached, &judged(), None, &stored, NOW).map(|(key, _)| key.kind).collect();
+        assert_eq!(found, [WatchedKind::GatewayClass, WatchedKind::TlsRoute]);
+        assert_eq!(statuses(&attached, &JudgedUids::new(), None, &stored, NOW).count(), 0);
     }
 
     #[test]
@@ -142,7 +171,7 @@ mod tests {
             reason: "SupportedVersion",
             message: String::new(),
         };
-        let found: Vec<(ObjectKey, Value)> = statuses(&attached, Some(&supported), &stored, NOW).collect();
+        let found: Vec<(ObjectKey, Value)> = statuses(&attached, &judged(), Some(&supported), &stored, NOW).collect();
         let kinds: Vec<WatchedKind> = found.iter().map(|(key, _)| key.kind).collect();
         // The second route has no parent of this controller.
         assert_eq!(kinds, [WatchedKind::GatewayClass, WatchedKind::Gateway, WatchedKind::TlsRoute]);
@@ -163,18 +192,18 @@ mod tests {
     fn status_stays_and_entries_of_a_lost_parent_go() {
         let attached = attached();
         let of_other = json!({"parentRef": {"name": "y"}, "controllerName": "example.com/other", "conditions": []});
-        let first: Vec<_> = statuses(&attached, None, &stored(&json!({"parents": [of_other]})), NOW)
-            .map(|(key, status)| (key, StoredStatus { status, ..StoredStatus::default() }))
+        let first: Vec<_> = statuses(&attached, &judged(), None, &stored(&json!({"parents": [of_other]})), NOW)
+            .map(|(key, status)| (key, one_stored(status)))
             .collect();
         let route = &first.iter().find(|(key, _)| key.kind == WatchedKind::TlsRoute).unwrap().1.status;
         assert_eq!(route["parents"][0], of_other, "{route}");
         let stored: StoredStatuses = first.iter().cloned().collect();
-        let again: Vec<_> = statuses(&attached, None, &stored, "2027-01-01T00:00:00Z").collect();
+        let again: Vec<_> = statuses(&attached, &judged(), None, &stored, "2027-01-01T00:00:00Z").collect();
         assert_eq!(again.len(), first.len());
         assert!(again.iter().zip(&first).all(|((_, status), (_, before))| *status == before.status));
         let mut gone = attached.clone();
         gone.routes.iter_mut().for_each(|route| route.parents.clear());
-        let last: Vec<_> = statuses(&gone, None, &stored, NOW).collect();
+        let last: Vec<_> = statuses(&gone, &judged(), None, &stored, NOW).collect();
         assert_eq!(last.last().unwrap().1, json!({"parents": [of_other]}));
     }
 }

@@ -64,7 +64,7 @@ pub(super) struct Outcome<'a> {
     pub(super) translated: &'a [Arc<Value>],
     pub(super) fallbacks: &'a [Fallback],
     pub(super) translation: &'a Translation,
-    /// What differs from the translation that was recorded last.
+    /// The difference to the translation that was recorded last.
     pub(super) change: &'a GroupChange,
     pub(super) settings: &'a Settings,
 }

@@ -4,6 +4,7 @@
 //! - [`sources`]: the sources that an object names, pure.
 //! - [`schedule`]: when which source is asked and for how long an answer holds, without I/O and with time as an argument.
 //! - [`facts`]: the state of each object's sources, for its status.
+//! - [`turns`]: how many questions are put at a time, of which sources and objects.
 //! - [`servers`], [`issuer`]: a question to servers, and to an issuer.
 
 mod facts;
@@ -13,17 +14,18 @@ mod servers;
 mod sources;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use portcullis_api::{Cluster, KeySource, Settings, check_cluster, parse_cluster, resolve};
+use portcullis_api::{Cluster, KeySource, ReferencedData, Settings, check_cluster, parse_cluster, resolve};
 use portcullis_filter_config::RequestHeaders;
 use portcullis_sources::{NoticedAt, ObjectSet};
 use portcullis_translate::choose_settings;
 use serde_json::Value;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::timeout;
 
@@ -33,10 +35,9 @@ use super::discovery::AskedUpstream;
 use issuer::read_issuer_keys;
 use schedule::{KeyQuestion, KeySchedule, NoAnswer, Wanted};
 use servers::read_server_keys;
-use sources::{asked_at_urls, asks_servers, name_of};
+use sources::{UrlSource, asked_at_urls, asks_servers, has_written_for_servers, name_of};
+use turns::Turns;
 
-/// Servers of clusters, and issuers, that are asked at a time. Neither of the two keeps turns from the other.
-const AT_A_TIME: usize = 8;
 /// Time for a question: so long it keeps its turn from others.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// How long the first set is held back until the sources have answered: a control plane that starts again must not take from
@@ -118,10 +119,11 @@ struct KeyReader<A> {
     ask: A,
     schedule: KeySchedule,
     settings: Settings,
+    /// The content behind the objects' references, of the last time.
+    referenced_data: ReferencedData,
     running: JoinSet<Result<String, String>>,
     questions: HashMap<Id, (KeyQuestion, AbortHandle)>,
-    turns_of_servers: Arc<Semaphore>,
-    turns_of_issuers: Arc<Semaphore>,
+    turns: Turns,
     facts: watch::Sender<Arc<KeysByObject>>,
 }
 
@@ -135,17 +137,25 @@ where
             ask,
             schedule: KeySchedule::new(interval),
             settings: Settings::default(),
+            referenced_data: ReferencedData::default(),
             running: JoinSet::new(),
             questions: HashMap::new(),
-            turns_of_servers: Arc::new(Semaphore::new(AT_A_TIME)),
-            turns_of_issuers: Arc::new(Semaphore::new(AT_A_TIME)),
+            turns: Turns::new(),
             facts,
         }
     }
 
     fn follow(&mut self, set: &ObjectSet) {
-        if let Some(settings) = choose_settings(&set.settings, None).settings {
+        let settings = choose_settings(&set.settings, None).settings.filter(|settings| *settings != self.settings);
+        let has_other_data = self.referenced_data != set.referenced_data;
+        if settings.is_some() || has_other_data {
+            self.schedule.judge_anew(Instant::now());
+        }
+        if let Some(settings) = settings {
             self.settings = settings;
+        }
+        if has_other_data {
+            self.referenced_data = set.referenced_data.clone();
         }
         let wanted: Vec<Wanted> = set.clusters.iter().flat_map(|document| self.wanted(document, set)).collect();
         self.schedule.follow(wanted.into_iter(), Instant::now());
@@ -155,6 +165,7 @@ where
                 task.abort();
             }
         }
+        self.turns.forget_idle();
     }
 
     /// Asks the sources that are due. Returns whether an answer is missing of one that never had any.
@@ -165,10 +176,7 @@ where
                 self.schedule.answered(&question, Err(NoAnswer::Refused), (SystemTime::now(), now));
                 continue;
             };
-            let turns = match &question.source {
-                KeySource::Servers => Arc::clone(&self.turns_of_servers),
-                KeySource::Issuer(_) => Arc::clone(&self.turns_of_issuers),
-            };
+            let queue = self.turns.queue(&question.cluster, &question.source, question.failures);
             let answer = (self.ask)(AskedSource {
                 cluster,
                 source: question.source.clone(),
@@ -177,8 +185,7 @@ where
                 failures: question.failures,
             });
             let task = self.running.spawn(async move {
-                // It is never closed.
-                let _turn = turns.acquire_owned().await;
+                let _turn = queue.turn().await;
                 timeout(DEADLINE, answer).await.unwrap_or_else(|_| Err(NO_ANSWER.to_owned()))
             });
             self.questions.insert(task.id(), (question, task));
@@ -210,12 +217,14 @@ where
     fn wanted(&self, document: &Arc<Value>, set: &ObjectSet) -> Vec<Wanted> {
         let name = name_of(document).to_owned();
         let uid = document.pointer("/metadata/uid").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let issuers = asked_at_urls(document).into_iter().map(|(issuer, asked)| Wanted {
+        let issuers = asked_at_urls(document).into_iter().map(|UrlSource { issuer, asked, has_written }| Wanted {
             name: name.clone(),
             uid: uid.clone(),
+            document: Arc::clone(document),
             source: KeySource::Issuer(issuer),
             asked,
             upstream: None,
+            has_written,
         });
         let mut wanted: Vec<Wanted> = issuers.collect();
         if asks_servers(document) {
@@ -227,7 +236,9 @@ where
             let is_known = self.schedule.asks_servers_of(&name, &asked);
             let upstream = || AskedUpstream::of(&self.cluster(document, set)?, &self.settings);
             let upstream = if is_known { None } else { upstream() };
-            wanted.push(Wanted { name, uid, source: KeySource::Servers, asked, upstream });
+            let has_written = has_written_for_servers(document);
+            let (source, document) = (KeySource::Servers, Arc::clone(document));
+            wanted.push(Wanted { name, uid, document, source, asked, upstream, has_written });
         }
         wanted
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::super::discovery::AskedUpstream;
 use super::facts::KeysByObject;
-use super::sources::{asked_at_urls, asks, asks_servers, name_of};
+use super::sources::{UrlSource, asked_at_urls, asks, asks_servers, name_of};
 
 /// Time between two questions after a failure.
 const RETRY: Duration = Duration::from_secs(15);
@@ -22,11 +22,15 @@ const STEP: u64 = 6 * 3600;
 pub(super) struct Wanted {
     pub(super) name: String,
     pub(super) uid: String,
+    /// The whole object.
+    pub(super) document: Arc<Value>,
     pub(super) source: KeySource,
     /// All parts of the object that a question depends on.
     pub(super) asked: Value,
     /// The upstream; `None` if it is not known, or the parts are those of the last time. Issuers have none.
     pub(super) upstream: Option<AskedUpstream>,
+    /// Whether the object has keys itself, which hold while those of the source are not known.
+    pub(super) has_written: bool,
 }
 
 /// A question for keys. No two have the same number.
@@ -59,6 +63,8 @@ pub(super) struct KeySchedule {
 /// The state of a source.
 struct KnownKeys {
     uid: String,
+    document: Arc<Value>,
+    has_written: bool,
     asked: Value,
     upstream: Option<AskedUpstream>,
     keys: Option<HeldKeys>,
@@ -123,7 +129,7 @@ impl KeySchedule {
     /// Takes over the sources that are wanted. The keys of others are forgotten, and questions to others are not open any more.
     pub(super) fn follow(&mut self, wanted: impl Iterator<Item = Wanted>, now: Instant) {
         let mut followed = BTreeSet::new();
-        for Wanted { name, uid, source, asked, upstream } in wanted {
+        for Wanted { name, uid, document, source, asked, upstream, has_written } in wanted {
             let key = (name, source);
             // Of two objects with one name the first is served.
             if !followed.insert(key.clone()) {
@@ -132,8 +138,8 @@ impl KeySchedule {
             match self.sources.get_mut(&key) {
                 Some(known) if known.asked == asked => {
                     known.upstream = upstream.or(known.upstream.take());
-                    // Something else of the object may have changed.
-                    if matches!(known.failed, Some((_, NoAnswer::Refused))) && known.question.is_none() {
+                    // Something else of the object has changed.
+                    if known.is_refused() && !Arc::ptr_eq(&known.document, &document) {
                         known.due = Some(now);
                     }
                 }
@@ -144,10 +150,23 @@ impl KeySchedule {
                     (known.asked, known.upstream, known.question, known.due) = (asked, upstream, None, Some(now));
                 }
                 // Another issuer, URL or CA, or another object of the name: its keys are no others'.
-                Some(_) | None => drop(self.sources.insert(key, KnownKeys::new(uid, asked, upstream, now))),
+                Some(_) | None => {
+                    let known = KnownKeys::new(uid, Arc::clone(&document), asked, upstream, now);
+                    self.sources.insert(key.clone(), known);
+                }
+            }
+            if let Some(known) = self.sources.get_mut(&key) {
+                (known.document, known.has_written) = (document, has_written);
             }
         }
         self.sources.retain(|key, _| followed.contains(key));
+    }
+
+    /// Has refused objects judged again: settings, or what references lead to, have changed.
+    pub(super) fn judge_anew(&mut self, now: Instant) {
+        for known in self.sources.values_mut().filter(|known| known.is_refused()) {
+            known.due = Some(now);
+        }
     }
 
     /// Whether these are the parts of this cluster that questions to its servers depend on, and their upstream is known.
@@ -240,7 +259,7 @@ impl KeySchedule {
         let known = |source| self.sources.get(&(name_of(document).to_owned(), source));
         let servers = asks_servers(document)
             .then(|| (KeySource::Servers, known(KeySource::Servers).map(|known| known.found(now)).unwrap_or_default()));
-        let issuers = asked_at_urls(document).into_iter().map(|(issuer, asked)| {
+        let issuers = asked_at_urls(document).into_iter().map(|UrlSource { issuer, asked, .. }| {
             let source = KeySource::Issuer(issuer);
             let known = known(source.clone()).filter(|known| known.asked == asked);
             (source, known.map(|known| known.found(now)).unwrap_or_default())
@@ -269,8 +288,24 @@ fn pause(source: &KeySource, failures: usize, interval: Duration) -> Duration {
 }
 
 impl KnownKeys {
-    fn new(uid: String, asked: Value, upstream: Option<AskedUpstream>, now: Instant) -> Self {
-        Self { uid, asked, upstream, keys: None, failed: None, failures: 0, question: None, due: Some(now) }
+    fn new(uid: String, document: Arc<Value>, asked: Value, upstream: Option<AskedUpstream>, now: Instant) -> Self {
+        Self {
+            uid,
+            document,
+            has_written: false,
+            asked,
+            upstream,
+            keys: None,
+            failed: None,
+            failures: 0,
+            question: None,
+            due: Some(now),
+        }
+    }
+
+    /// Whether the last question was not put because the object is not accepted, and none is under way.
+    fn is_refused(&self) -> bool {
+        matches!(self.failed, Some((_, NoAnswer::Refused))) && self.question.is_none()
     }
 
     /// Whether the upstream is that which has shown the keys, whatever was written in between.
@@ -295,7 +330,7 @@ impl KnownKeys {
             until: Timestamp::from_seconds(held.valid_until),
         });
         let failed = self.failed.as_ref().map(|(since, why)| ((*since).into(), why.text().to_owned()));
-        TokenKeysFacts { source, keys, failed }
+        TokenKeysFacts { source, keys, has_written: self.has_written, failed }
     }
 
     fn found(&self, now: Instant) -> ShownKeys {

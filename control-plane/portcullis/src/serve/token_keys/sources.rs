@@ -1,3 +1,4 @@
+use portcullis_api::read_keys;
 use serde_json::{Value, json};
 
 const ISSUERS: &str = "/spec/portcullis/tokens/issuers";
@@ -12,14 +13,28 @@ pub(super) fn asks_servers(document: &Value) -> bool {
     jwks(document).any(|(_, jwks)| is_from_servers(jwks))
 }
 
-/// The issuers of an object whose keys are at a URL, and all parts of the object that a question to each depends on.
-pub(super) fn asked_at_urls(document: &Value) -> Vec<(String, Value)> {
+/// Whether all such issuers of an object have keys in the object itself, which hold while the servers' are not known.
+pub(super) fn has_written_for_servers(document: &Value) -> bool {
+    jwks(document).filter(|(_, jwks)| is_from_servers(jwks)).all(|(_, jwks)| has_written(jwks))
+}
+
+/// An issuer of an object whose keys are at a URL.
+pub(super) struct UrlSource {
+    pub(super) issuer: String,
+    /// All parts of the object that a question depends on.
+    pub(super) asked: Value,
+    /// Whether the object has keys of it itself, which hold while others are not known.
+    pub(super) has_written: bool,
+}
+
+/// The issuers of an object whose keys are at a URL.
+pub(super) fn asked_at_urls(document: &Value) -> Vec<UrlSource> {
     let uid = document.pointer("/metadata/uid").cloned().unwrap_or_default();
     let at_url = jwks(document).filter(|(_, jwks)| is_at_url(jwks));
     let asked = |(issuer, jwks): (&str, &Value)| {
         let part = |member: &str| jwks.get(member).cloned().unwrap_or_default();
         let asked = json!([issuer, part("url"), part("fromIssuer"), part("certificateAuthority"), uid]);
-        (issuer.to_owned(), asked)
+        UrlSource { issuer: issuer.to_owned(), asked, has_written: has_written(jwks) }
     };
     at_url.map(asked).collect()
 }
@@ -32,6 +47,12 @@ pub(super) fn name_of(document: &Value) -> &str {
 fn jwks(document: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let issuers = document.pointer(ISSUERS).and_then(Value::as_array).into_iter().flatten();
     issuers.filter_map(|issuer| Some((issuer.get("url")?.as_str()?, issuer.get("jwks")?)))
+}
+
+/// Whether a key that can be used is in the object.
+fn has_written(jwks: &Value) -> bool {
+    let inline = jwks.get("inline").and_then(Value::as_str).filter(|text| !text.is_empty());
+    inline.is_some_and(|text| read_keys(text).is_ok_and(|keys| !keys.is_empty()))
 }
 
 fn is_from_servers(jwks: &Value) -> bool {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::api::{Patch, PatchParams};
 use kube::{Client, Error};
-use portcullis_sources::{ObjectKey, StoredStatus};
+use portcullis_sources::{ObjectKey, StoredStatus, WatchedKind};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -28,19 +28,21 @@ pub(super) async fn apply(client: Client, key: ObjectKey, object: Value) -> (Obj
     let applied = objects.patch_status(&key.name, &parameters, &patch);
     let (outcome, why) = match tokio::time::timeout(WRITE_TIMEOUT, applied).await {
         Ok(Ok(_)) => (WriteOutcome::Written, String::new()),
-        Ok(Err(error)) => outcome_of(&error),
+        Ok(Err(error)) => outcome_of(key.kind, &error),
         Err(_) => (WriteOutcome::Away, format!("no answer within {} s", WRITE_TIMEOUT.as_secs())),
     };
     (key, outcome, why)
 }
 
-fn outcome_of(error: &Error) -> (WriteOutcome, String) {
+fn outcome_of(kind: WatchedKind, error: &Error) -> (WriteOutcome, String) {
     let Error::Api(status) = error else {
         // Its text may quote an answer, and answers hold whole objects.
         return (WriteOutcome::Away, "the API does not answer as it should".to_owned());
     };
     let outcome = match status.code {
         404 | 410 | 409 => WriteOutcome::Gone,
+        // Their rights are given apart: without them the others' statuses are written all the same.
+        403 if kind.is_for_gateway_api() => WriteOutcome::Refused,
         401 | 403 | 408 | 429 => WriteOutcome::Away,
         400..=499 => WriteOutcome::Refused,
         _ => WriteOutcome::Away,
@@ -93,9 +95,47 @@ pub(super) fn is_there(found: &Value, wanted: &Value) -> bool {
     KEYED.iter().all(same)
 }
 
+/// Whether a status holds all that is wanted, but for another writer's name: of two control planes that use the same settings, each
+/// would put its own there for ever.
+pub(super) fn is_there_by_any(found: &Value, wanted: &Value) -> bool {
+    let mut wanted = wanted.clone();
+    if let (Some(by), Some(fields)) = (found.get("controlPlane"), wanted.as_object_mut()) {
+        fields.insert("controlPlane".to_owned(), by.clone());
+    }
+    is_there(found, &wanted)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn right_that_one_kind_lacks_stops_no_other_status() {
+        let status = json!({"status": "Failure", "message": "m", "reason": "Forbidden", "code": 403});
+        let error = Error::Api(serde_json::from_value(status).unwrap());
+        for (kind, outcome) in [
+            (WatchedKind::UpstreamCluster, WriteOutcome::Away),
+            (WatchedKind::GatewaySettings, WriteOutcome::Away),
+            (WatchedKind::TlsRoute, WriteOutcome::Refused),
+        ] {
+            assert_eq!(outcome_of(kind, &error).0, outcome, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn settings_of_two_control_planes_are_written_by_one() {
+        let by = |control_plane: &str, generation: u32| {
+            let mut status = status();
+            status["controlPlane"] = control_plane.into();
+            status["observedGeneration"] = generation.into();
+            status
+        };
+        let wanted = by("a/b", 3);
+        for (found, expected) in [(by("a/b", 3), true), (by("c/d", 3), true), (by("c/d", 2), false), (status(), false)]
+        {
+            assert_eq!(is_there_by_any(&found, &wanted), expected, "{found}");
+        }
+    }
 
     fn status() -> Value {
         json!({

@@ -128,7 +128,7 @@ impl Writer {
                 WatchedKind::UpstreamCluster if now < RECONNECT_TIME && waits_for_gateways(object) => plan.keep(key),
                 WatchedKind::UpstreamCluster => plan.want(key, uid, &object.status),
                 WatchedKind::GatewaySettings if self.settings.uses(&key.name) => {
-                    plan.want(key, uid, &self.settings.used(object));
+                    plan.want_by_any(key, uid, &self.settings.used(object));
                 }
                 // Of a file, which may have the name and the UID of an object.
                 _ => {}
@@ -171,9 +171,24 @@ struct Plan<'a> {
 impl Plan<'_> {
     /// Has a status written, unless it is there.
     fn want(&mut self, key: ObjectKey, uid: &str, status: &impl Serialize) {
+        self.want_unless(key, uid, status, apply::is_there);
+    }
+
+    /// Has a status written, unless this or another control plane has written it.
+    fn want_by_any(&mut self, key: ObjectKey, uid: &str, status: &impl Serialize) {
+        self.want_unless(key, uid, status, apply::is_there_by_any);
+    }
+
+    fn want_unless(
+        &mut self,
+        key: ObjectKey,
+        uid: &str,
+        status: &impl Serialize,
+        is_there: impl Fn(&Value, &Value) -> bool,
+    ) {
         if let Ok(wanted) = apply::applied(&key, uid, status) {
             let found = self.statuses.get(&key).map_or(&Value::Null, |stored| &stored.status);
-            let is_there = wanted.get("status").is_some_and(|wanted| apply::is_there(found, wanted));
+            let is_there = wanted.get("status").is_some_and(|wanted| is_there(found, wanted));
             self.queue.want(&key, wanted, is_there, self.now);
         }
         self.keep(key);

@@ -77,6 +77,7 @@ fn kube_apiserver_takes_the_definition_and_judges_as_check_does() {
     let Some(fixture) = Fixture::start() else { return };
     the_definition_is_taken_in_both_forms(&fixture);
     manifests_are_judged_as_check_judges(&fixture);
+    unknown_fields_of_issuers_reach_the_check(&fixture);
     a_bare_on_is_a_boolean_to_kubectl(&fixture);
     a_large_object_is_within_the_servers_budget(&fixture);
     renamed_fields_of_a_stored_object_are_kept(&fixture);
@@ -135,6 +136,17 @@ fn manifests_are_judged_as_check_judges(fixture: &Fixture) {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A client that does not ask for strict validation, as most controllers: what is pruned would be a rule less.
+fn unknown_fields_of_issuers_reach_the_check(fixture: &Fixture) {
+    for (number, (tokens, field)) in tokens::unknown_fields().into_iter().enumerate() {
+        let text = fixture.manifest().set("/spec/portcullis", json!({"tokens": tokens})).to_text();
+        let file = fixture.file(&format!("unknown-{number}.json"), &text);
+        let stored = fixture.kubectl(&["create", "--dry-run=server", "--validate=ignore", "-f", &file]).json().unwrap();
+        let refused = parse_cluster(&stored).err().map(|problem| problem.to_string()).unwrap_or_default();
+        assert!(refused.contains(&format!("`{field}`")), "{field}: {refused}");
+    }
 }
 
 /// Nothing here can resolve a reference.

@@ -38,7 +38,8 @@ pub(super) fn rows() -> Vec<Row> {
         (field, of(users(), json!({"url": "https://a.test", "certificateAuthority": "x"})), ByCheckAlone),
         (field, of(users(), json!({"url": "https://127.0.0.1/k#f"})), ByCheckAlone),
         (field, of(http, json!({"fromIssuer": true})), ByCheckAlone),
-        (field, of(cel, json!({"fromIssuer": true})), at("claimMappings.username.expression")),
+        // Kept for the check: pruned without Strict, it would be missed by none.
+        (field, of(cel, json!({"fromIssuer": true})), ByCheckAlone),
         (
             field,
             of(
@@ -48,4 +49,30 @@ pub(super) fn rows() -> Vec<Row> {
             at("exactly one of"),
         ),
     ]
+}
+
+/// Issuers with a field that kube-apiserver's own configuration has and an object has not, and the field.
+pub(super) fn unknown_fields() -> Vec<(Value, &'static str)> {
+    let rule = json!({"expression": "!user.username.startsWith('system:')"});
+    [
+        ("/userValidationRules", json!([rule]), "userValidationRules"),
+        ("/claimMappings/uid", json!({"claim": "sub"}), "uid"),
+        ("/claimMappings/extra", json!([{"key": "a.test/b", "valueExpression": "claims.b"}]), "extra"),
+        ("/claimMappings/username/expression", json!("claims.sub"), "expression"),
+        ("/claimMappings/groups/expression", json!("claims.groups"), "expression"),
+        ("/claimValidationRules/0/expression", json!("claims.hd == 'a'"), "expression"),
+    ]
+    .into_iter()
+    .map(|(pointer, value, field)| {
+        let claim = |name: &str| json!({"claim": name, "prefix": "a:"});
+        let mut issuer = json!({
+            "url": "https://issuer.test", "audiences": ["us"], "jwks": {"fromIssuer": true},
+            "claimMappings": {"username": claim("sub"), "groups": claim("groups")},
+            "claimValidationRules": [{"claim": "hd", "requiredValue": "a"}],
+        });
+        let (parent, name) = pointer.rsplit_once('/').unwrap();
+        issuer.pointer_mut(parent).unwrap()[name] = value;
+        (json!({"issuers": [issuer]}), field)
+    })
+    .collect()
 }

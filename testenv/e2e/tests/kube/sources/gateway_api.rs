@@ -98,6 +98,11 @@ fn statuses_of_the_gateway_api_are_written() {
         &json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "edge"}, "spec": {}})
             .to_string(),
     );
+    // The control plane uses settings of a file.
+    let is_told = || site.get(classes[0], "", CLASS)["status"].to_string().contains("--settings-name").then_some(());
+    wait::until("the class says that it has no choice of settings", SOON, is_told).unwrap();
+    site.wait(classes, "", &["Accepted False InvalidParameters"]);
+    site.apply("GatewayClass", "", CLASS, &json!({"controllerName": "portcullis.dev/gateway-controller"}));
     site.wait(classes, "", &["Accepted True Accepted"]);
 
     let selector = json!({"from": "Selector", "selector": {"matchLabels": {"tenant": "yes"}}});

@@ -248,7 +248,10 @@ fn settings_of_a_file_are_used_and_no_object() {
     assert_eq!(side.snapshot(), served);
     let both = [&site.fixture.kubernetes_flags("settings.yaml")[..], &["--settings-name".to_owned(), USED.to_owned()]];
     let output = std::process::Command::new(deps::portcullis().unwrap()).arg("serve").args(both.concat()).output();
-    assert_eq!(output.unwrap().status.code(), Some(2), "a file and an object exclude each other");
+    let output = output.unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("cannot be used with") && text.contains("--settings-name"), "{text}");
 }
 
 /// Rights of an earlier version are enough for settings of a file.

@@ -68,21 +68,31 @@ fn gateway_that_goes_by_a_local_limit_for_a_while_is_named() {
         ..two.clone()
     };
     // A report without a change of it says that it is still so.
-    report(&mut memory, [whole, alone, older], 8);
-    assert_eq!(facts(&memory, clock, 11), one_alone);
-    report(&mut memory, [whole, whole, older], 12);
-    assert_eq!(facts(&memory, clock, 12), two);
-    report(&mut memory, [whole, alone, older], 13);
-    assert_eq!(facts(&memory, clock, 22), two, "the time begins anew");
-    assert_eq!(facts(&memory, clock, 60), LimitFacts::default(), "reports that are too old");
+    report(&mut memory, [whole, alone, older], 28);
+    assert_eq!(facts(&memory, clock, 30), two, "it may have no room in a report for a turn");
+    assert_eq!(facts(&memory, clock, 31), one_alone);
+    report(&mut memory, [whole, whole, older], 32);
+    assert_eq!(facts(&memory, clock, 32), two);
+    report(&mut memory, [whole, alone, older], 33);
+    report(&mut memory, [whole, alone, older], 60);
+    assert_eq!(facts(&memory, clock, 62), two, "the time begins anew");
+    assert_eq!(facts(&memory, clock, 63), one_alone);
+    assert_eq!(facts(&memory, clock, 120), LimitFacts::default(), "reports that are too old");
 }
 
 #[test]
 fn limit_that_the_object_has_no_more_is_not_named() {
-    let (clock, mut memory, mut agent) = (Clock::new(), Memory::default().activity, Agent::default());
+    let clock = Clock::new();
     let gone: &[_] = &[("few", true, false), ("gone", true, true)];
-    take(&mut memory, "x", agent.parts(&activity(1, vec![limits(gone)])), clock.at(0));
-    assert_eq!(facts(&memory, clock, 20), LimitFacts { gateways: 1, ..LimitFacts::default() });
+    let rows: [(&[(&str, bool, bool)], usize); 2] = [(gone, 1), (&[("gone", true, true)], 0)];
+    for (reported, gateways) in rows {
+        let (mut memory, mut agent) = (Memory::default().activity, Agent::default());
+        for seconds in [0, 20] {
+            take(&mut memory, "x", agent.parts(&activity(1, vec![limits(reported)])), clock.at(seconds));
+        }
+        let expected = LimitFacts { gateways, ..LimitFacts::default() };
+        assert_eq!(facts(&memory, clock, 35), expected, "{reported:?}");
+    }
 }
 
 #[test]
@@ -93,7 +103,7 @@ fn gateways_and_schemas_are_named_up_to_a_bound() {
         let parts = Agent::default().parts(&activity(1, vec![limits(local)]));
         take(&mut memory, &format!("n{number:02}"), parts, clock.at(0));
     }
-    let facts = facts(&memory, clock, 20);
+    let facts = facts(&memory, clock, 30);
     assert_eq!((facts.gateways, facts.local, facts.schemas), (40, 40, 2));
     assert_eq!(facts.local_names, ["n00", "n01", "n02", "n03", "n04"]);
 }

@@ -24,7 +24,8 @@ fn clock(start: Instant, now: Instant) -> (SystemTime, Instant) {
 
 fn wanted(name: &str, asked: u64) -> Wanted {
     let upstream = Some(AskedUpstream::new(&asked.to_string(), &["10.0.0.1"]));
-    Wanted { name: name.to_owned(), uid: String::new(), source: KeySource::Servers, asked: json!(asked), upstream }
+    let (name, source, document) = (name.to_owned(), KeySource::Servers, Arc::default());
+    Wanted { name, uid: String::new(), document, source, asked: json!(asked), upstream, has_written: false }
 }
 
 /// The keys, their end, and the error.
@@ -158,10 +159,11 @@ fn cluster_is_asked_once_at_a_time_however_long_that_takes() {
 
 /// The issuer of an object, as the object asks for it.
 fn asked_issuer(document: &Value) -> impl Iterator<Item = Wanted> {
-    asked_at_urls(document).into_iter().map(|(issuer, asked)| Wanted {
+    asked_at_urls(document).into_iter().map(|UrlSource { issuer, asked, has_written }| Wanted {
         source: KeySource::Issuer(issuer),
         asked,
         upstream: None,
+        has_written,
         ..wanted("one", 1)
     })
 }
@@ -188,7 +190,7 @@ fn keys_of_an_issuer_are_of_no_other_url_ca_or_object() {
         let (parent, member) = path.rsplit_once('/').unwrap();
         changed.pointer_mut(parent).unwrap()[member] = json!(value);
         // Before the schedule follows the document, and after it.
-        let source = KeySource::Issuer(asked_at_urls(&changed)[0].0.clone());
+        let source = KeySource::Issuer(asked_at_urls(&changed)[0].issuer.clone());
         assert_eq!(shown_by(&schedule, &changed, &source, start)[0], Value::Null, "{path}");
         schedule.follow(asked_issuer(&changed), start);
         assert_eq!(shown_by(&schedule, &changed, &source, start)[0], Value::Null, "{path}");
@@ -229,14 +231,41 @@ fn issuer_without_an_answer_keeps_its_keys_and_is_asked_less() {
     assert_eq!(schedule.facts(end).facts("one", None)[0].keys, None);
 }
 
+/// Written keys hold while others are not known, and the object's status says so, also after an edit that asks nothing anew.
 #[test]
-fn issuer_of_a_refused_object_is_asked_when_it_changes() {
+fn facts_say_whether_an_object_has_keys_itself() {
+    let (mut schedule, start) = (KeySchedule::new(AGAIN), Instant::now());
+    let has_written = |schedule: &KeySchedule| schedule.facts(start).facts("one", None)[0].has_written;
+    let mut of = document("one");
+    schedule.follow(asked_issuer(&of), start);
+    assert!(!has_written(&schedule));
+    let key = json!({"kty": "EC", "crv": "P-256", "kid": "a", "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+        "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"});
+    for (keys, expected) in [(json!([key]), true), (json!([]), false)] {
+        of["spec"]["portcullis"]["tokens"]["issuers"][1]["jwks"]["inline"] = json!({"keys": keys}).to_string().into();
+        schedule.follow(asked_issuer(&of), start);
+        assert_eq!(has_written(&schedule), expected, "{keys}");
+    }
+}
+
+#[test]
+fn issuer_of_a_refused_object_is_asked_after_a_change() {
     let (mut schedule, start) = (KeySchedule::new(AGAIN), Instant::now());
     let of = document("one");
     schedule.follow(asked_issuer(&of), start);
     let first = question(&mut schedule, start);
     schedule.answered(&first, Err(NoAnswer::Refused), clock(start, start));
     assert_eq!(schedule.take_due(start), vec![]);
-    schedule.follow(asked_issuer(&of), start);
-    assert_eq!(schedule.take_due(start).len(), 1);
+    let changed = Arc::new(of.clone());
+    let follow = |schedule: &mut KeySchedule| {
+        let wanted = asked_issuer(&of).map(|one| Wanted { document: Arc::clone(&changed), ..one });
+        schedule.follow(wanted, start);
+    };
+    follow(&mut schedule);
+    let second = question(&mut schedule, start);
+    schedule.answered(&second, Err(NoAnswer::Refused), clock(start, start));
+    follow(&mut schedule);
+    assert_eq!(schedule.take_due(start), vec![], "only another object has changed");
+    schedule.judge_anew(start);
+    assert_eq!(schedule.take_due(start).len(), 1, "settings have changed");
 }
