@@ -11,7 +11,7 @@ pub(crate) enum Rest {
 
 /// Claims of units.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Claims<'a> {
+pub(crate) struct UnitClaims<'a> {
     pub(crate) wanted: &'a [u32],
     /// No claim is of less.
     pub(crate) floor: u32,
@@ -19,7 +19,7 @@ pub(crate) struct Claims<'a> {
     pub(crate) first: usize,
 }
 
-impl Claims<'_> {
+impl UnitClaims<'_> {
     /// The units of the claim at `position` if `total` units are divided among all claims. The units of all positions together are
     /// never more than `total`. `near` is the level that was found the last time: the answer is the same with any, and sooner
     /// there with the right one.
@@ -103,12 +103,12 @@ mod tests {
     use super::*;
 
     fn all(wanted: &[u32], total: u32, rest: Rest) -> Vec<u32> {
-        let claims = Claims { wanted, floor: 0, first: 0 };
+        let claims = UnitClaims { wanted, floor: 0, first: 0 };
         (0..wanted.len()).map(|position| claims.units_of(position, total, rest, &mut 0)).collect()
     }
 
     /// The same by sorting, with the first one in front.
-    fn by_sorting(Claims { wanted, floor, first }: Claims<'_>, total: u32, rest: Rest) -> Vec<u32> {
+    fn by_sorting(UnitClaims { wanted, floor, first }: UnitClaims<'_>, total: u32, rest: Rest) -> Vec<u32> {
         let mut claims: Vec<u32> = wanted.iter().map(|one| *one.max(&floor)).collect();
         claims.rotate_left(first);
         let mut order: Vec<usize> = (0..claims.len()).collect();
@@ -180,7 +180,7 @@ mod tests {
             total in prop_oneof![0..2_000_u32, any::<u32>()],
             mut near in prop_oneof![0..300_u32, any::<u32>()],
         ) {
-            let claims = Claims { wanted: &wanted, floor, first: first.index(wanted.len()) };
+            let claims = UnitClaims { wanted: &wanted, floor, first: first.index(wanted.len()) };
             for rest in [Rest::Divided, Rest::Kept] {
                 let parts = (0..wanted.len()).map(|position| claims.units_of(position, total, rest, &mut near));
                 prop_assert_eq!(parts.collect::<Vec<_>>(), by_sorting(claims, total, rest));

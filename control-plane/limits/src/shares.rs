@@ -5,7 +5,7 @@ use std::time::Duration;
 use portcullis_filter_config::limits::{LEASE, LimitPart, PartUse};
 use portcullis_filter_config::{FlowControlLimit, GlobalLimit, GlobalStrategy};
 
-use crate::division::{Claims, Rest};
+use crate::division::{Rest, UnitClaims};
 use crate::holder::{Holder, HolderId};
 use crate::holdings::{Holding, Holdings};
 use crate::issue::Issue;
@@ -263,7 +263,7 @@ impl Shares {
         // Each process has its turn if there are fewer units than processes.
         let turns = now.as_secs().checked_div(TURN_SECONDS).unwrap_or_default();
         let turn = usize::try_from(turns).unwrap_or_default().checked_rem(self.holdings.len()).unwrap_or_default();
-        let claims = Claims { wanted: self.holdings.wanted(), floor, first: turn };
+        let claims = UnitClaims { wanted: self.holdings.wanted(), floor, first: turn };
         let units = claims.units_of(position, total, rest, &mut self.level);
         let free = u64::from(total).saturating_sub(self.holdings.reserved_for_others(position));
         units.min(u32::try_from(free).unwrap_or_default())
