@@ -39,7 +39,7 @@ impl GroupChange {
     }
 
     /// The resources of groups that are new.
-    pub(super) fn new(&self) -> impl Iterator<Item = &Arc<Resource>> {
+    pub(super) fn made(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.new.iter().flat_map(|group| group.iter())
     }
 }

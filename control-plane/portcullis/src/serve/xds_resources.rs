@@ -55,7 +55,7 @@ impl XdsResources {
         let gone = change.gone().chain(gone);
         let retained = self.retained.iter().filter(|(key, _)| !before.contains_key(key));
         let retained = retained.map(|((_, is_retired), one)| (one, xds_resource(one, *is_retired)));
-        let new = change.new().map(|one| (one, xds_resource(one, false))).chain(retained);
+        let new = change.made().map(|one| (one, xds_resource(one, false))).chain(retained);
         SnapshotChange {
             gone: gone.map(|one| (one.type_url.clone(), one.name.clone())).collect(),
             new: new.map(|(one, resource)| (one.type_url.clone(), one.name.clone(), resource)).collect(),

@@ -51,8 +51,8 @@ impl RetiredGroups {
         let until = now + GRACE_PERIOD;
         let newly = change.gone().filter(|resource| has_generation(resource));
         self.retired.extend(newly.map(|resource| (key(resource), Retired { resource: Arc::clone(resource), until })));
-        change.new().for_each(|resource| drop(self.retired.remove(&key(resource))));
-        let served: BTreeSet<_> = change.new().filter_map(|resource| resource.owner.as_ref()).collect();
+        change.made().for_each(|resource| drop(self.retired.remove(&key(resource))));
+        let served: BTreeSet<_> = change.made().filter_map(|resource| resource.owner.as_ref()).collect();
         let left = change.gone().filter_map(|resource| resource.owner.as_ref()).filter(|owner| !served.contains(owner));
         let left: BTreeSet<_> = left.collect();
         self.retired.retain(|_, retired| {
@@ -110,7 +110,10 @@ fn has_generation(resource: &Resource) -> bool {
 mod tests {
     use std::ops::{Deref, DerefMut};
 
+    use portcullis_translate::ResourceGroup;
+
     use super::super::super::group_change::KnownGroups;
+
     use super::*;
 
     /// Follows translations whose resources are in groups by owner.
@@ -118,7 +121,7 @@ mod tests {
     struct Translations {
         retired: RetiredGroups,
         known: KnownGroups,
-        groups: BTreeMap<Option<String>, (Vec<String>, Arc<[Arc<Resource>]>)>,
+        groups: BTreeMap<Option<String>, (Vec<String>, ResourceGroup)>,
     }
 
     impl Deref for Translations {

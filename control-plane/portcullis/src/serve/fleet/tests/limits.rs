@@ -83,9 +83,8 @@ fn gateway_that_goes_by_a_local_limit_for_a_while_is_named() {
 #[test]
 fn limit_that_the_object_has_no_more_is_not_named() {
     let clock = Clock::new();
-    let gone: &[_] = &[("few", true, false), ("gone", true, true)];
-    let rows: [(&[(&str, bool, bool)], usize); 2] = [(gone, 1), (&[("gone", true, true)], 0)];
-    for (reported, gateways) in rows {
+    let both = [("few", true, false), ("gone", true, true)];
+    for (reported, gateways) in [(&both[..], 1), (&both[1..], 0)] {
         let (mut memory, mut agent) = (Memory::default().activity, Agent::default());
         for seconds in [0, 20] {
             take(&mut memory, "x", agent.parts(&activity(1, vec![limits(reported)])), clock.at(seconds));
