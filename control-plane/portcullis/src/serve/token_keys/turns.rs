@@ -8,14 +8,17 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const AT_A_TIME: usize = 8;
 /// Those among them to sources that had no answer the last time: they may keep their turns to the deadline.
 const AGAIN: usize = 4;
-/// Those among them of one object to its issuers.
+/// Those among them of one object to its issuers that answered the last time, or were never asked.
 const OF_AN_OBJECT: usize = 2;
+/// Those of one object to its issuers that had no answer: they have a turn of their own, so that none of the others waits for them.
+const OF_AN_OBJECT_AGAIN: usize = 1;
 
 /// Turns of questions for keys: no source that is dead, and no object with many of them, keeps others from being asked.
 pub(super) struct Turns {
     servers: TurnsOfKind,
     issuers: TurnsOfKind,
-    of_objects: HashMap<String, Weak<Semaphore>>,
+    /// By object, and whether the source had no answer the last time.
+    of_objects: HashMap<(String, bool), Weak<Semaphore>>,
 }
 
 /// Turns of questions to servers, or to issuers.
@@ -41,9 +44,11 @@ impl Turns {
         let kind = match source {
             KeySource::Servers => &self.servers,
             KeySource::Issuer(_) => {
-                let known = self.of_objects.get(cluster).and_then(Weak::upgrade);
-                let of_object = known.unwrap_or_else(|| Arc::new(Semaphore::new(OF_AN_OBJECT)));
-                self.of_objects.insert(cluster.to_owned(), Arc::downgrade(&of_object));
+                let key = (cluster.to_owned(), failures > 0);
+                let known = self.of_objects.get(&key).and_then(Weak::upgrade);
+                let count = if failures > 0 { OF_AN_OBJECT_AGAIN } else { OF_AN_OBJECT };
+                let of_object = known.unwrap_or_else(|| Arc::new(Semaphore::new(count)));
+                self.of_objects.insert(key, Arc::downgrade(&of_object));
                 passed.push(of_object);
                 &self.issuers
             }
@@ -114,6 +119,31 @@ mod tests {
         assert!(now(turns.queue("servers", &KeySource::Servers, 0)).await.is_some(), "the other kind");
         held.clear();
         assert!(now(turns.queue("one", &issuer(0), 1)).await.is_some());
+    }
+
+    async fn is_ready(one: &mut (impl Future + Unpin)) -> bool {
+        tokio::select! {
+            biased;
+            _ = one => true,
+            () = std::future::ready(()) => false,
+        }
+    }
+
+    #[tokio::test]
+    async fn dead_issuers_of_an_object_keep_no_turn_of_its_others() {
+        let mut turns = Turns::new();
+        let mut held = Vec::new();
+        for number in 0..AGAIN {
+            held.extend(now(turns.queue(&number.to_string(), &issuer(0), 1)).await);
+        }
+        let dead = |turns: &mut Turns, number| Box::pin(turns.queue("one", &issuer(number), 1).turn());
+        let mut waiting: Vec<_> = (0..2).map(|number| dead(&mut turns, number)).collect();
+        for one in &mut waiting {
+            assert!(!is_ready(one).await);
+        }
+        assert!(now(turns.queue("one", &issuer(9), 0)).await.is_some());
+        held.clear();
+        assert!(is_ready(&mut waiting[0]).await);
     }
 
     #[tokio::test]

@@ -83,6 +83,6 @@ fn server_that_is_the_gateway_itself_gets_no_connection() {
     wait::until("checks fail", SOON, checks).unwrap();
     let (came, went) = (admin.stat(&clients).unwrap(), admin.stat(&pool).unwrap());
     // Checks go round the pool, and are none of its connections.
-    assert!(came > 3, "{came} came: three of clients, and those of checks");
+    assert!(came >= 3, "those of the clients came: {came}");
     assert_eq!(went, 0, "no connection went on to the gateway: {came} came");
 }

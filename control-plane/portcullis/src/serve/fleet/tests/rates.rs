@@ -218,8 +218,10 @@ fn check(intervals: &[Interval]) -> Result<(), TestCaseError> {
     let (mut seconds, mut replaced) = (0, 0);
     for interval in intervals {
         seconds += interval.seconds;
-        replaced = if interval.event == Event::Replaced { seconds } else { replaced };
         gateway.pass(interval);
+        // A replaced server is seen when it has counts again, and a cluster without any is not named before.
+        let is_away = replaced > 0 && gateway.counts.iter().step_by(SERVERS).any(|count| *count == (0, 0));
+        replaced = if interval.event == Event::Replaced || is_away { seconds } else { replaced };
         match interval.event {
             Event::Lost => continue,
             Event::Forget => {
