@@ -118,7 +118,8 @@ fn check(
 fn forbidden(cluster: &Cluster, settings: &Settings, client_ca: Option<ClientCaCheck>) -> Vec<Problem> {
     let mut problems: Vec<_> = forbidden_addresses(cluster, settings).collect();
     if cluster.transport == Transport::Passthrough {
-        problems.extend(lifted(settings));
+        // One that is frozen closes all connections: refused, the version before would go on, open.
+        problems.extend(lifted(settings).filter(|_| !cluster.gates.deny_all_requests));
         return problems;
     }
     if cluster.serving.is_none() && settings.default_certificate.is_none() {

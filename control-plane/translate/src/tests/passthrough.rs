@@ -225,6 +225,11 @@ fn access_lists_of_the_settings_exclude_passing_on() {
         let diagnosis = &translation.diagnoses[0];
         assert!(!diagnosis.accepted && diagnosis.message.contains("access in the GatewaySettings"), "{diagnosis:?}");
         assert_eq!((chains(&translation, NAME).len(), pools(&translation, NAME).len()), (0, 0), "{list}");
+        let mut frozen = passed.clone();
+        frozen["metadata"]["annotations"] = json!({"portcullis.dev/profile": "frozen"});
+        let translation = translated(&settings, &[frozen]);
+        assert!(translation.diagnoses[0].accepted, "refused, the version before would go on");
+        assert!(chains(&translation, NAME).iter().all(|chain| proxy(chain).is_none()), "it closes");
         set(&mut passed, "/spec/portcullis/transport", json!("TLSTerminate"));
         let judged = &translated(&settings, &[passed]).diagnoses[0];
         assert!(judged.accepted, "{judged:?}");

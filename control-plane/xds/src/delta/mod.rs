@@ -261,15 +261,12 @@ impl DeltaStream {
     /// Whether the node has acknowledged every resource of the newest snapshot: the usual case, in which nothing has to be asked of
     /// each owner.
     fn has_everything(&self) -> bool {
-        *self.has_everything.get_or_init(|| self.compares_equal())
-    }
-
-    fn compares_equal(&self) -> bool {
         let has_all = |type_url: &str| {
             let subscription = self.subscriptions.get(&(ResourceKind::of(type_url), type_url.to_owned()));
             subscription.is_some_and(|one| one.has_everything(&self.snapshot, type_url))
         };
-        self.is_in_sync() && self.refused().is_empty() && self.snapshot.types().all(has_all)
+        let is_known = || self.is_in_sync() && self.refused().is_empty() && self.snapshot.types().all(has_all);
+        *self.has_everything.get_or_init(is_known)
     }
 
     /// The node's progress with one owner's resources in a snapshot; `None` if it holds none of them.

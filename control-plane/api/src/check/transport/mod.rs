@@ -53,8 +53,10 @@ pub(super) fn check_passthrough(
     findings: &mut Findings,
 ) {
     findings.warn(Problem::coded(ProblemCode::PassedOn, PATH, PASSED_ON));
+    // One that closes all connections keeps out everyone: refused, the version before would go on, open.
+    let is_closed = gates.deny_all_requests || profile.is_some();
     for (path, is_set) in keeps_out(&raw.spec) {
-        if is_set {
+        if is_set && !is_closed {
             let hint = "remove it, or go back to TLSTerminate; spec.portcullis.clientAddresses holds for these connections, too";
             findings.problem_with_hint(
                 path,

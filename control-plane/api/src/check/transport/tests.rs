@@ -142,6 +142,10 @@ fn profile_in_effect_closes_connections() {
         let told = format!("{profile} closes all connections");
         let mut warnings = checked.warnings.iter().filter(|one| one.path == annotation);
         assert_eq!(warnings.any(|one| one.message.starts_with(&told)), is_told, "{profile}");
+        let denying = with(of(profile), "spec.portcullis.profiles", own.clone());
+        let denying = with(denying, "spec.portcullis.access", json!({"deny": [{"users": ["mallory"]}]}));
+        let outcome = check(&denying).outcome;
+        assert!(outcome.unwrap().gates.deny_all_requests, "{profile}: refused, the version before would go on");
     }
     let without = with(object(json!({})), "spec.portcullis.profiles", own);
     assert!(!check(&without).outcome.unwrap().gates.deny_all_requests, "no profile is in effect");
