@@ -12,6 +12,8 @@ pub struct TokenKeysFacts {
     pub has_written: bool,
     /// Since when the source has not answered, and why.
     pub failed: Option<(Timestamp, String)>,
+    /// Whether the source is not asked, because the object is not accepted: nothing is known of it.
+    pub is_refused: bool,
 }
 
 /// Keys that a source has shown.
@@ -32,6 +34,8 @@ pub struct KeysInUse {
 enum KeysCurrency {
     Current,
     Pending,
+    /// The object is not accepted.
+    NotAsked,
     /// The last ones hold, up to their end.
     Unavailable,
     /// The written ones hold, without an end.
@@ -42,6 +46,7 @@ enum KeysCurrency {
 impl KeysCurrency {
     fn of(facts: &TokenKeysFacts) -> Self {
         match (&facts.failed, &facts.keys) {
+            (Some(_), _) if facts.is_refused => KeysCurrency::NotAsked,
             (None, Some(_)) => KeysCurrency::Current,
             (None, None) => KeysCurrency::Pending,
             (Some(_), Some(_)) => KeysCurrency::Unavailable,
@@ -56,6 +61,7 @@ pub(super) fn token_keys_finding(facts: &[TokenKeysFacts]) -> Finding {
     let (status, reason) = match facts.iter().map(KeysCurrency::of).max().unwrap_or(KeysCurrency::Current) {
         KeysCurrency::Current => (State::True, "Current"),
         KeysCurrency::Pending => (State::Unknown, "Pending"),
+        KeysCurrency::NotAsked => (State::Unknown, "NotAsked"),
         KeysCurrency::Unavailable => (State::Unknown, "Unavailable"),
         KeysCurrency::Inline => (State::Unknown, "Inline"),
         KeysCurrency::NoKeys => (State::False, "NoKeys"),
@@ -69,10 +75,11 @@ const WRITTEN: &str = "the keys in inline hold, without an end";
 /// The time of the last answer is in it only while there is no newer one, so that a condition changes with what it says.
 fn text(facts: &TokenKeysFacts) -> String {
     let source = &facts.source;
+    let lost = if facts.is_refused { "not asked" } else { "not available" };
     match (&facts.keys, &facts.failed) {
         (Some(keys), None) => format!("{source}: {}, changed {}", count(keys.number), keys.changed),
         (Some(keys), Some((since, why))) => format!(
-            "{source}: not available since {since}: {why}; {} of {} hold until {}",
+            "{source}: {lost} since {since}: {why}; {} of {} hold until {}",
             count(keys.number),
             keys.read,
             keys.until
@@ -81,7 +88,7 @@ fn text(facts: &TokenKeysFacts) -> String {
         (None, None) => format!("{source}: not read yet"),
         (None, Some((since, why))) => {
             let left = if facts.has_written { WRITTEN } else { "no key of it is known" };
-            format!("{source}: not available since {since}: {why}; {left}")
+            format!("{source}: {lost} since {since}: {why}; {left}")
         }
     }
 }
@@ -103,6 +110,7 @@ mod tests {
             keys: has_keys.then_some(keys),
             has_written: false,
             failed: has_failed.then_some(failed),
+            is_refused: false,
         }
     }
 
@@ -125,6 +133,18 @@ mod tests {
         assert_eq!((status, reason.as_str()), (State::False, "NoKeys"));
         assert!(message.contains("no key of it is known"), "{message}");
         assert_eq!(of(&[facts("a", false, false)]).1, "Pending");
+    }
+
+    /// Of the source nothing is known, good or bad.
+    #[test]
+    fn refused_object_asks_nothing_and_no_source_is_blamed() {
+        for (has_keys, left) in [(true, "2 keys of"), (false, "no key of it is known")] {
+            let refused = TokenKeysFacts { is_refused: true, ..facts("a", has_keys, true) };
+            let stamped = token_keys_finding(&[refused]).stamp(None, &[], &Timestamp::from_seconds(200));
+            assert_eq!((stamped.status, stamped.reason.as_str()), (State::Unknown, "NotAsked"));
+            let begins = "a: not asked since 1970-01-01T00:03:00Z: ";
+            assert!(stamped.message.starts_with(begins) && stamped.message.contains(left), "{}", stamped.message);
+        }
     }
 
     /// A failure of one source and a missing answer of another are not both of one.

@@ -107,7 +107,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         Discoverer::new(kubernetes, arguments.nameservers(), arguments.state.state_dir.clone(), Arc::clone(&metrics));
     let shadows = Arc::new(ShadowReports::default());
     let (token_key_sender, token_keys) = watch::channel(Arc::default());
-    let key_interval = arguments.token_keys_interval;
+    let (key_interval, state_dir) = (arguments.token_keys_interval, arguments.state.state_dir.clone());
     let of_objects: watch::Receiver<Arc<ServedObjects>> = served_objects.clone();
     let limit_reports = Arc::new(LimitReports::new(move |name| of_objects.borrow().has_global_limits(name)));
     let observer = Arc::new(StatusObserver::new(ObserverInputs {
@@ -169,7 +169,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let follow = tokio::spawn(async move {
         let work = async {
             if let Some(sets) = source.sets.await {
-                let sets = with_token_keys(sets, key_interval, token_key_sender).await;
+                let sets = with_token_keys(sets, key_interval, token_key_sender, state_dir).await;
                 // It is set once.
                 let _ = objects.set(sets.clone());
                 reconcile_loop.run(sets, filters).await;

@@ -8,6 +8,7 @@ use portcullis_api::{
 };
 use portcullis_filter_config::hex;
 use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A source of servers, and whose it is. An answer of one is never taken for that of another.
@@ -60,8 +61,8 @@ pub(super) struct UpstreamAccess {
     pub(super) user: Option<(String, String)>,
 }
 
-/// The upstream of an object, and the servers of it that are asked as the gateway.
-#[derive(Clone, Debug)]
+/// The upstream of an object, and the servers of it that are asked as the gateway. Nothing of it is secret.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in super::super) struct AskedUpstream {
     place: String,
     servers: BTreeSet<String>,

@@ -1,6 +1,11 @@
+use std::time::UNIX_EPOCH;
+
 use serde_json::json;
 
+use super::super::held::{KEPT, STEP};
 use super::*;
+
+mod restored;
 
 fn document(name: &str) -> Value {
     // No object may bring keys.
@@ -248,6 +253,7 @@ fn facts_say_whether_an_object_has_keys_itself() {
     }
 }
 
+/// Nothing is known of a source that was not asked.
 #[test]
 fn issuer_of_a_refused_object_is_asked_after_a_change() {
     let (mut schedule, start) = (KeySchedule::new(AGAIN), Instant::now());
@@ -256,6 +262,9 @@ fn issuer_of_a_refused_object_is_asked_after_a_change() {
     let first = question(&mut schedule, start);
     schedule.answered(&first, Err(NoAnswer::Refused), clock(start, start));
     assert_eq!(schedule.take_due(start), vec![]);
+    assert!(schedule.is_settled(), "no configuration waits for it");
+    let facts = |schedule: &KeySchedule| schedule.facts(start).facts("one", None).remove(0);
+    assert!(facts(&schedule).is_refused);
     let changed = Arc::new(of.clone());
     let follow = |schedule: &mut KeySchedule| {
         let wanted = asked_issuer(&of).map(|one| Wanted { document: Arc::clone(&changed), ..one });
@@ -263,9 +272,15 @@ fn issuer_of_a_refused_object_is_asked_after_a_change() {
     };
     follow(&mut schedule);
     let second = question(&mut schedule, start);
+    assert_eq!(second.failures, 0, "it keeps its place among those that answer");
     schedule.answered(&second, Err(NoAnswer::Refused), clock(start, start));
     follow(&mut schedule);
     assert_eq!(schedule.take_due(start), vec![], "only another object has changed");
     schedule.judge_anew(start);
-    assert_eq!(schedule.take_due(start).len(), 1, "settings have changed");
+    let third = question(&mut schedule, start);
+    let later = start + Duration::from_secs(5);
+    schedule.answered(&third, Err(NoAnswer::Failed("no".to_owned())), clock(start, later));
+    let failed = facts(&schedule);
+    assert_eq!(failed.failed.unwrap().0.seconds(), Some(BASE + 5), "since it was asked");
+    assert!(!failed.is_refused);
 }
