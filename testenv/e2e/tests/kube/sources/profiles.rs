@@ -92,6 +92,9 @@ fn commands_freeze_and_thaw_and_keep_the_spec() {
     let warned =
         |status: &Value| object(status, NAME).is_some_and(|one| one.to_string().contains("frozen is in effect"));
     site.side.plane.wait_status("the status names the profile", SOON, warned).unwrap();
+    // The control plane dies in the middle of a step, and comes back.
+    site.side.plane.process().kill();
+    site.wait([429, 429]);
     site.side.plane.restart().unwrap();
     site.side.plane.wait_in_sync(1, SOON).unwrap();
     site.wait([429, 429]);
