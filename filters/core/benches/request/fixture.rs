@@ -102,7 +102,8 @@ impl RequestFixture {
 
 /// Single addresses all over 10.0.0.0/8 and 11.0.0.0/8, none beside another.
 fn denied(ranges: u32) -> Option<config::AccessLists> {
-    let address = |number: u32| Ipv4Addr::from(0x0A00_0000_u32.wrapping_add(number.wrapping_mul(0x0001_0003) & 0x01FF_FFFE));
+    let address =
+        |number: u32| Ipv4Addr::from(0x0A00_0000_u32.wrapping_add(number.wrapping_mul(0x0001_0003) & 0x01FF_FFFE));
     let addresses: Vec<String> = (0..ranges).map(|number| format!("{}/32", address(number))).collect();
     let entry = config::AccessEntry {
         addresses,

@@ -15,7 +15,7 @@ const INSIDE: &str = "198.51.100.7";
 const OUTSIDE: &str = "203.0.113.7";
 const GOOD_AGENT: &str = "kubectl/v1";
 const BAD_AGENT: &str = "kube-hunter/0.6";
-/// Paths that kube-apiserver answers to everybody, each for a field of an entry.
+/// Paths that kube-apiserver answers to all clients, each for a field of an entry.
 const BY_USER: &str = "/version";
 const BY_GROUP: &str = "/healthz";
 const BY_ADDRESS: &str = "/livez";

@@ -246,11 +246,12 @@ fn configuration_that_panics_is_refused() {
     assert!(fixture.client_records().is_empty());
 }
 
-/// Nobody sees what a shadow does, a panic of it included.
+/// No client and no server sees the work of a shadow, nor its panic.
 #[test]
 fn panic_of_a_shadow_leaves_its_request_alone() {
     let fixture = StubFixture::without_cluster("faults-shadow", &faulty(None));
-    let shadow = json!({"dispatchPolicies": [{"rules": [allow_all()], "portcullis": {"action": "Deny", "force": true}}]});
+    let shadow =
+        json!({"dispatchPolicies": [{"rules": [allow_all()], "portcullis": {"action": "Deny", "force": true}}]});
     fixture.gateway.apply(&fixture.manifest().set("/spec/portcullis", json!({"shadow": shadow}))).unwrap();
     let alice = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
     fixture.stub.clear();

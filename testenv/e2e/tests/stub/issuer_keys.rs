@@ -150,7 +150,7 @@ fn cas_of_the_system_are_believed_where_none_are_written() {
     site.wait_status("the key verifies", &signer, 200);
     site.wait_condition("Current", "1 key");
 
-    // It is read again for each question. Without a certificate in it nobody is believed, and the last keys hold.
+    // It is read again for each question. Without the issuer's CA in it no answer is believed, and the last keys hold.
     std::fs::write(&bundle, Ca::new("others").unwrap().pem()).unwrap();
     site.wait_condition("Unavailable", "by one of the CAs");
     std::fs::write(&bundle, "").unwrap();

@@ -59,7 +59,13 @@ impl NoAnswer {
 }
 
 impl KnownKeys {
-    pub(super) fn new(uid: String, document: Arc<Value>, asked: Value, upstream: Option<AskedUpstream>, now: Instant) -> Self {
+    pub(super) fn new(
+        uid: String,
+        document: Arc<Value>,
+        asked: Value,
+        upstream: Option<AskedUpstream>,
+        now: Instant,
+    ) -> Self {
         Self {
             uid,
             document,

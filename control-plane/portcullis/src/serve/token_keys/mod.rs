@@ -139,7 +139,7 @@ struct KeyReader<A> {
     questions: HashMap<Id, (KeyQuestion, AbortHandle)>,
     turns: Turns,
     facts: watch::Sender<Arc<KeysByObject>>,
-    /// Where the keys are saved, and the edition that is.
+    /// The way to the file of keys, and the edition that is in it.
     saver: Option<(KeySaver, u64)>,
 }
 

@@ -48,7 +48,7 @@ pub(super) struct SavedKeys {
 }
 
 impl SavedKeys {
-    /// What is kept of a source; of the parts that servers are asked with nothing is.
+    /// The keys of a source. Of the parts that servers are asked with, nothing is kept.
     pub(super) fn new(name: &str, source: &KeySource, asked: &Value, held: &HeldKeys) -> Self {
         let (issuer, asked) = match source {
             KeySource::Servers => (None, Value::Null),
@@ -109,7 +109,7 @@ pub(super) type KeySaver = watch::Sender<Arc<Vec<SavedKeys>>>;
 
 /// Starts to write what the saver gets, until it is gone: at once after a pause, then at most once a second.
 pub(super) fn start(directory: PathBuf) -> KeySaver {
-    let (saver, mut newest) = watch::channel(Arc::default());
+    let (saver, mut newest) = watch::channel(Arc::<Vec<SavedKeys>>::default());
     tokio::spawn(async move {
         while newest.changed().await.is_ok() {
             let (sources, start) = (newest.borrow_and_update().clone(), Instant::now());
@@ -182,10 +182,10 @@ mod tests {
         write(dir.path().to_owned(), Arc::new(all.clone())).await;
         let read = load(dir.path());
         assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::to_value(&all).unwrap());
-        assert_eq!(read.iter().map(SavedKeys::source).collect::<Vec<_>>(), [
-            KeySource::Issuer("https://issuer.example.com".to_owned()),
-            KeySource::Servers
-        ]);
+        assert_eq!(
+            read.iter().map(SavedKeys::source).collect::<Vec<_>>(),
+            [KeySource::Issuer("https://issuer.example.com".to_owned()), KeySource::Servers]
+        );
         for bad in ["", "{", r#"{"version":2,"sources":[]}"#, r#"{"version":1,"sources":[{"name":"a"}]}"#] {
             write_private(dir.path(), FILE, bad.as_bytes()).unwrap();
             assert_eq!(load(dir.path()).len(), 0, "{bad}");

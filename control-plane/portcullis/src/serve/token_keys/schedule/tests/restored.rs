@@ -16,7 +16,7 @@ fn restarted(schedule: &KeySchedule, clock: (SystemTime, Instant)) -> KeySchedul
     next
 }
 
-/// What both kinds of sources want of one object.
+/// Both kinds of sources of one object.
 fn all_wanted(of: &Value, upstream: AskedUpstream) -> Vec<Wanted> {
     let servers = Wanted { upstream: Some(upstream), ..wanted("one", 1) };
     asked_issuer(of).chain([servers]).collect()
@@ -51,7 +51,11 @@ fn keys_outlive_a_restart_and_end_when_they_would_have() {
         assert_eq!(shown, [json!(key_set("one")), json!(END), json!("not asked yet since the control plane started")]);
     }
     let facts = next.facts(late).facts("one", None).remove(0);
-    assert_eq!(facts.keys.unwrap().read.seconds(), Some(BASE + 300), "when they were read, and not when they were restored");
+    assert_eq!(
+        facts.keys.unwrap().read.seconds(),
+        Some(BASE + 300),
+        "when they were read, and not when they were restored"
+    );
     let questions = next.take_due(late);
     assert_eq!(questions.iter().map(|question| question.failures).collect::<Vec<_>>(), [0, 0]);
     next.answered(&questions[0], Err(NoAnswer::Failed("no".to_owned())), clock(start, late));
