@@ -90,6 +90,8 @@ fn is_nothing(value: &Value) -> bool {
 fn shown(path: &str, value: &Value) -> Option<String> {
     let is_hidden = match path.strip_prefix(ANNOTATIONS) {
         Some(annotation) => !KNOWN_ANNOTATIONS.iter().any(|known| annotation.starts_with(known)),
+        // All of them at once, where the other side has none or is no map.
+        None if path == ANNOTATIONS.trim_end_matches('.') => true,
         None => HIDDEN.iter().any(|part| path.to_ascii_lowercase().contains(part)) || COMPARED.contains(&path),
     };
     let text = value.to_string();

@@ -1,4 +1,5 @@
-//! Access lists in front of a real kube-apiserver: each kind of client by each field of an entry, in both identity modes.
+//! Access lists in front of a real kube-apiserver: each kind of client by user, group, address
+//! and user agent, in both identity modes.
 
 use std::time::Duration;
 

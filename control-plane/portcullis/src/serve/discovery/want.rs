@@ -61,8 +61,9 @@ pub(super) struct UpstreamAccess {
     pub(super) user: Option<(String, String)>,
 }
 
-/// The upstream of an object, and the servers of it that are asked as the gateway. Nothing of it is secret.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+/// The upstream of an object, and the servers of it that are asked as the gateway. A credential is in it as a hash alone, by which a
+/// token that can be guessed could be tried: kept in private files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in super::super) struct AskedUpstream {
     place: String,
     servers: BTreeSet<String>,

@@ -41,9 +41,13 @@ impl HeldKeys {
         HeldKeys { keys, usable, upstream, end: at(valid_until, seconds, now), valid_until, read: time, changed }
     }
 
-    /// Whether the other ones are no news: the same keys up to the same time.
+    /// Whether the other ones are no news: the same keys in any order, of the same upstream, up to the same time.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        self.keys == other.keys && self.valid_until == other.valid_until
+        let is_in = |one: &Self, other: &Self| one.usable.iter().all(|key| other.usable.contains(key));
+        self.valid_until == other.valid_until
+            && self.upstream == other.upstream
+            && is_in(self, other)
+            && is_in(other, self)
     }
 }
 

@@ -4,28 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use portcullis_api::status::{KeysInUse, Timestamp, TokenKeysFacts};
+use portcullis_api::status::{KeysInUse, NoAnswer, Timestamp, TokenKeysFacts};
 use portcullis_api::{KeySource, ShownKeys};
 use serde_json::Value;
 
 use super::super::discovery::AskedUpstream;
 use super::held::HeldKeys;
-
-/// Why a question has no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NoAnswer {
-    /// It was not put, because the object is not accepted: nothing is known of the source.
-    Refused,
-    /// It was not put yet, and the keys are those of an earlier run.
-    NotAsked,
-    /// It failed, for this reason.
-    Failed(String),
-}
+use super::saved::SavedKeys;
 
 /// Keys of an earlier run, with what they were the answer to.
 pub(super) struct RestoredKeys {
-    pub(super) asked: Value,
     pub(super) held: HeldKeys,
+    pub(super) saved: Arc<SavedKeys>,
     pub(super) since: SystemTime,
 }
 
@@ -37,25 +27,18 @@ pub(super) struct KnownKeys {
     pub(super) asked: Value,
     pub(super) upstream: Option<AskedUpstream>,
     pub(super) keys: Option<HeldKeys>,
+    /// The same for the next run.
+    pub(super) saved: Option<Arc<SavedKeys>>,
     /// Since when there is no answer, and why.
     pub(super) failed: Option<(SystemTime, NoAnswer)>,
+    /// Since when each question failed, those aside that were not put.
+    pub(super) failing_since: Option<SystemTime>,
     /// Questions without an answer since the last one that had one.
     pub(super) failures: usize,
     /// The number of the question that is under way.
     pub(super) question: Option<u64>,
     /// `None` while a question is under way.
     pub(super) due: Option<Instant>,
-}
-
-impl NoAnswer {
-    /// The reason, in words.
-    fn text(&self) -> &str {
-        match self {
-            NoAnswer::Refused => "the object is not accepted",
-            NoAnswer::NotAsked => "not asked yet since the control plane started",
-            NoAnswer::Failed(why) => why,
-        }
-    }
 }
 
 impl KnownKeys {
@@ -73,7 +56,9 @@ impl KnownKeys {
             asked,
             upstream,
             keys: None,
+            saved: None,
             failed: None,
+            failing_since: None,
             failures: 0,
             question: None,
             due: Some(now),
@@ -101,24 +86,35 @@ impl KnownKeys {
         if self.keys.is_some() || (key.1 == KeySource::Servers && self.upstream.is_none()) {
             return false;
         }
-        let Some(RestoredKeys { asked, held, since }) = restored.remove(key) else { return false };
+        let Some(RestoredKeys { held, saved, since }) = restored.remove(key) else { return false };
         let is_same = match &key.1 {
             KeySource::Servers => held.upstream.as_ref().zip(self.upstream.as_ref()).is_some_and(|(a, b)| a.is_same(b)),
-            KeySource::Issuer(_) => asked == self.asked,
+            KeySource::Issuer(_) => saved.is_answer_to(&self.asked),
         };
         if is_same {
-            self.keys = Some(held);
+            (self.keys, self.saved) = (Some(held), Some(saved));
             let failed = self.failed.take();
-            self.failed = failed.or(Some((since, NoAnswer::NotAsked)));
+            self.failed = failed.or(Some((since, NoAnswer::NotYet)));
         }
         !is_same
     }
 
+    /// Takes an answer. Returns whether it is news.
+    pub(super) fn take(&mut self, (name, source): &(String, KeySource), held: HeldKeys) -> bool {
+        let is_news = !self.keys.as_ref().is_some_and(|before| before.is_like(&held));
+        self.saved = Some(Arc::new(SavedKeys::new(name, source, &self.asked, &held)));
+        (self.keys, self.failed, self.failing_since, self.failures) = (Some(held), None, None, 0);
+        is_news
+    }
+
     /// Notes why there is no answer. The time is the first one at which there was none, or none was asked for.
     pub(super) fn fail(&mut self, why: NoAnswer, now: SystemTime) {
-        let is_refused = |why: &NoAnswer| *why == NoAnswer::Refused;
-        let before = self.failed.as_ref().filter(|(_, before)| is_refused(before) == is_refused(&why));
-        self.failed = Some((before.map_or(now, |(since, _)| *since), why));
+        let refused_before = self.failed.as_ref().filter(|(_, before)| *before == NoAnswer::Refused);
+        let since = match why {
+            NoAnswer::Refused => refused_before.map_or(now, |(since, _)| *since),
+            NoAnswer::NotYet | NoAnswer::Failed(_) => *self.failing_since.get_or_insert(now),
+        };
+        self.failed = Some((since, why));
     }
 
     pub(super) fn held(&self, now: Instant) -> Option<&HeldKeys> {
@@ -136,9 +132,8 @@ impl KnownKeys {
             read: held.read.into(),
             until: Timestamp::from_seconds(held.valid_until),
         });
-        let failed = self.failed.as_ref().map(|(since, why)| ((*since).into(), why.text().to_owned()));
-        let is_refused = matches!(self.failed, Some((_, NoAnswer::Refused)));
-        TokenKeysFacts { source, keys, has_written: self.has_written, failed, is_refused }
+        let failed = self.failed.as_ref().map(|(since, why)| ((*since).into(), why.clone()));
+        TokenKeysFacts { source, keys, has_written: self.has_written, failed }
     }
 
     pub(super) fn found(&self, now: Instant) -> ShownKeys {

@@ -4,7 +4,8 @@
 //! - [`sources`]: the sources that an object names, pure.
 //! - [`schedule`]: when which source is asked and for how long an answer holds, without I/O and with time as an argument; [`known`]: the
 //!   state of one source.
-//! - [`held`]: keys that a source has shown, and for how long they hold; [`saved`]: the same on disk, for the next start.
+//! - [`held`]: keys that a source has shown, and for how long they hold; [`saved`]: the same for the next
+//!   start; [`key_file`]: their file.
 //! - [`facts`]: the state of each object's sources, for its status.
 //! - [`turns`]: how many questions are put at a time, of which sources and objects.
 //! - [`servers`], [`issuer`]: a question to servers, and to an issuer.
@@ -12,6 +13,7 @@
 mod facts;
 mod held;
 mod issuer;
+mod key_file;
 mod known;
 mod saved;
 mod schedule;
@@ -22,10 +24,10 @@ mod tests;
 mod turns;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use portcullis_api::status::NoAnswer;
 use portcullis_api::{Cluster, KeySource, ReferencedData, Settings, check_cluster, parse_cluster, resolve};
 use portcullis_filter_config::RequestHeaders;
 use portcullis_sources::{NoticedAt, ObjectSet};
@@ -36,11 +38,11 @@ use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::timeout;
 
 pub(super) use facts::KeysByObject;
+pub(super) use key_file::{KeyFile, KeyFileWriting};
 
 use super::discovery::AskedUpstream;
 use issuer::read_issuer_keys;
-use known::NoAnswer;
-use saved::{KeySaver, SavedKeys};
+use key_file::KeySaver;
 use schedule::{KeyQuestion, KeySchedule, Wanted};
 use servers::read_server_keys;
 use sources::{UrlSource, asked_at_urls, asks_servers, has_written_for_servers, name_of};
@@ -53,17 +55,17 @@ const DEADLINE: Duration = Duration::from_secs(20);
 const FIRST_ANSWERS: Duration = Duration::from_secs(3);
 
 /// The sets with the keys in them that their servers and issuers have, from the first one on. A set in which no object wants that goes
-/// on as it is. The state of the sources goes to `facts`. The last keys are in `state_dir`, if there is one, and hold until their sources
-/// have answered.
+/// on as it is. The state of the sources goes to `facts`. The last keys are in `file`, if there is one, and hold until their sources have
+/// answered.
 pub(super) async fn with_token_keys(
     sets: watch::Receiver<Arc<ObjectSet>>,
     interval: Duration,
     facts: watch::Sender<Arc<KeysByObject>>,
-    state_dir: Option<PathBuf>,
+    file: Option<KeyFile>,
 ) -> watch::Receiver<Arc<ObjectSet>> {
     let mut reader = KeyReader::new(ask, interval, facts);
-    if let Some(directory) = state_dir {
-        reader.restore(saved::load(&directory), saved::start(directory));
+    if let Some(file) = file {
+        reader.restore(file);
     }
     with_keys_by(reader, FIRST_ANSWERS, sets).await
 }
@@ -163,7 +165,7 @@ where
     }
 
     /// Begins with the keys of an earlier run, and saves them from now on.
-    fn restore(&mut self, saved: Vec<SavedKeys>, saver: KeySaver) {
+    fn restore(&mut self, KeyFile { saved, saver }: KeyFile) {
         self.schedule.restore(saved, (SystemTime::now(), Instant::now()));
         self.saver = Some((saver, self.schedule.edition()));
     }
@@ -172,7 +174,7 @@ where
         let edition = self.schedule.edition();
         if let Some((saver, saved)) = self.saver.as_mut().filter(|(_, saved)| *saved != edition) {
             *saved = edition;
-            saver.send_replace(Arc::new(self.schedule.saved()));
+            saver.send_replace(Arc::new(self.schedule.saved(Instant::now())));
         }
     }
 

@@ -1,29 +1,27 @@
 //! The last keys of all sources on disk, for the next start: what is public of them, and nothing of the gateway's credentials.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use portcullis_api::{KeySource, read_keys};
+use portcullis_filter_config::hex;
+use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::super::discovery::AskedUpstream;
-use super::super::state::{read_private, write_private};
+use super::super::state::read_private;
 use super::held::{HeldKeys, KEPT, at, since_1970};
 
 /// The file's name in --state-dir.
-const FILE: &str = "token-keys";
+pub(super) const FILE: &str = "token-keys";
 /// The version of its content. Others are not read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Most bytes of keys that are kept: some ten thousand sources.
-const MAX_BYTES: usize = 64 << 20;
-/// Minimum pause between two writes, and its ratio to the duration of the write before it.
-const MIN_PAUSE: Duration = Duration::from_secs(1);
-const PAUSE_RATIO: u32 = 10;
+pub(super) const MAX_BYTES: usize = 64 << 20;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct SavedFile {
     version: u32,
     sources: Vec<SavedKeys>,
@@ -36,8 +34,9 @@ pub(super) struct SavedKeys {
     pub(super) name: String,
     /// The issuer's URL; none if the servers have shown the keys.
     issuer: Option<String>,
-    /// All parts of the object that the question depended on, its UID included; null for servers, which are asked with a credential.
-    pub(super) asked: Value,
+    /// The SHA-256 of all parts of the object that the question depended on, its UID included; none for servers, which are asked with a
+    /// credential.
+    asked: Option<String>,
     /// The upstream that has shown the keys; none for issuers.
     upstream: Option<AskedUpstream>,
     keys: String,
@@ -51,8 +50,8 @@ impl SavedKeys {
     /// The keys of a source. Of the parts that servers are asked with, nothing is kept.
     pub(super) fn new(name: &str, source: &KeySource, asked: &Value, held: &HeldKeys) -> Self {
         let (issuer, asked) = match source {
-            KeySource::Servers => (None, Value::Null),
-            KeySource::Issuer(url) => (Some(url.clone()), asked.clone()),
+            KeySource::Servers => (None, None),
+            KeySource::Issuer(url) => (Some(url.clone()), Some(hash_of(asked))),
         };
         SavedKeys {
             name: name.to_owned(),
@@ -66,23 +65,34 @@ impl SavedKeys {
         }
     }
 
+    /// Whether they are the answer of an issuer to this question.
+    pub(super) fn is_answer_to(&self, asked: &Value) -> bool {
+        self.asked.as_ref() == Some(&hash_of(asked))
+    }
+
     pub(super) fn source(&self) -> KeySource {
         self.issuer.clone().map_or(KeySource::Servers, KeySource::Issuer)
     }
 
     /// The keys, which end when they would have ended without a restart. `None` if they are too old, of a time that has not come yet,
     /// so that their age is not known, or no keys.
-    pub(super) fn held(self, (time, now): (SystemTime, Instant)) -> Option<HeldKeys> {
-        let SavedKeys { keys, upstream, valid_until, read, changed, .. } = self;
+    pub(super) fn held(&self, (time, now): (SystemTime, Instant)) -> Option<HeldKeys> {
+        let SavedKeys { valid_until, read, changed, .. } = *self;
         let seconds = since_1970(time);
-        if read > seconds || valid_until <= seconds || valid_until > read.saturating_add(KEPT) {
+        let is_read_before = changed <= read && read <= seconds;
+        if !is_read_before || valid_until <= seconds || valid_until > read.saturating_add(KEPT) {
             return None;
         }
+        let (keys, upstream) = (self.keys.clone(), self.upstream.clone());
         let usable = read_keys(&keys).ok()?;
         let time = |seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
         let (read, changed) = (time(read)?, time(changed)?);
         Some(HeldKeys { keys, usable, upstream, end: at(valid_until, seconds, now), valid_until, read, changed })
     }
+}
+
+fn hash_of(asked: &Value) -> String {
+    hex(digest(&SHA256, asked.to_string().as_bytes()).as_ref())
 }
 
 /// The keys of the last run. Without a file that can be used there are none.
@@ -104,62 +114,41 @@ pub(super) fn load(directory: &Path) -> Vec<SavedKeys> {
     }
 }
 
-/// Takes the keys that are known, for the writer.
-pub(super) type KeySaver = watch::Sender<Arc<Vec<SavedKeys>>>;
-
-/// Starts to write what the saver gets, until it is gone: at once after a pause, then at most once a second.
-pub(super) fn start(directory: PathBuf) -> KeySaver {
-    let (saver, mut newest) = watch::channel(Arc::<Vec<SavedKeys>>::default());
-    tokio::spawn(async move {
-        while newest.changed().await.is_ok() {
-            let (sources, start) = (newest.borrow_and_update().clone(), Instant::now());
-            write(directory.clone(), sources).await;
-            tokio::time::sleep(MIN_PAUSE.max(start.elapsed() * PAUSE_RATIO)).await;
+/// The file's content, with as many sources as there is room for, the smallest first: no object takes the room of many.
+pub(super) fn encode(sources: &[Arc<SavedKeys>], most: usize) -> Result<Vec<u8>, serde_json::Error> {
+    let size = |source: &Arc<SavedKeys>| source.keys.len().saturating_add(source.name.len());
+    let mut smallest_first: Vec<&Arc<SavedKeys>> = sources.iter().collect();
+    smallest_first.sort_by_key(|source| size(source));
+    let mut content = format!(r#"{{"version":{VERSION},"sources":["#).into_bytes();
+    for (written, source) in smallest_first.into_iter().enumerate() {
+        let encoded = serde_json::to_vec(source)?;
+        // A comma before it, and the end behind it.
+        if content.len().saturating_add(encoded.len()).saturating_add(3) > most {
+            let missing = sources.len().saturating_sub(written);
+            tracing::warn!(missing, "the file of keys of tokens has no room for all sources");
+            break;
         }
-    });
-    saver
-}
-
-async fn write(directory: PathBuf, sources: Arc<Vec<SavedKeys>>) {
-    let shown = directory.display().to_string();
-    let write = move || write_private(&directory, FILE, &encode(&sources, MAX_BYTES)?);
-    let outcome = tokio::task::spawn_blocking(write).await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
-    if let Err(error) = outcome {
-        tracing::error!(directory = shown, %error, "the keys of tokens cannot be written");
-    }
-}
-
-/// The file's content, with as many sources as there is room for.
-fn encode(sources: &[SavedKeys], most: usize) -> Result<Vec<u8>, serde_json::Error> {
-    let empty = serde_json::to_vec(&SavedFile { version: VERSION, sources: Vec::new() })?.len();
-    let mut left = most.saturating_sub(empty);
-    let mut kept = Vec::new();
-    for source in sources {
-        // And a comma.
-        let size = serde_json::to_vec(source)?.len().saturating_add(1);
-        if let Some(rest) = left.checked_sub(size) {
-            left = rest;
-            kept.push(source.clone());
+        if written > 0 {
+            content.push(b',');
         }
+        content.extend_from_slice(&encoded);
     }
-    if kept.len() < sources.len() {
-        let missing = sources.len().saturating_sub(kept.len());
-        tracing::warn!(missing, "the file of keys of tokens has no room for all sources");
-    }
-    serde_json::to_vec(&SavedFile { version: VERSION, sources: kept })
+    content.extend_from_slice(b"]}");
+    Ok(content)
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod testing {
     use serde_json::json;
 
     use super::*;
 
-    fn source(name: &str, keys: &str) -> SavedKeys {
+    /// Keys of an issuer.
+    pub(in super::super) fn source(name: &str, keys: &str) -> SavedKeys {
         SavedKeys {
             name: name.to_owned(),
             issuer: Some("https://issuer.example.com".to_owned()),
-            asked: json!(["https://issuer.example.com", "", true, "CA", "uid"]),
+            asked: Some(hash_of(&json!(["https://issuer.example.com", "", true, "CA", "uid"]))),
             upstream: None,
             keys: keys.to_owned(),
             valid_until: 3,
@@ -167,38 +156,66 @@ mod tests {
             changed: 1,
         }
     }
+}
 
-    #[tokio::test]
-    async fn keys_are_read_as_they_were_written() {
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::super::state::write_private;
+    use super::testing::source;
+    use super::*;
+
+    #[test]
+    fn keys_are_read_as_they_were_written() {
         let dir = tempfile::tempdir().unwrap();
         assert!(load(dir.path()).is_empty());
         let servers = SavedKeys {
             issuer: None,
-            asked: Value::Null,
+            asked: None,
             upstream: Some(AskedUpstream::new("place", &["192.0.2.1:6443"])),
             ..source("b", "servers' keys")
         };
-        let all = vec![source("a", "keys"), servers];
-        write(dir.path().to_owned(), Arc::new(all.clone())).await;
+        let all = [source("a", "keys"), servers].map(Arc::new);
+        write_private(dir.path(), FILE, &encode(&all, MAX_BYTES).unwrap()).unwrap();
         let read = load(dir.path());
-        assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::to_value(&all).unwrap());
+        assert_eq!(
+            serde_json::to_value(&read).unwrap(),
+            serde_json::to_value(all.map(|one| SavedKeys::clone(&one))).unwrap()
+        );
         assert_eq!(
             read.iter().map(SavedKeys::source).collect::<Vec<_>>(),
             [KeySource::Issuer("https://issuer.example.com".to_owned()), KeySource::Servers]
         );
-        for bad in ["", "{", r#"{"version":2,"sources":[]}"#, r#"{"version":1,"sources":[{"name":"a"}]}"#] {
+        for bad in ["", "{", r#"{"version":1,"sources":[]}"#, r#"{"version":2,"sources":[{"name":"a"}]}"#] {
             write_private(dir.path(), FILE, bad.as_bytes()).unwrap();
             assert_eq!(load(dir.path()).len(), 0, "{bad}");
         }
     }
 
     #[test]
-    fn file_of_keys_has_a_bound() {
-        let all: Vec<SavedKeys> = (0..100).map(|number| source(&number.to_string(), &"k".repeat(1_000))).collect();
+    fn file_of_keys_has_a_bound_and_one_source_does_not_fill_it() {
+        let mut all: Vec<_> =
+            (0..100).map(|number| Arc::new(source(&number.to_string(), &"k".repeat(1_000)))).collect();
+        all.insert(0, Arc::new(source("large", &"k".repeat(9_000))));
         let bytes = encode(&all, 10_000).unwrap();
-        assert!((9_000..=10_000).contains(&bytes.len()), "{}", bytes.len());
+        assert!((8_500..=10_000).contains(&bytes.len()), "{}", bytes.len());
         let kept: SavedFile = serde_json::from_slice(&bytes).unwrap();
-        assert!(kept.sources.iter().zip(&all).all(|(kept, source)| kept.name == source.name));
-        assert_eq!(encode(&all[..1], 10).unwrap().len(), encode(&[], 10).unwrap().len(), "no room for any");
+        assert!(kept.sources.len() > 5 && kept.sources.iter().all(|one| one.name != "large"));
+        assert_eq!(encode(&all[..1], 10).unwrap(), encode(&[], 10).unwrap(), "no room for any");
+    }
+
+    /// Of servers, which are asked with a credential, the question is left out.
+    #[test]
+    fn question_to_servers_is_not_in_the_file() {
+        let clock = (UNIX_EPOCH + Duration::from_secs(100), Instant::now());
+        let upstream = AskedUpstream::new("place", &["192.0.2.1:6443"]);
+        let held = HeldKeys::new("keys".to_owned(), Some(upstream), None, clock);
+        let asked = json!([{"bearerToken": "the-token"}]);
+        for source in [KeySource::Servers, KeySource::Issuer("https://issuer.example.com".to_owned())] {
+            let saved = Arc::new(SavedKeys::new("a", &source, &asked, &held));
+            let bytes = encode(&[saved], MAX_BYTES).unwrap();
+            assert!(!String::from_utf8(bytes).unwrap().contains("the-token"));
+        }
     }
 }

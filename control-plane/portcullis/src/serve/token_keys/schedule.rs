@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use portcullis_api::status::NoAnswer;
 use portcullis_api::{KeySource, ShownKeys, put_shown_keys};
 use portcullis_sources::ObjectSet;
 use serde_json::Value;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use super::super::discovery::AskedUpstream;
 use super::facts::KeysByObject;
 use super::held::HeldKeys;
-use super::known::{KnownKeys, NoAnswer, RestoredKeys};
+use super::known::{KnownKeys, RestoredKeys};
 use super::saved::SavedKeys;
 use super::sources::{UrlSource, asked_at_urls, asks, asks_servers, name_of};
 
@@ -64,8 +65,8 @@ impl KeySchedule {
         self.restored = saved
             .into_iter()
             .filter_map(|one| {
-                let (key, asked) = ((one.name.clone(), one.source()), one.asked.clone());
-                Some((key, RestoredKeys { asked, held: one.held(clock)?, since: clock.0 }))
+                let (key, held) = ((one.name.clone(), one.source()), one.held(clock)?);
+                Some((key, RestoredKeys { held, saved: Arc::new(one), since: clock.0 }))
             })
             .collect();
     }
@@ -82,11 +83,11 @@ impl KeySchedule {
         self.edition
     }
 
-    /// The keys for the next run.
-    pub(super) fn saved(&self) -> Vec<SavedKeys> {
-        let known = self.sources.iter().filter_map(|(key, known)| Some((key, &known.asked, known.keys.as_ref()?)));
-        let restored = self.restored.iter().map(|(key, kept)| (key, &kept.asked, &kept.held));
-        known.chain(restored).map(|((name, source), asked, held)| SavedKeys::new(name, source, asked, held)).collect()
+    /// The keys for the next run, those aside that hold no more.
+    pub(super) fn saved(&self, now: Instant) -> Vec<Arc<SavedKeys>> {
+        let known = self.sources.values().filter_map(|known| known.held(now).and(known.saved.as_ref()));
+        let restored = self.restored.values().filter(|kept| now < kept.held.end).map(|kept| &kept.saved);
+        known.chain(restored).map(Arc::clone).collect()
     }
 
     fn count_if(&mut self, is_changed: bool) {
@@ -187,7 +188,7 @@ impl KeySchedule {
     pub(super) fn is_settled(&self) -> bool {
         self.sources.values().all(|known| match &known.failed {
             None => known.keys.is_some(),
-            Some((_, why)) => *why != NoAnswer::NotAsked,
+            Some((_, why)) => *why != NoAnswer::NotYet,
         })
     }
 
@@ -208,9 +209,7 @@ impl KeySchedule {
         let again = match keys {
             Ok(keys) => {
                 let held = HeldKeys::new(keys, known.upstream.clone(), known.keys.as_ref(), clock);
-                is_changed = !known.keys.as_ref().is_some_and(|before| before.is_like(&held));
-                (known.keys, known.failed, known.failures) = (Some(held), None, 0);
-                is_changed |= self.restored.remove(&key).is_some();
+                is_changed = known.take(&key, held) | self.restored.remove(&key).is_some();
                 interval
             }
             // It is judged anew after the next change.

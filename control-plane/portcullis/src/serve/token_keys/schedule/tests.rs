@@ -264,7 +264,8 @@ fn issuer_of_a_refused_object_is_asked_after_a_change() {
     assert_eq!(schedule.take_due(start), vec![]);
     assert!(schedule.is_settled(), "no configuration waits for it");
     let facts = |schedule: &KeySchedule| schedule.facts(start).facts("one", None).remove(0);
-    assert!(facts(&schedule).is_refused);
+    let why = |schedule: &KeySchedule| facts(schedule).failed.map(|(_, why)| why);
+    assert_eq!(why(&schedule), Some(NoAnswer::Refused));
     let changed = Arc::new(of.clone());
     let follow = |schedule: &mut KeySchedule| {
         let wanted = asked_issuer(&of).map(|one| Wanted { document: Arc::clone(&changed), ..one });
@@ -281,6 +282,16 @@ fn issuer_of_a_refused_object_is_asked_after_a_change() {
     let later = start + Duration::from_secs(5);
     schedule.answered(&third, Err(NoAnswer::Failed("no".to_owned())), clock(start, later));
     let failed = facts(&schedule);
-    assert_eq!(failed.failed.unwrap().0.seconds(), Some(BASE + 5), "since it was asked");
-    assert!(!failed.is_refused);
+    let (since, why) = failed.failed.unwrap();
+    assert_eq!((since.seconds(), why), (Some(BASE + 5), NoAnswer::Failed("no".to_owned())), "since it was asked");
+    // A refused edit in between takes nothing off the time for which the issuer has been away.
+    schedule.judge_anew(later);
+    for (answer, after) in [(NoAnswer::Refused, 6), (NoAnswer::Failed("no".to_owned()), 7)] {
+        let now = start + Duration::from_secs(after);
+        let due = schedule.next(later).map_or(now, |due| due.max(now));
+        let again = question(&mut schedule, due);
+        schedule.answered(&again, Err(answer), clock(start, now));
+        schedule.judge_anew(now);
+    }
+    assert_eq!(facts(&schedule).failed.unwrap().0.seconds(), Some(BASE + 5));
 }

@@ -12,7 +12,8 @@ fn key_set(id: &str) -> String {
 /// A schedule of the next run, with the keys that this one has saved.
 fn restarted(schedule: &KeySchedule, clock: (SystemTime, Instant)) -> KeySchedule {
     let mut next = KeySchedule::new(AGAIN);
-    next.restore(schedule.saved(), clock);
+    let saved = schedule.saved(Instant::now());
+    next.restore(saved.iter().map(|one| SavedKeys::clone(one)).collect(), clock);
     next
 }
 
@@ -28,7 +29,7 @@ fn keys_outlive_a_restart_and_end_when_they_would_have() {
     let (of, issuer) = (document("one"), KeySource::Issuer(ISSUER.to_owned()));
     let upstream = |server: &str| AskedUpstream::new("place", &[server, "10.0.0.9"]);
     schedule.follow(all_wanted(&of, upstream("10.0.0.1")).into_iter(), start);
-    assert_eq!((schedule.edition(), schedule.saved().len()), (0, 0));
+    assert_eq!((schedule.edition(), schedule.saved(start).len()), (0, 0));
     for question in schedule.take_due(start) {
         let edition = schedule.edition();
         schedule.answered(&question, Ok(key_set("one")), clock(start, start));
@@ -66,13 +67,13 @@ fn keys_outlive_a_restart_and_end_when_they_would_have() {
     assert_eq!(shown(&next, before)[0], json!(key_set("one")));
     assert_eq!(shown_by(&next, &of, &issuer, before)[0], json!(key_set("two")));
     assert_eq!(shown(&next, end)[0], Value::Null);
-    assert_eq!(next.saved().len(), 2);
+    assert_eq!(next.saved(start).len(), 2);
     // Whatever the clock says: before they were read, and after their end.
     for seconds in [BASE - 1, END, END + KEPT] {
         let now = UNIX_EPOCH + Duration::from_secs(seconds);
         let mut other = restarted(&schedule, (now, start));
         other.follow(all_wanted(&of, upstream("10.0.0.1")).into_iter(), start);
-        assert_eq!((shown(&other, start)[0].clone(), other.saved().len()), (Value::Null, 0), "{seconds}");
+        assert_eq!((shown(&other, start)[0].clone(), other.saved(start).len()), (Value::Null, 0), "{seconds}");
     }
 }
 
@@ -103,7 +104,7 @@ fn keys_of_an_earlier_run_are_of_no_other_issuer_or_upstream() {
         next.forget_unwanted();
         let issuer = KeySource::Issuer(ISSUER.to_owned());
         assert_eq!(shown_by(&next, &changed, &issuer, start)[0], Value::Null, "{path}");
-        assert_eq!(next.saved().len(), 0, "{path}");
+        assert_eq!(next.saved(start).len(), 0, "{path}");
         assert!(next.edition() > 0 || edition > 0, "the file loses them, too: {path}");
         // They do not come back with the old edition of the object.
         next.follow(asked_issuer(&of), start);
@@ -118,7 +119,7 @@ fn keys_of_an_earlier_run_are_of_no_other_issuer_or_upstream() {
     let mut next = restarted(&schedule, now);
     next.follow([Wanted { upstream: None, ..wanted("one", 2) }].into_iter(), start);
     next.forget_unwanted();
-    assert_eq!((shown(&next, start)[0].clone(), next.saved().len()), (Value::Null, 1));
+    assert_eq!((shown(&next, start)[0].clone(), next.saved(start).len()), (Value::Null, 1));
     let accepted = Wanted { upstream: Some(upstream("place", "10.0.0.1")), ..wanted("one", 3) };
     next.follow([accepted].into_iter(), start);
     assert_eq!(shown(&next, start)[0], json!(key_set("one")));
@@ -134,10 +135,10 @@ fn keys_of_an_earlier_run_wait_for_their_objects() {
     schedule.answered(&asked, Ok(key_set("one")), now);
     let mut next = restarted(&schedule, now);
     next.follow(std::iter::empty(), start);
-    assert_eq!((next.saved().len(), next.edition()), (1, 0));
+    assert_eq!((next.saved(start).len(), next.edition()), (1, 0));
     next.follow(asked_issuer(&of), start);
     assert_eq!(shown_by(&next, &of, &KeySource::Issuer(ISSUER.to_owned()), start)[0], json!(key_set("one")));
     let edition = next.edition();
     next.follow(std::iter::empty(), start);
-    assert!(next.edition() > edition && next.saved().is_empty(), "the object is gone");
+    assert!(next.edition() > edition && next.saved(start).is_empty(), "the object is gone");
 }
