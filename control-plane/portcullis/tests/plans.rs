@@ -106,6 +106,35 @@ fn promotion_prints_nothing_that_would_be_refused() {
     }
 }
 
+/// A profile decides in the place of the policies, by its annotation alone.
+#[test]
+fn diff_sees_a_profile_in_the_place_of_policies() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, profile: &str| {
+        let annotated = format!("metadata: {{name: a.test, annotations: {{portcullis.dev/profile: '{profile}'}}}}");
+        let metadata = "metadata: {name: a.test, resourceVersion: '7'}";
+        let path = dir.path().join(name);
+        std::fs::write(&path, CLUSTER.replace("MODE", "").replace(metadata, &annotated)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let [open, frozen, heartbeats] =
+        [("open", ""), ("frozen", "frozen"), ("heartbeats", "heartbeats")].map(|(name, profile)| write(name, profile));
+    let diff = |old: &str, new: &str| {
+        let output = portcullis(&["diff", "-f", old, "--with", new, "-o", "json"]);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (output.status.code(), report["clusters"][0].clone())
+    };
+    let (code, report) = diff(&open, &frozen);
+    assert_eq!(code, Some(1), "{report:#}");
+    assert!(report.to_string().contains("all requests: one side answers each with 429"), "{report:#}");
+    assert!(report.to_string().contains("portcullis.dev/profile"), "{report:#}");
+    let (code, report) = diff(&open, &heartbeats);
+    let differences = report["differences"].as_array().unwrap();
+    assert!(code == Some(1) && !differences.is_empty(), "{report:#}");
+    assert!(report.to_string().contains("portcullis:"), "by the limits of the profile: {report:#}");
+    assert_eq!(diff(&frozen, &frozen).0, Some(0));
+}
+
 /// Another token behind the same file or Secret, and an entry of an access list that ends.
 #[test]
 fn diff_sees_content_behind_references_and_what_ends() {

@@ -1,7 +1,7 @@
 //! Panics and refused edits on demand, in the build for tests (`fault-injection`); nothing in every build that is shipped.
 //!
 //! A request names the place in `x-fault-injection`. Places that belong to no request are armed by one and strike once; a
-//! configuration names its place itself, and a handshake by the client's certificate.
+//! configuration and a path name their place themselves, and a handshake by the client's certificate.
 
 #[cfg(feature = "fault-injection")]
 pub use injected::*;
@@ -67,7 +67,7 @@ mod injected {
         }
     }
 
-    /// Panics if a configuration or a certificate names this place, as `fault-injection-PLACE`.
+    /// Panics if a configuration, a certificate or a path names this place, as `fault-injection-PLACE`.
     pub fn strike_if_named(place: &str, text: &[u8]) {
         let name = format!("fault-injection-{place}");
         if text.windows(name.len()).any(|window| window == name.as_bytes()) {

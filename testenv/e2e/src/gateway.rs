@@ -60,8 +60,8 @@ pub struct GatewayOptions {
     pub workers: Option<u32>,
     /// More flags of `portcullis serve`.
     pub plane_flags: Vec<String>,
-    /// The control plane's `RUST_LOG`; its own default if unset.
-    pub plane_log: Option<String>,
+    /// More of the control plane's environment.
+    pub plane_env: Vec<(String, String)>,
 }
 
 /// A control plane and an Envoy. End with this value.
@@ -97,7 +97,7 @@ impl Gateway {
         let config_dir = manifests.display().to_string();
         let flags: Vec<&str> =
             ["--config", &config_dir].into_iter().chain(options.plane_flags.iter().map(String::as_str)).collect();
-        let env: Vec<_> = options.plane_log.iter().map(|level| ("RUST_LOG", level.as_str())).collect();
+        let env: Vec<_> = options.plane_env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let plane = ControlPlane::start_in(&dir, &flags, &env)?;
         // Else the settings' own snapshot would be taken for the outcome of the first change.
         plane.wait_status("the settings are read", ARRIVES, |status| !snapshot_of(status).is_empty())?;

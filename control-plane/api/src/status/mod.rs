@@ -31,6 +31,6 @@ pub use sanitize::{MAX_MESSAGE, sanitize};
 pub use settings::{FilledDefault, SettingsStatus, filled_defaults};
 pub use shadow_facts::ShadowFacts;
 pub use timestamp::Timestamp;
-pub use token_keys::{KeysInUse, TokenKeysFacts};
+pub use token_keys::{KeysInUse, NoAnswer, TokenKeysFacts};
 
 pub use findings::accepted;

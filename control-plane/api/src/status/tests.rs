@@ -149,6 +149,16 @@ fn ready_is_what_the_gateways_find_healthy() {
             of(&[Some((3, 3)), Some((0, 3))]),
             row(State::False, "NoHealthyEndpoints", "no endpoint is healthy at 1 of 2 gateways (b)"),
         ),
+        (
+            // It is proposed, and where one gateway alone has no server it would close the others.
+            of(&[Some((0, 3)), Some((0, 3))]),
+            row(
+                State::False,
+                "NoHealthyEndpoints",
+                "no endpoint is healthy at 2 of 2 gateways (a, b); to bring them back without all clients at once: \
+                 portcullis freeze --stage heartbeats",
+            ),
+        ),
         (of(&[Some((0, 0))]), row(State::False, "NoHealthyEndpoints", "no server is enabled")),
         (
             seen(Served::Nothing, vec![gateway("a", GatewayProgress::Acknowledged, Some((1, 1)))]),

@@ -15,6 +15,9 @@ pub(super) struct ChangedField {
 const LONGEST: usize = 120;
 /// Parts of names of fields whose values are not shown, in lower case.
 const HIDDEN: [&str; 6] = ["data", "token", "secret", "password", "certificate", "key"];
+const ANNOTATIONS: &str = "metadata.annotations.";
+/// Starts of annotations that are no others' business, so that their values are shown.
+const KNOWN_ANNOTATIONS: [&str; 2] = ["portcullis.dev/", "proxy.kubegateway.io/"];
 /// Fields that are compared by what they do. That they are written otherwise is a line each.
 const COMPARED: [&str; 3] = ["spec.dispatchPolicies", "spec.portcullis.access", "spec.access"];
 
@@ -48,6 +51,14 @@ fn compare(path: &str, old: &Value, new: &Value, changes: &mut Vec<ChangedField>
         return;
     }
     let is_compared = COMPARED.contains(&path);
+    // Fields below one that a side does not have are named one by one.
+    let nothing = Value::Object(Map::new());
+    let or_nothing = |one: &Value, other: &Value| one.is_null() && other.is_object();
+    let (old, new) = match (or_nothing(old, new), or_nothing(new, old)) {
+        (true, _) => (&nothing, new),
+        (_, true) => (old, &nothing),
+        _ => (old, new),
+    };
     match (old, new) {
         (Value::Object(old), Value::Object(new)) if !is_compared => {
             let names = old.keys().chain(new.keys().filter(|name| !old.contains_key(*name)));
@@ -77,7 +88,12 @@ fn is_nothing(value: &Value) -> bool {
 }
 
 fn shown(path: &str, value: &Value) -> Option<String> {
-    let is_hidden = HIDDEN.iter().any(|part| path.to_ascii_lowercase().contains(part)) || COMPARED.contains(&path);
+    let is_hidden = match path.strip_prefix(ANNOTATIONS) {
+        Some(annotation) => !KNOWN_ANNOTATIONS.iter().any(|known| annotation.starts_with(known)),
+        // All of them at once, where the other side has none or is no map.
+        None if path == ANNOTATIONS.trim_end_matches('.') => true,
+        None => HIDDEN.iter().any(|part| path.to_ascii_lowercase().contains(part)) || COMPARED.contains(&path),
+    };
     let text = value.to_string();
     (!is_hidden && !value.is_null() && !has_hidden(value) && text.len() <= LONGEST).then_some(text)
 }
@@ -104,14 +120,15 @@ mod tests {
 
     #[test]
     fn changed_fields_are_named_without_secrets() {
+        let profile = json!({"portcullis.dev/profile": "frozen", "example.com/token": "old"});
         let old = json!({"metadata": {"name": "a", "resourceVersion": "1"}, "status": {}, "spec": {
             "flowControl": {"flowControlSchemas": [{"name": "a", "maxRequestsInflight": {"max": 10}}]},
             "clientConfig": {"bearerToken": "old"}, "servers": [{"endpoint": "https://a"}],
             "dispatchPolicies": [{}], "portcullis": {"upstreamIdentity": "", "healthCheck": {}}}});
-        let new = json!({"metadata": {"name": "a", "resourceVersion": "2"}, "spec": {
+        let new = json!({"metadata": {"name": "a", "resourceVersion": "2", "annotations": profile}, "spec": {
             "flowControl": {"flowControlSchemas": [{"name": "a", "maxRequestsInflight": {"max": 20}}]},
             "clientConfig": {"bearerToken": "new"}, "servers": [{"endpoint": "https://a"}, {"endpoint": "https://b"}],
-            "dispatchPolicies": [{}, {}], "portcullis": {"upstreamIdentity": "RequestHeader"}}});
+            "dispatchPolicies": [{}, {}], "logging": {"mode": "on"}, "portcullis": {"upstreamIdentity": "RequestHeader"}}});
         let changes: Vec<String> = changes(&old, &new)
             .iter()
             .map(|one| {
@@ -119,11 +136,14 @@ mod tests {
             })
             .collect();
         let expected = [
+            "metadata.annotations.example.com/token - -",
+            "metadata.annotations.portcullis.dev/profile - \"frozen\"",
             "spec.clientConfig.bearerToken - -",
             "spec.dispatchPolicies - -",
             "spec.flowControl.flowControlSchemas[0].maxRequestsInflight.max 10 20",
             "spec.portcullis.upstreamIdentity \"\" \"RequestHeader\"",
             "spec.servers [{\"endpoint\":\"https://a\"}] [{\"endpoint\":\"https://a\"},{\"endpoint\":\"https://b\"}]",
+            "spec.logging.mode - \"on\"",
         ];
         assert_eq!(changes, expected);
     }

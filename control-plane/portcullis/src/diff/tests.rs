@@ -249,7 +249,6 @@ proptest! {
     }
 }
 
-/// The property would also hold if hardly any request were judged differently.
 /// Lists and policies that are equal are not all that decides.
 #[test]
 fn decision_beside_lists_and_policies_is_named() {
@@ -268,6 +267,7 @@ fn decision_beside_lists_and_policies_is_named() {
     }
 }
 
+/// The property would also hold if hardly any request were judged differently.
 #[test]
 fn random_objects_differ_often_enough() {
     let mut runner = TestRunner::deterministic();

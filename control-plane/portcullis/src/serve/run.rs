@@ -28,7 +28,7 @@ use super::source::SourceState;
 use super::source::{Source, SourceError, SourceKind};
 use super::state::{LastGood, StateArguments, StateSender, StateWriter};
 use super::status_observer::{ObserverInputs, StatusObserver};
-use super::token_keys::with_token_keys;
+use super::token_keys::{KeyFile, KeyFileWriting, with_token_keys};
 use super::watchdog::Watchdog;
 use super::writer::{SettingsUse, Writer};
 use super::xds::XdsError;
@@ -108,6 +108,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let shadows = Arc::new(ShadowReports::default());
     let (token_key_sender, token_keys) = watch::channel(Arc::default());
     let key_interval = arguments.token_keys_interval;
+    let key_file = arguments.state.state_dir.clone().map(|directory| KeyFile::open(directory, Arc::clone(&metrics)));
+    let (key_file, keys_writing) = key_file.unzip();
     let of_objects: watch::Receiver<Arc<ServedObjects>> = served_objects.clone();
     let limit_reports = Arc::new(LimitReports::new(move |name| of_objects.borrow().has_global_limits(name)));
     let observer = Arc::new(StatusObserver::new(ObserverInputs {
@@ -169,7 +171,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let follow = tokio::spawn(async move {
         let work = async {
             if let Some(sets) = source.sets.await {
-                let sets = with_token_keys(sets, key_interval, token_key_sender).await;
+                let sets = with_token_keys(sets, key_interval, token_key_sender, key_file).await;
                 // It is set once.
                 let _ = objects.set(sets.clone());
                 reconcile_loop.run(sets, filters).await;
@@ -195,7 +197,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     follow.abort();
     tasks.iter().for_each(JoinHandle::abort);
     // The last change is written before the end.
-    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, &mut writing).await;
+    let keys_written = futures_util::future::join_all(keys_writing.map(KeyFileWriting::end));
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, futures_util::future::join(&mut writing, keys_written)).await;
     futures_util::future::join_all([leadership, limits_leadership].into_iter().flatten().map(Leadership::release))
         .await;
     drop(stop);

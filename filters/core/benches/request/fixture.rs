@@ -1,5 +1,6 @@
 //! A cluster with 100 policies, of which the last matches, and a user with a certificate and one with a token.
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use portcullis_core::header_scan::HeaderScan;
@@ -26,8 +27,13 @@ pub(crate) struct RequestFixture {
 pub(crate) type Headers = Vec<(String, String)>;
 
 impl RequestFixture {
-    #[allow(clippy::unwrap_used, reason = "a benchmark")]
     pub(crate) fn new() -> Self {
+        RequestFixture::denying(0)
+    }
+
+    /// As [`RequestFixture::new`], with a deny list of so many ranges of addresses, in none of which the client is.
+    #[allow(clippy::unwrap_used, reason = "a benchmark")]
+    pub(crate) fn denying(ranges: u32) -> Self {
         let mut authority = CertificateParams::default();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let ca = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
@@ -38,9 +44,11 @@ impl RequestFixture {
         let leaf = alice.signed_by(&KeyPair::generate().unwrap(), &ca).unwrap();
         let chain = x509::encode_chain([&leaf.der()[..]].into_iter());
         let gateway = config::FilterConfig::new("bench");
+        let access = denied(ranges);
+        let cluster = config::ClusterConfig { access: access.into_iter().collect(), ..cluster(ca.pem()) };
         RequestFixture {
             gateway: Gateway::compile(&gateway).unwrap(),
-            cluster: Cluster::compile(&cluster(ca.pem()), &EphemeralState([7; 32])).unwrap(),
+            cluster: Cluster::compile(&cluster, &EphemeralState([7; 32])).unwrap(),
             chain,
             token: format!("header.{}.signature", "x".repeat(900)),
         }
@@ -90,6 +98,22 @@ impl RequestFixture {
             }
         }
     }
+}
+
+/// Single addresses all over 10.0.0.0/8 and 11.0.0.0/8, none beside another.
+fn denied(ranges: u32) -> Option<config::AccessLists> {
+    let address =
+        |number: u32| Ipv4Addr::from(0x0A00_0000_u32.wrapping_add(number.wrapping_mul(0x0001_0003) & 0x01FF_FFFE));
+    let addresses: Vec<String> = (0..ranges).map(|number| format!("{}/32", address(number))).collect();
+    let entry = config::AccessEntry {
+        addresses,
+        user_agents: vec![],
+        rules: vec![],
+        until_seconds: None,
+        message: String::new(),
+    };
+    let scope = config::AccessScope::Cluster;
+    (ranges > 0).then(|| config::AccessLists { scope, deny: vec![entry], allow: vec![] })
 }
 
 fn cluster(client_ca: String) -> config::ClusterConfig {

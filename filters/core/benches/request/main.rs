@@ -6,7 +6,7 @@ mod fixture;
 
 use std::hint::black_box;
 
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use fixture::{PATH, RequestFixture};
 use portcullis_core::header_scan::ForwardedHeaders;
 use portcullis_core::request_info::{RequestInfo, check_shape, unescape_path};
@@ -33,6 +33,18 @@ fn phases(criterion: &mut Criterion) {
     criterion.bench_function("scan and decide, cached certificate", |bencher| {
         bencher.iter(|| certified(black_box(Peer::Chain(&fixture.chain))));
     });
+    for ranges in [10, 1_000, 100_000] {
+        let listed = RequestFixture::denying(ranges);
+        let headers = listed.headers(None);
+        let decided = || {
+            let decision = listed.decide(&listed.scan(black_box(&headers)), black_box(Peer::Chain(&listed.chain)));
+            matches!(decision, Decision::Forward(_))
+        };
+        assert!(decided(), "no range has the client's address");
+        let mut group = criterion.benchmark_group("the same, with a deny list of addresses");
+        group.bench_function(BenchmarkId::from_parameter(ranges), |bencher| bencher.iter(decided));
+        group.finish();
+    }
     fixture.learn_token(&with_token);
     let known = || matches!(fixture.decide(&fixture.scan(black_box(&with_token)), Peer::None), Decision::Forward(_));
     assert!(known(), "the token's user is let through");

@@ -4,6 +4,7 @@ use super::Gateway;
 use super::lists::check_impersonated;
 use crate::access::AccessRequest;
 use crate::cluster::Cluster;
+use crate::fault;
 use crate::observe::ShadowOutcome;
 use crate::refusal::Cause;
 use crate::request::{Client, Interrupt, RequestContext};
@@ -59,6 +60,7 @@ impl Gateway {
         real: RealOutcome,
     ) -> Option<ShadowOutcome> {
         let DecidedRequest { request, info, .. } = decided;
+        fault::strike_if_named("shadow", info.path);
         let client = known.client?;
         let choice = if self.is_refused_by_lists(shadow, decided, &client)? {
             ShadowChoice::Refused

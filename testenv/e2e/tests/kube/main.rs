@@ -1,6 +1,7 @@
 //! The promises, judged by a real kube-apiserver and a real kubectl.
 #![cfg(test)]
 
+mod access;
 mod anonymous;
 mod attack;
 mod client_address;

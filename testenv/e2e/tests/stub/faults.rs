@@ -246,6 +246,27 @@ fn configuration_that_panics_is_refused() {
     assert!(fixture.client_records().is_empty());
 }
 
+/// No client and no server sees the work of a shadow, nor its panic.
+#[test]
+fn panic_of_a_shadow_leaves_its_request_alone() {
+    let fixture = StubFixture::without_cluster("faults-shadow", &faulty(None));
+    let shadow =
+        json!({"dispatchPolicies": [{"rules": [allow_all()], "portcullis": {"action": "Deny", "force": true}}]});
+    fixture.gateway.apply(&fixture.manifest().set("/spec/portcullis", json!({"shadow": shadow}))).unwrap();
+    let alice = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
+    fixture.stub.clear();
+    let struck = format!("{PODS}/fault-injection-shadow");
+    let answers = |path: &str| (0..5).map(|_| alice.get(path, &[]).unwrap().status).collect::<Vec<_>>();
+    assert_eq!(answers(&struck), [404; 5], "the server's answer");
+    assert_eq!(fixture.stub.records_for(&struck).len(), 5);
+    assert_eq!(answers(PODS), [200; 5], "on the same connection");
+    let counted = || MetricsPage::of(&fixture.gateway).sum("requests_total", &[("decision", "forwarded")]);
+    wait::until("all requests are counted", SOON, || (counted() == 10).then_some(())).unwrap();
+    let page = MetricsPage::of(&fixture.gateway);
+    assert_eq!(page.sum("shadow_total", &[("agreement", "would_refuse")]), 5, "the shadow panicked at the first five");
+    assert_eq!(page.sum("requests_total", &[("reason", "internal")]), 0, "none is answered for a panic");
+}
+
 #[test]
 fn object_whose_configuration_panics_is_refused_alone() {
     const OTHER: &str = "fault-injection-route.example.com";

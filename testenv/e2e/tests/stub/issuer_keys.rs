@@ -1,10 +1,12 @@
 //! Keys of tokens that the control plane reads from their issuer, an HTTPS server.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use portcullis_e2e::{GatewayOptions, Manifest};
 use portcullis_harness::certs::Ca;
 use portcullis_harness::issuer::{IssuerServer, TokenSigner};
+use portcullis_harness::rundir::RunDir;
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 
@@ -24,10 +26,13 @@ struct Site {
 
 impl Site {
     fn start(test: &str) -> Self {
-        let flags = ["--token-keys-interval", "1s"].map(str::to_owned).to_vec();
-        let options = GatewayOptions { plane_flags: flags, ..GatewayOptions::default() };
+        Site::of(test, Ca::new("issuers").unwrap(), GatewayOptions::default())
+    }
+
+    /// As [`Site::start`], with the issuer's CA and more of the gateway's options.
+    fn of(test: &str, ca: Ca, mut options: GatewayOptions) -> Self {
+        options.plane_flags.extend(["--token-keys-interval", "1s"].map(str::to_owned));
         let fixture = StubFixture::without_cluster(test, &options);
-        let ca = Ca::new("issuers").unwrap();
         let issuer = IssuerServer::start(&ca).unwrap();
         issuer.show(DISCOVERY, &json!({"issuer": issuer.url(), "jwks_uri": format!("{}{KEYS}", issuer.url())}));
         Site { fixture, ca, issuer }
@@ -89,6 +94,69 @@ impl Site {
 
 fn key_set(signers: &[&TokenSigner]) -> Value {
     json!({"keys": signers.iter().map(|signer| signer.jwk()).collect::<Vec<_>>()})
+}
+
+/// An issuer that is away takes no key away over a restart, and an object that asks for others has none.
+#[test]
+fn keys_of_an_issuer_that_is_away_outlive_a_restart() {
+    let state = RunDir::new("issuer-state").unwrap();
+    let flags = ["--state-dir".to_owned(), state.path().display().to_string()].to_vec();
+    let options = GatewayOptions { plane_flags: flags, ..GatewayOptions::default() };
+    let mut site = Site::of("issuer-restart", Ca::new("issuers").unwrap(), options);
+    let signer = TokenSigner::new("k1").unwrap();
+    site.show_keys(&[&signer]);
+    let jwks = |ca: &Ca| json!({"fromIssuer": true, "certificateAuthority": ca.pem()});
+    site.fixture.gateway.apply(&site.manifest(jwks(&site.ca))).unwrap();
+    site.wait_status("the key verifies", &signer, 200);
+    let file = state.join("token-keys");
+    let saved = || std::fs::read_to_string(&file).ok().filter(|text| text.contains("k1"));
+    let saved = wait::until("the keys are in the file", SOON, saved).unwrap();
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(!saved.contains("PRIVATE KEY"), "{saved}");
+
+    site.issuer.answer(DISCOVERY, "500 Internal Server Error", &[], "");
+    site.fixture.gateway.restart_control_plane().unwrap();
+    site.wait_condition("Unavailable", "1 key of");
+    let reviews = site.fixture.stub.records_for(REVIEWS).len();
+    assert_eq!(site.status(&signer), 200);
+    assert_eq!(site.fixture.stub.records_for(REVIEWS).len(), reviews, "it is not reviewed");
+
+    // Another CA while the control plane is down: its answers are not known.
+    site.fixture.gateway.plane().process().kill();
+    let foreign = Ca::new("foreign").unwrap();
+    site.fixture.gateway.write(&site.manifest(jwks(&foreign))).unwrap();
+    site.fixture.gateway.restart_control_plane().unwrap();
+    site.wait_status("the key verifies nothing", &signer, 401);
+    site.wait_condition("NoKeys", "no key of it is known");
+    let is_forgotten = || std::fs::read_to_string(&file).is_ok_and(|text| !text.contains("k1")).then_some(());
+    wait::until("the file has forgotten them", SOON, is_forgotten).unwrap();
+    // Its first CA again: they do not come back.
+    site.fixture.gateway.apply(&site.manifest(jwks(&site.ca))).unwrap();
+    site.wait_condition("NoKeys", "no key of it is known");
+    assert_eq!(site.status(&signer), 401);
+}
+
+/// The bundle of the system is one of the test here.
+#[test]
+fn cas_of_the_system_are_believed_where_none_are_written() {
+    let run = RunDir::new("issuer-system-cas").unwrap();
+    let ca = Ca::new("issuers").unwrap();
+    let bundle = run.write("system.pem", ca.pem()).unwrap();
+    let plane_env = vec![("SSL_CERT_FILE".to_owned(), bundle.display().to_string())];
+    let site = Site::of("issuer-system", ca, GatewayOptions { plane_env, ..GatewayOptions::default() });
+    let signer = TokenSigner::new("k1").unwrap();
+    site.show_keys(&[&signer]);
+    site.fixture.gateway.apply(&site.manifest(json!({"fromIssuer": true}))).unwrap();
+    site.wait_status("the key verifies", &signer, 200);
+    site.wait_condition("Current", "1 key");
+
+    // It is read again for each question. Without the issuer's CA in it no answer is believed, and the last keys hold.
+    std::fs::write(&bundle, Ca::new("others").unwrap().pem()).unwrap();
+    site.wait_condition("Unavailable", "by one of the CAs");
+    std::fs::write(&bundle, "").unwrap();
+    site.wait_condition("Unavailable", "or those of this system, cannot be used");
+    std::fs::write(&bundle, site.ca.pem()).unwrap();
+    site.wait_condition("Current", "1 key");
 }
 
 #[test]

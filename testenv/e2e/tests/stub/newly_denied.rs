@@ -15,7 +15,7 @@ const SOON: Duration = Duration::from_secs(20);
 const EXEC: &str = "/api/v1/namespaces/default/pods/web/exec?command=x";
 /// Watches on each connection.
 const WATCHES: usize = 50;
-const CONNECTIONS: usize = 8;
+const CONNECTIONS: usize = 10;
 
 fn watch<'a>(client: &'a H2Client, headers: &[(&str, &[u8])]) -> H2Stream<'a> {
     let stream = client.open("GET", &format!("{PODS}?watch=true"), headers, b"").unwrap();

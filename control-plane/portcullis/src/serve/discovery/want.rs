@@ -8,6 +8,7 @@ use portcullis_api::{
 };
 use portcullis_filter_config::hex;
 use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A source of servers, and whose it is. An answer of one is never taken for that of another.
@@ -60,8 +61,9 @@ pub(super) struct UpstreamAccess {
     pub(super) user: Option<(String, String)>,
 }
 
-/// The upstream of an object, and the servers of it that are asked as the gateway.
-#[derive(Clone, Debug)]
+/// The upstream of an object, and the servers of it that are asked as the gateway. A credential is in it as a hash alone, by which a
+/// token that can be guessed could be tried: kept in private files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in super::super) struct AskedUpstream {
     place: String,
     servers: BTreeSet<String>,

@@ -2,13 +2,20 @@
 //! `jwks.fromIssuer`), and put into the objects before they are translated.
 //!
 //! - [`sources`]: the sources that an object names, pure.
-//! - [`schedule`]: when which source is asked and for how long an answer holds, without I/O and with time as an argument.
+//! - [`schedule`]: when which source is asked and for how long an answer holds, without I/O and with time as an argument; [`known`]: the
+//!   state of one source.
+//! - [`held`]: keys that a source has shown, and for how long they hold; [`saved`]: the same for the next
+//!   start; [`key_file`]: their file.
 //! - [`facts`]: the state of each object's sources, for its status.
 //! - [`turns`]: how many questions are put at a time, of which sources and objects.
 //! - [`servers`], [`issuer`]: a question to servers, and to an issuer.
 
 mod facts;
+mod held;
 mod issuer;
+mod key_file;
+mod known;
+mod saved;
 mod schedule;
 mod servers;
 mod sources;
@@ -20,6 +27,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use portcullis_api::status::NoAnswer;
 use portcullis_api::{Cluster, KeySource, ReferencedData, Settings, check_cluster, parse_cluster, resolve};
 use portcullis_filter_config::RequestHeaders;
 use portcullis_sources::{NoticedAt, ObjectSet};
@@ -30,10 +38,12 @@ use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::timeout;
 
 pub(super) use facts::KeysByObject;
+pub(super) use key_file::{KeyFile, KeyFileWriting};
 
 use super::discovery::AskedUpstream;
 use issuer::read_issuer_keys;
-use schedule::{KeyQuestion, KeySchedule, NoAnswer, Wanted};
+use key_file::KeySaver;
+use schedule::{KeyQuestion, KeySchedule, Wanted};
 use servers::read_server_keys;
 use sources::{UrlSource, asked_at_urls, asks_servers, has_written_for_servers, name_of};
 use turns::Turns;
@@ -45,13 +55,19 @@ const DEADLINE: Duration = Duration::from_secs(20);
 const FIRST_ANSWERS: Duration = Duration::from_secs(3);
 
 /// The sets with the keys in them that their servers and issuers have, from the first one on. A set in which no object wants that goes
-/// on as it is. The state of the sources goes to `facts`.
+/// on as it is. The state of the sources goes to `facts`. The last keys are in `file`, if there is one, and hold until their sources have
+/// answered.
 pub(super) async fn with_token_keys(
     sets: watch::Receiver<Arc<ObjectSet>>,
     interval: Duration,
     facts: watch::Sender<Arc<KeysByObject>>,
+    file: Option<KeyFile>,
 ) -> watch::Receiver<Arc<ObjectSet>> {
-    with_keys_by(KeyReader::new(ask, interval, facts), FIRST_ANSWERS, sets).await
+    let mut reader = KeyReader::new(ask, interval, facts);
+    if let Some(file) = file {
+        reader.restore(file);
+    }
+    with_keys_by(reader, FIRST_ANSWERS, sets).await
 }
 
 async fn with_keys_by<A, F>(
@@ -125,6 +141,8 @@ struct KeyReader<A> {
     questions: HashMap<Id, (KeyQuestion, AbortHandle)>,
     turns: Turns,
     facts: watch::Sender<Arc<KeysByObject>>,
+    /// The way to the file of keys, and the edition that is in it.
+    saver: Option<(KeySaver, u64)>,
 }
 
 impl<A, F> KeyReader<A>
@@ -142,6 +160,21 @@ where
             questions: HashMap::new(),
             turns: Turns::new(),
             facts,
+            saver: None,
+        }
+    }
+
+    /// Begins with the keys of an earlier run, and saves them from now on.
+    fn restore(&mut self, KeyFile { saved, saver }: KeyFile) {
+        self.schedule.restore(saved, (SystemTime::now(), Instant::now()));
+        self.saver = Some((saver, self.schedule.edition()));
+    }
+
+    fn save(&mut self) {
+        let edition = self.schedule.edition();
+        if let Some((saver, saved)) = self.saver.as_mut().filter(|(_, saved)| *saved != edition) {
+            *saved = edition;
+            saver.send_replace(Arc::new(self.schedule.saved(Instant::now())));
         }
     }
 
@@ -159,6 +192,10 @@ where
         }
         let wanted: Vec<Wanted> = set.clusters.iter().flat_map(|document| self.wanted(document, set)).collect();
         self.schedule.follow(wanted.into_iter(), Instant::now());
+        // A source that holds nothing may be one that is not there yet.
+        if !set.clusters.is_empty() {
+            self.schedule.forget_unwanted();
+        }
         // They would only keep their turns from others.
         for (question, task) in self.questions.values() {
             if !self.schedule.is_open(question) {
@@ -194,8 +231,9 @@ where
     }
 
     /// The set with the keys that are known now. Their state becomes known, too.
-    fn publish(&self, set: &Arc<ObjectSet>) -> Arc<ObjectSet> {
+    fn publish(&mut self, set: &Arc<ObjectSet>) -> Arc<ObjectSet> {
         let now = Instant::now();
+        self.save();
         let facts = self.schedule.facts(now);
         self.facts.send_if_modified(|before| {
             let is_other = **before != facts;

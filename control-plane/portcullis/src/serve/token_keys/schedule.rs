@@ -1,22 +1,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
-use portcullis_api::status::{KeysInUse, Timestamp, TokenKeysFacts};
-use portcullis_api::{KeySource, ShownKeys, put_shown_keys, read_keys};
-use portcullis_filter_config::TokenKey;
+use portcullis_api::status::NoAnswer;
+use portcullis_api::{KeySource, ShownKeys, put_shown_keys};
 use portcullis_sources::ObjectSet;
 use serde_json::Value;
 
 use super::super::discovery::AskedUpstream;
 use super::facts::KeysByObject;
+use super::held::HeldKeys;
+use super::known::{KnownKeys, RestoredKeys};
+use super::saved::SavedKeys;
 use super::sources::{UrlSource, asked_at_urls, asks, asks_servers, name_of};
 
 /// Time between two questions after a failure.
 const RETRY: Duration = Duration::from_secs(15);
-/// Seconds for which the last answer holds at most, and the step in which its end moves: each is another configuration.
-const KEPT: u64 = 24 * 3600;
-const STEP: u64 = 6 * 3600;
 
 /// A source that an object wants to have read.
 pub(super) struct Wanted {
@@ -43,92 +42,62 @@ pub(super) struct KeyQuestion {
     pub(super) failures: usize,
 }
 
-/// Why a question has no answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NoAnswer {
-    /// It was not put, because the object is not accepted.
-    Refused,
-    /// It failed, for this reason.
-    Failed(String),
-}
-
 /// The keys of each object's sources as far as they are known, and the time of the next question to each.
 pub(super) struct KeySchedule {
     sources: BTreeMap<(String, KeySource), KnownKeys>,
+    /// Those of an earlier run that no source was found for yet.
+    restored: BTreeMap<(String, KeySource), RestoredKeys>,
+    /// Counts the changes of keys, for their file.
+    edition: u64,
     questions: u64,
     /// Time between two questions to a source that answers: an issuer signs with a new key only after it has shown it for long.
     interval: Duration,
 }
 
-/// The state of a source.
-struct KnownKeys {
-    uid: String,
-    document: Arc<Value>,
-    has_written: bool,
-    asked: Value,
-    upstream: Option<AskedUpstream>,
-    keys: Option<HeldKeys>,
-    /// Since when there is no answer, and why.
-    failed: Option<(SystemTime, NoAnswer)>,
-    /// Questions without an answer since the last one that had one.
-    failures: usize,
-    /// The number of the question that is under way.
-    question: Option<u64>,
-    /// `None` while a question is under way.
-    due: Option<Instant>,
-}
-
-/// Keys, and the time up to which they hold.
-struct HeldKeys {
-    keys: String,
-    /// Those that can be used.
-    usable: Vec<TokenKey>,
-    /// The upstream that has shown them.
-    upstream: Option<AskedUpstream>,
-    end: Instant,
-    /// The same for the filter, in seconds since 1970.
-    valid_until: u64,
-    /// When they were read last, and when they were others.
-    read: SystemTime,
-    changed: SystemTime,
-}
-
-impl HeldKeys {
-    fn new(
-        keys: String,
-        upstream: Option<AskedUpstream>,
-        before: Option<&HeldKeys>,
-        (time, now): (SystemTime, Instant),
-    ) -> Self {
-        let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let end = seconds.saturating_add(KEPT);
-        let valid_until = end.saturating_sub(end.checked_rem(STEP).unwrap_or(0));
-        let left = Duration::from_secs(valid_until.saturating_sub(seconds));
-        let usable = read_keys(&keys).unwrap_or_default();
-        let changed = before.filter(|before| before.usable == usable).map_or(time, |before| before.changed);
-        let end = now.checked_add(left).unwrap_or(now);
-        HeldKeys { keys, usable, upstream, end, valid_until, read: time, changed }
-    }
-}
-
-impl NoAnswer {
-    /// The reason, in words.
-    fn text(&self) -> &str {
-        match self {
-            NoAnswer::Refused => "the object is not accepted",
-            NoAnswer::Failed(why) => why,
-        }
-    }
-}
-
 impl KeySchedule {
     pub(super) fn new(interval: Duration) -> Self {
-        Self { sources: BTreeMap::new(), questions: 0, interval }
+        let (sources, restored) = (BTreeMap::new(), BTreeMap::new());
+        Self { sources, restored, edition: 0, questions: 0, interval }
+    }
+
+    /// Takes keys of an earlier run, which hold for the same questions alone until these have answers, and no longer than they did.
+    pub(super) fn restore(&mut self, saved: Vec<SavedKeys>, clock: (SystemTime, Instant)) {
+        self.restored = saved
+            .into_iter()
+            .filter_map(|one| {
+                let (key, held) = ((one.name.clone(), one.source()), one.held(clock)?);
+                Some((key, RestoredKeys { held, saved: Arc::new(one), since: clock.0 }))
+            })
+            .collect();
+    }
+
+    /// Forgets keys of an earlier run whose sources nothing asks.
+    pub(super) fn forget_unwanted(&mut self) {
+        let before = self.restored.len();
+        self.restored.retain(|key, _| self.sources.contains_key(key));
+        self.count_if(self.restored.len() < before);
+    }
+
+    /// A number that is another one when there are other keys to save.
+    pub(super) fn edition(&self) -> u64 {
+        self.edition
+    }
+
+    /// The keys for the next run, those aside that hold no more.
+    pub(super) fn saved(&self, now: Instant) -> Vec<Arc<SavedKeys>> {
+        let known = self.sources.values().filter_map(|known| known.held(now).and(known.saved.as_ref()));
+        let restored = self.restored.values().filter(|kept| now < kept.held.end).map(|kept| &kept.saved);
+        known.chain(restored).map(Arc::clone).collect()
+    }
+
+    fn count_if(&mut self, is_changed: bool) {
+        self.edition = self.edition.wrapping_add(u64::from(is_changed));
     }
 
     /// Takes over the sources that are wanted. The keys of others are forgotten, and questions to others are not open any more.
     pub(super) fn follow(&mut self, wanted: impl Iterator<Item = Wanted>, now: Instant) {
         let mut followed = BTreeSet::new();
+        let mut is_changed = false;
         for Wanted { name, uid, document, source, asked, upstream, has_written } in wanted {
             let key = (name, source);
             // Of two objects with one name the first is served.
@@ -152,14 +121,21 @@ impl KeySchedule {
                 // Another issuer, URL or CA, or another object of the name: its keys are no others'.
                 Some(_) | None => {
                     let known = KnownKeys::new(uid, Arc::clone(&document), asked, upstream, now);
-                    self.sources.insert(key.clone(), known);
+                    let before = self.sources.insert(key.clone(), known);
+                    is_changed |= before.is_some_and(|before| before.keys.is_some());
                 }
             }
             if let Some(known) = self.sources.get_mut(&key) {
                 (known.document, known.has_written) = (document, has_written);
+                is_changed |= known.take_restored(&key, &mut self.restored);
             }
         }
-        self.sources.retain(|key, _| followed.contains(key));
+        self.sources.retain(|key, known| {
+            let is_wanted = followed.contains(key);
+            is_changed |= !is_wanted && known.keys.is_some();
+            is_wanted
+        });
+        self.count_if(is_changed);
     }
 
     /// Has refused objects judged again: settings, or what references lead to, have changed.
@@ -210,7 +186,10 @@ impl KeySchedule {
 
     /// Whether each source has been asked, and has answered or not.
     pub(super) fn is_settled(&self) -> bool {
-        self.sources.values().all(|known| known.keys.is_some() || known.failed.is_some())
+        self.sources.values().all(|known| match &known.failed {
+            None => known.keys.is_some(),
+            Some((_, why)) => *why != NoAnswer::NotYet,
+        })
     }
 
     /// Takes an answer, if its question is open: former sources' keys are never taken for those of the present ones.
@@ -226,20 +205,27 @@ impl KeySchedule {
         let interval = self.interval;
         let key = (question.cluster.clone(), question.source.clone());
         let Some(known) = self.sources.get_mut(&key) else { return };
+        let mut is_changed = false;
         let again = match keys {
             Ok(keys) => {
                 let held = HeldKeys::new(keys, known.upstream.clone(), known.keys.as_ref(), clock);
-                (known.keys, known.failed, known.failures) = (Some(held), None, 0);
+                is_changed = known.take(&key, held) | self.restored.remove(&key).is_some();
+                interval
+            }
+            // It is judged anew after the next change.
+            Err(NoAnswer::Refused) => {
+                known.fail(NoAnswer::Refused, clock.0);
                 interval
             }
             Err(why) => {
-                let since = known.failed.as_ref().map_or(clock.0, |(since, _)| *since);
                 let pause = pause(&key.1, known.failures, interval);
-                (known.failed, known.failures) = (Some((since, why)), known.failures.saturating_add(1));
+                known.fail(why, clock.0);
+                known.failures = known.failures.saturating_add(1);
                 pause
             }
         };
         (known.question, known.due) = (None, clock.1.checked_add(again));
+        self.count_if(is_changed);
     }
 
     /// The set with the keys that are known. None is of an object, and none of a source that it does not ask as it is.
@@ -285,58 +271,6 @@ fn pause(source: &KeySource, failures: usize, interval: Duration) -> Duration {
         KeySource::Issuer(_) => RETRY.saturating_mul(2_u32.saturating_pow(doublings)),
     };
     pause.min(interval)
-}
-
-impl KnownKeys {
-    fn new(uid: String, document: Arc<Value>, asked: Value, upstream: Option<AskedUpstream>, now: Instant) -> Self {
-        Self {
-            uid,
-            document,
-            has_written: false,
-            asked,
-            upstream,
-            keys: None,
-            failed: None,
-            failures: 0,
-            question: None,
-            due: Some(now),
-        }
-    }
-
-    /// Whether the last question was not put because the object is not accepted, and none is under way.
-    fn is_refused(&self) -> bool {
-        matches!(self.failed, Some((_, NoAnswer::Refused))) && self.question.is_none()
-    }
-
-    /// Whether the upstream is that which has shown the keys, whatever was written in between.
-    fn has_keys_of(&self, upstream: Option<&AskedUpstream>) -> bool {
-        let shown_by = self.keys.as_ref().and_then(|held| held.upstream.as_ref());
-        shown_by.zip(upstream).is_some_and(|(before, now)| before.is_same(now))
-    }
-
-    fn held(&self, now: Instant) -> Option<&HeldKeys> {
-        self.keys.as_ref().filter(|held| now < held.end)
-    }
-
-    fn facts(&self, source: &KeySource, now: Instant) -> TokenKeysFacts {
-        let source = match source {
-            KeySource::Servers => "the servers".to_owned(),
-            KeySource::Issuer(url) => url.clone(),
-        };
-        let keys = self.held(now).map(|held| KeysInUse {
-            number: held.usable.len(),
-            changed: held.changed.into(),
-            read: held.read.into(),
-            until: Timestamp::from_seconds(held.valid_until),
-        });
-        let failed = self.failed.as_ref().map(|(since, why)| ((*since).into(), why.text().to_owned()));
-        TokenKeysFacts { source, keys, has_written: self.has_written, failed }
-    }
-
-    fn found(&self, now: Instant) -> ShownKeys {
-        let error = self.failed.as_ref().map(|(_, why)| why.text().to_owned());
-        ShownKeys { keys: self.held(now).map(|held| (held.keys.clone(), held.valid_until)), error }
-    }
 }
 
 #[cfg(test)]

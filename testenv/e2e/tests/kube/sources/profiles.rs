@@ -1,7 +1,10 @@
 //! `portcullis freeze` and `portcullis thaw`: by the object's annotation, and by a file while the store of objects is away.
 
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
+use portcullis_harness::certs::{CertSpec, Identity};
 use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::kube::KubeOptions;
 use portcullis_harness::{deps, wait};
@@ -20,6 +23,20 @@ struct Site {
     fixture: SourceFixture,
     kubeconfig: String,
     profiles_file: String,
+}
+
+/// An operator of `system:masters`, and another user.
+struct Clients {
+    target: TlsTarget,
+    identities: [Identity; 2],
+}
+
+impl Clients {
+    /// The statuses of their requests; 0 if there is none.
+    fn statuses(&self) -> [u16; 2] {
+        let answer = |identity| H2Client::connect(&self.target.clone().identity(identity))?.get("/version", &[]);
+        self.identities.each_ref().map(|one| answer(one).map_or(0, |answer| answer.status))
+    }
 }
 
 impl Site {
@@ -43,19 +60,17 @@ impl Site {
         Some(site)
     }
 
-    /// Waits until an operator of `system:masters` and another user get these answers.
+    fn clients(&self) -> Clients {
+        let other = self.fixture.kube.client_ca().issue(&CertSpec::client("bob", [""; 0]));
+        let identities = [self.fixture.kube.admin().clone(), other.unwrap()];
+        let trusting = TlsTarget::new(self.fixture.address).sni(NAME).trust(&self.fixture.serving_ca);
+        Clients { target: trusting.timeout(SOON), identities }
+    }
+
+    /// Waits until both clients get these answers.
     fn wait(&self, expected: [u16; 2]) {
-        let target = || {
-            let trusting = TlsTarget::new(self.fixture.address).sni(NAME).trust(&self.fixture.serving_ca);
-            trusting.timeout(SOON)
-        };
-        let other = self.fixture.kube.client_ca().issue(&portcullis_harness::certs::CertSpec::client("bob", [""; 0]));
-        let clients = [self.fixture.kube.admin().clone(), other.unwrap()];
-        let answers = || {
-            let answer = |identity| H2Client::connect(&target().identity(identity))?.get("/version", &[]);
-            let statuses = clients.each_ref().map(|one| answer(one).map_or(0, |answer| answer.status));
-            (statuses == expected).then_some(())
-        };
+        let clients = self.clients();
+        let answers = || (clients.statuses() == expected).then_some(());
         wait::until(&format!("the answers are {expected:?}"), SOON, answers).unwrap();
     }
 
@@ -92,13 +107,25 @@ fn commands_freeze_and_thaw_and_keep_the_spec() {
     let warned =
         |status: &Value| object(status, NAME).is_some_and(|one| one.to_string().contains("frozen is in effect"));
     site.side.plane.wait_status("the status names the profile", SOON, warned).unwrap();
-    site.side.plane.restart().unwrap();
-    site.side.plane.wait_in_sync(1, SOON).unwrap();
-    site.wait([429, 429]);
-
-    let shown = site.in_store(&["freeze", NAME, "--stage", "heartbeats"]);
-    assert!(shown.contains("of group kubeadm:cluster-admins,system:masters"), "{shown}");
-    site.wait([200, 429]);
+    // The control plane dies, the next step is written while it is away, and at no moment does the other user get in.
+    let (clients, is_over) = (site.clients(), AtomicBool::new(false));
+    let most = Instant::now() + SOON.saturating_mul(10);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) && Instant::now() < most {
+                assert_ne!(clients.statuses()[1], 200, "the freeze was lost");
+            }
+        });
+        site.side.plane.process().kill();
+        let shown = site.in_store(&["freeze", NAME, "--stage", "heartbeats"]);
+        assert!(shown.contains("of group kubeadm:cluster-admins,system:masters"), "{shown}");
+        site.wait([429, 429]);
+        site.side.plane.restart().unwrap();
+        site.side.plane.wait_in_sync(1, SOON).unwrap();
+        site.wait([200, 429]);
+        is_over.store(true, Ordering::Release);
+        asking.join().unwrap();
+    });
     let wrong = site.run(&["freeze", NAME, "--stage", "day", "--kubeconfig", &site.kubeconfig]);
     assert_eq!(wrong.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("is not the name of a profile"));

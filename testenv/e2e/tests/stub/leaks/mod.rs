@@ -81,7 +81,7 @@ fn no_key_and_no_token_is_told_to_anybody() {
     let flag = |name: &str, path: &Path| [format!("--{name}"), path.display().to_string()];
     let options = GatewayOptions {
         plane_flags: [flag("references-root", &root), flag("state-dir", &state)].concat(),
-        plane_log: Some("trace".to_owned()),
+        plane_env: vec![("RUST_LOG".to_owned(), "trace".to_owned())],
         ..GatewayOptions::default()
     };
     let fixture = StubFixture::without_cluster("leaks", &options);

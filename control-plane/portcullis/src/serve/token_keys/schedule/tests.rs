@@ -1,6 +1,11 @@
+use std::time::UNIX_EPOCH;
+
 use serde_json::json;
 
+use super::super::held::{KEPT, STEP};
 use super::*;
+
+mod restored;
 
 fn document(name: &str) -> Value {
     // No object may bring keys.
@@ -248,6 +253,7 @@ fn facts_say_whether_an_object_has_keys_itself() {
     }
 }
 
+/// Nothing is known of a source that was not asked.
 #[test]
 fn issuer_of_a_refused_object_is_asked_after_a_change() {
     let (mut schedule, start) = (KeySchedule::new(AGAIN), Instant::now());
@@ -256,6 +262,10 @@ fn issuer_of_a_refused_object_is_asked_after_a_change() {
     let first = question(&mut schedule, start);
     schedule.answered(&first, Err(NoAnswer::Refused), clock(start, start));
     assert_eq!(schedule.take_due(start), vec![]);
+    assert!(schedule.is_settled(), "no configuration waits for it");
+    let facts = |schedule: &KeySchedule| schedule.facts(start).facts("one", None).remove(0);
+    let why = |schedule: &KeySchedule| facts(schedule).failed.map(|(_, why)| why);
+    assert_eq!(why(&schedule), Some(NoAnswer::Refused));
     let changed = Arc::new(of.clone());
     let follow = |schedule: &mut KeySchedule| {
         let wanted = asked_issuer(&of).map(|one| Wanted { document: Arc::clone(&changed), ..one });
@@ -263,9 +273,25 @@ fn issuer_of_a_refused_object_is_asked_after_a_change() {
     };
     follow(&mut schedule);
     let second = question(&mut schedule, start);
+    assert_eq!(second.failures, 0, "it keeps its place among those that answer");
     schedule.answered(&second, Err(NoAnswer::Refused), clock(start, start));
     follow(&mut schedule);
     assert_eq!(schedule.take_due(start), vec![], "only another object has changed");
     schedule.judge_anew(start);
-    assert_eq!(schedule.take_due(start).len(), 1, "settings have changed");
+    let third = question(&mut schedule, start);
+    let later = start + Duration::from_secs(5);
+    schedule.answered(&third, Err(NoAnswer::Failed("no".to_owned())), clock(start, later));
+    let failed = facts(&schedule);
+    let (since, why) = failed.failed.unwrap();
+    assert_eq!((since.seconds(), why), (Some(BASE + 5), NoAnswer::Failed("no".to_owned())), "since it was asked");
+    // A refused edit in between takes nothing off the time for which the issuer has been away.
+    schedule.judge_anew(later);
+    for (answer, after) in [(NoAnswer::Refused, 6), (NoAnswer::Failed("no".to_owned()), 7)] {
+        let now = start + Duration::from_secs(after);
+        let due = schedule.next(later).map_or(now, |due| due.max(now));
+        let again = question(&mut schedule, due);
+        schedule.answered(&again, Err(answer), clock(start, now));
+        schedule.judge_anew(now);
+    }
+    assert_eq!(facts(&schedule).failed.unwrap().0.seconds(), Some(BASE + 5));
 }
