@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::condition::ConditionVerdict;
 use crate::served::HostTable;
 use crate::{
-    Attached, CONTROLLER_NAME, GatewayObjects, Inventory, ListenerRole, ObjectName, ServedBackend, UnseenKinds, Usability,
-    attach,
+    Attached, CONTROLLER_NAME, GatewayObjects, Inventory, ListenerRole, ObjectName, ServedBackend, UnseenKinds,
+    Usability, attach,
 };
 
 /// The namespace of Gateways, and of routes unless a test says otherwise.

@@ -47,7 +47,8 @@ async fn answer(State(api): State<Arc<PartialApi>>, uri: Uri) -> Response {
         }
         _ => {
             let items = json!([{"metadata": {"name": "a.test", "uid": "u"}, "spec": {}}]);
-            let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items});
+            let list =
+                json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items});
             json_response(StatusCode::OK, &list)
         }
     }

@@ -193,7 +193,7 @@ impl OptionalKind {
         match code(error) {
             Some(404) => End::NoKind(why),
             Some(403) => End::Forbidden(why),
-            // What was watched is too old to go on from.
+            // The watched version is too old to go on from.
             Some(410) => End::Anew,
             _ => End::Failed(why),
         }

@@ -106,12 +106,7 @@ enum End {
     Back,
 }
 
-async fn sessions(
-    access: &KubernetesAccess,
-    options: &WatchOptions,
-    senders: &Senders,
-    returns: &watch::Sender<u64>,
-) {
+async fn sessions(access: &KubernetesAccess, options: &WatchOptions, senders: &Senders, returns: &watch::Sender<u64>) {
     let mut backoff = Backoff::default();
     let kinds = options.required();
     let mut store = Store::new(&kinds, options.settings.clone());

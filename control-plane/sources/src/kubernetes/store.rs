@@ -100,9 +100,8 @@ impl Store {
         }
         let of_kind = |kind: WatchedKind| {
             let known = self.objects.get(&kind)?;
-            let stored = |(name, one): (&String, &WatchedObject)| {
-                (ObjectKey::of_path(kind, name), Arc::clone(&one.stored))
-            };
+            let stored =
+                |(name, one): (&String, &WatchedObject)| (ObjectKey::of_path(kind, name), Arc::clone(&one.stored));
             Some((kind, known.current.iter().map(stored).collect()))
         };
         std::mem::take(&mut self.with_new_status).into_iter().filter_map(of_kind).collect()

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_api::{CLUSTER_KIND, SETTINGS_KIND};
-use portcullis_attach::{Attached, ConditionVerdict, GatewayObjects, Inventory, ObjectName, UnseenKinds, Usability, attach};
+use portcullis_attach::{
+    Attached, ConditionVerdict, GatewayObjects, Inventory, ObjectName, UnseenKinds, Usability, attach,
+};
 use portcullis_gateway_api::{NAMESPACE_NAME_LABEL, read_object};
 use portcullis_sources::{GatewayApiObjects, KubernetesAccess, ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
 use portcullis_translate::Diagnosis;

@@ -141,7 +141,8 @@ impl Writer {
             plan.want(key, uid, &status);
         }
         if let Some(verdicts) = &self.gateway_api {
-            let newest = GatewayApiPlan { verdicts: verdicts.borrow().clone(), statuses: Arc::clone(&statuses), at: now };
+            let newest =
+                GatewayApiPlan { verdicts: verdicts.borrow().clone(), statuses: Arc::clone(&statuses), at: now };
             if of_gateway_api.as_ref().is_none_or(|last| last.is_outdated_by(&newest)) {
                 let now = timestamp().to_string();
                 for (key, status) in newest.verdicts.statuses(&statuses, &now) {
