@@ -20,7 +20,7 @@ use super::watches::config;
 use super::{KubernetesAccess, ObjectKey, StoredStatus, WatchedKind};
 
 /// The most that is kept of a kind. Beyond it the youngest are left out: tenants write routes.
-const BOUNDS: Bounds = Bounds { objects: 5_000, bytes: 16 * 1024 * 1024 };
+const BOUNDS: Bounds = Bounds { objects: 5_000, bytes: 64 * 1024 * 1024 };
 /// The most objects in one answer to a list: each may have 1.5 MiB.
 const PAGE: u32 = 100;
 /// Timeout of a list, of any length.
