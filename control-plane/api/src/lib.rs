@@ -52,7 +52,7 @@ pub use discovered::{Discovered, DiscoveredServer, with_discovered};
 pub use duration::{DurationError, parse_duration};
 pub use kind::{CLUSTER_API_VERSION, CLUSTER_KIND, ObjectKind, SETTINGS_API_VERSION, SETTINGS_KIND, kind_of};
 pub use lint::{lint_cluster, lint_settings};
-pub use parse::{cluster_mistakes, parse_cluster, parse_settings, settings_mistakes};
+pub use parse::{cluster_mistakes, parse_cluster, parse_settings, settings_mistakes, without_nulls};
 pub use problem::Problem;
 pub use problem::ProblemCode;
 pub use referenced_data::{ReferencedData, SECRET_LABEL, SETTINGS_SECRET_LABEL, SHARED_ANNOTATION, SecretData};

@@ -106,7 +106,7 @@ fn has_null(value: &Value) -> bool {
 }
 
 /// A field that is null is a field that is not set, as Go's decoder has it.
-fn without_nulls(value: &Value) -> Value {
+pub fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
             let set = fields.iter().filter(|(_, value)| !value.is_null());

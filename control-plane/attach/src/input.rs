@@ -24,8 +24,8 @@ pub struct GatewayObjects {
 pub struct Inventory {
     /// Whether an object that is not here does not exist. Otherwise it may: a file is checked alone.
     pub is_complete: bool,
-    /// Whether Secrets and `ConfigMaps` are not looked at, so that those that are not here may exist.
-    pub has_unseen_contents: bool,
+    /// The kinds of which objects that are not here may exist all the same.
+    pub unseen: UnseenKinds,
     /// The control plane's own namespace: a [`ReferenceGrant`] there permits references to cluster-scoped objects.
     pub home_namespace: String,
     /// Secrets with a certificate and its key.
@@ -40,6 +40,17 @@ pub struct Inventory {
     pub clusters: BTreeMap<String, BTreeSet<String>>,
     /// `GatewaySettings`.
     pub settings: BTreeMap<String, Usability>,
+}
+
+/// Kinds of which not all objects are looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnseenKinds {
+    /// Secrets and `ConfigMaps`.
+    pub contents: bool,
+    /// Services.
+    pub services: bool,
+    /// Namespaces.
+    pub namespaces: bool,
 }
 
 /// Whether an object holds what its use needs.
@@ -96,11 +107,16 @@ impl Inventory {
         }
     }
 
+    /// Whether a namespace may have labels that are not known.
+    pub(crate) fn has_unseen_namespaces(&self) -> bool {
+        self.unseen.namespaces || !self.is_complete
+    }
+
     /// The ports of a Service; `None` if it is not there, and no ports if they are not known.
     pub(crate) fn service_ports(&self, name: &ObjectName) -> Option<Option<&BTreeSet<u16>>> {
         match self.services.get(name) {
             Some(ports) => Some(Some(ports)),
-            None => (!self.is_complete).then_some(None),
+            None => (self.unseen.services || !self.is_complete).then_some(None),
         }
     }
 
@@ -108,7 +124,7 @@ impl Inventory {
         match content {
             Some(Usability::Usable) => Presence::Present,
             Some(Usability::Malformed(why)) => Presence::Malformed(why),
-            None => self.presence(self.has_unseen_contents),
+            None => self.presence(self.unseen.contents),
         }
     }
 

@@ -26,7 +26,7 @@ mod verdict;
 
 pub use condition::{ConditionVerdict, Note, NoteKind};
 pub use host::HostPattern;
-pub use input::{GatewayObjects, Inventory, Usability};
+pub use input::{GatewayObjects, Inventory, UnseenKinds, Usability};
 pub use listener::ServedClientCa;
 pub use name::{ObjectName, RouteKind};
 pub use route::{ServedBackend, WeightedBackend};

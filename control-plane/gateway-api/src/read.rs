@@ -1,3 +1,4 @@
+use portcullis_api::without_nulls;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -80,16 +81,4 @@ fn names(document: &Value) -> Option<(&str, &str, &str)> {
 
 fn decode<T: DeserializeOwned>(document: &Value) -> Result<T, ReadError> {
     T::deserialize(without_nulls(document)).map_err(|error| ReadError::Shape(error.to_string()))
-}
-
-/// A field that is null is a field that is not set, as Go's decoder has it.
-fn without_nulls(value: &Value) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let set = fields.iter().filter(|(_, value)| !value.is_null());
-            Value::Object(set.map(|(name, value)| (name.clone(), without_nulls(value))).collect())
-        }
-        Value::Array(items) => Value::Array(items.iter().map(without_nulls).collect()),
-        other => other.clone(),
-    }
 }

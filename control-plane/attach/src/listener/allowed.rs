@@ -61,7 +61,7 @@ fn selects(selector: &LabelSelector, namespace: &str, inventory: &Inventory) -> 
         Some(labels) => selector.selects(labels),
         None => {
             let name = BTreeMap::from([(NAMESPACE_NAME_LABEL.to_owned(), namespace.to_owned())]);
-            !inventory.is_complete && selector.is_about(NAMESPACE_NAME_LABEL) && selector.selects(&name)
+            inventory.has_unseen_namespaces() && selector.is_about(NAMESPACE_NAME_LABEL) && selector.selects(&name)
         }
     }
 }

@@ -6,7 +6,7 @@ use super::world::{
     HOME, INFRA, assert_lines, backends, class, gateway, http_route, inventory, listener, object, outcome, read,
     tls_route,
 };
-use crate::{Inventory, attach};
+use crate::{Inventory, UnseenKinds, attach};
 
 fn with_parents(mut route: Value, parents: &Value) -> Value {
     route["spec"]["parentRefs"] = parents.clone();
@@ -130,11 +130,14 @@ fn namespace_that_is_not_known_has_its_name() {
         let mut route = tls_route("r", &["a.test"], &["c2"]);
         route["metadata"]["namespace"] = json!("team-x");
         let objects = read(&[class(), gateway(&json!([one])), route]);
-        let accepted = |is_complete: bool| {
-            let verdicts = attach(&objects, &Inventory { is_complete, ..inventory() }).routes;
+        let accepted_with = |inventory: Inventory| {
+            let verdicts = attach(&objects, &inventory).routes;
             verdicts[0].parents[0].conditions[0].status
         };
+        let accepted = |is_complete: bool| accepted_with(Inventory { is_complete, ..inventory() });
         assert_eq!(accepted(false), is_selected, "{why}");
+        let unseen = UnseenKinds { namespaces: true, ..UnseenKinds::default() };
+        assert_eq!(accepted_with(Inventory { unseen, ..inventory() }), is_selected, "{why}");
         // There it does not exist.
         assert!(!accepted(true), "{why}");
     }
@@ -302,4 +305,28 @@ fn backends_have_weights() {
     let expected = ["route r Accepted True", "bound l a.test r -> ", "note r spec.rules[0].backendRefs"];
     assert_lines("none", &[gateway, none], &expected);
     assert_eq!(backends(&[]), json!([]));
+}
+
+#[test]
+fn kind_that_is_not_wholly_seen_hides_no_lack_of_another() {
+    let route = |name: &str, backend: &Value| {
+        let mut route = tls_route(name, &[&format!("{name}.test")], &["c2"]);
+        route["spec"]["rules"][0]["backendRefs"] = json!([backend]);
+        route
+    };
+    let service = json!({"name": "gone", "port": 443});
+    let cluster = json!({"group": "proxy.kubegateway.io", "kind": "UpstreamCluster", "name": "gone"});
+    let listener = gateway(&json!([listener("l", 443, "TLS", "")]));
+    let objects = read(&[class(), listener, route("r", &service), route("s", &cluster)]);
+    let resolved = |services: bool| {
+        let unseen = UnseenKinds { services, ..UnseenKinds::default() };
+        let verdicts = attach(&objects, &Inventory { unseen, ..inventory() }).routes;
+        let one = |route: &crate::RouteVerdict| {
+            let conditions = &route.parents[0].conditions;
+            conditions.iter().find(|one| one.kind == "ResolvedRefs").unwrap().reason
+        };
+        verdicts.iter().map(one).collect::<Vec<_>>()
+    };
+    assert_eq!(resolved(false), ["BackendNotFound", "BackendNotFound"]);
+    assert_eq!(resolved(true), ["ResolvedRefs", "BackendNotFound"]);
 }

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::condition::ConditionVerdict;
 use crate::served::HostTable;
 use crate::{
-    Attached, CONTROLLER_NAME, GatewayObjects, Inventory, ListenerRole, ObjectName, ServedBackend, Usability, attach,
+    Attached, CONTROLLER_NAME, GatewayObjects, Inventory, ListenerRole, ObjectName, ServedBackend, UnseenKinds,
+    Usability, attach,
 };
 
 /// The namespace of Gateways, and of routes unless a test says otherwise.
@@ -88,7 +89,7 @@ pub(super) fn inventory() -> Inventory {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
     Inventory {
         is_complete: true,
-        has_unseen_contents: false,
+        unseen: UnseenKinds::default(),
         home_namespace: HOME.to_owned(),
         secrets: [
             (ObjectName::new(INFRA, "cert"), Usability::Usable),

@@ -32,6 +32,8 @@ mod http_arguments;
 mod limit_reports;
 mod limits;
 mod metrics;
+#[cfg(test)]
+mod optional_kinds_tests;
 mod reconcile_loop;
 mod reconciler;
 mod references;

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
 use kube::api::DynamicObject;
 use portcullis_api::{SHARED_ANNOTATION, SecretBytes, SecretData};
 use serde_json::{Value, json};
@@ -16,7 +17,9 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 pub(super) struct WatchedObject {
     /// Without its status, but for the names in it, and without what changes with every write to the status.
     pub(super) document: Arc<Value>,
-    pub(super) stored: StoredStatus,
+    pub(super) stored: Arc<StoredStatus>,
+    /// The length of document and status as JSON; of objects of the Gateway API, of which many are kept.
+    pub(super) bytes: usize,
 }
 
 /// The status of an object as the server has it.
@@ -35,20 +38,41 @@ pub struct StoredStatus {
 /// The largest document of the Gateway API: tenants write them, and each is read at every change.
 const MAX_BYTES: usize = 256 * 1024;
 
-fn has_bounded_size(document: &Value) -> bool {
-    let is_bounded = serde_json::to_vec(document).is_ok_and(|bytes| bytes.len() <= MAX_BYTES);
-    if !is_bounded {
-        let text = |field: &str| document.pointer(field).and_then(Value::as_str).unwrap_or_default();
-        let (kind, namespace, name) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
-        tracing::warn!(kind, namespace, name, "an object of more than 256 KiB is not looked at");
+fn length(value: &Value) -> usize {
+    serde_json::to_vec(value).map_or(usize::MAX, |bytes| bytes.len())
+}
+
+/// The length of an object within the bound.
+fn bounded_length(document: &Value, status: &Value) -> Option<usize> {
+    let length = length(document);
+    if length <= MAX_BYTES {
+        return Some(length.saturating_add(self::length(status)));
     }
-    is_bounded
+    let text = |field: &str| document.pointer(field).and_then(Value::as_str).unwrap_or_default();
+    let (kind, namespace, name) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
+    tracing::warn!(kind, namespace, name, "an object of more than 256 KiB is not looked at");
+    None
+}
+
+/// Leaves what is judged: labels of namespaces, and ports of Services.
+fn reduce(kind: WatchedKind, object: &mut DynamicObject) {
+    if !kind.is_referred_to() {
+        return;
+    }
+    let ports = object.data.pointer("/spec/ports").cloned();
+    object.data = match (kind, ports) {
+        (WatchedKind::Service, Some(ports)) => json!({"spec": {"ports": ports}}),
+        _ => json!({}),
+    };
+    object.metadata.annotations = None;
+    object.metadata.labels = object.metadata.labels.take().filter(|_| kind == WatchedKind::Namespace);
 }
 
 /// `None` if it cannot be written as a document, which nothing that came as one does, or is too large.
 pub(super) fn object(kind: WatchedKind, mut object: DynamicObject) -> Option<WatchedObject> {
     object.metadata.managed_fields = None;
-    let resource_version = object.metadata.resource_version.take().filter(|_| kind.is_for_gateway_api());
+    reduce(kind, &mut object);
+    let resource_version = object.metadata.resource_version.take().filter(|_| kind.has_shared_status());
     if let Some(annotations) = &mut object.metadata.annotations {
         annotations.remove(LAST_APPLIED);
     }
@@ -62,9 +86,17 @@ pub(super) fn object(kind: WatchedKind, mut object: DynamicObject) -> Option<Wat
     }
     fields.insert("apiVersion".to_owned(), json!(kind.api_version()));
     fields.insert("kind".to_owned(), json!(kind.kind()));
-    let is_bounded = !kind.is_for_gateway_api() || has_bounded_size(&document);
-    let stored = StoredStatus { uid, generation, resource_version, status };
-    is_bounded.then(|| WatchedObject { document: Arc::new(document), stored })
+    let bytes = if kind.is_for_gateway_api() { bounded_length(&document, &status)? } else { 0 };
+    let stored = Arc::new(StoredStatus { uid, generation, resource_version, status });
+    Some(WatchedObject { document: Arc::new(document), stored, bytes })
+}
+
+/// `namespace/name`, or the name of a cluster-scoped object.
+pub(super) fn path(object: &DynamicObject) -> String {
+    match &object.metadata.namespace {
+        Some(namespace) => format!("{namespace}/{}", object.name_any()),
+        None => object.name_any(),
+    }
 }
 
 /// The content of a Secret for the objects of a kind.
@@ -114,7 +146,7 @@ mod tests {
             status: json!({"conditions": []}),
             ..StoredStatus::default()
         };
-        assert_eq!(found, WatchedObject { document: Arc::new(wanted), stored });
+        assert_eq!(found, WatchedObject { document: Arc::new(wanted), stored: Arc::new(stored), bytes: 0 });
     }
 
     #[test]
@@ -126,5 +158,38 @@ mod tests {
         .unwrap();
         let found = super::object(WatchedKind::UpstreamCluster, object).unwrap();
         assert_eq!(found.document["status"], json!({"names": ["a.test"]}));
+    }
+    #[test]
+    fn labels_and_ports_alone_are_kept_of_what_routes_refer_to() {
+        let read = |kind: WatchedKind| {
+            let object: DynamicObject = serde_json::from_value(json!({
+                "apiVersion": "v1", "kind": kind.kind(),
+                "metadata": {"name": "a", "resourceVersion": "7", "labels": {"a": "b"}, "annotations": {"a": "b"}},
+                "spec": {"ports": [{"port": 443}], "selector": {"a": "b"}}, "status": {"phase": "Active"},
+            }))
+            .unwrap();
+            super::object(kind, object).unwrap()
+        };
+        let service = read(WatchedKind::Service);
+        assert_eq!(service.document["metadata"], json!({"name": "a"}));
+        assert_eq!(service.document["spec"], json!({"ports": [{"port": 443}]}));
+        assert_eq!(*service.stored, StoredStatus::default());
+        let namespace = read(WatchedKind::Namespace);
+        assert_eq!(namespace.document["metadata"], json!({"name": "a", "labels": {"a": "b"}}));
+        assert_eq!(namespace.document.get("spec"), None);
+    }
+
+    #[test]
+    fn length_counts_the_status_and_has_a_bound() {
+        let read = |length: usize| {
+            let object: DynamicObject = serde_json::from_value(json!({
+                "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": {"name": "a"},
+                "spec": {"x": "x".repeat(length)}, "status": {"x": "x".repeat(1_000)},
+            }))
+            .unwrap();
+            super::object(WatchedKind::Gateway, object).map(|found| found.bytes)
+        };
+        assert!(read(10).unwrap() > 1_000);
+        assert_eq!(read(MAX_BYTES), None);
     }
 }

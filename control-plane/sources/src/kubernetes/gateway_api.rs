@@ -5,36 +5,33 @@ use serde_json::Value;
 
 use super::WatchedKind;
 
-/// The most objects of a kind that are judged. Beyond it the youngest are left out: tenants write routes.
-const MAX_OBJECTS: usize = 5_000;
-
-/// The objects of the Gateway API, with those that it needs beside them.
+/// The objects of the Gateway API, with those that it needs beside them. A copy shares them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GatewayApiObjects {
-    by_kind: BTreeMap<WatchedKind, Vec<Arc<Value>>>,
+    by_kind: BTreeMap<WatchedKind, Arc<[Arc<Value>]>>,
     /// The kinds of which some are left out.
     cut: BTreeSet<WatchedKind>,
 }
 
 impl GatewayApiObjects {
-    /// Takes the objects of a kind.
-    pub(super) fn insert(&mut self, kind: WatchedKind, mut documents: Vec<Arc<Value>>) {
-        if documents.len() > MAX_OBJECTS {
-            tracing::warn!(
-                kind = kind.plural(),
-                count = documents.len(),
-                "only the oldest {MAX_OBJECTS} are looked at"
-            );
-            documents.sort_by(|one, other| created(one).cmp(created(other)));
-            documents.truncate(MAX_OBJECTS);
-            self.cut.insert(kind);
-        }
+    /// Takes the objects of a kind in place of those before; `is_cut`: more are there.
+    pub(super) fn set(&mut self, kind: WatchedKind, documents: Arc<[Arc<Value>]>, is_cut: bool) {
         self.by_kind.insert(kind, documents);
+        if is_cut {
+            self.cut.insert(kind);
+        } else {
+            self.cut.remove(&kind);
+        }
+    }
+
+    /// Whether objects of each kind were listed, or are known not to be there. Before, a permission could be missing.
+    pub fn is_listed(&self) -> bool {
+        WatchedKind::OF_GATEWAY_API.iter().all(|kind| self.by_kind.contains_key(kind))
     }
 
     /// The objects of a kind.
     pub fn of(&self, kind: WatchedKind) -> impl Iterator<Item = &Arc<Value>> {
-        self.by_kind.get(&kind).into_iter().flatten()
+        self.by_kind.get(&kind).into_iter().flat_map(|documents| documents.iter())
     }
 
     /// Whether all objects of a kind are here.
@@ -44,36 +41,26 @@ impl GatewayApiObjects {
 
     /// The objects of the Gateway API's own kinds.
     pub fn of_gateway_api(&self) -> impl Iterator<Item = &Arc<Value>> {
-        let needed = [WatchedKind::Namespace, WatchedKind::Service];
-        self.by_kind.iter().filter(move |(kind, _)| !needed.contains(kind)).flat_map(|(_, documents)| documents)
+        let own = self.by_kind.iter().filter(|(kind, _)| !kind.is_referred_to());
+        own.flat_map(|(_, documents)| documents.iter())
     }
-}
-
-fn created(document: &Value) -> &str {
-    document.pointer("/metadata/creationTimestamp").and_then(Value::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
-    fn youngest_objects_beyond_the_bound_are_left_out() {
-        let route = |index: usize| {
-            Arc::new(
-                json!({"metadata": {"creationTimestamp": format!("2024-01-01T00:{:02}:{:02}Z", 59 - index / 100 % 60, index % 60), "name": index.to_string()}}),
-            )
-        };
+    fn objects_are_listed_when_each_kind_is() {
         let mut objects = GatewayApiObjects::default();
-        let documents: Vec<_> = (0..MAX_OBJECTS + 10).map(route).collect();
-        let mut times: Vec<_> = documents.iter().map(|one| created(one).to_owned()).collect();
-        times.sort();
-        objects.insert(WatchedKind::HttpRoute, documents);
-        let kept: Vec<_> = objects.of_gateway_api().map(|one| created(one).to_owned()).collect();
-        assert_eq!(kept, times[..MAX_OBJECTS]);
-        assert_eq!(objects.of(WatchedKind::Gateway).count(), 0);
-        assert!(objects.has_all(WatchedKind::Gateway) && !objects.has_all(WatchedKind::HttpRoute));
+        for kind in WatchedKind::OF_GATEWAY_API {
+            assert!(!objects.is_listed());
+            objects.set(kind, [Arc::new(Value::Null)].into(), kind == WatchedKind::Service);
+        }
+        assert!(objects.is_listed() && objects.has_all(WatchedKind::Namespace));
+        assert!(!objects.has_all(WatchedKind::Service));
+        assert_eq!((objects.of_gateway_api().count(), objects.of(WatchedKind::Service).count()), (5, 1));
+        objects.set(WatchedKind::Service, [].into(), false);
+        assert!(objects.has_all(WatchedKind::Service));
     }
 }

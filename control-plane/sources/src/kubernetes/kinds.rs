@@ -76,6 +76,16 @@ impl WatchedKind {
         Self::OF_GATEWAY_API.contains(&self)
     }
 
+    /// Whether routes and listeners refer to objects of this kind, whose status is none of ours.
+    pub fn is_referred_to(self) -> bool {
+        matches!(self, WatchedKind::Namespace | WatchedKind::Service)
+    }
+
+    /// Whether other controllers write the status of its objects, too.
+    pub(super) fn has_shared_status(self) -> bool {
+        self.is_for_gateway_api() && !self.is_referred_to()
+    }
+
     /// The objects of a Kubernetes, in all namespaces.
     pub fn api(self, client: Client) -> Api<DynamicObject> {
         Api::all_with(client, &self.resource())

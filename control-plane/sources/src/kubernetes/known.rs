@@ -44,13 +44,6 @@ impl<T> Known<T> {
         self.coming.clear();
         self.is_complete = false;
     }
-
-    /// Takes a list of nothing.
-    pub(super) fn clear(&mut self) {
-        self.coming.clear();
-        self.current.clear();
-        self.is_complete = true;
-    }
 }
 
 #[cfg(test)]
@@ -83,7 +76,5 @@ mod tests {
             known.apply(event, |(), ()| false);
             assert_eq!((names(&known).as_str(), known.is_complete), (current, is_complete), "step {number}");
         }
-        known.clear();
-        assert_eq!((names(&known).as_str(), known.is_complete), ("", true));
     }
 }

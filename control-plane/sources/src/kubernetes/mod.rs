@@ -3,20 +3,25 @@
 //!
 //! - [`connect`]: the client and its credentials.
 //! - [`kinds`]: the kinds that are watched.
-//! - [`watches`]: the watches of a session; a kind that is not required may be absent.
-//! - [`session`]: the watches from their lists to the first error; an outage ends a session, and the next one lists everything
-//!   again, so that nothing is missed.
-//! - [`store`]: the objects that the watches delivered, pure; [`known`] those of one kind.
+//! - [`session`]: the watches of clusters and of the settings in use, from their lists to the first error; an outage ends a
+//!   session, and the next one lists everything again, so that nothing is missed. [`watches`] are its events.
+//! - [`store`]: the objects that these watches delivered, pure; [`known`] those of one kind.
+//! - [`optional`]: each other kind in sessions of its own; [`bounded`] its objects, pure.
+//! - [`published`]: the outputs that sessions share.
 //! - [`health`]: whether the objects are current.
 //! - [`backoff`]: the pauses between sessions.
 
+mod bounded;
 mod connect;
 mod documents;
 mod gateway_api;
 mod health;
 mod kinds;
 mod known;
+mod optional;
+mod published;
 mod session;
+mod statuses;
 mod store;
 mod watches;
 
@@ -26,4 +31,4 @@ pub use gateway_api::GatewayApiObjects;
 pub use health::{Backoff, SourceHealth, watch_reason};
 pub use kinds::{ObjectKey, WatchedKind};
 pub use session::{KubernetesSets, WatchOptions, watch_kubernetes};
-pub use store::StoredStatuses;
+pub use statuses::StoredStatuses;

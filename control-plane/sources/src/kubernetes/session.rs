@@ -1,4 +1,3 @@
-use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -9,12 +8,15 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::runtime::watcher::Event;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::documents;
 use super::health::{Backoff, reason};
-use super::store::{Store, StoredStatuses};
-use super::watches::{Events, Watch, WatchEvent, events};
-use super::{GatewayApiObjects, KubernetesAccess, SourceHealth, WatchedKind};
+use super::optional::OptionalKind;
+use super::published::Published;
+use super::store::Store;
+use super::watches::{Events, WatchEvent, events};
+use super::{GatewayApiObjects, KubernetesAccess, SourceHealth, StoredStatuses, WatchedKind};
 use crate::object_set::{NoticedAt, ObjectSet};
 
 /// Time to wait for the rest of a burst of changes.
@@ -52,8 +54,7 @@ pub struct WatchOptions {
 struct Senders {
     objects: watch::Sender<Option<Arc<ObjectSet>>>,
     health: watch::Sender<SourceHealth>,
-    statuses: watch::Sender<Arc<StoredStatuses>>,
-    gateway_api: watch::Sender<Arc<GatewayApiObjects>>,
+    published: Published,
 }
 
 /// Watches until the receiver of objects is dropped. An outage ends nothing: the last set stays, and is replaced by the
@@ -62,22 +63,39 @@ pub fn watch_kubernetes(access: &KubernetesAccess, options: WatchOptions) -> Kub
     let (objects_sender, objects) = watch::channel(None);
     let starting = SourceHealth::stale(SystemTime::now(), "the first lists are not complete");
     let (health_sender, health) = watch::channel(starting);
-    let (statuses_sender, statuses) = watch::channel(Arc::default());
-    let (gateway_api_sender, gateway_api) = watch::channel(Arc::default());
-    let senders = Senders {
-        objects: objects_sender,
-        health: health_sender,
-        statuses: statuses_sender,
-        gateway_api: gateway_api_sender,
-    };
+    let published = Published::new();
+    let (statuses, gateway_api) = published.subscribe();
+    let senders = Senders { objects: objects_sender, health: health_sender, published };
     let access = access.clone();
     tokio::spawn(async move {
+        let returns = watch::Sender::new(0);
+        // They end with this task.
+        let mut optional = JoinSet::new();
+        for kind in options.optional() {
+            optional.spawn(OptionalKind::new(&access, kind, &senders.published, returns.subscribe()).run());
+        }
         tokio::select! {
             () = senders.objects.closed() => {}
-            () = sessions(&access, &options, &senders) => {}
+            () = sessions(&access, &options, &senders, &returns) => {}
         }
     });
     KubernetesSets { objects, health, statuses, gateway_api }
+}
+
+impl WatchOptions {
+    /// The kinds of the clusters' session: without one of them the source is stale.
+    fn required(&self) -> Vec<WatchedKind> {
+        let settings = self.settings.as_ref().map(|_| WatchedKind::GatewaySettings);
+        [WatchedKind::UpstreamCluster].into_iter().chain(settings).collect()
+    }
+
+    /// The kinds that have sessions of their own: a Kubernetes that does not have them, or never let them be listed, has none of
+    /// their objects. Settings that are not used are watched for their status alone.
+    fn optional(&self) -> Vec<WatchedKind> {
+        let settings = self.settings.is_none().then_some(WatchedKind::GatewaySettings);
+        let of_gateway_api = WatchedKind::OF_GATEWAY_API.into_iter().filter(|_| self.gateway_api);
+        settings.into_iter().chain(of_gateway_api).collect()
+    }
 }
 
 /// Why a session ended.
@@ -88,22 +106,17 @@ enum End {
     Back,
 }
 
-async fn sessions(access: &KubernetesAccess, options: &WatchOptions, senders: &Senders) {
+async fn sessions(access: &KubernetesAccess, options: &WatchOptions, senders: &Senders, returns: &watch::Sender<u64>) {
     let mut backoff = Backoff::default();
-    // Those that are not used are watched for their status alone.
-    let uses_settings = options.settings.is_some();
-    let mut watches = vec![
-        Watch { kind: WatchedKind::UpstreamCluster, is_required: true, has_secrets: true },
-        Watch { kind: WatchedKind::GatewaySettings, is_required: uses_settings, has_secrets: uses_settings },
-    ];
-    // Without a kind of theirs the others are judged all the same.
-    let optional = |kind| Watch { kind, is_required: false, has_secrets: false };
-    watches.extend(WatchedKind::OF_GATEWAY_API.into_iter().filter(|_| options.gateway_api).map(optional));
-    let mut store = Store::new(&watches, options.settings.clone());
+    let kinds = options.required();
+    let mut store = Store::new(&kinds, options.settings.clone());
     loop {
         store.begin();
-        let end = Session::new(access, &watches, &mut store, senders).run(&mut backoff).await;
-        let End::Failed(why) = end else { continue };
+        let end = Session::new(access, &kinds, &mut store, senders).run(&mut backoff).await;
+        let End::Failed(why) = end else {
+            returns.send_modify(|count| *count += 1);
+            continue;
+        };
         tracing::warn!(reason = why, "the Kubernetes source is stale");
         stale(senders, &why);
         tokio::time::sleep(backoff.pause()).await;
@@ -124,16 +137,14 @@ struct Session<'a> {
     store: &'a mut Store,
     events: Events,
     clusters: Api<DynamicObject>,
-    /// Kinds that are not there, or may not be listed.
-    absent: BTreeSet<WatchedKind>,
     /// Whether the last probe failed.
     is_silent: bool,
 }
 
 impl<'a> Session<'a> {
-    fn new(access: &KubernetesAccess, watches: &[Watch], store: &'a mut Store, senders: &'a Senders) -> Self {
+    fn new(access: &KubernetesAccess, kinds: &[WatchedKind], store: &'a mut Store, senders: &'a Senders) -> Self {
         let clusters = WatchedKind::UpstreamCluster.api(access.client.clone());
-        Self { senders, store, events: events(access, watches), clusters, absent: BTreeSet::new(), is_silent: false }
+        Self { senders, store, events: events(access, kinds), clusters, is_silent: false }
     }
 
     async fn run(mut self, backoff: &mut Backoff) -> End {
@@ -197,22 +208,12 @@ impl<'a> Session<'a> {
     async fn take_next(&mut self) -> Result<(), String> {
         match self.events.next().await {
             Some(Ok(WatchEvent::Object(kind, event))) => {
-                if matches!(*event, Event::InitDone) {
-                    self.absent.remove(&kind);
-                }
-                let applied = match &*event {
-                    Event::Apply(object) => Some(path(object)),
-                    _ => None,
-                };
                 let named = |object: DynamicObject| {
-                    let path = path(&object);
+                    let path = documents::path(&object);
                     documents::object(kind, object).map(|object| (path, object))
                 };
-                match (try_map(*event, named), applied) {
-                    (Some(event), _) => self.store.object(kind, event),
-                    // Its newest version cannot be looked at.
-                    (None, Some(path)) => self.store.remove(kind, &path),
-                    (None, None) => {}
+                if let Some(event) = try_map(*event, named) {
+                    self.store.object(kind, event);
                 }
                 Ok(())
             }
@@ -221,13 +222,6 @@ impl<'a> Session<'a> {
                 if let Some(event) = try_map(*event, named) {
                     self.store.secret(kind, event);
                 }
-                Ok(())
-            }
-            Some(Ok(WatchEvent::Absent(kind, absence, reason))) => {
-                if self.absent.insert(kind) {
-                    tracing::warn!(kind = kind.plural(), reason, "objects of this kind are not looked at");
-                }
-                self.store.absent(kind, absence);
                 Ok(())
             }
             Some(Err(why)) => Err(why),
@@ -248,17 +242,8 @@ impl<'a> Session<'a> {
                 is_new
             });
         }
-        if let Some(objects) = self.store.take_gateway_api() {
-            self.senders.gateway_api.send_if_modified(|last| {
-                let is_new = **last != objects;
-                if is_new {
-                    *last = Arc::new(objects);
-                }
-                is_new
-            });
-        }
-        if let Some(statuses) = self.store.take_statuses() {
-            self.senders.statuses.send_replace(Arc::new(statuses));
+        for (kind, statuses) in self.store.take_statuses() {
+            self.senders.published.statuses(kind, statuses);
         }
         if !self.is_silent {
             self.senders.health.send_if_modified(|health| {
@@ -267,14 +252,6 @@ impl<'a> Session<'a> {
                 was_stale
             });
         }
-    }
-}
-
-/// `namespace/name`, or the name of a cluster-scoped object.
-fn path(object: &DynamicObject) -> String {
-    match &object.metadata.namespace {
-        Some(namespace) => format!("{namespace}/{}", object.name_any()),
-        None => object.name_any(),
     }
 }
 

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kube::runtime::watcher::Event;
@@ -7,14 +7,10 @@ use serde_json::Value;
 
 use super::documents::WatchedObject;
 use super::known::Known;
-use super::watches::{Absence, Watch};
-use super::{GatewayApiObjects, ObjectKey, StoredStatus, WatchedKind};
+use super::{ObjectKey, StoredStatus, WatchedKind};
 use crate::object_set::ObjectSet;
 
-/// The stored status of every object.
-pub type StoredStatuses = BTreeMap<ObjectKey, StoredStatus>;
-
-/// The objects of the sessions.
+/// The objects of the clusters' sessions.
 pub(super) struct Store {
     objects: BTreeMap<WatchedKind, Known<WatchedObject>>,
     /// By the kind that refers to them.
@@ -23,23 +19,19 @@ pub(super) struct Store {
     settings: Option<String>,
     /// Whether the set may be other than when it was taken last. A status that is written changes none.
     is_changed: bool,
-    /// Whether a status may be other than when they were taken last.
-    has_new_status: bool,
-    /// Whether objects for the Gateway API may be other than when they were taken last.
-    has_new_gateway_api: bool,
+    /// The kinds of which a status may be other than when they were taken last.
+    with_new_status: BTreeSet<WatchedKind>,
 }
 
 impl Store {
-    /// An empty one, complete when all that is watched is.
-    pub(super) fn new(watches: &[Watch], settings: Option<String>) -> Self {
-        let secrets = watches.iter().filter(|watch| watch.has_secrets);
+    /// An empty one, complete when objects of these kinds are, and the Secrets to which they may refer.
+    pub(super) fn new(kinds: &[WatchedKind], settings: Option<String>) -> Self {
         Self {
-            objects: watches.iter().map(|watch| (watch.kind, Known::default())).collect(),
-            secrets: secrets.map(|watch| (watch.kind, Known::default())).collect(),
+            objects: kinds.iter().map(|kind| (*kind, Known::default())).collect(),
+            secrets: kinds.iter().map(|kind| (*kind, Known::default())).collect(),
             settings,
             is_changed: false,
-            has_new_status: false,
-            has_new_gateway_api: false,
+            with_new_status: BTreeSet::new(),
         }
     }
 
@@ -51,46 +43,20 @@ impl Store {
 
     pub(super) fn object(&mut self, kind: WatchedKind, event: Event<(String, WatchedObject)>) {
         let Some(known) = self.objects.get_mut(&kind) else { return };
-        self.has_new_status |= match &event {
+        let has_new_status = match &event {
             Event::Apply((name, now)) => known.current.get(name).is_none_or(|before| before.stored != now.stored),
             Event::Delete(_) | Event::InitDone => true,
             Event::Init | Event::InitApply(_) => false,
         };
-        let is_changed = known.apply(event, |before, now| before.document == now.document);
-        self.mark(kind, is_changed);
-    }
-
-    /// Removes an object.
-    pub(super) fn remove(&mut self, kind: WatchedKind, path: &str) {
-        let removed = self.objects.get_mut(&kind).and_then(|known| known.current.remove(path));
-        if removed.is_some() {
-            self.has_new_status = true;
-            self.mark(kind, true);
+        if has_new_status {
+            self.with_new_status.insert(kind);
         }
-    }
-
-    fn mark(&mut self, kind: WatchedKind, is_changed: bool) {
-        match kind.is_for_gateway_api() {
-            true => self.has_new_gateway_api |= is_changed,
-            false => self.is_changed |= is_changed,
-        }
+        self.is_changed |= known.apply(event, |before, now| before.document == now.document);
     }
 
     pub(super) fn secret(&mut self, kind: WatchedKind, event: Event<(String, SecretData)>) {
         let Some(known) = self.secrets.get_mut(&kind) else { return };
         self.is_changed |= known.apply(event, |before, now| before == now);
-    }
-
-    /// Objects of this kind are not looked at. Those that were known before a right was lost stay, as in an outage.
-    pub(super) fn absent(&mut self, kind: WatchedKind, absence: Absence) {
-        let Some(known) = self.objects.get_mut(&kind) else { return };
-        if absence == Absence::Forbidden && !known.current.is_empty() {
-            known.is_complete = true;
-        } else if !known.is_complete || !known.current.is_empty() {
-            known.clear();
-            self.has_new_status = true;
-            self.mark(kind, true);
-        }
     }
 
     /// Whether all lists are complete: before, a set would lack objects and Envoy would drop them.
@@ -127,28 +93,18 @@ impl Store {
         ReferencedData::Secrets(self.secrets.get(&kind).map(|known| known.current.clone()).unwrap_or_default())
     }
 
-    /// The objects for the Gateway API; `None` if they are what was taken last, or not complete.
-    pub(super) fn take_gateway_api(&mut self) -> Option<GatewayApiObjects> {
-        if !self.is_complete() || !std::mem::take(&mut self.has_new_gateway_api) {
-            return None;
+    /// The status of every object, of the kinds of which one may be new; nothing before the lists are complete.
+    pub(super) fn take_statuses(&mut self) -> BTreeMap<WatchedKind, BTreeMap<ObjectKey, Arc<StoredStatus>>> {
+        if !self.is_complete() {
+            return BTreeMap::new();
         }
-        let mut objects = GatewayApiObjects::default();
-        for (kind, known) in self.objects.iter().filter(|(kind, _)| kind.is_for_gateway_api()) {
-            objects.insert(*kind, known.current.values().map(|one| Arc::clone(&one.document)).collect());
-        }
-        Some(objects)
-    }
-
-    /// The status of every object; `None` if they are what was taken last, or not complete.
-    pub(super) fn take_statuses(&mut self) -> Option<StoredStatuses> {
-        if !self.is_complete() || !std::mem::take(&mut self.has_new_status) {
-            return None;
-        }
-        let of_kind = |(kind, known): (&WatchedKind, &Known<WatchedObject>)| {
-            let key = |name: &String| ObjectKey::of_path(*kind, name);
-            known.current.iter().map(|(name, one)| (key(name), one.stored.clone())).collect::<Vec<_>>()
+        let of_kind = |kind: WatchedKind| {
+            let known = self.objects.get(&kind)?;
+            let stored =
+                |(name, one): (&String, &WatchedObject)| (ObjectKey::of_path(kind, name), Arc::clone(&one.stored));
+            Some((kind, known.current.iter().map(stored).collect()))
         };
-        Some(self.objects.iter().flat_map(of_kind).collect())
+        std::mem::take(&mut self.with_new_status).into_iter().filter_map(of_kind).collect()
     }
 }
 
@@ -160,16 +116,13 @@ mod tests {
     const SETTINGS: WatchedKind = WatchedKind::GatewaySettings;
 
     fn store(settings: Option<&str>) -> Store {
-        let watches = [
-            Watch { kind: CLUSTER, is_required: true, has_secrets: true },
-            Watch { kind: SETTINGS, is_required: settings.is_some(), has_secrets: settings.is_some() },
-        ];
-        Store::new(&watches, settings.map(str::to_owned))
+        let kinds: Vec<_> = [CLUSTER].into_iter().chain(settings.map(|_| SETTINGS)).collect();
+        Store::new(&kinds, settings.map(str::to_owned))
     }
 
     fn object(document: impl Into<Value>, status: u32) -> (String, WatchedObject) {
         let stored = StoredStatus { status: status.into(), ..StoredStatus::default() };
-        ("a".to_owned(), WatchedObject { document: Arc::new(document.into()), stored })
+        ("a".to_owned(), WatchedObject { document: Arc::new(document.into()), stored: Arc::new(stored), bytes: 0 })
     }
 
     fn secret(owner: &str) -> (String, SecretData) {
@@ -179,7 +132,6 @@ mod tests {
     #[test]
     fn set_is_new_when_a_document_or_a_secret_is() {
         let mut store = store(None);
-        store.absent(SETTINGS, Absence::NoKind);
         store.object(CLUSTER, Event::Init);
         store.object(CLUSTER, Event::InitApply(object(1, 1)));
         store.object(CLUSTER, Event::InitDone);
@@ -203,16 +155,15 @@ mod tests {
         }
         store.object(CLUSTER, Event::Delete(object(2, 2)));
         let set = store.take_changed().unwrap();
-        assert!(set.clusters.is_empty() && set.settings.is_empty() && store.take_statuses().unwrap().is_empty());
+        assert!(set.clusters.is_empty() && set.settings.is_empty() && store.take_statuses()[&CLUSTER].is_empty());
     }
 
     #[test]
     fn statuses_are_told_when_one_is_new() {
         let mut store = store(None);
-        store.absent(SETTINGS, Absence::NoKind);
         store.secret(CLUSTER, Event::InitDone);
         store.object(CLUSTER, Event::InitApply(object(1, 1)));
-        assert_eq!(store.take_statuses(), None);
+        assert!(store.take_statuses().is_empty());
         store.object(CLUSTER, Event::InitDone);
         for (event, is_new) in [
             (Event::Init, true),
@@ -222,31 +173,8 @@ mod tests {
             (Event::Delete(object(2, 2)), true),
         ] {
             store.object(CLUSTER, event);
-            assert_eq!(store.take_statuses().is_some(), is_new);
+            assert_eq!(store.take_statuses().contains_key(&CLUSTER), is_new);
         }
-    }
-
-    #[test]
-    fn objects_stay_when_a_right_is_lost_and_go_with_their_kind() {
-        let mut store = store(None);
-        store.object(CLUSTER, Event::InitDone);
-        store.secret(CLUSTER, Event::InitDone);
-        store.absent(SETTINGS, Absence::Forbidden);
-        assert!(store.take_statuses().unwrap().is_empty());
-        store.object(SETTINGS, Event::InitApply(object(1, 1)));
-        store.object(SETTINGS, Event::InitDone);
-        assert_eq!(store.take_statuses().unwrap().len(), 1);
-        store.absent(SETTINGS, Absence::Forbidden);
-        assert_eq!(store.take_statuses(), None);
-        // Also in the next session.
-        store.begin();
-        store.object(CLUSTER, Event::InitDone);
-        store.secret(CLUSTER, Event::InitDone);
-        assert!(!store.is_complete());
-        store.absent(SETTINGS, Absence::Forbidden);
-        assert_eq!(store.take_statuses().unwrap().len(), 1);
-        store.absent(SETTINGS, Absence::NoKind);
-        assert!(store.take_statuses().unwrap().is_empty());
     }
 
     #[test]

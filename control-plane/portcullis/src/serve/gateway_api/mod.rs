@@ -9,10 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_api::CLUSTER_KIND;
-use portcullis_attach::{Attached, ConditionVerdict, GatewayObjects, Inventory, ObjectName, Usability, attach};
+use portcullis_api::{CLUSTER_KIND, SETTINGS_KIND};
+use portcullis_attach::{
+    Attached, ConditionVerdict, GatewayObjects, Inventory, ObjectName, UnseenKinds, Usability, attach,
+};
 use portcullis_gateway_api::{NAMESPACE_NAME_LABEL, read_object};
-use portcullis_sources::{GatewayApiObjects, KubernetesAccess, ObjectKey, StoredStatuses, WatchedKind};
+use portcullis_sources::{GatewayApiObjects, KubernetesAccess, ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
 use portcullis_translate::Diagnosis;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -30,7 +32,7 @@ const NOT_USED: &str = "the control plane uses the object that --settings-name n
 /// Verdicts about all objects.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct GatewayApiVerdicts {
-    attached: Attached,
+    attached: Arc<Attached>,
     uids: Arc<JudgedUids>,
     supported: Option<ConditionVerdict>,
 }
@@ -78,10 +80,11 @@ impl GatewayApi {
         let mut versions = tokio::time::interval(VERSION_INTERVAL);
         let mut supported = None;
         let mut judged: Option<(Arc<GatewayApiObjects>, ReferredNames)> = None;
-        let (mut attached, mut uids) = (Attached::default(), Arc::<JudgedUids>::default());
+        let (mut attached, mut uids) = (Arc::<Attached>::default(), Arc::<JudgedUids>::default());
         loop {
             let objects = self.objects.borrow_and_update().clone();
-            let names = self.names(judged.is_some());
+            // Without a kind a permission could be missing, or what a route refers to.
+            let names = self.names(judged.is_some()).filter(|_| objects.is_listed());
             let is_known =
                 judged.as_ref().is_some_and(|(of, by)| Arc::ptr_eq(of, &objects) && Some(by) == names.as_ref());
             if !is_known && let Some(names) = names {
@@ -89,10 +92,10 @@ impl GatewayApi {
                 // Thousands of routes take a while.
                 let step = move || (judge(&of, by, home), uids_of(&of));
                 let Ok((newer, judged_uids)) = tokio::task::spawn_blocking(step).await else { return };
-                (attached, uids) = (newer, Arc::new(judged_uids));
+                (attached, uids) = (Arc::new(newer), Arc::new(judged_uids));
                 judged = Some((objects, names));
             }
-            let (attached, uids) = (attached.clone(), Arc::clone(&uids));
+            let (attached, uids) = (Arc::clone(&attached), Arc::clone(&uids));
             let verdicts = GatewayApiVerdicts { attached, uids, supported: supported.clone() };
             sender.send_if_modified(|before| {
                 let is_new = **before != verdicts;
@@ -119,32 +122,42 @@ impl GatewayApi {
     }
 }
 
-/// None before the first step while an `UpstreamCluster` of the source is not reconciled: a route to it would be refused, and names
-/// that it owns would be another route's.
+/// None before the first step while an `UpstreamCluster` of the source is not reconciled: names that it owns would be another
+/// route's. Without settings none is reconciled, and names that they were given before are in their status.
 fn names(
     diagnoses: &[Diagnosis],
     statuses: &StoredStatuses,
     used: &SettingsOrigin,
     has_judged: bool,
 ) -> Option<ReferredNames> {
-    let of_kind = |kind: WatchedKind| statuses.keys().filter(move |key| key.kind == kind).map(|key| key.name.clone());
+    if ![WatchedKind::UpstreamCluster, WatchedKind::GatewaySettings].into_iter().all(|kind| statuses.is_listed(kind)) {
+        return None;
+    }
     let owned = |one: &Diagnosis| (one.name.clone(), one.names.iter().cloned().collect());
     let mut clusters: BTreeMap<String, BTreeSet<String>> =
         diagnoses.iter().filter(|one| one.kind == CLUSTER_KIND).map(owned).collect();
-    let mut stored = of_kind(WatchedKind::UpstreamCluster);
-    if !has_judged && (statuses.is_empty() || stored.any(|name| !clusters.contains_key(&name))) {
+    let has_no_settings = diagnoses.iter().any(|one| one.kind == SETTINGS_KIND && !one.accepted);
+    let mut stored = statuses.of(WatchedKind::UpstreamCluster);
+    if !has_judged && !has_no_settings && stored.any(|(key, _)| !clusters.contains_key(&key.name)) {
         return None;
     }
     // One that is not reconciled yet is there all the same.
-    for name in of_kind(WatchedKind::UpstreamCluster) {
-        clusters.entry(name).or_default();
+    for (key, stored) in statuses.of(WatchedKind::UpstreamCluster) {
+        clusters.entry(key.name.clone()).or_insert_with(|| names_given(stored));
     }
     let usability = |name: String| {
         let is_used = matches!(used, SettingsOrigin::Object(used) if *used == name);
         let usability = if is_used { Usability::Usable } else { Usability::Malformed(NOT_USED.to_owned()) };
         (name, usability)
     };
-    Some(ReferredNames { clusters, settings: of_kind(WatchedKind::GatewaySettings).map(usability).collect() })
+    let settings = statuses.of(WatchedKind::GatewaySettings).map(|(key, _)| usability(key.name.clone())).collect();
+    Some(ReferredNames { clusters, settings })
+}
+
+/// The host names that the status of an `UpstreamCluster` says are its own.
+fn names_given(stored: &StoredStatus) -> BTreeSet<String> {
+    let names = stored.status.get("names").and_then(Value::as_array).into_iter().flatten();
+    names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
 }
 
 fn uids_of(objects: &GatewayApiObjects) -> JudgedUids {
@@ -184,10 +197,14 @@ fn judge(objects: &GatewayApiObjects, names: ReferredNames, home_namespace: Stri
         (name_of(document), numbers.collect())
     };
     // Those that were left out may be referred to.
-    let is_whole = [WatchedKind::Service, WatchedKind::Namespace].into_iter().all(|kind| objects.has_all(kind));
+    let unseen = UnseenKinds {
+        contents: true,
+        services: !objects.has_all(WatchedKind::Service),
+        namespaces: !objects.has_all(WatchedKind::Namespace),
+    };
     let inventory = Inventory {
-        is_complete: is_whole,
-        has_unseen_contents: true,
+        is_complete: true,
+        unseen,
         home_namespace,
         services: objects.of(WatchedKind::Service).map(ports).collect(),
         namespaces: objects.of(WatchedKind::Namespace).map(labels).collect(),
@@ -205,30 +222,70 @@ fn name_of(document: &Value) -> ObjectName {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_sources::StoredStatus;
+    use portcullis_translate::{Reason, Version};
+    use serde_json::json;
 
     use super::*;
 
+    const CLUSTER: WatchedKind = WatchedKind::UpstreamCluster;
+    const SETTINGS: WatchedKind = WatchedKind::GatewaySettings;
+
+    /// With a status that has a name.
     fn stored(names: &[(WatchedKind, &str)]) -> StoredStatuses {
-        let one =
-            |(kind, name): &(WatchedKind, &str)| (ObjectKey::cluster_scoped(*kind, *name), StoredStatus::default());
+        let status = json!({"names": ["old.test"]});
+        let one = |(kind, name): &(WatchedKind, &str)| {
+            let stored = StoredStatus { status: status.clone(), ..StoredStatus::default() };
+            (ObjectKey::cluster_scoped(*kind, *name), stored)
+        };
         names.iter().map(one).collect()
+    }
+
+    fn diagnosis(kind: &str, name: &str, accepted: bool) -> Diagnosis {
+        Diagnosis {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            at: None,
+            accepted,
+            reason: if accepted { Reason::Accepted } else { Reason::Invalid },
+            message: String::new(),
+            warnings: Vec::new(),
+            problems: Vec::new(),
+            cautions: Vec::new(),
+            shadow: None,
+            names: vec!["new.test".to_owned()],
+            version: Version::default(),
+        }
+    }
+
+    fn owned(found: Option<ReferredNames>) -> Option<String> {
+        found.map(|found| format!("{:?}", found.clusters))
     }
 
     #[test]
     fn step_waits_until_clusters_are_reconciled() {
         let used = SettingsOrigin::Files;
         assert_eq!(names(&[], &stored(&[]), &used, false), None, "the lists are not complete");
-        let with_cluster = stored(&[(WatchedKind::UpstreamCluster, "a"), (WatchedKind::Gateway, "g")]);
-        assert_eq!(names(&[], &with_cluster, &used, false), None);
-        let later = names(&[], &with_cluster, &used, true).unwrap();
-        assert_eq!(later.clusters, BTreeMap::from([("a".to_owned(), BTreeSet::new())]));
-        assert!(names(&[], &stored(&[(WatchedKind::Gateway, "g")]), &used, false).is_some());
+        assert_eq!(names(&[], &stored(&[(CLUSTER, "a")]), &used, false), None, "no settings are listed");
+        let both = stored(&[(CLUSTER, "a"), (SETTINGS, "s")]);
+        assert_eq!(names(&[], &both, &used, false), None);
+        let reconciled = [diagnosis(CLUSTER_KIND, "a", true)];
+        assert_eq!(owned(names(&reconciled, &both, &used, false)).unwrap(), r#"{"a": {"new.test"}}"#);
+        assert_eq!(owned(names(&[], &both, &used, true)).unwrap(), r#"{"a": {"old.test"}}"#);
+    }
+
+    #[test]
+    fn clusters_keep_their_names_without_any_settings() {
+        let both = stored(&[(CLUSTER, "a"), (SETTINGS, "s")]);
+        let used = SettingsOrigin::Object("absent".to_owned());
+        let refused = [diagnosis(SETTINGS_KIND, "absent", false)];
+        let found = names(&refused, &both, &used, false).unwrap();
+        assert_eq!(found.settings.keys().collect::<Vec<_>>(), ["s"]);
+        assert_eq!(owned(Some(found)).unwrap(), r#"{"a": {"old.test"}}"#);
     }
 
     #[test]
     fn settings_in_use_alone_are_usable() {
-        let both = stored(&[(WatchedKind::GatewaySettings, "edge"), (WatchedKind::GatewaySettings, "other")]);
+        let both = stored(&[(CLUSTER, "a"), (SETTINGS, "edge"), (SETTINGS, "other")]);
         let usable = |used: SettingsOrigin| {
             let settings = names(&[], &both, &used, true).unwrap().settings;
             let usable = settings.into_iter().filter(|(_, one)| *one == Usability::Usable).map(|(name, _)| name);

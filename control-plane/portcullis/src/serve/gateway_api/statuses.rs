@@ -155,8 +155,10 @@ mod tests {
     #[test]
     fn successor_of_a_judged_object_gets_no_verdict_of_it() {
         let attached = attached();
-        let mut stored = stored(&Value::Null);
-        stored.get_mut(&key(WatchedKind::Gateway, &ObjectName::new("infra", "x"))).unwrap().uid = Some("v".to_owned());
+        let successor = key(WatchedKind::Gateway, &ObjectName::new("infra", "x"));
+        let uid = |key: &ObjectKey| Some(if *key == successor { "v" } else { "u" }.to_owned());
+        let stored: StoredStatuses =
+            keys().map(|key| (key.clone(), StoredStatus { uid: uid(&key), ..StoredStatus::default() })).collect();
         let found: Vec<_> = statuses(&attached, &judged(), None, &stored, NOW).map(|(key, _)| key.kind).collect();
         assert_eq!(found, [WatchedKind::GatewayClass, WatchedKind::TlsRoute]);
         assert_eq!(statuses(&attached, &JudgedUids::new(), None, &stored, NOW).count(), 0);

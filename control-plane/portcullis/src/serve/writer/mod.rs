@@ -30,7 +30,7 @@ use super::status::ObjectStatus;
 use super::status_observer::StatusObserver;
 use apply::apply;
 pub(super) use settings_use::SettingsUse;
-use write_queue::{Uptime, WriteOutcome, WriteQueue};
+use write_queue::{REPEAT_AFTER, Uptime, WriteOutcome, WriteQueue};
 
 /// The number of concurrent writes.
 const MAX_CONCURRENT_WRITES: usize = 8;
@@ -70,12 +70,13 @@ impl Writer {
         let mut writes = FuturesUnordered::new();
         let mut planned: Option<Instant> = None;
         let mut followed = None;
+        let mut of_gateway_api = None;
         loop {
             if !*self.leads.borrow_and_update() {
                 self.follow(&mut queue, &mut followed);
-                planned = None;
+                (planned, of_gateway_api) = (None, None);
             } else if planned.is_none_or(|at| at.elapsed() >= PLAN_INTERVAL) {
-                self.plan(&mut queue, start.elapsed());
+                self.plan(&mut queue, &mut of_gateway_api, start.elapsed());
                 planned = Some(Instant::now());
             }
             while writes.len() < MAX_CONCURRENT_WRITES
@@ -117,11 +118,12 @@ impl Writer {
     }
 
     /// Hands the wanted status of every object to the queue.
-    fn plan(&self, queue: &mut Writes, now: Uptime) {
+    fn plan(&self, queue: &mut Writes, of_gateway_api: &mut Option<GatewayApiPlan>, now: Uptime) {
         let statuses = self.statuses.borrow().clone();
         self.remember(queue, &statuses);
         let status = self.observer.status();
-        let mut plan = Plan { queue: &mut *queue, statuses: &statuses, present: BTreeSet::new(), now };
+        let present = BTreeSet::new();
+        let mut plan = Plan { queue: &mut *queue, statuses: &statuses, present, keeps_gateway_api: false, now };
         for (object, key) in status.objects.iter().filter_map(|object| Some((object, key(&object.diagnosis)?))) {
             let Some(uid) = &object.diagnosis.version.uid else { continue };
             match key.kind {
@@ -139,13 +141,20 @@ impl Writer {
             plan.want(key, uid, &status);
         }
         if let Some(verdicts) = &self.gateway_api {
-            let (verdicts, now) = (verdicts.borrow().clone(), timestamp().to_string());
-            for (key, status) in verdicts.statuses(&statuses, &now) {
-                plan.want_whole(key, status);
+            let newest =
+                GatewayApiPlan { verdicts: verdicts.borrow().clone(), statuses: Arc::clone(&statuses), at: now };
+            if of_gateway_api.as_ref().is_none_or(|last| last.is_outdated_by(&newest)) {
+                let now = timestamp().to_string();
+                for (key, status) in newest.verdicts.statuses(&statuses, &now) {
+                    plan.want_whole(key, status);
+                }
+                *of_gateway_api = Some(newest);
+            } else {
+                plan.keeps_gateway_api = true;
             }
         }
-        let present = plan.present;
-        queue.keep(|key| present.contains(key));
+        let (present, keeps_gateway_api) = (plan.present, plan.keeps_gateway_api);
+        queue.keep(|key| present.contains(key) || keeps_gateway_api && key.kind.is_for_gateway_api());
     }
 
     /// Takes over the transition times of objects that are new here: another replica may have written their status.
@@ -165,7 +174,25 @@ struct Plan<'a> {
     queue: &'a mut Writes,
     statuses: &'a StoredStatuses,
     present: BTreeSet<ObjectKey>,
+    /// Whether what is wanted of the Gateway API's objects is what it was.
+    keeps_gateway_api: bool,
     now: Uptime,
+}
+
+/// The inputs of the statuses of the Gateway API that were wanted last: thousands are computed only if one may be another.
+struct GatewayApiPlan {
+    verdicts: Arc<GatewayApiVerdicts>,
+    statuses: Arc<StoredStatuses>,
+    at: Uptime,
+}
+
+impl GatewayApiPlan {
+    /// Also after a while, for writes without a visible effect.
+    fn is_outdated_by(&self, newest: &Self) -> bool {
+        let is_same = Arc::ptr_eq(&self.verdicts, &newest.verdicts);
+        let has_same_statuses = newest.statuses.shares_gateway_api(&self.statuses);
+        !is_same || !has_same_statuses || newest.at >= self.at.saturating_add(REPEAT_AFTER)
+    }
 }
 
 impl Plan<'_> {

@@ -40,7 +40,7 @@ impl SettingsUse {
         stored: &'a StoredStatuses,
     ) -> impl Iterator<Item = (&'a str, &'a str, SettingsStatus)> {
         let message = self.message();
-        let settings = stored.iter().filter(move |(key, _)| key.kind == WatchedKind::GatewaySettings);
+        let settings = stored.of(WatchedKind::GatewaySettings);
         let others = settings.filter(move |(key, _)| !self.uses(&key.name));
         let ours = others.filter(move |(_, stored)| self.is_ours(stored));
         ours.take(MAX_NOT_USED).filter_map(move |(key, stored)| {

@@ -120,6 +120,26 @@ fn routes_wait_for_a_client_that_still_warms_its_clusters() {
     assert_eq!(show(&stream.on_request(has(CDS, "b", &version(CDS, "b")))), ["RDS: +r"]);
 }
 
+/// All connections are passed on, so that the node never asks for routes: without them what it has and no one refers to would stay.
+#[test]
+fn node_without_routes_loses_clusters_with_newest_listeners() {
+    let now = snapshot(&[(CDS, "b", "1"), (LDS, "l", "1")]);
+    let version = |url, name| now.get(url, name).unwrap().version().to_owned();
+    let has = |url: &str, versions: &[(&str, String)]| DeltaDiscoveryRequest {
+        initial_resource_versions: versions.iter().map(|(name, one)| ((*name).to_owned(), one.clone())).collect(),
+        ..ask(url, &[])
+    };
+    let clusters = has(CDS, &[("b", version(CDS, "b")), ("gone", "1".to_owned())]);
+    let mut newest = Encoded::new(now.clone());
+    assert_eq!(show(&newest.on_request(clusters.clone())), [""; 0], "listeners may lead to it");
+    assert_eq!(show(&newest.on_request(has(LDS, &[("l", version(LDS, "l"))]))), ["CDS: -gone"]);
+    let mut older = Encoded::new(now.clone());
+    let responses = older.on_request(has(LDS, &[("l", "0".to_owned())]));
+    assert_eq!(show(&responses), ["LDS: +l"]);
+    assert_eq!(show(&older.on_request(clusters)), [""; 0], "its listener may lead to it");
+    assert_eq!(show(&older.on_request(ack(&responses[0]))), ["CDS: -gone"]);
+}
+
 #[test]
 fn changed_cluster_takes_its_endpoints_along() {
     let mut stream = opened(snapshot(&[(CDS, "a", "1"), (EDS, "a", "1")]), &[(CDS, &[]), (EDS, &["a"]), (LDS, &[])]);

@@ -28,6 +28,7 @@ fn files_of_the_chart_are_kustomizes() {
     let rows = [
         ("crd.yaml", "base/crd.yaml"),
         ("rbac.yaml", "base/control-plane/rbac.yaml"),
+        ("gateway-api-rbac.yaml", "components/gateway-api/rbac.yaml"),
         ("rules.yaml", "components/monitoring/rules.yaml"),
         ("dashboard.json", "components/monitoring/dashboard.json"),
     ];
@@ -52,6 +53,14 @@ fn rights_are_those_that_are_printed() {
         assert!(!written.is_empty() && written.iter().all(|one| !one["kind"].is_null()), "{path}");
         assert_eq!(written, told, "{path} beside `portcullis rbac {}`", flags.join(" "));
     }
+}
+
+#[test]
+fn rights_for_the_gateway_api_are_those_that_are_printed() {
+    let flags = ["rbac", "--control-plane", "--namespace", "portcullis"];
+    let without = documents(&printed(&flags)).len();
+    let mut all = documents(&printed(&[&flags[..], &["--gateway-api"]].concat()));
+    assert_eq!(documents(&file("components/gateway-api/rbac.yaml")), all.split_off(without));
 }
 
 #[test]

@@ -7,7 +7,7 @@ pub(super) type Uptime = Duration;
 /// Least time between the end of a write and the next one of the same object.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// The time after which a write without a visible effect is repeated: another client wrote over it, or the watch is late.
-const REPEAT_AFTER: Duration = Duration::from_secs(10);
+pub(super) const REPEAT_AFTER: Duration = Duration::from_secs(10);
 /// The pause of an object whose status the server refuses.
 const REFUSED_PAUSE: Duration = Duration::from_secs(60);
 /// The pause of all writes after the first failure, and the longest one.

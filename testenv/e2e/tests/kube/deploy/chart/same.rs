@@ -53,7 +53,7 @@ fn chart_renders_what_kustomize_builds() {
         (json!({}), "base"),
         (complete, "overlays/complete"),
         (
-            json!({"gateway": {"zones": true, "service": {"type": "LoadBalancer"}}}),
+            json!({"gateway": {"zones": true, "service": {"type": "LoadBalancer"}}, "gatewayAPI": {"enabled": true}}),
             "../../testenv/e2e/tests/kube/deploy/components",
         ),
     ];

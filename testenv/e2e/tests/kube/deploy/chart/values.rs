@@ -13,7 +13,7 @@ const POD: &str = "/spec/template/spec";
 type Row = (Value, Vec<(&'static str, &'static str, String, Value)>);
 
 fn rows() -> Vec<Row> {
-    vec![workloads(), scaled(), placed(), exposed(), keyed(), watched(), shut()]
+    vec![workloads(), scaled(), placed(), exposed(), keyed(), by_name(), watched(), shut()]
 }
 
 fn at(path: &str) -> String {
@@ -143,6 +143,15 @@ fn keyed() -> Row {
         ("Certificate", "-gateway-xds", "/spec/duration".into(), json!("720h")),
     ];
     (values, made)
+}
+
+fn by_name() -> Row {
+    let made = vec![
+        ("Deployment", "-control-plane", at("/containers/0/args/2"), json!("--settings-name=edge")),
+        ("Deployment", "-control-plane", at("/containers/0/args/13"), json!("--gateway-api")),
+        ("Deployment", "-control-plane", at("/volumes/0/name"), json!("xds")),
+    ];
+    (json!({"settingsName": "edge", "gatewayAPI": {"enabled": true}}), made)
 }
 
 fn watched() -> Row {

@@ -1,0 +1,198 @@
+//! Objects of a kind that tenants write: within bounds, of which the oldest objects are the first to have room.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::runtime::watcher::Event;
+use serde_json::Value;
+
+use super::documents::WatchedObject;
+
+/// How much of a kind is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Objects.
+    pub(super) objects: usize,
+    /// Bytes of their documents and statuses, as JSON.
+    pub(super) bytes: usize,
+}
+
+/// Objects of one kind by name. Until a list is complete, those that were known before hold.
+pub(super) struct BoundedObjects {
+    bounds: Bounds,
+    current: OldestObjects,
+    coming: OldestObjects,
+    is_listed: bool,
+}
+
+/// The oldest objects that have room.
+#[derive(Default)]
+struct OldestObjects {
+    by_name: BTreeMap<String, WatchedObject>,
+    /// Creation time and name.
+    by_age: BTreeSet<(String, String)>,
+    bytes: usize,
+    is_cut: bool,
+}
+
+impl BoundedObjects {
+    pub(super) fn new(bounds: Bounds) -> Self {
+        Self { bounds, current: OldestObjects::default(), coming: OldestObjects::default(), is_listed: false }
+    }
+
+    /// Takes an event of a watch. Returns whether something may have changed.
+    pub(super) fn apply(&mut self, event: Event<(String, WatchedObject)>) -> bool {
+        match event {
+            Event::Init => self.coming = OldestObjects::default(),
+            Event::InitApply((name, object)) => {
+                // An equal one is shared, so that a second list takes no memory twice.
+                let known = self.current.by_name.get(&name).filter(|known| **known == object);
+                let object = known.cloned().unwrap_or(object);
+                self.coming.insert(name, object, self.bounds);
+            }
+            Event::InitDone => {
+                self.current = std::mem::take(&mut self.coming);
+                self.is_listed = true;
+                return true;
+            }
+            Event::Apply((name, object)) => {
+                let is_known = self.current.by_name.get(&name) == Some(&object);
+                if !is_known {
+                    self.current.insert(name, object, self.bounds);
+                }
+                return !is_known;
+            }
+            Event::Delete((name, _)) => return self.remove(&name),
+        }
+        false
+    }
+
+    /// Removes an object. Returns whether it was there.
+    pub(super) fn remove(&mut self, name: &str) -> bool {
+        self.current.remove(name).is_some()
+    }
+
+    /// There are none, or no longer. Returns whether something may have changed.
+    pub(super) fn clear(&mut self) -> bool {
+        let is_news = !self.is_listed || !self.current.by_name.is_empty();
+        (self.current, self.coming) = (OldestObjects::default(), OldestObjects::default());
+        self.is_listed = true;
+        is_news
+    }
+
+    /// Whether none is known.
+    pub(super) fn is_empty(&self) -> bool {
+        self.current.by_name.is_empty()
+    }
+
+    /// Whether some were left out.
+    pub(super) fn is_cut(&self) -> bool {
+        self.current.is_cut
+    }
+
+    /// Whether some were left out for which there may be room by now: a list finds them.
+    pub(super) fn has_room(&self) -> bool {
+        let Bounds { objects, bytes } = self.bounds;
+        self.current.is_cut && self.current.by_name.len() < objects && self.current.bytes <= bytes - bytes / 10
+    }
+
+    /// The objects, in the order of names.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &WatchedObject)> {
+        self.current.by_name.iter()
+    }
+}
+
+impl OldestObjects {
+    fn insert(&mut self, name: String, object: WatchedObject, bounds: Bounds) {
+        self.remove(&name);
+        self.bytes = self.bytes.saturating_add(object.bytes);
+        self.by_age.insert((created(&object.document), name.clone()));
+        self.by_name.insert(name, object);
+        while (self.by_name.len() > bounds.objects || self.bytes > bounds.bytes)
+            && let Some((_, youngest)) = self.by_age.last().cloned()
+        {
+            self.remove(&youngest);
+            self.is_cut = true;
+        }
+    }
+
+    fn remove(&mut self, name: &str) -> Option<WatchedObject> {
+        let object = self.by_name.remove(name)?;
+        self.bytes = self.bytes.saturating_sub(object.bytes);
+        self.by_age.remove(&(created(&object.document), name.to_owned()));
+        Some(object)
+    }
+}
+
+fn created(document: &Value) -> String {
+    document.pointer("/metadata/creationTimestamp").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::kubernetes::StoredStatus;
+
+    const BOUNDS: Bounds = Bounds { objects: 10, bytes: 1_000 };
+
+    fn object(name: usize, age: usize, bytes: usize) -> (String, WatchedObject) {
+        let document = json!({"metadata": {"creationTimestamp": format!("2024-01-01T00:00:{:02}Z", 59 - age)}});
+        let stored = Arc::new(StoredStatus::default());
+        (name.to_string(), WatchedObject { document: Arc::new(document), stored, bytes })
+    }
+
+    fn names(objects: &BoundedObjects) -> Vec<usize> {
+        let mut names: Vec<usize> = objects.iter().map(|(name, _)| name.parse().unwrap()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn youngest_objects_beyond_the_bounds_are_left_out() {
+        let mut objects = BoundedObjects::new(BOUNDS);
+        objects.apply(Event::Init);
+        for index in 0..30 {
+            objects.apply(Event::InitApply(object(index, index, 1)));
+            assert!(objects.coming.by_name.len() <= 10 && objects.is_empty());
+        }
+        assert!(objects.apply(Event::InitDone) && objects.is_cut());
+        assert_eq!(names(&objects), (20..30).collect::<Vec<_>>());
+        // The oldest one is large.
+        objects.apply(Event::Apply(object(29, 29, 995)));
+        assert_eq!(names(&objects), (24..30).collect::<Vec<_>>());
+        objects.apply(Event::Apply(object(40, 40, 1_001)));
+        assert_eq!(names(&objects), [0; 0], "it alone is too large, and it is the oldest");
+        assert_eq!(objects.current.bytes, 0);
+    }
+
+    #[test]
+    fn room_for_those_left_out_is_noticed() {
+        let mut objects = BoundedObjects::new(BOUNDS);
+        for index in 0..11 {
+            objects.apply(Event::Apply(object(index, index, 1)));
+        }
+        assert!(objects.is_cut() && !objects.has_room());
+        assert!(objects.remove("9") && !objects.remove("9"));
+        assert!(objects.has_room());
+        objects.apply(Event::Init);
+        objects.apply(Event::InitDone);
+        assert!(!objects.is_cut() && !objects.has_room());
+    }
+
+    #[test]
+    fn objects_stay_until_a_list_is_complete() {
+        let mut objects = BoundedObjects::new(BOUNDS);
+        assert!(objects.clear() && !objects.clear());
+        assert!(objects.apply(Event::Apply(object(1, 1, 1))));
+        assert!(!objects.apply(Event::Apply(object(1, 1, 1))));
+        assert!(!objects.apply(Event::Init));
+        assert!(!objects.apply(Event::InitApply(object(2, 1, 1))));
+        assert_eq!(names(&objects), [1]);
+        assert!(objects.apply(Event::InitDone));
+        assert_eq!(names(&objects), [2]);
+        assert!(objects.apply(Event::Delete(object(2, 1, 1))) && objects.is_empty());
+    }
+}

@@ -1,0 +1,250 @@
+//! A kind without which `UpstreamCluster`s are served all the same, watched in sessions of its own: whatever becomes of it, neither
+//! theirs nor those of other kinds wait or end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use kube::api::DynamicObject;
+use kube::runtime::watcher::{self, Event};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::bounded::{BoundedObjects, Bounds};
+use super::documents::{self, WatchedObject};
+use super::health::{Backoff, watch_reason};
+use super::published::Published;
+use super::watches::config;
+use super::{KubernetesAccess, ObjectKey, StoredStatus, WatchedKind};
+
+/// The most that is kept of a kind. Beyond it the youngest are left out: tenants write routes.
+const BOUNDS: Bounds = Bounds { objects: 5_000, bytes: 64 * 1024 * 1024 };
+/// The most objects in one answer to a list: each may have 1.5 MiB.
+const PAGE: u32 = 100;
+/// Timeout of a list, of any length.
+const LIST_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time to wait for the rest of a burst of changes.
+const DEBOUNCE: Duration = Duration::from_millis(50);
+/// The pause before a kind is asked for again that may not be there, or may not be listed.
+const ABSENT_PAUSE: Duration = Duration::from_secs(10);
+/// The least time between two lists for objects for which there is room again.
+const REFILL_PAUSE: Duration = Duration::from_secs(60);
+
+/// How a session ended.
+enum End {
+    /// There is no such kind.
+    NoKind(String),
+    /// It may not be listed or watched.
+    Forbidden(String),
+    /// The API did not answer as it should.
+    Failed(String),
+    /// Everything is to be listed again, because the API was silent, or because there is room for more.
+    Anew,
+}
+
+type KindEvents = BoxStream<'static, watcher::Result<Event<DynamicObject>>>;
+
+/// The sessions of a kind.
+pub(super) struct OptionalKind {
+    access: KubernetesAccess,
+    kind: WatchedKind,
+    objects: BoundedObjects,
+    published: Published,
+    /// Changes when the API answers again.
+    returns: watch::Receiver<u64>,
+    /// The kind of trouble that was logged last.
+    logged: Option<&'static str>,
+}
+
+impl OptionalKind {
+    pub(super) fn new(
+        access: &KubernetesAccess,
+        kind: WatchedKind,
+        published: &Published,
+        returns: watch::Receiver<u64>,
+    ) -> Self {
+        let (access, published) = (access.clone(), published.clone());
+        Self { access, kind, objects: BoundedObjects::new(BOUNDS), published, returns, logged: None }
+    }
+
+    /// Watches for ever.
+    pub(super) async fn run(mut self) {
+        let mut backoff = Backoff::default();
+        loop {
+            let end = self.session(&mut backoff).await;
+            let pause = match &end {
+                End::Anew => continue,
+                End::Failed(_) => backoff.pause(),
+                // Those that were known before a right was lost stay, as in an outage.
+                End::Forbidden(_) if !self.objects.is_empty() => ABSENT_PAUSE,
+                End::NoKind(_) | End::Forbidden(_) => {
+                    if self.objects.clear() {
+                        self.publish();
+                    }
+                    ABSENT_PAUSE
+                }
+            };
+            self.log(&end);
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// From a list to the first error.
+    async fn session(&mut self, backoff: &mut Backoff) -> End {
+        self.returns.mark_unchanged();
+        let config = config().page_size(PAGE);
+        let mut events: KindEvents = watcher::watcher(self.kind.api(self.access.client.clone()), config).boxed();
+        match timeout(LIST_TIMEOUT, self.list(&mut events)).await {
+            Ok(None) => {}
+            Ok(Some(end)) => return end,
+            Err(_) => return End::Failed(format!("listing {}: not complete in time", self.kind.plural())),
+        }
+        self.publish();
+        let listed = Instant::now();
+        let end = self.follow(&mut events, listed).await;
+        // A kind that can be listed and not watched ends at once.
+        if listed.elapsed() >= ABSENT_PAUSE {
+            backoff.reset();
+            self.logged = None;
+        }
+        end
+    }
+
+    /// Takes events until the list is complete.
+    async fn list(&mut self, events: &mut KindEvents) -> Option<End> {
+        loop {
+            let event = match events.next().await {
+                Some(Ok(event)) => event,
+                Some(Err(error)) => return Some(self.end(&error)),
+                None => return Some(End::Anew),
+            };
+            let is_complete = matches!(event, Event::InitDone);
+            self.take(event);
+            if is_complete {
+                return None;
+            }
+        }
+    }
+
+    async fn follow(&mut self, events: &mut KindEvents, listed: Instant) -> End {
+        // The time at which changes are published.
+        let mut due: Option<Instant> = None;
+        let mut refill = listed + REFILL_PAUSE;
+        let end = loop {
+            let wake = due.unwrap_or(refill);
+            tokio::select! {
+                event = events.next() => match event {
+                    Some(Ok(event)) => {
+                        if self.take(event) {
+                            due = due.or(Some(Instant::now() + DEBOUNCE));
+                        }
+                    }
+                    Some(Err(error)) => break self.end(&error),
+                    None => break End::Anew,
+                },
+                _ = self.returns.changed() => break End::Anew,
+                () = tokio::time::sleep_until(wake) => {
+                    if due.take().is_some() {
+                        self.publish();
+                    } else if self.objects.has_room() {
+                        break End::Anew;
+                    } else {
+                        refill = Instant::now() + REFILL_PAUSE;
+                    }
+                }
+            }
+        };
+        // Events before an error are good.
+        if due.is_some() {
+            self.publish();
+        }
+        end
+    }
+
+    /// Returns whether something may have changed.
+    fn take(&mut self, event: Event<DynamicObject>) -> bool {
+        let kind = self.kind;
+        let named = |object: DynamicObject| {
+            let path = documents::path(&object);
+            let read = documents::object(kind, object);
+            (path, read)
+        };
+        let event = match event {
+            Event::Init => Event::Init,
+            Event::InitDone => Event::InitDone,
+            Event::InitApply(object) => match named(object) {
+                (path, Some(object)) => Event::InitApply((path, object)),
+                (_, None) => return false,
+            },
+            Event::Apply(object) => match named(object) {
+                (path, Some(object)) => Event::Apply((path, object)),
+                // Its newest version cannot be looked at.
+                (path, None) => return self.objects.remove(&path),
+            },
+            Event::Delete(object) => return self.objects.remove(&documents::path(&object)),
+        };
+        self.objects.apply(event)
+    }
+
+    fn end(&self, error: &watcher::Error) -> End {
+        let why = watch_reason(&format!("watching {}", self.kind.plural()), error);
+        match code(error) {
+            Some(404) => End::NoKind(why),
+            Some(403) => End::Forbidden(why),
+            // The watched version is too old to go on from.
+            Some(410) => End::Anew,
+            _ => End::Failed(why),
+        }
+    }
+
+    fn publish(&self) {
+        if self.objects.is_cut() {
+            let Bounds { objects, bytes } = BOUNDS;
+            tracing::warn!(
+                kind = self.kind.plural(),
+                "only the oldest objects are looked at: at most {objects}, of {bytes} bytes in all"
+            );
+        }
+        if !self.kind.is_referred_to() {
+            let key = |name: &String| ObjectKey::of_path(self.kind, name);
+            let statuses: BTreeMap<ObjectKey, Arc<StoredStatus>> =
+                self.objects.iter().map(|(name, object)| (key(name), Arc::clone(&object.stored))).collect();
+            self.published.statuses(self.kind, statuses);
+        }
+        if self.kind.is_for_gateway_api() {
+            let document = |(_, object): (&String, &WatchedObject)| Arc::clone(&object.document);
+            self.published.gateway_api(self.kind, self.objects.iter().map(document).collect(), self.objects.is_cut());
+        }
+    }
+
+    /// Each kind of trouble once, until a watch has lived.
+    fn log(&mut self, end: &End) {
+        let (trouble, reason) = match end {
+            End::Anew => return,
+            End::NoKind(why) => ("there is no such kind", why),
+            End::Forbidden(why) => ("the right is missing", why),
+            End::Failed(why) => ("the API does not answer as it should", why),
+        };
+        if self.logged.replace(trouble) != Some(trouble) {
+            tracing::warn!(
+                kind = self.kind.plural(),
+                trouble,
+                reason,
+                "objects of this kind are not watched; those known before stay, if the kind is there"
+            );
+        }
+    }
+}
+
+/// The code by which the server refuses.
+fn code(error: &watcher::Error) -> Option<u16> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status.code),
+        watcher::Error::WatchError(status) => Some(status.code),
+        _ => None,
+    }
+}

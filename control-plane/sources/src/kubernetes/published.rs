@@ -1,0 +1,48 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::{GatewayApiObjects, ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
+
+/// The outputs that sessions of several kinds share, each for its own kind.
+#[derive(Clone)]
+pub(super) struct Published {
+    statuses: watch::Sender<Arc<StoredStatuses>>,
+    gateway_api: watch::Sender<Arc<GatewayApiObjects>>,
+}
+
+impl Published {
+    /// With nothing in it.
+    pub(super) fn new() -> Self {
+        Self { statuses: watch::Sender::new(Arc::default()), gateway_api: watch::Sender::new(Arc::default()) }
+    }
+
+    pub(super) fn subscribe(&self) -> (watch::Receiver<Arc<StoredStatuses>>, watch::Receiver<Arc<GatewayApiObjects>>) {
+        (self.statuses.subscribe(), self.gateway_api.subscribe())
+    }
+
+    /// The statuses of all objects of a kind.
+    pub(super) fn statuses(&self, kind: WatchedKind, newest: BTreeMap<ObjectKey, Arc<StoredStatus>>) {
+        set(&self.statuses, |all| all.set(kind, newest));
+    }
+
+    /// The objects of a kind of the Gateway API.
+    pub(super) fn gateway_api(&self, kind: WatchedKind, newest: Arc<[Arc<Value>]>, is_cut: bool) {
+        set(&self.gateway_api, |all| all.set(kind, newest, is_cut));
+    }
+}
+
+/// After an outage everything was listed again, and may be what it was.
+fn set<T: Clone + PartialEq>(sender: &watch::Sender<Arc<T>>, set: impl FnOnce(&mut T)) {
+    sender.send_if_modified(|last| {
+        let mut newest = T::clone(last);
+        set(&mut newest);
+        let is_new = newest != **last;
+        if is_new {
+            *last = Arc::new(newest);
+        }
+        is_new
+    });
+}
