@@ -130,7 +130,7 @@ fn lists_hold_for_each_kind_of_client_in_both_modes() {
         }
         let banned = json!({"deny": [{"users": ["alice"], "message": "ask the platform team"}]});
         site.apply(&banned);
-        let told = site.fixture.kubectl(&site.fixture.alice).args(["get", "pods"]).run().unwrap().stderr;
+        let told = site.fixture.kubectl(&site.fixture.alice).args(["get", "--raw", BY_USER]).run().unwrap().stderr;
         let message = "(Forbidden): entry 0 of the cluster's deny list denies this request: ask the platform team";
         assert!(told.contains(message), "{told}");
     }
