@@ -9,7 +9,7 @@ use super::documents::WatchedObject;
 
 /// How much of a kind is kept.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(super) struct KindBounds {
     /// Objects.
     pub(super) objects: usize,
     /// Bytes of their documents and statuses, as JSON.
@@ -18,7 +18,7 @@ pub(super) struct Bounds {
 
 /// Objects of one kind by name. Until a list is complete, those that were known before hold.
 pub(super) struct BoundedObjects {
-    bounds: Bounds,
+    bounds: KindBounds,
     current: OldestObjects,
     coming: OldestObjects,
     is_listed: bool,
@@ -35,7 +35,7 @@ struct OldestObjects {
 }
 
 impl BoundedObjects {
-    pub(super) fn new(bounds: Bounds) -> Self {
+    pub(super) fn new(bounds: KindBounds) -> Self {
         Self { bounds, current: OldestObjects::default(), coming: OldestObjects::default(), is_listed: false }
     }
 
@@ -91,7 +91,7 @@ impl BoundedObjects {
 
     /// Whether some were left out for which there may be room by now: a list finds them.
     pub(super) fn has_room(&self) -> bool {
-        let Bounds { objects, bytes } = self.bounds;
+        let KindBounds { objects, bytes } = self.bounds;
         self.current.is_cut && self.current.by_name.len() < objects && self.current.bytes <= bytes - bytes / 10
     }
 
@@ -102,7 +102,7 @@ impl BoundedObjects {
 }
 
 impl OldestObjects {
-    fn insert(&mut self, name: String, object: WatchedObject, bounds: Bounds) {
+    fn insert(&mut self, name: String, object: WatchedObject, bounds: KindBounds) {
         self.remove(&name);
         self.bytes = self.bytes.saturating_add(object.bytes);
         self.by_age.insert((created(&object.document), name.clone()));
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
     use crate::kubernetes::StoredStatus;
 
-    const BOUNDS: Bounds = Bounds { objects: 10, bytes: 1_000 };
+    const BOUNDS: KindBounds = KindBounds { objects: 10, bytes: 1_000 };
 
     fn object(name: usize, age: usize, bytes: usize) -> (String, WatchedObject) {
         let document = json!({"metadata": {"creationTimestamp": format!("2024-01-01T00:00:{:02}Z", 59 - age)}});

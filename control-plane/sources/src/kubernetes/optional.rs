@@ -12,7 +12,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::bounded::{BoundedObjects, Bounds};
+use super::bounded::{BoundedObjects, KindBounds};
 use super::documents::{self, WatchedObject};
 use super::health::{Backoff, watch_reason};
 use super::published::Published;
@@ -20,7 +20,7 @@ use super::watches::config;
 use super::{KubernetesAccess, ObjectKey, StoredStatus, WatchedKind};
 
 /// The most that is kept of a kind. Beyond it the youngest are left out: tenants write routes.
-const BOUNDS: Bounds = Bounds { objects: 5_000, bytes: 64 * 1024 * 1024 };
+const BOUNDS: KindBounds = KindBounds { objects: 5_000, bytes: 64 * 1024 * 1024 };
 /// The most objects in one answer to a list: each may have 1.5 MiB.
 const PAGE: u32 = 100;
 /// Timeout of a list, of any length.
@@ -33,7 +33,7 @@ const ABSENT_PAUSE: Duration = Duration::from_secs(10);
 const REFILL_PAUSE: Duration = Duration::from_secs(60);
 
 /// How a session ended.
-enum End {
+enum KindEnd {
     /// There is no such kind.
     NoKind(String),
     /// It may not be listed or watched.
@@ -75,11 +75,11 @@ impl OptionalKind {
         loop {
             let end = self.session(&mut backoff).await;
             let pause = match &end {
-                End::Anew => continue,
-                End::Failed(_) => backoff.pause(),
+                KindEnd::Anew => continue,
+                KindEnd::Failed(_) => backoff.pause(),
                 // Those that were known before a right was lost stay, as in an outage.
-                End::Forbidden(_) if !self.objects.is_empty() => ABSENT_PAUSE,
-                End::NoKind(_) | End::Forbidden(_) => {
+                KindEnd::Forbidden(_) if !self.objects.is_empty() => ABSENT_PAUSE,
+                KindEnd::NoKind(_) | KindEnd::Forbidden(_) => {
                     if self.objects.clear() {
                         self.publish();
                     }
@@ -92,14 +92,14 @@ impl OptionalKind {
     }
 
     /// From a list to the first error.
-    async fn session(&mut self, backoff: &mut Backoff) -> End {
+    async fn session(&mut self, backoff: &mut Backoff) -> KindEnd {
         self.returns.mark_unchanged();
         let config = config().page_size(PAGE);
         let mut events: KindEvents = watcher::watcher(self.kind.api(self.access.client.clone()), config).boxed();
         match timeout(LIST_TIMEOUT, self.list(&mut events)).await {
             Ok(None) => {}
             Ok(Some(end)) => return end,
-            Err(_) => return End::Failed(format!("listing {}: not complete in time", self.kind.plural())),
+            Err(_) => return KindEnd::Failed(format!("listing {}: not complete in time", self.kind.plural())),
         }
         self.publish();
         let listed = Instant::now();
@@ -113,12 +113,12 @@ impl OptionalKind {
     }
 
     /// Takes events until the list is complete.
-    async fn list(&mut self, events: &mut KindEvents) -> Option<End> {
+    async fn list(&mut self, events: &mut KindEvents) -> Option<KindEnd> {
         loop {
             let event = match events.next().await {
                 Some(Ok(event)) => event,
                 Some(Err(error)) => return Some(self.end(&error)),
-                None => return Some(End::Anew),
+                None => return Some(KindEnd::Anew),
             };
             let is_complete = matches!(event, Event::InitDone);
             self.take(event);
@@ -128,7 +128,7 @@ impl OptionalKind {
         }
     }
 
-    async fn follow(&mut self, events: &mut KindEvents, listed: Instant) -> End {
+    async fn follow(&mut self, events: &mut KindEvents, listed: Instant) -> KindEnd {
         // The time at which changes are published.
         let mut due: Option<Instant> = None;
         let mut refill = listed + REFILL_PAUSE;
@@ -142,14 +142,14 @@ impl OptionalKind {
                         }
                     }
                     Some(Err(error)) => break self.end(&error),
-                    None => break End::Anew,
+                    None => break KindEnd::Anew,
                 },
-                _ = self.returns.changed() => break End::Anew,
+                _ = self.returns.changed() => break KindEnd::Anew,
                 () = tokio::time::sleep_until(wake) => {
                     if due.take().is_some() {
                         self.publish();
                     } else if self.objects.has_room() {
-                        break End::Anew;
+                        break KindEnd::Anew;
                     } else {
                         refill = Instant::now() + REFILL_PAUSE;
                     }
@@ -188,20 +188,20 @@ impl OptionalKind {
         self.objects.apply(event)
     }
 
-    fn end(&self, error: &watcher::Error) -> End {
+    fn end(&self, error: &watcher::Error) -> KindEnd {
         let why = watch_reason(&format!("watching {}", self.kind.plural()), error);
         match code(error) {
-            Some(404) => End::NoKind(why),
-            Some(403) => End::Forbidden(why),
+            Some(404) => KindEnd::NoKind(why),
+            Some(403) => KindEnd::Forbidden(why),
             // The watched version is too old to go on from.
-            Some(410) => End::Anew,
-            _ => End::Failed(why),
+            Some(410) => KindEnd::Anew,
+            _ => KindEnd::Failed(why),
         }
     }
 
     fn publish(&self) {
         if self.objects.is_cut() {
-            let Bounds { objects, bytes } = BOUNDS;
+            let KindBounds { objects, bytes } = BOUNDS;
             tracing::warn!(
                 kind = self.kind.plural(),
                 "only the oldest objects are looked at: at most {objects}, of {bytes} bytes in all"
@@ -220,12 +220,12 @@ impl OptionalKind {
     }
 
     /// Each kind of trouble once, until a watch has lived.
-    fn log(&mut self, end: &End) {
+    fn log(&mut self, end: &KindEnd) {
         let (trouble, reason) = match end {
-            End::Anew => return,
-            End::NoKind(why) => ("there is no such kind", why),
-            End::Forbidden(why) => ("the right is missing", why),
-            End::Failed(why) => ("the API does not answer as it should", why),
+            KindEnd::Anew => return,
+            KindEnd::NoKind(why) => ("there is no such kind", why),
+            KindEnd::Forbidden(why) => ("the right is missing", why),
+            KindEnd::Failed(why) => ("the API does not answer as it should", why),
         };
         if self.logged.replace(trouble) != Some(trouble) {
             tracing::warn!(
