@@ -229,7 +229,7 @@ fn issuer_without_an_answer_keeps_its_keys_and_is_asked_less() {
     assert_eq!(pauses, [15, 30, 60, 120, 240, 300, 300]);
     let facts = schedule.facts(now).facts("one", None);
     let (since, why) = facts[0].failed.clone().unwrap();
-    assert_eq!((since.seconds(), why.as_str()), (Some(BASE + AGAIN.as_secs()), "no"), "since the first failure");
+    assert_eq!((since.seconds(), why.text()), (Some(BASE + AGAIN.as_secs()), "no"), "since the first failure");
     assert_eq!(facts[0].keys.as_ref().unwrap().read.seconds(), Some(BASE));
     let end = start + Duration::from_secs(END - BASE);
     assert_eq!(shown_by(&schedule, &of, &issuer, end)[0], Value::Null);
