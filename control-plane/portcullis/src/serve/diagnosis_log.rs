@@ -34,7 +34,7 @@ struct LogRecord {
 impl DiagnosisLog {
     /// Logs the problems of a set that the set before did not have. `diagnoses` are those of its files, its settings and its
     /// clusters, in this order.
-    pub(super) fn follow(&mut self, objects: &Arc<ObjectSet>, diagnoses: &[Diagnosis]) {
+    pub(super) fn follow(&mut self, objects: &Arc<ObjectSet>, diagnoses: &[Arc<Diagnosis>]) {
         let records: BTreeSet<LogRecord> = records(objects, diagnoses).collect();
         records.difference(&self.logged).for_each(LogRecord::log);
         self.logged = records;
@@ -70,7 +70,7 @@ impl DiagnosisLog {
     }
 }
 
-fn records<'a>(objects: &'a ObjectSet, diagnoses: &'a [Diagnosis]) -> impl Iterator<Item = LogRecord> + use<'a> {
+fn records<'a>(objects: &'a ObjectSet, diagnoses: &'a [Arc<Diagnosis>]) -> impl Iterator<Item = LogRecord> + use<'a> {
     let files = objects.diagnoses.iter().map(|_| None);
     let settings = (0..objects.settings.len()).map(|index| objects.settings_places.get(index));
     let clusters = (0..objects.clusters.len()).map(|index| objects.cluster_places.get(index));

@@ -19,10 +19,15 @@ impl Resolved {
         Self { documents, problems }
     }
 
-    /// Adds the reasons for which references are not resolved, and moves problems of referenced data to the reference.
-    /// `diagnoses` are those of the set's documents, in its order.
-    pub(crate) fn explain(&self, objects: &ObjectSet, diagnoses: &mut [Diagnosis]) {
-        for ((diagnosis, written), problems) in diagnoses.iter_mut().zip(&objects.clusters).zip(&self.problems) {
+    /// Whether every reference of one of the documents is resolved.
+    pub(crate) fn is_whole(&self, index: usize) -> bool {
+        self.problems.get(index).is_none_or(Vec::is_empty)
+    }
+
+    /// Adds the reasons for which references of one of the documents are not resolved, and moves problems of referenced data to the
+    /// reference.
+    pub(crate) fn explain(&self, objects: &ObjectSet, index: usize, diagnosis: &mut Diagnosis) {
+        if let (Some(written), Some(problems)) = (objects.clusters.get(index), self.problems.get(index)) {
             diagnosis.map_problems(|problem| mapped(problem, problems, written));
         }
     }

@@ -7,7 +7,7 @@ use crate::settings::choose_settings;
 /// Path, value, and a part of the message or warning.
 type Row = (&'static str, Value, &'static str);
 
-fn diagnosed(pki: &Pki, (pointer, value, _): &Row) -> crate::Diagnosis {
+fn diagnosed(pki: &Pki, (pointer, value, _): &Row) -> std::sync::Arc<crate::Diagnosis> {
     let mut cluster = pki.cluster("prod.example.com");
     set(&mut cluster, pointer, value.clone());
     translated(&pki.settings(), &[cluster]).diagnoses.remove(0)

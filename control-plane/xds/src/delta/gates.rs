@@ -53,3 +53,7 @@ pub(super) struct SendGates {
     pub(super) updates: Blocked,
     pub(super) removals: Blocked,
 }
+
+impl SendGates {
+    pub(super) const CLOSED: Self = Self { updates: Blocked::All, removals: Blocked::All };
+}

@@ -52,7 +52,7 @@ pub(super) struct GatewayApi {
     /// The objects of the Gateway API, with namespaces and Services.
     pub(super) objects: watch::Receiver<Arc<GatewayApiObjects>>,
     /// The `UpstreamCluster`s, with the names that they own.
-    pub(super) diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
+    pub(super) diagnoses: watch::Receiver<Arc<Vec<Arc<Diagnosis>>>>,
     /// The names of `UpstreamCluster`s and `GatewaySettings`.
     pub(super) statuses: watch::Receiver<Arc<StoredStatuses>>,
     /// Which `GatewaySettings` are used.
@@ -122,13 +122,13 @@ impl GatewayApi {
 /// None before the first step while an `UpstreamCluster` of the source is not reconciled: a route to it would be refused, and names
 /// that it owns would be another route's.
 fn names(
-    diagnoses: &[Diagnosis],
+    diagnoses: &[Arc<Diagnosis>],
     statuses: &StoredStatuses,
     used: &SettingsOrigin,
     has_judged: bool,
 ) -> Option<ReferredNames> {
     let of_kind = |kind: WatchedKind| statuses.keys().filter(move |key| key.kind == kind).map(|key| key.name.clone());
-    let owned = |one: &Diagnosis| (one.name.clone(), one.names.iter().cloned().collect());
+    let owned = |one: &Arc<Diagnosis>| (one.name.clone(), one.names.iter().cloned().collect());
     let mut clusters: BTreeMap<String, BTreeSet<String>> =
         diagnoses.iter().filter(|one| one.kind == CLUSTER_KIND).map(owned).collect();
     let mut stored = of_kind(WatchedKind::UpstreamCluster);
