@@ -100,7 +100,10 @@ mod tests {
             assert_eq!(*unpacked(&packed), written);
             assert_eq!(cluster_mistakes(&packed), cluster_mistakes(&written));
             assert_eq!(parse_cluster(&packed).is_ok(), parse_cluster(&written).is_ok());
-            assert_eq!(packed.get("status").is_some_and(Value::is_object), packed.pointer("/spec/dispatchPolicies").is_none());
+            assert_eq!(
+                packed.get("status").is_some_and(Value::is_object),
+                packed.pointer("/spec/dispatchPolicies").is_none()
+            );
         }
     }
 

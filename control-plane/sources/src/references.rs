@@ -3,8 +3,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use portcullis_api::{ReferencedData, SecretBytes, referenced_files, resolve_settings};
 use crate::object_set::ObjectSet;
+use portcullis_api::{ReferencedData, SecretBytes, referenced_files, resolve_settings};
 
 /// Most bytes of a file that is referred to, as of a Secret.
 const MAX_REFERENCED: u64 = 1024 * 1024;

@@ -256,7 +256,8 @@ mod tests {
         leaf.prop_recursive(4, 40, 5, |inner| {
             let items = proptest::collection::vec(inner.clone(), 0..5);
             let fields = proptest::collection::btree_map("[a-zä./]{1,3}", (position(), inner), 0..5);
-            let fields = fields.prop_map(|all| all.into_iter().map(|(name, (key, value))| (name, key, value)).collect());
+            let fields =
+                fields.prop_map(|all| all.into_iter().map(|(name, (key, value))| (name, key, value)).collect());
             prop_oneof![
                 (position(), items).prop_map(|(at, items)| SpanTree { at, inner: SpanNode::Items(items) }),
                 (position(), fields).prop_map(|(at, fields)| SpanTree { at, inner: SpanNode::Fields(fields) }),

@@ -71,10 +71,7 @@ impl Explained {
             (Some(one), Some(other)) => is_same(one, other),
             (one, other) => one.is_none() && other.is_none(),
         };
-        self.is_reusable
-            && is_there
-            && Arc::ptr_eq(&self.translated, translated)
-            && Arc::ptr_eq(&self.written, written)
+        self.is_reusable && is_there && Arc::ptr_eq(&self.translated, translated) && Arc::ptr_eq(&self.written, written)
     }
 }
 

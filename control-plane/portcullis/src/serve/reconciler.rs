@@ -15,11 +15,11 @@ use serde_json::Value;
 
 use super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
 use super::edit_traces::Step;
-use super::filter_views::view_for;
 use super::explained_diagnoses::{ExplainedDiagnoses, locate};
+use super::filter_views::view_for;
 use super::fleet::{ServedObjectCache, ServedObjects};
 use super::group_change::{GroupChange, KnownGroups};
-use super::references::Resolved;
+use super::references::{Resolved, Resolver};
 use super::retention::{Fallback, Outcome, Retention};
 use super::version;
 use super::xds_resources::{Retained, XdsResources};
@@ -36,6 +36,7 @@ pub(super) struct Reconciler {
     /// The defaults that were filled into them.
     defaults: Vec<FilledDefault>,
     retention: Retention,
+    resolver: Resolver,
     discovered: DiscoveredDocuments,
     translator: CheckedTranslator,
     groups: KnownGroups,
@@ -145,7 +146,7 @@ impl Reconciler {
         let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(|file| Arc::new(diagnosis_of_file(file))).collect();
         diagnoses.extend(self.follow_settings(objects).into_iter().map(Arc::new));
         let Some(settings) = self.settings.clone() else { return Err(ReconcileError::NoSettings(diagnoses)) };
-        let resolved = Resolved::of(objects);
+        let resolved = self.resolver.resolve(objects);
         stopwatch.lap("resolve");
         let Translated { translation, documents, fallbacks, wants, change } =
             self.translate_all(&settings, objects, &resolved, now);

@@ -349,10 +349,10 @@ mod tests {
             let text = metrics.text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         };
-        metrics.reconciled(&[diagnosis(true, "")], Duration::ZERO);
+        metrics.reconciled(&[Arc::new(diagnosis(true, ""))], Duration::ZERO);
         has("portcullis_objects{kind=\"UpstreamCluster\",state=\"accepted\"} 1");
         for message in ["one", "one", "two"] {
-            metrics.reconciled(&[diagnosis(false, message)], Duration::ZERO);
+            metrics.reconciled(&[Arc::new(diagnosis(false, message))], Duration::ZERO);
         }
         has("portcullis_rejected_updates_total{kind=\"UpstreamCluster\"} 2");
         has("portcullis_objects{kind=\"UpstreamCluster\",state=\"accepted\"} 0");
