@@ -1,6 +1,6 @@
 //! The cluster that stores UpstreamClusters, with their Secrets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base64::Engine;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portcullis_sources::{Watched, watch};
@@ -52,20 +51,22 @@ async fn memory_of_many_objects_is_measured() {
     stages.end("read");
     let mut reconciler = Reconciler::resume(None, Duration::ZERO);
     let first = sets.borrow_and_update().clone();
-    let mut served = Arc::new(reconciler.reconcile(&first, &BTreeSet::new(), Instant::now()).unwrap());
+    let mut served = reconciler.reconcile(&first, &BTreeSet::new(), Instant::now()).unwrap();
+    assert!(served.snapshot.version_of("c00000.scale.example.com").is_some());
     drop(first);
     stages.end("served");
     for edition in 1..4 {
         write(OBJECTS / 2, edition);
         sets.changed().await.unwrap();
         let set = sets.borrow_and_update().clone();
-        served = Arc::new(reconciler.reconcile(&set, &BTreeSet::new(), Instant::now()).unwrap());
+        served = reconciler.reconcile(&set, &BTreeSet::new(), Instant::now()).unwrap();
+        assert!(served.diagnoses.iter().all(|one| one.accepted));
     }
     stages.end("three edits");
     write(OBJECTS, 0);
     sets.changed().await.unwrap();
     let set = sets.borrow_and_update().clone();
-    served = Arc::new(reconciler.reconcile(&set, &BTreeSet::new(), Instant::now()).unwrap());
+    served = reconciler.reconcile(&set, &BTreeSet::new(), Instant::now()).unwrap();
     stages.end("another object");
-    assert!(served.snapshot.version_of("c00000.scale.example.com").is_some());
+    assert_eq!(served.diagnoses.iter().filter(|one| one.accepted).count(), OBJECTS + 2);
 }
