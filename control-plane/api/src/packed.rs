@@ -27,7 +27,7 @@ pub fn pack_policies(document: &mut Value) {
     }
 }
 
-/// Takes out the text that a document brings: nobody else packs.
+/// Takes out the text that a document brings: no other program packs.
 pub fn drop_packed(document: &mut Value) {
     take_packed(document);
 }
@@ -39,7 +39,7 @@ pub(crate) fn unpacked(document: &Value) -> Cow<'_, Value> {
     }
     let mut document = document.clone();
     let packed = take_packed(&mut document);
-    // What was packed here is a text of JSON.
+    // Only texts of JSON are packed.
     let policies = packed.as_ref().and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok());
     if let (Some(policies), Some(fields)) = (policies, document.as_object_mut())
         && let Some(spec) = spec(fields)

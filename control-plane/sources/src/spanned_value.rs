@@ -32,7 +32,7 @@ pub(crate) struct SpanTree {
     pub(crate) inner: SpanNode,
 }
 
-/// What a value is, as far as positions are concerned.
+/// The kind of a value, as far as positions are concerned.
 #[derive(Clone, Debug)]
 pub(crate) enum SpanNode {
     Scalar,

@@ -61,7 +61,7 @@ impl Spans {
     }
 }
 
-/// What a value is. A number of two bits.
+/// The kind of a value. A number of two bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NodeKind {
     Scalar = 0,

@@ -13,13 +13,13 @@ use tracing::Level;
 /// Logs problems that are new.
 #[derive(Default)]
 pub(super) struct DiagnosisLog {
-    /// What was logged of each diagnosis, by its address: one that is the same allocation has nothing new.
+    /// The records of each diagnosis, by its address: one that is the same allocation has nothing new.
     known: HashMap<usize, LoggedDiagnosis>,
     /// The set before: what is still the same document was looked through already.
     before: Arc<ObjectSet>,
 }
 
-/// What was logged of a diagnosis. It is kept, so that no other one gets its address.
+/// The records of a diagnosis. It is kept, so that no other one gets its address.
 struct LoggedDiagnosis {
     _diagnosis: Arc<Diagnosis>,
     records: Vec<LogRecord>,
