@@ -35,7 +35,7 @@ pub enum Discovered {
 #[must_use]
 pub fn with_discovered(document: &Arc<Value>, discovered: Option<&Discovered>) -> Arc<Value> {
     let wanted = discovered.map(written);
-    if document.pointer("/status/discovered") == wanted.as_ref() {
+    if document.get("status").and_then(|status| status.get(MEMBER)) == wanted.as_ref() {
         return Arc::clone(document);
     }
     let mut document = document.as_ref().clone();

@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::absent_settings::absence;
 use crate::decode_errors::{decode_errors, has_list_for_object};
 use crate::kind::{cluster_misnamed, settings_misnamed};
+use crate::packed::unpacked;
 use crate::problem::Problem;
 use crate::schema::{cluster_shape, settings_shape};
 use crate::types::{GatewaySettings, UpstreamCluster};
@@ -36,7 +37,7 @@ impl Kind for GatewaySettings {
 pub fn parse_cluster(document: &Value) -> Result<UpstreamCluster, Problem> {
     match cluster_misnamed(document) {
         Some(problem) => Err(problem),
-        None => parse(document).map_err(|message| Problem::new("", message)),
+        None => parse(&unpacked(document)).map_err(|message| Problem::new("", message)),
     }
 }
 
@@ -51,7 +52,7 @@ pub fn parse_settings(document: &Value) -> Result<GatewaySettings, Problem> {
 
 /// Every mistake because of which [`parse_cluster`] refuses a document, with its path.
 pub fn cluster_mistakes(document: &Value) -> Vec<Problem> {
-    mistakes_of::<UpstreamCluster>(document, cluster_misnamed(document))
+    mistakes_of::<UpstreamCluster>(&unpacked(document), cluster_misnamed(document))
 }
 
 /// Every mistake because of which [`parse_settings`] refuses a document, with its path.

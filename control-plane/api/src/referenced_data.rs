@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::secret::SecretBytes;
 
@@ -20,7 +21,7 @@ pub enum ReferencedData {
     None,
     /// Secrets of the control plane's own namespace that carry [`SECRET_LABEL`], by name; for `GatewaySettings` those that carry
     /// [`SETTINGS_SECRET_LABEL`].
-    Secrets(BTreeMap<String, SecretData>),
+    Secrets(Arc<BTreeMap<String, SecretData>>),
     /// Files below the root of references, by the path in a reference; `None` is a file that cannot be read, for any reason.
     Files(BTreeMap<String, Option<SecretBytes>>),
 }
@@ -32,6 +33,23 @@ pub struct SecretData {
     pub owners: BTreeSet<String>,
     /// Its content by key.
     pub data: BTreeMap<String, SecretBytes>,
+}
+
+impl ReferencedData {
+    /// These Secrets, by name.
+    pub fn secrets(all: impl IntoIterator<Item = (String, SecretData)>) -> Self {
+        Self::Secrets(Arc::new(all.into_iter().collect()))
+    }
+
+    /// Whether this is certainly the other one. Files are read anew each time.
+    pub fn is_shared_with(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::None, Self::None) => true,
+            (Self::Secrets(one), Self::Secrets(other)) => Arc::ptr_eq(one, other),
+            (Self::Files(one), Self::Files(other)) => one == other,
+            _ => false,
+        }
+    }
 }
 
 impl SecretData {

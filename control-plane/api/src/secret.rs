@@ -1,17 +1,18 @@
 use std::fmt;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, de};
 
-/// A private key or a token. Its `Debug` form shows nothing of it; it has no `Display` and no `Serialize`.
+/// A private key or a token; copies share the bytes. Its `Debug` form shows nothing of it; it has no `Display` and no `Serialize`.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct SecretBytes(Vec<u8>);
+pub struct SecretBytes(Arc<[u8]>);
 
 impl SecretBytes {
     /// Takes the bytes as they are.
     pub fn new(bytes: Vec<u8>) -> Self {
-        Self(bytes)
+        Self(bytes.into())
     }
 
     /// The bytes themselves: only for a secret that is sent to Envoy.
@@ -33,7 +34,7 @@ impl fmt::Debug for SecretBytes {
 
 impl<'de> Deserialize<'de> for SecretBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        decode(deserializer).map(Self)
+        decode(deserializer).map(Self::new)
     }
 }
 
@@ -66,7 +67,7 @@ impl fmt::Debug for PublicBytes {
 
 impl<'de> Deserialize<'de> for PublicBytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        decode(deserializer).map(Self)
+        decode(deserializer).map(Self::new)
     }
 }
 

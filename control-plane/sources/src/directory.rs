@@ -1,4 +1,3 @@
-use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use portcullis_api::ReferencedData;
 use tokio::sync::watch;
 
-use crate::events::ChangeEvents;
+use crate::events::{ChangeEvents, ChangedPaths};
 use crate::files::Files;
 use crate::object_set::{NoticedAt, ObjectSet};
 use crate::references::Root;
@@ -69,9 +68,9 @@ impl Watched {
     }
 
     /// Reads again what changed, but for the files that are being written.
-    fn reread(&self, before: &Reading, writing: &BTreeSet<PathBuf>) -> Reading {
-        let files = before.files.reread_only(&self.directory, self.only.as_deref(), writing);
-        let referenced_data = referenced_data(files.documents(), self.root.as_ref());
+    fn reread(&self, before: &Reading, changed: &ChangedPaths) -> Reading {
+        let files = before.files.reread_only(&self.directory, self.only.as_deref(), changed);
+        let referenced_data = referenced_data(files.referenced_files(), self.root.as_ref());
         Reading { files, referenced_data }
     }
 
@@ -104,18 +103,19 @@ impl Reading {
 /// Reads what is to be watched and watches it: the receiver yields a set whenever a file's content changed, until it is
 /// dropped. Needs a tokio runtime.
 ///
-/// The directory is watched and not its files, because volumes and careful editors replace files: any change means "look at
-/// every file, and read those that are other ones now". A file that is written in place is read when its writer closes it.
+/// The directory is watched and not its files, because volumes and careful editors replace files: a notification means "look at
+/// the file of that name and at every link, and read those that are other ones now"; every file is looked at every five seconds.
+/// A file that is written in place is read when its writer closes it.
 pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, DirectoryError> {
     let events = ChangeEvents::default();
     let mut notifier = watcher(&watched, events.clone());
-    let reading = reread(&watched, Reading::default(), BTreeSet::new()).await?;
+    let reading = reread(&watched, Reading::default(), ChangedPaths::default()).await?;
     if let Some(error) = watched.first_error(&reading) {
         return Err(error);
     }
     let (sender, receiver) = watch::channel(Arc::new(reading.objects()));
     tokio::spawn(async move {
-        let mut reading = reading;
+        let (mut reading, mut looked_at_all) = (reading, Instant::now());
         loop {
             tokio::select! {
                 () = sender.closed() => return,
@@ -124,8 +124,15 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
             }
             let now = Instant::now();
             let noticed = NoticedAt(Some(events.first().unwrap_or(now)));
-            let writing = events.take(now);
-            let Ok(newer) = reread(&watched, reading.clone(), writing).await else { return };
+            let mut changed = events.take(now);
+            // Notifications get lost also while others come.
+            if now.saturating_duration_since(looked_at_all) >= POLL || reading.files.error().is_some() {
+                changed.paths = None;
+            }
+            if changed.paths.is_none() {
+                looked_at_all = now;
+            }
+            let Ok(newer) = reread(&watched, reading.clone(), changed).await else { return };
             let is_other = newer != reading;
             if reading.files.error().is_some() && newer.files.error().is_none() {
                 // The watched directory may be gone for ever, and another one in its place.
@@ -159,9 +166,9 @@ pub(crate) fn watcher(watched: &Watched, events: ChangeEvents) -> Option<Recomme
     started.map_err(|error| tracing::warn!(%error, "no notifications: changes are seen by polling")).ok()
 }
 
-async fn reread(watched: &Watched, before: Reading, writing: BTreeSet<PathBuf>) -> Result<Reading, DirectoryError> {
+async fn reread(watched: &Watched, before: Reading, changed: ChangedPaths) -> Result<Reading, DirectoryError> {
     let watched = watched.clone();
-    tokio::task::spawn_blocking(move || watched.reread(&before, &writing))
+    tokio::task::spawn_blocking(move || watched.reread(&before, &changed))
         .await
         .map_err(|error| DirectoryError::Stopped(io::Error::other(error)))
 }

@@ -2,7 +2,8 @@ use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND};
 use serde_json::Value;
 use serde_saphyr::{Error, ExternalMessageSource};
 
-use crate::spans::{Position, SpannedValue};
+use crate::spanned_value::{SpanTree, SpannedValue};
+use crate::spans::{Position, Spans};
 
 /// Why a file has no documents. The text itself is not shown: it may hold keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,8 +26,21 @@ impl DocumentError {
     }
 }
 
+/// A document of a file, and where what stands.
+#[derive(Debug)]
+pub(crate) struct LocatedDocument {
+    pub(crate) value: Value,
+    pub(crate) spans: Spans,
+}
+
+impl LocatedDocument {
+    fn new(value: Value, spans: &SpanTree) -> Self {
+        Self { value, spans: Spans::from(spans) }
+    }
+}
+
 /// The documents of a file, `List`s unfolded, empty documents left out.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<SpannedValue>, DocumentError> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<LocatedDocument>, DocumentError> {
     let text = std::str::from_utf8(bytes).map_err(|_| DocumentError::Encoding)?;
     // As YAML 1.2 has it: `mode: on` is a text.
     let options = serde_saphyr::options! { strict_booleans: true };
@@ -39,7 +53,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<SpannedValue>, DocumentError> {
         match located.value {
             Value::Null => {}
             Value::Object(_) => unfold(located, &mut documents)?,
-            _ => return Err(DocumentError::NotAMapping(located.spans.start())),
+            _ => return Err(DocumentError::NotAMapping(located.spans.at)),
         }
     }
     Ok(documents)
@@ -69,7 +83,7 @@ fn reason(error: &Error) -> String {
 }
 
 /// `kubectl get -o yaml` writes a `List`, and the API itself an `UpstreamClusterList`.
-fn unfold(located: SpannedValue, documents: &mut Vec<SpannedValue>) -> Result<(), DocumentError> {
+fn unfold(located: SpannedValue, documents: &mut Vec<LocatedDocument>) -> Result<(), DocumentError> {
     let SpannedValue { value, spans } = &located;
     let text = |field| value.get(field).and_then(Value::as_str).unwrap_or_default();
     let kind = match (text("apiVersion"), text("kind")) {
@@ -78,19 +92,19 @@ fn unfold(located: SpannedValue, documents: &mut Vec<SpannedValue>) -> Result<()
             Some([("apiVersion", CLUSTER_API_VERSION), ("kind", CLUSTER_KIND)])
         }
         _ => {
-            documents.push(located);
+            documents.push(LocatedDocument::new(located.value, &located.spans));
             return Ok(());
         }
     };
     let items = value.get("items").and_then(Value::as_array).into_iter().flatten();
     for (item, spans) in items.zip(spans.items_of("items")) {
         let mut value = item.clone();
-        let Some(fields) = value.as_object_mut() else { return Err(DocumentError::NotAMapping(spans.start())) };
+        let Some(fields) = value.as_object_mut() else { return Err(DocumentError::NotAMapping(spans.at)) };
         // The items of a list of one kind need not say which it is.
         for (field, text) in kind.into_iter().flatten() {
             fields.entry(field).or_insert_with(|| text.into());
         }
-        documents.push(SpannedValue { value, spans: spans.clone() });
+        documents.push(LocatedDocument::new(value, spans));
     }
     Ok(())
 }

@@ -17,6 +17,8 @@ const SILENCE: Duration = Duration::from_millis(10);
 const BURST: Duration = Duration::from_millis(100);
 /// A writer that is silent for so long has forgotten to close its file.
 const FORGOTTEN: Duration = Duration::from_secs(2);
+/// Most paths that are remembered; of more changes all is looked at.
+const MAX_PATHS: usize = 1_000;
 /// How long a writer may take in all.
 const SLOW: Duration = Duration::from_secs(10);
 
@@ -34,6 +36,19 @@ struct PendingChanges {
     /// The last one.
     changed: Option<Instant>,
     writing: BTreeMap<PathBuf, Writing>,
+    /// The paths of the changes that are not read yet.
+    paths: BTreeSet<PathBuf>,
+    /// Whether there are changes of which the paths are not known.
+    are_paths_missing: bool,
+}
+
+/// The changes that are to be read.
+#[derive(Debug, Default)]
+pub(crate) struct ChangedPaths {
+    /// Files that are being written at the moment: they are left alone.
+    pub(crate) writing: BTreeSet<PathBuf>,
+    /// The paths of the changes; `None` if any may have changed.
+    pub(crate) paths: Option<BTreeSet<PathBuf>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +68,8 @@ impl ChangeEvents {
     /// Takes a notification. Reading a file makes some, too, which say nothing.
     pub(crate) fn record(&self, event: notify::Result<Event>, now: Instant) {
         let mut state = self.lock();
+        let is_whole = |event: &Event| !event.need_rescan() && !event.paths.is_empty();
+        let paths = event.as_ref().ok().filter(|event| is_whole(event)).map(|event| event.paths.clone());
         if let Ok(event) = event {
             match event.kind {
                 EventKind::Access(AccessKind::Close(AccessMode::Write)) => state.finished(&event.paths),
@@ -63,6 +80,10 @@ impl ChangeEvents {
                 EventKind::Create(_) => {}
                 _ => state.finished(&event.paths),
             }
+        }
+        match paths {
+            Some(paths) if state.paths.len() < MAX_PATHS => state.paths.extend(paths),
+            _ => state.are_paths_missing = true,
         }
         state.first.get_or_insert(now);
         state.changed = Some(now);
@@ -102,11 +123,14 @@ impl ChangeEvents {
     }
 
     /// Everything up to here is going to be read now, except for the files that are being written: those are given.
-    pub(crate) fn take(&self, now: Instant) -> BTreeSet<PathBuf> {
+    pub(crate) fn take(&self, now: Instant) -> ChangedPaths {
         let mut state = self.lock();
         (state.first, state.changed) = (None, None);
-        state.writing.retain(|_, writing| writing.until() > now);
-        state.writing.keys().cloned().collect()
+        let mut paths = std::mem::take(&mut state.paths);
+        let are_missing = std::mem::take(&mut state.are_paths_missing);
+        // One whose writer has forgotten it is read now.
+        paths.extend(state.writing.extract_if(.., |_, writing| writing.until() <= now).map(|(path, _)| path));
+        ChangedPaths { writing: state.writing.keys().cloned().collect(), paths: (!are_missing).then_some(paths) }
     }
 
     /// Each change of the state is whole: a panic elsewhere leaves nothing half done.
@@ -184,7 +208,7 @@ mod tests {
             events.record(Ok(Event::new(kind).add_path("a".into())), at);
         };
         let written = EventKind::Modify(ModifyKind::Data(DataChange::Any));
-        let is_left = |at| events.take(at).contains(std::path::Path::new("a"));
+        let is_left = |at| events.take(at).writing.contains(std::path::Path::new("a"));
         record(EventKind::Create(CreateKind::File), start);
         assert!(!is_left(start), "a link is whole");
         record(written, start);
@@ -203,6 +227,29 @@ mod tests {
             assert!(is_left(after(second * 1_000)));
         }
         assert!(!is_left(after(10_000)), "slow");
+    }
+
+    #[test]
+    fn paths_of_changes_are_known_or_all_may_have_changed() {
+        let (events, now) = (ChangeEvents::default(), Instant::now());
+        let event = |path: &str| Ok(Event::new(EventKind::Create(CreateKind::File)).add_path(path.into()));
+        let taken = || events.take(now).paths.map(|paths| paths.into_iter().collect::<Vec<_>>());
+        assert_eq!(taken(), Some(Vec::new()));
+        events.record(event("a"), now);
+        events.record(event("b"), now);
+        assert_eq!(taken(), Some(vec!["a".into(), "b".into()]));
+        for unknown in [Ok(Event::new(EventKind::Any)), Err(notify::Error::generic("overflow"))] {
+            events.record(event("a"), now);
+            events.record(unknown, now);
+            assert_eq!(taken(), None);
+        }
+        (0..=MAX_PATHS).for_each(|number| events.record(event(&number.to_string()), now));
+        assert_eq!(taken(), None);
+        let written = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+        events.record(Ok(Event::new(written).add_path("a".into())), now);
+        assert!(events.take(now).writing.contains(Path::new("a")));
+        let forgotten = events.take(now + FORGOTTEN);
+        assert!(forgotten.writing.is_empty() && forgotten.paths.unwrap().contains(Path::new("a")), "it is read now");
     }
 
     #[test]

@@ -4,14 +4,14 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use portcullis_api::{ObjectKind, kind_of, pack_policies};
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
-use crate::documents::parse;
-use crate::events::FileFingerprint;
+use crate::documents::{LocatedDocument, parse};
+use crate::events::{ChangedPaths, FileFingerprint};
 use crate::object_set::{DIRECTORY_ITSELF, Document, FileDiagnosis, ObjectSet};
 use crate::spans::Position;
-use crate::spans::SpannedValue;
 
 /// Most bytes of a file.
 pub const MAX_FILE: u64 = 16 * 1024 * 1024;
@@ -27,6 +27,8 @@ struct FileState {
     documents: Vec<Document>,
     error: Option<(String, Option<Position>)>,
 }
+
+impl Eq for FileState {}
 
 impl PartialEq for FileState {
     /// Another file with the same content is no news.
@@ -46,23 +48,30 @@ impl Files {
     /// Reads the directory again. A file that cannot be read keeps its documents.
     #[cfg(test)]
     pub(crate) fn reread(&self, directory: &Path) -> Self {
-        self.reread_only(directory, None, &BTreeSet::new())
+        self.reread_only(directory, None, &ChangedPaths::default())
     }
 
     /// Reads the directory again, or only one file of it, which is then expected to be there. Files that did not change are
-    /// not read, nor those that are being written.
-    pub(crate) fn reread_only(&self, directory: &Path, only: Option<&str>, writing: &BTreeSet<PathBuf>) -> Self {
-        let names = only.map_or_else(|| list(directory), |name| Ok(vec![name.to_owned()]));
+    /// not read, nor those that are being written. Of files at other paths than the changed ones only links are looked at: what they
+    /// lead to may have changed elsewhere.
+    pub(crate) fn reread_only(&self, directory: &Path, only: Option<&str>, changed: &ChangedPaths) -> Self {
+        let named = |name: &str| Ok(vec![ListedFile { name: name.to_owned(), is_plain: false }]);
+        let names = only.map_or_else(|| list_files(directory), named);
+        let is_settled = |path: &PathBuf| changed.paths.as_ref().is_some_and(|paths| !paths.contains(path));
         match names {
             // A volume that is not there leaves an empty directory behind. An operator who removes all objects leaves a file.
             Ok(names) if names.is_empty() && !self.by_name.is_empty() => {
                 Self { by_name: self.by_name.clone(), error: Some("no file is left in it".to_owned()) }
             }
             Ok(names) => {
-                let by_name = names.into_iter().map(|name| {
-                    let before = self.by_name.get(&name).cloned().unwrap_or_default();
+                let by_name = names.into_iter().map(|ListedFile { name, is_plain }| {
+                    let known = self.by_name.get(&name);
                     let path = directory.join(&name);
-                    let is_left = writing.contains(&path)
+                    if let Some(known) = known.filter(|known| is_plain && known.error.is_none() && is_settled(&path)) {
+                        return (name, Arc::clone(known));
+                    }
+                    let before = known.cloned().unwrap_or_default();
+                    let is_left = changed.writing.contains(&path)
                         || FileFingerprint::of_path(&path).is_some_and(|now| before.is_at(&now));
                     let state = if is_left { before } else { reread_file(&before, &path) };
                     (name, state)
@@ -83,9 +92,10 @@ impl Files {
         self.by_name.get(name)?.error.as_ref().map(|(reason, _)| reason.as_str())
     }
 
-    /// All documents, in the order of the files' names.
-    pub(crate) fn documents(&self) -> impl Iterator<Item = &Value> {
-        self.by_name.values().flat_map(|state| &state.documents).map(|document| document.value.as_ref())
+    /// The paths of the files that documents refer to.
+    pub(crate) fn referenced_files(&self) -> BTreeSet<String> {
+        let documents = self.by_name.values().flat_map(|state| &state.documents);
+        documents.flat_map(|document| &document.referenced_files).cloned().collect()
     }
 
     /// All objects, in the order of the files' names.
@@ -145,19 +155,35 @@ fn reread_file(before: &Arc<FileState>, path: &Path) -> Arc<FileState> {
 }
 
 /// Takes out what only an API server can vouch for: in a file anybody could write that an object is older than others, or
-/// had a name before them.
-fn as_written(mut located: SpannedValue) -> SpannedValue {
+/// had a name before them. Policies are packed, as they are most of what is kept.
+fn as_written(mut located: LocatedDocument) -> LocatedDocument {
     if let Some(metadata) = located.value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("creationTimestamp");
     }
     if let Some(document) = located.value.as_object_mut() {
         document.remove("status");
     }
+    if matches!(kind_of(&located.value), ObjectKind::UpstreamCluster) {
+        pack_policies(&mut located.value);
+    }
     located
 }
 
-/// Files that configure. Names that start with a dot are a volume's own (`..data`) or an editor's.
+/// A file that configures.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct ListedFile {
+    name: String,
+    /// Whether it is no link.
+    is_plain: bool,
+}
+
+/// The names of files that configure, sorted.
 pub(crate) fn list(directory: &Path) -> io::Result<Vec<String>> {
+    Ok(list_files(directory)?.into_iter().map(|file| file.name).collect())
+}
+
+/// Files that configure. Names that start with a dot are a volume's own (`..data`) or an editor's.
+fn list_files(directory: &Path) -> io::Result<Vec<ListedFile>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -167,7 +193,7 @@ pub(crate) fn list(directory: &Path) -> io::Result<Vec<String>> {
         let is_plain = kind.is_ok_and(|kind| kind.is_file());
         // Follows links: a mounted volume holds nothing else.
         if configures && (is_plain || fs::metadata(directory.join(&name)).map_or(true, |found| found.is_file())) {
-            names.push(name);
+            names.push(ListedFile { name, is_plain });
         }
     }
     names.sort();

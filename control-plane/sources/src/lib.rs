@@ -12,6 +12,7 @@ mod object_set;
 mod once;
 mod profiles_file;
 mod references;
+mod spanned_value;
 mod spans;
 
 pub use directory::{DirectoryError, Watched, watch};

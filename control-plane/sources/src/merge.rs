@@ -84,7 +84,7 @@ mod tests {
     async fn clusters_come_from_one_side_and_settings_from_the_other() {
         let (objects, of_objects) = watch::channel(None);
         let (files, of_files) = watch::channel(Arc::new(file(SETTINGS)));
-        let referenced_data = ReferencedData::Secrets(std::collections::BTreeMap::new());
+        let referenced_data = ReferencedData::secrets([]);
         let listed = ObjectSet { clusters: vec![Arc::new(json!({"a": 1}))], referenced_data, ..ObjectSet::default() };
         let (mut both, ()) = tokio::join!(async { with_settings(of_objects, Some(of_files)).await.unwrap() }, async {
             tokio::task::yield_now().await;

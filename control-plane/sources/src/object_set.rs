@@ -1,11 +1,13 @@
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use portcullis_api::{ObjectKind, ReferencedData, kind_of};
+use portcullis_api::{ObjectKind, ReferencedData, kind_of, referenced_files};
 use serde_json::Value;
 
-use crate::spans::{Position, SpannedValue, Spans};
+use crate::documents::LocatedDocument;
+use crate::spans::{Position, Spans};
 
 /// Everything that a source holds at one time. Its `Debug` form counts the documents, which may hold keys.
 #[derive(Clone, Default, PartialEq)]
@@ -67,15 +69,19 @@ pub struct FileDiagnosis {
 pub(crate) const DIRECTORY_ITSELF: &str = ".";
 
 /// A document that can be shared.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Document {
     pub(crate) value: Arc<Value>,
+    /// The paths of the files that it refers to, which follow from the value, as its kind does.
+    pub(crate) referenced_files: BTreeSet<String>,
+    kind: ObjectKind,
     spans: Arc<Spans>,
 }
 
-impl From<SpannedValue> for Document {
-    fn from(located: SpannedValue) -> Self {
-        Self { value: Arc::new(located.value), spans: Arc::new(located.spans) }
+impl From<LocatedDocument> for Document {
+    fn from(located: LocatedDocument) -> Self {
+        let (kind, referenced_files) = (kind_of(&located.value), referenced_files(&located.value));
+        Self { value: Arc::new(located.value), referenced_files, kind, spans: Arc::new(located.spans) }
     }
 }
 
@@ -103,7 +109,7 @@ impl ObjectSet {
             let at = Some(document.spans.find(field));
             FileDiagnosis { file: file.to_owned(), at, message, refused }
         };
-        match kind_of(&document.value) {
+        match &document.kind {
             ObjectKind::UpstreamCluster => {
                 self.clusters.push(Arc::clone(&document.value));
                 self.cluster_places.push(place);
@@ -116,7 +122,7 @@ impl ObjectSet {
                 self.diagnoses.push(diagnosis(&problem.path, problem.to_string(), true));
             }
             ObjectKind::Foreign { api_version, kind } => {
-                if is_checked(&api_version, &kind) {
+                if is_checked(api_version, kind) {
                     self.others.push(Arc::clone(&document.value));
                     self.others_places.push(place);
                 }

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use portcullis_api::drop_packed;
 use serde_json::Value;
 
 use crate::documents::parse;
@@ -109,7 +110,12 @@ fn directories(path: &Path) -> io::Result<BTreeSet<PathBuf>> {
 
 fn add(set: &mut ObjectSet, file: &str, bytes: &[u8]) {
     match parse(bytes) {
-        Ok(documents) => documents.into_iter().for_each(|located| set.add(file, &Document::from(located))),
+        Ok(documents) => {
+            for mut located in documents {
+                drop_packed(&mut located.value);
+                set.add(file, &Document::from(located));
+            }
+        }
         Err(error) => {
             let (at, message) = (error.at(), error.to_string());
             set.diagnoses.push(FileDiagnosis { file: file.to_owned(), at, message, refused: true });

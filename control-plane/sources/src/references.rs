@@ -3,10 +3,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use portcullis_api::{ReferencedData, SecretBytes, referenced_files, resolve_settings};
-use serde_json::Value;
-
 use crate::object_set::ObjectSet;
+use portcullis_api::{ReferencedData, SecretBytes, referenced_files, resolve_settings};
 
 /// Most bytes of a file that is referred to, as of a Secret.
 const MAX_REFERENCED: u64 = 1024 * 1024;
@@ -61,7 +59,7 @@ fn read_bounded(file: File) -> io::Result<Vec<u8>> {
 /// Reads every file to which documents of a set refer, and puts them into it. Blocks.
 pub fn read_references(set: &mut ObjectSet, root: &Root) {
     let documents = set.clusters.iter().map(AsRef::as_ref).chain(&set.settings);
-    set.referenced_data = referenced_data(documents, Some(root));
+    set.referenced_data = referenced_data(documents.flat_map(referenced_files).collect(), Some(root));
     put_in_settings(set);
 }
 
@@ -71,9 +69,8 @@ pub(crate) fn put_in_settings(set: &mut ObjectSet) {
 }
 
 /// The files to which documents refer. Without a root there are none.
-pub(crate) fn referenced_data<'a>(documents: impl Iterator<Item = &'a Value>, root: Option<&Root>) -> ReferencedData {
+pub(crate) fn referenced_data(paths: BTreeSet<String>, root: Option<&Root>) -> ReferencedData {
     let Some(root) = root else { return ReferencedData::None };
-    let paths: BTreeSet<String> = documents.flat_map(referenced_files).collect();
     ReferencedData::Files(paths.into_iter().map(|path| (path.clone(), root.read(&path))).collect())
 }
 

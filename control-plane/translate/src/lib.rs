@@ -65,8 +65,8 @@ pub struct Translation {
     /// Envoy's resources, in groups: those of each object that is served, in the documents' order, and those of the gateway itself.
     /// No two have the same type and name.
     pub groups: Vec<ResourceGroup>,
-    /// One per document, in the documents' order.
-    pub diagnoses: Vec<Diagnosis>,
+    /// One per document, in the documents' order. [`Translator`] returns the same allocation for what did not change.
+    pub diagnoses: Vec<Arc<Diagnosis>>,
 }
 
 impl Translation {

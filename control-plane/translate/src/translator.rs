@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use portcullis_api::{ClaimKind, Claims, Settings, WildcardSubdomains, claims_of};
 use serde_json::Value;
@@ -23,6 +24,11 @@ pub struct Translator {
     basis: Option<(Settings, FilterBuild)>,
     /// By `metadata.name`: several if objects have equal names, and the previous version of one.
     known: HashMap<String, Vec<CachedTranslation>>,
+    /// The documents of the last translation and their results, in its order: one that is still in its place costs a comparison of
+    /// addresses.
+    last: Vec<(Arc<Value>, Arc<CheckedCluster>)>,
+    /// The last translation that had other documents than the one before it.
+    changed: u64,
     /// The clusters of the gateway itself, what they refer to, and the default certificate.
     own_resources: Vec<Arc<Resource>>,
     /// Those with the listeners, of the last two translations: one with a refused object, and one with its accepted version.
@@ -40,8 +46,6 @@ pub type ClientCaCheck = fn(&str) -> Result<(), String>;
 struct CachedTranslation {
     document: Arc<Value>,
     checked: Arc<CheckedCluster>,
-    /// The translation that used it last.
-    used: u64,
     /// Names that it claims and does not get.
     lost: Vec<String>,
 }
@@ -68,11 +72,14 @@ struct OwnGroup {
 /// The result of a document, without the other documents.
 struct CheckedCluster {
     claims: Claims,
-    diagnosis: Diagnosis,
+    /// The diagnosis if it gets every name that it claims.
+    diagnosis: Arc<Diagnosis>,
     /// `None` if it is refused.
     emitted: Option<EmittedResources>,
     /// In the place of a chain if it is not served.
     reserved: Arc<Chain>,
+    /// The number of the translation that used it last. It orders nothing else.
+    used: AtomicU64,
 }
 
 struct EmittedResources {
@@ -92,24 +99,20 @@ impl Translator {
     /// Translates all objects.
     pub fn translate(&mut self, input: &Input<'_>) -> Translation {
         self.begin(input);
-        let checked: Vec<Arc<CheckedCluster>> =
-            input.clusters.iter().map(|document| self.checked(document, &[], input)).collect();
+        let checked = self.checked_all(input);
         let conflicts = self.lost(&checked, input.settings.wildcard_subdomains);
         let mut translation = Translation::default();
         let mut chains = Vec::with_capacity(checked.len());
         for ((document, one), lost) in input.clusters.iter().zip(&checked).zip(conflicts.iter()) {
             let one = &self.without(document, one, lost, input);
-            let mut diagnosis = one.diagnosis.clone();
-            match served_part(one, &mut diagnosis, lost) {
+            let (emitted, diagnosis) = one.served_part(lost);
+            match emitted {
                 Some(emitted) => {
                     translation.groups.push(Arc::clone(&emitted.resources));
                     chains.push(Arc::clone(&emitted.chain));
                 }
                 None => chains.push(Arc::clone(&one.reserved)),
             }
-            let names = one.claims.names.iter().map(|(name, _)| name.clone());
-            diagnosis.names = names.filter(|name| lost.iter().all(|lost| lost.name != *name)).collect();
-            diagnosis.shadow = one.emitted.as_ref().filter(|_| diagnosis.accepted).and_then(|one| one.shadow.clone());
             translation.diagnoses.push(diagnosis);
         }
         translation.groups.push(self.own_group(input.settings, chains));
@@ -130,6 +133,27 @@ impl Translator {
             *self = Self { basis, own_resources, client_ca_check, ..Self::default() };
         }
         self.sequence += 1;
+    }
+
+    /// The result of every document, each without the others.
+    fn checked_all(&mut self, input: &Input<'_>) -> Vec<Arc<CheckedCluster>> {
+        let mut is_other = self.last.len() != input.clusters.len();
+        let mut checked = Vec::with_capacity(input.clusters.len());
+        for (index, document) in input.clusters.iter().enumerate() {
+            let last = self.last.get(index).filter(|(known, _)| Arc::ptr_eq(known, document));
+            let Some((_, last)) = last else {
+                is_other = true;
+                checked.push(self.checked(document, &[], input));
+                continue;
+            };
+            last.used.store(self.sequence, Ordering::Relaxed);
+            checked.push(Arc::clone(last));
+        }
+        if is_other {
+            self.changed = self.sequence;
+            self.last = input.clusters.iter().cloned().zip(checked.iter().cloned()).collect();
+        }
+        checked
     }
 
     /// The same object without the names that another one owns; it is served under the others, or keeps them closed.
@@ -161,16 +185,17 @@ impl Translator {
             one.lost == lost && (Arc::ptr_eq(&one.document, document) || one.document == *document)
         };
         if let Some(one) = known.iter_mut().find(same) {
-            one.used = self.sequence;
+            one.checked.used.store(self.sequence, Ordering::Relaxed);
             // A source that reads anew has equal documents in other places.
             one.document = Arc::clone(document);
             return Arc::clone(&one.checked);
         }
         let mut checked = translate_object(document, lost, input, check);
         known.iter().for_each(|before| checked.keep_allocations(&before.checked));
+        checked.used = AtomicU64::new(self.sequence);
         let checked = Arc::new(checked);
-        let (document, used, lost) = (Arc::clone(document), self.sequence, lost.to_vec());
-        known.push(CachedTranslation { document, checked: Arc::clone(&checked), used, lost });
+        let (document, lost) = (Arc::clone(document), lost.to_vec());
+        known.push(CachedTranslation { document, checked: Arc::clone(&checked), lost });
         checked
     }
 
@@ -178,10 +203,13 @@ impl Translator {
     /// translated one after the other, so both stay.
     fn forget(&mut self) {
         let sequence = self.sequence;
-        self.known.retain(|_, known| {
-            known.retain(|one| one.used + 1 >= sequence);
-            !known.is_empty()
-        });
+        // Two translations after the last change nothing is left to be dropped.
+        if self.changed + 2 >= sequence {
+            self.known.retain(|_, known| {
+                known.retain(|one| one.checked.used.load(Ordering::Relaxed) + 1 >= sequence);
+                !known.is_empty()
+            });
+        }
         self.own_groups.retain(|one| one.used + 1 >= sequence);
         self.conflicts.retain(|one| one.used + 1 >= sequence);
     }
@@ -190,7 +218,10 @@ impl Translator {
     fn lost(&mut self, checked: &[Arc<CheckedCluster>], below: WildcardSubdomains) -> Arc<Vec<Vec<LostName>>> {
         let used = self.sequence;
         if let Some(known) = self.conflicts.iter_mut().find(|known| known.is_of(checked)) {
-            (known.checked, known.used) = (checked.to_vec(), used);
+            known.used = used;
+            if !known.checked.iter().map(Arc::as_ptr).eq(checked.iter().map(Arc::as_ptr)) {
+                known.checked = checked.to_vec();
+            }
             return Arc::clone(&known.lost);
         }
         let claims: Vec<&Claims> = checked.iter().map(|one| &one.claims).collect();
@@ -225,6 +256,28 @@ impl Translator {
 }
 
 impl CheckedCluster {
+    /// The part of it that is served, and its diagnosis: with the problems of names that another one owns.
+    fn served_part(&self, lost: &[LostName]) -> (Option<&EmittedResources>, Arc<Diagnosis>) {
+        if lost.is_empty() {
+            return (self.emitted.as_ref(), Arc::clone(&self.diagnosis));
+        }
+        let mut diagnosis = self.diagnosis.as_ref().clone();
+        diagnosis.names.retain(|name| lost.iter().all(|lost| lost.name != *name));
+        let problems: Vec<_> = lost.iter().map(|lost| lost.problem.clone()).collect();
+        let emitted = if self.emitted.is_none() {
+            problems.into_iter().for_each(|problem| diagnosis.add_problem(problem));
+            None
+        } else if lost.iter().any(|lost| lost.kind == ClaimKind::Name) {
+            diagnosis.refuse(Reason::Conflicted, problems);
+            diagnosis.shadow = None;
+            None
+        } else {
+            diagnosis.accept_in_part(problems);
+            self.emitted.as_ref()
+        };
+        (emitted, Arc::new(diagnosis))
+    }
+
     /// Takes over what another version of the object has as well: an edit of policies leaves the listener as it is.
     fn keep_allocations(&mut self, before: &Self) {
         let keep = |chain: &mut Arc<Chain>, before: &Arc<Chain>| {
@@ -257,27 +310,6 @@ impl OwnGroup {
     }
 }
 
-/// The part of an object that is served, with the problems of names that another one owns.
-fn served_part<'j>(
-    one: &'j CheckedCluster,
-    diagnosis: &mut Diagnosis,
-    lost: &[LostName],
-) -> Option<&'j EmittedResources> {
-    let problems: Vec<_> = lost.iter().map(|lost| lost.problem.clone()).collect();
-    if one.emitted.is_none() {
-        problems.into_iter().for_each(|problem| diagnosis.add_problem(problem));
-        None
-    } else if lost.iter().any(|lost| lost.kind == ClaimKind::Name) {
-        diagnosis.refuse(Reason::Conflicted, problems);
-        None
-    } else {
-        if !problems.is_empty() {
-            diagnosis.accept_in_part(problems);
-        }
-        one.emitted.as_ref()
-    }
-}
-
 /// Checks a document and emits its resources, without the names that another object owns.
 fn translate_object(
     document: &Value,
@@ -286,7 +318,7 @@ fn translate_object(
     client_ca: Option<ClientCaCheck>,
 ) -> CheckedCluster {
     let claims = claims_of(document);
-    let (cluster, diagnosis) = check(document, &claims.name, input.settings, client_ca);
+    let (cluster, mut diagnosis) = check(document, &claims.name, input.settings, client_ca);
     let emitted = cluster.map(|mut cluster| {
         cluster.server_names.retain(|name| !lost.contains(name));
         cluster.virtual_ips.retain(|ip| !lost.contains(&ip.to_string()));
@@ -294,6 +326,9 @@ fn translate_object(
         let (chain, shadow) = emit(&cluster, input, &mut resources);
         EmittedResources { resources: resources.into_iter().map(Arc::new).collect(), chain: Arc::new(chain), shadow }
     });
+    diagnosis.names = claims.names.iter().map(|(name, _)| name.clone()).collect();
+    diagnosis.shadow = emitted.as_ref().and_then(|emitted| emitted.shadow.clone());
+    let diagnosis = Arc::new(diagnosis);
     let reserved = Arc::new(Chain::reserved(&claims, lost));
-    CheckedCluster { claims, diagnosis, emitted, reserved }
+    CheckedCluster { claims, diagnosis, emitted, reserved, used: AtomicU64::new(0) }
 }

@@ -25,7 +25,7 @@ pub struct Snapshot {
 struct ResourcesOfType {
     resources: BTreeMap<String, Resource>,
     /// Names by owner.
-    owned: BTreeMap<String, Vec<String>>,
+    owned: Arc<BTreeMap<String, Vec<String>>>,
     /// Names of what is made of parts.
     composed: Vec<String>,
     /// Names of those of which only the version is known.
@@ -35,15 +35,9 @@ struct ResourcesOfType {
 
 impl ResourcesOfType {
     fn new(resources: BTreeMap<String, Resource>) -> Self {
-        let mut hash = ContentHash::default();
         let mut owned: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut composed = Vec::new();
         for (name, resource) in &resources {
-            hash.add(name);
-            hash.add(resource.version());
-            if resource.lingers() {
-                hash.add("lingers");
-            }
             for owner in resource.owner().into_iter().chain(resource.part_owners()) {
                 owned.entry(owner.to_owned()).or_default().push(name.clone());
             }
@@ -53,7 +47,15 @@ impl ResourcesOfType {
         }
         let version_only =
             resources.iter().filter(|(_, resource)| resource.is_version_only()).map(|(name, _)| name.clone()).collect();
-        Self { resources, owned, composed, version_only, version: hash.finish() }
+        let version = version_of_all(&resources);
+        Self { resources, owned: Arc::new(owned), composed, version_only, version }
+    }
+
+    /// The same with other content of resources that stay with their owners and in one piece.
+    fn with_content(&self, resources: BTreeMap<String, Resource>) -> Self {
+        let version = version_of_all(&resources);
+        let (composed, version_only) = (self.composed.clone(), self.version_only.clone());
+        Self { resources, owned: Arc::clone(&self.owned), composed, version_only, version }
     }
 
     /// Whether these are its resources, sorted by name.
@@ -269,6 +271,19 @@ impl Snapshot {
             }
         })
     }
+}
+
+/// A hash of one type's resources.
+fn version_of_all(resources: &BTreeMap<String, Resource>) -> String {
+    let mut hash = ContentHash::default();
+    for (name, resource) in resources {
+        hash.add(name);
+        hash.add(resource.version());
+        if resource.lingers() {
+            hash.add("lingers");
+        }
+    }
+    hash.finish()
 }
 
 /// A hash of everything.

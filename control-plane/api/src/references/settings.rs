@@ -244,7 +244,7 @@ mod tests {
             assert!(text.starts_with(wanted) && text.is_empty() == wanted.is_empty(), "{certificate}: {text}");
         }
         let mut document = settings(file("tls.crt", "tls.key"));
-        resolve_settings(&mut document, &ReferencedData::Secrets(BTreeMap::new()));
+        resolve_settings(&mut document, &ReferencedData::secrets([]));
         assert!(problems(&document).contains("--references-root"));
         assert_eq!(crate::referenced_files(&document), ["tls.crt", "tls.key"].map(str::to_owned).into());
         let (other, had_certificate) = without_references(&document);
@@ -300,8 +300,7 @@ mod tests {
         };
         let cas: [(&str, &str); 3] = [("ca.crt", UNKNOWN_AUTHORITY), ("other", UNKNOWN_AUTHORITY), ("empty", " ")];
         let secrets = [("own", secret("x", &cas)), ("foreign", secret("y", &cas))];
-        let secrets = secrets.map(|(name, secret)| (name.to_owned(), secret)).into_iter().collect();
-        let referenced_data = ReferencedData::Secrets(secrets);
+        let referenced_data = ReferencedData::secrets(secrets.map(|(name, secret)| (name.to_owned(), secret)));
         let none = "spec.defaultClientCA.secret: there is no Secret of this name";
         for (authority, wanted) in [
             (json!({"secret": {"name": "own"}}), ""),

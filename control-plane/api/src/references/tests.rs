@@ -38,7 +38,7 @@ fn secret(clusters: &[&str], data: &[(&str, &str)]) -> SecretData {
 }
 
 fn secrets(all: &[(&str, SecretData)]) -> ReferencedData {
-    ReferencedData::Secrets(all.iter().map(|(name, secret)| ((*name).to_owned(), secret.clone())).collect())
+    ReferencedData::secrets(all.iter().map(|(name, secret)| ((*name).to_owned(), secret.clone())))
 }
 
 fn problems(document: &Value) -> Vec<Problem> {

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use portcullis_api::{
     Problem, ProblemCode, ReferencedData, Settings, lint_cluster, lint_settings, parse_settings, without_references,
 };
@@ -43,9 +45,13 @@ pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64)
 
 fn clusters(objects: &ObjectSet, resolved: &Resolved, settings: &Settings) -> Vec<Diagnosis> {
     let input = Input { settings, clusters: &resolved.documents, filter: FilterBuild::Module };
-    let mut diagnoses = CheckedTranslator::default().0.translate(&input).diagnoses;
-    resolved.explain(objects, &mut diagnoses);
-    diagnoses
+    let diagnoses = CheckedTranslator::default().0.translate(&input).diagnoses.into_iter();
+    let explained = |(index, diagnosis): (usize, Arc<Diagnosis>)| {
+        let mut diagnosis = Arc::unwrap_or_clone(diagnosis);
+        resolved.explain(objects, index, &mut diagnosis);
+        diagnosis
+    };
+    diagnoses.enumerate().map(explained).collect()
 }
 
 /// The settings without what they refer to where the files are not here, and whether a default certificate is among that.

@@ -23,7 +23,7 @@ pub(super) fn with_content(
     }
     let inputs: Vec<Input> = paths.iter().map(|path| Input::Path(path.as_ref().to_owned())).collect();
     let secrets = read_secrets(&inputs)?;
-    let secrets = ReferencedData::Secrets(by_name(&secrets));
+    let secrets = ReferencedData::secrets(by_name(&secrets));
     for document in &mut resolved.clusters {
         let of_files = resolve(document, &resolved.referenced_data).document;
         *document = resolve(&of_files, &secrets).document;

@@ -134,9 +134,9 @@ impl Plan {
     /// The object as the gateway would use it.
     pub(super) fn checked(&self, credential: &Credential) -> Result<Cluster, OnboardError> {
         let parts = self.parts(credential);
-        let data = parts.iter().map(|part| (part.secret_name(&self.name), part.secret_data(&self.name))).collect();
+        let data = parts.iter().map(|part| (part.secret_name(&self.name), part.secret_data(&self.name)));
         let document = Arc::new(self.document(&parts, ReferenceForm::Secrets, true));
-        checked(&self.name, &document, &ReferencedData::Secrets(data))
+        checked(&self.name, &document, &ReferencedData::secrets(data))
     }
 
     /// The object without its credential, for the rights that it needs: `stored`, if it is there already.

@@ -1,6 +1,6 @@
 //! The cluster that stores UpstreamClusters, with their Secrets.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -123,9 +123,8 @@ impl StoreCluster {
         let key = SECRET_LABEL.replace('/', "%2F");
         let path = format!("{}?labelSelector={key}", collection("Secret", &self.namespace));
         let secrets = self.api.list(&path).await.map_err(self.api.failed("listing Secrets"))?;
-        let secrets: BTreeMap<String, SecretData> =
-            secrets.iter().map(|one| (text(one, "/metadata/name").to_owned(), secret_data(one))).collect();
-        Ok((Arc::new(document(object)), ReferencedData::Secrets(secrets)))
+        let secrets = secrets.iter().map(|one| (text(one, "/metadata/name").to_owned(), secret_data(one)));
+        Ok((Arc::new(document(object)), ReferencedData::secrets(secrets)))
     }
 }
 

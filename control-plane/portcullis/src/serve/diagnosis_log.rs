@@ -1,6 +1,7 @@
 //! Problems of objects in the log: with file, line, field and hint, and each only once.
 
-use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -12,13 +13,20 @@ use tracing::Level;
 /// Logs problems that are new.
 #[derive(Default)]
 pub(super) struct DiagnosisLog {
-    logged: BTreeSet<LogRecord>,
+    /// The records of each diagnosis, by its address: one that is the same allocation has nothing new.
+    known: HashMap<usize, LoggedDiagnosis>,
     /// The set before: what is still the same document was looked through already.
     before: Arc<ObjectSet>,
 }
 
+/// The records of a diagnosis. It is kept, so that no other one gets its address.
+struct LoggedDiagnosis {
+    _diagnosis: Arc<Diagnosis>,
+    records: Vec<LogRecord>,
+}
+
 /// One thing that is wrong or suspicious.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct LogRecord {
     is_refused: bool,
     kind: String,
@@ -34,14 +42,38 @@ struct LogRecord {
 impl DiagnosisLog {
     /// Logs the problems of a set that the set before did not have. `diagnoses` are those of its files, its settings and its
     /// clusters, in this order.
-    pub(super) fn follow(&mut self, objects: &Arc<ObjectSet>, diagnoses: &[Diagnosis]) {
-        let records: BTreeSet<LogRecord> = records(objects, diagnoses).collect();
-        records.difference(&self.logged).for_each(LogRecord::log);
-        self.logged = records;
+    pub(super) fn follow(&mut self, objects: &Arc<ObjectSet>, diagnoses: &[Arc<Diagnosis>]) {
+        self.take(objects, diagnoses).iter().for_each(LogRecord::log);
         if tracing::enabled!(Level::DEBUG) {
             self.lint(objects);
         }
         self.before = Arc::clone(objects);
+    }
+
+    /// The records that the set before did not have.
+    fn take(&mut self, objects: &ObjectSet, diagnoses: &[Arc<Diagnosis>]) -> Vec<LogRecord> {
+        let mut before = std::mem::take(&mut self.known);
+        let (mut kept, mut new) = (Vec::new(), Vec::new());
+        for (diagnosis, place) in diagnoses.iter().zip(places(objects)) {
+            let address = Arc::as_ptr(diagnosis).addr();
+            if let Some(logged) = before.remove(&address) {
+                kept.push(address);
+                self.known.insert(address, logged);
+            } else if let Entry::Vacant(entry) = self.known.entry(address) {
+                let records = records_of(diagnosis, place);
+                if !records.is_empty() {
+                    new.push(address);
+                }
+                entry.insert(LoggedDiagnosis { _diagnosis: Arc::clone(diagnosis), records });
+            }
+        }
+        if new.is_empty() {
+            return Vec::new();
+        }
+        let known = |address: &usize| self.known.get(address).into_iter().flat_map(|one| &one.records);
+        let gone = before.values().flat_map(|one| &one.records);
+        let mut logged: HashSet<&LogRecord> = kept.iter().flat_map(known).chain(gone).collect();
+        new.iter().flat_map(known).filter(|record| logged.insert(record)).cloned().collect()
     }
 
     /// Logs likely mistakes in accepted objects, as `portcullis check` finds them.
@@ -49,10 +81,10 @@ impl DiagnosisLog {
         let before: BTreeSet<usize> =
             self.before.clusters.iter().map(|document| Arc::as_ptr(document).addr()).collect();
         for (index, document) in objects.clusters.iter().enumerate() {
-            let Ok(raw) = parse_cluster(document) else { continue };
             if before.contains(&Arc::as_ptr(document).addr()) {
                 continue;
             }
+            let Ok(raw) = parse_cluster(document) else { continue };
             let place = objects.cluster_places.get(index);
             for problem in lint_cluster(&raw, now()) {
                 let line = LogRecord::new(false, ("UpstreamCluster", &raw.metadata.name), place, &problem);
@@ -70,12 +102,12 @@ impl DiagnosisLog {
     }
 }
 
-fn records<'a>(objects: &'a ObjectSet, diagnoses: &'a [Diagnosis]) -> impl Iterator<Item = LogRecord> + use<'a> {
+/// The place of each diagnosis' document, if it has one.
+fn places(objects: &ObjectSet) -> impl Iterator<Item = Option<&Place>> {
     let files = objects.diagnoses.iter().map(|_| None);
     let settings = (0..objects.settings.len()).map(|index| objects.settings_places.get(index));
     let clusters = (0..objects.clusters.len()).map(|index| objects.cluster_places.get(index));
-    let places = files.chain(settings).chain(clusters).chain(std::iter::repeat(None));
-    diagnoses.iter().zip(places).flat_map(|(diagnosis, place)| records_of(diagnosis, place))
+    files.chain(settings).chain(clusters).chain(std::iter::repeat(None))
 }
 
 fn records_of(diagnosis: &Diagnosis, place: Option<&Place>) -> Vec<LogRecord> {
@@ -146,10 +178,34 @@ mod tests {
         let update = Reconciler::default()
             .reconcile(&set, &std::collections::BTreeSet::new(), std::time::Instant::now())
             .unwrap();
-        let found: Vec<LogRecord> = records(&set, &update.diagnoses).collect();
+        let found = update.diagnoses.iter().zip(places(&set));
+        let found: Vec<LogRecord> = found.flat_map(|(diagnosis, place)| records_of(diagnosis, place)).collect();
         let [line] = &found[..] else { panic!("{found:?}") };
         assert_eq!((line.file.as_deref(), line.line, line.column), (Some("f.yaml"), Some(9), Some(3)));
         assert_eq!((line.field.as_str(), line.hint.as_deref()), ("spec.serverz", Some("did you mean servers?")));
         assert!(line.is_refused);
+    }
+
+    #[test]
+    fn record_is_new_once_and_again_when_it_was_gone() {
+        let set = |field: &str| {
+            let text = format!(
+                "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {{name: a}}\n---\n\
+                 apiVersion: proxy.kubegateway.io/v1alpha1\nkind: UpstreamCluster\nmetadata: {{name: a.test}}\n\
+                 spec:\n  {field}: []\n"
+            );
+            read_inputs(&[Input::Text { name: "f.yaml".to_owned(), bytes: text.into() }]).unwrap()
+        };
+        let (mut log, mut reconciler) = (DiagnosisLog::default(), Reconciler::default());
+        let mut news = |set: &ObjectSet| {
+            let update = reconciler.reconcile(set, &BTreeSet::new(), std::time::Instant::now()).unwrap();
+            log.take(set, &update.diagnoses).into_iter().map(|one| one.field).collect::<Vec<_>>()
+        };
+        let (one, again, other) = (set("serverz"), set("serverz"), set("serverx"));
+        assert_eq!(news(&one), ["spec.serverz"]);
+        assert_eq!(news(&one), [""; 0]);
+        assert_eq!(news(&again), [""; 0], "the source reads anew");
+        assert_eq!(news(&other), ["spec.serverx"]);
+        assert_eq!(news(&one), ["spec.serverz"]);
     }
 }

@@ -19,7 +19,7 @@ const POLICIES: usize = 20;
 const EDITS: usize = 9;
 
 /// An object of 20 policies, in one of its editions.
-fn object(number: usize, edition: usize, serving: &(String, String)) -> Arc<Value> {
+pub(super) fn object(number: usize, edition: usize, serving: &(String, String)) -> Arc<Value> {
     let rule = |policy: usize, rule: usize| {
         json!({
             "verbs": ["get", "list", "watch"], "apiGroups": [format!("group-{number}-{policy}.example.com")],
@@ -39,6 +39,13 @@ fn object(number: usize, edition: usize, serving: &(String, String)) -> Arc<Valu
             "dispatchPolicies": (0..POLICIES).map(policy).collect::<Vec<_>>(),
         },
     }))
+}
+
+/// A certificate and its key, for all purposes.
+pub(super) fn serving() -> (String, String) {
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["kubernetes".to_owned()]).unwrap().self_signed(&key).unwrap();
+    (STANDARD.encode(certificate.pem()), STANDARD.encode(key.serialize_pem()))
 }
 
 /// Times of steps, by name.
@@ -76,9 +83,7 @@ impl Pipeline {
 }
 
 fn edits_among(count: usize) {
-    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
-    let certificate = rcgen::CertificateParams::new(vec!["kubernetes".to_owned()]).unwrap().self_signed(&key).unwrap();
-    let serving = (STANDARD.encode(certificate.pem()), STANDARD.encode(key.serialize_pem()));
+    let serving = serving();
     let settings = json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "a"}, "spec": {}});
     let mut set = ObjectSet {
         clusters: (0..count).map(|number| object(number, 0, &serving)).collect(),

@@ -20,6 +20,7 @@ mod discovery;
 #[cfg(test)]
 mod edit_cost;
 mod edit_traces;
+mod explained_diagnoses;
 mod filter_views;
 pub(crate) mod fleet;
 mod gateway_api;
@@ -31,6 +32,8 @@ mod http;
 mod http_arguments;
 mod limit_reports;
 mod limits;
+#[cfg(test)]
+mod memory_cost;
 mod metrics;
 #[cfg(test)]
 mod optional_kinds_tests;

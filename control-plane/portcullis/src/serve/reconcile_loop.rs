@@ -22,7 +22,7 @@ use super::watchdog::Watchdog;
 /// Receivers of the results.
 pub(super) struct Outputs {
     pub(super) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
-    pub(super) diagnoses: watch::Sender<Arc<Vec<Diagnosis>>>,
+    pub(super) diagnoses: watch::Sender<Arc<Vec<Arc<Diagnosis>>>>,
     pub(super) served: watch::Sender<Arc<ServedObjects>>,
     pub(super) metrics: Arc<ControlPlaneMetrics>,
     pub(super) watchdog: Arc<Watchdog>,
@@ -108,8 +108,8 @@ impl ReconcileLoop {
         let is_empty = objects.clusters.is_empty() && objects.settings.is_empty();
         if is_empty && self.last_good.snapshot.is_some() && !self.trusts_empty_source {
             let mut diagnoses = self.last_good.diagnoses();
-            diagnoses.extend(objects.diagnoses.iter().map(diagnosis_of_file));
-            diagnoses.push(self.last_good.diagnosis_of_empty_source());
+            diagnoses.extend(objects.diagnoses.iter().map(|file| Arc::new(diagnosis_of_file(file))));
+            diagnoses.push(Arc::new(self.last_good.diagnosis_of_empty_source()));
             self.report(&objects, diagnoses);
             return;
         }
@@ -191,7 +191,7 @@ impl ReconcileLoop {
         });
     }
 
-    fn report(&mut self, objects: &Arc<ObjectSet>, diagnoses: Vec<Diagnosis>) {
+    fn report(&mut self, objects: &Arc<ObjectSet>, diagnoses: Vec<Arc<Diagnosis>>) {
         self.log.follow(objects, &diagnoses);
         self.outputs.diagnoses.send_replace(Arc::new(diagnoses));
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portcullis_api::Settings;
-use portcullis_api::status::{FilledDefault, Served, filled_defaults};
-use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
+use portcullis_api::status::{FilledDefault, filled_defaults};
+use portcullis_sources::{FileDiagnosis, ObjectSet};
 use portcullis_translate::{
     Diagnosis, FilterBuild, Input, Reason, Resource, Translation, Translator, Version, choose_settings,
 };
@@ -15,20 +15,18 @@ use serde_json::Value;
 
 use super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
 use super::edit_traces::Step;
+use super::explained_diagnoses::{ExplainedDiagnoses, locate};
 use super::filter_views::view_for;
 use super::fleet::{ServedObjectCache, ServedObjects};
 use super::group_change::{GroupChange, KnownGroups};
-use super::references::Resolved;
-use super::retention::{Fallback, Grace, Outcome, Retention};
+use super::references::{Resolved, Resolver};
+use super::retention::{Fallback, Outcome, Retention};
 use super::version;
 use super::xds_resources::{Retained, XdsResources};
 use crate::client_ca::check_client_ca;
 
 #[cfg(test)]
 mod tests;
-
-/// Appended to the diagnosis of an object whose last accepted version is served although a reference of it is revoked.
-const REVOKED: &str = "; a Secret or file that the version accepted last refers to is revoked: that version is still served with the keys it had then, until the time of --revoked-reference-grace is over or the control plane restarts";
 
 /// Translates sets of objects into snapshots, with the last good settings and clusters as fallbacks: a wrong edit changes
 /// nothing, as if an API server had refused it.
@@ -38,11 +36,13 @@ pub(super) struct Reconciler {
     /// The defaults that were filled into them.
     defaults: Vec<FilledDefault>,
     retention: Retention,
+    resolver: Resolver,
     discovered: DiscoveredDocuments,
     translator: CheckedTranslator,
     groups: KnownGroups,
     resources: XdsResources,
     served: ServedObjectCache,
+    explained: ExplainedDiagnoses,
     views: BTreeMap<FilterBuild, FilterSnapshot>,
     /// Views that were served before this program started, until they are translated again.
     resumed_views: BTreeMap<String, Snapshot>,
@@ -71,7 +71,7 @@ impl Default for CheckedTranslator {
 #[derive(Debug)]
 pub(super) struct Reconciled {
     pub(super) snapshot: Snapshot,
-    pub(super) diagnoses: Vec<Diagnosis>,
+    pub(super) diagnoses: Vec<Arc<Diagnosis>>,
     /// The number of objects that are served with revoked references.
     pub(super) serving_revoked: usize,
     /// The objects that are served, for views of the fleet.
@@ -103,13 +103,14 @@ impl Stopwatch {
 #[derive(Debug)]
 pub(super) enum ReconcileError {
     /// No usable settings since the start. Default settings could open a port that the operator never asked for.
-    NoSettings(Vec<Diagnosis>),
+    NoSettings(Vec<Arc<Diagnosis>>),
 }
 
 /// A translation and the documents that it is of, in the same order.
 struct Translated {
     translation: Translation,
     documents: Vec<Arc<Value>>,
+    fallbacks: Vec<Fallback>,
     wants: Wants,
     /// The difference to the translation before.
     change: GroupChange,
@@ -142,12 +143,12 @@ impl Reconciler {
         now: Instant,
     ) -> Result<Reconciled, ReconcileError> {
         let mut stopwatch = Stopwatch::start();
-        let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(diagnosis_of_file).collect();
-        diagnoses.extend(self.follow_settings(objects));
+        let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(|file| Arc::new(diagnosis_of_file(file))).collect();
+        diagnoses.extend(self.follow_settings(objects).into_iter().map(Arc::new));
         let Some(settings) = self.settings.clone() else { return Err(ReconcileError::NoSettings(diagnoses)) };
-        let resolved = Resolved::of(objects);
+        let resolved = self.resolver.resolve(objects);
         stopwatch.lap("resolve");
-        let Translated { translation, documents, wants, change } =
+        let Translated { translation, documents, fallbacks, wants, change } =
             self.translate_all(&settings, objects, &resolved, now);
         let retired = self.retention.retired_groups();
         let views = self.follow_views(&settings, &documents, &retired, filters);
@@ -155,9 +156,10 @@ impl Reconciler {
         let tombstones = self.retention.tombstones(&settings, FilterBuild::Module);
         let retained = Retained { tombstones: &tombstones, retired: &retired };
         self.resources.follow(&translation.groups, &change, retained);
-        diagnoses.extend(explained(translation.diagnoses, objects, &resolved));
+        let translated = (translation.diagnoses.as_slice(), documents.as_slice());
+        diagnoses.extend(self.explained.follow(translated, fallbacks, (objects, &resolved)));
         let snapshot = self.resources.snapshot().clone().with_views(views);
-        let served = self.served.read(&settings.instance, self.retention.accepted());
+        let served = self.served.follow(&settings.instance, self.retention.accepted(), self.retention.touched());
         stopwatch.lap("assemble");
         let (serving_revoked, steps) = (self.retention.revoked_count(), stopwatch.steps);
         Ok(Reconciled { snapshot, diagnoses, serving_revoked, served, wants: Arc::new(wants), steps })
@@ -171,8 +173,10 @@ impl Reconciler {
     /// Takes the set's settings if they are good; the ones before stay in use otherwise.
     fn follow_settings(&mut self, objects: &ObjectSet) -> Vec<Diagnosis> {
         let mut choice = choose_settings(&objects.settings, Some(check_client_ca));
-        version::stamp(&mut choice.diagnoses, &objects.settings);
-        locate(&mut choice.diagnoses, &objects.settings_places);
+        for (index, (diagnosis, document)) in choice.diagnoses.iter_mut().zip(&objects.settings).enumerate() {
+            version::stamp(diagnosis, document);
+            locate(diagnosis, objects.settings_places.get(index));
+        }
         if let Some(settings) = choice.settings {
             self.settings = Some(Arc::new(settings));
             self.defaults = objects.settings.first().map(filled_defaults).unwrap_or_default();
@@ -210,7 +214,6 @@ impl Reconciler {
             }
             translation = translate(&documents);
         }
-        version::stamp(&mut translation.diagnoses, &documents);
         let change = self.groups.follow(&translation.groups);
         let outcome = Outcome {
             written: &objects.clusters,
@@ -222,9 +225,8 @@ impl Reconciler {
         };
         self.retention.record(&outcome, now);
         let wants = wants_of_accepted(wants, &translation.diagnoses);
-        explain_fallbacks(&mut translation.diagnoses, fallbacks);
         self.discovered.keep(|name| wants.contains_key(name));
-        Translated { translation, documents, wants, change }
+        Translated { translation, documents, fallbacks, wants, change }
     }
 
     /// Translates for the other builds of the filter.
@@ -267,44 +269,13 @@ impl FilterSnapshot {
 }
 
 /// The wants of the documents that are served: the first of a name, as in translation.
-fn wants_of_accepted(wants: Vec<Option<Arc<Want>>>, diagnoses: &[Diagnosis]) -> Wants {
+fn wants_of_accepted(wants: Vec<Option<Arc<Want>>>, diagnoses: &[Arc<Diagnosis>]) -> Wants {
     let mut kept = Wants::new();
     for (want, _) in wants.into_iter().zip(diagnoses).filter(|(_, diagnosis)| diagnosis.accepted) {
         let Some(want) = want else { continue };
         kept.entry(want.name().to_owned()).or_insert(want);
     }
     kept
-}
-
-/// Puts the diagnoses of the invalid documents in place of those of their fallbacks.
-fn explain_fallbacks(diagnoses: &mut [Diagnosis], fallbacks: Vec<Fallback>) {
-    for Fallback { index, diagnosis: mut invalid, grace } in fallbacks {
-        let Some(diagnosis) = diagnoses.get_mut(index) else { continue };
-        if diagnosis.accepted {
-            invalid.message.push_str(match grace {
-                Grace::NotNeeded => "; the version that was accepted last is still served",
-                Grace::Running | Grace::Over => REVOKED,
-            });
-            invalid.version.served = Served::Older(diagnosis.version.generation);
-            invalid.shadow = diagnosis.shadow.take();
-        }
-        *diagnosis = invalid;
-    }
-}
-
-/// The diagnoses of clusters, in the words of the documents that the operator wrote.
-fn explained(mut diagnoses: Vec<Diagnosis>, objects: &ObjectSet, resolved: &Resolved) -> Vec<Diagnosis> {
-    version::stamp(&mut diagnoses, &objects.clusters);
-    resolved.explain(objects, &mut diagnoses);
-    locate(&mut diagnoses, &objects.cluster_places);
-    diagnoses
-}
-
-/// Adds file and line of each object to its diagnosis.
-fn locate(diagnoses: &mut [Diagnosis], places: &[Place]) {
-    for (diagnosis, place) in diagnoses.iter_mut().zip(places) {
-        diagnosis.at = Some(format!("{}:{}", place.file, place.spans.start().line));
-    }
 }
 
 /// The diagnosis of a file or document that holds no object.

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use portcullis_api::{Problem, ProblemCode, Resolution, UpstreamCluster, parse_cluster, reference_of_path, resolve};
+use portcullis_api::{
+    Problem, ProblemCode, ReferencedData, Resolution, UpstreamCluster, parse_cluster, reference_of_path, resolve,
+};
 use portcullis_sources::ObjectSet;
 use portcullis_translate::Diagnosis;
 use serde_json::Value;
@@ -12,6 +14,43 @@ pub(crate) struct Resolved {
     problems: Vec<Vec<Problem>>,
 }
 
+/// Resolves the references of sets that follow each other. A document that is the same allocation as before, with the same material
+/// for its references, leads to the same allocation, and so does one whose references still lead to the same.
+#[derive(Default)]
+pub(crate) struct Resolver {
+    referenced_data: ReferencedData,
+    /// The documents as they were written, in the order of the last set.
+    last: Vec<(Arc<Value>, Resolution)>,
+}
+
+impl Resolver {
+    /// The documents of a set of objects.
+    pub(crate) fn resolve(&mut self, objects: &ObjectSet) -> Resolved {
+        let is_same_data = self.referenced_data.is_shared_with(&objects.referenced_data);
+        if !is_same_data {
+            self.referenced_data = objects.referenced_data.clone();
+        }
+        let mut before = std::mem::take(&mut self.last).into_iter();
+        for written in &objects.clusters {
+            let known = before.next().filter(|(known, _)| Arc::ptr_eq(known, written));
+            let resolution = match known {
+                Some((_, resolution)) if is_same_data => resolution,
+                known => {
+                    let mut resolution = resolve(written, &objects.referenced_data);
+                    if let Some((_, known)) = known.filter(|(_, known)| known.document == resolution.document) {
+                        resolution.document = known.document;
+                    }
+                    resolution
+                }
+            };
+            self.last.push((Arc::clone(written), resolution));
+        }
+        let resolved = self.last.iter().map(|(_, one)| (Arc::clone(&one.document), one.problems.clone()));
+        let (documents, problems) = resolved.unzip();
+        Resolved { documents, problems }
+    }
+}
+
 impl Resolved {
     pub(crate) fn of(objects: &ObjectSet) -> Self {
         let all = objects.clusters.iter().map(|document| resolve(document, &objects.referenced_data));
@@ -19,10 +58,15 @@ impl Resolved {
         Self { documents, problems }
     }
 
-    /// Adds the reasons for which references are not resolved, and moves problems of referenced data to the reference.
-    /// `diagnoses` are those of the set's documents, in its order.
-    pub(crate) fn explain(&self, objects: &ObjectSet, diagnoses: &mut [Diagnosis]) {
-        for ((diagnosis, written), problems) in diagnoses.iter_mut().zip(&objects.clusters).zip(&self.problems) {
+    /// Whether every reference of one of the documents is resolved.
+    pub(crate) fn is_whole(&self, index: usize) -> bool {
+        self.problems.get(index).is_none_or(Vec::is_empty)
+    }
+
+    /// Adds the reasons for which references of one of the documents are not resolved, and moves problems of referenced data to the
+    /// reference.
+    pub(crate) fn explain(&self, objects: &ObjectSet, index: usize, diagnosis: &mut Diagnosis) {
+        if let (Some(written), Some(problems)) = (objects.clusters.get(index), self.problems.get(index)) {
             diagnosis.map_problems(|problem| mapped(problem, problems, written));
         }
     }

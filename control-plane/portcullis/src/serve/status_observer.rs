@@ -24,7 +24,7 @@ const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);
 /// The inputs of the observer.
 pub(super) struct ObserverInputs {
     /// The diagnoses of the newest objects. Published after the snapshot of the same objects.
-    pub(super) diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
+    pub(super) diagnoses: watch::Receiver<Arc<Vec<Arc<Diagnosis>>>>,
     /// The snapshot that is served.
     pub(super) snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     /// The gateways' acknowledgements.
@@ -118,7 +118,7 @@ impl StatusObserver {
             let observed = ObservedStates { gateways, answers, shadows, token_keys, limits };
             let status = status_of(diagnosis, &observed, version, (before, &now));
             known.insert(key, status.conditions.clone());
-            ObjectStatus::new(diagnosis.clone(), status)
+            ObjectStatus::new(diagnosis.as_ref().clone(), status)
         });
         let objects = objects.collect();
         // Conditions of removed objects are forgotten.
@@ -149,7 +149,7 @@ fn key(diagnosis: &Diagnosis, known: &BTreeMap<ObjectKey, Vec<Condition>>) -> Ob
 }
 
 /// The edition of the shadow of each object that is served with one, by name.
-fn shadows(diagnoses: &[Diagnosis]) -> BTreeMap<String, String> {
+fn shadows(diagnoses: &[Arc<Diagnosis>]) -> BTreeMap<String, String> {
     diagnoses.iter().filter_map(|one| Some((one.name.clone(), one.shadow.clone()?))).collect()
 }
 

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use portcullis_api::{SHARED_ANNOTATION, SecretBytes, SecretData};
+use portcullis_api::{SHARED_ANNOTATION, SecretBytes, SecretData, pack_policies};
 use serde_json::{Value, json};
 
 use super::WatchedKind;
@@ -86,6 +86,10 @@ pub(super) fn object(kind: WatchedKind, mut object: DynamicObject) -> Option<Wat
     }
     fields.insert("apiVersion".to_owned(), json!(kind.api_version()));
     fields.insert("kind".to_owned(), json!(kind.kind()));
+    if kind == WatchedKind::UpstreamCluster {
+        // They are most of what is kept.
+        pack_policies(&mut document);
+    }
     let bytes = if kind.is_for_gateway_api() { bounded_length(&document, &status)? } else { 0 };
     let stored = Arc::new(StoredStatus { uid, generation, resource_version, status });
     Some(WatchedObject { document: Arc::new(document), stored, bytes })

@@ -15,6 +15,8 @@ pub(super) struct Store {
     objects: BTreeMap<WatchedKind, Known<WatchedObject>>,
     /// By the kind that refers to them.
     secrets: BTreeMap<WatchedKind, Known<SecretData>>,
+    /// The same as they were in the set that was taken last, as long as none is another one.
+    shared_secrets: BTreeMap<WatchedKind, Arc<BTreeMap<String, SecretData>>>,
     /// The name of the `GatewaySettings` that are used, if objects are.
     settings: Option<String>,
     /// Whether the set may be other than when it was taken last. A status that is written changes none.
@@ -29,6 +31,7 @@ impl Store {
         Self {
             objects: kinds.iter().map(|kind| (*kind, Known::default())).collect(),
             secrets: kinds.iter().map(|kind| (*kind, Known::default())).collect(),
+            shared_secrets: BTreeMap::new(),
             settings,
             is_changed: false,
             with_new_status: BTreeSet::new(),
@@ -56,7 +59,11 @@ impl Store {
 
     pub(super) fn secret(&mut self, kind: WatchedKind, event: Event<(String, SecretData)>) {
         let Some(known) = self.secrets.get_mut(&kind) else { return };
-        self.is_changed |= known.apply(event, |before, now| before == now);
+        let is_changed = known.apply(event, |before, now| before == now);
+        self.is_changed |= is_changed;
+        if is_changed {
+            self.shared_secrets.remove(&kind);
+        }
     }
 
     /// Whether all lists are complete: before, a set would lack objects and Envoy would drop them.
@@ -68,6 +75,9 @@ impl Store {
     pub(super) fn take_changed(&mut self) -> Option<ObjectSet> {
         if !self.is_complete() || !std::mem::take(&mut self.is_changed) {
             return None;
+        }
+        for (kind, known) in &self.secrets {
+            self.shared_secrets.entry(*kind).or_insert_with(|| Arc::new(known.current.clone()));
         }
         let clusters =
             self.objects.get(&WatchedKind::UpstreamCluster).into_iter().flat_map(|known| known.current.values());
@@ -90,7 +100,8 @@ impl Store {
     }
 
     fn secrets_of(&self, kind: WatchedKind) -> ReferencedData {
-        ReferencedData::Secrets(self.secrets.get(&kind).map(|known| known.current.clone()).unwrap_or_default())
+        let of_kind = self.shared_secrets.get(&kind).cloned();
+        ReferencedData::Secrets(of_kind.unwrap_or_default())
     }
 
     /// The status of every object, of the kinds of which one may be new; nothing before the lists are complete.

@@ -7,7 +7,7 @@ use crate::settings::choose_settings;
 /// Path, value, and a part of the message or warning.
 type Row = (&'static str, Value, &'static str);
 
-fn diagnosed(pki: &Pki, (pointer, value, _): &Row) -> crate::Diagnosis {
+fn diagnosed(pki: &Pki, (pointer, value, _): &Row) -> std::sync::Arc<crate::Diagnosis> {
     let mut cluster = pki.cluster("prod.example.com");
     set(&mut cluster, pointer, value.clone());
     translated(&pki.settings(), &[cluster]).diagnoses.remove(0)
@@ -222,7 +222,7 @@ fn field_without_effect_is_warned_of() {
         assert!(diagnosis.warnings.iter().any(|warning| warning.contains(row.2)), "{row:?}: {:?}", diagnosis.warnings);
     }
     let plain = diagnosed(&pki, &("/metadata/labels", json!({}), ""));
-    assert_eq!((plain.accepted, plain.warnings), (true, Vec::new()));
+    assert_eq!((plain.accepted, &plain.warnings), (true, &Vec::new()));
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn shadow_is_checked_as_if_it_decided() {
         ),
     ] {
         let row = ("/spec/portcullis", portcullis, "");
-        let found = diagnosed(&pki, &row).problems;
+        let found = diagnosed(&pki, &row).problems.clone();
         let expected = format!("{place}.{problem}");
         assert!(found.iter().any(|one| one.to_string().starts_with(&expected)), "{expected}: {found:?}");
     }

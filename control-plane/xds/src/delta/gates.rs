@@ -15,9 +15,17 @@ pub(super) enum Blocked {
 }
 
 impl Blocked {
-    /// Blocked because of a resource of this owner; resources of all owners may refer to one without an owner.
-    pub(super) fn for_owner(owner: Option<&str>) -> Self {
-        owner.map_or(Self::All, |owner| Self::Owners(BTreeSet::from([owner.to_owned()])))
+    /// Blocked because of resources of these owners; resources of all owners may refer to one without an owner.
+    pub(super) fn for_owners<'a>(all: impl Iterator<Item = Option<&'a str>>) -> Self {
+        let mut owners = BTreeSet::new();
+        for owner in all {
+            match owner {
+                None => return Self::All,
+                Some(owner) if owners.contains(owner) => {}
+                Some(owner) => drop(owners.insert(owner.to_owned())),
+            }
+        }
+        if owners.is_empty() { Self::None } else { Self::Owners(owners) }
     }
 
     pub(super) fn and(self, other: Self) -> Self {
@@ -52,4 +60,8 @@ impl Blocked {
 pub(super) struct SendGates {
     pub(super) updates: Blocked,
     pub(super) removals: Blocked,
+}
+
+impl SendGates {
+    pub(super) const CLOSED: Self = Self { updates: Blocked::All, removals: Blocked::All };
 }

@@ -48,6 +48,8 @@ pub(crate) struct DeltaStream {
     node: String,
     subscriptions: BTreeMap<(ResourceKind, String), Subscription>,
     nonces: u64,
+    /// Most bytes of the resources of one response.
+    most: usize,
     /// Whether the node has acknowledged every resource of the snapshot, once that was asked for; empty after each event.
     has_everything: OnceCell<bool>,
 }
@@ -66,9 +68,11 @@ impl DeltaStream {
         let keys: Vec<_> = self.subscriptions.keys().cloned().collect();
         let mut responses = Vec::new();
         for key in keys {
-            let gates = self.gates(key.0);
+            let has_to_send = self.subscriptions.get(&key).is_some_and(Subscription::has_to_send);
+            let gates = if has_to_send { self.gates(key.0) } else { SendGates::CLOSED };
+            let most = if key.0 == ResourceKind::Cluster { usize::MAX } else { self.most };
             let Some(subscription) = self.subscriptions.get_mut(&key) else { continue };
-            let Some(change) = subscription.next_change(&self.snapshot, &key.1, gates) else { continue };
+            let Some(change) = subscription.next_change(&self.snapshot, &key.1, gates, most) else { continue };
             self.mark_companions_dirty(&key.1, &change);
             self.nonces += 1;
             let nonce = self.nonces.to_string();
@@ -109,7 +113,7 @@ impl DeltaStream {
             return SendGates { updates: Blocked::None, removals };
         }
         if kind == ResourceKind::Routes && !self.knows_clusters() {
-            return SendGates { updates: Blocked::All, removals: Blocked::All };
+            return SendGates::CLOSED;
         }
         let referred = busy(ResourceKind::is_referred_to, Subscription::updating);
         let updates = if kind == ResourceKind::Routes { referred.clone().and(self.kept()) } else { referred.clone() };
@@ -152,6 +156,10 @@ impl DeltaStream {
     }
 }
 
+/// Most bytes of the resources of one response; the rest follows when it is acknowledged. The routes of thousands of objects have
+/// hundreds of megabytes, of which each message is three copies at a time. Clusters are not divided: Envoy acknowledges none
+/// before all servers of the new ones were checked, so that one that hangs would delay every response.
+const MAX_RESPONSE: usize = 32 * 1024 * 1024;
 /// Maximum length of the name of a type or a resource.
 const MAX_NAME_LENGTH: usize = 1_024;
 /// Maximum length of a version: one lists the digests of thousands of parts.
@@ -192,8 +200,15 @@ impl DeltaStream {
             node: String::new(),
             subscriptions: BTreeMap::new(),
             nonces: 0,
+            most: MAX_RESPONSE,
             has_everything: OnceCell::new(),
         }
+    }
+
+    /// A stream with other bounds.
+    #[cfg(test)]
+    pub(crate) fn with_most(self, most: usize) -> Self {
+        Self { most, ..self }
     }
 
     /// Takes a request: a subscription, an acknowledgement or both. Returns responses in the order to send them.

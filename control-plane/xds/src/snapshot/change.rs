@@ -78,6 +78,16 @@ impl ChangeOfType {
         if self.new.len() == self.gone.len() && self.new.iter().all(is_same) {
             return Some(Arc::clone(before));
         }
+        let has_place = |name: &String, resource: &Resource| {
+            let is_plain = |one: &Resource| !one.is_composed() && !one.is_version_only();
+            let is_like = |known: &Resource| is_plain(known) && is_plain(resource) && known.owner() == resource.owner();
+            self.gone.contains(name) && before.resources.get(name).is_some_and(is_like)
+        };
+        if self.new.len() == self.gone.len() && self.new.iter().all(|(name, resource)| has_place(name, resource)) {
+            let mut resources = before.resources.clone();
+            resources.extend(self.new);
+            return Some(Arc::new(before.with_content(resources)));
+        }
         let mut resources = before.resources.clone();
         if !self.gone.iter().all(|name| resources.remove(name).is_some()) {
             return None;

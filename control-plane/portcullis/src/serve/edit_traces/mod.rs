@@ -40,7 +40,7 @@ pub(super) struct EditTraces {
 pub(super) struct PublishedEdit<'a> {
     /// The objects before, and now.
     pub(super) objects: (&'a ObjectSet, &'a ObjectSet),
-    pub(super) diagnoses: &'a [Diagnosis],
+    pub(super) diagnoses: &'a [Arc<Diagnosis>],
     /// The steps from the source to the snapshot, in order.
     pub(super) steps: &'a [Step],
     /// The snapshot; `None` if nothing changes for gateways.

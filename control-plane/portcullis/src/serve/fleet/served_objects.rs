@@ -1,5 +1,5 @@
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use portcullis_api::{
@@ -16,7 +16,7 @@ use crate::rule_text::rule_text;
 pub(crate) struct ServedObjects {
     /// The instance of the control plane.
     pub(crate) instance: String,
-    pub(super) by_name: BTreeMap<String, Arc<ServedObject>>,
+    pub(super) by_name: Arc<BTreeMap<String, Arc<ServedObject>>>,
 }
 
 /// Limits of one object of all gateways together.
@@ -103,20 +103,50 @@ impl ServedObjects {
 /// Reads each document once.
 #[derive(Debug, Default)]
 pub(crate) struct ServedObjectCache {
-    known: BTreeMap<String, (Arc<Value>, Arc<ServedObject>)>,
+    known: BTreeMap<String, Arc<Value>>,
+    read: Arc<BTreeMap<String, Arc<ServedObject>>>,
 }
 
 impl ServedObjectCache {
-    /// The parts of the documents that are served, by the name of their object.
+    #[cfg(test)]
     pub(crate) fn read(&mut self, instance: &str, documents: &BTreeMap<String, Arc<Value>>) -> ServedObjects {
-        let mut before = std::mem::take(&mut self.known);
-        for (name, document) in documents {
-            let known = before.remove(name).filter(|(known, _)| Arc::ptr_eq(known, document) || known == document);
-            let read = known.map_or_else(|| Arc::new(ServedObject::of(document)), |(_, read)| read);
-            self.known.insert(name.clone(), (Arc::clone(document), read));
+        self.follow(instance, documents, None)
+    }
+
+    /// The parts of the documents that are served, by the name of their object. Those of other names than the `touched` ones are the
+    /// same as the last time; `None` are all.
+    pub(crate) fn follow(
+        &mut self,
+        instance: &str,
+        documents: &BTreeMap<String, Arc<Value>>,
+        touched: Option<&BTreeSet<String>>,
+    ) -> ServedObjects {
+        match touched {
+            Some(names) => names.iter().for_each(|name| self.take(name, documents.get(name))),
+            None => {
+                let gone: Vec<_> = self.known.keys().filter(|name| !documents.contains_key(*name)).cloned().collect();
+                gone.iter().for_each(|name| self.take(name, None));
+                documents.iter().for_each(|(name, document)| self.take(name, Some(document)));
+            }
         }
-        let by_name = self.known.iter().map(|(name, (_, read))| (name.clone(), Arc::clone(read)));
-        ServedObjects { instance: instance.to_owned(), by_name: by_name.collect() }
+        ServedObjects { instance: instance.to_owned(), by_name: Arc::clone(&self.read) }
+    }
+
+    fn take(&mut self, name: &str, document: Option<&Arc<Value>>) {
+        let Some(document) = document else {
+            if self.known.remove(name).is_some() {
+                Arc::make_mut(&mut self.read).remove(name);
+            }
+            return;
+        };
+        let before = self.known.insert(name.to_owned(), Arc::clone(document));
+        if before.is_some_and(|before| Arc::ptr_eq(&before, document) || before == *document) {
+            return;
+        }
+        let read = ServedObject::of(document);
+        if self.read.get(name).is_none_or(|before| **before != read) {
+            Arc::make_mut(&mut self.read).insert(name.to_owned(), Arc::new(read));
+        }
     }
 }
 

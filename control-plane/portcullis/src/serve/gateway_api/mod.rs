@@ -54,7 +54,7 @@ pub(super) struct GatewayApi {
     /// The objects of the Gateway API, with namespaces and Services.
     pub(super) objects: watch::Receiver<Arc<GatewayApiObjects>>,
     /// The `UpstreamCluster`s, with the names that they own.
-    pub(super) diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
+    pub(super) diagnoses: watch::Receiver<Arc<Vec<Arc<Diagnosis>>>>,
     /// The names of `UpstreamCluster`s and `GatewaySettings`.
     pub(super) statuses: watch::Receiver<Arc<StoredStatuses>>,
     /// Which `GatewaySettings` are used.
@@ -125,7 +125,7 @@ impl GatewayApi {
 /// None before the first step while an `UpstreamCluster` of the source is not reconciled: names that it owns would be another
 /// route's. Without settings none is reconciled, and names that they were given before are in their status.
 fn names(
-    diagnoses: &[Diagnosis],
+    diagnoses: &[Arc<Diagnosis>],
     statuses: &StoredStatuses,
     used: &SettingsOrigin,
     has_judged: bool,
@@ -133,7 +133,7 @@ fn names(
     if ![WatchedKind::UpstreamCluster, WatchedKind::GatewaySettings].into_iter().all(|kind| statuses.is_listed(kind)) {
         return None;
     }
-    let owned = |one: &Diagnosis| (one.name.clone(), one.names.iter().cloned().collect());
+    let owned = |one: &Arc<Diagnosis>| (one.name.clone(), one.names.iter().cloned().collect());
     let mut clusters: BTreeMap<String, BTreeSet<String>> =
         diagnoses.iter().filter(|one| one.kind == CLUSTER_KIND).map(owned).collect();
     let has_no_settings = diagnoses.iter().any(|one| one.kind == SETTINGS_KIND && !one.accepted);

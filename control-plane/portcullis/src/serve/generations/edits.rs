@@ -221,7 +221,7 @@ impl EditedObject {
         let data = [("token".to_owned(), SecretBytes::new(token(self.version.token).into_bytes()))];
         let secret = SecretData { owners: [NAME.to_owned()].into(), data: data.into() };
         let secrets = (!self.is_revoked).then(|| (SECRET.to_owned(), secret));
-        ReferencedData::Secrets(secrets.into_iter().collect())
+        ReferencedData::secrets(secrets)
     }
 
     fn settings(&self) -> Value {

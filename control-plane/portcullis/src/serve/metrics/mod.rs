@@ -188,10 +188,10 @@ impl ControlPlaneMetrics {
     }
 
     /// Takes the diagnoses of a set of objects, and how long it took to reconcile it.
-    pub(crate) fn reconciled(&self, diagnoses: &[Diagnosis], took: Duration) {
+    pub(crate) fn reconciled(&self, diagnoses: &[Arc<Diagnosis>], took: Duration) {
         self.translation.observe(took.as_secs_f64());
         self.count_objects(diagnoses);
-        let key = |one: &Diagnosis| (one.kind.clone(), one.name.clone(), one.message.clone());
+        let key = |one: &Arc<Diagnosis>| (one.kind.clone(), one.name.clone(), one.message.clone());
         let refused: BTreeSet<_> = diagnoses.iter().filter(|one| !one.accepted).map(key).collect();
         let mut state = self.lock();
         for (kind, ..) in refused.difference(&state.refused) {
@@ -200,7 +200,7 @@ impl ControlPlaneMetrics {
         state.refused = refused;
     }
 
-    fn count_objects(&self, diagnoses: &[Diagnosis]) {
+    fn count_objects(&self, diagnoses: &[Arc<Diagnosis>]) {
         let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for diagnosis in diagnoses {
             *counts.entry((kind_label(&diagnosis.kind), state_label(diagnosis.reason))).or_default() += 1;
@@ -349,10 +349,10 @@ mod tests {
             let text = metrics.text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         };
-        metrics.reconciled(&[diagnosis(true, "")], Duration::ZERO);
+        metrics.reconciled(&[Arc::new(diagnosis(true, ""))], Duration::ZERO);
         has("portcullis_objects{kind=\"UpstreamCluster\",state=\"accepted\"} 1");
         for message in ["one", "one", "two"] {
-            metrics.reconciled(&[diagnosis(false, message)], Duration::ZERO);
+            metrics.reconciled(&[Arc::new(diagnosis(false, message))], Duration::ZERO);
         }
         has("portcullis_rejected_updates_total{kind=\"UpstreamCluster\"} 2");
         has("portcullis_objects{kind=\"UpstreamCluster\",state=\"accepted\"} 0");

@@ -41,9 +41,22 @@ type Documents = BTreeMap<String, Arc<Value>>;
 pub(super) struct Retention {
     /// The documents that were accepted last, with the material that they referred to then.
     accepted: Documents,
+    /// The set of objects that was recorded last, in its order.
+    recorded: Vec<Recorded>,
+    /// The names to which the last set of objects may have brought something else; `None` are all.
+    touched: Option<BTreeSet<String>>,
     revoked: RevokedReferences,
     retired: RetiredGroups,
     removed: RemovedClusters,
+}
+
+/// An object of the set that was recorded last. The allocations are kept, so that no other one gets their addresses.
+#[derive(Debug)]
+struct Recorded {
+    written: Arc<Value>,
+    translated: Arc<Value>,
+    diagnosis: Arc<Diagnosis>,
+    is_fallback: bool,
 }
 
 /// An invalid document that was replaced by the one that was accepted last.
@@ -52,7 +65,7 @@ pub(super) struct Fallback {
     /// The position in the set of documents.
     pub(super) index: usize,
     /// The diagnosis of the invalid document.
-    pub(super) diagnosis: Diagnosis,
+    pub(super) diagnosis: Arc<Diagnosis>,
     pub(super) grace: Grace,
 }
 
@@ -81,7 +94,7 @@ impl Retention {
     pub(super) fn fall_back(
         &mut self,
         documents: &mut [Arc<Value>],
-        diagnoses: &[Diagnosis],
+        diagnoses: &[Arc<Diagnosis>],
         referenced_data: &ReferencedData,
         now: Instant,
     ) -> Vec<Fallback> {
@@ -95,7 +108,7 @@ impl Retention {
             let grace = self.revoked.grace(&diagnosis.name, referenced_data, now);
             if grace != Grace::Over {
                 document.clone_from(accepted);
-                fallbacks.push(Fallback { index, diagnosis: diagnosis.clone(), grace });
+                fallbacks.push(Fallback { index, diagnosis: Arc::clone(diagnosis), grace });
             }
         }
         fallbacks
@@ -103,19 +116,60 @@ impl Retention {
 
     /// Records what a set of objects led to, in every memory.
     pub(super) fn record(&mut self, outcome: &Outcome<'_>, now: Instant) {
+        let fallbacks: BTreeSet<usize> = outcome.fallbacks.iter().map(|fallback| fallback.index).collect();
+        self.touched = self.touch(outcome, &fallbacks);
         let diagnoses = &outcome.translation.diagnoses;
-        let accepted = accepted_documents(outcome.translated, diagnoses, |_| false);
-        let before = std::mem::replace(&mut self.accepted, accepted);
+        let touched = self.touched.as_ref();
+        let accepted = accepted_documents(outcome.translated, diagnoses, touched, |_| false);
+        let before: Documents = match touched {
+            Some(names) => names.iter().filter_map(|name| self.accepted.remove_entry(name)).collect(),
+            None => std::mem::take(&mut self.accepted),
+        };
         let is_replaced = |(name, document): (&String, &Arc<Value>)| {
             let is_other = before.get(name).is_some_and(|before| !is_same_object(before, document));
             is_other.then(|| name.clone())
         };
-        let replaced = self.accepted.iter().filter_map(is_replaced).collect();
+        let replaced = accepted.iter().filter_map(is_replaced).collect();
+        self.accepted.extend(accepted);
+        let gone: Vec<String> = before.keys().filter(|name| !self.accepted.contains_key(*name)).cloned().collect();
         self.retired.record(outcome.change, &replaced, outcome.settings, now);
         self.removed.record(before, &self.accepted);
-        let fallbacks: BTreeSet<usize> = outcome.fallbacks.iter().map(|fallback| fallback.index).collect();
-        let newest = accepted_documents(outcome.written, diagnoses, |index| fallbacks.contains(&index));
-        self.revoked.record(newest, &self.accepted);
+        let newest = accepted_documents(outcome.written, diagnoses, touched, |index| fallbacks.contains(&index));
+        self.revoked.record(newest, &gone);
+    }
+
+    /// The names of the objects that are other ones than in the set before, or have another outcome; `None` if every object has to be
+    /// looked at.
+    fn touch(&mut self, outcome: &Outcome<'_>, fallbacks: &BTreeSet<usize>) -> Option<BTreeSet<String>> {
+        let documents = outcome.written.iter().zip(outcome.translated).zip(&outcome.translation.diagnoses);
+        let is_as_long = self.recorded.len() == outcome.written.len();
+        let mut before = std::mem::take(&mut self.recorded).into_iter();
+        let mut touched = BTreeSet::new();
+        for (index, ((written, translated), diagnosis)) in documents.enumerate() {
+            let is_fallback = fallbacks.contains(&index);
+            let before = before.next();
+            let is_same = |before: &Recorded| {
+                Arc::ptr_eq(&before.written, written)
+                    && Arc::ptr_eq(&before.translated, translated)
+                    && Arc::ptr_eq(&before.diagnosis, diagnosis)
+                    && before.is_fallback == is_fallback
+            };
+            if !before.as_ref().is_some_and(is_same) {
+                touched.extend(before.as_ref().map(|before| before.diagnosis.name.clone()));
+                touched.insert(diagnosis.name.clone());
+            }
+            let same = before.filter(is_same);
+            self.recorded.push(same.unwrap_or_else(|| {
+                let (written, translated) = (Arc::clone(written), Arc::clone(translated));
+                Recorded { written, translated, diagnosis: Arc::clone(diagnosis), is_fallback }
+            }));
+        }
+        is_as_long.then_some(touched)
+    }
+
+    /// The names whose documents may be other ones since the last set of objects; `None` are all.
+    pub(super) fn touched(&self) -> Option<&BTreeSet<String>> {
+        self.touched.as_ref()
     }
 
     /// The documents that were accepted last, by the name of their object.
@@ -144,19 +198,28 @@ impl Retention {
     }
 }
 
-/// The accepted documents by name, except those at the positions to `skip`.
-fn accepted_documents(documents: &[Arc<Value>], diagnoses: &[Diagnosis], skip: impl Fn(usize) -> bool) -> Documents {
+/// The accepted documents by name, of all names or some, except those at the positions to `skip`.
+fn accepted_documents(
+    documents: &[Arc<Value>],
+    diagnoses: &[Arc<Diagnosis>],
+    names: Option<&BTreeSet<String>>,
+    skip: impl Fn(usize) -> bool,
+) -> Documents {
+    let is_wanted = |one: &Diagnosis| one.accepted && names.is_none_or(|names| names.contains(&one.name));
     let all = documents.iter().zip(diagnoses).enumerate();
-    let accepted = all.filter(|(index, (_, diagnosis))| diagnosis.accepted && !skip(*index));
+    let accepted = all.filter(|(index, (_, diagnosis))| is_wanted(diagnosis) && !skip(*index));
     accepted.map(|(_, (document, diagnosis))| (diagnosis.name.clone(), Arc::clone(document))).collect()
 }
 
 /// Whether two documents of one name belong to the same object. A deleted object is never served in place of one that was
 /// created since under its name.
 fn is_same_object(one: &Value, other: &Value) -> bool {
-    let uid = |document: &Value| document.pointer("/metadata/uid").cloned();
     match (uid(one), uid(other)) {
         (Some(one), Some(other)) => one == other,
         _ => true,
     }
+}
+
+fn uid(document: &Value) -> Option<&Value> {
+    document.get("metadata")?.get("uid")
 }

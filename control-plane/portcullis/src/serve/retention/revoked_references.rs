@@ -56,15 +56,17 @@ impl RevokedReferences {
         if now.saturating_duration_since(since) < self.grace_period { Grace::Running } else { Grace::Over }
     }
 
-    /// Records the documents, as they were written, whose newest version is accepted, and forgets objects that are not
-    /// among the `served`.
-    pub(super) fn record(&mut self, newest: Documents, served: &Documents) {
+    /// Records the documents, as they were written, whose newest version is accepted, as far as they may be other ones than before,
+    /// and forgets objects that are served no longer.
+    pub(super) fn record(&mut self, newest: Documents, gone: &[String]) {
         for (name, document) in newest {
             self.since.remove(&name);
             self.written.insert(name, document);
         }
-        self.written.retain(|name, _| served.contains_key(name));
-        self.since.retain(|name, _| served.contains_key(name));
+        for name in gone {
+            self.written.remove(name);
+            self.since.remove(name);
+        }
     }
 
     /// The number of objects whose grace period runs.

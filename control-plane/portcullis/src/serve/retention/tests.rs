@@ -23,8 +23,8 @@ fn set(wanted: &str, there: Option<&str>) -> ObjectSet {
     let data = [("token", "T0KEN".to_owned()), ("tls.crt", certificate.pem()), ("tls.key", key.serialize_pem())];
     let data = data.map(|(name, text)| (name.to_owned(), SecretBytes::new(text.into_bytes())));
     let secret = SecretData { owners: ["a.test".to_owned()].into(), data: data.into() };
-    let secrets = there.map(|name| (name.to_owned(), secret)).into_iter().collect();
-    ObjectSet { referenced_data: ReferencedData::Secrets(secrets), ..set }
+    let secrets = there.map(|name| (name.to_owned(), secret));
+    ObjectSet { referenced_data: ReferencedData::secrets(secrets), ..set }
 }
 
 fn is_served(update: &Reconciled) -> bool {

@@ -55,7 +55,7 @@ pub(super) enum StateError {
 #[derive(Debug, Default)]
 pub(super) struct LastGood {
     pub(super) snapshot: Option<Arc<Snapshot>>,
-    diagnosis: Option<Diagnosis>,
+    diagnosis: Option<Arc<Diagnosis>>,
     path: String,
 }
 
@@ -71,20 +71,20 @@ impl LastGood {
                 tracing::info!(file = name, snapshot = snapshot.version(), "the last good configuration is there");
                 Self {
                     snapshot: Some(Arc::new(snapshot)),
-                    diagnosis: Some(diagnosis(&name, None, warning)),
+                    diagnosis: Some(Arc::new(diagnosis(&name, None, warning))),
                     path: name,
                 }
             }
             Err(error) => {
                 tracing::error!(file = name, "the last good configuration is not used: it {error}");
                 let message = format!("the last good configuration is not used: it {error}");
-                Self { snapshot: None, diagnosis: Some(diagnosis(&name, Some(&message), "")), path: name }
+                Self { snapshot: None, diagnosis: Some(Arc::new(diagnosis(&name, Some(&message), ""))), path: name }
             }
         }
     }
 
     /// The diagnosis of the file, until the source has been read.
-    pub(super) fn diagnoses(&self) -> Vec<Diagnosis> {
+    pub(super) fn diagnoses(&self) -> Vec<Arc<Diagnosis>> {
         self.diagnosis.iter().cloned().collect()
     }
 

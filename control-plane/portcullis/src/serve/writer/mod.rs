@@ -50,7 +50,7 @@ pub(super) struct Writer {
     /// The `status` of each object as the server has it.
     pub(super) statuses: watch::Receiver<Arc<StoredStatuses>>,
     /// Changes when the objects have been reconciled anew.
-    pub(super) diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
+    pub(super) diagnoses: watch::Receiver<Arc<Vec<Arc<Diagnosis>>>>,
     /// The status of all objects.
     pub(super) observer: Arc<StatusObserver>,
     /// Which settings are used.
@@ -106,7 +106,7 @@ impl Writer {
 
     /// Takes over the transition times that another replica writes, whenever it has written, and for the objects of each
     /// reconciliation: the source may show a status before its object is translated. `followed` is the last reconciliation.
-    fn follow(&mut self, queue: &mut Writes, followed: &mut Option<Arc<Vec<Diagnosis>>>) {
+    fn follow(&mut self, queue: &mut Writes, followed: &mut Option<Arc<Vec<Arc<Diagnosis>>>>) {
         queue.forget();
         let diagnoses = self.diagnoses.borrow().clone();
         let is_followed = followed.as_ref().is_some_and(|known| Arc::ptr_eq(known, &diagnoses));

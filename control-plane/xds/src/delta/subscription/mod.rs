@@ -10,8 +10,7 @@ use super::composed::Composed;
 use super::{SendGates, TypeStatus};
 use crate::delta::gates::Blocked;
 use crate::kind::ResourceKind;
-use crate::resource::ByteChunks;
-use crate::resource::Resource;
+use crate::resource::{ByteChunks, Resource, length};
 use crate::snapshot::Snapshot;
 use retired::RetiredNames;
 
@@ -193,8 +192,19 @@ impl Subscription {
         by_wildcard || self.is_asked(name)
     }
 
-    /// The change to send now, if any may be sent.
-    pub(super) fn next_change(&mut self, snapshot: &Snapshot, type_url: &str, gates: SendGates) -> Option<Change> {
+    /// Whether it matters what may be sent now: otherwise [`Subscription::next_change`] is the same for all gates.
+    pub(super) fn has_to_send(&self) -> bool {
+        self.in_flight.is_none() && (!self.due.is_empty() || self.owes_answer || !self.candidates.is_empty())
+    }
+
+    /// The change to send now, if any may be sent: of resources as many as have `most` bytes, and at least one.
+    pub(super) fn next_change(
+        &mut self,
+        snapshot: &Snapshot,
+        type_url: &str,
+        gates: SendGates,
+        most: usize,
+    ) -> Option<Change> {
         if self.in_flight.is_some() {
             return None;
         }
@@ -207,7 +217,7 @@ impl Subscription {
             return Some(Change { removals: unknown, ..Default::default() });
         }
         if gates.updates != Blocked::All {
-            let updates = self.next_updates(snapshot, type_url, &gates.updates);
+            let updates = self.next_updates(snapshot, type_url, &gates.updates, most);
             if !updates.is_empty() {
                 return Some(Change { updates, ..Default::default() });
             }
@@ -245,7 +255,13 @@ impl Subscription {
         }
     }
 
-    fn next_updates(&mut self, snapshot: &Snapshot, type_url: &str, wait: &Blocked) -> BTreeMap<String, Update> {
+    fn next_updates(
+        &mut self,
+        snapshot: &Snapshot,
+        type_url: &str,
+        wait: &Blocked,
+        most: usize,
+    ) -> BTreeMap<String, Update> {
         let may_go = |(_, resource): &(&String, &Resource)| wait.allows(resource.owner());
         let update = |(name, resource): (&String, &Resource)| {
             let version = self.composed.version(name, resource)?.to_owned();
@@ -264,7 +280,17 @@ impl Subscription {
                 return updates;
             }
         }
-        self.updates(snapshot, type_url).filter(may_go).filter_map(update).collect()
+        let mut updates = BTreeMap::new();
+        let mut room = most;
+        for (name, update) in self.updates(snapshot, type_url).filter(may_go).filter_map(update) {
+            let size = length(&update.body);
+            if size > room && !updates.is_empty() {
+                break;
+            }
+            room = room.saturating_sub(size);
+            updates.insert(name, update);
+        }
+        updates
     }
 
     /// Every resource that is wanted, not known in this version and not refused in this version.

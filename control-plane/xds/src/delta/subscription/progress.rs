@@ -19,31 +19,32 @@ impl Subscription {
     /// The owners of resources that change: resources that refer to them have to wait. Removals that still hold do not count; a
     /// resource that came back while its removal was under way has to be sent again first.
     pub(in crate::delta) fn updating(&self, snapshot: &Snapshot, type_url: &str) -> Blocked {
-        let owner = |name: &String| Blocked::for_owner(self.owner(snapshot, type_url, name));
-        let waiting = self.updates(snapshot, type_url).map(|(_, resource)| Blocked::for_owner(resource.owner()));
+        let waiting = self.updates(snapshot, type_url).map(|(_, resource)| resource.owner());
         let under_way = self.in_flight.iter().flat_map(|in_flight| {
             let back = in_flight.change.removals.iter().filter(|name| snapshot.get(type_url, name).is_some());
-            in_flight.change.updates.keys().chain(back).map(owner)
+            in_flight.change.updates.keys().chain(back)
         });
-        waiting.chain(under_way).fold(Blocked::None, Blocked::and)
+        Blocked::for_owners(waiting.chain(under_way.map(|name| self.owner(snapshot, type_url, name))))
     }
 
     /// The owners of resources that change or are removed; refused ones do not count.
     pub(in crate::delta) fn unsettled(&self, snapshot: &Snapshot, type_url: &str) -> Blocked {
-        let owner = |name: &String| Blocked::for_owner(self.owner(snapshot, type_url, name));
-        let going = self.removals(snapshot, type_url).map(owner);
-        let gone = self.in_flight.iter().flat_map(|in_flight| in_flight.change.removals.iter().map(owner));
-        let unknown = self.due.iter().any(|name| self.is_unknown(snapshot, type_url, name));
-        let first = if self.owes_answer || unknown { Blocked::All } else { Blocked::None };
-        going.chain(gone).fold(self.updating(snapshot, type_url).and(first), Blocked::and)
+        if self.owes_answer || self.due.iter().any(|name| self.is_unknown(snapshot, type_url, name)) {
+            return Blocked::All;
+        }
+        let gone = self.in_flight.iter().flat_map(|in_flight| &in_flight.change.removals);
+        let removed = self.removals(snapshot, type_url).chain(gone);
+        let removed = Blocked::for_owners(removed.map(|name| self.owner(snapshot, type_url, name)));
+        self.updating(snapshot, type_url).and(removed)
     }
 
     /// The owners of resources that are not as wanted.
     pub(in crate::delta) fn out_of_sync(&self, snapshot: &Snapshot, type_url: &str) -> Blocked {
         // A refused resource of which the node has no other version refers to nothing there.
         let replaced = self.refused(snapshot, type_url).filter(|refused| !self.is_lacking(&refused.name));
-        let refused = replaced.map(|refused| Blocked::for_owner(refused.owner.as_deref()));
-        let waits = refused.fold(self.unsettled(snapshot, type_url), Blocked::and);
+        let replaced: Vec<_> = replaced.collect();
+        let refused = Blocked::for_owners(replaced.iter().map(|refused| refused.owner.as_deref()));
+        let waits = self.unsettled(snapshot, type_url).and(refused);
         // A part that differs from the wanted one, although nothing is left to send, replaces a refused one.
         let is_as_wanted = self.composed.is_in_sync_but_for(|name| self.is_lacking(name));
         if is_as_wanted || waits != Blocked::None { waits } else { Blocked::All }
@@ -51,7 +52,11 @@ impl Subscription {
 
     /// Nothing to send and nothing under way; something may be refused.
     fn is_settled(&self, snapshot: &Snapshot, type_url: &str) -> bool {
-        self.in_flight.is_none() && self.unsettled(snapshot, type_url) == Blocked::None
+        self.in_flight.is_none()
+            && !self.owes_answer
+            && self.updates(snapshot, type_url).next().is_none()
+            && self.removals(snapshot, type_url).next().is_none()
+            && !self.due.iter().any(|name| self.is_unknown(snapshot, type_url, name))
     }
 
     /// Settled, nothing is refused, and the node has what others hold.

@@ -9,21 +9,24 @@ pub(super) struct Client {
     /// By type: name, version and content.
     pub(super) view: BTreeMap<&'static str, BTreeMap<String, (String, String)>>,
     asked: BTreeMap<&'static str, BTreeSet<String>>,
+    /// Most bytes of a response.
+    most: usize,
 }
 
 const TYPES: [&str; 4] = [CDS, EDS, LDS, RDS];
 
 impl Client {
-    pub(super) fn connect(snapshot: Arc<Snapshot>) -> Self {
+    pub(super) fn connect(snapshot: Arc<Snapshot>, most: usize) -> Self {
         let view = TYPES.into_iter().map(|url| (url, BTreeMap::new())).collect();
-        let mut client = Self { stream: Encoded::new(snapshot), inbox: VecDeque::new(), view, asked: BTreeMap::new() };
+        let stream = Encoded::with_most(snapshot, most);
+        let mut client = Self { stream, inbox: VecDeque::new(), view, asked: BTreeMap::new(), most };
         client.open();
         client
     }
 
     /// Loses the stream and all that was under way.
     pub(super) fn reconnect(&mut self, snapshot: Arc<Snapshot>) {
-        self.stream = Encoded::new(snapshot);
+        self.stream = Encoded::with_most(snapshot, self.most);
         self.inbox.clear();
         self.open();
     }

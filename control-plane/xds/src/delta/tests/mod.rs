@@ -34,6 +34,11 @@ impl Encoded {
         Self(DeltaStream::new(snapshot))
     }
 
+    /// One whose responses have so many bytes at most.
+    fn with_most(snapshot: Arc<Snapshot>, most: usize) -> Self {
+        Self(DeltaStream::new(snapshot).with_most(most))
+    }
+
     fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
         self.0.on_request(request).into_iter().map(PendingResponse::encode).collect()
     }

@@ -60,9 +60,12 @@ fn made(served: &[Entry]) -> Arc<Snapshot> {
 
 proptest! {
     #[test]
-    fn client_ends_with_the_last_snapshot(steps in proptest::collection::vec(step(), 1..30)) {
+    fn client_ends_with_the_last_snapshot(
+        steps in proptest::collection::vec(step(), 1..30),
+        most in prop_oneof![1..6_usize, Just(1_000)],
+    ) {
         let mut served = Vec::new();
-        let mut client = Client::connect(made(&served));
+        let mut client = Client::connect(made(&served), most);
         for step in steps {
             match step {
                 Step::Snapshot(newer) => {

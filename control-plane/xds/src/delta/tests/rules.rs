@@ -27,6 +27,25 @@ fn first_request_decides_what_is_wanted() {
 }
 
 #[test]
+fn response_has_a_bounded_number_of_bytes() {
+    let all = snapshot(&[
+        (CDS, "a", "123"),
+        (CDS, "b", "123"),
+        (SDS, "a", "12"),
+        (SDS, "b", "12"),
+        (SDS, "c", "12"),
+        (SDS, "d", "12345678"),
+        (SDS, "e", "1"),
+        (LDS, "l", "1"),
+    ]);
+    let mut stream = Encoded::with_most(all, 4);
+    assert_eq!(show(&stream.on_request(ask(CDS, &[]))), ["CDS: +a +b"], "clusters are not divided");
+    let first = stream.on_request(ask(SDS, &["a", "b", "c", "d", "e"]));
+    assert_eq!(show(&stream.on_request(ask(LDS, &[]))), [""; 0], "the rest of the secrets is not there");
+    assert_eq!(settle(&mut stream, first), ["SDS: +a +b", "SDS: +c", "SDS: +d", "SDS: +e"]);
+}
+
+#[test]
 fn client_that_reconnects_gets_only_what_changed() {
     let now = snapshot(&[(CDS, "a", "1"), (CDS, "b", "2"), (CDS, "c", "1")]);
     let version = |name| now.get(CDS, name).unwrap().version().to_owned();
