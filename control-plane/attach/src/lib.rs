@@ -34,6 +34,8 @@ pub use served::{BoundRoute, HostTable, ListenerRole, RedirectTable, ServedGatew
 pub use status::{ObjectGenerations, RouteParents, conditions, route_parents};
 pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, RouteVerdict};
 
+use std::collections::BTreeSet;
+
 use budget::ClaimBudget;
 use claims::{ClusterNames, HostClaims};
 use grants::Grants;
@@ -55,6 +57,8 @@ pub struct Attached {
     pub routes: Vec<RouteVerdict>,
     /// The accepted Gateways, by name.
     pub served: Vec<ServedGateway>,
+    /// `UpstreamClusters` to which TLSRoutes may lead, those of [`Inventory::judging_clusters`] among them.
+    pub passed_clusters: BTreeSet<String>,
 }
 
 /// Judges objects. Within a kind their names are unique, as in a Kubernetes API.
@@ -85,6 +89,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     let verdicts = verdict::route_verdicts(&routes, &gateways, &attachments, &claims);
     let gateway_verdicts = gateways.iter().enumerate();
     Attached {
+        passed_clusters: routes.iter().flat_map(|route| &route.passed_clusters).cloned().collect(),
         classes: classes.iter().map(verdict::class_verdict).collect(),
         gateways: gateway_verdicts
             .map(|(index, one)| verdict::gateway_verdict(index, one, &verdicts.attached))

@@ -108,6 +108,23 @@ impl Registry {
         progresses
     }
 
+    /// The progress of every connected node of a view with all of that view in `snapshot`.
+    pub fn view_progress(&self, snapshot: &Snapshot, view: &View) -> BTreeMap<String, GatewayProgress> {
+        let open = self.open_streams(&lock(&self.streams));
+        let Some(snapshot) = snapshot.view(view) else { return BTreeMap::new() };
+        let mut progresses: BTreeMap<String, GatewayProgress> = BTreeMap::new();
+        for OpenStream { stream, .. } in open.into_iter().filter(|one| one.view == *view) {
+            let stream = lock(&stream);
+            let progress = stream.progress_with_all(snapshot);
+            let known = progresses.remove(stream.node());
+            let progress = known.map_or(progress.clone(), |known| combined(known, progress));
+            progresses.insert(stream.node().to_owned(), progress);
+        }
+        // A stream without a node id is no node yet.
+        progresses.remove("");
+        progresses
+    }
+
     /// The progress of one connected node with every owner's resources. Empty if it is not connected.
     pub(crate) fn standings_of(&self, snapshot: &Snapshot, node: &str) -> BTreeMap<String, GatewayProgress> {
         let mut progresses = BTreeMap::new();

@@ -143,6 +143,12 @@ impl Snapshot {
         self.types.get(type_url).map_or("", |one| one.version.as_str())
     }
 
+    /// Whether it has the same resources as another one.
+    pub(crate) fn has_resources_of(&self, other: &Self) -> bool {
+        let versions = |one: &Self| one.types.iter().map(|(type_url, of_type)| (type_url.clone(), of_type.version.clone()));
+        versions(self).eq(versions(other))
+    }
+
     /// The number of resources of a kind, as [`crate::XdsMetrics`] calls it.
     pub fn count(&self, kind: &str) -> usize {
         let of_kind = self.types.iter().filter(|(type_url, _)| ResourceKind::of(type_url).label() == kind);

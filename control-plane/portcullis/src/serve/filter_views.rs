@@ -2,18 +2,21 @@ use std::collections::BTreeSet;
 
 use portcullis_filter_config::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER};
 use portcullis_translate::FilterBuild;
-use portcullis_xds::{NodeInfo, View, Views};
+use portcullis_xds::{NodeInfo, Unserved, View, Views};
 use tokio::sync::watch;
 
-/// Chooses the view of each Envoy by the build of its filter, and collects the builds that some Envoy runs: only those are
-/// translated. An Envoy whose filter reads another configuration version gets none, and keeps what it has (decision 0080).
+use super::gateway_views::{GatewayClaims, claimed, gateway_view};
+
+/// Chooses the view of each Envoy by its Gateway, or by the build of its filter, and collects the Gateways and builds of all: only
+/// those are translated. An Envoy whose filter reads another configuration version gets none, and keeps what it has (decision 0080).
 pub(crate) struct FilterViews {
     wanted: watch::Sender<BTreeSet<FilterBuild>>,
+    claims: watch::Sender<GatewayClaims>,
 }
 
 impl Default for FilterViews {
     fn default() -> Self {
-        Self { wanted: watch::Sender::new(BTreeSet::new()) }
+        Self { wanted: watch::Sender::new(BTreeSet::new()), claims: watch::Sender::new(GatewayClaims::default()) }
     }
 }
 
@@ -21,6 +24,11 @@ impl FilterViews {
     /// The builds other than the module.
     pub(crate) fn wanted(&self) -> watch::Receiver<BTreeSet<FilterBuild>> {
         self.wanted.subscribe()
+    }
+
+    /// The Gateways that Envoys belong to.
+    pub(super) fn claims(&self) -> watch::Receiver<GatewayClaims> {
+        self.claims.subscribe()
     }
 }
 
@@ -44,12 +52,17 @@ fn frozen_because(version: Option<&str>) -> Option<String> {
 }
 
 impl Views for FilterViews {
-    fn view(&self, node: &NodeInfo) -> Result<View, String> {
+    fn view(&self, node: &NodeInfo) -> Result<View, Unserved> {
+        let gateway = claimed(node)?;
         if let Some(reason) = frozen_because(node.metadata.get(NODE_CONFIG_VERSION).map(String::as_str)) {
-            return Err(reason);
+            return Err(Unserved::Frozen(reason));
+        }
+        if let Some(gateway) = gateway {
+            self.claims.send_if_modified(|claims| claims.add(&gateway, node));
+            return Ok(gateway_view(&gateway));
         }
         let filter = FilterBuild::from_metadata(node.metadata.get(NODE_FILTER).map(String::as_str));
-        let filter = filter.map_err(|error| error.to_string())?;
+        let filter = filter.map_err(|error| Unserved::Frozen(error.to_string()))?;
         if filter != FilterBuild::default() {
             self.wanted.send_if_modified(|wanted| wanted.insert(filter));
         }
@@ -59,11 +72,38 @@ impl Views for FilterViews {
 
 #[cfg(test)]
 mod tests {
+    use portcullis_attach::ObjectName;
+    use portcullis_filter_config::NODE_GATEWAY;
+    use portcullis_xds::Membership;
+
     use super::*;
 
     fn node(metadata: &[(&str, &str)]) -> NodeInfo {
         let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        NodeInfo { id: "n".to_owned(), envoy: Some((1, 40)), metadata }
+        NodeInfo { id: "n".to_owned(), envoy: Some((1, 40)), metadata, ..NodeInfo::default() }
+    }
+
+    fn frozen(views: &FilterViews, metadata: &[(&str, &str)]) -> String {
+        match views.view(&node(metadata)) {
+            Err(Unserved::Frozen(reason)) => reason,
+            found => panic!("{metadata:?}: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn node_of_a_gateway_gets_that_view_alone() {
+        let views = FilterViews::default();
+        let version = CONFIG_VERSION.to_string();
+        let of = |gateway: &str, membership: Membership| {
+            let metadata = [(NODE_CONFIG_VERSION, version.as_str()), (NODE_GATEWAY, gateway), (NODE_FILTER, "wasm")];
+            views.view(&NodeInfo { membership, ..node(&metadata) })
+        };
+        assert!(matches!(of("infra/edge", Membership::Free), Err(Unserved::Foreign(_))));
+        assert_eq!(views.claims().borrow().gateways().len(), 0, "a claim that is not proven is none");
+        let bound = Membership::Bound(["infra/edge".to_owned()].into());
+        assert_eq!(of("infra/edge", bound), Ok(View(Some("gateway/infra/edge".to_owned()))));
+        assert_eq!(views.claims().borrow().gateways(), [ObjectName::new("infra", "edge")].into());
+        assert!(views.wanted().borrow().is_empty(), "a Gateway's Envoy has no filter");
     }
 
     #[test]
@@ -84,11 +124,11 @@ mod tests {
         let views = FilterViews::default();
         let (older, newer) = ((CONFIG_VERSION - 1).to_string(), (CONFIG_VERSION + 1).to_string());
         for version in [older.as_str(), newer.as_str()] {
-            let reason = views.view(&node(&[(NODE_CONFIG_VERSION, version), (NODE_FILTER, "wasm")])).unwrap_err();
+            let reason = frozen(&views, &[(NODE_CONFIG_VERSION, version), (NODE_FILTER, "wasm")]);
             assert!(reason.contains(&format!("reads configuration version {version}, ")), "{reason}");
         }
         for (metadata, words) in [(&[][..], "has no"), (&[(NODE_CONFIG_VERSION, "x")], "is no version")] {
-            let reason = views.view(&node(metadata)).unwrap_err();
+            let reason = frozen(&views, metadata);
             assert!(reason.contains(words) && reason.contains(NODE_CONFIG_VERSION), "{reason}");
         }
         assert!(views.wanted().borrow().is_empty(), "nothing is translated for it");

@@ -14,6 +14,7 @@ use super::diagnosis_log::DiagnosisLog;
 use super::discovery::DiscoveryHandle;
 use super::edit_traces::{EditTraces, PublishedEdit};
 use super::fleet::ServedObjects;
+use super::gateway_views::{GatewayLink, GatewayOutcome};
 use super::metrics::{ControlPlaneMetrics, Origin};
 use super::reconciler::{ReconcileError, Reconciled, Reconciler, diagnosis_of_file};
 use super::state::{LastGood, StateSender};
@@ -43,6 +44,8 @@ pub(super) struct ReconcileLoop {
     trusts_empty_source: bool,
     /// Has servers discovered.
     discovery: DiscoveryHandle,
+    /// The Gateway API, if its objects are judged.
+    gateways: Option<GatewayLink>,
     /// The objects that were reconciled last.
     traced: Arc<ObjectSet>,
 }
@@ -54,10 +57,12 @@ impl ReconcileLoop {
         trusts_empty_source: bool,
         revoked_reference_grace: Duration,
         discovery: DiscoveryHandle,
+        gateways: Option<GatewayLink>,
     ) -> Self {
         let reconciler = Reconciler::resume(last_good.snapshot.as_deref(), revoked_reference_grace);
         let log = DiagnosisLog::default();
-        let this = Self { outputs, reconciler, log, last_good, trusts_empty_source, discovery, traced: Arc::default() };
+        let traced = Arc::default();
+        let this = Self { outputs, reconciler, log, last_good, trusts_empty_source, discovery, gateways, traced };
         if let Some(snapshot) = this.last_good.snapshot.clone() {
             this.publish(snapshot, Origin::LastGood, Instant::now());
         }
@@ -82,16 +87,18 @@ impl ReconcileLoop {
         }
     }
 
-    /// Waits for newer objects, for an Envoy with another build of the filter, for other discovered servers, or for an expiry; false
-    /// if the senders are gone.
+    /// Waits for newer objects, for an Envoy with another build of the filter, for other discovered servers or Gateways, or for an
+    /// expiry; false if the senders are gone.
     async fn wait(
         &mut self,
         objects: &mut watch::Receiver<Arc<ObjectSet>>,
         filters: &mut watch::Receiver<BTreeSet<FilterBuild>>,
     ) -> bool {
         let answers = &mut self.discovery.answers;
+        let gateways = self.gateways.as_mut();
         let changed = async {
             tokio::select! {
+                () = GatewayLink::changed(gateways) => true,
                 changed = objects.changed() => changed.is_ok(),
                 changed = answers.changed() => changed.is_ok(),
                 changed = filters.changed() => changed.is_ok(),
@@ -128,7 +135,12 @@ impl ReconcileLoop {
                 self.outputs.served.send_replace(Arc::new(reconciled.served));
                 // In this order: a reader of the diagnoses and then of the snapshot never takes an older snapshot for the
                 // result of an object's newest version.
-                self.publish(Arc::new(reconciled.snapshot), Origin::Source, now);
+                let snapshot = Arc::new(reconciled.snapshot);
+                self.publish(Arc::clone(&snapshot), Origin::Source, now);
+                if let (Some(link), (demand, refused_clusters)) = (&self.gateways, reconciled.gateways) {
+                    let served = demand.map(|demand| Arc::clone(&demand.served)).unwrap_or_default();
+                    link.outcome.send_replace(Arc::new(GatewayOutcome { served, snapshot: Some(snapshot), refused_clusters }));
+                }
                 self.report(&objects, reconciled.diagnoses);
             }
             Err(ReconcileError::NoSettings(mut diagnoses)) => {
@@ -149,6 +161,10 @@ impl ReconcileLoop {
     ) -> Result<Reconciled, ReconcileError> {
         let mut reconciler = std::mem::take(&mut self.reconciler);
         reconciler.discover(self.discovery.answers.borrow_and_update().clone());
+        if let Some(link) = &mut self.gateways {
+            let claimed = link.claims.borrow_and_update().gateways();
+            reconciler.serve_gateways(link.demand.borrow_and_update().clone(), claimed);
+        }
         let objects = Arc::clone(objects);
         let work = tokio::task::spawn_blocking(move || {
             let result = reconciler.reconcile(&objects, &filters, now);

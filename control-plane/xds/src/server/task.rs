@@ -14,7 +14,7 @@ use crate::delta::{self, DeltaStream, PendingResponse};
 use crate::kind::ResourceKind;
 use crate::limits::Rejection;
 use crate::metrics::XdsMetrics;
-use crate::node::{NodeInfo, RejectedNode, View};
+use crate::node::{NodeInfo, RejectedNode, Unserved, View};
 use crate::registry::Registry;
 use crate::registry::{SharedStream, lock};
 use crate::server::ServerState;
@@ -238,9 +238,16 @@ impl Task {
         if node.id.is_empty() || node.id.len() > MAX_NODE_ID {
             return Err(Status::invalid_argument("a node id has 1 to 256 bytes"));
         }
-        let view = self.served.views.view(&NodeInfo::of(node)).map_err(|reason| {
-            reject(&reason, true);
-            Status::failed_precondition(reason)
+        let info = NodeInfo::of(node, peer.membership());
+        let view = self.served.views.view(&info).map_err(|unserved| match unserved {
+            Unserved::Frozen(reason) => {
+                reject(&reason, true);
+                Status::failed_precondition(reason)
+            }
+            Unserved::Foreign(reason) => {
+                reject(&reason, false);
+                Status::permission_denied(reason)
+            }
         })?;
         self.served.registry.forget_rejection(&node.id, &peer.describe());
         Ok(view)

@@ -170,6 +170,12 @@ impl Answers {
         Some(Discovered::Servers(answer.map(|answer| answer.servers.clone()).unwrap_or_default()))
     }
 
+    /// The servers that a source has named last; `None` if it has not answered yet.
+    pub(super) fn answer_of(&self, want: &Want) -> Option<Vec<DiscoveredServer>> {
+        let answer = self.by_name.get(&want.key.name).filter(|answer| answer.is_of(want))?;
+        (answer.is_asked || !answer.servers.is_empty()).then(|| answer.servers.clone())
+    }
+
     /// The state of an object's source, for its status.
     pub(in super::super) fn facts(&self, name: &str, uid: Option<&str>) -> Option<DiscoveryFacts> {
         let answer = self.by_name.get(name).filter(|answer| answer.key.uid == uid.unwrap_or_default())?;

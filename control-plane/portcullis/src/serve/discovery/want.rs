@@ -6,6 +6,7 @@ use portcullis_api::{
     Cluster, Discovery, Endpoint, KeyPair, PeerName, PublicBytes, SecretBytes, ServerHost, Settings, SlicePort, Trust,
     UpstreamIdentity, check_cluster, parse_cluster, token_account,
 };
+use portcullis_attach::ObjectName;
 use portcullis_filter_config::hex;
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
@@ -91,6 +92,27 @@ impl AskedUpstream {
 pub(in super::super) type Wants = BTreeMap<String, Arc<Want>>;
 
 impl Want {
+    /// That of a Service to which a Gateway's route leads. `name` is no object's, and `port` empty for the Service's only one. Nothing
+    /// waits for its first answer: whoever writes routes could hold up all objects.
+    pub(in super::super) fn of_service(
+        name: String,
+        uid: &str,
+        service: &ObjectName,
+        port: &str,
+        settings: &Settings,
+    ) -> Self {
+        let port = if port.is_empty() { SlicePort::Only } else { SlicePort::Name(port.to_owned()) };
+        let source = format!("Service {service}, {port:?}");
+        let (namespace, of) = (service.namespace.clone(), service.name.clone());
+        Self {
+            key: AnswerKey { name, uid: uid.to_owned(), source, place: String::new() },
+            source: WantedSource::Service { namespace, name: of, port },
+            is_sole: false,
+            disabled: BTreeSet::new(),
+            allow_loopback: settings.allow_loopback_upstreams,
+        }
+    }
+
     /// The object's name.
     pub(in super::super) fn name(&self) -> &str {
         &self.key.name

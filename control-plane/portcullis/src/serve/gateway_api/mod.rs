@@ -1,7 +1,10 @@
-//! The Gateway API: its objects are judged by the attach step, and their statuses written. Nothing is served of them yet.
+//! The Gateway API: its objects are judged by the attach step, and their statuses written. What is accepted goes to the reconciler
+//! ([`super::gateway_views`]).
 //!
 //! [`statuses`] is pure; here the step runs, whenever objects or names of `UpstreamCluster`s have changed.
 
+mod demand;
+mod programmed;
 mod statuses;
 mod supported_version;
 
@@ -17,11 +20,14 @@ use portcullis_translate::Diagnosis;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::gateway_views::{GatewayEnvoys, GatewayProgramme};
 use super::source::SettingsOrigin;
 use statuses::JudgedUids;
 
 /// Least time between two steps: many routes change together.
 const PACE: Duration = Duration::from_millis(250);
+/// The interval of looking at what Envoys have acknowledged.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// The interval of looking at the version of the definitions.
 const VERSION_INTERVAL: Duration = Duration::from_secs(60);
 /// Why a class may not have parameters that are there.
@@ -30,9 +36,10 @@ const NOT_USED: &str = "the control plane uses the object that --settings-name n
 /// Verdicts about all objects.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct GatewayApiVerdicts {
-    attached: Attached,
+    attached: Arc<Attached>,
     uids: Arc<JudgedUids>,
     supported: Option<ConditionVerdict>,
+    programmes: BTreeMap<ObjectName, GatewayProgramme>,
 }
 
 impl GatewayApiVerdicts {
@@ -42,7 +49,8 @@ impl GatewayApiVerdicts {
         stored: &'a StoredStatuses,
         now: &'a str,
     ) -> impl Iterator<Item = (ObjectKey, Value)> + 'a {
-        statuses::statuses(&self.attached, &self.uids, self.supported.as_ref(), stored, now)
+        let judged = statuses::Judged { attached: &self.attached, uids: &self.uids, programmes: &self.programmes };
+        statuses::statuses(judged, self.supported.as_ref(), stored, now)
     }
 }
 
@@ -57,6 +65,8 @@ pub(super) struct GatewayApi {
     pub(super) statuses: watch::Receiver<Arc<StoredStatuses>>,
     /// Which `GatewaySettings` are used.
     pub(super) settings: SettingsOrigin,
+    /// The Envoys that serve what is accepted.
+    pub(super) envoys: GatewayEnvoys,
 }
 
 /// The names on which a step depends beside the objects.
@@ -64,6 +74,8 @@ pub(super) struct GatewayApi {
 struct ReferredNames {
     clusters: BTreeMap<String, BTreeSet<String>>,
     settings: BTreeMap<String, Usability>,
+    /// Clusters to which no connection may be passed on, and why.
+    judging_clusters: Arc<BTreeMap<String, String>>,
 }
 
 impl GatewayApi {
@@ -78,10 +90,13 @@ impl GatewayApi {
         let mut versions = tokio::time::interval(VERSION_INTERVAL);
         let mut supported = None;
         let mut judged: Option<(Arc<GatewayApiObjects>, ReferredNames)> = None;
-        let (mut attached, mut uids) = (Attached::default(), Arc::<JudgedUids>::default());
+        let (mut attached, mut uids) = (Arc::<Attached>::default(), Arc::<JudgedUids>::default());
         loop {
             let objects = self.objects.borrow_and_update().clone();
-            let names = self.names(judged.is_some());
+            let mut names = self.names(judged.is_some());
+            if let Some(names) = &mut names {
+                names.judging_clusters = self.envoys.refused_clusters();
+            }
             let is_known =
                 judged.as_ref().is_some_and(|(of, by)| Arc::ptr_eq(of, &objects) && Some(by) == names.as_ref());
             if !is_known && let Some(names) = names {
@@ -89,11 +104,14 @@ impl GatewayApi {
                 // Thousands of routes take a while.
                 let step = move || (judge(&of, by, home), uids_of(&of));
                 let Ok((newer, judged_uids)) = tokio::task::spawn_blocking(step).await else { return };
-                (attached, uids) = (newer, Arc::new(judged_uids));
+                (attached, uids) = (Arc::new(newer), Arc::new(judged_uids));
+                self.envoys.demand(demand::demand(&attached, &objects));
                 judged = Some((objects, names));
             }
-            let (attached, uids) = (attached.clone(), Arc::clone(&uids));
-            let verdicts = GatewayApiVerdicts { attached, uids, supported: supported.clone() };
+            let programmes = self.envoys.programmes(&attached);
+            let has_served = !attached.served.is_empty();
+            let (attached, uids) = (Arc::clone(&attached), Arc::clone(&uids));
+            let verdicts = GatewayApiVerdicts { attached, uids, supported: supported.clone(), programmes };
             sender.send_if_modified(|before| {
                 let is_new = **before != verdicts;
                 if is_new {
@@ -106,6 +124,8 @@ impl GatewayApi {
                 changed = self.objects.changed() => if changed.is_err() { return },
                 changed = self.diagnoses.changed() => if changed.is_err() { return },
                 changed = self.statuses.changed() => if changed.is_err() { return },
+                changed = self.envoys.changed() => if !changed { return },
+                () = tokio::time::sleep(PROGRESS_INTERVAL), if has_served => {}
                 _ = versions.tick() => supported = supported_version::supported(&self.access.client).await.or(supported),
                 () = sender.closed() => return,
             }
@@ -144,7 +164,7 @@ fn names(
         let usability = if is_used { Usability::Usable } else { Usability::Malformed(NOT_USED.to_owned()) };
         (name, usability)
     };
-    Some(ReferredNames { clusters, settings: of_kind(WatchedKind::GatewaySettings).map(usability).collect() })
+    Some(ReferredNames { judging_clusters: Arc::default(), clusters, settings: of_kind(WatchedKind::GatewaySettings).map(usability).collect() })
 }
 
 fn uids_of(objects: &GatewayApiObjects) -> JudgedUids {
@@ -192,6 +212,7 @@ fn judge(objects: &GatewayApiObjects, names: ReferredNames, home_namespace: Stri
         services: objects.of(WatchedKind::Service).map(ports).collect(),
         namespaces: objects.of(WatchedKind::Namespace).map(labels).collect(),
         clusters: names.clusters,
+        judging_clusters: names.judging_clusters.as_ref().clone(),
         settings: names.settings,
         ..Inventory::default()
     };

@@ -1,0 +1,162 @@
+//! The condition `Programmed` of Gateways and their listeners, and the addresses of a Gateway.
+
+use std::net::IpAddr;
+
+use portcullis_api::status::sanitize;
+use portcullis_attach::{ConditionVerdict, ListenerRole, ListenerVerdict, ServedGateway, ServedListener};
+use serde_json::{Value, json};
+
+use super::super::gateway_views::GatewayProgramme;
+
+/// Why something that is not accepted is not programmed.
+const INVALID: &str = "it is not accepted";
+/// Why a listener of another use than passing TLS on is not programmed.
+const NOT_SERVED: &str = "this version of Portcullis serves TLS listeners with mode Passthrough alone";
+
+/// Why, or how, a Gateway is programmed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Programmed<'a> {
+    served: Option<&'a ServedGateway>,
+    programme: &'a GatewayProgramme,
+}
+
+impl<'a> Programmed<'a> {
+    /// `served` is what is accepted of the Gateway.
+    pub(super) fn of(served: Option<&'a ServedGateway>, programme: Option<&'a GatewayProgramme>) -> Self {
+        Self { served, programme: programme.unwrap_or(&GatewayProgramme::NoEnvoy) }
+    }
+
+    /// The addresses in the status: those that the Gateway asks for, else those of its Envoys. They stay while its Envoys are
+    /// away: names may be published for them.
+    pub(super) fn addresses(&self, before: &[Value]) -> Vec<Value> {
+        let Some(served) = self.served else { return Vec::new() };
+        let written = |ip: &IpAddr| json!({"type": "IPAddress", "value": ip.to_string()});
+        let asked: Vec<Value> = served.addresses.iter().filter(|ip| !ip.is_unspecified()).map(written).collect();
+        match self.programme {
+            _ if !asked.is_empty() => asked,
+            GatewayProgramme::Programmed(addresses) => addresses.iter().map(written).collect(),
+            _ => before.to_vec(),
+        }
+    }
+
+    /// The conditions of the Gateway.
+    pub(super) fn gateway(&self, verdicts: &[ConditionVerdict], has_addresses: bool) -> Vec<ConditionVerdict> {
+        let has_served = self.served.is_some_and(|served| served.listeners.iter().any(is_passed_on));
+        let refusal = match has_served {
+            true if has_addresses => self.refusal(),
+            true => self.refusal().or(Some((
+                "AddressNotAssigned",
+                "it asks for no address, and none of its Envoys says by which clients reach it (--gateway-address)".to_owned(),
+            ))),
+            false => Some(("Pending", format!("it has no listener that is served: {NOT_SERVED}"))),
+        };
+        with_programmed(verdicts, refusal)
+    }
+
+    /// The conditions of a listener.
+    pub(super) fn listener(&self, listener: &ListenerVerdict) -> Vec<ConditionVerdict> {
+        let mut served = self.served.iter().flat_map(|served| &served.listeners);
+        let is_served = served.any(|one| one.name == listener.name && is_passed_on(one));
+        let refusal = if is_served { self.refusal() } else { Some(("Pending", NOT_SERVED.to_owned())) };
+        with_programmed(&listener.conditions, refusal)
+    }
+
+    fn refusal(&self) -> Option<(&'static str, String)> {
+        let pending = |message: &str| Some(("Pending", message.to_owned()));
+        match self.programme {
+            GatewayProgramme::Programmed(_) => None,
+            GatewayProgramme::NoEnvoy => pending("no Envoy that belongs to this Gateway is connected (portcullis bootstrap --gateway)"),
+            GatewayProgramme::Pending => pending("its Envoys have not acknowledged it yet"),
+            GatewayProgramme::Refused(why) => Some(("Invalid", format!("an Envoy refuses it: {}", sanitize(why)))),
+        }
+    }
+}
+
+fn is_passed_on(listener: &ServedListener) -> bool {
+    matches!(listener.role, ListenerRole::Passthrough(_))
+}
+
+fn with_programmed(verdicts: &[ConditionVerdict], refusal: Option<(&'static str, String)>) -> Vec<ConditionVerdict> {
+    let is_accepted = verdicts.iter().any(|one| one.kind == "Accepted" && one.status);
+    let (status, reason, message) = match refusal {
+        _ if !is_accepted => (false, "Invalid", INVALID.to_owned()),
+        Some((reason, message)) => (false, reason, message),
+        None => (true, "Programmed", String::new()),
+    };
+    let programmed = ConditionVerdict { kind: "Programmed", status, reason, message };
+    verdicts.iter().cloned().chain([programmed]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_attach::{HostPattern, HostTable, ObjectName, RedirectTable};
+
+    use super::*;
+
+    fn listener(name: &str, role: ListenerRole) -> ServedListener {
+        ServedListener { name: name.to_owned(), port: 443, host: HostPattern::Any, role }
+    }
+
+    fn gateway(addresses: Vec<IpAddr>) -> ServedGateway {
+        let listeners = vec![
+            listener("tls", ListenerRole::Passthrough(HostTable::default())),
+            listener("http", ListenerRole::Redirect(RedirectTable::default())),
+        ];
+        ServedGateway { gateway: ObjectName::new("infra", "edge"), addresses, settings: None, listeners }
+    }
+
+    fn accepted() -> Vec<ConditionVerdict> {
+        vec![ConditionVerdict { kind: "Accepted", status: true, reason: "Accepted", message: String::new() }]
+    }
+
+    fn told(conditions: &[ConditionVerdict]) -> (bool, &'static str) {
+        let found = conditions.iter().find(|one| one.kind == "Programmed").unwrap();
+        (found.status, found.reason)
+    }
+
+    #[test]
+    fn gateway_is_programmed_once_an_envoy_acknowledged() {
+        let served = gateway(Vec::new());
+        let address: IpAddr = [192, 0, 2, 1].into();
+        for (programme, expected, of_listener) in [
+            (GatewayProgramme::NoEnvoy, (false, "Pending"), (false, "Pending")),
+            (GatewayProgramme::Pending, (false, "Pending"), (false, "Pending")),
+            (GatewayProgramme::Refused("x".to_owned()), (false, "Invalid"), (false, "Invalid")),
+            (GatewayProgramme::Programmed([].into()), (false, "AddressNotAssigned"), (true, "Programmed")),
+            (GatewayProgramme::Programmed([address].into()), (true, "Programmed"), (true, "Programmed")),
+        ] {
+            let programmed = Programmed::of(Some(&served), Some(&programme));
+            let has_addresses = !programmed.addresses(&[]).is_empty();
+            assert_eq!(told(&programmed.gateway(&accepted(), has_addresses)), expected, "{programme:?}");
+            let verdict = |name: &str| ListenerVerdict {
+                name: name.to_owned(),
+                supported_kinds: Vec::new(),
+                attached_routes: 0,
+                conditions: accepted(),
+            };
+            assert_eq!(told(&programmed.listener(&verdict("tls"))), of_listener, "{programme:?}");
+            assert_eq!(told(&programmed.listener(&verdict("http"))), (false, "Pending"), "{programme:?}");
+            assert_eq!(told(&programmed.gateway(&[], true)), (false, "Invalid"));
+        }
+    }
+
+    #[test]
+    fn addresses_stay_while_envoys_are_away() {
+        let (own, asked): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 9].into());
+        let before = [json!({"type": "IPAddress", "value": "192.0.2.5"})];
+        let there = GatewayProgramme::Programmed([own].into());
+        for (addresses, programme, expected) in [
+            (vec![], &there, vec!["192.0.2.1"]),
+            (vec![], &GatewayProgramme::NoEnvoy, vec!["192.0.2.5"]),
+            (vec![asked], &there, vec!["192.0.2.9"]),
+            (vec![asked], &GatewayProgramme::NoEnvoy, vec!["192.0.2.9"]),
+            (vec![[0, 0, 0, 0].into()], &there, vec!["192.0.2.1"]),
+        ] {
+            let served = gateway(addresses);
+            let found = Programmed::of(Some(&served), Some(programme)).addresses(&before);
+            let found: Vec<&str> = found.iter().map(|one| one["value"].as_str().unwrap()).collect();
+            assert_eq!(found, expected, "{programme:?}");
+        }
+        assert_eq!(Programmed::of(None, Some(&there)).addresses(&before), Vec::<Value>::new());
+    }
+}

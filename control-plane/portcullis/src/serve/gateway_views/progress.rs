@@ -1,0 +1,51 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use portcullis_api::status::GatewayProgress;
+use portcullis_attach::{ObjectName, ServedGateway};
+use portcullis_xds::Registry;
+
+use super::{GatewayClaims, GatewayOutcome, gateway_view};
+
+/// The state of a Gateway at its Envoys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in super::super) enum GatewayProgramme {
+    /// No Envoy of it is connected.
+    #[default]
+    NoEnvoy,
+    /// None has acknowledged all of it yet.
+    Pending,
+    /// None has all of it, and one refuses something, with this message.
+    Refused(String),
+    /// One has acknowledged all of it; clients reach its Envoys at these addresses, as far as they say so.
+    Programmed(BTreeSet<IpAddr>),
+}
+
+/// The state of each Gateway of `wanted`, by what its Envoys have acknowledged. What is not served yet is pending.
+pub(in super::super) fn programmes(
+    wanted: &[ServedGateway],
+    outcome: &GatewayOutcome,
+    claims: &GatewayClaims,
+    registry: &Registry,
+) -> BTreeMap<ObjectName, GatewayProgramme> {
+    let served: BTreeMap<&ObjectName, &ServedGateway> = outcome.served.iter().map(|one| (&one.gateway, one)).collect();
+    let programme = |wanted: &ServedGateway| {
+        let is_served = served.get(&wanted.gateway) == Some(&wanted);
+        let Some(snapshot) = &outcome.snapshot else { return GatewayProgramme::Pending };
+        let nodes = registry.view_progress(snapshot, &gateway_view(&wanted.gateway));
+        if nodes.is_empty() {
+            return GatewayProgramme::NoEnvoy;
+        }
+        let has_all = |progress: &GatewayProgress| is_served && *progress == GatewayProgress::Acknowledged;
+        if nodes.values().any(has_all) {
+            let addresses = nodes.keys().flat_map(|node| claims.addresses(&wanted.gateway, node));
+            return GatewayProgramme::Programmed(addresses.collect());
+        }
+        let refusal = nodes.into_values().find_map(|progress| match progress {
+            GatewayProgress::Refused { message } => Some(message),
+            _ => None,
+        });
+        refusal.filter(|_| is_served).map_or(GatewayProgramme::Pending, GatewayProgramme::Refused)
+    };
+    wanted.iter().map(|one| (one.gateway.clone(), programme(one))).collect()
+}
