@@ -50,7 +50,7 @@ fn gateway(name: &str, addresses: Vec<IpAddr>, listeners: Vec<ServedListener>) -
     ServedGateway { gateway: ObjectName::new("infra", name), addresses, settings: None, listeners }
 }
 
-/// What a translation is of, beside the Gateways.
+/// The inputs of a translation beside the Gateways.
 struct World {
     settings: Settings,
     clusters: BTreeMap<String, Arc<Value>>,

@@ -93,7 +93,7 @@ pub(in super::super) type Wants = BTreeMap<String, Arc<Want>>;
 
 impl Want {
     /// That of a Service to which a Gateway's route leads. `name` is no object's, and `port` empty for the Service's only one. Nothing
-    /// waits for its first answer: whoever writes routes could hold up all objects.
+    /// waits for its first answer: the authors of routes could hold up all objects.
     pub(in super::super) fn of_service(
         name: String,
         uid: &str,

@@ -1,5 +1,5 @@
-//! The Gateway API: its objects are judged by the attach step, and their statuses written. What is accepted goes to the reconciler
-//! ([`super::gateway_views`]).
+//! The Gateway API: its objects are judged by the attach step, and their statuses written. The accepted
+//! part goes to the reconciler ([`super::gateway_views`]).
 //!
 //! [`statuses`] is pure; here the step runs, whenever objects or names of `UpstreamCluster`s have changed.
 

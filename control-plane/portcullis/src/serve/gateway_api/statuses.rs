@@ -16,7 +16,7 @@ use super::programmed::Programmed;
 /// `metadata.uid` of the objects that were judged.
 pub(super) type JudgedUids = BTreeMap<ObjectKey, String>;
 
-/// What was judged, and what became of it.
+/// Verdicts, and the state of Gateways at their Envoys.
 #[derive(Clone, Copy)]
 pub(super) struct Judged<'a> {
     pub(super) attached: &'a Attached,

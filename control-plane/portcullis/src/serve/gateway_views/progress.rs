@@ -21,7 +21,7 @@ pub(in super::super) enum GatewayProgramme {
     Programmed(BTreeSet<IpAddr>),
 }
 
-/// The state of each Gateway of `wanted`, by what its Envoys have acknowledged. What is not served yet is pending.
+/// The state of each Gateway of `wanted`, by what its Envoys have acknowledged. One that the reconciler does not have yet is pending.
 pub(in super::super) fn programmes(
     wanted: &[ServedGateway],
     outcome: &GatewayOutcome,
