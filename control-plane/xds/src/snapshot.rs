@@ -145,7 +145,8 @@ impl Snapshot {
 
     /// Whether it has the same resources as another one.
     pub(crate) fn has_resources_of(&self, other: &Self) -> bool {
-        let versions = |one: &Self| one.types.iter().map(|(type_url, of_type)| (type_url.clone(), of_type.version.clone()));
+        let versions =
+            |one: &Self| one.types.iter().map(|(type_url, of_type)| (type_url.clone(), of_type.version.clone()));
         versions(self).eq(versions(other))
     }
 

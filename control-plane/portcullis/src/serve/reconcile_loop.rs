@@ -139,7 +139,11 @@ impl ReconcileLoop {
                 self.publish(Arc::clone(&snapshot), Origin::Source, now);
                 if let (Some(link), (demand, refused_clusters)) = (&self.gateways, reconciled.gateways) {
                     let served = demand.map(|demand| Arc::clone(&demand.served)).unwrap_or_default();
-                    link.outcome.send_replace(Arc::new(GatewayOutcome { served, snapshot: Some(snapshot), refused_clusters }));
+                    link.outcome.send_replace(Arc::new(GatewayOutcome {
+                        served,
+                        snapshot: Some(snapshot),
+                        refused_clusters,
+                    }));
                 }
                 self.report(&objects, reconciled.diagnoses);
             }

@@ -73,7 +73,8 @@ impl GatewayTranslator {
     /// The resources of each Gateway's Envoys. A server that cannot be reached has its share of connections closed.
     pub fn translate(&mut self, input: &GatewayInput<'_>) -> BTreeMap<ObjectName, ResourceGroup> {
         self.follow(input.settings);
-        let wanted: BTreeSet<&ServedBackend> = input.gateways.iter().flat_map(ServedGateway::passed_on_backends).collect();
+        let wanted: BTreeSet<&ServedBackend> =
+            input.gateways.iter().flat_map(ServedGateway::passed_on_backends).collect();
         let pools: Pools = wanted.into_iter().map(|one| (one.clone(), self.pool(one, input))).collect();
         let before = std::mem::take(&mut self.known);
         self.known = input.gateways.iter().map(|gateway| known(gateway, &pools, input.settings, &before)).collect();

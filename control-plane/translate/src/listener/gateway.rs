@@ -5,7 +5,9 @@ use std::net::IpAddr;
 
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, FilterChainMatch, Listener};
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::weighted_cluster::ClusterWeight;
-use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::{ClusterSpecifier, WeightedCluster};
+use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::{
+    ClusterSpecifier, WeightedCluster,
+};
 use portcullis_api::{Cidr, Settings};
 use portcullis_attach::{BoundRoute, HostPattern, HostTable, ListenerRole, ObjectName, ServedGateway, ServedListener};
 use prost::Message;
@@ -30,7 +32,7 @@ pub(crate) fn gateway_listeners(gateway: &ServedGateway, pools: &Pools, settings
     }
     let addresses = if gateway.addresses.is_empty() { vec![settings.address] } else { gateway.addresses.clone() };
     let addresses: BTreeSet<IpAddr> = addresses.into_iter().collect();
-    let translator = Listeners { gateway, pools, settings };
+    let translator = GatewayListeners { gateway, pools, settings };
     let chains = ports.iter().map(|(port, listeners)| (*port, translator.chains(listeners)));
     let each = |(port, chains): (u16, PortChains)| {
         addresses.iter().map(move |address| translator.listener(*address, port, &chains)).collect::<Vec<_>>()
@@ -39,7 +41,7 @@ pub(crate) fn gateway_listeners(gateway: &ServedGateway, pools: &Pools, settings
 }
 
 #[derive(Clone, Copy)]
-struct Listeners<'a> {
+struct GatewayListeners<'a> {
     gateway: &'a ServedGateway,
     pools: &'a Pools,
     settings: &'a Settings,
@@ -53,7 +55,7 @@ struct PortChains {
     of_routes: BTreeMap<String, (Vec<Vec<u8>>, Vec<Vec<u8>>)>,
 }
 
-impl Listeners<'_> {
+impl GatewayListeners<'_> {
     fn chains(&self, listeners: &[(&ServedListener, &HostTable)]) -> PortChains {
         let mut of_routes: BTreeMap<String, (Vec<Vec<u8>>, Vec<Vec<u8>>)> = BTreeMap::new();
         let tables = || listeners.iter().map(|(_, table)| table);
@@ -87,7 +89,8 @@ impl Listeners<'_> {
     }
 
     fn chain(&self, listener: &ServedListener, route: &BoundRoute, server_names: Vec<String>) -> FilterChain {
-        let name = format!("{}/{}/{}/{}", self.settings.instance, route.route.namespace, route.route.name, listener.name);
+        let name =
+            format!("{}/{}/{}/{}", self.settings.instance, route.route.namespace, route.route.name, listener.name);
         let Some((pools, client_addresses)) = self.pools(route) else { return chain::closed(name, server_names) };
         let log = access_log::of_route(
             &self.settings.access_log,
@@ -136,7 +139,8 @@ impl Listeners<'_> {
             _ => {
                 let nowhere = ResourceNames::gateway(&self.settings.instance).part(NO_CLUSTER);
                 weights.extend((refused > 0).then_some((nowhere, refused)));
-                let clusters = weights.into_iter().map(|(name, weight)| ClusterWeight { name, weight, ..Default::default() });
+                let clusters =
+                    weights.into_iter().map(|(name, weight)| ClusterWeight { name, weight, ..Default::default() });
                 let weighted = WeightedCluster { clusters: clusters.collect() };
                 Some((ClusterSpecifier::WeightedClusters(weighted), addresses))
             }

@@ -61,8 +61,7 @@ impl World {
     fn new(pki: &Pki) -> Self {
         let named = |name: &str| (name.to_owned(), Arc::new(pki.cluster(name)));
         let port = ServicePort { service: ObjectName::new("team", "web"), port: 443 };
-        let servers =
-            vec![DiscoveredServer { ip: [10, 8, 0, 1].into(), port: 8443, zone: "zone-a".to_owned() }];
+        let servers = vec![DiscoveredServer { ip: [10, 8, 0, 1].into(), port: 8443, zone: "zone-a".to_owned() }];
         Self {
             settings: pki.settings(),
             clusters: [named(NAME), named(OTHER)].into(),
@@ -76,7 +75,11 @@ impl World {
         self.clusters.insert(name.to_owned(), Arc::new(document));
     }
 
-    fn translate(&self, translator: &mut GatewayTranslator, gateways: &[ServedGateway]) -> BTreeMap<ObjectName, ResourceGroup> {
+    fn translate(
+        &self,
+        translator: &mut GatewayTranslator,
+        gateways: &[ServedGateway],
+    ) -> BTreeMap<ObjectName, ResourceGroup> {
         let (settings, clusters, services) = (&self.settings, &self.clusters, &self.services);
         translator.translate(&GatewayInput { settings, gateways, clusters, services })
     }
@@ -238,7 +241,11 @@ fn edit_makes_only_gateways_anew_that_lead_there() {
         Arc::ptr_eq(&before[&name], &after[&name])
     };
     assert_eq!((is_same("one"), is_same("two")), (false, true));
-    assert_eq!(after, world.translate(&mut GatewayTranslator::default(), &gateways), "it does not depend on earlier ones");
+    assert_eq!(
+        after,
+        world.translate(&mut GatewayTranslator::default(), &gateways),
+        "it does not depend on earlier ones"
+    );
 }
 
 #[test]

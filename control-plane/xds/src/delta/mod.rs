@@ -283,9 +283,7 @@ impl DeltaStream {
     pub(crate) fn progress_with_all(&self, snapshot: &Snapshot) -> GatewayProgress {
         let refused = self.refused().into_iter().find(|refused| !refused.is_optional);
         match refused {
-            Some(refused) => {
-                GatewayProgress::Refused { message: format!("{}: {}", refused.name, refused.message) }
-            }
+            Some(refused) => GatewayProgress::Refused { message: format!("{}: {}", refused.name, refused.message) },
             None if self.is_in_sync() && self.snapshot.has_resources_of(snapshot) => GatewayProgress::Acknowledged,
             None => GatewayProgress::Pending,
         }

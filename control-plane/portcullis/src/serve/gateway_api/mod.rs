@@ -20,7 +20,7 @@ use portcullis_translate::Diagnosis;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::gateway_views::{GatewayEnvoys, GatewayProgramme};
+use super::gateway_views::{GatewayEnvoys, ProgrammedState};
 use super::source::SettingsOrigin;
 use statuses::JudgedUids;
 
@@ -39,7 +39,7 @@ pub(super) struct GatewayApiVerdicts {
     attached: Arc<Attached>,
     uids: Arc<JudgedUids>,
     supported: Option<ConditionVerdict>,
-    programmes: BTreeMap<ObjectName, GatewayProgramme>,
+    programmed_states: BTreeMap<ObjectName, ProgrammedState>,
 }
 
 impl GatewayApiVerdicts {
@@ -49,7 +49,8 @@ impl GatewayApiVerdicts {
         stored: &'a StoredStatuses,
         now: &'a str,
     ) -> impl Iterator<Item = (ObjectKey, Value)> + 'a {
-        let judged = statuses::Judged { attached: &self.attached, uids: &self.uids, programmes: &self.programmes };
+        let judged =
+            statuses::Judged { attached: &self.attached, uids: &self.uids, programmed_states: &self.programmed_states };
         statuses::statuses(judged, self.supported.as_ref(), stored, now)
     }
 }
@@ -108,10 +109,10 @@ impl GatewayApi {
                 self.envoys.demand(demand::demand(&attached, &objects));
                 judged = Some((objects, names));
             }
-            let programmes = self.envoys.programmes(&attached);
+            let programmed_states = self.envoys.programmed_states(&attached);
             let has_served = !attached.served.is_empty();
             let (attached, uids) = (Arc::clone(&attached), Arc::clone(&uids));
-            let verdicts = GatewayApiVerdicts { attached, uids, supported: supported.clone(), programmes };
+            let verdicts = GatewayApiVerdicts { attached, uids, supported: supported.clone(), programmed_states };
             sender.send_if_modified(|before| {
                 let is_new = **before != verdicts;
                 if is_new {
@@ -164,7 +165,11 @@ fn names(
         let usability = if is_used { Usability::Usable } else { Usability::Malformed(NOT_USED.to_owned()) };
         (name, usability)
     };
-    Some(ReferredNames { judging_clusters: Arc::default(), clusters, settings: of_kind(WatchedKind::GatewaySettings).map(usability).collect() })
+    Some(ReferredNames {
+        judging_clusters: Arc::default(),
+        clusters,
+        settings: of_kind(WatchedKind::GatewaySettings).map(usability).collect(),
+    })
 }
 
 fn uids_of(objects: &GatewayApiObjects) -> JudgedUids {

@@ -6,7 +6,7 @@ use portcullis_api::status::sanitize;
 use portcullis_attach::{ConditionVerdict, ListenerRole, ListenerVerdict, ServedGateway, ServedListener};
 use serde_json::{Value, json};
 
-use super::super::gateway_views::GatewayProgramme;
+use super::super::gateway_views::ProgrammedState;
 
 /// Why something that is not accepted is not programmed.
 const INVALID: &str = "it is not accepted";
@@ -17,13 +17,13 @@ const NOT_SERVED: &str = "this version of Portcullis serves TLS listeners with m
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Programmed<'a> {
     served: Option<&'a ServedGateway>,
-    programme: &'a GatewayProgramme,
+    state: &'a ProgrammedState,
 }
 
 impl<'a> Programmed<'a> {
     /// `served` is what is accepted of the Gateway.
-    pub(super) fn of(served: Option<&'a ServedGateway>, programme: Option<&'a GatewayProgramme>) -> Self {
-        Self { served, programme: programme.unwrap_or(&GatewayProgramme::NoEnvoy) }
+    pub(super) fn of(served: Option<&'a ServedGateway>, state: Option<&'a ProgrammedState>) -> Self {
+        Self { served, state: state.unwrap_or(&ProgrammedState::NoEnvoy) }
     }
 
     /// The addresses in the status: those that the Gateway asks for, else those of its Envoys. They stay while its Envoys are
@@ -32,9 +32,9 @@ impl<'a> Programmed<'a> {
         let Some(served) = self.served else { return Vec::new() };
         let written = |ip: &IpAddr| json!({"type": "IPAddress", "value": ip.to_string()});
         let asked: Vec<Value> = served.addresses.iter().filter(|ip| !ip.is_unspecified()).map(written).collect();
-        match self.programme {
+        match self.state {
             _ if !asked.is_empty() => asked,
-            GatewayProgramme::Programmed(addresses) => addresses.iter().map(written).collect(),
+            ProgrammedState::Programmed(addresses) => addresses.iter().map(written).collect(),
             _ => before.to_vec(),
         }
     }
@@ -46,7 +46,8 @@ impl<'a> Programmed<'a> {
             true if has_addresses => self.refusal(),
             true => self.refusal().or(Some((
                 "AddressNotAssigned",
-                "it asks for no address, and none of its Envoys says by which clients reach it (--gateway-address)".to_owned(),
+                "it asks for no address, and none of its Envoys says by which clients reach it (--gateway-address)"
+                    .to_owned(),
             ))),
             false => Some(("Pending", format!("it has no listener that is served: {NOT_SERVED}"))),
         };
@@ -63,11 +64,13 @@ impl<'a> Programmed<'a> {
 
     fn refusal(&self) -> Option<(&'static str, String)> {
         let pending = |message: &str| Some(("Pending", message.to_owned()));
-        match self.programme {
-            GatewayProgramme::Programmed(_) => None,
-            GatewayProgramme::NoEnvoy => pending("no Envoy that belongs to this Gateway is connected (portcullis bootstrap --gateway)"),
-            GatewayProgramme::Pending => pending("its Envoys have not acknowledged it yet"),
-            GatewayProgramme::Refused(why) => Some(("Invalid", format!("an Envoy refuses it: {}", sanitize(why)))),
+        match self.state {
+            ProgrammedState::Programmed(_) => None,
+            ProgrammedState::NoEnvoy => {
+                pending("no Envoy that belongs to this Gateway is connected (portcullis bootstrap --gateway)")
+            }
+            ProgrammedState::Pending => pending("its Envoys have not acknowledged it yet"),
+            ProgrammedState::Refused(why) => Some(("Invalid", format!("an Envoy refuses it: {}", sanitize(why)))),
         }
     }
 }
@@ -118,24 +121,24 @@ mod tests {
     fn gateway_is_programmed_once_an_envoy_acknowledged() {
         let served = gateway(Vec::new());
         let address: IpAddr = [192, 0, 2, 1].into();
-        for (programme, expected, of_listener) in [
-            (GatewayProgramme::NoEnvoy, (false, "Pending"), (false, "Pending")),
-            (GatewayProgramme::Pending, (false, "Pending"), (false, "Pending")),
-            (GatewayProgramme::Refused("x".to_owned()), (false, "Invalid"), (false, "Invalid")),
-            (GatewayProgramme::Programmed([].into()), (false, "AddressNotAssigned"), (true, "Programmed")),
-            (GatewayProgramme::Programmed([address].into()), (true, "Programmed"), (true, "Programmed")),
+        for (state, expected, of_listener) in [
+            (ProgrammedState::NoEnvoy, (false, "Pending"), (false, "Pending")),
+            (ProgrammedState::Pending, (false, "Pending"), (false, "Pending")),
+            (ProgrammedState::Refused("x".to_owned()), (false, "Invalid"), (false, "Invalid")),
+            (ProgrammedState::Programmed([].into()), (false, "AddressNotAssigned"), (true, "Programmed")),
+            (ProgrammedState::Programmed([address].into()), (true, "Programmed"), (true, "Programmed")),
         ] {
-            let programmed = Programmed::of(Some(&served), Some(&programme));
+            let programmed = Programmed::of(Some(&served), Some(&state));
             let has_addresses = !programmed.addresses(&[]).is_empty();
-            assert_eq!(told(&programmed.gateway(&accepted(), has_addresses)), expected, "{programme:?}");
+            assert_eq!(told(&programmed.gateway(&accepted(), has_addresses)), expected, "{state:?}");
             let verdict = |name: &str| ListenerVerdict {
                 name: name.to_owned(),
                 supported_kinds: Vec::new(),
                 attached_routes: 0,
                 conditions: accepted(),
             };
-            assert_eq!(told(&programmed.listener(&verdict("tls"))), of_listener, "{programme:?}");
-            assert_eq!(told(&programmed.listener(&verdict("http"))), (false, "Pending"), "{programme:?}");
+            assert_eq!(told(&programmed.listener(&verdict("tls"))), of_listener, "{state:?}");
+            assert_eq!(told(&programmed.listener(&verdict("http"))), (false, "Pending"), "{state:?}");
             assert_eq!(told(&programmed.gateway(&[], true)), (false, "Invalid"));
         }
     }
@@ -144,18 +147,18 @@ mod tests {
     fn addresses_stay_while_envoys_are_away() {
         let (own, asked): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 9].into());
         let before = [json!({"type": "IPAddress", "value": "192.0.2.5"})];
-        let there = GatewayProgramme::Programmed([own].into());
-        for (addresses, programme, expected) in [
+        let there = ProgrammedState::Programmed([own].into());
+        for (addresses, state, expected) in [
             (vec![], &there, vec!["192.0.2.1"]),
-            (vec![], &GatewayProgramme::NoEnvoy, vec!["192.0.2.5"]),
+            (vec![], &ProgrammedState::NoEnvoy, vec!["192.0.2.5"]),
             (vec![asked], &there, vec!["192.0.2.9"]),
-            (vec![asked], &GatewayProgramme::NoEnvoy, vec!["192.0.2.9"]),
+            (vec![asked], &ProgrammedState::NoEnvoy, vec!["192.0.2.9"]),
             (vec![[0, 0, 0, 0].into()], &there, vec!["192.0.2.1"]),
         ] {
             let served = gateway(addresses);
-            let found = Programmed::of(Some(&served), Some(programme)).addresses(&before);
+            let found = Programmed::of(Some(&served), Some(state)).addresses(&before);
             let found: Vec<&str> = found.iter().map(|one| one["value"].as_str().unwrap()).collect();
-            assert_eq!(found, expected, "{programme:?}");
+            assert_eq!(found, expected, "{state:?}");
         }
         assert_eq!(Programmed::of(None, Some(&there)).addresses(&before), Vec::<Value>::new());
     }

@@ -10,7 +10,7 @@ use portcullis_gateway_api::GATEWAY_API_GROUP;
 use portcullis_sources::{ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
 use serde_json::{Value, json};
 
-use super::super::gateway_views::GatewayProgramme;
+use super::super::gateway_views::ProgrammedState;
 use super::programmed::Programmed;
 
 /// `metadata.uid` of the objects that were judged.
@@ -21,7 +21,7 @@ pub(super) type JudgedUids = BTreeMap<ObjectKey, String>;
 pub(super) struct Judged<'a> {
     pub(super) attached: &'a Attached,
     pub(super) uids: &'a JudgedUids,
-    pub(super) programmes: &'a BTreeMap<ObjectName, GatewayProgramme>,
+    pub(super) programmed_states: &'a BTreeMap<ObjectName, ProgrammedState>,
 }
 
 /// The wanted status of each object that has one of this controller, by `now` in RFC 3339. `supported` is the condition of classes
@@ -32,7 +32,7 @@ pub(super) fn statuses<'a>(
     stored: &'a StoredStatuses,
     now: &'a str,
 ) -> impl Iterator<Item = (ObjectKey, Value)> + 'a {
-    let Judged { attached, uids, programmes } = judged;
+    let Judged { attached, uids, programmed_states } = judged;
     let status = move |key: &ObjectKey| stored.get(key).filter(|stored| stored.uid.as_ref() == uids.get(key));
     let served: BTreeMap<&ObjectName, &ServedGateway> = attached.served.iter().map(|one| (&one.gateway, one)).collect();
     let classes = attached.classes.iter().filter_map(move |class| {
@@ -45,8 +45,8 @@ pub(super) fn statuses<'a>(
     });
     let gateways = attached.gateways.iter().filter_map(move |gateway| {
         let key = key(WatchedKind::Gateway, &gateway.name);
-        let (served, programme) = (served.get(&gateway.name).copied(), programmes.get(&gateway.name));
-        let written = gateway_status(gateway, Programmed::of(served, programme), status(&key)?, now);
+        let (served, state) = (served.get(&gateway.name).copied(), programmed_states.get(&gateway.name));
+        let written = gateway_status(gateway, Programmed::of(served, state), status(&key)?, now);
         Some((key, written))
     });
     let routes = attached.routes.iter().filter_map(move |route| {
@@ -155,8 +155,8 @@ mod tests {
     }
 
     fn no_envoy<'a>(attached: &'a Attached, uids: &'a JudgedUids) -> Judged<'a> {
-        static NONE: BTreeMap<ObjectName, GatewayProgramme> = BTreeMap::new();
-        Judged { attached, uids, programmes: &NONE }
+        static NONE: BTreeMap<ObjectName, ProgrammedState> = BTreeMap::new();
+        Judged { attached, uids, programmed_states: &NONE }
     }
 
     fn one_stored(status: Value) -> StoredStatus {
@@ -168,7 +168,8 @@ mod tests {
         let attached = attached();
         let mut stored = stored(&Value::Null);
         stored.get_mut(&key(WatchedKind::Gateway, &ObjectName::new("infra", "x"))).unwrap().uid = Some("v".to_owned());
-        let found: Vec<_> = statuses(no_envoy(&attached, &judged()), None, &stored, NOW).map(|(key, _)| key.kind).collect();
+        let found: Vec<_> =
+            statuses(no_envoy(&attached, &judged()), None, &stored, NOW).map(|(key, _)| key.kind).collect();
         assert_eq!(found, [WatchedKind::GatewayClass, WatchedKind::TlsRoute]);
         assert_eq!(statuses(no_envoy(&attached, &JudgedUids::new()), None, &stored, NOW).count(), 0);
     }
@@ -182,7 +183,8 @@ mod tests {
             reason: "SupportedVersion",
             message: String::new(),
         };
-        let found: Vec<(ObjectKey, Value)> = statuses(no_envoy(&attached, &judged()), Some(&supported), &stored, NOW).collect();
+        let found: Vec<(ObjectKey, Value)> =
+            statuses(no_envoy(&attached, &judged()), Some(&supported), &stored, NOW).collect();
         let kinds: Vec<WatchedKind> = found.iter().map(|(key, _)| key.kind).collect();
         // The second route has no parent of this controller.
         assert_eq!(kinds, [WatchedKind::GatewayClass, WatchedKind::Gateway, WatchedKind::TlsRoute]);
@@ -203,9 +205,10 @@ mod tests {
     fn status_stays_and_entries_of_a_lost_parent_go() {
         let attached = attached();
         let of_other = json!({"parentRef": {"name": "y"}, "controllerName": "example.com/other", "conditions": []});
-        let first: Vec<_> = statuses(no_envoy(&attached, &judged()), None, &stored(&json!({"parents": [of_other]})), NOW)
-            .map(|(key, status)| (key, one_stored(status)))
-            .collect();
+        let first: Vec<_> =
+            statuses(no_envoy(&attached, &judged()), None, &stored(&json!({"parents": [of_other]})), NOW)
+                .map(|(key, status)| (key, one_stored(status)))
+                .collect();
         let route = &first.iter().find(|(key, _)| key.kind == WatchedKind::TlsRoute).unwrap().1.status;
         assert_eq!(route["parents"][0], of_other, "{route}");
         let stored: StoredStatuses = first.iter().cloned().collect();

@@ -51,7 +51,9 @@ pub(in super::super) fn claimed(node: &NodeInfo) -> Result<Option<ObjectName>, U
     let named = match (node.metadata.get(NODE_GATEWAY), &node.membership) {
         (None, Membership::Free | Membership::Local) => return Ok(None),
         (None, Membership::Bound(_)) => {
-            return foreign("its certificate is that of a Gateway's Envoy, and its bootstrap names no Gateway (--gateway)");
+            return foreign(
+                "its certificate is that of a Gateway's Envoy, and its bootstrap names no Gateway (--gateway)",
+            );
         }
         (Some(named), Membership::Local) => named,
         (Some(named), Membership::Bound(gateways)) if gateways.contains(named) => named,

@@ -6,7 +6,7 @@ use portcullis_attach::{Attached, ObjectName};
 use portcullis_xds::Registry;
 use tokio::sync::watch;
 
-use super::{GatewayClaims, GatewayDemand, GatewayLink, GatewayOutcome, GatewayProgramme, programmes};
+use super::{GatewayClaims, GatewayDemand, GatewayLink, GatewayOutcome, ProgrammedState, programmed_states};
 
 /// The Envoys of all Gateways, as the verdicts need them: what they are to serve goes in, what they do comes out.
 pub(in super::super) struct GatewayEnvoys {
@@ -53,24 +53,24 @@ impl GatewayEnvoys {
 
     /// The state of each accepted Gateway. One whose own version was acknowledged is not pending again because a route of it
     /// changes.
-    pub(in super::super) fn programmes(&mut self, attached: &Attached) -> BTreeMap<ObjectName, GatewayProgramme> {
+    pub(in super::super) fn programmed_states(&mut self, attached: &Attached) -> BTreeMap<ObjectName, ProgrammedState> {
         let (outcome, claims) = (self.outcome.borrow_and_update().clone(), self.claims.borrow().clone());
-        let mut found = programmes(&attached.served, &outcome, &claims, &self.registry);
+        let mut found = programmed_states(&attached.served, &outcome, &claims, &self.registry);
         let generations: BTreeMap<&ObjectName, Option<i64>> =
             attached.gateways.iter().map(|one| (&one.name, one.generation)).collect();
-        for (gateway, programme) in &mut found {
+        for (gateway, state) in &mut found {
             let generation = generations.get(gateway).copied().flatten();
-            match programme {
-                GatewayProgramme::Programmed(addresses) => {
+            match state {
+                ProgrammedState::Programmed(addresses) => {
                     self.acknowledged.insert(gateway.clone(), (generation, addresses.clone()));
                 }
-                GatewayProgramme::Pending => {
+                ProgrammedState::Pending => {
                     let before = self.acknowledged.get(gateway).filter(|(of, _)| *of == generation);
                     if let Some((_, addresses)) = before {
-                        *programme = GatewayProgramme::Programmed(addresses.clone());
+                        *state = ProgrammedState::Programmed(addresses.clone());
                     }
                 }
-                GatewayProgramme::NoEnvoy | GatewayProgramme::Refused(_) => drop(self.acknowledged.remove(gateway)),
+                ProgrammedState::NoEnvoy | ProgrammedState::Refused(_) => drop(self.acknowledged.remove(gateway)),
             }
         }
         self.acknowledged.retain(|gateway, _| found.contains_key(gateway));

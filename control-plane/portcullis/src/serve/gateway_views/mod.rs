@@ -20,8 +20,8 @@ use tokio::sync::watch;
 pub(crate) use claim::gateway_name;
 pub(super) use claim::{GatewayClaims, claimed};
 pub(super) use envoys::GatewayEnvoys;
-pub(super) use progress::GatewayProgramme;
-use progress::programmes;
+pub(super) use progress::ProgrammedState;
+use progress::programmed_states;
 pub(super) use snapshots::GatewaySnapshots;
 
 /// The verdicts of the attach step, as far as they decide about what is served.

@@ -9,7 +9,7 @@ use super::{GatewayClaims, GatewayOutcome, gateway_view};
 
 /// The state of a Gateway at its Envoys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in super::super) enum GatewayProgramme {
+pub(in super::super) enum ProgrammedState {
     /// No Envoy of it is connected.
     #[default]
     NoEnvoy,
@@ -22,30 +22,30 @@ pub(in super::super) enum GatewayProgramme {
 }
 
 /// The state of each Gateway of `wanted`, by what its Envoys have acknowledged. One that the reconciler does not have yet is pending.
-pub(in super::super) fn programmes(
+pub(in super::super) fn programmed_states(
     wanted: &[ServedGateway],
     outcome: &GatewayOutcome,
     claims: &GatewayClaims,
     registry: &Registry,
-) -> BTreeMap<ObjectName, GatewayProgramme> {
+) -> BTreeMap<ObjectName, ProgrammedState> {
     let served: BTreeMap<&ObjectName, &ServedGateway> = outcome.served.iter().map(|one| (&one.gateway, one)).collect();
-    let programme = |wanted: &ServedGateway| {
+    let state = |wanted: &ServedGateway| {
         let is_served = served.get(&wanted.gateway) == Some(&wanted);
-        let Some(snapshot) = &outcome.snapshot else { return GatewayProgramme::Pending };
+        let Some(snapshot) = &outcome.snapshot else { return ProgrammedState::Pending };
         let nodes = registry.view_progress(snapshot, &gateway_view(&wanted.gateway));
         if nodes.is_empty() {
-            return GatewayProgramme::NoEnvoy;
+            return ProgrammedState::NoEnvoy;
         }
         let has_all = |progress: &GatewayProgress| is_served && *progress == GatewayProgress::Acknowledged;
         if nodes.values().any(has_all) {
             let addresses = nodes.keys().flat_map(|node| claims.addresses(&wanted.gateway, node));
-            return GatewayProgramme::Programmed(addresses.collect());
+            return ProgrammedState::Programmed(addresses.collect());
         }
         let refusal = nodes.into_values().find_map(|progress| match progress {
             GatewayProgress::Refused { message } => Some(message),
             _ => None,
         });
-        refusal.filter(|_| is_served).map_or(GatewayProgramme::Pending, GatewayProgramme::Refused)
+        refusal.filter(|_| is_served).map_or(ProgrammedState::Pending, ProgrammedState::Refused)
     };
-    wanted.iter().map(|one| (one.gateway.clone(), programme(one))).collect()
+    wanted.iter().map(|one| (one.gateway.clone(), state(one))).collect()
 }

@@ -92,7 +92,8 @@ impl GatewaySnapshots {
             self.refused = Arc::new(refused);
         }
         let wanted: BTreeSet<ObjectName> = groups.keys().chain(&self.claimed).cloned().collect();
-        // One that is gone keeps its view, without resources, for Envoys that are still there.
+        // One that is gone keeps its view, without resources, as long as there were Envoys of it.
+        self.views.retain(|gateway, _| wanted.contains(gateway));
         for gateway in wanted {
             self.views.entry(gateway).or_default();
         }
@@ -106,7 +107,8 @@ impl GatewaySnapshots {
     }
 
     fn named(&self) -> Vec<(String, Snapshot)> {
-        let is_known = |view: &GatewaySnapshot| view.is_judged || view.resources.snapshot().resources().next().is_some();
+        let is_known =
+            |view: &GatewaySnapshot| view.is_judged || view.resources.snapshot().resources().next().is_some();
         let views = self.views.iter().filter(|(_, view)| is_known(view));
         let named = |(gateway, view): (&ObjectName, &GatewaySnapshot)| {
             Some((gateway_view(gateway).0?, view.resources.snapshot().clone()))
