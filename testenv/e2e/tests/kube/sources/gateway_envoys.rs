@@ -14,6 +14,7 @@ use portcullis_harness::{ports, wait};
 use serde_json::{Value, json};
 
 use super::control_plane::SOON;
+use super::discovery::{Relay, own_address};
 use super::fixture::NAMESPACE;
 use super::gateway_api::{CLASS, CLUSTER, GROUP, Site};
 
@@ -189,4 +190,55 @@ fn grant_that_is_deleted_takes_the_backend_away() {
     ended.store(true, Ordering::Relaxed);
     let failed = others.join().unwrap();
     assert!(failed.is_empty(), "{} of {}: {failed:?}", failed.len(), asked.load(Ordering::Relaxed));
+}
+
+/// A Service without a selector, and its only slice.
+fn service(servers: &[SocketAddr]) -> String {
+    let metadata = json!({"name": "web", "namespace": "team"});
+    let port = json!({"name": "https", "port": 443, "targetPort": 8443, "protocol": "TCP"});
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [port]}});
+    let endpoints: Vec<Value> =
+        servers.iter().map(|one| json!({"addresses": [one.ip().to_string()], "conditions": {"ready": true}})).collect();
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "web", "namespace": "team", "labels": {"kubernetes.io/service-name": "web"}},
+        "ports": [{"name": "https", "port": servers.first().map_or(1, SocketAddr::port), "protocol": "TCP"}],
+        "endpoints": endpoints,
+    });
+    format!("{service}\n---\n{slice}\n")
+}
+
+#[test]
+fn service_is_reached_by_its_slices() {
+    let Some(ip) = own_address() else { return };
+    let Some(gateway) = GatewaySite::start("gateway-services") else { return };
+    let site = &gateway.site;
+    let server = site.fixture.kube.apiservers()[0].address();
+    let relay = Relay::start(ip, server);
+    let rules = json!([{"backendRefs": [{"kind": "Service", "name": "web", "port": 443}]}]);
+    let parents = json!([{"name": "edge", "namespace": "infra"}]);
+    let spec = json!({"parentRefs": parents, "hostnames": [GUEST], "rules": rules});
+    let route = ["tlsroutes", "team", "route"];
+    site.apply("TLSRoute", "team", "route", &spec);
+    site.wait(route, "/parents/0", &["ResolvedRefs False BackendNotFound"]);
+    site.fixture.apply(&service(&[relay.address]));
+    site.wait(route, "/parents/0", &["ResolvedRefs True ResolvedRefs"]);
+    let edge = gateway.envoy("edge", &["--gateway", "infra/edge"]);
+    gateway.wait_reached(GUEST, true);
+
+    let newer = Relay::start(ip, server);
+    site.fixture.apply(&service(&[newer.address]));
+    let assigned = format!("\"port_value\":{}", newer.address.port());
+    let is_there = || edge.admin().get("/config_dump?include_eds").unwrap().text().replace(' ', "").contains(&assigned);
+    wait::until("the newer server is there", SOON, || is_there().then_some(())).unwrap();
+    drop(relay);
+    gateway.wait_reached(GUEST, true);
+    // A list that is empty takes no server away.
+    site.fixture.apply(&service(&[]));
+    let is_logged = || site.plane.process().log().contains("no server is discovered any more").then_some(());
+    wait::until("the empty list is noticed", SOON, is_logged).unwrap();
+    assert!(gateway.is_reached(GUEST));
+    site.fixture.admin(&["delete", "service", "web", "-n", "team"]);
+    site.wait(route, "/parents/0", &["ResolvedRefs False BackendNotFound"]);
+    gateway.wait_reached(GUEST, false);
 }
