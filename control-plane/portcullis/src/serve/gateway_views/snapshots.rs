@@ -135,3 +135,77 @@ impl GatewaySnapshot {
         self.resources.follow(&groups, &change, Retained { tombstones: &[], retired: &[] });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use portcullis_attach::{BoundRoute, RouteKind, WeightedBackend};
+    use portcullis_attach::{HostPattern, HostTable, ListenerRole, ServedBackend, ServedGateway, ServedListener};
+    use portcullis_translate::type_urls;
+
+    use super::super::ServiceIdentity;
+    use super::*;
+
+    fn edge() -> ObjectName {
+        ObjectName::new("infra", "edge")
+    }
+
+    fn gateway(service: Option<&ServicePort>) -> ServedGateway {
+        let backends = service.map(|ServicePort { service, port }| WeightedBackend {
+            backend: ServedBackend::Service { name: service.clone(), port: *port },
+            weight: 1,
+        });
+        let route = |backend: WeightedBackend| BoundRoute {
+            kind: RouteKind::Tls,
+            route: ObjectName::new("team", "route"),
+            backends: vec![backend],
+            refused_weight: 0,
+        };
+        let routes = backends.map(|backend| (HostPattern::parse("a.test").unwrap(), route(backend)));
+        let table = HostTable { routes: routes.into_iter().collect(), ..HostTable::default() };
+        let role = ListenerRole::Passthrough(table);
+        let listener = ServedListener { name: "tls".to_owned(), port: 443, host: HostPattern::Any, role };
+        ServedGateway { gateway: edge(), addresses: Vec::new(), settings: None, listeners: vec![listener] }
+    }
+
+    fn demand(gateways: Vec<ServedGateway>, service: Option<&ServicePort>) -> Option<Arc<GatewayDemand>> {
+        let services = service.map(|port| (port.clone(), ServiceIdentity::default())).into_iter().collect();
+        Some(Arc::new(GatewayDemand { served: Arc::new(gateways), services, ..GatewayDemand::default() }))
+    }
+
+    fn follow(snapshots: &mut GatewaySnapshots) -> Vec<(String, usize)> {
+        let views = snapshots.follow(&Settings::default(), &BTreeMap::new(), &DiscoveredDocuments::default());
+        views.into_iter().map(|(name, view)| (name, view.names(&type_urls::listener()).count())).collect()
+    }
+
+    #[test]
+    fn view_is_there_as_soon_as_the_gateway_is_judged() {
+        let mut snapshots = GatewaySnapshots::default();
+        let (name, claimed) = ("gateway/infra/edge".to_owned(), BTreeSet::from([edge()]));
+        snapshots.take(None, claimed.clone());
+        assert_eq!(follow(&mut snapshots), [], "its Envoys keep what they have");
+        snapshots.take(demand(vec![gateway(None)], None), BTreeSet::new());
+        assert_eq!(follow(&mut snapshots), [(name.clone(), 1)]);
+        snapshots.take(demand(Vec::new(), None), claimed);
+        assert_eq!(follow(&mut snapshots), [(name, 0)], "one that is gone has no listener");
+        snapshots.take(demand(Vec::new(), None), BTreeSet::new());
+        assert_eq!(follow(&mut snapshots), []);
+    }
+
+    #[test]
+    fn saved_view_stays_until_there_are_verdicts_and_servers() {
+        let port = ServicePort { service: ObjectName::new("team", "web"), port: 443 };
+        let name = "gateway/infra/edge".to_owned();
+        let listener = || (type_urls::listener(), "old".to_owned(), portcullis_xds::Resource::new(vec![1]));
+        let saved = Snapshot::new([listener()]);
+        let mut snapshots = GatewaySnapshots::resume([(name.as_str(), &saved), ("wasm", &saved)].into_iter());
+        assert_eq!(follow(&mut snapshots), [(name.clone(), 1)]);
+        snapshots.take(demand(vec![gateway(Some(&port))], Some(&port)), BTreeSet::new());
+        let views = snapshots.follow(&Settings::default(), &BTreeMap::new(), &DiscoveredDocuments::default());
+        assert_eq!(views, [(name.clone(), saved)], "the Service is not asked yet");
+        assert_eq!(snapshots.wants(&Settings::default()).keys().collect::<Vec<_>>(), ["team/web:443"]);
+        snapshots.take(demand(vec![gateway(None)], None), BTreeSet::new());
+        let views = snapshots.follow(&Settings::default(), &BTreeMap::new(), &DiscoveredDocuments::default());
+        let names: Vec<_> = views[0].1.names(&type_urls::listener()).collect();
+        assert_eq!((views.len(), names), (1, vec!["-/-/-/gateway-0.0.0.0-443"]));
+    }
+}
