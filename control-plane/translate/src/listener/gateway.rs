@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use envoy_types::pb::envoy::config::listener::v3::{FilterChain, FilterChainMatch, Listener};
+use envoy_types::pb::envoy::config::listener::v3::{FilterChain, FilterChainMatch, Listener, ListenerFilter};
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::weighted_cluster::ClusterWeight;
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::{
     ClusterSpecifier, WeightedCluster,
@@ -13,7 +13,7 @@ use portcullis_attach::{BoundRoute, HostPattern, HostTable, ListenerRole, Object
 use prost::Message;
 
 use super::port::{range, tls_inspector};
-use super::{BUFFER_LIMIT, EncodedChains, LISTENER_FILTERS_TIMEOUT, NO_NAME, access_log, chain, passthrough};
+use super::{BUFFER_LIMIT, EncodedChains, LISTENER_FILTERS_TIMEOUT, NO_NAME, access_log, chain, hcm, passthrough};
 use crate::gateway::Pools;
 use crate::names::{ResourceNames, stat_name};
 use crate::proto::{ip_socket, seconds, uint};
@@ -25,15 +25,19 @@ const NO_CLUSTER: &str = "nowhere";
 /// The listeners of a Gateway. Those whose use is not served have no port.
 pub(crate) fn gateway_listeners(gateway: &ServedGateway, pools: &Pools, settings: &Settings) -> Vec<Resource> {
     let mut ports: BTreeMap<u16, Vec<(&ServedListener, &HostTable)>> = BTreeMap::new();
+    let mut plain: BTreeSet<u16> = BTreeSet::new();
     for listener in &gateway.listeners {
-        if let ListenerRole::Passthrough(table) = &listener.role {
-            ports.entry(listener.port).or_default().push((listener, table));
+        match &listener.role {
+            ListenerRole::Passthrough(table) => ports.entry(listener.port).or_default().push((listener, table)),
+            ListenerRole::Redirect(_) => drop(plain.insert(listener.port)),
+            ListenerRole::Terminate { .. } => {}
         }
     }
     let addresses = if gateway.addresses.is_empty() { vec![settings.address] } else { gateway.addresses.clone() };
     let addresses: BTreeSet<IpAddr> = addresses.into_iter().collect();
     let translator = GatewayListeners { gateway, pools, settings };
     let chains = ports.iter().map(|(port, listeners)| (*port, translator.chains(listeners)));
+    let chains = chains.chain(plain.into_iter().map(|port| (port, PortChains::plain(settings))));
     let each = |(port, chains): (u16, PortChains)| {
         addresses.iter().map(move |address| translator.listener(*address, port, &chains)).collect::<Vec<_>>()
     };
@@ -49,10 +53,24 @@ struct GatewayListeners<'a> {
 
 /// The chains of a port, encoded.
 struct PortChains {
-    /// The host names that are served by none.
-    closed: Vec<u8>,
+    listener_filters: Vec<ListenerFilter>,
+    /// Those of no route.
+    own: Vec<u8>,
     /// By owner, with those in their place if Envoy refuses them.
     of_routes: BTreeMap<String, (Vec<Vec<u8>>, Vec<Vec<u8>>)>,
+}
+
+impl PortChains {
+    /// Those of plain HTTP. No HTTPS listener is served yet to which it could lead.
+    fn plain(settings: &Settings) -> Self {
+        let chain = FilterChain {
+            name: ResourceNames::gateway(&settings.instance).part("plain"),
+            filters: vec![chain::http_connection_manager(hcm::plain(settings))],
+            ..Default::default()
+        };
+        let own = EncodedChains::of([chain.encode_to_vec()].into_iter());
+        Self { listener_filters: Vec::new(), own, of_routes: BTreeMap::new() }
+    }
 }
 
 impl GatewayListeners<'_> {
@@ -79,13 +97,13 @@ impl GatewayListeners<'_> {
             // Envoy refuses a listener without any chain.
             closed.push(NO_NAME.to_owned());
         }
-        let closed = if closed.is_empty() {
+        let own = if closed.is_empty() {
             Vec::new()
         } else {
             let name = ResourceNames::gateway(&self.settings.instance).part("withheld");
             EncodedChains::of([chain::closed(name, closed).encode_to_vec()].into_iter())
         };
-        PortChains { closed, of_routes }
+        PortChains { listener_filters: vec![tls_inspector()], own, of_routes }
     }
 
     fn chain(&self, listener: &ServedListener, route: &BoundRoute, server_names: Vec<String>) -> FilterChain {
@@ -157,13 +175,13 @@ impl GatewayListeners<'_> {
             stat_prefix: stat_name(&stat_prefix).replace(':', "-"),
             address: Some(ip_socket(address, port)),
             per_connection_buffer_limit_bytes: Some(uint(BUFFER_LIMIT)),
-            listener_filters: vec![tls_inspector()],
+            listener_filters: chains.listener_filters.clone(),
             listener_filters_timeout: Some(seconds(LISTENER_FILTERS_TIMEOUT)),
             name: name.clone(),
             ..Default::default()
         };
         let mut resource = Resource::new(name, &listener);
-        resource.value.extend(&chains.closed);
+        resource.value.extend(&chains.own);
         for (owner, (chains, fallback)) in &chains.of_routes {
             let start = resource.value.len();
             resource.value.extend(EncodedChains::of(chains.iter().cloned()));

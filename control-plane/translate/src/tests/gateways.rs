@@ -10,8 +10,8 @@ use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::TcpProx
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::ClusterSpecifier;
 use portcullis_api::{DiscoveredServer, Settings};
 use portcullis_attach::{
-    BoundRoute, HostPattern, HostTable, ListenerRole, ObjectName, RouteKind, ServedBackend, ServedGateway,
-    ServedListener, WeightedBackend,
+    BoundRoute, HostPattern, HostTable, ListenerRole, ObjectName, RedirectTable, RouteKind, ServedBackend,
+    ServedGateway, ServedListener, WeightedBackend,
 };
 use prost::Message;
 use serde_json::{Value, json};
@@ -221,6 +221,23 @@ fn gateway_without_routes_has_a_listener_that_closes() {
     let group = World::new(&Pki::new()).one(gateway("edge", Vec::new(), vec![listener("tls", 443, Vec::new(), &[])]));
     let listeners = listeners(&group);
     assert_eq!((listeners.len(), listeners[0].filter_chains.len(), group.len()), (1, 1, 1));
+}
+
+#[test]
+fn plain_http_leads_nowhere() {
+    let plain = |port| ServedListener {
+        name: format!("http-{port}"),
+        port,
+        host: HostPattern::Any,
+        role: ListenerRole::Redirect(RedirectTable {
+            ports: [(host("a.test"), 443)].into(),
+            ..RedirectTable::default()
+        }),
+    };
+    let group = World::new(&Pki::new()).one(gateway("edge", Vec::new(), vec![plain(80), plain(80), plain(8080)]));
+    let names: Vec<String> = listeners(&group).into_iter().map(|one| one.name).collect();
+    assert_eq!(names, ["-/-/-/gateway-0.0.0.0-80", "-/-/-/gateway-0.0.0.0-8080"]);
+    assert_eq!(group.len(), 2, "no pool");
 }
 
 #[test]

@@ -10,8 +10,8 @@ use super::super::gateway_views::ProgrammedState;
 
 /// Why something that is not accepted is not programmed.
 const INVALID: &str = "it is not accepted";
-/// Why a listener of another use than passing TLS on is not programmed.
-const NOT_SERVED: &str = "this version of Portcullis serves TLS listeners with mode Passthrough alone";
+/// Why a listener that ends TLS is not programmed.
+const NOT_SERVED: &str = "this version of Portcullis serves no HTTPS listeners";
 
 /// Why, or how, a Gateway is programmed.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ impl<'a> Programmed<'a> {
 
     /// The conditions of the Gateway.
     pub(super) fn gateway(&self, verdicts: &[ConditionVerdict], has_addresses: bool) -> Vec<ConditionVerdict> {
-        let has_served = self.served.is_some_and(|served| served.listeners.iter().any(is_passed_on));
+        let has_served = self.served.is_some_and(|served| served.listeners.iter().any(is_in_use));
         let refusal = match has_served {
             true if has_addresses => self.refusal(),
             true => self.refusal().or(Some((
@@ -57,7 +57,7 @@ impl<'a> Programmed<'a> {
     /// The conditions of a listener.
     pub(super) fn listener(&self, listener: &ListenerVerdict) -> Vec<ConditionVerdict> {
         let mut served = self.served.iter().flat_map(|served| &served.listeners);
-        let is_served = served.any(|one| one.name == listener.name && is_passed_on(one));
+        let is_served = served.any(|one| one.name == listener.name && is_in_use(one));
         let refusal = if is_served { self.refusal() } else { Some(("Pending", NOT_SERVED.to_owned())) };
         with_programmed(&listener.conditions, refusal)
     }
@@ -75,8 +75,11 @@ impl<'a> Programmed<'a> {
     }
 }
 
-fn is_passed_on(listener: &ServedListener) -> bool {
-    matches!(listener.role, ListenerRole::Passthrough(_))
+fn is_in_use(listener: &ServedListener) -> bool {
+    match listener.role {
+        ListenerRole::Passthrough(_) | ListenerRole::Redirect(_) => true,
+        ListenerRole::Terminate { .. } => false,
+    }
 }
 
 fn with_programmed(verdicts: &[ConditionVerdict], refusal: Option<(&'static str, String)>) -> Vec<ConditionVerdict> {
@@ -92,7 +95,7 @@ fn with_programmed(verdicts: &[ConditionVerdict], refusal: Option<(&'static str,
 
 #[cfg(test)]
 mod tests {
-    use portcullis_attach::{HostPattern, HostTable, ObjectName, RedirectTable};
+    use portcullis_attach::{HostPattern, HostTable, ObjectName};
 
     use super::*;
 
@@ -103,7 +106,10 @@ mod tests {
     fn gateway(addresses: Vec<IpAddr>) -> ServedGateway {
         let listeners = vec![
             listener("tls", ListenerRole::Passthrough(HostTable::default())),
-            listener("http", ListenerRole::Redirect(RedirectTable::default())),
+            listener(
+                "https",
+                ListenerRole::Terminate { certificates: Vec::new(), client_ca: None, routes: HostTable::default() },
+            ),
         ];
         ServedGateway { gateway: ObjectName::new("infra", "edge"), addresses, settings: None, listeners }
     }
@@ -138,7 +144,7 @@ mod tests {
                 conditions: accepted(),
             };
             assert_eq!(told(&programmed.listener(&verdict("tls"))), of_listener, "{state:?}");
-            assert_eq!(told(&programmed.listener(&verdict("http"))), (false, "Pending"), "{state:?}");
+            assert_eq!(told(&programmed.listener(&verdict("https"))), (false, "Pending"), "{state:?}");
             assert_eq!(told(&programmed.gateway(&[], true)), (false, "Invalid"));
         }
     }
