@@ -145,9 +145,10 @@ impl Snapshot {
 
     /// Whether it has the same resources as another one.
     pub(crate) fn has_resources_of(&self, other: &Self) -> bool {
-        let versions =
-            |one: &Self| one.types.iter().map(|(type_url, of_type)| (type_url.clone(), of_type.version.clone()));
-        versions(self).eq(versions(other))
+        let is_same = |(type_url, of_type): (&String, &Arc<ResourcesOfType>)| {
+            other.types.get(type_url).is_some_and(|other| other.version == of_type.version)
+        };
+        self.types.len() == other.types.len() && self.types.iter().all(is_same)
     }
 
     /// The number of resources of a kind, as [`crate::XdsMetrics`] calls it.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use crate::check;
 
 /// Whether connections may be passed on to an `UpstreamCluster`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Passage {
     /// They may.
     Open(Box<Cluster>),

@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(snapshots.wants(&Settings::default()).keys().collect::<Vec<_>>(), ["team/web:443"]);
         snapshots.take(demand(vec![gateway(None)], None), BTreeSet::new());
         let views = snapshots.follow(&Settings::default(), &BTreeMap::new(), &DiscoveredDocuments::default());
-        let names: Vec<_> = views[0].1.names(&type_urls::listener()).collect();
+        let names: Vec<&str> = views[0].1.names(&type_urls::listener()).map(String::as_str).collect();
         assert_eq!((views.len(), names), (1, vec!["-/-/-/gateway-0.0.0.0-443"]));
     }
 }

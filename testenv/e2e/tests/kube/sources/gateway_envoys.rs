@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use portcullis_harness::certs::{CertSpec, Identity};
-use portcullis_harness::client::{H2Client, TlsTarget};
+use portcullis_harness::client::{H2Client, TlsTarget, plain};
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::kube::KubeOptions;
 use portcullis_harness::kubeconfig::Kubeconfig;
@@ -28,8 +28,10 @@ const PAUSE: Duration = Duration::from_millis(20);
 struct GatewaySite {
     site: Site,
     alice: Identity,
-    /// The address of the Gateway's listener.
+    /// The address of the Gateway's listener for TLS.
     address: SocketAddr,
+    /// That for plain HTTP.
+    plain: SocketAddr,
 }
 
 fn backend(cluster: &str) -> Value {
@@ -43,7 +45,8 @@ impl GatewaySite {
         ["infra", "team"].map(|namespace| site.fixture.admin(&["create", "namespace", namespace]));
         site.apply("GatewayClass", "", CLASS, &json!({"controllerName": "portcullis.dev/gateway-controller"}));
         let alice = site.fixture.kube.client_ca().issue(&CertSpec::client("alice", [""; 0])).unwrap();
-        let this = Self { site, alice, address: ports::free_address().unwrap() };
+        let [address, plain] = [(); 2].map(|()| ports::free_address().unwrap());
+        let this = Self { site, alice, address, plain };
         this.gateway(&json!([{"type": "IPAddress", "value": this.address.ip().to_string()}]));
         Some(this)
     }
@@ -53,7 +56,8 @@ impl GatewaySite {
             "name": "tls", "port": self.address.port(), "protocol": "TLS", "tls": {"mode": "Passthrough"},
             "allowedRoutes": {"namespaces": {"from": "All"}},
         });
-        let spec = json!({"gatewayClassName": CLASS, "listeners": [listener], "addresses": addresses});
+        let plain = json!({"name": "http", "port": self.plain.port(), "protocol": "HTTP"});
+        let spec = json!({"gatewayClassName": CLASS, "listeners": [listener, plain], "addresses": addresses});
         self.site.apply("Gateway", "infra", "edge", &spec);
     }
 
@@ -110,7 +114,9 @@ fn gateway_is_served_by_its_own_envoys() {
 
     let edge = gateway.envoy("edge", &["--gateway", "infra/edge"]);
     let found = site.wait(GATEWAY, "", &["Programmed True Programmed"]);
-    site.wait(GATEWAY, "/listeners/0", &["Programmed True Programmed", "Accepted True Accepted"]);
+    for place in ["/listeners/0", "/listeners/1"] {
+        site.wait(GATEWAY, place, &["Programmed True Programmed", "Accepted True Accepted"]);
+    }
     assert_eq!(found["status"]["addresses"], json!([{"type": "IPAddress", "value": "127.0.0.1"}]));
     edge.wait_listening(gateway.address, SOON).unwrap();
     gateway.wait_reached(OWN, true);
@@ -127,6 +133,7 @@ fn gateway_is_served_by_its_own_envoys() {
     let user = site.fixture.kube.kubectl(&path).args(["auth", "whoami", "-o", "json"]).json().unwrap();
     assert_eq!(user["status"]["userInfo"]["username"], "alice");
     assert!(!gateway.is_reached("unknown.example.com"));
+    assert_eq!(plain::get(gateway.plain, "/version").unwrap().status, 404);
 
     // A Gateway that asks for no address has those of its Envoys, which the settings decide about.
     gateway.gateway(&json!([]));
