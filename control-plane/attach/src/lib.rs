@@ -36,7 +36,7 @@ pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, 
 
 use std::collections::BTreeSet;
 
-use budget::ClaimBudget;
+use budget::{ClaimBudget, ServiceBudget};
 use claims::{ClusterNames, HostClaims};
 use grants::Grants;
 use route::{GatewaysByName, attach_parent};
@@ -69,7 +69,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     let mut routes = route::judge_routes(objects, &grants, inventory);
     let by_name = GatewaysByName::of(&gateways);
     let mut attachments = Vec::new();
-    let mut budget = ClaimBudget::default();
+    let (mut budget, mut services) = (ClaimBudget::default(), ServiceBudget::default());
     for (index, route) in routes.iter_mut().enumerate() {
         let mut charged = 0;
         for (at, parent) in route.parents.iter().enumerate() {
@@ -77,6 +77,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
             if let Ok(attachment) = &mut listeners {
                 let namespace = route.metadata.namespace.as_str();
                 let excess = budget.charge(namespace, gateway, &mut charged, attachment);
+                let excess = excess.or_else(|| services.charge(namespace, gateway, route));
                 route.refusal = route.refusal.take().or(excess);
             }
             attachments.push(ParentAttachment { route: index, parent: at, gateway, listeners });

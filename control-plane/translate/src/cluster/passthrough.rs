@@ -7,7 +7,7 @@ use envoy_types::pb::envoy::config::cluster::v3::Cluster as EnvoyCluster;
 use envoy_types::pb::envoy::config::cluster::v3::cluster::TransportSocketMatch;
 use envoy_types::pb::envoy::config::core::v3::HealthCheck;
 use envoy_types::pb::google::protobuf::{Struct, Value, value};
-use portcullis_api::{Cluster, DiscoveredServer, Endpoint, Limits, Server, ServerHost, Settings, Strategy};
+use portcullis_api::{Cluster, DiscoveredServer, Limits, Settings, Strategy, usable_servers};
 use portcullis_filter_config::Pool;
 
 use super::{common, emit_with_endpoints, endpoints, health, tls};
@@ -38,8 +38,9 @@ pub(crate) fn emit_tcp_pool(
     emit_with_endpoints([(envoy, false)], &group, names.group(&group.name), resources);
 }
 
-/// The cluster with the servers of a Service, and their endpoints. They are not checked: nothing is known of what they serve, and
-/// their EndpointSlices say which are ready.
+/// The cluster with the servers of a Service, and their endpoints: addresses that a server of an `UpstreamCluster` may have, and no
+/// others, because tenants write EndpointSlices. Their health is not checked: nothing is known of what they serve, and the slices say
+/// which are ready.
 pub(crate) fn emit_service_pool(
     servers: &[DiscoveredServer],
     group: &str,
@@ -47,13 +48,7 @@ pub(crate) fn emit_service_pool(
     settings: &Settings,
     resources: &mut Vec<Resource>,
 ) {
-    let server = |one: &DiscoveredServer| Server {
-        endpoint: Endpoint { host: ServerHost::Ip(one.ip), port: one.port },
-        enabled: true,
-        zone: one.zone.clone(),
-        discovered: true,
-    };
-    let servers = servers.iter().map(server).collect();
+    let servers = usable_servers(servers.to_vec(), settings.allow_loopback_upstreams);
     let group = Group { name: group.to_owned(), strategy: Strategy::RoundRobin, servers };
     let envoy = tcp_pool(&group, names, settings);
     emit_with_endpoints([(envoy, false)], &group, names.group(&group.name), resources);

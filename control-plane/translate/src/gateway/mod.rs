@@ -2,8 +2,9 @@
 //! another's.
 //!
 //! - [`passage`]: whether connections may be passed on to an `UpstreamCluster`, by the rules of its own `transport`.
-//! - [`pool`]: the Envoy cluster of a server behind a route.
+//! - [`pool`]: the Envoy cluster of a server behind a route; [`known_pools`]: those of before.
 
+mod known_pools;
 mod passage;
 mod pool;
 
@@ -16,6 +17,7 @@ use serde_json::Value;
 
 use crate::listener::gateway_listeners;
 use crate::resource::ResourceGroup;
+use known_pools::{KnownPools, PoolOrigin};
 pub(crate) use passage::Passage;
 pub(crate) use pool::BackendPool;
 
@@ -25,7 +27,7 @@ pub struct GatewayInput<'a> {
     /// The gateway's settings.
     pub settings: &'a Settings,
     /// The accepted Gateways.
-    pub gateways: &'a [ServedGateway],
+    pub gateways: &'a [Arc<ServedGateway>],
     /// The accepted `UpstreamCluster` documents that are served, with references resolved, by name.
     pub clusters: &'a BTreeMap<String, Arc<Value>>,
     /// The ports of Services to which routes lead. One that is not here has no servers.
@@ -57,11 +59,12 @@ pub struct ServiceServers {
 pub struct GatewayTranslator {
     settings: Option<Settings>,
     passages: BTreeMap<String, (Arc<Value>, Arc<Passage>)>,
+    pools: KnownPools,
     known: BTreeMap<ObjectName, KnownGateway>,
 }
 
 struct KnownGateway {
-    served: ServedGateway,
+    served: Arc<ServedGateway>,
     pools: Pools,
     group: ResourceGroup,
 }
@@ -74,7 +77,8 @@ impl GatewayTranslator {
     pub fn translate(&mut self, input: &GatewayInput<'_>) -> BTreeMap<ObjectName, ResourceGroup> {
         self.follow(input.settings);
         let wanted: BTreeSet<&ServedBackend> =
-            input.gateways.iter().flat_map(ServedGateway::passed_on_backends).collect();
+            input.gateways.iter().flat_map(|gateway| gateway.passed_on_backends()).collect();
+        self.pools.keep(|backend| wanted.contains(backend));
         let pools: Pools = wanted.into_iter().map(|one| (one.clone(), self.pool(one, input))).collect();
         let before = std::mem::take(&mut self.known);
         self.known = input.gateways.iter().map(|gateway| known(gateway, &pools, input.settings, &before)).collect();
@@ -103,19 +107,19 @@ impl GatewayTranslator {
     }
 
     fn pool(&mut self, backend: &ServedBackend, input: &GatewayInput<'_>) -> Arc<BackendPool> {
-        let pool = match backend {
-            ServedBackend::Cluster(name) => self
-                .passage(name, input.settings, input.clusters)
-                .map(|passage| BackendPool::of_cluster(&passage, input.settings)),
+        let origin = match backend {
+            ServedBackend::Cluster(name) => {
+                self.passage(name, input.settings, input.clusters).map_or(PoolOrigin::Absent, PoolOrigin::Cluster)
+            }
             ServedBackend::Service { name, port } => {
                 let key = ServicePort { service: name.clone(), port: *port };
-                input.services.get(&key).map(|servers| BackendPool::of_service(&key, servers, input.settings))
+                match input.services.get(&key) {
+                    Some(servers) => PoolOrigin::Service(key, servers.clone()),
+                    None => PoolOrigin::Absent,
+                }
             }
         };
-        let pool = pool.unwrap_or_default();
-        // One allocation for equal ones, so that nothing is made anew.
-        let known = self.known.values().find_map(|known| known.pools.get(backend).filter(|one| ***one == pool));
-        known.cloned().unwrap_or_else(|| Arc::new(pool))
+        self.pools.pool(backend, origin, input.settings)
     }
 
     /// `None` if there is no such `UpstreamCluster`.
@@ -141,7 +145,7 @@ impl GatewayTranslator {
 }
 
 fn known(
-    served: &ServedGateway,
+    served: &Arc<ServedGateway>,
     pools: &Pools,
     settings: &Settings,
     before: &BTreeMap<ObjectName, KnownGateway>,
@@ -158,7 +162,7 @@ fn known(
         Some(known) => Arc::clone(&known.group),
         None => group(served, &own, settings),
     };
-    (served.gateway.clone(), KnownGateway { served: served.clone(), pools: own, group })
+    (served.gateway.clone(), KnownGateway { served: Arc::clone(served), pools: own, group })
 }
 
 fn group(served: &ServedGateway, pools: &Pools, settings: &Settings) -> ResourceGroup {

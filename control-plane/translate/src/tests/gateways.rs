@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use envoy_types::pb::envoy::config::core::v3::address::Address;
+use envoy_types::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
+use envoy_types::pb::envoy::config::endpoint::v3::{ClusterLoadAssignment, LbEndpoint, LocalityLbEndpoints};
 use envoy_types::pb::envoy::config::listener::v3::filter::ConfigType;
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
@@ -78,7 +81,7 @@ impl World {
     fn translate(
         &self,
         translator: &mut GatewayTranslator,
-        gateways: &[ServedGateway],
+        gateways: &[Arc<ServedGateway>],
     ) -> BTreeMap<ObjectName, ResourceGroup> {
         let (settings, clusters, services) = (&self.settings, &self.clusters, &self.services);
         translator.translate(&GatewayInput { settings, gateways, clusters, services })
@@ -86,7 +89,7 @@ impl World {
 
     fn one(&self, gateway: ServedGateway) -> ResourceGroup {
         let name = gateway.gateway.clone();
-        self.translate(&mut GatewayTranslator::default(), &[gateway]).remove(&name).unwrap()
+        self.translate(&mut GatewayTranslator::default(), &[Arc::new(gateway)]).remove(&name).unwrap()
     }
 }
 
@@ -197,10 +200,17 @@ fn client_addresses_of_a_cluster_hold_at_a_gateway() {
     let routes = vec![
         ("a.test", route("a", vec![cluster(NAME, 1)], 0)),
         ("b.test", route("b", vec![cluster(NAME, 1), cluster(OTHER, 2)], 0)),
+        ("c.test", route("c", vec![cluster(NAME, 0), cluster(OTHER, 2)], 0)),
+        ("d.test", route("d", vec![cluster(NAME, 1), cluster(OTHER, 0)], 0)),
+        ("e.test", route("e", vec![cluster(NAME, 0)], 0)),
     ];
     let group = world.one(gateway("edge", Vec::new(), vec![listener("tls", 443, routes, &[])]));
     let ranges = |name: &str| chain_of(&group, name).filter_chain_match.unwrap().source_prefix_ranges.len();
     assert_eq!((ranges("a.test"), ranges("b.test")), (1, 0));
+    assert_eq!((ranges("c.test"), ranges("d.test")), (0, 1), "without weight there is no server");
+    let open = |name: &str| without_generation(pools_of(&group, name));
+    assert_eq!(open("c.test"), [(format!("lab/-/{OTHER}/all.tcp"), 1)]);
+    assert_eq!((open("d.test"), open("e.test")), (vec![(format!("lab/-/{NAME}/all.tcp"), 1)], Vec::new()));
     let shared = without_generation(pools_of(&group, "b.test"));
     assert_eq!(shared, [("lab/-/-/nowhere".to_owned(), 1), (format!("lab/-/{OTHER}/all.tcp"), 2)]);
 }
@@ -248,7 +258,7 @@ fn edit_makes_only_gateways_anew_that_lead_there() {
         let routes = vec![("a.test", route("a", vec![cluster(to, 1)], 0))];
         gateway(name, Vec::new(), vec![listener("tls", 443, routes, &[])])
     };
-    let gateways = [of("one", NAME), of("two", OTHER)];
+    let gateways = [of("one", NAME), of("two", OTHER)].map(Arc::new);
     let mut translator = GatewayTranslator::default();
     let before = world.translate(&mut translator, &gateways);
     world.edit(NAME, "/spec/servers", json!([{"endpoint": "https://10.0.0.9:6443"}]));
@@ -263,6 +273,80 @@ fn edit_makes_only_gateways_anew_that_lead_there() {
         world.translate(&mut GatewayTranslator::default(), &gateways),
         "it does not depend on earlier ones"
     );
+}
+
+/// The addresses of a Service's servers, with their zones.
+fn servers_of(group: &[Arc<Resource>]) -> Vec<String> {
+    let assignment = group.iter().find(|one| one.type_url == type_urls::assignment()).unwrap();
+    let assignment = ClusterLoadAssignment::decode(assignment.value.as_slice()).unwrap();
+    let of_zone = |zone: &LocalityLbEndpoints| {
+        let name = zone.locality.as_ref().map(|locality| locality.zone.clone()).unwrap_or_default();
+        zone.lb_endpoints.iter().map(|one| format!("{} {name}", shown(one)).trim_end().to_owned()).collect::<Vec<_>>()
+    };
+    assignment.endpoints.iter().flat_map(of_zone).collect()
+}
+
+fn shown(endpoint: &LbEndpoint) -> String {
+    let Some(HostIdentifier::Endpoint(endpoint)) = &endpoint.host_identifier else { panic!("{endpoint:?}") };
+    match endpoint.address.as_ref().unwrap().address.as_ref().unwrap() {
+        Address::SocketAddress(socket) => socket.address.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Tenants write EndpointSlices, with any address and any text as a zone.
+#[test]
+fn servers_of_a_service_are_those_that_an_object_may_have() {
+    let pki = Pki::new();
+    let mut world = World::new(&pki);
+    let servers_with = |world: &mut World, servers: Vec<DiscoveredServer>| {
+        world.services.values_mut().for_each(|service| service.servers.clone_from(&servers));
+        let routes = vec![("a.test", route("a", vec![service(1)], 0))];
+        servers_of(&world.one(gateway("edge", Vec::new(), vec![listener("tls", 443, routes, &[])])))
+    };
+    let server = |ip: &str, zone: &str| DiscoveredServer { ip: ip.parse().unwrap(), port: 443, zone: zone.to_owned() };
+    let found = [
+        "169.254.169.254",
+        "64:ff9b::7f00:1",
+        "168.63.129.16",
+        "127.0.0.1",
+        "::1",
+        "::ffff:127.0.0.1",
+        "0.0.0.0",
+        "::ffff:10.8.0.2",
+        "10.8.0.2",
+    ];
+    let found = || found.iter().map(|ip| server(ip, "")).chain([server("10.8.0.3", "b"), server("10.8.0.4", "a/\n")]);
+    assert_eq!(servers_with(&mut world, found().collect()), ["10.8.0.2", "10.8.0.4", "10.8.0.3 b"]);
+    let many = (0..1_200_u32).map(|number| server(&std::net::Ipv4Addr::from(0x0a09_0000 + number).to_string(), ""));
+    assert_eq!(servers_with(&mut world, many.collect()).len(), portcullis_api::MAX_SERVERS);
+    world.settings.allow_loopback_upstreams = true;
+    let allowed = servers_with(&mut world, found().collect());
+    assert!(allowed.contains(&"127.0.0.1".to_owned()) && allowed.iter().all(|one| !one.starts_with("169.")));
+}
+
+#[test]
+fn translator_follows_the_servers_of_a_service() {
+    let pki = Pki::new();
+    let mut world = World::new(&pki);
+    let routes = vec![("a.test", route("a", vec![service(1)], 0))];
+    let gateways = [Arc::new(gateway("edge", Vec::new(), vec![listener("tls", 443, routes, &[])]))];
+    let (mut translator, edge) = (GatewayTranslator::default(), ObjectName::new("infra", "edge"));
+    let mut before = world.translate(&mut translator, &gateways);
+    let edits: [fn(&mut World); 3] = [
+        |world| world.services.values_mut().for_each(|service| service.servers.clear()),
+        |world| world.services.values_mut().for_each(|service| service.uid = "other".to_owned()),
+        |world| world.services.clear(),
+    ];
+    for edit in edits {
+        let again = world.translate(&mut translator, &gateways);
+        assert!(Arc::ptr_eq(&before[&edge], &again[&edge]), "nothing is other than before");
+        edit(&mut world);
+        let after = world.translate(&mut translator, &gateways);
+        assert_eq!(after, world.translate(&mut GatewayTranslator::default(), &gateways));
+        assert_ne!(after, before);
+        before = after;
+    }
 }
 
 #[test]

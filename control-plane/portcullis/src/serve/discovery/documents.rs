@@ -19,6 +19,11 @@ impl DiscoveredDocuments {
         self.answers = answers;
     }
 
+    /// The answers in use.
+    pub(in super::super) fn answers(&self) -> Arc<Answers> {
+        Arc::clone(&self.answers)
+    }
+
     /// Puts the servers into a document that has its references resolved, in the place of any that it has. Returns what has to be
     /// watched for it.
     pub(in super::super) fn put(&mut self, document: &mut Arc<Value>, settings: &Settings) -> Option<Arc<Want>> {

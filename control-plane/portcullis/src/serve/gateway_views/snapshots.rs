@@ -2,12 +2,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_api::Settings;
-use portcullis_attach::ObjectName;
+use portcullis_attach::{ObjectName, ServedGateway};
 use portcullis_translate::{GatewayInput, GatewayTranslator, ResourceGroup, ServicePort, ServiceServers};
 use portcullis_xds::Snapshot;
 use serde_json::Value;
 
-use super::super::discovery::{DiscoveredDocuments, Want, Wants};
+use super::super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
 use super::super::group_change::KnownGroups;
 use super::super::xds_resources::{Retained, XdsResources};
 use super::{GatewayDemand, gateway_of_view, gateway_view};
@@ -20,6 +20,22 @@ pub(in super::super) struct GatewaySnapshots {
     claimed: BTreeSet<ObjectName>,
     views: BTreeMap<ObjectName, GatewaySnapshot>,
     refused: Arc<BTreeMap<String, String>>,
+    /// The sources of Services' servers, and the demand that they are of, with whether servers may be at loopback.
+    wants: (Option<(Arc<GatewayDemand>, bool)>, Wants),
+    followed: Option<FollowedInputs>,
+    /// Services of the first verdicts that have not answered since.
+    awaited: Option<BTreeSet<ServicePort>>,
+}
+
+/// Everything that the views are made of. As long as it is the same, they are.
+#[derive(PartialEq)]
+struct FollowedInputs {
+    demand: Arc<GatewayDemand>,
+    answers: Arc<Answers>,
+    claimed: BTreeSet<ObjectName>,
+    settings: Settings,
+    /// The documents of the demand's `passed_clusters`.
+    clusters: Vec<Option<Arc<Value>>>,
 }
 
 /// The snapshot of one Gateway's Envoys.
@@ -47,9 +63,14 @@ impl GatewaySnapshots {
         self.claimed = claimed;
     }
 
-    /// The newest demand; none before the first.
-    pub(in super::super) fn demand(&self) -> Option<Arc<GatewayDemand>> {
-        self.demand.clone()
+    /// The Gateways of the newest demand whose views are of verdicts; none before the first demand.
+    pub(in super::super) fn served(&self) -> Option<Arc<Vec<Arc<ServedGateway>>>> {
+        let served = &self.demand.as_ref()?.served;
+        let is_judged = |one: &&Arc<ServedGateway>| self.views.get(&one.gateway).is_some_and(|view| view.is_judged);
+        if served.iter().all(|one| is_judged(&one)) {
+            return Some(Arc::clone(served));
+        }
+        Some(Arc::new(served.iter().filter(is_judged).cloned().collect()))
     }
 
     /// `UpstreamClusters` to which no connection may be passed on, and why, as of the last snapshots.
@@ -58,12 +79,19 @@ impl GatewaySnapshots {
     }
 
     /// The sources of Services' servers.
-    pub(in super::super) fn wants(&self, settings: &Settings) -> Wants {
-        let services = self.demand.iter().flat_map(|demand| &demand.services);
-        let want = |(port, identity): (&ServicePort, &super::ServiceIdentity)| {
-            Arc::new(Want::of_service(key(port), &identity.uid, &port.service, &identity.port_name, settings))
-        };
-        services.map(want).map(|want| (want.name().to_owned(), want)).collect()
+    pub(in super::super) fn wants(&mut self, settings: &Settings) -> Wants {
+        let Some(demand) = &self.demand else { return Wants::new() };
+        let allow_loopback = settings.allow_loopback_upstreams;
+        let is_of = |(of, allowed): &(Arc<GatewayDemand>, bool)| Arc::ptr_eq(of, demand) && *allowed == allow_loopback;
+        if !self.wants.0.as_ref().is_some_and(is_of) {
+            let want = |(port, identity): (&ServicePort, &super::ServiceIdentity)| {
+                let want = Want::of_service(port, &identity.uid, &identity.port_name, settings);
+                (want.name().to_owned(), Arc::new(want))
+            };
+            let wants = demand.services.iter().map(want).collect();
+            self.wants = (Some((Arc::clone(demand), allow_loopback)), wants);
+        }
+        self.wants.1.clone()
     }
 
     /// The views of all Gateways that are served, or that Envoys belong to. One that is not served has no listener. Before the
@@ -75,16 +103,32 @@ impl GatewaySnapshots {
         discovered: &DiscoveredDocuments,
     ) -> Vec<(String, Snapshot)> {
         let Some(demand) = self.demand.clone() else { return self.named() };
+        let inputs = FollowedInputs {
+            answers: discovered.answers(),
+            claimed: self.claimed.clone(),
+            settings: settings.clone(),
+            clusters: demand.passed_clusters.iter().map(|name| clusters.get(name).cloned()).collect(),
+            demand: Arc::clone(&demand),
+        };
+        if self.followed.as_ref() == Some(&inputs) {
+            return self.named();
+        }
+        self.followed = Some(inputs);
         let wants = self.wants(settings);
         let (mut services, mut unasked) = (BTreeMap::new(), BTreeSet::new());
         for (port, identity) in &demand.services {
-            let answer = wants.get(&key(port)).and_then(|want| discovered.answer_of(want));
+            let answer = wants.get(&Want::name_of_service(port)).and_then(|want| discovered.answer_of(want));
             if answer.is_none() {
                 unasked.insert(port.clone());
             }
             let servers = answer.unwrap_or_default();
             services.insert(port.clone(), ServiceServers { uid: identity.uid.clone(), servers });
         }
+        // Only those of the first verdicts: with new routes a tenant could have Envoys wait for ever.
+        let awaited = match self.awaited.take() {
+            None => unasked,
+            Some(awaited) => awaited.intersection(&unasked).cloned().collect(),
+        };
         let (gateways, translator) = (demand.served.as_slice(), &mut self.translator);
         let groups = translator.translate(&GatewayInput { settings, gateways, clusters, services: &services });
         let refused = translator.refused(&demand.passed_clusters, settings, clusters);
@@ -97,12 +141,14 @@ impl GatewaySnapshots {
         for gateway in wanted {
             self.views.entry(gateway).or_default();
         }
+        let is_awaited =
+            |(service, port): (&ObjectName, u16)| awaited.contains(&ServicePort { service: service.clone(), port });
+        let waiting: BTreeSet<&ObjectName> =
+            gateways.iter().filter(|one| one.services().any(is_awaited)).map(|one| &one.gateway).collect();
         for (gateway, view) in &mut self.views {
-            let waits = gateways.iter().find(|one| one.gateway == *gateway).is_some_and(|one| {
-                one.services().any(|(service, port)| unasked.contains(&ServicePort { service: service.clone(), port }))
-            });
-            view.follow(groups.get(gateway), waits);
+            view.follow(groups.get(gateway), waiting.contains(gateway));
         }
+        self.awaited = Some(awaited);
         self.named()
     }
 
@@ -117,16 +163,13 @@ impl GatewaySnapshots {
     }
 }
 
-/// The name of a Service's port among the names of objects, which hold no slash.
-fn key(ServicePort { service, port }: &ServicePort) -> String {
-    format!("{service}:{port}")
-}
-
 impl GatewaySnapshot {
-    /// Takes the newest resources. At the start those of before stay until all Services are asked: pools without servers would
-    /// take their place.
+    /// Takes the newest resources: a grant that has ended ends at once. Without a view of before, Envoys may have one of a control
+    /// plane whose memory is lost, and pools without servers would take its place: then Services are asked first. With one there are
+    /// the servers of before, too.
     fn follow(&mut self, group: Option<&ResourceGroup>, waits_for_services: bool) {
-        if !self.is_judged && waits_for_services {
+        let has_past = self.resources.snapshot().resources().next().is_some();
+        if !self.is_judged && !has_past && waits_for_services {
             return;
         }
         self.is_judged = true;
@@ -139,7 +182,7 @@ impl GatewaySnapshot {
 #[cfg(test)]
 mod tests {
     use portcullis_attach::{BoundRoute, RouteKind, WeightedBackend};
-    use portcullis_attach::{HostPattern, HostTable, ListenerRole, ServedBackend, ServedGateway, ServedListener};
+    use portcullis_attach::{HostPattern, HostTable, ListenerRole, ServedBackend, ServedListener};
     use portcullis_translate::type_urls;
 
     use super::super::ServiceIdentity;
@@ -169,7 +212,11 @@ mod tests {
 
     fn demand(gateways: Vec<ServedGateway>, service: Option<&ServicePort>) -> Option<Arc<GatewayDemand>> {
         let services = service.map(|port| (port.clone(), ServiceIdentity::default())).into_iter().collect();
-        Some(Arc::new(GatewayDemand { served: Arc::new(gateways), services, ..GatewayDemand::default() }))
+        Some(Arc::new(GatewayDemand {
+            served: Arc::new(gateways.into_iter().map(Arc::new).collect()),
+            services,
+            ..GatewayDemand::default()
+        }))
     }
 
     fn follow(snapshots: &mut GatewaySnapshots) -> Vec<(String, usize)> {
@@ -192,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn saved_view_stays_until_there_are_verdicts_and_servers() {
+    fn saved_view_gives_way_to_the_first_verdicts() {
         let port = ServicePort { service: ObjectName::new("team", "web"), port: 443 };
         let name = "gateway/infra/edge".to_owned();
         let listener = || (type_urls::listener(), "old".to_owned(), portcullis_xds::Resource::new(vec![1]));
@@ -201,11 +248,51 @@ mod tests {
         assert_eq!(follow(&mut snapshots), [(name.clone(), 1)]);
         snapshots.take(demand(vec![gateway(Some(&port))], Some(&port)), BTreeSet::new());
         let views = snapshots.follow(&Settings::default(), &BTreeMap::new(), &DiscoveredDocuments::default());
-        assert_eq!(views, [(name.clone(), saved)], "the Service is not asked yet");
-        assert_eq!(snapshots.wants(&Settings::default()).keys().collect::<Vec<_>>(), ["team/web:443"]);
-        snapshots.take(demand(vec![gateway(None)], None), BTreeSet::new());
-        let views = snapshots.follow(&Settings::default(), &BTreeMap::new(), &DiscoveredDocuments::default());
         let names: Vec<&str> = views[0].1.names(&type_urls::listener()).map(String::as_str).collect();
-        assert_eq!((views.len(), names), (1, vec!["-/-/-/gateway-0.0.0.0-443"]));
+        assert_eq!((views.len(), names), (1, vec!["-/-/-/gateway-0.0.0.0-443"]), "a grant may have ended meanwhile");
+    }
+
+    #[test]
+    fn view_without_a_past_waits_for_the_first_services() {
+        let port = |name: &str| ServicePort { service: ObjectName::new("team", name), port: 443 };
+        let (first, later) = (port("web"), port("later"));
+        let (mut snapshots, mut discovered) = (GatewaySnapshots::default(), DiscoveredDocuments::default());
+        snapshots.take(demand(vec![gateway(Some(&first))], Some(&first)), BTreeSet::new());
+        assert_eq!(follow(&mut snapshots), [], "an Envoy may have servers of it");
+        let wants = snapshots.wants(&Settings::default());
+        assert_eq!(wants.keys().collect::<Vec<_>>(), ["team/web:443"]);
+        discovered.answer(Arc::new(Answers::of_wants(&wants, 1)));
+        let mut pools = || {
+            let views = snapshots.follow(&Settings::default(), &BTreeMap::new(), &discovered);
+            views.first().map(|(_, view)| view.names(&type_urls::cluster()).count())
+        };
+        assert_eq!((pools(), pools()), (Some(1), Some(1)));
+        snapshots = GatewaySnapshots::default();
+        snapshots.take(demand(vec![gateway(Some(&first))], Some(&first)), BTreeSet::new());
+        assert_eq!(follow(&mut snapshots), []);
+        snapshots.take(demand(vec![gateway(Some(&later))], Some(&later)), BTreeSet::new());
+        assert_eq!(follow(&mut snapshots), [("gateway/infra/edge".to_owned(), 1)], "new routes hold nothing up");
+    }
+
+    /// Else the saved view, which its Envoys have acknowledged, would count for verdicts that they do not have.
+    #[test]
+    fn gateway_that_waits_for_services_is_not_served() {
+        let port = ServicePort { service: ObjectName::new("team", "web"), port: 443 };
+        let mut snapshots = GatewaySnapshots::default();
+        let count = |snapshots: &GatewaySnapshots| snapshots.served().map(|served| served.len());
+        assert_eq!(count(&snapshots), None);
+        snapshots.take(demand(vec![gateway(Some(&port))], Some(&port)), BTreeSet::new());
+        assert_eq!((follow(&mut snapshots), count(&snapshots)), (Vec::new(), Some(0)));
+        snapshots.take(demand(vec![gateway(None)], None), BTreeSet::new());
+        assert_eq!((follow(&mut snapshots).len(), count(&snapshots)), (1, Some(1)));
+    }
+
+    #[test]
+    fn equal_gateways_of_two_demands_are_one() {
+        let before = demand(vec![gateway(None)], None).unwrap();
+        let after = |gateways| demand(gateways, None).unwrap().as_ref().clone().after(Some(&before));
+        assert!(Arc::ptr_eq(&after(vec![gateway(None)]).served[0], &before.served[0]));
+        let other = ServedGateway { settings: Some("other".to_owned()), ..gateway(None) };
+        assert_eq!(after(vec![other.clone()]).served[0].as_ref(), &other);
     }
 }
