@@ -34,7 +34,7 @@ pub use health::{
 pub use limits::{Limits, Rejection};
 pub use membership::{GATEWAY_DOMAIN, Membership};
 pub use metrics::XdsMetrics;
-pub use node::{NodeInfo, OneView, Refused, RejectedNode, Unserved, View, Views};
+pub use node::{NodeInfo, OneView, Refused, RejectedNode, StreamGuard, Unserved, View, Views};
 pub use registry::{NodeStatus, Registry};
 pub use report::{GatewayReport, ReportClient, ReportSink, ReportStream, UnreadableReport};
 pub use resource::{Part, Resource};

@@ -20,8 +20,8 @@ pub enum Membership {
 }
 
 impl Membership {
-    /// That of the names in a certificate. A name of the domain that names no Gateway, such as a wildcard, binds all the same: who
-    /// has it was not meant to have everything.
+    /// That of the common names and DNS names in a certificate. A name of the domain that names no Gateway, such as a wildcard or one
+    /// with a dot at its end, binds all the same: who has it was not meant to have everything.
     pub(crate) fn of_names(names: &[String]) -> Self {
         let gateways: Vec<Option<String>> = names.iter().filter_map(|name| gateway_of(name)).collect();
         if gateways.is_empty() { Self::Free } else { Self::Bound(gateways.into_iter().flatten().collect()) }
@@ -30,7 +30,8 @@ impl Membership {
 
 /// `None` if a name is not of the domain.
 fn gateway_of(name: &str) -> Option<Option<String>> {
-    let name = name.to_ascii_lowercase();
+    let written = name.to_ascii_lowercase();
+    let name = written.trim_matches(|one: char| one == '.' || one.is_whitespace() || one.is_control());
     if name == GATEWAY_DOMAIN {
         return Some(None);
     }
@@ -38,7 +39,8 @@ fn gateway_of(name: &str) -> Option<Option<String>> {
         Some(both) => both,
         None => return Some(None),
     };
-    let is_whole = !gateway.is_empty() && !namespace.is_empty() && !gateway.contains('*') && !namespace.contains('*');
+    let is_named = |part: &str| !part.is_empty() && !part.contains('*');
+    let is_whole = name.len() == written.len() && is_named(gateway) && is_named(namespace);
     Some(is_whole.then(|| format!("{namespace}/{gateway}")))
 }
 
@@ -60,6 +62,10 @@ mod tests {
             (&["infra.gateway.portcullis.dev"], bound(&[])),
             (&["gateway.portcullis.dev"], bound(&[])),
             (&[".infra.gateway.portcullis.dev"], bound(&[])),
+            (&["edge.infra.gateway.portcullis.dev."], bound(&[])),
+            (&["edge.infra.gateway.portcullis.dev..", "envoy-0"], bound(&[])),
+            (&["edge.infra.gateway.portcullis.dev \n"], bound(&[])),
+            (&["gateway.portcullis.dev."], bound(&[])),
             (&["edge.infra.mygateway.portcullis.dev"], Membership::Free),
             (&["edge.infra.gateway.portcullis.dev.example.com"], Membership::Free),
         ] {

@@ -35,6 +35,9 @@ pub enum Unserved {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct View(pub Option<String>);
 
+/// A hold that ends with a stream.
+pub type StreamGuard = Option<Box<dyn Send + Sync>>;
+
 /// Decides about views.
 pub trait Views: Send + Sync {
     /// The view of a node.
@@ -42,6 +45,12 @@ pub trait Views: Send + Sync {
     /// # Errors
     /// The reason that there is no view for this node. Its streams are refused with it.
     fn view(&self, node: &NodeInfo) -> Result<View, Unserved>;
+
+    /// Takes note of a stream of a node that gets a view. The result is dropped when the stream ends, after the registry has
+    /// forgotten it.
+    fn hold(&self, _node: &NodeInfo, _view: &View) -> StreamGuard {
+        None
+    }
 }
 
 /// One view for all nodes.

@@ -18,7 +18,7 @@ pub struct NodeStatus {
     pub connected: bool,
     /// By type URL.
     pub types: BTreeMap<String, TypeStatus>,
-    /// The version of the newest snapshot that its stream knows.
+    /// The version of its view in the newest snapshot that its stream knows.
     pub snapshot: String,
     /// Whether all that it subscribed to is acknowledged in that snapshot's version.
     pub in_sync: bool,

@@ -2,13 +2,14 @@ use std::collections::BTreeSet;
 
 use portcullis_filter_config::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER};
 use portcullis_translate::FilterBuild;
-use portcullis_xds::{NodeInfo, Unserved, View, Views};
+use portcullis_xds::{NodeInfo, StreamGuard, Unserved, View, Views};
 use tokio::sync::watch;
 
-use super::gateway_views::{GatewayClaims, claimed, gateway_view};
+use super::gateway_views::{ClaimGuard, GatewayClaims, claimed, gateway_of_view, gateway_view};
 
 /// Chooses the view of each Envoy by its Gateway, or by the build of its filter, and collects the Gateways and builds of all: only
 /// those are translated. An Envoy whose filter reads another configuration version gets none, and keeps what it has (decision 0080).
+/// One of a Gateway has no filter, and is never among those that keep what they have.
 pub(crate) struct FilterViews {
     wanted: watch::Sender<BTreeSet<FilterBuild>>,
     claims: watch::Sender<GatewayClaims>,
@@ -53,13 +54,12 @@ fn frozen_because(version: Option<&str>) -> Option<String> {
 
 impl Views for FilterViews {
     fn view(&self, node: &NodeInfo) -> Result<View, Unserved> {
-        let gateway = claimed(node)?;
+        // A tenant decides about its metadata: no version in them may count against the clusters of all.
+        if let Some(gateway) = claimed(node)? {
+            return Ok(gateway_view(&gateway));
+        }
         if let Some(reason) = frozen_because(node.metadata.get(NODE_CONFIG_VERSION).map(String::as_str)) {
             return Err(Unserved::Frozen(reason));
-        }
-        if let Some(gateway) = gateway {
-            self.claims.send_if_modified(|claims| claims.add(&gateway, node));
-            return Ok(gateway_view(&gateway));
         }
         let filter = FilterBuild::from_metadata(node.metadata.get(NODE_FILTER).map(String::as_str));
         let filter = filter.map_err(|error| Unserved::Frozen(error.to_string()))?;
@@ -67,6 +67,11 @@ impl Views for FilterViews {
             self.wanted.send_if_modified(|wanted| wanted.insert(filter));
         }
         Ok(view_for(filter))
+    }
+
+    fn hold(&self, node: &NodeInfo, view: &View) -> StreamGuard {
+        let gateway = gateway_of_view(view.0.as_deref()?)?;
+        Some(Box::new(ClaimGuard::open(&self.claims, gateway, node)))
     }
 }
 
@@ -94,16 +99,39 @@ mod tests {
     fn node_of_a_gateway_gets_that_view_alone() {
         let views = FilterViews::default();
         let version = CONFIG_VERSION.to_string();
-        let of = |gateway: &str, membership: Membership| {
-            let metadata = [(NODE_CONFIG_VERSION, version.as_str()), (NODE_GATEWAY, gateway), (NODE_FILTER, "wasm")];
-            views.view(&NodeInfo { membership, ..node(&metadata) })
+        let of = |membership: Membership| {
+            let metadata =
+                [(NODE_CONFIG_VERSION, version.as_str()), (NODE_GATEWAY, "infra/edge"), (NODE_FILTER, "wasm")];
+            NodeInfo { membership, ..node(&metadata) }
         };
-        assert!(matches!(of("infra/edge", Membership::Free), Err(Unserved::Foreign(_))));
-        assert_eq!(views.claims().borrow().gateways().len(), 0, "a claim that is not proven is none");
-        let bound = Membership::Bound(["infra/edge".to_owned()].into());
-        assert_eq!(of("infra/edge", bound), Ok(View(Some("gateway/infra/edge".to_owned()))));
+        assert!(matches!(views.view(&of(Membership::Free)), Err(Unserved::Foreign(_))));
+        let bound = of(Membership::Bound(["infra/edge".to_owned()].into()));
+        let view = views.view(&bound).unwrap();
+        assert_eq!(view, View(Some("gateway/infra/edge".to_owned())));
+        assert_eq!(views.claims().borrow().gateways().len(), 0, "without a stream it has no claim");
+        let held = views.hold(&bound, &view);
         assert_eq!(views.claims().borrow().gateways(), [ObjectName::new("infra", "edge")].into());
+        drop(held);
+        assert_eq!(views.claims().borrow().gateways().len(), 0);
+        assert!(
+            views.hold(&bound, &View(None)).is_none() && views.hold(&bound, &view_for(FilterBuild::Wasm)).is_none()
+        );
         assert!(views.wanted().borrow().is_empty(), "a Gateway's Envoy has no filter");
+    }
+
+    /// Else it would count as one that refuses each `UpstreamCluster`.
+    #[test]
+    fn node_of_a_gateway_is_not_frozen_by_its_metadata() {
+        let views = FilterViews::default();
+        let membership = || Membership::Bound(["infra/edge".to_owned()].into());
+        for more in [None, Some((NODE_CONFIG_VERSION, "1")), Some((NODE_CONFIG_VERSION, "x")), Some((NODE_FILTER, "x"))]
+        {
+            let metadata: Vec<(&str, &str)> = more.into_iter().chain([(NODE_GATEWAY, "infra/edge")]).collect();
+            let found = views.view(&NodeInfo { membership: membership(), ..node(&metadata) });
+            assert_eq!(found, Ok(View(Some("gateway/infra/edge".to_owned()))), "{metadata:?}");
+            let silent = views.view(&NodeInfo { membership: membership(), ..node(more.as_slice()) });
+            assert!(matches!(silent, Err(Unserved::Foreign(_))), "{more:?}: {silent:?}");
+        }
     }
 
     #[test]

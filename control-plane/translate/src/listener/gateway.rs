@@ -129,28 +129,29 @@ impl GatewayListeners<'_> {
         }
     }
 
-    /// The clusters by weight, and the client addresses that may connect to them; `None` if no connection reaches a server.
+    /// The clusters by weight, and the client addresses that may connect to them; `None` if no connection reaches a server. A server
+    /// without weight is none.
     ///
     /// Client addresses are a match of the whole chain: where a cluster has some and another one has others, the former's share is
     /// closed.
     fn pools(&self, route: &BoundRoute) -> Option<(ClusterSpecifier, Vec<Cidr>)> {
-        let pools = route.backends.iter().filter_map(|one| self.pools.get(&one.backend));
+        let weighted = || route.backends.iter().filter(|one| one.weight > 0);
+        let pools = weighted().filter_map(|one| self.pools.get(&one.backend));
         let mut open = pools.filter(|pool| pool.name.is_some()).map(|pool| &pool.client_addresses);
         let first = open.next().cloned().unwrap_or_default();
         let addresses = if open.all(|other| *other == first) { first } else { Vec::new() };
         let mut weights: BTreeMap<String, u32> = BTreeMap::new();
         let mut refused = route.refused_weight;
-        for weighted in &route.backends {
-            let pool = self.pools.get(&weighted.backend).filter(|pool| pool.client_addresses == addresses);
+        for one in weighted() {
+            let pool = self.pools.get(&one.backend).filter(|pool| pool.client_addresses == addresses);
             match pool.and_then(|pool| pool.name.as_ref()) {
                 Some(name) => {
                     let weight = weights.entry(name.clone()).or_default();
-                    *weight = weight.saturating_add(weighted.weight);
+                    *weight = weight.saturating_add(one.weight);
                 }
-                None => refused = refused.saturating_add(weighted.weight),
+                None => refused = refused.saturating_add(one.weight),
             }
         }
-        weights.retain(|_, weight| *weight > 0);
         match (weights.len(), refused) {
             (0, _) => None,
             (1, 0) => Some((ClusterSpecifier::Cluster(weights.into_keys().next()?), addresses)),

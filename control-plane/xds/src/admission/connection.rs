@@ -362,7 +362,16 @@ pub(crate) fn admission<T>(request: &tonic::Request<T>) -> Result<Arc<Admission>
 impl Admission {
     /// A stream of the Unix socket, with these bounds.
     pub(crate) fn local(limits: Limits) -> Arc<Self> {
+        Self::of_peer(Peer::Local, limits)
+    }
+
+    /// A stream of a client whose certificate has these names, with these bounds.
+    pub(crate) fn of_certificate(names: &[&str], limits: Limits) -> Arc<Self> {
+        Self::of_peer(Peer::Certificate(names.iter().map(|name| (*name).to_owned()).collect()), limits)
+    }
+
+    fn of_peer(peer: Peer, limits: Limits) -> Arc<Self> {
         let peers = Peers::new(limits, OptionalMetrics::default());
-        peers.connect(Peer::Local).ok().and_then(|connection| connection.open_stream().ok()).unwrap()
+        peers.connect(peer).ok().and_then(|connection| connection.open_stream().ok()).unwrap()
     }
 }

@@ -284,7 +284,8 @@ impl DeltaStream {
         let refused = self.refused().into_iter().find(|refused| !refused.is_optional);
         match refused {
             Some(refused) => GatewayProgress::Refused { message: format!("{}: {}", refused.name, refused.message) },
-            None if self.is_in_sync() && self.snapshot.has_resources_of(snapshot) => GatewayProgress::Acknowledged,
+            // In sync is also a node that has not asked yet for the endpoints of clusters that it took.
+            None if self.has_everything() && self.snapshot.has_resources_of(snapshot) => GatewayProgress::Acknowledged,
             None => GatewayProgress::Pending,
         }
     }

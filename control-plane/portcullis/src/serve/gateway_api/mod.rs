@@ -109,7 +109,11 @@ impl GatewayApi {
                 self.envoys.demand(demand::demand(&attached, &objects));
                 judged = Some((objects, names));
             }
-            let programmed_states = self.envoys.programmed_states(&attached);
+            let uid = |ObjectName { namespace, name }: &ObjectName| {
+                let (kind, namespace, name) = (WatchedKind::Gateway, namespace.clone(), name.clone());
+                uids.get(&ObjectKey { kind, namespace, name }).cloned()
+            };
+            let programmed_states = self.envoys.programmed_states(&attached, uid);
             let has_served = !attached.served.is_empty();
             let (attached, uids) = (Arc::clone(&attached), Arc::clone(&uids));
             let verdicts = GatewayApiVerdicts { attached, uids, supported: supported.clone(), programmed_states };

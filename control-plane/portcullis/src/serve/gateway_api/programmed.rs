@@ -10,6 +10,8 @@ use super::super::gateway_views::ProgrammedState;
 
 /// Why something that is not accepted is not programmed.
 const INVALID: &str = "it is not accepted";
+/// Most addresses of a status, by the definition of Gateways: with more the API server refuses it.
+const MAX_ADDRESSES: usize = 16;
 /// Why a listener that ends TLS is not programmed.
 const NOT_SERVED: &str = "this version of Portcullis serves no HTTPS listeners";
 
@@ -27,16 +29,22 @@ impl<'a> Programmed<'a> {
     }
 
     /// The addresses in the status: those that the Gateway asks for, else those of its Envoys. They stay while its Envoys are
-    /// away: names may be published for them.
+    /// away: names may be published for them. Of too many those stay that are there.
     pub(super) fn addresses(&self, before: &[Value]) -> Vec<Value> {
         let Some(served) = self.served else { return Vec::new() };
         let written = |ip: &IpAddr| json!({"type": "IPAddress", "value": ip.to_string()});
         let asked: Vec<Value> = served.addresses.iter().filter(|ip| !ip.is_unspecified()).map(written).collect();
-        match self.state {
+        let mut found = match self.state {
             _ if !asked.is_empty() => asked,
             ProgrammedState::Programmed(addresses) => addresses.iter().map(written).collect(),
             _ => before.to_vec(),
+        };
+        if found.len() > MAX_ADDRESSES {
+            // Stable: those of before come first.
+            found.sort_by_key(|one| !before.contains(one));
+            found.truncate(MAX_ADDRESSES);
         }
+        found
     }
 
     /// The conditions of the Gateway.
@@ -167,5 +175,19 @@ mod tests {
             assert_eq!(found, expected, "{state:?}");
         }
         assert_eq!(Programmed::of(None, Some(&there)).addresses(&before), Vec::<Value>::new());
+    }
+
+    #[test]
+    fn addresses_have_room_in_the_status_and_stay() {
+        let (served, ip) = (gateway(Vec::new()), |last: u8| IpAddr::from([192, 0, 2, last]));
+        let all = ProgrammedState::Programmed((1..=40).map(ip).collect());
+        let first = Programmed::of(Some(&served), Some(&all)).addresses(&[]);
+        assert_eq!(first.len(), MAX_ADDRESSES);
+        let fewer = ProgrammedState::Programmed((5..=40).map(ip).collect());
+        let next = Programmed::of(Some(&served), Some(&fewer)).addresses(&first);
+        assert!(next.len() == MAX_ADDRESSES && next[..12] == first[4..], "{next:?}");
+        assert_eq!(Programmed::of(Some(&served), Some(&all)).addresses(&next), next, "one that is back waits");
+        let asked = gateway((1..=40).map(ip).collect());
+        assert_eq!(Programmed::of(Some(&asked), None).addresses(&[]), first);
     }
 }
