@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_api::Settings;
 use portcullis_api::status::{FilledDefault, Served, filled_defaults};
-use portcullis_attach::ObjectName;
+use portcullis_attach::{ObjectName, ServedGateway};
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
     Diagnosis, FilterBuild, Input, Reason, Resource, Translation, Translator, Version, choose_settings,
@@ -18,7 +18,7 @@ use super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
 use super::edit_traces::Step;
 use super::filter_views::view_for;
 use super::fleet::{ServedObjectCache, ServedObjects};
-use super::gateway_views::{GatewayDemand, GatewaySnapshots};
+use super::gateway_views::{GatewayDemand, GatewaySnapshots, gateway_of_view};
 use super::group_change::{GroupChange, KnownGroups};
 use super::references::Resolved;
 use super::retention::{Fallback, Grace, Outcome, Retention};
@@ -83,8 +83,9 @@ pub(super) struct Reconciled {
     pub(super) wants: Arc<Wants>,
     /// The steps that led to it.
     pub(super) steps: Vec<Step>,
-    /// The verdicts about Gateways that it is of, and the `UpstreamClusters` to which no connection may be passed on.
-    pub(super) gateways: (Option<Arc<GatewayDemand>>, Arc<BTreeMap<String, String>>),
+    /// The Gateways that are served, if it is known which should be, and the `UpstreamClusters` to which no connection may be passed
+    /// on.
+    pub(super) gateways: (Option<Arc<Vec<Arc<ServedGateway>>>>, Arc<BTreeMap<String, String>>),
 }
 
 /// Times steps.
@@ -125,6 +126,7 @@ impl Reconciler {
     /// object is served whose references are revoked.
     pub(super) fn resume(last_good: Option<&Snapshot>, grace_period: Duration) -> Self {
         let views = last_good.into_iter().flat_map(Snapshot::views);
+        let views = views.filter(|(name, _)| gateway_of_view(name).is_none());
         Self {
             resources: XdsResources::resume(last_good.cloned().unwrap_or_default()),
             resumed_views: views.map(|(name, view)| (name.to_owned(), view.clone())).collect(),
@@ -172,7 +174,7 @@ impl Reconciler {
         let served = self.served.read(&settings.instance, self.retention.accepted());
         stopwatch.lap("assemble");
         let (serving_revoked, steps) = (self.retention.revoked_count(), stopwatch.steps);
-        let gateways = (self.gateways.demand(), self.gateways.refused_clusters());
+        let gateways = (self.gateways.served(), self.gateways.refused_clusters());
         Ok(Reconciled { snapshot, diagnoses, serving_revoked, served, wants: Arc::new(wants), steps, gateways })
     }
 

@@ -17,7 +17,7 @@ pub(in super::super) enum ProgrammedState {
     Pending,
     /// None has all of it, and one refuses something, with this message.
     Refused(String),
-    /// One has acknowledged all of it; clients reach its Envoys at these addresses, as far as they say so.
+    /// One has acknowledged all of it; clients reach those that have at these addresses, as far as they say so.
     Programmed(BTreeSet<IpAddr>),
 }
 
@@ -28,7 +28,8 @@ pub(in super::super) fn programmed_states(
     claims: &GatewayClaims,
     registry: &Registry,
 ) -> BTreeMap<ObjectName, ProgrammedState> {
-    let served: BTreeMap<&ObjectName, &ServedGateway> = outcome.served.iter().map(|one| (&one.gateway, one)).collect();
+    let served: BTreeMap<&ObjectName, &ServedGateway> =
+        outcome.served.iter().map(|one| (&one.gateway, one.as_ref())).collect();
     let state = |wanted: &ServedGateway| {
         let is_served = served.get(&wanted.gateway) == Some(&wanted);
         let Some(snapshot) = &outcome.snapshot else { return ProgrammedState::Pending };
@@ -38,8 +39,8 @@ pub(in super::super) fn programmed_states(
         }
         let has_all = |progress: &GatewayProgress| is_served && *progress == GatewayProgress::Acknowledged;
         if nodes.values().any(has_all) {
-            let addresses = nodes.keys().flat_map(|node| claims.addresses(&wanted.gateway, node));
-            return ProgrammedState::Programmed(addresses.collect());
+            let addresses = claims.addresses(&wanted.gateway, |node| nodes.get(node).is_some_and(has_all));
+            return ProgrammedState::Programmed(addresses);
         }
         let refusal = nodes.into_values().find_map(|progress| match progress {
             GatewayProgress::Refused { message } => Some(message),
