@@ -97,7 +97,9 @@ impl GatewayEnvoys {
         uid: impl Fn(&ObjectName) -> Option<String>,
     ) -> BTreeMap<ObjectName, ProgrammedState> {
         let (outcome, claims) = (self.outcome.borrow_and_update().clone(), self.claims.borrow().clone());
-        let mut found = programmed_states(&attached.served, &outcome, &claims, &self.registry);
+        // The demand has the accepted Gateways of these verdicts.
+        let demand = self.demand.borrow().clone().unwrap_or_default();
+        let mut found = programmed_states(&demand.served, &outcome, &claims, &self.registry);
         let generations: BTreeMap<&ObjectName, Option<i64>> =
             attached.gateways.iter().map(|one| (&one.name, one.generation)).collect();
         for (gateway, state) in &mut found {

@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use portcullis_api::status::GatewayProgress;
 use portcullis_attach::{ObjectName, ServedGateway};
@@ -23,14 +24,15 @@ pub(in super::super) enum ProgrammedState {
 
 /// The state of each Gateway of `wanted`, by what its Envoys have acknowledged. One that the reconciler does not have yet is pending.
 pub(in super::super) fn programmed_states(
-    wanted: &[ServedGateway],
+    wanted: &[Arc<ServedGateway>],
     outcome: &GatewayOutcome,
     claims: &GatewayClaims,
     registry: &Registry,
 ) -> BTreeMap<ObjectName, ProgrammedState> {
-    let served: BTreeMap<&ObjectName, &ServedGateway> =
-        outcome.served.iter().map(|one| (&one.gateway, one.as_ref())).collect();
-    let state = |wanted: &ServedGateway| {
+    // Equal ones are mostly one, which costs no comparison.
+    let served: BTreeMap<&ObjectName, &Arc<ServedGateway>> =
+        outcome.served.iter().map(|one| (&one.gateway, one)).collect();
+    let state = |wanted: &Arc<ServedGateway>| {
         let is_served = served.get(&wanted.gateway) == Some(&wanted);
         let Some(snapshot) = &outcome.snapshot else { return ProgrammedState::Pending };
         let nodes = registry.view_progress(snapshot, &gateway_view(&wanted.gateway));
