@@ -46,7 +46,7 @@ pub use check::{
     JwksError, KeyPair, Limits, LogMode, PASSED_ON, PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, Server,
     ServerHost, Settings, SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel,
     UpstreamIdentity, check_cluster, check_settings, is_allowed_server, read_discovery_document, read_keys,
-    unchecked_cluster, with_profile,
+    unchecked_cluster, usable_servers, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use discovered::{Discovered, DiscoveredServer, with_discovered};

@@ -1,9 +1,11 @@
-//! Bounds of the host names that routes hold: a listener's names are kept in memory, and tenants write routes.
+//! Bounds of what routes hold: a listener's names are kept in memory, each port of a Service is watched and has a pool in Envoy, and
+//! tenants write routes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::condition::Rejection;
-use crate::route::Attachment;
+use crate::name::RouteKind;
+use crate::route::{Attachment, JudgedRoute, ServedBackend};
 
 /// The most host names of one route, counted once at each listener to which a parent reference leads.
 const MAX_OF_ROUTE: usize = 4_096;
@@ -13,6 +15,15 @@ const MAX_AT_GATEWAY: usize = 16_384;
 const MAX_OF_NAMESPACE: usize = 32_768;
 /// The most of all routes.
 const MAX_IN_ALL: usize = 262_144;
+
+/// The most ports of Services to which the routes of one namespace lead at one Gateway.
+const MAX_SERVICES_OF_NAMESPACE_AT_GATEWAY: usize = 128;
+/// The most to which they lead at all Gateways.
+const MAX_SERVICES_OF_NAMESPACE: usize = 256;
+/// The most at one Gateway.
+const MAX_SERVICES_AT_GATEWAY: usize = 1_024;
+/// The most of all routes.
+const MAX_SERVICES_IN_ALL: usize = 4_096;
 
 /// The rest of the bounds. Routes are charged in order of their creation, so that a younger one takes nothing from an older one.
 #[derive(Default)]
@@ -61,5 +72,54 @@ impl<'a> ClaimBudget<'a> {
                 format!("spec.hostnames: more than {most} host names, each counted at each listener, of {of}");
             Rejection::new("TooManyHostnames", message)
         })
+    }
+}
+
+/// The ports of Services to which routes lead, each counted once. Routes are charged in order of their creation. `UpstreamClusters`
+/// are not counted: administrators make them, and permit routes to lead there.
+#[derive(Default)]
+pub(crate) struct ServiceBudget<'a> {
+    /// By Gateway and the routes' namespace.
+    of_namespaces_at_gateways: HashMap<(usize, &'a str), BTreeSet<ServedBackend>>,
+    of_namespaces: HashMap<&'a str, BTreeSet<ServedBackend>>,
+    at_gateways: HashMap<usize, BTreeSet<ServedBackend>>,
+    in_all: BTreeSet<ServedBackend>,
+}
+
+impl<'a> ServiceBudget<'a> {
+    /// Charges the Services of a route at a Gateway, or none of them: a route beyond a bound is refused.
+    pub(crate) fn charge(&mut self, namespace: &'a str, gateway: usize, route: &JudgedRoute<'_>) -> Option<Rejection> {
+        // A refused route leads nowhere.
+        if route.refusal.is_some() || route.kind != RouteKind::Tls {
+            return None;
+        }
+        let backends = route.backends.iter().map(|one| &one.backend);
+        let services: BTreeSet<&ServedBackend> =
+            backends.filter(|backend| matches!(backend, ServedBackend::Service { .. })).collect();
+        let bounds = [
+            (
+                self.of_namespaces_at_gateways.entry((gateway, namespace)).or_default(),
+                MAX_SERVICES_OF_NAMESPACE_AT_GATEWAY,
+                "the routes of one namespace at one Gateway",
+            ),
+            (
+                self.of_namespaces.entry(namespace).or_default(),
+                MAX_SERVICES_OF_NAMESPACE,
+                "the routes of one namespace",
+            ),
+            (self.at_gateways.entry(gateway).or_default(), MAX_SERVICES_AT_GATEWAY, "all routes at one Gateway"),
+            (&mut self.in_all, MAX_SERVICES_IN_ALL, "all routes"),
+        ];
+        for (known, most, of) in &bounds {
+            let new = services.iter().filter(|service| !known.contains(**service)).count();
+            if known.len().saturating_add(new) > *most {
+                let message = format!("spec.rules: more than {most} ports of Services, each counted once, of {of}");
+                return Some(Rejection::new("TooManyBackends", message));
+            }
+        }
+        for (known, _, _) in bounds {
+            known.extend(services.iter().map(|service| (*service).clone()));
+        }
+        None
     }
 }

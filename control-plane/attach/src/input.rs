@@ -38,6 +38,8 @@ pub struct Inventory {
     pub namespaces: BTreeMap<String, BTreeMap<String, String>>,
     /// `UpstreamClusters`, with the host names that they own.
     pub clusters: BTreeMap<String, BTreeSet<String>>,
+    /// `UpstreamClusters` to which no connection may be passed on, and why.
+    pub judging_clusters: BTreeMap<String, String>,
     /// `GatewaySettings`.
     pub settings: BTreeMap<String, Usability>,
 }

@@ -34,7 +34,9 @@ pub use served::{BoundRoute, HostTable, ListenerRole, RedirectTable, ServedGatew
 pub use status::{ObjectGenerations, RouteParents, conditions, route_parents};
 pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, RouteVerdict};
 
-use budget::ClaimBudget;
+use std::collections::BTreeSet;
+
+use budget::{ClaimBudget, ServiceBudget};
 use claims::{ClusterNames, HostClaims};
 use grants::Grants;
 use route::{GatewaysByName, attach_parent};
@@ -55,6 +57,8 @@ pub struct Attached {
     pub routes: Vec<RouteVerdict>,
     /// The accepted Gateways, by name.
     pub served: Vec<ServedGateway>,
+    /// `UpstreamClusters` to which TLSRoutes may lead, those of [`Inventory::judging_clusters`] among them.
+    pub passed_clusters: BTreeSet<String>,
 }
 
 /// Judges objects. Within a kind their names are unique, as in a Kubernetes API.
@@ -65,7 +69,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     let mut routes = route::judge_routes(objects, &grants, inventory);
     let by_name = GatewaysByName::of(&gateways);
     let mut attachments = Vec::new();
-    let mut budget = ClaimBudget::default();
+    let (mut budget, mut services) = (ClaimBudget::default(), ServiceBudget::default());
     for (index, route) in routes.iter_mut().enumerate() {
         let mut charged = 0;
         for (at, parent) in route.parents.iter().enumerate() {
@@ -73,6 +77,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
             if let Ok(attachment) = &mut listeners {
                 let namespace = route.metadata.namespace.as_str();
                 let excess = budget.charge(namespace, gateway, &mut charged, attachment);
+                let excess = excess.or_else(|| services.charge(namespace, gateway, route));
                 route.refusal = route.refusal.take().or(excess);
             }
             attachments.push(ParentAttachment { route: index, parent: at, gateway, listeners });
@@ -85,6 +90,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     let verdicts = verdict::route_verdicts(&routes, &gateways, &attachments, &claims);
     let gateway_verdicts = gateways.iter().enumerate();
     Attached {
+        passed_clusters: routes.iter().flat_map(|route| &route.passed_clusters).cloned().collect(),
         classes: classes.iter().map(verdict::class_verdict).collect(),
         gateways: gateway_verdicts
             .map(|(index, one)| verdict::gateway_verdict(index, one, &verdicts.attached))

@@ -8,7 +8,7 @@ use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;
 use crate::listener::{JudgedListener, ListenerProtocol, ServedClientCa};
 use crate::name::{ObjectName, RouteKind};
-use crate::route::{JudgedRoute, WeightedBackend};
+use crate::route::{JudgedRoute, ServedBackend, WeightedBackend};
 
 /// An accepted Gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +83,25 @@ pub struct BoundRoute {
     pub backends: Vec<WeightedBackend>,
     /// The share of connections or requests that is refused, because their server cannot be used.
     pub refused_weight: u32,
+}
+
+impl ServedGateway {
+    /// The servers that connections are passed on to.
+    pub fn passed_on_backends(&self) -> impl Iterator<Item = &ServedBackend> {
+        let routes = self.listeners.iter().flat_map(|listener| match &listener.role {
+            ListenerRole::Passthrough(table) => table.routes.values().collect::<Vec<&BoundRoute>>(),
+            ListenerRole::Redirect(_) | ListenerRole::Terminate { .. } => Vec::new(),
+        });
+        routes.flat_map(|route| route.backends.iter().map(|one| &one.backend))
+    }
+
+    /// The Services among them, with their ports.
+    pub fn services(&self) -> impl Iterator<Item = (&ObjectName, u16)> {
+        self.passed_on_backends().filter_map(|backend| match backend {
+            ServedBackend::Service { name, port } => Some((name, *port)),
+            ServedBackend::Cluster(_) => None,
+        })
+    }
 }
 
 /// Everything that decides what is served.

@@ -25,8 +25,7 @@ impl Generation {
     pub(crate) fn of(cluster: &Cluster, settings: &Settings) -> Self {
         let made = made(cluster);
         if cluster.transport == Transport::Passthrough {
-            // Clients and servers verify each other, and nothing of the gateway's own is between them.
-            return Self(sha256_hex([made.as_bytes(), cluster.transport.as_str().as_bytes()]));
+            return Self::of_passed_on(made);
         }
         let identity_mode = identity_mode(cluster, settings);
         let certificate = cluster.certificate.as_ref().map(|pair| pair.holder.as_slice());
@@ -45,6 +44,16 @@ impl Generation {
             &trust,
         ];
         Self(sha256_hex(parts))
+    }
+
+    /// That of a Service to which connections are passed on.
+    pub(crate) fn of_service(uid: &str) -> Self {
+        Self::of_passed_on(uid)
+    }
+
+    /// Clients and servers verify each other, and nothing of the gateway's own is between them.
+    fn of_passed_on(made: &str) -> Self {
+        Self(sha256_hex([made.as_bytes(), Transport::Passthrough.as_str().as_bytes()]))
     }
 
     /// That of a collector of traces: its address, its protocol and the name in its certificate. A tracer of settings before an edit

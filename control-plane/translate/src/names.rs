@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use portcullis_api::{Cluster, Endpoint, Policy, Server, Settings, Strategy, Tracing};
 use portcullis_filter_config::{GENERATION_MARK, Pool, TCP_POOL};
 
+use crate::gateway::ServicePort;
 use crate::generation::{Generation, sha256_hex};
 
 /// The names of one cluster's resources: `<instance>/<namespace or ->/<name>/<part>`. They are an API: dashboards,
@@ -26,6 +27,12 @@ impl ResourceNames {
     pub(crate) fn of(cluster: &Cluster, settings: &Settings) -> Self {
         let generation = Some(Generation::of(cluster, settings));
         Self { generation, ..Self::new(&settings.instance, &cluster.name) }
+    }
+
+    /// Names of a Service to which connections are passed on: those of one with another UID differ.
+    pub(crate) fn of_service(instance: &str, ServicePort { service, .. }: &ServicePort, uid: &str) -> Self {
+        let prefix = format!("{instance}/{}/{}", service.namespace, service.name);
+        Self { prefix, generation: Some(Generation::of_service(uid)) }
     }
 
     fn marked(&self, name: String) -> String {

@@ -4,6 +4,9 @@ use serde_json::json;
 pub const UNKNOWN_NAME: &str =
     "no cluster is served under this name; the name of the TLS handshake (SNI) decides, not the Host header";
 
+/// Message of the answer to plain HTTP at a Gateway.
+pub(crate) const PLAIN_HTTP: &str = "nothing is served over plain HTTP";
+
 /// A Kubernetes `Status` of a failure. `code` may be an access-log command (`%RESPONSE_CODE%`), which a format
 /// substitutes; hence text and not a `Value`.
 fn status(message: &str, reason: &str, details: &str, code: &str) -> String {

@@ -10,6 +10,7 @@ mod delta;
 mod health;
 mod kind;
 mod limits;
+mod membership;
 mod metrics;
 mod node;
 mod peer;
@@ -31,8 +32,9 @@ pub use health::{
     AckState, AckStates, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer, repeated,
 };
 pub use limits::{Limits, Rejection};
+pub use membership::{GATEWAY_DOMAIN, Membership};
 pub use metrics::XdsMetrics;
-pub use node::{NodeInfo, OneView, Refused, RejectedNode, View, Views};
+pub use node::{NodeInfo, OneView, Refused, RejectedNode, StreamGuard, Unserved, View, Views};
 pub use registry::{NodeStatus, Registry};
 pub use report::{GatewayReport, ReportClient, ReportSink, ReportStream, UnreadableReport};
 pub use resource::{Part, Resource};

@@ -7,6 +7,8 @@ use envoy_types::pb::envoy::config::core::v3::node::UserAgentVersionType;
 use envoy_types::pb::google::protobuf::value::Kind;
 use portcullis_api::status::GatewayProgress;
 
+use crate::membership::Membership;
+
 /// A node's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeInfo {
@@ -16,20 +18,39 @@ pub struct NodeInfo {
     pub envoy: Option<(u32, u32)>,
     /// Members of its metadata that are texts or numbers.
     pub metadata: std::collections::BTreeMap<String, String>,
+    /// The Gateways that it may belong to, whatever its metadata say.
+    pub membership: Membership,
+}
+
+/// Why there is no view for a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unserved {
+    /// It cannot read what is served, for this reason. It keeps its last configuration, and may find another replica that serves it.
+    Frozen(String),
+    /// It may not be what it says, for this reason.
+    Foreign(String),
 }
 
 /// The view that a node is sent: the name of one in [`crate::Snapshot::with_views`], or the snapshot itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct View(pub Option<String>);
 
+/// A hold that ends with a stream.
+pub type StreamGuard = Option<Box<dyn Send + Sync>>;
+
 /// Decides about views.
 pub trait Views: Send + Sync {
     /// The view of a node.
     ///
     /// # Errors
-    /// The reason that there is no view for this node. Its streams are refused with it, so that it keeps its last
-    /// configuration, and may find another replica that serves it.
-    fn view(&self, node: &NodeInfo) -> Result<View, String>;
+    /// The reason that there is no view for this node. Its streams are refused with it.
+    fn view(&self, node: &NodeInfo) -> Result<View, Unserved>;
+
+    /// Takes note of a stream of a node that gets a view. The result is dropped when the stream ends, after the registry has
+    /// forgotten it.
+    fn hold(&self, _node: &NodeInfo, _view: &View) -> StreamGuard {
+        None
+    }
 }
 
 /// One view for all nodes.
@@ -37,16 +58,16 @@ pub trait Views: Send + Sync {
 pub struct OneView;
 
 impl Views for OneView {
-    fn view(&self, _: &NodeInfo) -> Result<View, String> {
+    fn view(&self, _: &NodeInfo) -> Result<View, Unserved> {
         Ok(View::default())
     }
 }
 
-/// Longest text of a node's metadata that is read.
-const MAX_TEXT: usize = 256;
+/// Longest text of a node's metadata that is read: a namespace and a name have 317 bytes.
+const MAX_TEXT: usize = 512;
 
 impl NodeInfo {
-    pub(crate) fn of(node: &Node) -> Self {
+    pub(crate) fn of(node: &Node, membership: Membership) -> Self {
         let envoy = match &node.user_agent_version_type {
             Some(UserAgentVersionType::UserAgentBuildVersion(build)) => {
                 build.version.as_ref().map(|version| (version.major_number, version.minor_number))
@@ -60,7 +81,7 @@ impl NodeInfo {
             _ => None,
         };
         let metadata = fields.filter_map(|(key, value)| Some((key.clone(), text(value.kind.as_ref()?)?)));
-        Self { id: node.id.clone(), envoy, metadata: metadata.collect() }
+        Self { id: node.id.clone(), envoy, metadata: metadata.collect(), membership }
     }
 }
 

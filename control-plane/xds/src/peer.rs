@@ -6,6 +6,8 @@ use tonic::Status;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
+use crate::membership::Membership;
+
 /// The length limit of a peer's names in messages.
 const MAX_NAMES_LENGTH: usize = 256;
 
@@ -43,6 +45,14 @@ impl Peer {
             Self::Certificate(names) => names.iter().any(|name| speaks_for(name, node)),
         };
         if is_own { Ok(()) } else { Err(Status::permission_denied("the node id is no name of the client certificate")) }
+    }
+
+    /// The Gateways that a node of this peer may belong to.
+    pub(crate) fn membership(&self) -> Membership {
+        match self {
+            Self::Local => Membership::Local,
+            Self::Certificate(names) => Membership::of_names(names),
+        }
     }
 
     /// How logs call it.

@@ -18,7 +18,7 @@ pub struct NodeStatus {
     pub connected: bool,
     /// By type URL.
     pub types: BTreeMap<String, TypeStatus>,
-    /// The version of the newest snapshot that its stream knows.
+    /// The version of its view in the newest snapshot that its stream knows.
     pub snapshot: String,
     /// Whether all that it subscribed to is acknowledged in that snapshot's version.
     pub in_sync: bool,
@@ -105,6 +105,23 @@ impl Registry {
             let progress = known.map_or(progress.clone(), |known| combined(known, progress));
             progresses.insert(stream.node().to_owned(), progress);
         }
+        progresses
+    }
+
+    /// The progress of every connected node of a view with all of that view in `snapshot`.
+    pub fn view_progress(&self, snapshot: &Snapshot, view: &View) -> BTreeMap<String, GatewayProgress> {
+        let open = self.open_streams(&lock(&self.streams));
+        let Some(snapshot) = snapshot.view(view) else { return BTreeMap::new() };
+        let mut progresses: BTreeMap<String, GatewayProgress> = BTreeMap::new();
+        for OpenStream { stream, .. } in open.into_iter().filter(|one| one.view == *view) {
+            let stream = lock(&stream);
+            let progress = stream.progress_with_all(snapshot);
+            let known = progresses.remove(stream.node());
+            let progress = known.map_or(progress.clone(), |known| combined(known, progress));
+            progresses.insert(stream.node().to_owned(), progress);
+        }
+        // A stream without a node id is no node yet.
+        progresses.remove("");
         progresses
     }
 

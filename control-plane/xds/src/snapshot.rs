@@ -104,13 +104,11 @@ impl Snapshot {
         Self { types, version, views: BTreeMap::new() }
     }
 
-    /// The same with views for nodes that understand the same objects otherwise. Views carry this snapshot's version: who
-    /// has its view of a version has that version.
+    /// The same with views for nodes that understand the same objects otherwise, or belong to other objects. Each view has the
+    /// version of its own resources.
     #[must_use]
     pub fn with_views(mut self, views: impl IntoIterator<Item = (String, Snapshot)>) -> Self {
-        let version = self.version.clone();
-        let named = |(name, view)| (name, Arc::new(Self { version: version.clone(), ..view }));
-        self.views = views.into_iter().map(named).collect();
+        self.views = views.into_iter().map(|(name, view)| (name, Arc::new(view))).collect();
         self
     }
 
@@ -135,14 +133,36 @@ impl Snapshot {
         }
     }
 
-    /// A hash of everything.
+    /// A hash of all resources, without those of views.
     pub fn version(&self) -> &str {
         &self.version
+    }
+
+    /// A hash of all resources and views: [`Snapshot::version`] if there are no views.
+    pub fn version_with_views(&self) -> String {
+        if self.views.is_empty() {
+            return self.version.clone();
+        }
+        let mut hash = ContentHash::default();
+        hash.add(&self.version);
+        for (name, view) in &self.views {
+            hash.add(name);
+            hash.add(&view.version);
+        }
+        hash.finish()
     }
 
     /// A hash of one type's resources; empty if there are none.
     pub fn type_version(&self, type_url: &str) -> &str {
         self.types.get(type_url).map_or("", |one| one.version.as_str())
+    }
+
+    /// Whether it has the same resources as another one.
+    pub(crate) fn has_resources_of(&self, other: &Self) -> bool {
+        let is_same = |(type_url, of_type): (&String, &Arc<ResourcesOfType>)| {
+            other.types.get(type_url).is_some_and(|other| other.version == of_type.version)
+        };
+        self.types.len() == other.types.len() && self.types.iter().all(is_same)
     }
 
     /// The number of resources of a kind, as [`crate::XdsMetrics`] calls it.

@@ -47,7 +47,10 @@ pub use policy::{Denial, Policy, Rule, RuleList, ServiceAccount};
 pub use rebalance::{Rebalance, RebalanceConditions};
 pub use token_issuer::{PrefixedClaim, TokenIssuer, TokenKey, TokenPublicKey, TokenUsers};
 pub use validator::ValidatorConfig;
-pub use version::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER, NODE_FILTER_MODULE, NODE_FILTER_WASM};
+pub use version::{
+    CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER, NODE_FILTER_MODULE, NODE_FILTER_WASM, NODE_GATEWAY,
+    NODE_GATEWAY_ADDRESSES,
+};
 
 /// Extra attributes of a user that the gateway needs a grant for in any cluster: those that current kube-apiservers attach to
 /// tokens and certificates. Without a grant (`portcullis rbac`) the upstream refuses the whole request of a user who carries

@@ -14,3 +14,10 @@ pub const NODE_FILTER_MODULE: &str = "module";
 
 /// `portcullis.wasm`.
 pub const NODE_FILTER_WASM: &str = "wasm";
+
+/// The key in the metadata of an Envoy's node for the Gateway that it belongs to, as `NAMESPACE/NAME`; absent if it belongs to none.
+pub const NODE_GATEWAY: &str = "portcullis_gateway";
+
+/// The key in the metadata of an Envoy's node for the addresses by which clients reach it, with commas between them: those of its
+/// Gateway's status, if the Gateway asks for none.
+pub const NODE_GATEWAY_ADDRESSES: &str = "portcullis_gateway_addresses";

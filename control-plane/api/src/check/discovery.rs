@@ -143,23 +143,7 @@ pub(super) fn add_discovered(
         }
         Discovered::Servers(found) => found,
     };
-    let mut unused = Vec::new();
-    let written: BTreeSet<Endpoint> = servers.iter().map(|server| server.endpoint.clone()).collect();
-    let mut seen = BTreeSet::new();
-    for DiscoveredServer { ip, port, zone } in found {
-        let endpoint = Endpoint { host: ServerHost::Ip(ip.to_canonical()), port };
-        if written.contains(&endpoint) || !seen.insert(endpoint.clone()) {
-            continue;
-        }
-        if let Err(error) = check_address(&endpoint.host, allow_loopback) {
-            unused.push(format!("{endpoint} is not used: {error}"));
-        } else if servers.len() >= MAX_SERVERS {
-            unused.push(format!("{endpoint} is not used: an object has at most {MAX_SERVERS} servers"));
-        } else {
-            let zone = if is_zone(&zone) { zone } else { String::new() };
-            servers.push(Server { endpoint, enabled: true, zone, discovered: true });
-        }
-    }
+    let unused = add_usable(found, allow_loopback, servers);
     let more = unused.len().saturating_sub(MAX_NAMED);
     for message in unused.into_iter().take(MAX_NAMED) {
         findings.warning(PATH, message);
@@ -172,6 +156,37 @@ pub(super) fn add_discovered(
         let message = "no server is known or enabled: requests are answered 503";
         findings.warn(Problem::coded(ProblemCode::RefusesEverything, PATH, message));
     }
+}
+
+/// The servers of a source that has no object, such as a Service behind a route of the Gateway API: each address once, sorted, judged
+/// as those of an object are.
+pub fn usable_servers(found: Vec<DiscoveredServer>, allow_loopback: bool) -> Vec<Server> {
+    let mut servers = Vec::new();
+    // They are warnings of an object, and there is none.
+    let _unused = add_usable(found, allow_loopback, &mut servers);
+    servers.sort_by(|one, other| one.endpoint.cmp(&other.endpoint));
+    servers
+}
+
+/// Adds discovered servers to those that are there, which win. Returns those that are not used, and why.
+fn add_usable(found: Vec<DiscoveredServer>, allow_loopback: bool, servers: &mut Vec<Server>) -> Vec<String> {
+    let mut unused = Vec::new();
+    let mut seen: BTreeSet<Endpoint> = servers.iter().map(|server| server.endpoint.clone()).collect();
+    for DiscoveredServer { ip, port, zone } in found {
+        let endpoint = Endpoint { host: ServerHost::Ip(ip.to_canonical()), port };
+        if !seen.insert(endpoint.clone()) {
+            continue;
+        }
+        if let Err(error) = check_address(&endpoint.host, allow_loopback) {
+            unused.push(format!("{endpoint} is not used: {error}"));
+        } else if servers.len() >= MAX_SERVERS {
+            unused.push(format!("{endpoint} is not used: an object has at most {MAX_SERVERS} servers"));
+        } else {
+            let zone = if is_zone(&zone) { zone } else { String::new() };
+            servers.push(Server { endpoint, enabled: true, zone, discovered: true });
+        }
+    }
+    unused
 }
 
 #[cfg(test)]

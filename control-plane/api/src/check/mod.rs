@@ -40,7 +40,7 @@ pub use cidr::Cidr;
 pub use client::{PeerName, Trust};
 pub use cluster::{ClientVerification, Cluster, check_cluster, unchecked_cluster};
 pub use credentials::CredentialCache;
-pub use discovery::{Discovery, SlicePort};
+pub use discovery::{Discovery, SlicePort, usable_servers};
 pub(crate) use endpoint::parse_endpoint;
 pub use endpoint::{Endpoint, ServerHost};
 pub use feature_gates::FeatureGates;

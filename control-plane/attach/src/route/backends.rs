@@ -11,6 +11,9 @@ use crate::name::{ObjectName, RouteKind};
 /// API group and kind of clusters.
 const CLUSTER: (&str, &str) = ("proxy.kubegateway.io", "UpstreamCluster");
 
+/// The reason of a cluster to which no connection may be passed on.
+const JUDGING: &str = "PassthroughRefused";
+
 /// A server behind a route.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServedBackend {
@@ -41,6 +44,8 @@ pub(super) struct Resolved {
     pub(super) refused_weight: u32,
     pub(super) unresolved: Option<Rejection>,
     pub(super) notes: Vec<Note>,
+    /// The clusters to which connections may be passed on, whether these can be or not.
+    pub(super) passed_clusters: Vec<String>,
 }
 
 /// Resolves the references of a route's rule.
@@ -54,7 +59,13 @@ pub(super) fn resolve(
     let mut resolved = Resolved::default();
     let resolver = Resolver { kind, namespace, grants, inventory };
     for (path, reference) in &rules.backends {
-        match resolver.resolve(reference) {
+        let found = resolver.resolve(reference);
+        let is_passed_on = match &found {
+            Ok((backend, _)) => kind == RouteKind::Tls && matches!(backend, ServedBackend::Cluster(_)),
+            Err(why) => why.reason == JUDGING,
+        };
+        resolved.passed_clusters.extend(is_passed_on.then(|| reference.name.clone()));
+        match found {
             Ok((backend, is_assumed)) => {
                 resolved.usable.push(WeightedBackend { backend, weight: reference.weight });
                 let note = is_assumed.then(|| Note::assumed(path, &reference.kind, &reference.name));
@@ -104,6 +115,10 @@ impl Resolver<'_> {
         self.permitted(CLUSTER.0, CLUSTER.1, &ObjectName::new(self.inventory.home_namespace.as_str(), name.as_str()))?;
         if self.inventory.cluster(name) != Presence::Present {
             return Err(Rejection::new("BackendNotFound", format!("there is no UpstreamCluster {name}")));
+        }
+        if let Some(why) = self.inventory.judging_clusters.get(name).filter(|_| self.kind == RouteKind::Tls) {
+            let message = format!("no connection may be passed on to UpstreamCluster {name}: {why}");
+            return Err(Rejection::new(JUDGING, message));
         }
         let is_assumed = !self.inventory.clusters.contains_key(name);
         Ok((ServedBackend::Cluster(name.clone()), is_assumed))

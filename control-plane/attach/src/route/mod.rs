@@ -33,6 +33,8 @@ pub(crate) struct JudgedRoute<'a> {
     pub(crate) dropped: Option<String>,
     pub(crate) unresolved: Option<Rejection>,
     pub(crate) notes: Vec<Note>,
+    /// The clusters to which its connections may be passed on, whether these can be or not.
+    pub(crate) passed_clusters: Vec<String>,
 }
 
 /// Judges all routes, the first in order of creation first.
@@ -90,6 +92,7 @@ fn new<'a>(
         dropped: None,
         unresolved: None,
         notes: Vec::new(),
+        passed_clusters: Vec::new(),
     }
 }
 
@@ -99,6 +102,7 @@ impl JudgedRoute<'_> {
         self.backends = backends.usable;
         self.refused_weight = backends.refused_weight;
         self.unresolved = backends.unresolved;
+        self.passed_clusters = backends.passed_clusters;
         self.notes = rules.notes;
         self.notes.extend(backends.notes);
         self.refusal = self.refusal.or(rules.refusal);

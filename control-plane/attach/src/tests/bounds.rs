@@ -1,4 +1,4 @@
-//! Routes with too many host names, which any tenant can write.
+//! Routes with too many host names or servers, which any tenant can write.
 
 use serde_json::{Value, json};
 
@@ -97,4 +97,52 @@ fn names_at_many_gateways_leave_room_for_others() {
     let refused = found.iter().filter(|(_, reason)| *reason == "TooManyHostnames").count();
     assert_eq!((refused, found.last().unwrap().1), (8, "Accepted"), "{found:?}");
     assert!(held(&attached) <= 32_768 + 2, "{}", held(&attached));
+}
+
+/// A route of a namespace to this many Services of it, the first of which is `first`.
+fn to_services(namespace: &str, name: &str, first: usize, count: usize, year: u32) -> Value {
+    let backend = |index: usize| json!({"name": format!("s{index:04}"), "port": 443});
+    let spec = json!({
+        "parentRefs": [{"name": "g", "namespace": super::world::INFRA}], "hostnames": [format!("{name}.{namespace}.test")],
+        "rules": [{"backendRefs": (first..first + count).map(backend).collect::<Vec<_>>()}],
+    });
+    created(object("TLSRoute", namespace, name, &spec), year)
+}
+
+/// At one Gateway; all Services are assumed to exist.
+fn of_services(routes: Vec<Value>) -> Attached {
+    let all: Vec<Value> =
+        [class(), gateway(&json!([listener("l", 443, "TLS", "")]))].into_iter().chain(routes).collect();
+    attach(&read(&all), &crate::Inventory { is_complete: false, ..inventory() })
+}
+
+fn served_services(attached: &Attached) -> usize {
+    let services = attached.served.iter().flat_map(|gateway| gateway.services());
+    services.collect::<std::collections::BTreeSet<_>>().len()
+}
+
+#[test]
+fn services_of_one_namespace_at_a_gateway_are_bounded() {
+    let of_team = |number: usize| to_services("team-a", &format!("r{number}"), number * 16, 16, 2024);
+    let mut routes: Vec<Value> = (0..9).map(of_team).collect();
+    // Of servers that are counted already, and of another namespace.
+    routes.push(to_services("team-a", "same", 0, 16, 2025));
+    routes.push(to_services("team-b", "other", 0, 16, 2025));
+    let attached = of_services(routes);
+    let found = reasons(&attached);
+    let refused: Vec<&str> =
+        found.iter().filter(|(_, reason)| *reason == "TooManyBackends").map(|(name, _)| name.as_str()).collect();
+    assert_eq!(refused, ["team-a/r8"], "the youngest of them: {found:?}");
+    assert_eq!(found.iter().filter(|(_, reason)| *reason == "Accepted").count(), 10, "{found:?}");
+    assert_eq!(served_services(&attached), 128 + 16);
+}
+
+#[test]
+fn services_of_all_namespaces_at_a_gateway_are_bounded() {
+    let route =
+        |team: usize, number: usize| to_services(&format!("team-{team}"), &format!("r{number}"), number * 16, 16, 2024);
+    let routes = (0..9).flat_map(|team| (0..8).map(move |number| route(team, number)));
+    let attached = of_services(routes.collect());
+    let refused = reasons(&attached).into_iter().filter(|(_, reason)| *reason == "TooManyBackends").count();
+    assert_eq!((refused, served_services(&attached)), (8, 1_024));
 }

@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::world::{HOME, INFRA, assert_lines, gateway, listener, object};
+use super::world::{
+    HOME, INFRA, assert_lines, class, gateway, http_route, inventory, listener, object, read, tls_route,
+};
+use crate::{Inventory, attach};
 
 fn grant(namespace: &str, from: &Value, to: &Value) -> Value {
     object("ReferenceGrant", namespace, "grant", &json!({"from": [from], "to": [to]}))
@@ -131,4 +134,36 @@ fn backend_of_another_kind_is_invalid() {
     let mut http = tls(&json!({"name": "svc", "port": 443}));
     http["kind"] = json!("HTTPRoute");
     assert_lines("requests to a Service", &[gateway_of("HTTPS"), http], &expected);
+}
+
+#[test]
+fn cluster_that_keeps_users_out_refuses_a_tls_route_alone() {
+    let mut tls = listener("t", 443, "TLS", "*.t.test");
+    tls["tls"] = json!({"mode": "Passthrough"});
+    let mut https = listener("h", 443, "HTTPS", "*.h.test");
+    https["tls"] = json!({"certificateRefs": [{"name": "cert"}]});
+    let objects = read(&[
+        class(),
+        gateway(&json!([tls, https])),
+        tls_route("passed", &["a.t.test"], &["c1", "c2"]),
+        http_route("judged", &["a.h.test"], &["c1"]),
+        grant(HOME, &from("TLSRoute", INFRA), &to("UpstreamCluster", None)),
+        grant(HOME, &from("HTTPRoute", INFRA), &to("UpstreamCluster", None)),
+    ]);
+    let judging_clusters = [("c1".to_owned(), "it has access lists".to_owned())].into();
+    let attached = attach(&objects, &Inventory { judging_clusters, ..inventory() });
+    let condition = |name: &str| {
+        let route = attached.routes.iter().find(|route| route.name.name == name).unwrap();
+        let found = route.parents[0].conditions.iter().find(|one| one.kind == "ResolvedRefs").unwrap();
+        (found.reason, found.message.clone())
+    };
+    let (reason, message) = condition("passed");
+    assert!(
+        reason == "PassthroughRefused" && message.ends_with("UpstreamCluster c1: it has access lists"),
+        "{message}"
+    );
+    assert_eq!(condition("judged").0, "ResolvedRefs");
+    assert_eq!(attached.passed_clusters, ["c1", "c2"].map(str::to_owned).into(), "whether they can be or not");
+    let served: Vec<_> = attached.served[0].passed_on_backends().collect();
+    assert_eq!(served.len(), 1, "{served:?}");
 }

@@ -1,9 +1,10 @@
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
 use super::network::Network;
+use crate::serve::gateway_name;
 
 /// Print the bootstrap with which Envoy finds this control plane (JSON).
 #[derive(Debug, Args)]
@@ -23,6 +24,13 @@ pub(crate) struct Bootstrap {
     /// The zone of this Envoy: it prefers servers of the same one (spec.portcullis.servers[].zone).
     #[arg(long, value_name = "ZONE")]
     pub(crate) zone: Option<String>,
+    /// The Gateway of the Gateway API that this Envoy belongs to: it serves that one, and no UpstreamCluster of its own. With
+    /// --xds-address its certificate must have the DNS name NAME.NAMESPACE.gateway.portcullis.dev.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = parse_gateway)]
+    pub(crate) gateway: Option<String>,
+    /// An address by which clients reach this Envoy, for the status of a Gateway that asks for none. May be given several times.
+    #[arg(long, value_name = "IP", requires = "gateway")]
+    pub(crate) gateway_address: Vec<IpAddr>,
     /// Most client connections at a time.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub(crate) max_downstream_connections: u64,
@@ -50,6 +58,10 @@ pub(crate) enum FilterBuild {
     Module,
     /// portcullis.wasm.
     Wasm,
+}
+
+fn parse_gateway(text: &str) -> Result<String, String> {
+    gateway_name(text).map(|gateway| gateway.to_string()).ok_or_else(|| "must be NAMESPACE/NAME".to_owned())
 }
 
 impl Bootstrap {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub(crate) use arguments::{Bootstrap, FilterBuild};
-use portcullis_filter_config::NODE_CONFIG_VERSION;
+use portcullis_filter_config::{NODE_CONFIG_VERSION, NODE_GATEWAY, NODE_GATEWAY_ADDRESSES};
 pub(crate) use secrets::Paths;
 use serde_json::{Value, json};
 
@@ -41,6 +41,15 @@ pub(crate) fn bootstrap(arguments: &Bootstrap, max_heap: Option<u64>, secrets: O
     let mut bootstrap = common(arguments, max_heap, secrets);
     if let (false, Some(fields)) = (arguments.all_envoy_statistics, bootstrap.as_object_mut()) {
         fields.insert("stats_config".to_owned(), statistics::config());
+    }
+    if let Some(gateway) = &arguments.gateway
+        && let Some(metadata) = bootstrap.pointer_mut("/node/metadata").and_then(Value::as_object_mut)
+    {
+        metadata.insert(NODE_GATEWAY.to_owned(), json!(gateway));
+        let addresses: Vec<String> = arguments.gateway_address.iter().map(ToString::to_string).collect();
+        if !addresses.is_empty() {
+            metadata.insert(NODE_GATEWAY_ADDRESSES.to_owned(), json!(addresses.join(",")));
+        }
     }
     if arguments.filter == FilterBuild::Wasm {
         overload::add(&mut bootstrap);

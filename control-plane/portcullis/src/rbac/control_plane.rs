@@ -60,7 +60,8 @@ fn subject_of(namespace: &str, user: Option<&str>) -> Value {
 const GATEWAY_API: &str = "portcullis-gateway-api";
 
 /// The permissions for the Gateway API: to read its objects, namespaces and Services, and to write the status of classes, Gateways
-/// and routes; and to read which release the definitions are of. No Secret and no `ConfigMap` is among them.
+/// and routes; to read the EndpointSlices of Services to which routes lead; and to read which release the definitions are of. No
+/// Secret and no `ConfigMap` is among them.
 pub(crate) fn gateway_api_manifests(namespace: &str, user: Option<&str>) -> [Value; 2] {
     let group = "gateway.networking.k8s.io";
     let read = ["gatewayclasses", "gateways", "httproutes", "tlsroutes", "referencegrants"];
@@ -69,6 +70,7 @@ pub(crate) fn gateway_api_manifests(namespace: &str, user: Option<&str>) -> [Val
         {"apiGroups": [group], "resources": read, "verbs": ["list", "watch"]},
         {"apiGroups": [group], "resources": written, "verbs": ["patch"]},
         {"apiGroups": [""], "resources": ["namespaces", "services"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
         {
             "apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"],
             "resourceNames": [format!("gatewayclasses.{group}")], "verbs": ["get"],

@@ -2,18 +2,22 @@ use std::collections::BTreeSet;
 
 use portcullis_filter_config::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER};
 use portcullis_translate::FilterBuild;
-use portcullis_xds::{NodeInfo, View, Views};
+use portcullis_xds::{NodeInfo, StreamGuard, Unserved, View, Views};
 use tokio::sync::watch;
 
-/// Chooses the view of each Envoy by the build of its filter, and collects the builds that some Envoy runs: only those are
-/// translated. An Envoy whose filter reads another configuration version gets none, and keeps what it has (decision 0080).
+use super::gateway_views::{ClaimGuard, GatewayClaims, claimed, gateway_of_view, gateway_view};
+
+/// Chooses the view of each Envoy by its Gateway, or by the build of its filter, and collects the Gateways and builds of all: only
+/// those are translated. An Envoy whose filter reads another configuration version gets none, and keeps what it has (decision 0080).
+/// One of a Gateway has no filter, and is never among those that keep what they have.
 pub(crate) struct FilterViews {
     wanted: watch::Sender<BTreeSet<FilterBuild>>,
+    claims: watch::Sender<GatewayClaims>,
 }
 
 impl Default for FilterViews {
     fn default() -> Self {
-        Self { wanted: watch::Sender::new(BTreeSet::new()) }
+        Self { wanted: watch::Sender::new(BTreeSet::new()), claims: watch::Sender::new(GatewayClaims::default()) }
     }
 }
 
@@ -21,6 +25,11 @@ impl FilterViews {
     /// The builds other than the module.
     pub(crate) fn wanted(&self) -> watch::Receiver<BTreeSet<FilterBuild>> {
         self.wanted.subscribe()
+    }
+
+    /// The Gateways that Envoys belong to.
+    pub(super) fn claims(&self) -> watch::Receiver<GatewayClaims> {
+        self.claims.subscribe()
     }
 }
 
@@ -44,26 +53,85 @@ fn frozen_because(version: Option<&str>) -> Option<String> {
 }
 
 impl Views for FilterViews {
-    fn view(&self, node: &NodeInfo) -> Result<View, String> {
+    fn view(&self, node: &NodeInfo) -> Result<View, Unserved> {
+        // A tenant decides about its metadata: no version in them may count against the clusters of all.
+        if let Some(gateway) = claimed(node)? {
+            return Ok(gateway_view(&gateway));
+        }
         if let Some(reason) = frozen_because(node.metadata.get(NODE_CONFIG_VERSION).map(String::as_str)) {
-            return Err(reason);
+            return Err(Unserved::Frozen(reason));
         }
         let filter = FilterBuild::from_metadata(node.metadata.get(NODE_FILTER).map(String::as_str));
-        let filter = filter.map_err(|error| error.to_string())?;
+        let filter = filter.map_err(|error| Unserved::Frozen(error.to_string()))?;
         if filter != FilterBuild::default() {
             self.wanted.send_if_modified(|wanted| wanted.insert(filter));
         }
         Ok(view_for(filter))
     }
+
+    fn hold(&self, node: &NodeInfo, view: &View) -> StreamGuard {
+        let gateway = gateway_of_view(view.0.as_deref()?)?;
+        Some(Box::new(ClaimGuard::open(&self.claims, gateway, node)))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use portcullis_attach::ObjectName;
+    use portcullis_filter_config::NODE_GATEWAY;
+    use portcullis_xds::Membership;
+
     use super::*;
 
     fn node(metadata: &[(&str, &str)]) -> NodeInfo {
         let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        NodeInfo { id: "n".to_owned(), envoy: Some((1, 40)), metadata }
+        NodeInfo { id: "n".to_owned(), envoy: Some((1, 40)), metadata, ..NodeInfo::default() }
+    }
+
+    fn frozen(views: &FilterViews, metadata: &[(&str, &str)]) -> String {
+        match views.view(&node(metadata)) {
+            Err(Unserved::Frozen(reason)) => reason,
+            found => panic!("{metadata:?}: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn node_of_a_gateway_gets_that_view_alone() {
+        let views = FilterViews::default();
+        let version = CONFIG_VERSION.to_string();
+        let of = |membership: Membership| {
+            let metadata =
+                [(NODE_CONFIG_VERSION, version.as_str()), (NODE_GATEWAY, "infra/edge"), (NODE_FILTER, "wasm")];
+            NodeInfo { membership, ..node(&metadata) }
+        };
+        assert!(matches!(views.view(&of(Membership::Free)), Err(Unserved::Foreign(_))));
+        let bound = of(Membership::Bound(["infra/edge".to_owned()].into()));
+        let view = views.view(&bound).unwrap();
+        assert_eq!(view, View(Some("gateway/infra/edge".to_owned())));
+        assert_eq!(views.claims().borrow().gateways().len(), 0, "without a stream it has no claim");
+        let held = views.hold(&bound, &view);
+        assert_eq!(views.claims().borrow().gateways(), [ObjectName::new("infra", "edge")].into());
+        drop(held);
+        assert_eq!(views.claims().borrow().gateways().len(), 0);
+        assert!(
+            views.hold(&bound, &View(None)).is_none() && views.hold(&bound, &view_for(FilterBuild::Wasm)).is_none()
+        );
+        assert!(views.wanted().borrow().is_empty(), "a Gateway's Envoy has no filter");
+    }
+
+    /// Else it would count as one that refuses each `UpstreamCluster`.
+    #[test]
+    fn node_of_a_gateway_is_not_frozen_by_its_metadata() {
+        let views = FilterViews::default();
+        let membership = || Membership::Bound(["infra/edge".to_owned()].into());
+        for more in [None, Some((NODE_CONFIG_VERSION, "1")), Some((NODE_CONFIG_VERSION, "x")), Some((NODE_FILTER, "x"))]
+        {
+            let metadata: Vec<(&str, &str)> = more.into_iter().chain([(NODE_GATEWAY, "infra/edge")]).collect();
+            let found = views.view(&NodeInfo { membership: membership(), ..node(&metadata) });
+            assert_eq!(found, Ok(View(Some("gateway/infra/edge".to_owned()))), "{metadata:?}");
+            let silent = views.view(&NodeInfo { membership: membership(), ..node(more.as_slice()) });
+            assert!(matches!(silent, Err(Unserved::Foreign(_))), "{more:?}: {silent:?}");
+        }
     }
 
     #[test]
@@ -84,11 +152,11 @@ mod tests {
         let views = FilterViews::default();
         let (older, newer) = ((CONFIG_VERSION - 1).to_string(), (CONFIG_VERSION + 1).to_string());
         for version in [older.as_str(), newer.as_str()] {
-            let reason = views.view(&node(&[(NODE_CONFIG_VERSION, version), (NODE_FILTER, "wasm")])).unwrap_err();
+            let reason = frozen(&views, &[(NODE_CONFIG_VERSION, version), (NODE_FILTER, "wasm")]);
             assert!(reason.contains(&format!("reads configuration version {version}, ")), "{reason}");
         }
         for (metadata, words) in [(&[][..], "has no"), (&[(NODE_CONFIG_VERSION, "x")], "is no version")] {
-            let reason = views.view(&node(metadata)).unwrap_err();
+            let reason = frozen(&views, metadata);
             assert!(reason.contains(words) && reason.contains(NODE_CONFIG_VERSION), "{reason}");
         }
         assert!(views.wanted().borrow().is_empty(), "nothing is translated for it");

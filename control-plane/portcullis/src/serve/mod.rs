@@ -7,7 +7,8 @@
 //! | read keys of tokens from servers and issuers, and put them into the objects | `token_keys` |
 //! | have servers discovered, and put them into the objects | `discovery` |
 //! | translate them, with what was served before as a fallback | `reconcile_loop`, `reconciler`, `retention` |
-//! | serve the snapshot to each Envoy, by the build of its filter | `filter_views`, the crate portcullis-xds |
+//! | judge Gateways and routes, and have them served to their Envoys | `gateway_api`, `gateway_views` |
+//! | serve the snapshot to each Envoy, by its Gateway or the build of its filter | `filter_views`, the crate portcullis-xds |
 //! | save the snapshot for the next start | `state` |
 //! | judge the objects by what the gateways report | `status_observer`, `gateway_states` |
 //! | remember what the gateways report of their requests, of shadows and of limits that they share | `fleet`, `shadow_reports`, `limit_reports` |
@@ -25,6 +26,7 @@ mod filter_views;
 pub(crate) mod fleet;
 mod gateway_api;
 mod gateway_states;
+mod gateway_views;
 #[cfg(test)]
 mod generations;
 mod group_change;
@@ -57,6 +59,7 @@ mod xds;
 mod xds_resources;
 
 pub(crate) use arguments::Serve;
+pub(crate) use gateway_views::gateway_name;
 pub(crate) use reconciler::CheckedTranslator;
 pub(crate) use references::Resolved;
 pub(crate) use run::run;

@@ -14,6 +14,7 @@ use super::diagnosis_log::DiagnosisLog;
 use super::discovery::DiscoveryHandle;
 use super::edit_traces::{EditTraces, PublishedEdit};
 use super::fleet::ServedObjects;
+use super::gateway_views::{GatewayLink, GatewayOutcome, without_gateways};
 use super::metrics::{ControlPlaneMetrics, Origin};
 use super::reconciler::{ReconcileError, Reconciled, Reconciler, diagnosis_of_file};
 use super::state::{LastGood, StateSender};
@@ -43,6 +44,8 @@ pub(super) struct ReconcileLoop {
     trusts_empty_source: bool,
     /// Has servers discovered.
     discovery: DiscoveryHandle,
+    /// The Gateway API.
+    gateways: GatewayLink,
     /// The objects that were reconciled last.
     traced: Arc<ObjectSet>,
 }
@@ -50,14 +53,19 @@ pub(super) struct ReconcileLoop {
 impl ReconcileLoop {
     pub(super) fn new(
         outputs: Outputs,
-        last_good: LastGood,
+        mut last_good: LastGood,
         trusts_empty_source: bool,
         revoked_reference_grace: Duration,
         discovery: DiscoveryHandle,
+        gateways: GatewayLink,
     ) -> Self {
+        if gateways.serves_none() {
+            last_good.snapshot = last_good.snapshot.map(|snapshot| Arc::new(without_gateways(&snapshot)));
+        }
         let reconciler = Reconciler::resume(last_good.snapshot.as_deref(), revoked_reference_grace);
         let log = DiagnosisLog::default();
-        let this = Self { outputs, reconciler, log, last_good, trusts_empty_source, discovery, traced: Arc::default() };
+        let traced = Arc::default();
+        let this = Self { outputs, reconciler, log, last_good, trusts_empty_source, discovery, gateways, traced };
         if let Some(snapshot) = this.last_good.snapshot.clone() {
             this.publish(snapshot, Origin::LastGood, Instant::now());
         }
@@ -82,16 +90,18 @@ impl ReconcileLoop {
         }
     }
 
-    /// Waits for newer objects, for an Envoy with another build of the filter, for other discovered servers, or for an expiry; false
-    /// if the senders are gone.
+    /// Waits for newer objects, for an Envoy with another build of the filter, for other discovered servers or Gateways, or for an
+    /// expiry; false if the senders are gone.
     async fn wait(
         &mut self,
         objects: &mut watch::Receiver<Arc<ObjectSet>>,
         filters: &mut watch::Receiver<BTreeSet<FilterBuild>>,
     ) -> bool {
         let answers = &mut self.discovery.answers;
+        let gateways = &mut self.gateways;
         let changed = async {
             tokio::select! {
+                () = gateways.changed() => true,
                 changed = objects.changed() => changed.is_ok(),
                 changed = answers.changed() => changed.is_ok(),
                 changed = filters.changed() => changed.is_ok(),
@@ -115,7 +125,7 @@ impl ReconcileLoop {
         }
         let mut outcome = self.reconcile(&objects, filters.clone(), now).await;
         if let Ok(reconciled) = &outcome
-            && self.discovery.want(&reconciled.wants).await
+            && self.discovery.want(&reconciled.wants, reconciled.gateways.0.is_some()).await
         {
             outcome = self.reconcile(&objects, filters, now).await;
         }
@@ -128,7 +138,14 @@ impl ReconcileLoop {
                 self.outputs.served.send_replace(Arc::new(reconciled.served));
                 // In this order: a reader of the diagnoses and then of the snapshot never takes an older snapshot for the
                 // result of an object's newest version.
-                self.publish(Arc::new(reconciled.snapshot), Origin::Source, now);
+                let snapshot = Arc::new(reconciled.snapshot);
+                self.publish(Arc::clone(&snapshot), Origin::Source, now);
+                let (served, refused_clusters) = reconciled.gateways;
+                self.gateways.outcome.send_replace(Arc::new(GatewayOutcome {
+                    served: served.unwrap_or_default(),
+                    snapshot: Some(snapshot),
+                    refused_clusters,
+                }));
                 self.report(&objects, reconciled.diagnoses);
             }
             Err(ReconcileError::NoSettings(mut diagnoses)) => {
@@ -149,6 +166,8 @@ impl ReconcileLoop {
     ) -> Result<Reconciled, ReconcileError> {
         let mut reconciler = std::mem::take(&mut self.reconciler);
         reconciler.discover(self.discovery.answers.borrow_and_update().clone());
+        let claimed = self.gateways.claims.borrow_and_update().gateways();
+        reconciler.serve_gateways(self.gateways.demand.borrow_and_update().clone(), claimed);
         let objects = Arc::clone(objects);
         let work = tokio::task::spawn_blocking(move || {
             let result = reconciler.reconcile(&objects, &filters, now);
@@ -204,7 +223,7 @@ impl ReconcileLoop {
         let is_new = before.is_none_or(|before| *before != *snapshot);
         self.outputs.metrics.published(&snapshot, origin, since, is_new);
         if is_new {
-            tracing::info!(snapshot = snapshot.version(), "serving");
+            tracing::info!(snapshot = snapshot.version_with_views(), "serving");
             self.outputs.snapshots.send_replace(Some(snapshot));
         }
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_api::Settings;
 use portcullis_api::status::{FilledDefault, filled_defaults};
+use portcullis_attach::{ObjectName, ServedGateway};
 use portcullis_sources::{FileDiagnosis, ObjectSet};
 use portcullis_translate::{
     Diagnosis, FilterBuild, Input, Reason, Resource, Translation, Translator, Version, choose_settings,
@@ -18,6 +19,7 @@ use super::edit_traces::Step;
 use super::explained_diagnoses::{ExplainedDiagnoses, locate};
 use super::filter_views::view_for;
 use super::fleet::{ServedObjectCache, ServedObjects};
+use super::gateway_views::{GatewayDemand, GatewaySnapshots, gateway_of_view};
 use super::group_change::{GroupChange, KnownGroups};
 use super::references::{Resolved, Resolver};
 use super::retention::{Fallback, Outcome, Retention};
@@ -46,6 +48,7 @@ pub(super) struct Reconciler {
     views: BTreeMap<FilterBuild, FilterSnapshot>,
     /// Views that were served before this program started, until they are translated again.
     resumed_views: BTreeMap<String, Snapshot>,
+    gateways: GatewaySnapshots,
 }
 
 /// The snapshot for Envoys with another build of the filter.
@@ -80,6 +83,9 @@ pub(super) struct Reconciled {
     pub(super) wants: Arc<Wants>,
     /// The steps that led to it.
     pub(super) steps: Vec<Step>,
+    /// The Gateways that are served, if it is known which should be, and the `UpstreamClusters` to which no connection may be passed
+    /// on.
+    pub(super) gateways: (Option<Arc<Vec<Arc<ServedGateway>>>>, Arc<BTreeMap<String, String>>),
 }
 
 /// Times steps.
@@ -121,10 +127,12 @@ impl Reconciler {
     /// object is served whose references are revoked.
     pub(super) fn resume(last_good: Option<&Snapshot>, grace_period: Duration) -> Self {
         let views = last_good.into_iter().flat_map(Snapshot::views);
+        let views = views.filter(|(name, _)| gateway_of_view(name).is_none());
         Self {
             resources: XdsResources::resume(last_good.cloned().unwrap_or_default()),
             resumed_views: views.map(|(name, view)| (name.to_owned(), view.clone())).collect(),
             retention: Retention::new(grace_period),
+            gateways: GatewaySnapshots::resume(last_good.into_iter().flat_map(Snapshot::views)),
             ..Self::default()
         }
     }
@@ -132,6 +140,11 @@ impl Reconciler {
     /// Uses these answers about discovered servers from now on.
     pub(super) fn discover(&mut self, answers: Arc<Answers>) {
         self.discovered.answer(answers);
+    }
+
+    /// Serves these Gateways from now on, to the Envoys that belong to them.
+    pub(super) fn serve_gateways(&mut self, demand: Option<Arc<GatewayDemand>>, claimed: BTreeSet<ObjectName>) {
+        self.gateways.take(demand, claimed);
     }
 
     /// Translates a set of objects, for Envoys with the module and for Envoys with the builds of the filter in `filters`.
@@ -151,7 +164,8 @@ impl Reconciler {
         let Translated { translation, documents, fallbacks, wants, change } =
             self.translate_all(&settings, objects, &resolved, now);
         let retired = self.retention.retired_groups();
-        let views = self.follow_views(&settings, &documents, &retired, filters);
+        let mut views = self.follow_views(&settings, &documents, &retired, filters);
+        views.extend(self.gateways.follow(&settings, self.retention.accepted(), &self.discovered));
         stopwatch.lap("translate");
         let tombstones = self.retention.tombstones(&settings, FilterBuild::Module);
         let retained = Retained { tombstones: &tombstones, retired: &retired };
@@ -162,7 +176,8 @@ impl Reconciler {
         let served = self.served.follow(&settings.instance, self.retention.accepted(), self.retention.touched());
         stopwatch.lap("assemble");
         let (serving_revoked, steps) = (self.retention.revoked_count(), stopwatch.steps);
-        Ok(Reconciled { snapshot, diagnoses, serving_revoked, served, wants: Arc::new(wants), steps })
+        let gateways = (self.gateways.served(), self.gateways.refused_clusters());
+        Ok(Reconciled { snapshot, diagnoses, serving_revoked, served, wants: Arc::new(wants), steps, gateways })
     }
 
     /// The next time at which the same objects lead to another snapshot.
@@ -224,7 +239,8 @@ impl Reconciler {
             settings,
         };
         self.retention.record(&outcome, now);
-        let wants = wants_of_accepted(wants, &translation.diagnoses);
+        let mut wants = wants_of_accepted(wants, &translation.diagnoses);
+        wants.extend(self.gateways.wants(settings));
         self.discovered.keep(|name| wants.contains_key(name));
         Translated { translation, documents, fallbacks, wants, change }
     }

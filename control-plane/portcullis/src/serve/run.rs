@@ -18,6 +18,7 @@ use super::edit_traces::{EditTraces, StreamObserver, TracingError};
 use super::filter_views::FilterViews;
 use super::fleet::{Fleet, ServedObjects};
 use super::gateway_api::GatewayApi;
+use super::gateway_views::{GatewayEnvoys, GatewayLink};
 use super::http::{AllowedHosts, Probes, router};
 use super::limit_reports::LimitReports;
 use super::limits::{Divider, Reports};
@@ -127,12 +128,16 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let hosts = Arc::new(AllowedHosts::new(&arguments.http.http_hosts));
     let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch()), tokio::spawn(Arc::clone(&fleet).watch())];
     tasks.push(tokio::spawn(discoverer.run()));
+    let views = Arc::new(FilterViews::default());
+    let mut gateways = GatewayLink::without_gateways(views.claims());
     if let (Some(access), Some(leadership)) = (&source.kubernetes, &leadership) {
         let (client, leads, statuses) = (access.client.clone(), leadership.leads.clone(), source.statuses.clone());
         let gateway_api = source.gateway_api.clone().map(|objects| {
             let (diagnoses, statuses) = (diagnoses.clone(), source.statuses.clone());
             let (access, settings) = (access.clone(), source.settings.clone());
-            GatewayApi { access, objects, diagnoses, statuses, settings }.start()
+            let (envoys, link) = GatewayEnvoys::new(&views.claims(), Arc::clone(&registry));
+            gateways = link;
+            GatewayApi { access, objects, diagnoses, statuses, settings, envoys }.start()
         });
         let settings = SettingsUse::new(source.settings.clone(), source.control_plane.clone());
         let writer =
@@ -165,8 +170,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     };
     let trusts_empty_source = source.kind == SourceKind::Kubernetes;
     let grace = arguments.revoked_reference_grace;
-    let reconcile_loop = ReconcileLoop::new(outputs, last_good, trusts_empty_source, grace, discovery);
-    let views = Arc::new(FilterViews::default());
+    let reconcile_loop = ReconcileLoop::new(outputs, last_good, trusts_empty_source, grace, discovery, gateways);
     let filters = views.wanted();
     let follow = tokio::spawn(async move {
         let work = async {

@@ -58,8 +58,8 @@ pub(crate) struct SourceArguments {
     /// objects of other names are not used.
     #[arg(long, env = "PORTCULLIS_SETTINGS_NAME", value_name = "NAME")]
     settings_name: Option<String>,
-    /// Kubernetes source: judge the objects of the Gateway API and write their status (`portcullis rbac --control-plane --gateway-api`).
-    /// Nothing serves them yet: a preview.
+    /// Kubernetes source: judge the objects of the Gateway API and write their status (`portcullis rbac --control-plane --gateway-api`),
+    /// and serve Gateways to Envoys of their own (`portcullis bootstrap --gateway`). A preview.
     #[arg(long, env = "PORTCULLIS_GATEWAY_API")]
     gateway_api: bool,
     /// A file with profiles of UpstreamClusters that are in effect whatever their annotations say, as `portcullis freeze

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use portcullis_api::status::{ClusterStatus, sanitize};
 use portcullis_translate::Diagnosis;
-use portcullis_xds::{NodeStatus, Refused, RejectedNode};
+use portcullis_xds::{NodeStatus, Refused, RejectedNode, Snapshot};
 use serde::Serialize;
 
 use super::gateway_states::EndpointHealth;
@@ -20,7 +20,7 @@ pub(crate) struct StatusBody {
     pub(crate) nodes: Vec<NodeReport>,
     /// How the nodes see the endpoints: by Envoy cluster, then by node.
     pub(crate) endpoints: EndpointHealth,
-    /// A hash of everything that is served; empty before the first translation.
+    /// A hash of everything that is served, to whichever Envoy; empty before the first translation.
     pub(crate) snapshot: String,
     /// The source of the objects.
     pub(crate) source: SourceStatus,
@@ -124,17 +124,21 @@ fn truncate(text: &mut String) {
 }
 
 impl StatusBody {
-    /// `snapshot` is what was published last: a node whose stream has not seen it yet is not in sync.
+    /// `snapshot` is what was published last: a node whose stream has not seen its view of it yet is not in sync.
     pub(crate) fn new(
         objects: Vec<ObjectStatus>,
         nodes: &[NodeStatus],
         endpoints: EndpointHealth,
-        snapshot: String,
+        snapshot: Option<&Snapshot>,
         source: SourceStatus,
         rejected_nodes: Vec<RejectedNode>,
     ) -> Self {
+        let has_seen = |node: &NodeStatus| {
+            let view = snapshot.and_then(|snapshot| snapshot.view(&node.view));
+            view.is_some_and(|view| view.version() == node.snapshot)
+        };
         let nodes = nodes.iter().map(|node| NodeReport {
-            in_sync: node.in_sync && node.snapshot == snapshot,
+            in_sync: node.in_sync && has_seen(node),
             id: node.id.clone(),
             connected: node.connected,
             view: node.view.0.clone(),
@@ -149,6 +153,8 @@ impl StatusBody {
             refused: node.refused.iter().map(RefusedResource::from).collect(),
         });
         let rejected_nodes = rejected_nodes.into_iter().map(RejectedNodeStatus::from).collect();
-        Self { objects, nodes: nodes.collect(), endpoints, snapshot, source, rejected_nodes }
+        let nodes = nodes.collect();
+        let snapshot = snapshot.map(Snapshot::version_with_views).unwrap_or_default();
+        Self { objects, nodes, endpoints, snapshot, source, rejected_nodes }
     }
 }

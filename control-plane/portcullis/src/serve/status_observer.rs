@@ -100,7 +100,6 @@ impl StatusObserver {
         // Diagnoses first: they are published behind the snapshot that they belong to.
         let diagnoses = self.observed.diagnoses.borrow().clone();
         let snapshot = self.observed.snapshots.borrow().clone();
-        let version = snapshot.as_ref().map(|one| one.version().to_owned()).unwrap_or_default();
         let endpoints = reports(&self.observed.health);
         let gateways = GatewayStates::new(&self.observed.registry, &self.observed.health, snapshot.clone(), &endpoints);
         let answers = self.observed.answers.borrow().clone();
@@ -128,7 +127,7 @@ impl StatusObserver {
             objects,
             gateways.nodes(),
             endpoints.clone(),
-            version,
+            snapshot.as_deref(),
             self.observed.source.status(),
             rejected_nodes,
         )

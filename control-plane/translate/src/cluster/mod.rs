@@ -10,7 +10,7 @@ mod tunnel;
 
 pub(crate) use collector::collector;
 pub(crate) use health::LONGEST_CHECK;
-pub(crate) use passthrough::emit_tcp_pool;
+pub(crate) use passthrough::{emit_service_pool, emit_tcp_pool};
 pub(crate) use tunnel::tunnel;
 
 use std::collections::HashMap;

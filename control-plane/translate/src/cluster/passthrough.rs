@@ -7,11 +7,11 @@ use envoy_types::pb::envoy::config::cluster::v3::Cluster as EnvoyCluster;
 use envoy_types::pb::envoy::config::cluster::v3::cluster::TransportSocketMatch;
 use envoy_types::pb::envoy::config::core::v3::HealthCheck;
 use envoy_types::pb::google::protobuf::{Struct, Value, value};
-use portcullis_api::{Cluster, Limits, Settings};
+use portcullis_api::{Cluster, DiscoveredServer, Limits, Settings, Strategy, usable_servers};
 use portcullis_filter_config::Pool;
 
 use super::{common, emit_with_endpoints, endpoints, health, tls};
-use crate::names::{ResourceNames, all_servers};
+use crate::names::{Group, ResourceNames, all_servers};
 use crate::resource::Resource;
 
 /// The key by which a check finds its transport socket. No endpoint has it, so that no connection of a client does.
@@ -29,17 +29,39 @@ pub(crate) fn emit_tcp_pool(
     resources: &mut Vec<Resource>,
 ) {
     let group = all_servers(cluster);
-    let max_connections = settings.limits.max_connections.min(MAX_CONNECTIONS);
     let envoy = EnvoyCluster {
-        name: names.tcp_pool(&group.name),
-        alt_stat_name: names.tcp_pool_stat(&group.name),
         health_checks: vec![check(cluster, settings)],
-        circuit_breakers: Some(endpoints::circuit_breakers(&Limits { max_connections, ..settings.limits })),
         // Data goes without one, as it came.
         transport_socket_matches: vec![check_socket(cluster)],
-        ..common(&group, settings)
+        ..tcp_pool(&group, names, settings)
     };
     emit_with_endpoints([(envoy, false)], &group, names.group(&group.name), resources);
+}
+
+/// The cluster with the servers of a Service, and their endpoints: addresses that a server of an `UpstreamCluster` may have, and no
+/// others, because tenants write EndpointSlices. Their health is not checked: nothing is known of what they serve, and the slices say
+/// which are ready.
+pub(crate) fn emit_service_pool(
+    servers: &[DiscoveredServer],
+    group: &str,
+    names: &ResourceNames,
+    settings: &Settings,
+    resources: &mut Vec<Resource>,
+) {
+    let servers = usable_servers(servers.to_vec(), settings.allow_loopback_upstreams);
+    let group = Group { name: group.to_owned(), strategy: Strategy::RoundRobin, servers };
+    let envoy = tcp_pool(&group, names, settings);
+    emit_with_endpoints([(envoy, false)], &group, names.group(&group.name), resources);
+}
+
+fn tcp_pool(group: &Group, names: &ResourceNames, settings: &Settings) -> EnvoyCluster {
+    let max_connections = settings.limits.max_connections.min(MAX_CONNECTIONS);
+    EnvoyCluster {
+        name: names.tcp_pool(&group.name),
+        alt_stat_name: names.tcp_pool_stat(&group.name),
+        circuit_breakers: Some(endpoints::circuit_breakers(&Limits { max_connections, ..settings.limits })),
+        ..common(group, settings)
+    }
 }
 
 /// The check of a pool without a credential, over TLS of its own.

@@ -90,6 +90,13 @@ pub(super) fn of_passed_on(destination: &AccessLog, cluster: &str) -> Vec<Log> {
     log(destination, Format::TextFormatSource(inline_string(line(&members))), None)
 }
 
+/// The log of connections that are passed on by a route of a Gateway. All names are those of objects, which are DNS names.
+pub(super) fn of_route(destination: &AccessLog, gateway: &str, route: &str) -> Vec<Log> {
+    let names = format!(r#""gateway":"{gateway}","route":"{route}","pool":"%UPSTREAM_CLUSTER%""#);
+    let members = format!(r#"{names},"sni":"%REQUESTED_SERVER_NAME%","decision":"passed_on""#);
+    log(destination, Format::TextFormatSource(inline_string(line(&members))), None)
+}
+
 /// The log of tunnels that were not opened. The filter does not see them; those that are, are in the lines of the requests inside.
 pub(super) fn of_refused_tunnels(destination: &AccessLog) -> Vec<Log> {
     let members = r#""tunnel":true,"decision":"refused","reason":"not_served""#;

@@ -78,11 +78,16 @@ pub(super) fn transport_protocol(cluster: &Cluster) -> String {
 /// may be at loopback, clients may be, too. All chains of a cluster have the same: of two that differ Envoy looks at the one with
 /// a kind alone.
 pub(super) fn source_type(cluster: &Cluster, settings: &Settings) -> i32 {
-    let kind = match cluster.transport {
-        Transport::Passthrough if !settings.allow_loopback_upstreams => ConnectionSourceType::External,
-        Transport::Passthrough | Transport::Terminate => ConnectionSourceType::Any,
-    };
-    kind.into()
+    match cluster.transport {
+        Transport::Terminate => ConnectionSourceType::Any.into(),
+        Transport::Passthrough => passed_on_source_type(settings),
+    }
+}
+
+/// The same of all connections that are passed on.
+pub(super) fn passed_on_source_type(settings: &Settings) -> i32 {
+    let loops = settings.allow_loopback_upstreams;
+    if loops { ConnectionSourceType::Any.into() } else { ConnectionSourceType::External.into() }
 }
 
 /// The same chain for connections to a virtual IP of the cluster, for any server name.

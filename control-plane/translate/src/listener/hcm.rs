@@ -5,7 +5,7 @@ use envoy_types::pb::envoy::config::core::v3::{
     AsyncDataSource, BackoffStrategy, DataSource, Http2ProtocolOptions, HttpProtocolOptions, KeepaliveSettings,
     TypedExtensionConfig, async_data_source, data_source,
 };
-use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
+use envoy_types::pb::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
 use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilter;
 use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3 as header_mutation;
 use envoy_types::pb::envoy::extensions::filters::http::on_demand::v3::{OnDemand, OnDemandCds};
@@ -86,13 +86,23 @@ pub(super) fn rds(name: String) -> RouteSpecifier {
 /// The connection manager for unknown names. It knows no cluster and loads no module.
 pub(super) fn refusing(settings: &Settings) -> Manager {
     let body = status_body::fixed(status_body::UNKNOWN_NAME, "ServiceUnavailable", 503);
+    answering(direct_response(503, body), settings)
+}
+
+/// The connection manager of a Gateway's plain HTTP: it leads nowhere.
+pub(super) fn plain(settings: &Settings) -> Manager {
+    let body = status_body::fixed(status_body::PLAIN_HTTP, "NotFound", 404);
+    answering(direct_response(404, body), settings)
+}
+
+fn answering(route: Route, settings: &Settings) -> Manager {
     let names = ResourceNames::gateway(&settings.instance);
     let routes = RouteConfiguration {
         name: names.part("default"),
         virtual_hosts: vec![VirtualHost {
             name: "default".to_owned(),
             domains: vec!["*".to_owned()],
-            routes: vec![direct_response(503, body)],
+            routes: vec![route],
             ..Default::default()
         }],
         ..Default::default()

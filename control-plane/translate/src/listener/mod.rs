@@ -6,6 +6,7 @@
 
 mod access_log;
 mod chain;
+mod gateway;
 mod hcm;
 mod local_reply;
 mod passthrough;
@@ -16,6 +17,7 @@ mod tls;
 mod tracing;
 mod tunnel;
 
+pub(crate) use gateway::gateway_listeners;
 pub(crate) use tls::client_validation;
 
 use std::collections::{BTreeMap, BTreeSet};

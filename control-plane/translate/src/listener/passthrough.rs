@@ -36,16 +36,16 @@ pub(super) fn chain(cluster: &Cluster, names: &ResourceNames, settings: &Setting
     FilterChain {
         name,
         filter_chain_match,
-        filters: vec![proxy(stat_name(&cluster.name), names.tcp_pool(ALL), log)],
+        filters: vec![proxy(stat_name(&cluster.name), ClusterSpecifier::Cluster(names.tcp_pool(ALL)), log)],
         ..Default::default()
     }
 }
 
-/// The filter that passes connections on to a cluster of Envoy's.
-fn proxy(stat_prefix: String, pool: String, access_log: Vec<Log>) -> Filter {
+/// The filter that passes connections on to clusters of Envoy's.
+pub(super) fn proxy(stat_prefix: String, pools: ClusterSpecifier, access_log: Vec<Log>) -> Filter {
     let config = TcpProxy {
         stat_prefix,
-        cluster_specifier: Some(ClusterSpecifier::Cluster(pool)),
+        cluster_specifier: Some(pools),
         idle_timeout: Some(seconds(IDLE_TIMEOUT)),
         max_connect_attempts: Some(uint(MAX_CONNECT_ATTEMPTS)),
         access_log,

@@ -2,6 +2,7 @@ mod client_ca;
 mod diagnoses;
 mod fixture;
 mod flat;
+mod gateways;
 mod generation;
 mod golden;
 mod goldens;

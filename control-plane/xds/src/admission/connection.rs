@@ -10,6 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
 use crate::limits::{Limits, Rejection};
+use crate::membership::Membership;
 use crate::metrics::OptionalMetrics;
 use crate::peer::Peer;
 use crate::registry::lock;
@@ -304,6 +305,11 @@ impl Admission {
     /// Refuses the id of a node that the peer may not be, or that is longer than `most` bytes.
     pub(crate) fn check_node(&self, id: &str, most: usize) -> Result<(), Status> {
         self.peer().may_be(id).inspect_err(|_| self.rejected(Rejection::Node))?;
+        // Its Envoy is a tenant's, and reports are about all clusters.
+        if let Membership::Bound(_) = self.peer().membership() {
+            self.rejected(Rejection::Node);
+            return Err(Status::permission_denied("an Envoy of a Gateway reports nothing"));
+        }
         if id.is_empty() || id.len() > most {
             return Err(Status::invalid_argument(format!("a node id has 1 to {most} bytes")));
         }
@@ -356,7 +362,16 @@ pub(crate) fn admission<T>(request: &tonic::Request<T>) -> Result<Arc<Admission>
 impl Admission {
     /// A stream of the Unix socket, with these bounds.
     pub(crate) fn local(limits: Limits) -> Arc<Self> {
+        Self::of_peer(Peer::Local, limits)
+    }
+
+    /// A stream of a client whose certificate has these names, with these bounds.
+    pub(crate) fn of_certificate(names: &[&str], limits: Limits) -> Arc<Self> {
+        Self::of_peer(Peer::Certificate(names.iter().map(|name| (*name).to_owned()).collect()), limits)
+    }
+
+    fn of_peer(peer: Peer, limits: Limits) -> Arc<Self> {
         let peers = Peers::new(limits, OptionalMetrics::default());
-        peers.connect(Peer::Local).ok().and_then(|connection| connection.open_stream().ok()).unwrap()
+        peers.connect(peer).ok().and_then(|connection| connection.open_stream().ok()).unwrap()
     }
 }

@@ -294,6 +294,17 @@ impl DeltaStream {
         self.progress_by_resource(snapshot, owner)
     }
 
+    /// The node's progress with everything in a snapshot.
+    pub(crate) fn progress_with_all(&self, snapshot: &Snapshot) -> GatewayProgress {
+        let refused = self.refused().into_iter().find(|refused| !refused.is_optional);
+        match refused {
+            Some(refused) => GatewayProgress::Refused { message: format!("{}: {}", refused.name, refused.message) },
+            // In sync is also a node that has not asked yet for the endpoints of clusters that it took.
+            None if self.has_everything() && self.snapshot.has_resources_of(snapshot) => GatewayProgress::Acknowledged,
+            None => GatewayProgress::Pending,
+        }
+    }
+
     fn progress_by_resource(&self, snapshot: &Snapshot, owner: &str) -> Option<GatewayProgress> {
         let one = |(type_url, name): (&str, &str)| {
             let resource = snapshot.get(type_url, name)?;

@@ -171,6 +171,17 @@ async fn report_counts_for_the_node_that_was_named_before_it() {
 }
 
 #[tokio::test]
+async fn envoy_of_a_gateway_reports_no_health() {
+    let names = ["one", "edge.infra.gateway.portcullis.dev"];
+    let stream = HealthStream { admission: Admission::of_certificate(&names, Limits::default()), ..stream_for(&["a"]) };
+    let messages = [introduction("one"), report()]
+        .map(|one| Ok(HealthCheckRequestOrEndpointHealthResponse { request_type: Some(one) }));
+    let ended = stream.listen(stream::iter(messages)).await;
+    assert_eq!(ended.unwrap_err().code(), tonic::Code::PermissionDenied);
+    assert!(stream.registry.reporting(Instant::now()).is_empty());
+}
+
+#[tokio::test]
 async fn silent_health_stream_ends_soon() {
     let ended = stream_for(&[]).listen(stream::pending()).await;
     assert_eq!(ended.unwrap_err().code(), tonic::Code::DeadlineExceeded);

@@ -101,6 +101,28 @@ async fn exchange_takes_one_report_of_limits_alone() {
 }
 
 #[tokio::test]
+async fn envoy_of_a_gateway_reports_nothing() {
+    let of_gateway = ["one", "edge.infra.gateway.portcullis.dev"];
+    for (names, expected) in [(&of_gateway[..1], None), (&of_gateway[..], Some(Code::PermissionDenied))] {
+        let witness = Arc::new(Witness::default());
+        let (responses, _queued) = mpsc::channel(8);
+        let stream = || GatewayStream {
+            sink: witness.clone(),
+            admission: Admission::of_certificate(names, limits()),
+            responses: responses.clone(),
+        };
+        let of_limits = ReportRequest { limits: Bytes::from_static(b"a"), ..message("one", "", "") };
+        let listened = stream().listen(stream::iter([Ok(message("one", "", "a"))])).await;
+        let exchanged = stream().exchange(stream::iter([Ok(of_limits)])).await;
+        for ended in [listened, exchanged] {
+            assert_eq!(ended.err().map(|status| status.code()), expected, "{names:?}");
+        }
+        let taken = witness.0.lock().unwrap().len();
+        assert_eq!(taken, if expected.is_none() { 2 } else { 0 }, "{names:?}");
+    }
+}
+
+#[tokio::test]
 async fn report_stream_ends_when_its_peer_is_silent_or_deaf() {
     let stream = |responses| GatewayStream {
         sink: Arc::new(Witness::default()),

@@ -14,7 +14,7 @@ use crate::delta::{self, DeltaStream, PendingResponse};
 use crate::kind::ResourceKind;
 use crate::limits::Rejection;
 use crate::metrics::XdsMetrics;
-use crate::node::{NodeInfo, RejectedNode, View};
+use crate::node::{NodeInfo, RejectedNode, StreamGuard, Unserved, View};
 use crate::registry::Registry;
 use crate::registry::{SharedStream, lock};
 use crate::server::ServerState;
@@ -68,7 +68,8 @@ impl Task {
     {
         let Some(first) = self.first(&mut requests).await? else { return Ok(()) };
         let node = first.node.clone().ok_or_else(|| Status::invalid_argument("say first which node this is"))?;
-        let view = self.admit(&node)?;
+        // Held until after the registry's entry below.
+        let (view, _held) = self.admit(&node)?;
         self.admission.admit();
         // Nothing else of the node has to be kept.
         let node = node.id;
@@ -220,8 +221,8 @@ impl Task {
         true
     }
 
-    /// The view of a node, if the peer may be that node.
-    fn admit(&self, node: &Node) -> Result<View, Status> {
+    /// The view of a node, if the peer may be that node, and what ends with the stream.
+    fn admit(&self, node: &Node) -> Result<(View, StreamGuard), Status> {
         let peer = self.admission.peer();
         let reject = |reason: &str, is_frozen| {
             self.admission.rejected(if is_frozen { Rejection::Frozen } else { Rejection::Node });
@@ -238,12 +239,20 @@ impl Task {
         if node.id.is_empty() || node.id.len() > MAX_NODE_ID {
             return Err(Status::invalid_argument("a node id has 1 to 256 bytes"));
         }
-        let view = self.served.views.view(&NodeInfo::of(node)).map_err(|reason| {
-            reject(&reason, true);
-            Status::failed_precondition(reason)
+        let info = NodeInfo::of(node, peer.membership());
+        let view = self.served.views.view(&info).map_err(|unserved| match unserved {
+            Unserved::Frozen(reason) => {
+                reject(&reason, true);
+                Status::failed_precondition(reason)
+            }
+            Unserved::Foreign(reason) => {
+                reject(&reason, false);
+                Status::permission_denied(reason)
+            }
         })?;
         self.served.registry.forget_rejection(&node.id, &peer.describe());
-        Ok(view)
+        let held = self.served.views.hold(&info, &view);
+        Ok((view, held))
     }
 }
 

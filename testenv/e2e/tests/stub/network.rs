@@ -116,6 +116,39 @@ fn foreign_node_sees_nothing() {
 }
 
 #[test]
+fn envoy_of_a_gateway_is_bound_to_it_by_its_certificate() {
+    let fixture = Fixture::start("gateways");
+    let of_gateway = |node: &str| {
+        let dns = vec!["edge.infra.gateway.portcullis.dev".to_owned()];
+        fixture.client_ca.issue(&CertSpec { dns, ..CertSpec::client(node, [""; 0]) }).unwrap()
+    };
+    let claim = |gateway: &'static str| ["--gateway", gateway];
+    let named = |name: &str, identity: &Identity, more: &[&str]| {
+        fixture.envoy_with(name, name, identity, &fixture.server_ca, more)
+    };
+    let unproven = named("unproven", &fixture.client("unproven"), &claim("infra/edge"));
+    let other = named("other", &of_gateway("other"), &claim("infra/other"));
+    let silent = named("silent", &of_gateway("silent"), &[]);
+    let member = named("member", &of_gateway("member"), &claim("infra/edge"));
+    let list = |status: &Value, field: &str| status[field].as_array().cloned().unwrap_or_default();
+    let told = |status: &Value| {
+        let rejected = list(status, "rejectedNodes");
+        ["unproven", "other", "silent"].iter().all(|node| rejected.iter().any(|one| one["node"] == *node))
+    };
+    let status = fixture.plane.wait_status("three are turned away", SOON, told).unwrap();
+    assert_eq!(status["rejectedNodes"].as_array().unwrap().len(), 3, "{status:#}");
+    let is_member = |one: &Value| one["id"] == "member" && one["view"] == "gateway/infra/edge" && one["inSync"] == true;
+    let is_served = |status: &Value| list(status, "nodes").iter().any(is_member);
+    let status = fixture.plane.wait_status("the member has all that is its own", SOON, is_served).unwrap();
+    assert_eq!(status["nodes"].as_array().unwrap().len(), 1, "{status:#}");
+    // Without the Gateway API there is no such Gateway, and what all others have is not for its Envoys.
+    assert!(!member.admin().config_dump().unwrap().to_string().contains("dynamic_listeners"));
+    for one in [&unproven, &other, &silent, &member] {
+        assert!(!one.admin().config_dump().unwrap().to_string().contains(SECRET));
+    }
+}
+
+#[test]
 fn client_without_a_trusted_certificate_is_rejected() {
     let fixture = Fixture::start("strangers");
     let other = Ca::new("somebody else").unwrap();

@@ -66,6 +66,10 @@ pub(super) fn start(admin: Admin, source: ActivitySource, limits: LimitsState, a
     tokio::spawn(limits::follow(source.clone(), use_sender, answers, limits));
     tokio::spawn(ask(admin, sender));
     tokio::spawn(activity::read(source, admin, page_sender));
+    // One of a Gateway has no clusters of its own to report about, and control planes take no reports from it.
+    if arguments.gateway.is_some() {
+        return;
+    }
     let node = Node { id: arguments.node_id.clone(), ..Node::default() };
     for socket in &arguments.xds_socket {
         tokio::spawn(send::report_to(ControlPlane::Local(socket.clone()), node.clone(), reports.clone()));

@@ -71,6 +71,9 @@ impl Answer {
         self.is_asked = true;
         self.failed = None;
         self.unused = found.unused;
+        if self.key.is_of_gateways() {
+            return self.replace(found.servers, allow_loopback, now);
+        }
         let disabled = &self.disabled;
         let is_used = |server: &DiscoveredServer| {
             is_allowed_server(server.ip, allow_loopback)
@@ -102,6 +105,17 @@ impl Answer {
         self.since = allowed.map(|server| (address(server), since(server))).collect();
         self.named = found.servers;
         self.settle((now, uptime));
+    }
+
+    /// Takes what a Service behind a route has, also if that is nothing: no certificate is verified there, and the address of a server
+    /// that is gone may soon be that of another one's.
+    fn replace(&mut self, found: Vec<DiscoveredServer>, allow_loopback: bool, now: SystemTime) {
+        self.named = found.into_iter().filter(|server| is_allowed_server(server.ip, allow_loopback)).collect();
+        self.empty_since = self.named.is_empty().then(|| self.empty_since.unwrap_or(now));
+        if self.servers != self.named {
+            self.servers.clone_from(&self.named);
+            self.changed = Some(now);
+        }
     }
 
     /// Lets go of servers that are not named any more, unless all that are named are new: when one server takes the place of another
@@ -170,6 +184,12 @@ impl Answers {
         Some(Discovered::Servers(answer.map(|answer| answer.servers.clone()).unwrap_or_default()))
     }
 
+    /// The servers that a source has named last; `None` if it has not answered yet.
+    pub(super) fn answer_of(&self, want: &Want) -> Option<Vec<DiscoveredServer>> {
+        let answer = self.by_name.get(&want.key.name).filter(|answer| answer.is_of(want))?;
+        (answer.is_asked || !answer.servers.is_empty()).then(|| answer.servers.clone())
+    }
+
     /// The state of an object's source, for its status.
     pub(in super::super) fn facts(&self, name: &str, uid: Option<&str>) -> Option<DiscoveryFacts> {
         let answer = self.by_name.get(name).filter(|answer| answer.key.uid == uid.unwrap_or_default())?;
@@ -191,7 +211,8 @@ impl Answers {
 
     pub(super) fn counts(&self) -> DiscoveryCounts {
         let mut counts = DiscoveryCounts::default();
-        for answer in self.by_name.values() {
+        // Those of Gateways are their authors' matter, of whom there are many.
+        for answer in self.by_name.values().filter(|answer| !answer.key.is_of_gateways()) {
             counts.servers += answer.servers.len();
             match answer {
                 Answer { failed: Some(_), .. } => counts.unavailable += 1,
@@ -204,7 +225,7 @@ impl Answers {
 
     /// Informs the operator of what is not as it was published last: a source that says much is not logged word by word.
     pub(super) fn log(&self, before: &Self) {
-        for (name, answer) in &self.by_name {
+        for (name, answer) in self.by_name.iter().filter(|(_, answer)| !answer.key.is_of_gateways()) {
             match before.by_name.get(name) {
                 Some(before) => answer.log(before),
                 None => answer.log(&Answer::none(answer.key.clone(), SystemTime::UNIX_EPOCH)),
@@ -215,6 +236,12 @@ impl Answers {
     /// The servers alone.
     pub(super) fn servers(&self) -> BTreeMap<String, Vec<DiscoveredServer>> {
         self.by_name.iter().map(|(name, answer)| (name.clone(), answer.servers.clone())).collect()
+    }
+
+    /// The answers of Services behind routes.
+    pub(super) fn of_gateways(&self) -> BTreeMap<String, Answer> {
+        let own = self.by_name.iter().filter(|(_, answer)| answer.key.is_of_gateways());
+        own.map(|(name, answer)| (name.clone(), answer.clone())).collect()
     }
 
     /// Drops the answers that nothing wants, and makes room for those of new wants.

@@ -11,6 +11,7 @@ use tokio::time::{sleep, sleep_until, timeout};
 use super::super::metrics::{ControlPlaneMetrics, DiscoveryCounts};
 use super::answers::Answers;
 use super::report::{Reporter, SourceReport, TaskReport};
+use super::service::FollowedService;
 use super::srv::{self, Nameservers};
 use super::want::{Want, WantedSource, Wants};
 use super::{saved, service, upstream};
@@ -29,9 +30,17 @@ const ONCE_IN: Duration = Duration::from_secs(60);
 /// Messages of the tasks that may wait.
 const QUEUE: usize = 64;
 
+/// The sources that have to be watched.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Demanded {
+    wants: Arc<Wants>,
+    /// Whether the Services of Gateways are among them. Before the first verdicts about Gateways these are not known.
+    is_whole: bool,
+}
+
 /// The reconciler's end: wants go in, answers come out.
 pub(in super::super) struct DiscoveryHandle {
-    wants: watch::Sender<Arc<Wants>>,
+    demanded: watch::Sender<Demanded>,
     pub(in super::super) answers: watch::Receiver<Arc<Answers>>,
     /// Whether a configuration was waited for.
     is_started: bool,
@@ -40,16 +49,17 @@ pub(in super::super) struct DiscoveryHandle {
 }
 
 impl DiscoveryHandle {
-    /// Has these objects' sources watched. Returns whether there are answers that the caller has not seen: new wants of objects
+    /// Has these objects' sources watched; `is_whole` says whether those of Gateways are among them. Returns whether there are answers that the caller has not seen: new wants of objects
     /// without another server are waited for, so that none loses its written servers before the discovered ones are known.
-    pub(in super::super) async fn want(&mut self, wants: &Arc<Wants>) -> bool {
+    pub(in super::super) async fn want(&mut self, wants: &Arc<Wants>, is_whole: bool) -> bool {
         let is_start = !std::mem::replace(&mut self.is_started, true);
-        let before = self.wants.borrow().clone();
-        if before == *wants {
+        let before = self.demanded.borrow().clone();
+        let newest = Demanded { wants: Arc::clone(wants), is_whole };
+        if before == newest {
             return false;
         }
-        self.wants.send_replace(Arc::clone(wants));
-        let is_known = |want: &Want| before.get(want.name()).is_some_and(|known| known.is_of_source(want));
+        self.demanded.send_replace(newest);
+        let is_known = |want: &Want| before.wants.get(want.name()).is_some_and(|known| known.is_of_source(want));
         let now = Instant::now();
         self.awaited.retain(|name, at| wants.contains_key(name) || now.duration_since(*at) < ONCE_IN);
         let is_due = |want: &Want| self.awaited.get(want.name()).is_none_or(|at| now.duration_since(*at) >= ONCE_IN);
@@ -84,17 +94,20 @@ pub(in super::super) struct Discoverer {
     turns: Arc<Semaphore>,
     state_dir: Option<PathBuf>,
     metrics: Arc<ControlPlaneMetrics>,
-    wants: watch::Receiver<Arc<Wants>>,
+    demanded: watch::Receiver<Demanded>,
+    /// See [`Demanded`].
+    pub(super) is_whole: bool,
     pub(super) answers: Answers,
     pub(super) published: watch::Sender<Arc<Answers>>,
+    /// By the names that their sources have for them.
     tasks: BTreeMap<String, SourceTask>,
     /// How many tasks were started.
     starts: u64,
 }
 
-/// A task that follows a source.
+/// A task that follows a source. The wants of several ports of a Service share one.
 struct SourceTask {
-    want: Arc<Want>,
+    wants: Vec<Arc<Want>>,
     start: u64,
     task: JoinHandle<()>,
 }
@@ -110,8 +123,9 @@ impl Discoverer {
         let by_name = state_dir.as_deref().map(saved::load).unwrap_or_default();
         let answers = Answers { by_name, has_kubernetes: kubernetes.is_some() };
         let (published, receiver) = watch::channel(Arc::new(answers.clone()));
-        let (sender, wants) = watch::channel(Arc::default());
-        let handle = DiscoveryHandle { wants: sender, answers: receiver, is_started: false, awaited: BTreeMap::new() };
+        let (sender, demanded) = watch::channel(Demanded::default());
+        let handle =
+            DiscoveryHandle { demanded: sender, answers: receiver, is_started: false, awaited: BTreeMap::new() };
         (
             handle,
             Self {
@@ -120,7 +134,8 @@ impl Discoverer {
                 turns: Arc::new(Semaphore::new(srv::NAMES_AT_A_TIME)),
                 state_dir,
                 metrics,
-                wants,
+                demanded,
+                is_whole: false,
                 answers,
                 published,
                 tasks: BTreeMap::new(),
@@ -137,11 +152,12 @@ impl Discoverer {
             let settling = sleep_until(settlement.unwrap_or_else(Instant::now).into());
             tokio::select! {
                 () = settling, if settlement.is_some() => self.settle(),
-                changed = self.wants.changed() => {
+                changed = self.demanded.changed() => {
                     if changed.is_err() {
                         return self.stop();
                     }
-                    let wants = self.wants.borrow_and_update().clone();
+                    let Demanded { wants, is_whole } = self.demanded.borrow_and_update().clone();
+                    self.is_whole = is_whole;
                     self.follow(&wants, &sender);
                 }
                 Some(report) = found.recv() => self.take(report),
@@ -166,48 +182,62 @@ impl Discoverer {
 
     /// Starts what is wanted anew, and ends what is not wanted any more.
     pub(super) fn follow(&mut self, wants: &Wants, sender: &mpsc::Sender<TaskReport>) {
+        let kept = if self.is_whole { BTreeMap::new() } else { self.answers.of_gateways() };
         self.answers.follow(wants, SystemTime::now());
+        self.answers.by_name.extend(kept);
+        let mut wanted: BTreeMap<&str, Vec<Arc<Want>>> = BTreeMap::new();
+        for want in wants.values() {
+            wanted.entry(want.key.task()).or_default().push(Arc::clone(want));
+        }
         self.tasks.retain(|name, running| {
-            let is_wanted = wants.get(name).is_some_and(|wanted| *wanted == running.want);
+            let is_wanted = wanted.get(name.as_str()) == Some(&running.wants);
             if !is_wanted {
                 running.task.abort();
             }
             is_wanted
         });
-        for (name, want) in wants {
+        for (name, wants) in wanted {
             if self.tasks.contains_key(name) {
                 continue;
             }
             self.starts += 1;
             let start = self.starts;
-            if let Some(task) = self.start(want, Reporter::new(want.key.clone(), start, sender.clone())) {
-                self.tasks.insert(name.clone(), SourceTask { want: Arc::clone(want), start, task });
+            if let Some(task) = self.start(&wants, start, sender) {
+                self.tasks.insert(name.to_owned(), SourceTask { wants, start, task });
             }
         }
     }
 
-    fn start(&self, want: &Want, to: Reporter) -> Option<JoinHandle<()>> {
+    fn start(&self, wants: &[Arc<Want>], start: u64, sender: &mpsc::Sender<TaskReport>) -> Option<JoinHandle<()>> {
+        let want = wants.first()?;
+        let to = |want: &Want| Reporter::new(want.key.clone(), start, sender.clone());
         match &want.source {
-            WantedSource::Service { namespace, name, port } => {
+            WantedSource::Service { namespace, name, uid, .. } => {
                 let client = self.kubernetes.clone()?;
-                let following = service::follow(client, namespace.clone(), name.clone(), port.clone(), to);
-                Some(tokio::spawn(following))
+                let port = |want: &Arc<Want>| match &want.source {
+                    WantedSource::Service { port, .. } => Some((port.clone(), to(want))),
+                    WantedSource::Upstream(_) | WantedSource::Srv(_) => None,
+                };
+                let ports = wants.iter().filter_map(port).collect();
+                let followed = FollowedService { name: name.clone(), uid: uid.clone(), ports };
+                Some(tokio::spawn(service::follow(client, namespace.clone(), followed)))
             }
             WantedSource::Upstream(access) => {
                 let last = self.answers.by_name.get(&want.key.name).map(|answer| answer.servers.clone());
-                let following = upstream::follow(access.clone(), want.allow_loopback, last.unwrap_or_default(), to);
-                Some(tokio::spawn(following))
+                let last = last.unwrap_or_default();
+                Some(tokio::spawn(upstream::follow(access.clone(), want.allow_loopback, last, to(want))))
             }
             WantedSource::Srv(name) => {
-                Some(tokio::spawn(srv::follow(self.nameservers.clone(), Arc::clone(&self.turns), name.clone(), to)))
+                let turns = Arc::clone(&self.turns);
+                Some(tokio::spawn(srv::follow(self.nameservers.clone(), turns, name.clone(), to(want))))
             }
         }
     }
 
     pub(super) fn take(&mut self, TaskReport { key, start, found }: TaskReport) {
-        let Some(SourceTask { want, .. }) = self.tasks.get(&key.name).filter(|running| running.start == start) else {
-            return;
-        };
+        let running = self.tasks.get(key.task()).filter(|running| running.start == start);
+        let want = running.and_then(|running| running.wants.iter().find(|want| want.key == key));
+        let Some(want) = want else { return };
         let Some(answer) = self.answers.by_name.get_mut(&key.name).filter(|answer| answer.key == key) else { return };
         match found {
             SourceReport::Servers(found) => {
@@ -227,8 +257,9 @@ impl Discoverer {
     async fn publish(&mut self) -> bool {
         let servers_before = self.published.borrow().servers();
         let servers = self.answers.servers();
-        let changes =
-            servers.iter().filter(|(name, now)| servers_before.get(*name).is_some_and(|before| before != *now));
+        let is_object = |name: &str| self.answers.by_name.get(name).is_some_and(|one| !one.key.is_of_gateways());
+        let is_changed = |name: &str, now: &Vec<_>| servers_before.get(name).is_some_and(|before| before != now);
+        let changes = servers.iter().filter(|(name, now)| is_object(name) && is_changed(name, now));
         self.metrics.discovered(DiscoveryCounts { changes: changes.count(), ..self.answers.counts() });
         let is_new = self.published.send_if_modified(|published| {
             let is_new = **published != self.answers;

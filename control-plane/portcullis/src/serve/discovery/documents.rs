@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use portcullis_api::{Settings, with_discovered};
+use portcullis_api::{DiscoveredServer, Settings, with_discovered};
 use serde_json::Value;
 
 use super::answers::Answers;
@@ -19,6 +19,11 @@ impl DiscoveredDocuments {
         self.answers = answers;
     }
 
+    /// The answers in use.
+    pub(in super::super) fn answers(&self) -> Arc<Answers> {
+        Arc::clone(&self.answers)
+    }
+
     /// Puts the servers into a document that has its references resolved, in the place of any that it has. Returns what has to be
     /// watched for it.
     pub(in super::super) fn put(&mut self, document: &mut Arc<Value>, settings: &Settings) -> Option<Arc<Want>> {
@@ -26,6 +31,11 @@ impl DiscoveredDocuments {
         let want = self.cache.want(&bare, settings);
         *document = with_discovered(&bare, self.answers.of(want.as_deref()).as_ref());
         want
+    }
+
+    /// The servers that a source has named last; `None` if it has not answered yet.
+    pub(in super::super) fn answer_of(&self, want: &Want) -> Option<Vec<DiscoveredServer>> {
+        self.answers.answer_of(want)
     }
 
     /// Forgets objects that are not there any more.

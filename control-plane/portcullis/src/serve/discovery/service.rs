@@ -11,7 +11,7 @@ use portcullis_sources::{Backoff, watch_reason};
 use tokio::time::timeout;
 
 use super::report::{Reporter, SourceReport};
-use super::slices::servers_of;
+use super::slices::{is_of_service, servers_of};
 
 /// The label of a slice that names its Service.
 const LABEL: &str = "kubernetes.io/service-name";
@@ -20,27 +20,45 @@ const WATCH: u32 = 60;
 /// After this time everything is listed again: a connection may be dead and look silent.
 const SESSION: Duration = Duration::from_secs(120);
 
-/// Follows the slices of a Service until the task ends.
-pub(super) async fn follow(client: Client, namespace: String, name: String, port: SlicePort, to: Reporter) {
-    let slices: Api<EndpointSlice> = Api::namespaced(client, &namespace);
-    follow_in_sessions(SESSION, &slices, &name, &port, &to).await;
+/// A Service whose slices are followed.
+pub(super) struct FollowedService {
+    pub(super) name: String,
+    /// Its UID, where it is known.
+    pub(super) uid: Option<String>,
+    /// The ports, each with those who want to know of it.
+    pub(super) ports: Vec<(SlicePort, Reporter)>,
 }
 
-pub(super) async fn follow_in_sessions(
-    length: Duration,
-    slices: &Api<EndpointSlice>,
-    name: &str,
-    port: &SlicePort,
-    to: &Reporter,
-) {
+impl FollowedService {
+    async fn report(&self, known: &BTreeMap<String, EndpointSlice>) {
+        for (port, to) in &self.ports {
+            let slices = known.values().filter(|slice| is_of_service(slice, self.uid.as_deref()));
+            to.report(SourceReport::Servers(servers_of(slices, port))).await;
+        }
+    }
+
+    async fn failed(&self, why: &str) {
+        for (_, to) in &self.ports {
+            to.failed(why.to_owned()).await;
+        }
+    }
+}
+
+/// Follows the slices of a Service until the task ends.
+pub(super) async fn follow(client: Client, namespace: String, service: FollowedService) {
+    let slices: Api<EndpointSlice> = Api::namespaced(client, &namespace);
+    follow_in_sessions(SESSION, &slices, &service).await;
+}
+
+pub(super) async fn follow_in_sessions(length: Duration, slices: &Api<EndpointSlice>, service: &FollowedService) {
     let mut backoff = Backoff::default();
     loop {
         let mut is_listed = false;
-        match timeout(length, session(slices, name, port, to, &mut backoff, &mut is_listed)).await {
+        match timeout(length, session(slices, service, &mut backoff, &mut is_listed)).await {
             Err(_) if is_listed => {}
-            Err(_) => to.failed("listing endpointslices: no answer in time".to_owned()).await,
+            Err(_) => service.failed("listing endpointslices: no answer in time").await,
             Ok(why) => {
-                to.failed(why).await;
+                service.failed(&why).await;
                 tokio::time::sleep(backoff.pause()).await;
             }
         }
@@ -50,13 +68,11 @@ pub(super) async fn follow_in_sessions(
 /// Watches to the first failure. An incomplete list is not reported.
 async fn session(
     slices: &Api<EndpointSlice>,
-    name: &str,
-    port: &SlicePort,
-    to: &Reporter,
+    service: &FollowedService,
     backoff: &mut Backoff,
     is_listed: &mut bool,
 ) -> String {
-    let config = watcher::Config::default().labels(&format!("{LABEL}={name}")).timeout(WATCH);
+    let config = watcher::Config::default().labels(&format!("{LABEL}={}", service.name)).timeout(WATCH);
     let mut events = watcher::watcher(slices.clone(), config).boxed();
     let mut known: BTreeMap<String, EndpointSlice> = BTreeMap::new();
     while let Some(event) = events.next().await {
@@ -74,7 +90,7 @@ async fn session(
             Err(error) => return watch_reason("watching endpointslices", &error),
         }
         if *is_listed {
-            to.report(SourceReport::Servers(servers_of(known.values(), port))).await;
+            service.report(&known).await;
         }
     }
     "the watch ended".to_owned()

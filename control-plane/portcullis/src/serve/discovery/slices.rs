@@ -68,6 +68,12 @@ pub(super) fn servers_of<'a>(slices: impl IntoIterator<Item = &'a EndpointSlice>
     SliceServers { servers, unused }
 }
 
+/// Whether a slice may be of the Service with this UID. One that names another UID was left by a Service that had the same name.
+pub(super) fn is_of_service(slice: &EndpointSlice, uid: Option<&str>) -> bool {
+    let mut owners = slice.metadata.owner_references.iter().flatten().filter(|owner| owner.kind == "Service");
+    uid.is_none_or(|uid| owners.all(|owner| owner.uid == uid))
+}
+
 /// A condition that is not there counts as the API has it: ready unless it is denied, serving as it is ready.
 fn state_of(endpoint: &Endpoint) -> EndpointState {
     let conditions = endpoint.conditions.clone().unwrap_or_default();

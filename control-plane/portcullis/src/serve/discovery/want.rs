@@ -7,6 +7,7 @@ use portcullis_api::{
     UpstreamIdentity, check_cluster, parse_cluster, token_account,
 };
 use portcullis_filter_config::hex;
+use portcullis_translate::ServicePort;
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,6 +23,21 @@ pub(super) struct AnswerKey {
     pub(super) source: String,
     /// A hash of whom the upstream is known by (CA, name in the certificate) and as whom it is asked; empty for other sources.
     pub(super) place: String,
+}
+
+impl AnswerKey {
+    /// Whether it is of a Service behind a Gateway's route, and not of an object's: names of objects hold no slash.
+    pub(super) fn is_of_gateways(&self) -> bool {
+        self.name.contains('/')
+    }
+
+    /// The name of the task that follows the source. The ports of a Service behind routes share one.
+    pub(super) fn task(&self) -> &str {
+        match self.name.rsplit_once(':') {
+            Some((service, _)) if self.is_of_gateways() => service,
+            _ => &self.name,
+        }
+    }
 }
 
 /// The source that has to be watched for an object. It holds the gateway's credential, which its `Debug` form does not show.
@@ -41,6 +57,8 @@ pub(super) enum WantedSource {
     Service {
         namespace: String,
         name: String,
+        /// The UID of the Service, where it is known: slices of another one that had its name are not its.
+        uid: Option<String>,
         port: SlicePort,
     },
     Upstream(UpstreamAccess),
@@ -93,6 +111,28 @@ impl AskedUpstream {
 pub(in super::super) type Wants = BTreeMap<String, Arc<Want>>;
 
 impl Want {
+    /// That of a port of a Service to which a Gateway's route leads. `port_name` is empty for the Service's only one. Nothing waits
+    /// for its first answer: the authors of routes could hold up all objects.
+    pub(in super::super) fn of_service(port: &ServicePort, uid: &str, port_name: &str, settings: &Settings) -> Self {
+        let name = Self::name_of_service(port);
+        let (service, port) = (&port.service, port_name);
+        let port = if port.is_empty() { SlicePort::Only } else { SlicePort::Name(port.to_owned()) };
+        let source = format!("Service {service}, {port:?}");
+        let (namespace, of) = (service.namespace.clone(), service.name.clone());
+        Self {
+            key: AnswerKey { name, uid: uid.to_owned(), source, place: String::new() },
+            source: WantedSource::Service { namespace, name: of, uid: Some(uid.to_owned()), port },
+            is_sole: false,
+            disabled: BTreeSet::new(),
+            allow_loopback: settings.allow_loopback_upstreams,
+        }
+    }
+
+    /// The name of a Service's port among the names of objects, which hold no slash.
+    pub(in super::super) fn name_of_service(ServicePort { service, port }: &ServicePort) -> String {
+        format!("{service}:{port}")
+    }
+
     /// The object's name.
     pub(in super::super) fn name(&self) -> &str {
         &self.key.name
@@ -130,7 +170,7 @@ impl Want {
     fn of(cluster: &Cluster, settings: &Settings) -> Option<Self> {
         let discovery = cluster.discovery.as_ref()?;
         let source = match discovery.clone() {
-            Discovery::Service { namespace, name, port } => WantedSource::Service { namespace, name, port },
+            Discovery::Service { namespace, name, port } => WantedSource::Service { namespace, name, uid: None, port },
             Discovery::KubernetesService => WantedSource::Upstream(access(cluster, settings)?),
             Discovery::SrvRecord(name) => WantedSource::Srv(name),
         };

@@ -136,7 +136,7 @@ impl PublishedEdit<'_> {
             ("portcullis.refused_objects", refused.to_string()),
         ];
         if let Some(snapshot) = self.snapshot {
-            attributes.push(("portcullis.snapshot", snapshot.version().to_owned()));
+            attributes.push(("portcullis.snapshot", snapshot.version_with_views()));
         }
         attributes
     }

@@ -1,7 +1,10 @@
-//! The Gateway API: its objects are judged by the attach step, and their statuses written. Nothing is served of them yet.
+//! The Gateway API: its objects are judged by the attach step, and their statuses written. The accepted
+//! part goes to the reconciler ([`super::gateway_views`]).
 //!
 //! [`statuses`] is pure; here the step runs, whenever objects or names of `UpstreamCluster`s have changed.
 
+mod demand;
+mod programmed;
 mod statuses;
 mod supported_version;
 
@@ -19,11 +22,14 @@ use portcullis_translate::Diagnosis;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::gateway_views::{GatewayEnvoys, ProgrammedState};
 use super::source::SettingsOrigin;
 use statuses::JudgedUids;
 
 /// Least time between two steps: many routes change together.
 const PACE: Duration = Duration::from_millis(250);
+/// The interval of looking at what Envoys have acknowledged.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// The interval of looking at the version of the definitions.
 const VERSION_INTERVAL: Duration = Duration::from_secs(60);
 /// Why a class may not have parameters that are there.
@@ -35,6 +41,7 @@ pub(super) struct GatewayApiVerdicts {
     attached: Arc<Attached>,
     uids: Arc<JudgedUids>,
     supported: Option<ConditionVerdict>,
+    programmed_states: BTreeMap<ObjectName, ProgrammedState>,
 }
 
 impl GatewayApiVerdicts {
@@ -44,7 +51,9 @@ impl GatewayApiVerdicts {
         stored: &'a StoredStatuses,
         now: &'a str,
     ) -> impl Iterator<Item = (ObjectKey, Value)> + 'a {
-        statuses::statuses(&self.attached, &self.uids, self.supported.as_ref(), stored, now)
+        let judged =
+            statuses::Judged { attached: &self.attached, uids: &self.uids, programmed_states: &self.programmed_states };
+        statuses::statuses(judged, self.supported.as_ref(), stored, now)
     }
 }
 
@@ -59,6 +68,8 @@ pub(super) struct GatewayApi {
     pub(super) statuses: watch::Receiver<Arc<StoredStatuses>>,
     /// Which `GatewaySettings` are used.
     pub(super) settings: SettingsOrigin,
+    /// The Envoys that serve what is accepted.
+    pub(super) envoys: GatewayEnvoys,
 }
 
 /// The names on which a step depends beside the objects.
@@ -66,6 +77,8 @@ pub(super) struct GatewayApi {
 struct ReferredNames {
     clusters: BTreeMap<String, BTreeSet<String>>,
     settings: BTreeMap<String, Usability>,
+    /// Clusters to which no connection may be passed on, and why.
+    judging_clusters: Arc<BTreeMap<String, String>>,
 }
 
 impl GatewayApi {
@@ -84,7 +97,10 @@ impl GatewayApi {
         loop {
             let objects = self.objects.borrow_and_update().clone();
             // Without a kind a permission could be missing, or what a route refers to.
-            let names = self.names(judged.is_some()).filter(|_| objects.is_listed());
+            let mut names = self.names(judged.is_some()).filter(|_| objects.is_listed());
+            if let Some(names) = &mut names {
+                names.judging_clusters = self.envoys.refused_clusters();
+            }
             let is_known =
                 judged.as_ref().is_some_and(|(of, by)| Arc::ptr_eq(of, &objects) && Some(by) == names.as_ref());
             if !is_known && let Some(names) = names {
@@ -93,10 +109,17 @@ impl GatewayApi {
                 let step = move || (judge(&of, by, home), uids_of(&of));
                 let Ok((newer, judged_uids)) = tokio::task::spawn_blocking(step).await else { return };
                 (attached, uids) = (Arc::new(newer), Arc::new(judged_uids));
+                self.envoys.demand(demand::demand(&attached, &objects));
                 judged = Some((objects, names));
             }
+            let uid = |ObjectName { namespace, name }: &ObjectName| {
+                let (kind, namespace, name) = (WatchedKind::Gateway, namespace.clone(), name.clone());
+                uids.get(&ObjectKey { kind, namespace, name }).cloned()
+            };
+            let programmed_states = self.envoys.programmed_states(&attached, uid);
+            let has_served = !attached.served.is_empty();
             let (attached, uids) = (Arc::clone(&attached), Arc::clone(&uids));
-            let verdicts = GatewayApiVerdicts { attached, uids, supported: supported.clone() };
+            let verdicts = GatewayApiVerdicts { attached, uids, supported: supported.clone(), programmed_states };
             sender.send_if_modified(|before| {
                 let is_new = **before != verdicts;
                 if is_new {
@@ -109,6 +132,8 @@ impl GatewayApi {
                 changed = self.objects.changed() => if changed.is_err() { return },
                 changed = self.diagnoses.changed() => if changed.is_err() { return },
                 changed = self.statuses.changed() => if changed.is_err() { return },
+                changed = self.envoys.changed() => if !changed { return },
+                () = tokio::time::sleep(PROGRESS_INTERVAL), if has_served => {}
                 _ = versions.tick() => supported = supported_version::supported(&self.access.client).await.or(supported),
                 () = sender.closed() => return,
             }
@@ -151,7 +176,7 @@ fn names(
         (name, usability)
     };
     let settings = statuses.of(WatchedKind::GatewaySettings).map(|(key, _)| usability(key.name.clone())).collect();
-    Some(ReferredNames { clusters, settings })
+    Some(ReferredNames { judging_clusters: Arc::default(), clusters, settings })
 }
 
 /// The host names that the status of an `UpstreamCluster` says are its own.
@@ -209,6 +234,7 @@ fn judge(objects: &GatewayApiObjects, names: ReferredNames, home_namespace: Stri
         services: objects.of(WatchedKind::Service).map(ports).collect(),
         namespaces: objects.of(WatchedKind::Namespace).map(labels).collect(),
         clusters: names.clusters,
+        judging_clusters: names.judging_clusters.as_ref().clone(),
         settings: names.settings,
         ..Inventory::default()
     };

@@ -4,31 +4,37 @@ use std::collections::BTreeMap;
 
 use portcullis_attach::{
     Attached, CONTROLLER_NAME, ConditionVerdict, GatewayVerdict, ListenerVerdict, ObjectGenerations, ObjectName,
-    RouteKind, RouteVerdict, conditions, route_parents,
+    RouteKind, RouteVerdict, ServedGateway, conditions, route_parents,
 };
 use portcullis_gateway_api::GATEWAY_API_GROUP;
 use portcullis_sources::{ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
 use serde_json::{Value, json};
 
+use super::super::gateway_views::ProgrammedState;
+use super::programmed::Programmed;
+
 /// `metadata.uid` of the objects that were judged.
 pub(super) type JudgedUids = BTreeMap<ObjectKey, String>;
 
-/// Why nothing is programmed.
-const PENDING: &str = "no gateway serves it: this version of Portcullis judges objects of the Gateway API, and looks at no Secret or \
-                       ConfigMap that they refer to";
-/// Why something that is not accepted is not programmed.
-const INVALID: &str = "it is not accepted";
+/// Verdicts, and the state of Gateways at their Envoys.
+#[derive(Clone, Copy)]
+pub(super) struct Judged<'a> {
+    pub(super) attached: &'a Attached,
+    pub(super) uids: &'a JudgedUids,
+    pub(super) programmed_states: &'a BTreeMap<ObjectName, ProgrammedState>,
+}
 
 /// The wanted status of each object that has one of this controller, by `now` in RFC 3339. `supported` is the condition of classes
 /// about the version of the definitions. An object that took the place of a judged one has none.
 pub(super) fn statuses<'a>(
-    attached: &'a Attached,
-    judged: &'a JudgedUids,
+    judged: Judged<'a>,
     supported: Option<&'a ConditionVerdict>,
     stored: &'a StoredStatuses,
     now: &'a str,
 ) -> impl Iterator<Item = (ObjectKey, Value)> + 'a {
-    let status = move |key: &ObjectKey| stored.get(key).filter(|stored| stored.uid.as_ref() == judged.get(key));
+    let Judged { attached, uids, programmed_states } = judged;
+    let status = move |key: &ObjectKey| stored.get(key).filter(|stored| stored.uid.as_ref() == uids.get(key));
+    let served: BTreeMap<&ObjectName, &ServedGateway> = attached.served.iter().map(|one| (&one.gateway, one)).collect();
     let classes = attached.classes.iter().filter_map(move |class| {
         let key = key(WatchedKind::GatewayClass, &ObjectName::new("", class.name.as_str()));
         let verdicts: Vec<ConditionVerdict> = class.conditions.iter().chain(supported).cloned().collect();
@@ -39,7 +45,8 @@ pub(super) fn statuses<'a>(
     });
     let gateways = attached.gateways.iter().filter_map(move |gateway| {
         let key = key(WatchedKind::Gateway, &gateway.name);
-        let written = gateway_status(gateway, status(&key)?, now);
+        let (served, state) = (served.get(&gateway.name).copied(), programmed_states.get(&gateway.name));
+        let written = gateway_status(gateway, Programmed::of(served, state), status(&key)?, now);
         Some((key, written))
     });
     let routes = attached.routes.iter().filter_map(move |route| {
@@ -59,14 +66,7 @@ fn before<'a>(stored: &'a StoredStatus, field: &str) -> &'a [Value] {
     stored.status.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn programmed(verdicts: &[ConditionVerdict]) -> Vec<ConditionVerdict> {
-    let is_accepted = verdicts.iter().any(|one| one.kind == "Accepted" && one.status);
-    let (reason, message) = if is_accepted { ("Pending", PENDING) } else { ("Invalid", INVALID) };
-    let programmed = ConditionVerdict { kind: "Programmed", status: false, reason, message: message.to_owned() };
-    verdicts.iter().cloned().chain([programmed]).collect()
-}
-
-fn gateway_status(gateway: &GatewayVerdict, stored: &StoredStatus, now: &str) -> Value {
+fn gateway_status(gateway: &GatewayVerdict, programmed: Programmed<'_>, stored: &StoredStatus, now: &str) -> Value {
     let known = before(stored, "listeners");
     let generations = ObjectGenerations { judged: gateway.generation, newest: stored.generation };
     let listener = |listener: &ListenerVerdict| {
@@ -77,14 +77,20 @@ fn gateway_status(gateway: &GatewayVerdict, stored: &StoredStatus, now: &str) ->
             "name": listener.name,
             "supportedKinds": listener.supported_kinds.iter().map(kind).collect::<Vec<_>>(),
             "attachedRoutes": listener.attached_routes,
-            "conditions": conditions(known, &programmed(&listener.conditions), generations, now),
+            "conditions": conditions(known, &programmed.listener(listener), generations, now),
         })
     };
-    let own = programmed(&gateway.conditions);
-    json!({
+    let known_addresses = before(stored, "addresses");
+    let addresses = programmed.addresses(known_addresses);
+    let own = programmed.gateway(&gateway.conditions, !addresses.is_empty());
+    let mut status = json!({
         "conditions": conditions(before(stored, "conditions"), &own, generations, now),
         "listeners": gateway.listeners.iter().map(listener).collect::<Vec<_>>(),
-    })
+    });
+    if !(addresses.is_empty() && known_addresses.is_empty()) {
+        status["addresses"] = json!(addresses);
+    }
+    status
 }
 
 /// None for a route that never was at a Gateway of this controller.
@@ -148,6 +154,11 @@ mod tests {
         keys().map(|key| (key, "u".to_owned())).collect()
     }
 
+    fn no_envoy<'a>(attached: &'a Attached, uids: &'a JudgedUids) -> Judged<'a> {
+        static NONE: BTreeMap<ObjectName, ProgrammedState> = BTreeMap::new();
+        Judged { attached, uids, programmed_states: &NONE }
+    }
+
     fn one_stored(status: Value) -> StoredStatus {
         StoredStatus { uid: Some("u".to_owned()), status, ..StoredStatus::default() }
     }
@@ -159,13 +170,13 @@ mod tests {
         let uid = |key: &ObjectKey| Some(if *key == successor { "v" } else { "u" }.to_owned());
         let stored: StoredStatuses =
             keys().map(|key| (key.clone(), StoredStatus { uid: uid(&key), ..StoredStatus::default() })).collect();
-        let found: Vec<_> = statuses(&attached, &judged(), None, &stored, NOW).map(|(key, _)| key.kind).collect();
+        let found: Vec<_> = statuses(no_envoy(&attached, &judged()), None, &stored, NOW).map(|(key, _)| key.kind).collect();
         assert_eq!(found, [WatchedKind::GatewayClass, WatchedKind::TlsRoute]);
-        assert_eq!(statuses(&attached, &JudgedUids::new(), None, &stored, NOW).count(), 0);
+        assert_eq!(statuses(no_envoy(&attached, &JudgedUids::new()), None, &stored, NOW).count(), 0);
     }
 
     #[test]
-    fn conditions_say_that_no_part_is_programmed() {
+    fn conditions_say_that_no_envoy_has_it() {
         let (attached, stored) = (attached(), stored(&Value::Null));
         let supported = ConditionVerdict {
             kind: "SupportedVersion",
@@ -173,7 +184,8 @@ mod tests {
             reason: "SupportedVersion",
             message: String::new(),
         };
-        let found: Vec<(ObjectKey, Value)> = statuses(&attached, &judged(), Some(&supported), &stored, NOW).collect();
+        let found: Vec<(ObjectKey, Value)> =
+            statuses(no_envoy(&attached, &judged()), Some(&supported), &stored, NOW).collect();
         let kinds: Vec<WatchedKind> = found.iter().map(|(key, _)| key.kind).collect();
         // The second route has no parent of this controller.
         assert_eq!(kinds, [WatchedKind::GatewayClass, WatchedKind::Gateway, WatchedKind::TlsRoute]);
@@ -194,18 +206,19 @@ mod tests {
     fn status_stays_and_entries_of_a_lost_parent_go() {
         let attached = attached();
         let of_other = json!({"parentRef": {"name": "y"}, "controllerName": "example.com/other", "conditions": []});
-        let first: Vec<_> = statuses(&attached, &judged(), None, &stored(&json!({"parents": [of_other]})), NOW)
-            .map(|(key, status)| (key, one_stored(status)))
-            .collect();
+        let first: Vec<_> =
+            statuses(no_envoy(&attached, &judged()), None, &stored(&json!({"parents": [of_other]})), NOW)
+                .map(|(key, status)| (key, one_stored(status)))
+                .collect();
         let route = &first.iter().find(|(key, _)| key.kind == WatchedKind::TlsRoute).unwrap().1.status;
         assert_eq!(route["parents"][0], of_other, "{route}");
         let stored: StoredStatuses = first.iter().cloned().collect();
-        let again: Vec<_> = statuses(&attached, &judged(), None, &stored, "2027-01-01T00:00:00Z").collect();
+        let again: Vec<_> = statuses(no_envoy(&attached, &judged()), None, &stored, "2027-01-01T00:00:00Z").collect();
         assert_eq!(again.len(), first.len());
         assert!(again.iter().zip(&first).all(|((_, status), (_, before))| *status == before.status));
         let mut gone = attached.clone();
         gone.routes.iter_mut().for_each(|route| route.parents.clear());
-        let last: Vec<_> = statuses(&gone, &judged(), None, &stored, NOW).collect();
+        let last: Vec<_> = statuses(no_envoy(&gone, &judged()), None, &stored, NOW).collect();
         assert_eq!(last.last().unwrap().1, json!({"parents": [of_other]}));
     }
 }

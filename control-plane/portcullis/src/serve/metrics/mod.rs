@@ -84,8 +84,10 @@ pub(crate) struct ControlPlaneMetrics {
 /// State between two events.
 #[derive(Debug, Default)]
 struct MetricsState {
-    /// Versions of snapshots, with the time at which their objects were read.
-    changes: VecDeque<(String, Instant)>,
+    /// The versions of the snapshot that is served, and of its views.
+    versions: BTreeSet<String>,
+    /// The versions that were new with each snapshot, and the time at which its objects were read.
+    changes: VecDeque<(BTreeSet<String>, Instant)>,
     /// The objects that were refused in the last set: kind, name and message.
     refused: BTreeSet<(String, String, String)>,
     stale_since: Option<Instant>,
@@ -226,7 +228,11 @@ impl ControlPlaneMetrics {
             return;
         }
         let mut state = self.lock();
-        state.changes.push_back((snapshot.version().to_owned(), since));
+        let views = snapshot.views().map(|(_, view)| view);
+        let versions = std::iter::once(snapshot).chain(views).map(|one| one.version().to_owned()).collect();
+        let before = std::mem::replace(&mut state.versions, versions);
+        let new = state.versions.difference(&before).cloned().collect();
+        state.changes.push_back((new, since));
         if state.changes.len() > MAX_TIMED_SNAPSHOTS {
             state.changes.pop_front();
         }
@@ -283,7 +289,10 @@ impl XdsMetrics for ControlPlaneMetrics {
     }
 
     fn propagated(&self, _node: &str, snapshot: &str) {
-        let since = self.lock().changes.iter().rev().find(|(version, _)| version == snapshot).map(|(_, since)| *since);
+        let since = {
+            let state = self.lock();
+            state.changes.iter().rev().find(|(versions, _)| versions.contains(snapshot)).map(|(_, since)| *since)
+        };
         if let Some(since) = since {
             self.propagation.observe(since.elapsed().as_secs_f64());
         }

@@ -68,7 +68,11 @@ impl LastGood {
             Ok(None) => Self { path: name, ..Self::default() },
             Ok(Some(snapshot)) => {
                 let warning = "the source has not been read since the start: what was served before is served still";
-                tracing::info!(file = name, snapshot = snapshot.version(), "the last good configuration is there");
+                tracing::info!(
+                    file = name,
+                    snapshot = snapshot.version_with_views(),
+                    "the last good configuration is there"
+                );
                 Self {
                     snapshot: Some(Arc::new(snapshot)),
                     diagnosis: Some(Arc::new(diagnosis(&name, None, warning))),

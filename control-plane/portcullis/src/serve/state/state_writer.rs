@@ -46,8 +46,8 @@ impl StateWriter {
         loop {
             let is_last = self.snapshots.changed().await.is_err();
             let newest = self.snapshots.borrow_and_update().clone();
-            let is_new = newest.as_ref().map(|one| one.version()) != written.as_ref().map(|one| one.version());
-            let Some(snapshot) = newest.filter(|_| is_new) else {
+            // Not by the version: views have their own.
+            let Some(snapshot) = newest.filter(|newest| written.as_ref() != Some(newest)) else {
                 if is_last {
                     return;
                 }
@@ -112,5 +112,31 @@ mod tests {
         drop(sender);
         writing.await.unwrap();
         assert_eq!(LastGood::load(&state).snapshot.unwrap().version(), snapshot("49").version());
+    }
+
+    /// A deleted ReferenceGrant changes the view of a Gateway, and nothing else.
+    #[tokio::test]
+    async fn change_of_a_view_alone_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let (sender, writer) = StateWriter::new(dir.path().to_owned(), false, Arc::default());
+        let of_view = |body: &str| {
+            let view = ("gateway/infra/edge".to_owned(), snapshot(body).as_ref().clone());
+            Arc::new(snapshot("main").as_ref().clone().with_views([view]))
+        };
+        let (before, after) = (of_view("with the grant"), of_view("without it"));
+        assert_eq!(before.version(), after.version());
+        assert_ne!(before.version_with_views(), after.version_with_views());
+        let writing = tokio::spawn(writer.run());
+        let saved = async |expected: &Arc<Snapshot>| {
+            while LastGood::load(dir.path()).snapshot.as_ref() != Some(expected) {
+                tokio::task::yield_now().await;
+            }
+        };
+        sender.save(Arc::clone(&before));
+        saved(&before).await;
+        sender.save(Arc::clone(&after));
+        drop(sender);
+        writing.await.unwrap();
+        assert_eq!(LastGood::load(dir.path()).snapshot, Some(after));
     }
 }

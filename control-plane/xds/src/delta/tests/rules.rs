@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
+use portcullis_api::status::GatewayProgress;
 
 use super::steps::{ack, ask, nack, opened, owned, settle, show};
 use super::*;
@@ -251,6 +252,19 @@ fn owners_do_not_wait_for_each_other() {
     let gone = [after[2]];
     let responses = stream.on_snapshot(owned(&gone));
     assert_eq!(settle(&mut stream, responses), ["RDS: -rb", "CDS: -b"]);
+}
+
+#[test]
+fn node_has_all_only_with_the_endpoints_of_its_clusters() {
+    let all = snapshot(&[(CDS, "a", "1"), (EDS, "a", "1"), (LDS, "l", "1")]);
+    let mut stream = opened(all.clone(), &[(CDS, &[]), (LDS, &[])]);
+    assert!(stream.is_in_sync());
+    assert_eq!(stream.progress_with_all(&all), GatewayProgress::Pending);
+    let responses = stream.on_request(ask(EDS, &["a"]));
+    settle(&mut stream, responses);
+    assert_eq!(stream.progress_with_all(&all), GatewayProgress::Acknowledged);
+    let newer = snapshot(&[(CDS, "a", "1"), (EDS, "a", "2"), (LDS, "l", "1")]);
+    assert_eq!(stream.progress_with_all(&newer), GatewayProgress::Pending);
 }
 
 #[test]

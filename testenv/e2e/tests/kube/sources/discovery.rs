@@ -26,7 +26,7 @@ const CONDITION: &str = "ServersDiscovered";
 
 /// An address of this machine that an EndpointSlice may hold, which no loopback address may be. Packets to it do not leave the
 /// machine.
-fn own_address() -> Option<IpAddr> {
+pub(super) fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     // Nothing is sent: the kernel chooses the address from which it would be.
     socket.connect("192.0.2.1:9").ok()?;
@@ -39,14 +39,14 @@ fn own_address() -> Option<IpAddr> {
 }
 
 /// A kube-apiserver's address that comes and goes.
-struct Relay {
-    address: SocketAddr,
+pub(super) struct Relay {
+    pub(super) address: SocketAddr,
     open: Arc<AtomicUsize>,
     _runtime: Runtime,
 }
 
 impl Relay {
-    fn start(ip: IpAddr, server: SocketAddr) -> Self {
+    pub(super) fn start(ip: IpAddr, server: SocketAddr) -> Self {
         let address = SocketAddr::new(ip, ports::free().unwrap());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind(address)).unwrap();

@@ -1,27 +1,33 @@
-//! Objects of the Gateway API, with the release's own definitions: their statuses are written, and nothing is served.
+//! Objects of the Gateway API, with the release's own definitions: their statuses are written.
 
 use portcullis_harness::control_plane::ControlPlane;
+use portcullis_harness::kube::KubeOptions;
 use portcullis_harness::{deps, wait};
 use serde_json::{Value, json};
 
 use super::control_plane::SOON;
 use super::fixture::{NAMESPACE, SourceFixture, USER, printed};
 
-const CLASS: &str = "portcullis";
-const CLUSTER: &str = "a.example.com";
-const GROUP: &str = "gateway.networking.k8s.io";
+pub(super) const CLASS: &str = "portcullis";
+pub(super) const CLUSTER: &str = "a.example.com";
+pub(super) const GROUP: &str = "gateway.networking.k8s.io";
 
-struct Site {
-    fixture: SourceFixture,
-    _plane: ControlPlane,
+pub(super) struct Site {
+    pub(super) fixture: SourceFixture,
+    pub(super) plane: ControlPlane,
 }
 
 impl Site {
     /// With definitions, rights and a control plane; none without the definitions.
     fn start(test: &str) -> Option<Self> {
+        Self::of(test, &KubeOptions::default())
+    }
+
+    /// The same, of kube-apiservers like these.
+    pub(super) fn of(test: &str, options: &KubeOptions) -> Option<Self> {
         let found = deps::definitions().map(|dir| dir.join("gateway-api"));
         let definitions = deps::or_skip("the Gateway API", found).unwrap()?;
-        let fixture = SourceFixture::start(test)?;
+        let fixture = SourceFixture::of(test, options)?;
         let rights = ["rbac", "--control-plane", "--namespace", NAMESPACE, "--user", USER, "--gateway-api"];
         fixture.apply(&printed(&rights));
         let definitions = definitions.to_str().unwrap();
@@ -37,10 +43,10 @@ impl Site {
         let flags = fixture.kubernetes_flags(&fixture.settings.display().to_string());
         let flags: Vec<&str> = flags.iter().map(String::as_str).chain(["--gateway-api"]).collect();
         let plane = ControlPlane::start_from(&fixture.run.make_dir("plane").unwrap(), &flags).unwrap();
-        Some(Site { fixture, _plane: plane })
+        Some(Site { fixture, plane })
     }
 
-    fn apply(&self, kind: &str, namespace: &str, name: &str, spec: &Value) {
+    pub(super) fn apply(&self, kind: &str, namespace: &str, name: &str, spec: &Value) {
         let mut metadata = json!({"name": name});
         if !namespace.is_empty() {
             metadata["namespace"] = json!(namespace);
@@ -50,13 +56,13 @@ impl Site {
         self.fixture.apply(&object.to_string());
     }
 
-    fn get(&self, plural: &str, namespace: &str, name: &str) -> Value {
+    pub(super) fn get(&self, plural: &str, namespace: &str, name: &str) -> Value {
         let of = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
         self.fixture.kube.get(&format!("/apis/{GROUP}/v1/{of}{plural}/{name}")).unwrap()
     }
 
     /// Waits until an object's status has these conditions of its newest version, as `Type Status Reason`, at a place.
-    fn wait(&self, object: [&str; 3], place: &str, expected: &[&str]) -> Value {
+    pub(super) fn wait(&self, object: [&str; 3], place: &str, expected: &[&str]) -> Value {
         wait::until_ok(&format!("{object:?} {place}: {expected:?}"), SOON, || {
             let found = self.get(object[0], object[1], object[2]);
             let listed = found.pointer(&format!("/status{place}/conditions")).and_then(Value::as_array).cloned();
@@ -114,7 +120,7 @@ fn statuses_of_the_gateway_api_are_written() {
     let gateway = ["gateways", "infra", "edge"];
     let found = site.wait(gateway, "", &["Accepted True Accepted", "Programmed False Pending"]);
     let conditions = found["status"]["conditions"].to_string();
-    assert!(conditions.contains("no gateway serves it"), "{conditions}");
+    assert!(conditions.contains("no Envoy that belongs to this Gateway"), "{conditions}");
     site.wait(gateway, "/listeners/0", &["Accepted True Accepted", "Programmed False Pending"]);
 
     site.route(CLUSTER);

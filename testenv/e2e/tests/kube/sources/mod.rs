@@ -5,6 +5,7 @@ mod control_plane;
 mod discovery;
 mod fixture;
 mod gateway_api;
+mod gateway_envoys;
 mod in_cluster;
 mod leader;
 mod limits;

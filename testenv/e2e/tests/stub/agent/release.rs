@@ -12,7 +12,7 @@ use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::process::Signal;
 use portcullis_harness::{wait, write_private};
 use portcullis_translate::{FilterBuild, Input, choose_settings, translate};
-use portcullis_xds::{Listeners, NodeInfo, Registry, ServerState, Snapshot, Socket, View, Views};
+use portcullis_xds::{Listeners, NodeInfo, Registry, ServerState, Snapshot, Socket, Unserved, View, Views};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -31,9 +31,9 @@ const PER_SECOND: f64 = 300.0;
 struct OlderViews;
 
 impl Views for OlderViews {
-    fn view(&self, node: &NodeInfo) -> Result<View, String> {
+    fn view(&self, node: &NodeInfo) -> Result<View, Unserved> {
         let is_served = node.metadata.get(NODE_CONFIG_VERSION) == Some(&OLDER.to_string());
-        is_served.then(View::default).ok_or_else(|| "newer than this control plane".to_owned())
+        is_served.then(View::default).ok_or_else(|| Unserved::Frozen("newer than this control plane".to_owned()))
     }
 }
 

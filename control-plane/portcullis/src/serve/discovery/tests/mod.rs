@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::answers::{Answer, Answers, ESTABLISHED};
 use super::documents::DiscoveredDocuments;
 use super::saved;
-use super::slices::{SliceServers, servers_of};
+use super::slices::{SliceServers, is_of_service, servers_of};
 use super::want::AnswerKey;
 
 fn slice(name: &str, family: &str, ports: &Value, endpoints: &Value) -> EndpointSlice {
@@ -206,6 +206,42 @@ fn stream_of_new_addresses_is_kept_bounded_and_not_for_long() {
     let zone = |length: usize| json!([{"addresses": ["10.0.0.1"], "zone": "z".repeat(length)}]);
     let of = |length| servers_of([&slice("a", "IPv4", &json!([{"port": 6443}]), &zone(length))], &SlicePort::Only);
     assert_eq!((of(63).servers[0].zone.len(), of(64).servers[0].zone.len()), (63, 0));
+}
+
+#[test]
+fn slices_of_a_former_service_are_not_those_of_its_successor() {
+    let owned = |owners: Value| {
+        let mut slice = slice("a", "IPv4", &json!([{"port": 6443}]), &json!([]));
+        slice.metadata.owner_references = serde_json::from_value(owners).unwrap();
+        slice
+    };
+    let by = |kind: &str, uid: &str| json!([{"apiVersion": "v1", "kind": kind, "name": "web", "uid": uid}]);
+    for (owners, is_its) in [
+        (Value::Null, true),
+        (by("Service", "new"), true),
+        (by("Service", "old"), false),
+        // One that is mirrored from Endpoints has these as its owner.
+        (by("Endpoints", "other"), true),
+    ] {
+        assert_eq!(is_of_service(&owned(owners.clone()), Some("new")), is_its, "{owners}");
+        assert!(is_of_service(&owned(owners), None), "of an object nothing is known");
+    }
+}
+
+/// Nothing verifies the servers of a Service behind a route, and addresses of pods are given to others.
+#[test]
+fn list_without_endpoints_empties_a_service_behind_a_route() {
+    let now = (SystemTime::UNIX_EPOCH, Instant::now());
+    let mut answer = Answer::none(AnswerKey { name: "team/web:443".to_owned(), ..key("s") }, SystemTime::now());
+    answer.take(servers(&["10.0.0.1", "169.254.169.254", "127.0.0.1"]), false, now);
+    assert_eq!(answer.servers, servers(&["10.0.0.1"]).servers, "one that may not be a server is none");
+    answer.take(servers(&["10.0.0.2"]), false, now);
+    assert_eq!(answer.servers, servers(&["10.0.0.2"]).servers, "one that is gone is not used any more");
+    answer.fail("away".to_owned(), SystemTime::now());
+    assert_eq!(answer.servers.len(), 1, "a list that fails says nothing");
+    answer.take(servers(&[]), false, now);
+    answer.settle(now);
+    assert_eq!((answer.servers.len(), answer.empty_since.is_some()), (0, true));
 }
 
 #[tokio::test]

@@ -7,7 +7,9 @@ use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::{Api, Client, Config};
 use portcullis_api::SlicePort;
+use portcullis_attach::ObjectName;
 use portcullis_sources::{Input, ObjectSet, read_inputs};
+use portcullis_translate::ServicePort;
 use serde_json::{Value, json};
 
 use super::super::super::metrics::ControlPlaneMetrics;
@@ -16,9 +18,9 @@ use super::super::answers::Answers;
 use super::super::discoverer::Discoverer;
 use super::super::documents::DiscoveredDocuments;
 use super::super::report::{Reporter, SourceReport, TaskReport};
-use super::super::service::follow_in_sessions;
+use super::super::service::{FollowedService, follow_in_sessions};
 use super::super::srv::Nameservers;
-use super::super::want::{WantedSource, Wants};
+use super::super::want::{Want, WantedSource, Wants};
 use super::{document, key, servers, settings};
 
 /// The want of an upstream, and that of its object after an edit.
@@ -84,6 +86,41 @@ async fn reports_of_an_ended_task_are_not_taken() {
     }
 }
 
+/// The wants of ports of a Service behind a Gateway's route.
+fn gateway_wants(ports: &[u16]) -> Wants {
+    let service = ObjectName::new("team", "web");
+    let want = |port: &u16| {
+        let port = ServicePort { service: service.clone(), port: *port };
+        Arc::new(Want::of_service(&port, "u", "", &settings()))
+    };
+    ports.iter().map(want).map(|want| (want.name().to_owned(), want)).collect()
+}
+
+#[tokio::test]
+async fn answers_for_gateways_stay_until_services_are_wanted() {
+    let (_handle, mut discoverer) =
+        Discoverer::new(None, Nameservers::System, None, Arc::new(ControlPlaneMetrics::default()));
+    let (sender, _reports) = tokio::sync::mpsc::channel(1);
+    let [of_cluster, _] = wants_around(|_| {});
+    discoverer.answers.by_name.extend(Answers::of_wants(&gateway_wants(&[443]), 1).by_name);
+    discoverer.answers.by_name.extend(Answers::of_wants(&of_cluster, 1).by_name);
+    let mut names = |is_whole: bool| -> Vec<String> {
+        discoverer.is_whole = is_whole;
+        discoverer.follow(&Wants::new(), &sender);
+        discoverer.answers.by_name.keys().cloned().collect()
+    };
+    assert_eq!(names(false), ["team/web:443"], "no verdict about a Gateway yet");
+    assert_eq!(names(true), [""; 0]);
+}
+
+#[test]
+fn ports_of_a_service_share_one_task() {
+    let wants = gateway_wants(&[443, 8443]);
+    let tasks: BTreeSet<&str> = wants.values().map(|want| want.key.task()).collect();
+    assert_eq!((wants.len(), tasks), (2, BTreeSet::from(["team/web"])));
+    assert_eq!(key("s").task(), "a.test");
+}
+
 /// The want of an object whose servers are found by a Service alone.
 fn sole_want() -> Arc<Wants> {
     let mut document = document(&json!({"service": {"namespace": "ns", "name": "tenant", "port": 6443}}));
@@ -103,7 +140,7 @@ async fn failure_of_a_source_is_no_answer_at_the_start() {
     discoverer.answers.follow(&wants, SystemTime::now());
     discoverer.published.send_replace(Arc::new(discoverer.answers.clone()));
     let waiting = async {
-        assert!(handle.want(&wants).await);
+        assert!(handle.want(&wants, true).await);
         handle.answers.borrow().by_name["a.test"].servers.len()
     };
     let answering = async {
@@ -118,13 +155,13 @@ async fn failure_of_a_source_is_no_answer_at_the_start() {
     };
     assert_eq!(tokio::join!(waiting, answering).0, 1, "gateways keep what they have until a server is known");
     let [beside_written, _] = wants_around(|_| {});
-    assert!(!handle.want(&Arc::new(beside_written)).await, "an object with other servers waits for no source");
+    assert!(!handle.want(&Arc::new(beside_written), true).await, "an object with other servers waits for no source");
     let mut renewed = wants["a.test"].as_ref().clone();
     renewed.allow_loopback = true;
-    handle.want(&wants).await;
+    handle.want(&wants, true).await;
     discoverer.published.send_replace(Arc::new(discoverer.answers.clone()));
     let renewed = Arc::new([("a.test".to_owned(), Arc::new(renewed))].into());
-    assert!(!handle.want(&renewed).await, "nor does one whose source is known");
+    assert!(!handle.want(&renewed, true).await, "nor does one whose source is known");
 }
 
 /// A Kubernetes API whose connections open and that says nothing.
@@ -136,7 +173,8 @@ async fn silent_kubernetes_api_is_a_failed_source() {
         Api::namespaced(Client::try_from(Config::new(url.parse().unwrap())).unwrap(), "ns");
     let (sender, mut reports) = tokio::sync::mpsc::channel(1);
     let to = Reporter::new(key("s"), 1, sender);
-    let following = follow_in_sessions(Duration::from_millis(20), &slices, "tenant", &SlicePort::Only, &to);
+    let service = FollowedService { name: "tenant".to_owned(), uid: None, ports: vec![(SlicePort::Only, to)] };
+    let following = follow_in_sessions(Duration::from_millis(20), &slices, &service);
     let found = tokio::select! {
         () = following => None,
         report = tokio::time::timeout(Duration::from_secs(10), reports.recv()) => report.unwrap(),

@@ -1,0 +1,64 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use portcullis_attach::{Attached, ObjectName};
+use portcullis_sources::{GatewayApiObjects, WatchedKind};
+use portcullis_translate::ServicePort;
+use serde_json::Value;
+
+use super::super::gateway_views::{GatewayDemand, ServiceIdentity};
+use super::name_of;
+
+/// The part of the verdicts that decides about what is served.
+pub(super) fn demand(attached: &Attached, objects: &GatewayApiObjects) -> GatewayDemand {
+    let documents: BTreeMap<ObjectName, &Arc<Value>> =
+        objects.of(WatchedKind::Service).map(|document| (name_of(document), document)).collect();
+    let wanted = attached.served.iter().flat_map(|gateway| gateway.services());
+    let service = |(service, port): (&ObjectName, u16)| {
+        let identity = identity(documents.get(service)?, port)?;
+        Some((ServicePort { service: service.clone(), port }, identity))
+    };
+    GatewayDemand {
+        served: Arc::new(attached.served.iter().cloned().map(Arc::new).collect()),
+        passed_clusters: attached.passed_clusters.clone(),
+        services: wanted.filter_map(service).collect(),
+    }
+}
+
+/// None of a Service whose UID is not known: it may be beyond those that are watched, and pools of two of its name would be one.
+///
+/// EndpointSlices have the name of a Service's port, not its number.
+fn identity(document: &Value, port: u16) -> Option<ServiceIdentity> {
+    let ports = document.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
+    let is_it = |one: &&Value| one.get("port").and_then(Value::as_u64) == Some(port.into());
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let named = ports.filter(is_it).max_by_key(|one| one.get("protocol").is_none_or(|protocol| protocol == "TCP"));
+    let uid = text(document.pointer("/metadata/uid"));
+    let port_name = text(named.and_then(|one| one.get("name")));
+    (!uid.is_empty()).then_some(ServiceIdentity { uid, port_name })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn port_of_a_service_is_known_by_its_name() {
+        let document = json!({"metadata": {"uid": "u"}, "spec": {"ports": [
+            {"name": "dns", "port": 443, "protocol": "UDP"}, {"name": "https", "port": 443, "protocol": "TCP"}, {"name": "x", "port": 1},
+        ]}});
+        let found = |port| identity(&document, port).unwrap().port_name;
+        assert_eq!([found(443), found(1), found(2)], ["https", "x", ""]);
+        assert_eq!(identity(&document, 1).unwrap().uid, "u");
+    }
+
+    #[test]
+    fn service_without_a_known_uid_gets_no_connection() {
+        let document = |uid: &str| json!({"metadata": {"uid": uid}, "spec": {"ports": [{"port": 443}]}});
+        assert!(identity(&document("u"), 443).is_some());
+        assert_eq!(identity(&document(""), 443), None);
+        assert_eq!(identity(&json!({}), 443), None);
+    }
+}

@@ -1,0 +1,193 @@
+//! The condition `Programmed` of Gateways and their listeners, and the addresses of a Gateway.
+
+use std::net::IpAddr;
+
+use portcullis_api::status::sanitize;
+use portcullis_attach::{ConditionVerdict, ListenerRole, ListenerVerdict, ServedGateway, ServedListener};
+use serde_json::{Value, json};
+
+use super::super::gateway_views::ProgrammedState;
+
+/// Why something that is not accepted is not programmed.
+const INVALID: &str = "it is not accepted";
+/// Most addresses of a status, by the definition of Gateways: with more the API server refuses it.
+const MAX_ADDRESSES: usize = 16;
+/// Why a listener that ends TLS is not programmed.
+const NOT_SERVED: &str = "this version of Portcullis serves no HTTPS listeners";
+
+/// Why, or how, a Gateway is programmed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Programmed<'a> {
+    served: Option<&'a ServedGateway>,
+    state: &'a ProgrammedState,
+}
+
+impl<'a> Programmed<'a> {
+    /// `served` is what is accepted of the Gateway.
+    pub(super) fn of(served: Option<&'a ServedGateway>, state: Option<&'a ProgrammedState>) -> Self {
+        Self { served, state: state.unwrap_or(&ProgrammedState::NoEnvoy) }
+    }
+
+    /// The addresses in the status: those that the Gateway asks for, else those of its Envoys. They stay while its Envoys are
+    /// away: names may be published for them. Of too many those stay that are there.
+    pub(super) fn addresses(&self, before: &[Value]) -> Vec<Value> {
+        let Some(served) = self.served else { return Vec::new() };
+        let written = |ip: &IpAddr| json!({"type": "IPAddress", "value": ip.to_string()});
+        let asked: Vec<Value> = served.addresses.iter().filter(|ip| !ip.is_unspecified()).map(written).collect();
+        let mut found = match self.state {
+            _ if !asked.is_empty() => asked,
+            ProgrammedState::Programmed(addresses) => addresses.iter().map(written).collect(),
+            _ => before.to_vec(),
+        };
+        if found.len() > MAX_ADDRESSES {
+            // Stable: those of before come first.
+            found.sort_by_key(|one| !before.contains(one));
+            found.truncate(MAX_ADDRESSES);
+        }
+        found
+    }
+
+    /// The conditions of the Gateway.
+    pub(super) fn gateway(&self, verdicts: &[ConditionVerdict], has_addresses: bool) -> Vec<ConditionVerdict> {
+        let has_served = self.served.is_some_and(|served| served.listeners.iter().any(is_in_use));
+        let refusal = match has_served {
+            true if has_addresses => self.refusal(),
+            true => self.refusal().or(Some((
+                "AddressNotAssigned",
+                "it asks for no address, and none of its Envoys says by which clients reach it (--gateway-address)"
+                    .to_owned(),
+            ))),
+            false => Some(("Pending", format!("it has no listener that is served: {NOT_SERVED}"))),
+        };
+        with_programmed(verdicts, refusal)
+    }
+
+    /// The conditions of a listener.
+    pub(super) fn listener(&self, listener: &ListenerVerdict) -> Vec<ConditionVerdict> {
+        let mut served = self.served.iter().flat_map(|served| &served.listeners);
+        let is_served = served.any(|one| one.name == listener.name && is_in_use(one));
+        let refusal = if is_served { self.refusal() } else { Some(("Pending", NOT_SERVED.to_owned())) };
+        with_programmed(&listener.conditions, refusal)
+    }
+
+    fn refusal(&self) -> Option<(&'static str, String)> {
+        let pending = |message: &str| Some(("Pending", message.to_owned()));
+        match self.state {
+            ProgrammedState::Programmed(_) => None,
+            ProgrammedState::NoEnvoy => {
+                pending("no Envoy that belongs to this Gateway is connected (portcullis bootstrap --gateway)")
+            }
+            ProgrammedState::Pending => pending("its Envoys have not acknowledged it yet"),
+            ProgrammedState::Refused(why) => Some(("Invalid", format!("an Envoy refuses it: {}", sanitize(why)))),
+        }
+    }
+}
+
+fn is_in_use(listener: &ServedListener) -> bool {
+    match listener.role {
+        ListenerRole::Passthrough(_) | ListenerRole::Redirect(_) => true,
+        ListenerRole::Terminate { .. } => false,
+    }
+}
+
+fn with_programmed(verdicts: &[ConditionVerdict], refusal: Option<(&'static str, String)>) -> Vec<ConditionVerdict> {
+    let is_accepted = verdicts.iter().any(|one| one.kind == "Accepted" && one.status);
+    let (status, reason, message) = match refusal {
+        _ if !is_accepted => (false, "Invalid", INVALID.to_owned()),
+        Some((reason, message)) => (false, reason, message),
+        None => (true, "Programmed", String::new()),
+    };
+    let programmed = ConditionVerdict { kind: "Programmed", status, reason, message };
+    verdicts.iter().cloned().chain([programmed]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_attach::{HostPattern, HostTable, ObjectName};
+
+    use super::*;
+
+    fn listener(name: &str, role: ListenerRole) -> ServedListener {
+        ServedListener { name: name.to_owned(), port: 443, host: HostPattern::Any, role }
+    }
+
+    fn gateway(addresses: Vec<IpAddr>) -> ServedGateway {
+        let listeners = vec![
+            listener("tls", ListenerRole::Passthrough(HostTable::default())),
+            listener(
+                "https",
+                ListenerRole::Terminate { certificates: Vec::new(), client_ca: None, routes: HostTable::default() },
+            ),
+        ];
+        ServedGateway { gateway: ObjectName::new("infra", "edge"), addresses, settings: None, listeners }
+    }
+
+    fn accepted() -> Vec<ConditionVerdict> {
+        vec![ConditionVerdict { kind: "Accepted", status: true, reason: "Accepted", message: String::new() }]
+    }
+
+    fn told(conditions: &[ConditionVerdict]) -> (bool, &'static str) {
+        let found = conditions.iter().find(|one| one.kind == "Programmed").unwrap();
+        (found.status, found.reason)
+    }
+
+    #[test]
+    fn gateway_is_programmed_once_an_envoy_acknowledged() {
+        let served = gateway(Vec::new());
+        let address: IpAddr = [192, 0, 2, 1].into();
+        for (state, expected, of_listener) in [
+            (ProgrammedState::NoEnvoy, (false, "Pending"), (false, "Pending")),
+            (ProgrammedState::Pending, (false, "Pending"), (false, "Pending")),
+            (ProgrammedState::Refused("x".to_owned()), (false, "Invalid"), (false, "Invalid")),
+            (ProgrammedState::Programmed([].into()), (false, "AddressNotAssigned"), (true, "Programmed")),
+            (ProgrammedState::Programmed([address].into()), (true, "Programmed"), (true, "Programmed")),
+        ] {
+            let programmed = Programmed::of(Some(&served), Some(&state));
+            let has_addresses = !programmed.addresses(&[]).is_empty();
+            assert_eq!(told(&programmed.gateway(&accepted(), has_addresses)), expected, "{state:?}");
+            let verdict = |name: &str| ListenerVerdict {
+                name: name.to_owned(),
+                supported_kinds: Vec::new(),
+                attached_routes: 0,
+                conditions: accepted(),
+            };
+            assert_eq!(told(&programmed.listener(&verdict("tls"))), of_listener, "{state:?}");
+            assert_eq!(told(&programmed.listener(&verdict("https"))), (false, "Pending"), "{state:?}");
+            assert_eq!(told(&programmed.gateway(&[], true)), (false, "Invalid"));
+        }
+    }
+
+    #[test]
+    fn addresses_stay_while_envoys_are_away() {
+        let (own, asked): (IpAddr, IpAddr) = ([192, 0, 2, 1].into(), [192, 0, 2, 9].into());
+        let before = [json!({"type": "IPAddress", "value": "192.0.2.5"})];
+        let there = ProgrammedState::Programmed([own].into());
+        for (addresses, state, expected) in [
+            (vec![], &there, vec!["192.0.2.1"]),
+            (vec![], &ProgrammedState::NoEnvoy, vec!["192.0.2.5"]),
+            (vec![asked], &there, vec!["192.0.2.9"]),
+            (vec![asked], &ProgrammedState::NoEnvoy, vec!["192.0.2.9"]),
+            (vec![[0, 0, 0, 0].into()], &there, vec!["192.0.2.1"]),
+        ] {
+            let served = gateway(addresses);
+            let found = Programmed::of(Some(&served), Some(state)).addresses(&before);
+            let found: Vec<&str> = found.iter().map(|one| one["value"].as_str().unwrap()).collect();
+            assert_eq!(found, expected, "{state:?}");
+        }
+        assert_eq!(Programmed::of(None, Some(&there)).addresses(&before), Vec::<Value>::new());
+    }
+
+    #[test]
+    fn addresses_have_room_in_the_status_and_stay() {
+        let (served, ip) = (gateway(Vec::new()), |last: u8| IpAddr::from([192, 0, 2, last]));
+        let all = ProgrammedState::Programmed((1..=40).map(ip).collect());
+        let first = Programmed::of(Some(&served), Some(&all)).addresses(&[]);
+        assert_eq!(first.len(), MAX_ADDRESSES);
+        let fewer = ProgrammedState::Programmed((5..=40).map(ip).collect());
+        let next = Programmed::of(Some(&served), Some(&fewer)).addresses(&first);
+        assert!(next.len() == MAX_ADDRESSES && next[..12] == first[4..], "{next:?}");
+        assert_eq!(Programmed::of(Some(&served), Some(&all)).addresses(&next), next, "one that is back waits");
+        let asked = gateway((1..=40).map(ip).collect());
+        assert_eq!(Programmed::of(Some(&asked), None).addresses(&[]), first);
+    }
+}

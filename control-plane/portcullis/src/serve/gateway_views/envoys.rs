@@ -1,0 +1,172 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use portcullis_attach::{Attached, ObjectName};
+use portcullis_translate::type_urls;
+use portcullis_xds::Registry;
+use tokio::sync::watch;
+
+use super::{
+    GatewayClaims, GatewayDemand, GatewayLink, GatewayOutcome, ProgrammedState, gateway_view, programmed_states,
+};
+
+/// The Envoys of all Gateways, as the verdicts need them: what they are to serve goes in, what they do comes out.
+pub(in super::super) struct GatewayEnvoys {
+    demand: watch::Sender<Option<Arc<GatewayDemand>>>,
+    outcome: watch::Receiver<Arc<GatewayOutcome>>,
+    claims: watch::Receiver<GatewayClaims>,
+    registry: Arc<Registry>,
+    acknowledged: AcknowledgedGateways,
+}
+
+/// The edition of each Gateway that was acknowledged last, and the addresses of its Envoys then.
+#[derive(Default)]
+struct AcknowledgedGateways(BTreeMap<ObjectName, (GatewayEdition, BTreeSet<IpAddr>)>);
+
+/// The properties of a Gateway that are not those of its routes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct GatewayEdition {
+    /// `metadata.uid`: one of the same name has the same generations.
+    uid: Option<String>,
+    generation: Option<i64>,
+    /// The names of Envoy's listeners, which are addresses and ports: the `GatewaySettings` may give the address.
+    listeners: BTreeSet<String>,
+}
+
+impl AcknowledgedGateways {
+    /// Takes the state of an edition. One that was acknowledged is not pending again.
+    fn follow(&mut self, gateway: &ObjectName, edition: GatewayEdition, state: &mut ProgrammedState) {
+        match state {
+            ProgrammedState::Programmed(addresses) => {
+                self.0.insert(gateway.clone(), (edition, addresses.clone()));
+            }
+            ProgrammedState::Pending => {
+                let before = self.0.get(gateway).filter(|(of, _)| *of == edition);
+                if let Some((_, addresses)) = before {
+                    *state = ProgrammedState::Programmed(addresses.clone());
+                }
+            }
+            ProgrammedState::NoEnvoy | ProgrammedState::Refused(_) => drop(self.0.remove(gateway)),
+        }
+    }
+}
+
+impl GatewayEnvoys {
+    /// The end of the verdicts, and the reconciler's.
+    pub(in super::super) fn new(
+        claims: &watch::Receiver<GatewayClaims>,
+        registry: Arc<Registry>,
+    ) -> (Self, GatewayLink) {
+        let (demand, demanded) = watch::channel(None);
+        let (sender, outcome) = watch::channel(Arc::default());
+        let link = GatewayLink { demand: demanded, claims: claims.clone(), outcome: sender };
+        (
+            Self { demand, outcome, claims: claims.clone(), registry, acknowledged: AcknowledgedGateways::default() },
+            link,
+        )
+    }
+
+    /// Has this served.
+    pub(in super::super) fn demand(&self, newer: GatewayDemand) {
+        self.demand.send_if_modified(|before| {
+            let newer = newer.after(before.as_deref());
+            let is_new = before.as_deref() != Some(&newer);
+            if is_new {
+                *before = Some(Arc::new(newer));
+            }
+            is_new
+        });
+    }
+
+    /// `UpstreamClusters` to which no connection may be passed on, and why, as far as a route leads there.
+    pub(in super::super) fn refused_clusters(&self) -> Arc<BTreeMap<String, String>> {
+        Arc::clone(&self.outcome.borrow().refused_clusters)
+    }
+
+    /// Waits for another outcome; false if there is none any more.
+    pub(in super::super) async fn changed(&mut self) -> bool {
+        self.outcome.changed().await.is_ok()
+    }
+
+    /// The state of each accepted Gateway. One whose own version was acknowledged is not pending again because a route of it
+    /// changes. `uid` is that of the Gateway that was judged.
+    pub(in super::super) fn programmed_states(
+        &mut self,
+        attached: &Attached,
+        uid: impl Fn(&ObjectName) -> Option<String>,
+    ) -> BTreeMap<ObjectName, ProgrammedState> {
+        let (outcome, claims) = (self.outcome.borrow_and_update().clone(), self.claims.borrow().clone());
+        // The demand has the accepted Gateways of these verdicts.
+        let demand = self.demand.borrow().clone().unwrap_or_default();
+        let mut found = programmed_states(&demand.served, &outcome, &claims, &self.registry);
+        let generations: BTreeMap<&ObjectName, Option<i64>> =
+            attached.gateways.iter().map(|one| (&one.name, one.generation)).collect();
+        for (gateway, state) in &mut found {
+            let generation = generations.get(gateway).copied().flatten();
+            let edition = GatewayEdition { uid: uid(gateway), generation, listeners: listeners(&outcome, gateway) };
+            self.acknowledged.follow(gateway, edition, state);
+        }
+        self.acknowledged.0.retain(|gateway, _| found.contains_key(gateway));
+        found
+    }
+}
+
+/// The names of the listeners of a Gateway's view.
+fn listeners(outcome: &GatewayOutcome, gateway: &ObjectName) -> BTreeSet<String> {
+    let view = outcome.snapshot.as_ref().and_then(|snapshot| snapshot.view(&gateway_view(gateway)));
+    view.map(|view| view.names(&type_urls::listener()).cloned().collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_xds::{Resource, Snapshot};
+
+    use super::*;
+
+    fn edge() -> ObjectName {
+        ObjectName::new("infra", "edge")
+    }
+
+    fn edition(uid: &str, generation: i64, listener: &str) -> GatewayEdition {
+        let entry = (type_urls::listener(), listener.to_owned(), Resource::new(vec![1]));
+        let views = gateway_view(&edge()).0.map(|name| (name, Snapshot::new([entry])));
+        let snapshot = Some(Arc::new(Snapshot::default().with_views(views)));
+        let listeners = listeners(&GatewayOutcome { snapshot, ..GatewayOutcome::default() }, &edge());
+        assert_eq!(listeners, [listener.to_owned()].into());
+        GatewayEdition { uid: Some(uid.to_owned()), generation: Some(generation), listeners }
+    }
+
+    #[test]
+    fn gateway_is_pending_again_only_if_another_edition_is_served() {
+        let address = IpAddr::from([192, 0, 2, 1]);
+        let programmed = || ProgrammedState::Programmed([address].into());
+        let first = || edition("one", 1, "gateway-0.0.0.0-443");
+        for (case, newer, expected) in [
+            ("an edit of a route", first(), programmed()),
+            ("an edit of the Gateway", edition("one", 2, "gateway-0.0.0.0-443"), ProgrammedState::Pending),
+            ("a Gateway of the same name", edition("two", 1, "gateway-0.0.0.0-443"), ProgrammedState::Pending),
+            ("another address of the settings", edition("one", 1, "gateway-10.0.0.1-443"), ProgrammedState::Pending),
+        ] {
+            let mut acknowledged = AcknowledgedGateways::default();
+            acknowledged.follow(&edge(), first(), &mut programmed());
+            let mut state = ProgrammedState::Pending;
+            acknowledged.follow(&edge(), newer, &mut state);
+            assert_eq!(state, expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn gateway_that_was_refused_is_pending_until_it_is_acknowledged() {
+        let first = || edition("one", 1, "gateway-0.0.0.0-443");
+        for lost in [ProgrammedState::NoEnvoy, ProgrammedState::Refused("no".to_owned())] {
+            let mut acknowledged = AcknowledgedGateways::default();
+            for mut state in [ProgrammedState::Programmed(BTreeSet::new()), lost] {
+                acknowledged.follow(&edge(), first(), &mut state);
+            }
+            let mut state = ProgrammedState::Pending;
+            acknowledged.follow(&edge(), first(), &mut state);
+            assert_eq!(state, ProgrammedState::Pending);
+        }
+    }
+}

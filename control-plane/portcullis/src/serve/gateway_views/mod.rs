@@ -1,0 +1,159 @@
+//! The views of Envoys that belong to a Gateway of the Gateway API: each has what is served of its Gateway, and nothing else.
+//!
+//! - [`claim`]: which Gateway an Envoy belongs to, by its bootstrap and its certificate.
+//! - [`snapshots`]: what it is served.
+//! - [`progress`]: what its Envoys make of that; [`envoys`]: what they made of it before.
+
+mod claim;
+mod envoys;
+mod progress;
+mod snapshots;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use portcullis_attach::{ObjectName, ServedGateway};
+use portcullis_translate::ServicePort;
+use portcullis_xds::{Snapshot, View};
+use tokio::sync::watch;
+
+pub(crate) use claim::gateway_name;
+pub(super) use claim::{ClaimGuard, GatewayClaims, claimed};
+pub(super) use envoys::GatewayEnvoys;
+pub(super) use progress::ProgrammedState;
+use progress::programmed_states;
+pub(super) use snapshots::GatewaySnapshots;
+
+/// The verdicts of the attach step, as far as they decide about what is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct GatewayDemand {
+    /// The accepted Gateways.
+    pub(super) served: Arc<Vec<Arc<ServedGateway>>>,
+    /// `UpstreamClusters` to which a route may pass connections on, whether these can be or not.
+    pub(super) passed_clusters: BTreeSet<String>,
+    /// The ports of Services to which routes lead, of those Services that are known.
+    pub(super) services: BTreeMap<ServicePort, ServiceIdentity>,
+}
+
+impl GatewayDemand {
+    /// The demand with the Gateways of the one before in the place of equal ones, so that comparing them costs nothing.
+    fn after(mut self, before: Option<&Self>) -> Self {
+        let Some(before) = before else { return self };
+        let known: BTreeMap<&ObjectName, &Arc<ServedGateway>> =
+            before.served.iter().map(|one| (&one.gateway, one)).collect();
+        let same = |one: &Arc<ServedGateway>| {
+            let known = known.get(&one.gateway).copied().filter(|known| *known == one);
+            Arc::clone(known.unwrap_or(one))
+        };
+        self.served = Arc::new(self.served.iter().map(same).collect());
+        self
+    }
+}
+
+/// A Service, as its EndpointSlices are found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ServiceIdentity {
+    /// `metadata.uid`.
+    pub(super) uid: String,
+    /// The name of its port; empty of the only one.
+    pub(super) port_name: String,
+}
+
+/// The outcome of a demand.
+#[derive(Clone, Debug, Default)]
+pub(super) struct GatewayOutcome {
+    /// The Gateways that the snapshot has as they are here.
+    pub(super) served: Arc<Vec<Arc<ServedGateway>>>,
+    /// The snapshot with their views; none before the first.
+    pub(super) snapshot: Option<Arc<Snapshot>>,
+    /// `UpstreamClusters` to which no connection may be passed on, and why.
+    pub(super) refused_clusters: Arc<BTreeMap<String, String>>,
+}
+
+/// The reconciler's end of the Gateway API.
+pub(super) struct GatewayLink {
+    /// The newest demand; none before the first verdicts. Without the Gateway API it is for no Gateway, from the start.
+    pub(super) demand: watch::Receiver<Option<Arc<GatewayDemand>>>,
+    /// The Gateways that Envoys belong to.
+    pub(super) claims: watch::Receiver<GatewayClaims>,
+    /// The outcome.
+    pub(super) outcome: watch::Sender<Arc<GatewayOutcome>>,
+}
+
+impl GatewayLink {
+    /// That of a control plane without the Gateway API: the Envoys of all Gateways get a view without listeners.
+    pub(super) fn without_gateways(claims: watch::Receiver<GatewayClaims>) -> Self {
+        let (_, demand) = watch::channel(Some(Arc::default()));
+        Self { demand, claims, outcome: watch::Sender::new(Arc::default()) }
+    }
+
+    /// Whether it is known that no Gateway is served.
+    pub(super) fn serves_none(&self) -> bool {
+        self.demand.borrow().as_ref().is_some_and(|demand| demand.served.is_empty())
+    }
+
+    /// Waits for another demand, or another Gateway that an Envoy belongs to.
+    pub(super) async fn changed(&mut self) {
+        tokio::select! {
+            Ok(()) = self.demand.changed() => {}
+            Ok(()) = self.claims.changed() => {}
+            // Both end with the program.
+            else => std::future::pending().await,
+        }
+    }
+}
+
+/// A snapshot whose views of Gateways are empty.
+pub(super) fn without_gateways(snapshot: &Snapshot) -> Snapshot {
+    let views = snapshot.views().map(|(name, view)| {
+        let is_gateway = gateway_of_view(name).is_some();
+        (name.to_owned(), if is_gateway { Snapshot::default() } else { view.clone() })
+    });
+    snapshot.clone().with_views(views)
+}
+
+/// Envoy's view of a Gateway.
+pub(super) fn gateway_view(gateway: &ObjectName) -> View {
+    View(Some(format!("{VIEW}{gateway}")))
+}
+
+/// The beginning of these views' names.
+const VIEW: &str = "gateway/";
+
+/// The Gateway of a view, if it is one of a Gateway.
+pub(super) fn gateway_of_view(name: &str) -> Option<ObjectName> {
+    let (namespace, name) = name.strip_prefix(VIEW)?.split_once('/')?;
+    Some(ObjectName::new(namespace, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_api::Settings;
+    use portcullis_xds::{NodeInfo, Resource};
+
+    use super::super::discovery::DiscoveredDocuments;
+    use super::*;
+
+    #[tokio::test]
+    async fn views_of_gateways_are_empty_without_the_gateway_api() {
+        let claims = watch::Sender::new(GatewayClaims::default());
+        let mut link = GatewayLink::without_gateways(claims.subscribe());
+        assert!(link.serves_none());
+        let _open = ClaimGuard::open(&claims, ObjectName::new("infra", "edge"), &NodeInfo::default());
+        link.changed().await;
+        let mut snapshots = GatewaySnapshots::default();
+        snapshots.take(link.demand.borrow().clone(), link.claims.borrow().gateways());
+        let views = snapshots.follow(&Settings::default(), &BTreeMap::new(), &DiscoveredDocuments::default());
+        let found: Vec<_> = views.iter().map(|(name, view)| (name.as_str(), view.resources().count())).collect();
+        assert_eq!(found, [("gateway/infra/edge", 0)]);
+    }
+
+    #[test]
+    fn saved_views_of_gateways_are_left_empty() {
+        let one = || Snapshot::new([("t".to_owned(), "n".to_owned(), Resource::new(vec![1]))]);
+        let saved = one().with_views(["gateway/infra/edge", "wasm"].map(|name| (name.to_owned(), one())));
+        let found = without_gateways(&saved);
+        let views: Vec<_> = found.views().map(|(name, view)| (name, view.resources().count())).collect();
+        assert_eq!((found.resources().count(), views), (1, vec![("gateway/infra/edge", 0), ("wasm", 1)]));
+    }
+}

@@ -1,0 +1,199 @@
+//! The listeners of a Gateway: one for each of its addresses and ports, with a filter chain for each route.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use envoy_types::pb::envoy::config::listener::v3::{FilterChain, FilterChainMatch, Listener, ListenerFilter};
+use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::weighted_cluster::ClusterWeight;
+use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::{
+    ClusterSpecifier, WeightedCluster,
+};
+use portcullis_api::{Cidr, Settings};
+use portcullis_attach::{BoundRoute, HostPattern, HostTable, ListenerRole, ObjectName, ServedGateway, ServedListener};
+use prost::Message;
+
+use super::port::{range, tls_inspector};
+use super::{BUFFER_LIMIT, EncodedChains, LISTENER_FILTERS_TIMEOUT, NO_NAME, access_log, chain, hcm, passthrough};
+use crate::gateway::Pools;
+use crate::names::{ResourceNames, stat_name};
+use crate::proto::{ip_socket, seconds, uint};
+use crate::resource::{Part, Resource};
+
+/// A cluster that is never there: connections to it are closed.
+const NO_CLUSTER: &str = "nowhere";
+
+/// The listeners of a Gateway. Those whose use is not served have no port.
+pub(crate) fn gateway_listeners(gateway: &ServedGateway, pools: &Pools, settings: &Settings) -> Vec<Resource> {
+    let mut ports: BTreeMap<u16, Vec<(&ServedListener, &HostTable)>> = BTreeMap::new();
+    let mut plain: BTreeSet<u16> = BTreeSet::new();
+    for listener in &gateway.listeners {
+        match &listener.role {
+            ListenerRole::Passthrough(table) => ports.entry(listener.port).or_default().push((listener, table)),
+            ListenerRole::Redirect(_) => drop(plain.insert(listener.port)),
+            ListenerRole::Terminate { .. } => {}
+        }
+    }
+    let addresses = if gateway.addresses.is_empty() { vec![settings.address] } else { gateway.addresses.clone() };
+    let addresses: BTreeSet<IpAddr> = addresses.into_iter().collect();
+    let translator = GatewayListeners { gateway, pools, settings };
+    let chains = ports.iter().map(|(port, listeners)| (*port, translator.chains(listeners)));
+    let chains = chains.chain(plain.into_iter().map(|port| (port, PortChains::plain(settings))));
+    let each = |(port, chains): (u16, PortChains)| {
+        addresses.iter().map(move |address| translator.listener(*address, port, &chains)).collect::<Vec<_>>()
+    };
+    chains.flat_map(each).collect()
+}
+
+#[derive(Clone, Copy)]
+struct GatewayListeners<'a> {
+    gateway: &'a ServedGateway,
+    pools: &'a Pools,
+    settings: &'a Settings,
+}
+
+/// The chains of a port, encoded.
+struct PortChains {
+    listener_filters: Vec<ListenerFilter>,
+    /// Those of no route.
+    own: Vec<u8>,
+    /// By owner, with those in their place if Envoy refuses them.
+    of_routes: BTreeMap<String, (Vec<Vec<u8>>, Vec<Vec<u8>>)>,
+}
+
+impl PortChains {
+    /// Those of plain HTTP. No HTTPS listener is served yet to which it could lead.
+    fn plain(settings: &Settings) -> Self {
+        let chain = FilterChain {
+            name: ResourceNames::gateway(&settings.instance).part("plain"),
+            filters: vec![chain::http_connection_manager(hcm::plain(settings))],
+            ..Default::default()
+        };
+        let own = EncodedChains::of([chain.encode_to_vec()].into_iter());
+        Self { listener_filters: Vec::new(), own, of_routes: BTreeMap::new() }
+    }
+}
+
+impl GatewayListeners<'_> {
+    fn chains(&self, listeners: &[(&ServedListener, &HostTable)]) -> PortChains {
+        let mut of_routes: BTreeMap<String, (Vec<Vec<u8>>, Vec<Vec<u8>>)> = BTreeMap::new();
+        let tables = || listeners.iter().map(|(_, table)| table);
+        for (listener, table) in listeners {
+            let mut hosts: BTreeMap<&ObjectName, (&BoundRoute, Vec<String>)> = BTreeMap::new();
+            for (host, route) in &table.routes {
+                hosts.entry(&route.route).or_insert_with(|| (route, Vec::new())).1.extend(server_name(host));
+            }
+            for (name, (route, hosts)) in hosts {
+                let chain = self.chain(listener, route, hosts.clone());
+                let closed = chain::closed(chain.name.clone(), hosts);
+                let (chains, fallback) = of_routes.entry(format!("{} {name}", route.kind)).or_default();
+                chains.push(chain.encode_to_vec());
+                fallback.push(closed.encode_to_vec());
+            }
+        }
+        let served: BTreeSet<&HostPattern> = tables().flat_map(|table| table.routes.keys()).collect();
+        let withheld: BTreeSet<&HostPattern> = tables().flat_map(|table| &table.withheld).collect();
+        let mut closed: Vec<String> = withheld.difference(&served).filter_map(|host| server_name(host)).collect();
+        if served.is_empty() && closed.is_empty() {
+            // Envoy refuses a listener without any chain.
+            closed.push(NO_NAME.to_owned());
+        }
+        let own = if closed.is_empty() {
+            Vec::new()
+        } else {
+            let name = ResourceNames::gateway(&self.settings.instance).part("withheld");
+            EncodedChains::of([chain::closed(name, closed).encode_to_vec()].into_iter())
+        };
+        PortChains { listener_filters: vec![tls_inspector()], own, of_routes }
+    }
+
+    fn chain(&self, listener: &ServedListener, route: &BoundRoute, server_names: Vec<String>) -> FilterChain {
+        let name =
+            format!("{}/{}/{}/{}", self.settings.instance, route.route.namespace, route.route.name, listener.name);
+        let Some((pools, client_addresses)) = self.pools(route) else { return chain::closed(name, server_names) };
+        let log = access_log::of_route(
+            &self.settings.access_log,
+            &self.gateway.gateway.to_string(),
+            &route.route.to_string(),
+        );
+        FilterChain {
+            name,
+            filter_chain_match: Some(FilterChainMatch {
+                server_names,
+                source_prefix_ranges: client_addresses.iter().map(range).collect(),
+                transport_protocol: "tls".to_owned(),
+                source_type: chain::passed_on_source_type(self.settings),
+                ..Default::default()
+            }),
+            filters: vec![passthrough::proxy(stat_name(&route.route.to_string()), pools, log)],
+            ..Default::default()
+        }
+    }
+
+    /// The clusters by weight, and the client addresses that may connect to them; `None` if no connection reaches a server. A server
+    /// without weight is none.
+    ///
+    /// Client addresses are a match of the whole chain: where a cluster has some and another one has others, the former's share is
+    /// closed.
+    fn pools(&self, route: &BoundRoute) -> Option<(ClusterSpecifier, Vec<Cidr>)> {
+        let weighted = || route.backends.iter().filter(|one| one.weight > 0);
+        let pools = weighted().filter_map(|one| self.pools.get(&one.backend));
+        let mut open = pools.filter(|pool| pool.name.is_some()).map(|pool| &pool.client_addresses);
+        let first = open.next().cloned().unwrap_or_default();
+        let addresses = if open.all(|other| *other == first) { first } else { Vec::new() };
+        let mut weights: BTreeMap<String, u32> = BTreeMap::new();
+        let mut refused = route.refused_weight;
+        for one in weighted() {
+            let pool = self.pools.get(&one.backend).filter(|pool| pool.client_addresses == addresses);
+            match pool.and_then(|pool| pool.name.as_ref()) {
+                Some(name) => {
+                    let weight = weights.entry(name.clone()).or_default();
+                    *weight = weight.saturating_add(one.weight);
+                }
+                None => refused = refused.saturating_add(one.weight),
+            }
+        }
+        match (weights.len(), refused) {
+            (0, _) => None,
+            (1, 0) => Some((ClusterSpecifier::Cluster(weights.into_keys().next()?), addresses)),
+            _ => {
+                let nowhere = ResourceNames::gateway(&self.settings.instance).part(NO_CLUSTER);
+                weights.extend((refused > 0).then_some((nowhere, refused)));
+                let clusters =
+                    weights.into_iter().map(|(name, weight)| ClusterWeight { name, weight, ..Default::default() });
+                let weighted = WeightedCluster { clusters: clusters.collect() };
+                Some((ClusterSpecifier::WeightedClusters(weighted), addresses))
+            }
+        }
+    }
+
+    fn listener(&self, address: IpAddr, port: u16, chains: &PortChains) -> Resource {
+        // Neither the Gateway nor the instance is in it: see [`ResourceNames::listener`].
+        let name = ResourceNames::listener().part(&format!("gateway-{address}-{port}"));
+        let of = &self.gateway.gateway;
+        let stat_prefix = format!("{}/{}/{}/{address}/{port}", self.settings.instance, of.namespace, of.name);
+        let listener = Listener {
+            // A colon would end the name where statistics are listed.
+            stat_prefix: stat_name(&stat_prefix).replace(':', "-"),
+            address: Some(ip_socket(address, port)),
+            per_connection_buffer_limit_bytes: Some(uint(BUFFER_LIMIT)),
+            listener_filters: chains.listener_filters.clone(),
+            listener_filters_timeout: Some(seconds(LISTENER_FILTERS_TIMEOUT)),
+            name: name.clone(),
+            ..Default::default()
+        };
+        let mut resource = Resource::new(name, &listener);
+        resource.value.extend(&chains.own);
+        for (owner, (chains, fallback)) in &chains.of_routes {
+            let start = resource.value.len();
+            resource.value.extend(EncodedChains::of(chains.iter().cloned()));
+            let (owner, fallback) = (owner.clone(), EncodedChains::of(fallback.iter().cloned()));
+            resource.parts.push(Part { owner, start, end: resource.value.len(), fallback });
+        }
+        resource
+    }
+}
+
+/// As Envoy has it: `None` are all names.
+fn server_name(host: &HostPattern) -> Option<String> {
+    (*host != HostPattern::Any).then(|| host.to_string())
+}
