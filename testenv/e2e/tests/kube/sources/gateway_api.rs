@@ -11,14 +11,15 @@ const CLASS: &str = "portcullis";
 const CLUSTER: &str = "a.example.com";
 const GROUP: &str = "gateway.networking.k8s.io";
 
-struct Site {
-    fixture: SourceFixture,
+/// A Kubernetes with the release's definitions, and a control plane that follows it.
+pub(crate) struct Site {
+    pub(crate) fixture: SourceFixture,
     _plane: ControlPlane,
 }
 
 impl Site {
     /// With definitions, rights and a control plane; none without the definitions.
-    fn start(test: &str) -> Option<Self> {
+    pub(crate) fn start(test: &str) -> Option<Self> {
         let found = deps::definitions().map(|dir| dir.join("gateway-api"));
         let definitions = deps::or_skip("the Gateway API", found).unwrap()?;
         let fixture = SourceFixture::start(test)?;
@@ -40,7 +41,7 @@ impl Site {
         Some(Site { fixture, _plane: plane })
     }
 
-    fn apply(&self, kind: &str, namespace: &str, name: &str, spec: &Value) {
+    pub(crate) fn apply(&self, kind: &str, namespace: &str, name: &str, spec: &Value) {
         let mut metadata = json!({"name": name});
         if !namespace.is_empty() {
             metadata["namespace"] = json!(namespace);
