@@ -86,6 +86,8 @@ pub(super) fn run(site: &GatewayApiSite, suite: &ConformanceSuite, test: Option<
         "skipTests": profile.skipped_tests.keys().collect::<Vec<_>>(),
         "runTest": test.unwrap_or_default(),
         "timeoutConfig": timeouts,
+        // GatewaySecretMissingReferenceGrant sees the grants of tests beside it, as long as those fail slowly.
+        "disableParallelTests": true,
         // They end with the kube-apiserver.
         "cleanupBaseResources": false,
         "cleanupTestResources": true,
