@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-store-faults test-store-upgrade test-onboard test-objects test-tokens test-limits test-istio test-clients test-cmd kubernetes-versions test-otel test-helm test-dashboard test-console screenshots compatibility test-long test-storms tsan miri bench bench-check bench-restart bench-connections bench-soak bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-store-faults test-store-upgrade test-onboard test-objects test-tokens test-limits test-istio test-clients test-cmd test-conformance kubernetes-versions test-otel test-helm test-dashboard test-console screenshots compatibility test-long test-storms tsan miri bench bench-check bench-restart bench-connections bench-soak bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -110,6 +110,14 @@ test-cmd: ## Run Kubernetes' own scripts test/cmd past the gateway and through i
 	$(SCRIPTS)/build-test-cmd
 	$(MAKE) --no-print-directory module build
 	CI=true PORTCULLIS_TEST_CMD=required $(SCRIPTS)/run-tests --part cmd
+
+test-conformance: ## Run the conformance suite of the Gateway API against a real kube-apiserver and the control plane; UPDATE_DOCS=1 writes its report
+	@$(SCRIPTS)/install-envoy
+	$(SCRIPTS)/build-kube
+	$(SCRIPTS)/fetch-definitions
+	$(SCRIPTS)/build-conformance
+	$(MAKE) --no-print-directory module build
+	CI=true PORTCULLIS_CONFORMANCE=required $(SCRIPTS)/run-tests --part conformance
 
 kubernetes-versions: ## Build other releases of kube-apiserver and kubectl, and run the tests about Kubernetes with each; more than an hour
 	@$(SCRIPTS)/kubernetes-versions

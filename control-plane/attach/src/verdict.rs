@@ -156,6 +156,10 @@ fn accepted(
         (Err(why), _) | (Ok(_), Some(why)) => return ConditionVerdict::fails("Accepted", why),
     };
     let mut messages = Vec::new();
+    let is_plain_only = listeners.iter().all(|(listener, _)| is_plain(attachment.gateway, *listener, gateways));
+    if is_plain_only {
+        messages.push("plain HTTP never leads to a kube-apiserver: requests get 308 or 404".to_owned());
+    }
     let (mut has_host, mut is_isolated_only) = (false, true);
     for (listener, host) in
         listeners.iter().flat_map(|(listener, hosts)| hosts.iter().map(move |host| (listener, host)))
@@ -176,7 +180,7 @@ fn accepted(
         }
     }
     messages.dedup();
-    if !has_host {
+    if !has_host && !is_plain_only {
         let reason = if is_isolated_only { "NoMatchingListenerHostname" } else { "HostnameConflict" };
         return ConditionVerdict::fails("Accepted", &Rejection::new(reason, messages.join("; ")));
     }

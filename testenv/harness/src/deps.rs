@@ -206,7 +206,7 @@ pub fn test_cmd_or_skip(test: &str) -> Result<Option<PathBuf>, Missing> {
 
 /// The result, or a reason to skip a test, as a warning on stderr. A missing file is an error only if the variable is `required`:
 /// it takes longer to build than what CI waits for.
-fn unless_required<T>(variable: &str, test: &str, found: Result<T, Missing>) -> Result<Option<T>, Missing> {
+pub(crate) fn unless_required<T>(variable: &str, test: &str, found: Result<T, Missing>) -> Result<Option<T>, Missing> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(missing) if std::env::var(variable).is_ok_and(|value| value == "required") => Err(missing),
@@ -388,6 +388,6 @@ fn binary(name: &str, variable: &str) -> Result<PathBuf, Missing> {
     present(name, own.unwrap_or(fallback), remedy)
 }
 
-fn present(what: &str, path: PathBuf, remedy: &'static str) -> Result<PathBuf, Missing> {
+pub(crate) fn present(what: &str, path: PathBuf, remedy: &'static str) -> Result<PathBuf, Missing> {
     if Path::is_file(&path) { Ok(path) } else { Err(Missing { what: what.to_owned(), path, remedy }) }
 }

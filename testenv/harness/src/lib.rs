@@ -9,6 +9,7 @@ pub mod balancer;
 pub mod browser;
 pub mod certs;
 pub mod client;
+pub mod conformance;
 pub mod control_plane;
 pub mod deps;
 pub mod dns;

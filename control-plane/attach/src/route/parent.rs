@@ -76,12 +76,9 @@ fn attachment(
         return Err(Rejection::new("NoMatchingListenerHostname", "no listener has a host name of the route"));
     }
     let is_plain = |index: usize| gateway.listeners.get(index).is_none_or(JudgedListener::is_plain);
-    if attached.iter().all(|(index, _)| is_plain(*index)) {
-        let message = "plain HTTP never leads to a kube-apiserver: attach the route to an HTTPS listener";
-        return Err(Rejection::new("UnsupportedValue", message));
-    }
-    // Names are owned, and nothing can own all of them.
-    if attached.iter().all(|(index, hosts)| is_plain(*index) || hosts.contains(&HostPattern::Any)) {
+    // Names are owned, and nothing can own all of them. Of plain HTTP no name leads on.
+    let mut others = attached.iter().filter(|(index, _)| !is_plain(*index)).peekable();
+    if others.peek().is_some() && others.all(|(_, hosts)| hosts.contains(&HostPattern::Any)) {
         let message = "spec.hostnames: a host name is required, of the route or of its listener";
         return Err(Rejection::new("UnsupportedValue", message));
     }

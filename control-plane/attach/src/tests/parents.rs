@@ -187,12 +187,17 @@ fn plain_http_never_leads_to_an_apiserver() {
     let http = || listener("http", 80, "HTTP", "");
     let route = || http_route("r", &["a.test", "b.test"], &["c2"]);
     let only = [
-        "route r Accepted False UnsupportedValue: plain HTTP never leads",
+        "route r Accepted True Accepted: plain HTTP never leads to a kube-apiserver",
+        "listener http kinds HTTPRoute routes 1",
         "no bound",
         "served http:80",
         "no redirect",
     ];
     assert_lines("alone", &[gateway(&json!([http()])), route()], &only);
+    assert_lines("without a host name", &[gateway(&json!([http()])), http_route("r", &[], &["c2"])], &only);
+    let open = gateway(&json!([http(), listener("l", 443, "HTTPS", "")]));
+    let expected = ["route r Accepted False UnsupportedValue: spec.hostnames: a host name is required", "no bound"];
+    assert_lines("beside an open HTTPS", &[open, http_route("r", &[], &["c2"])], &expected);
     let both = gateway(&json!([http(), listener("l", 443, "HTTPS", ""), listener("m", 8443, "HTTPS", "")]));
     let expected = [
         "route r Accepted True",

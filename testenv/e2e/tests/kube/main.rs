@@ -6,6 +6,7 @@ mod anonymous;
 mod attack;
 mod client_address;
 mod compose;
+mod conformance;
 mod console;
 mod console_login;
 mod constrained;

@@ -26,7 +26,7 @@ const CONDITION: &str = "ServersDiscovered";
 
 /// An address of this machine that an EndpointSlice may hold, which no loopback address may be. Packets to it do not leave the
 /// machine.
-pub(super) fn own_address() -> Option<IpAddr> {
+pub(crate) fn own_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     // Nothing is sent: the kernel chooses the address from which it would be.
     socket.connect("192.0.2.1:9").ok()?;

@@ -12,14 +12,15 @@ pub(super) const CLASS: &str = "portcullis";
 pub(super) const CLUSTER: &str = "a.example.com";
 pub(super) const GROUP: &str = "gateway.networking.k8s.io";
 
-pub(super) struct Site {
-    pub(super) fixture: SourceFixture,
+/// A Kubernetes with the release's definitions, and a control plane that follows it.
+pub(crate) struct Site {
+    pub(crate) fixture: SourceFixture,
     pub(super) plane: ControlPlane,
 }
 
 impl Site {
     /// With definitions, rights and a control plane; none without the definitions.
-    fn start(test: &str) -> Option<Self> {
+    pub(crate) fn start(test: &str) -> Option<Self> {
         Self::of(test, &KubeOptions::default())
     }
 
@@ -46,7 +47,7 @@ impl Site {
         Some(Site { fixture, plane })
     }
 
-    pub(super) fn apply(&self, kind: &str, namespace: &str, name: &str, spec: &Value) {
+    pub(crate) fn apply(&self, kind: &str, namespace: &str, name: &str, spec: &Value) {
         let mut metadata = json!({"name": name});
         if !namespace.is_empty() {
             metadata["namespace"] = json!(namespace);

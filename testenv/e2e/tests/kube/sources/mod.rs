@@ -19,4 +19,6 @@ mod settings;
 mod traffic;
 
 pub(crate) use control_plane::{ControlPlaneUnderTest, SOON};
+pub(crate) use discovery::own_address;
 pub(crate) use fixture::{NAMESPACE, SourceFixture, printed};
+pub(crate) use gateway_api::Site as GatewayApiSite;
