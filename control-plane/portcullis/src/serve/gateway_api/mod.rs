@@ -266,8 +266,8 @@ mod tests {
         names.iter().map(one).collect()
     }
 
-    fn diagnosis(kind: &str, name: &str, accepted: bool) -> Diagnosis {
-        Diagnosis {
+    fn diagnosis(kind: &str, name: &str, accepted: bool) -> Arc<Diagnosis> {
+        Arc::new(Diagnosis {
             kind: kind.to_owned(),
             name: name.to_owned(),
             at: None,
@@ -280,7 +280,7 @@ mod tests {
             shadow: None,
             names: vec!["new.test".to_owned()],
             version: Version::default(),
-        }
+        })
     }
 
     fn owned(found: Option<ReferredNames>) -> Option<String> {
