@@ -170,7 +170,8 @@ mod tests {
         let uid = |key: &ObjectKey| Some(if *key == successor { "v" } else { "u" }.to_owned());
         let stored: StoredStatuses =
             keys().map(|key| (key.clone(), StoredStatus { uid: uid(&key), ..StoredStatus::default() })).collect();
-        let found: Vec<_> = statuses(no_envoy(&attached, &judged()), None, &stored, NOW).map(|(key, _)| key.kind).collect();
+        let found: Vec<_> =
+            statuses(no_envoy(&attached, &judged()), None, &stored, NOW).map(|(key, _)| key.kind).collect();
         assert_eq!(found, [WatchedKind::GatewayClass, WatchedKind::TlsRoute]);
         assert_eq!(statuses(no_envoy(&attached, &JudgedUids::new()), None, &stored, NOW).count(), 0);
     }
