@@ -216,7 +216,7 @@ fn client_addresses_of_a_cluster_hold_at_a_gateway() {
 }
 
 #[test]
-fn withheld_names_are_closed_unless_a_narrower_listener_has_them() {
+fn withheld_names_are_closed_but_for_a_narrower_listeners() {
     let pki = Pki::new();
     let wide = vec![("*.test", route("wide", vec![cluster(NAME, 1)], 0))];
     let narrow = vec![("a.test", route("narrow", vec![cluster(OTHER, 1)], 0))];
