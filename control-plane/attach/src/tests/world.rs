@@ -1,6 +1,6 @@
 //! Objects for tests, and outcomes as lines of text.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use portcullis_gateway_api::read_object;
 use serde_json::{Value, json};
