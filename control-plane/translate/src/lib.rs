@@ -4,6 +4,7 @@
 //! gets a [`Diagnosis`]; a bad one is left out and never stops the others. Whatever a resource refers to by name (a
 //! secret, a route configuration, an assignment) is among the same [`Translation`]'s resources.
 
+mod backend;
 mod cluster;
 mod diagnosis;
 mod explain_input;
@@ -34,10 +35,11 @@ use portcullis_api::{
 };
 use serde_json::Value;
 
+pub use backend::{ServicePort, ServiceServers};
 pub use diagnosis::{Diagnosis, Reason, Version};
 pub use explain_input::{ExplainInput, explain_gateway, explain_input, lost_names};
 pub use filter_build::{FilterBuild, UnknownBuild};
-pub use gateway::{GatewayInput, GatewayTranslator, ServicePort, ServiceServers};
+pub use gateway::{GatewayInput, GatewayTranslator};
 pub use generation::{cluster_word, object_word};
 pub use names::ResourceNames;
 pub use removed_cluster::tombstone_routes;

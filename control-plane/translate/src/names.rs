@@ -1,9 +1,9 @@
 use std::collections::BTreeSet;
 
 use portcullis_api::{Cluster, Endpoint, Policy, Server, Settings, Strategy, Tracing};
+use portcullis_attach::ObjectName;
 use portcullis_filter_config::{GENERATION_MARK, Pool, TCP_POOL};
 
-use crate::gateway::ServicePort;
 use crate::generation::{Generation, sha256_hex};
 
 /// The names of one cluster's resources: `<instance>/<namespace or ->/<name>/<part>`. They are an API: dashboards,
@@ -30,7 +30,7 @@ impl ResourceNames {
     }
 
     /// Names of a Service to which connections are passed on: those of one with another UID differ.
-    pub(crate) fn of_service(instance: &str, ServicePort { service, .. }: &ServicePort, uid: &str) -> Self {
+    pub(crate) fn of_service(instance: &str, service: &ObjectName, uid: &str) -> Self {
         let prefix = format!("{instance}/{}/{}", service.namespace, service.name);
         Self { prefix, generation: Some(Generation::of_service(uid)) }
     }

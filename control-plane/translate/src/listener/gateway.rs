@@ -14,7 +14,7 @@ use prost::Message;
 
 use super::port::{range, tls_inspector};
 use super::{BUFFER_LIMIT, EncodedChains, LISTENER_FILTERS_TIMEOUT, NO_NAME, access_log, chain, hcm, passthrough};
-use crate::gateway::Pools;
+use crate::backend::Pools;
 use crate::names::{ResourceNames, stat_name};
 use crate::proto::{ip_socket, seconds, uint};
 use crate::resource::{Part, Resource};

@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 
 use super::fixture::{Pki, set, translated};
 use super::render::render;
-use crate::gateway::{GatewayInput, GatewayTranslator, ServicePort, ServiceServers};
 use crate::resource::{Resource, ResourceGroup, type_urls};
+use crate::{GatewayInput, GatewayTranslator, ServicePort, ServiceServers};
 
 const NAME: &str = "prod.example.com";
 const OTHER: &str = "other.example.com";
@@ -216,7 +216,7 @@ fn client_addresses_of_a_cluster_hold_at_a_gateway() {
 }
 
 #[test]
-fn withheld_names_are_closed_but_for_a_narrower_listeners() {
+fn withheld_names_are_closed_unless_a_narrower_one_has_them() {
     let pki = Pki::new();
     let wide = vec![("*.test", route("wide", vec![cluster(NAME, 1)], 0))];
     let narrow = vec![("a.test", route("narrow", vec![cluster(OTHER, 1)], 0))];

@@ -42,7 +42,9 @@ impl GatewaySite {
     fn start(test: &str) -> Option<Self> {
         let server_names = [GUEST, OWN].map(str::to_owned).to_vec();
         let site = Site::of(test, &KubeOptions { server_names, ..KubeOptions::default() })?;
-        ["infra", "team"].iter().for_each(|namespace| drop(site.fixture.admin(&["create", "namespace", namespace])));
+        for namespace in ["infra", "team"] {
+            site.fixture.admin(&["create", "namespace", namespace]);
+        }
         site.apply("GatewayClass", "", CLASS, &json!({"controllerName": "portcullis.dev/gateway-controller"}));
         let alice = site.fixture.kube.client_ca().issue(&CertSpec::client("alice", [""; 0])).unwrap();
         let [address, plain] = [(); 2].map(|()| ports::free_address().unwrap());
@@ -158,7 +160,8 @@ fn grant_that_is_deleted_takes_the_backend_away() {
     gateway.grant();
     let _edge = gateway.envoy("edge", &["--gateway", "infra/edge"]);
     site.wait(["tlsroutes", "team", "route"], "/parents/0", &["ResolvedRefs True ResolvedRefs"]);
-    [OWN, GUEST].iter().for_each(|host| gateway.wait_reached(host, true));
+    gateway.wait_reached(OWN, true);
+    gateway.wait_reached(GUEST, true);
 
     let (ended, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let (end, count, target) = (Arc::clone(&ended), Arc::clone(&asked), gateway.target(OWN));

@@ -8,10 +8,10 @@ use super::{BackendPool, Passage, ServicePort, ServiceServers};
 
 /// The pools of the last translation.
 #[derive(Default)]
-pub(super) struct KnownPools(BTreeMap<ServedBackend, (PoolOrigin, Arc<BackendPool>)>);
+pub(crate) struct KnownPools(BTreeMap<ServedBackend, (PoolOrigin, Arc<BackendPool>)>);
 
 /// Everything that a pool is made of beside the settings.
-pub(super) enum PoolOrigin {
+pub(crate) enum PoolOrigin {
     Cluster(Arc<Passage>),
     Service(ServicePort, ServiceServers),
     /// It is not there.
@@ -20,7 +20,7 @@ pub(super) enum PoolOrigin {
 
 impl KnownPools {
     /// The pool of a server: the same allocation as long as it is equal, so that nothing is made anew.
-    pub(super) fn pool(
+    pub(crate) fn pool(
         &mut self,
         backend: &ServedBackend,
         origin: PoolOrigin,
@@ -42,7 +42,7 @@ impl KnownPools {
     }
 
     /// Forgets the others.
-    pub(super) fn keep(&mut self, is_wanted: impl Fn(&ServedBackend) -> bool) {
+    pub(crate) fn keep(&mut self, is_wanted: impl Fn(&ServedBackend) -> bool) {
         self.0.retain(|backend, _| is_wanted(backend));
     }
 }

@@ -16,7 +16,7 @@ pub(crate) enum Passage {
 
 impl Passage {
     /// The rules are those of an object that says `transport: TLSPassthrough` itself, whatever this one says.
-    pub(super) fn of(document: &Value, name: &str, settings: &Settings) -> Self {
+    pub(crate) fn of(document: &Value, name: &str, settings: &Settings) -> Self {
         let (cluster, diagnosis) = check(&passed_on(document), name, settings, None);
         match cluster {
             Some(cluster) if cluster.gates.deny_all_requests => Self::Closed,

@@ -1,25 +1,16 @@
 //! From accepted Gateways of the Gateway API to Envoy's resources: for each one everything that its own Envoys have, and nothing of
 //! another's.
-//!
-//! - [`passage`]: whether connections may be passed on to an `UpstreamCluster`, by the rules of its own `transport`.
-//! - [`pool`]: the Envoy cluster of a server behind a route; [`known_pools`]: those of before.
-
-mod known_pools;
-mod passage;
-mod pool;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use portcullis_api::{DiscoveredServer, Settings};
+use portcullis_api::Settings;
 use portcullis_attach::{ObjectName, ServedBackend, ServedGateway};
 use serde_json::Value;
 
+use crate::backend::{BackendPool, KnownPools, Passage, PoolOrigin, Pools, ServicePort, ServiceServers};
 use crate::listener::gateway_listeners;
 use crate::resource::ResourceGroup;
-use known_pools::{KnownPools, PoolOrigin};
-pub(crate) use passage::Passage;
-pub(crate) use pool::BackendPool;
 
 /// The input of a translation of Gateways.
 #[derive(Clone, Copy, Debug)]
@@ -32,24 +23,6 @@ pub struct GatewayInput<'a> {
     pub clusters: &'a BTreeMap<String, Arc<Value>>,
     /// The ports of Services to which routes lead. One that is not here has no servers.
     pub services: &'a BTreeMap<ServicePort, ServiceServers>,
-}
-
-/// A port of a Service.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ServicePort {
-    /// The Service.
-    pub service: ObjectName,
-    /// The port, as the Service has it.
-    pub port: u16,
-}
-
-/// The servers of a Service's port.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServiceServers {
-    /// `metadata.uid` of the Service: another one of its name has other pools.
-    pub uid: String,
-    /// Its servers.
-    pub servers: Vec<DiscoveredServer>,
 }
 
 /// Translates Gateways repeatedly: one for which nothing is other than before has the same group.
@@ -68,9 +41,6 @@ struct KnownGateway {
     pools: Pools,
     group: ResourceGroup,
 }
-
-/// The pools of the servers behind routes.
-pub(crate) type Pools = BTreeMap<ServedBackend, Arc<BackendPool>>;
 
 impl GatewayTranslator {
     /// The resources of each Gateway's Envoys. A server that cannot be reached has its share of connections closed.

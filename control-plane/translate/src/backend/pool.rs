@@ -20,7 +20,7 @@ pub(crate) struct BackendPool {
 
 impl BackendPool {
     /// The same that an object has which says `transport: TLSPassthrough` itself.
-    pub(super) fn of_cluster(passage: &Passage, settings: &Settings) -> Self {
+    pub(crate) fn of_cluster(passage: &Passage, settings: &Settings) -> Self {
         let Passage::Open(cluster) = passage else { return Self::default() };
         let names = ResourceNames::of(cluster, settings);
         let mut resources = Vec::new();
@@ -32,8 +32,8 @@ impl BackendPool {
         }
     }
 
-    pub(super) fn of_service(port: &ServicePort, servers: &ServiceServers, settings: &Settings) -> Self {
-        let (names, group) = (ResourceNames::of_service(&settings.instance, port, &servers.uid), port.group());
+    pub(crate) fn of_service(port: &ServicePort, servers: &ServiceServers, settings: &Settings) -> Self {
+        let (names, group) = (ResourceNames::of_service(&settings.instance, &port.service, &servers.uid), port.group());
         let mut resources = Vec::new();
         cluster::emit_service_pool(&servers.servers, &group, &names, settings, &mut resources);
         Self {

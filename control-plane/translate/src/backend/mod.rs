@@ -1,0 +1,39 @@
+//! The servers behind routes of the Gateway API.
+//!
+//! - [`passage`]: whether connections may be passed on to an `UpstreamCluster`, by the rules of its own `transport`.
+//! - [`pool`]: the Envoy cluster of a server; [`known_pools`]: those of before.
+
+mod known_pools;
+mod passage;
+mod pool;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use portcullis_api::DiscoveredServer;
+use portcullis_attach::{ObjectName, ServedBackend};
+
+pub(crate) use known_pools::{KnownPools, PoolOrigin};
+pub(crate) use passage::Passage;
+pub(crate) use pool::BackendPool;
+
+/// The pools of the servers behind routes.
+pub(crate) type Pools = BTreeMap<ServedBackend, Arc<BackendPool>>;
+
+/// A port of a Service.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServicePort {
+    /// The Service.
+    pub service: ObjectName,
+    /// The port, as the Service has it.
+    pub port: u16,
+}
+
+/// The servers of a Service's port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServiceServers {
+    /// `metadata.uid` of the Service: another one of its name has other pools.
+    pub uid: String,
+    /// Its servers.
+    pub servers: Vec<DiscoveredServer>,
+}
