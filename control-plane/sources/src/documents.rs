@@ -2,8 +2,9 @@ use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND};
 use serde_json::Value;
 use serde_saphyr::{Error, ExternalMessageSource};
 
+use crate::position::Position;
 use crate::spanned_value::{SpanTree, SpannedValue};
-use crate::spans::{Position, Spans};
+use crate::spans::Spans;
 
 /// Why a file has no documents. The text itself is not shown: it may hold keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::documents::{LocatedDocument, parse};
 use crate::events::{ChangedPaths, FileFingerprint};
 use crate::object_set::{DIRECTORY_ITSELF, Document, FileDiagnosis, ObjectSet};
-use crate::spans::Position;
+use crate::position::Position;
 
 /// Most bytes of a file.
 pub const MAX_FILE: u64 = 16 * 1024 * 1024;

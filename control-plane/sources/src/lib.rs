@@ -10,6 +10,7 @@ mod kubernetes;
 mod merge;
 mod object_set;
 mod once;
+mod position;
 mod profiles_file;
 mod references;
 mod spanned_value;
@@ -24,6 +25,7 @@ pub use kubernetes::{
 pub use merge::with_settings;
 pub use object_set::{FileDiagnosis, NoticedAt, ObjectSet, Place};
 pub use once::{Input, InputError, read_inputs, read_secrets};
+pub use position::Position;
 pub use profiles_file::{ProfileNames, ProfilesFileError, change_profiles, read_profiles, with_profiles};
 pub use references::{Root, read_references};
-pub use spans::{Position, Spans};
+pub use spans::Spans;

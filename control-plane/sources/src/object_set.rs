@@ -7,7 +7,8 @@ use portcullis_api::{ObjectKind, ReferencedData, kind_of, referenced_files};
 use serde_json::Value;
 
 use crate::documents::LocatedDocument;
-use crate::spans::{Position, Spans};
+use crate::position::Position;
+use crate::spans::Spans;
 
 /// Everything that a source holds at one time. Its `Debug` form counts the documents, which may hold keys.
 #[derive(Clone, Default, PartialEq)]

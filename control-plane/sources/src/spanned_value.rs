@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{Location, Spanned};
 
-use crate::spans::Position;
+use crate::position::Position;
 
 impl Position {
     pub(crate) fn of(location: Location) -> Self {

@@ -1,16 +1,8 @@
 //! The positions of a document's values, packed: a control plane keeps those of thousands of documents for the few that turn out
 //! to have a problem, and as a tree they take three times the memory of the document's text.
 
+use crate::position::Position;
 use crate::spanned_value::{SpanNode, SpanTree};
-
-/// A place in a file, both counted from 1. Columns count characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
-    /// The line.
-    pub line: u64,
-    /// The column.
-    pub column: u64,
-}
 
 /// The positions of a document's values.
 ///

@@ -1,4 +1,5 @@
 mod change;
+mod resources_of_type;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,10 +7,10 @@ use std::sync::Arc;
 
 use crate::kind::{CDS, ResourceKind};
 use crate::node::View;
-use crate::resource::ContentHash;
-use crate::resource::Resource;
+use crate::resource::{ContentHash, Resource};
 
 pub use change::{OwnerVersions, SnapshotChange};
+use resources_of_type::ResourcesOfType;
 
 /// Everything that Envoy may ask for at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,53 +19,6 @@ pub struct Snapshot {
     version: String,
     /// The same objects for nodes that understand them otherwise.
     views: BTreeMap<String, Arc<Snapshot>>,
-}
-
-/// The resources of one type. Snapshots that follow each other share what did not change.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct ResourcesOfType {
-    resources: BTreeMap<String, Resource>,
-    /// Names by owner.
-    owned: Arc<BTreeMap<String, Vec<String>>>,
-    /// Names of what is made of parts.
-    composed: Vec<String>,
-    /// Names of those of which only the version is known.
-    version_only: Vec<String>,
-    version: String,
-}
-
-impl ResourcesOfType {
-    fn new(resources: BTreeMap<String, Resource>) -> Self {
-        let mut owned: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        let mut composed = Vec::new();
-        for (name, resource) in &resources {
-            for owner in resource.owner().into_iter().chain(resource.part_owners()) {
-                owned.entry(owner.to_owned()).or_default().push(name.clone());
-            }
-            if resource.is_composed() {
-                composed.push(name.clone());
-            }
-        }
-        let version_only =
-            resources.iter().filter(|(_, resource)| resource.is_version_only()).map(|(name, _)| name.clone()).collect();
-        let version = version_of_all(&resources);
-        Self { resources, owned: Arc::new(owned), composed, version_only, version }
-    }
-
-    /// The same with other content of resources that stay with their owners and in one piece.
-    fn with_content(&self, resources: BTreeMap<String, Resource>) -> Self {
-        let version = version_of_all(&resources);
-        let (composed, version_only) = (self.composed.clone(), self.version_only.clone());
-        Self { resources, owned: Arc::clone(&self.owned), composed, version_only, version }
-    }
-
-    /// Whether these are its resources, sorted by name.
-    fn holds<S: AsRef<str>>(&self, resources: &[(S, S, Resource)]) -> bool {
-        let is_same = |((name, resource), (_, other_name, other)): ((&String, &Resource), &(S, S, Resource))| {
-            name == other_name.as_ref() && resource.is(other)
-        };
-        self.resources.len() == resources.len() && self.resources.iter().zip(resources).all(is_same)
-    }
 }
 
 impl Snapshot {
@@ -291,19 +245,6 @@ impl Snapshot {
             }
         })
     }
-}
-
-/// A hash of one type's resources.
-fn version_of_all(resources: &BTreeMap<String, Resource>) -> String {
-    let mut hash = ContentHash::default();
-    for (name, resource) in resources {
-        hash.add(name);
-        hash.add(resource.version());
-        if resource.lingers() {
-            hash.add("lingers");
-        }
-    }
-    hash.finish()
 }
 
 /// A hash of everything.
