@@ -8,7 +8,7 @@
 //!
 //! [`status`] is the outcome of an object, as conditions.
 //!
-//! No I/O, no clock, no randomness.
+//! No I/O, no clock, no randomness but in the name of a member that never leaves the process (`packed`).
 
 mod absent_settings;
 mod account;
@@ -53,7 +53,7 @@ pub use discovered::{Discovered, DiscoveredServer, with_discovered};
 pub use duration::{DurationError, parse_duration};
 pub use kind::{CLUSTER_API_VERSION, CLUSTER_KIND, ObjectKind, SETTINGS_API_VERSION, SETTINGS_KIND, kind_of};
 pub use lint::{lint_cluster, lint_settings};
-pub use packed::{drop_packed, pack_policies};
+pub use packed::pack_policies;
 pub use parse::{cluster_mistakes, parse_cluster, parse_settings, settings_mistakes, without_nulls};
 pub use problem::Problem;
 pub use problem::ProblemCode;

@@ -1,20 +1,22 @@
 //! Policies of a document as a text: as values they take four times the memory, and a control plane keeps the documents of
-//! thousands of objects to compare them with later ones. The text is a member of the document's status that no source may bring, as
-//! discovered servers are.
+//! thousands of objects to compare them with later ones. The text is a member of the document's status, with a name that each
+//! process draws: no source can bring a text that would be read.
 
 use std::borrow::Cow;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
 /// The member of `status`.
-const MEMBER: &str = "packedPolicies";
+static MEMBER: LazyLock<String> =
+    LazyLock::new(|| format!("policies-{:016x}", RandomState::new().build_hasher().finish()));
 /// The field of `spec`.
 const FIELD: &str = "dispatchPolicies";
 
-/// Puts the policies of a document into a text that only [`crate::parse_cluster`] and [`crate::cluster_mistakes`] read, in the place
-/// of any text that it brings. Equal documents stay equal.
+/// Puts the policies of a document into a text that only [`crate::parse_cluster`] and [`crate::cluster_mistakes`] of this process
+/// read. Equal documents stay equal.
 pub fn pack_policies(document: &mut Value) {
-    drop_packed(document);
     let Some(fields) = document.as_object_mut() else { return };
     if fields.get("status").is_some_and(|status| !status.is_object()) {
         return;
@@ -23,28 +25,22 @@ pub fn pack_policies(document: &mut Value) {
     let text = Value::String(policies.to_string());
     let status = fields.entry("status").or_insert_with(|| Value::Object(Map::new()));
     if let Some(status) = status.as_object_mut() {
-        status.insert(MEMBER.to_owned(), text);
+        status.insert(MEMBER.clone(), text);
     }
-}
-
-/// Takes out the text that a document brings: no other program packs.
-pub fn drop_packed(document: &mut Value) {
-    take_packed(document);
 }
 
 /// The document with its policies in their place.
 pub(crate) fn unpacked(document: &Value) -> Cow<'_, Value> {
-    if document.get("status").and_then(|status| status.get(MEMBER)).is_none() {
+    if document.get("status").and_then(|status| status.get(MEMBER.as_str())).is_none() {
         return Cow::Borrowed(document);
     }
     let mut document = document.clone();
     let packed = take_packed(&mut document);
-    // Only texts of JSON are packed.
+    // Lists can be nested so deeply that they are written and not read again: a value of the wrong type is refused, where none
+    // would be no policies.
     let policies = packed.as_ref().and_then(Value::as_str).and_then(|text| serde_json::from_str(text).ok());
-    if let (Some(policies), Some(fields)) = (policies, document.as_object_mut())
-        && let Some(spec) = spec(fields)
-    {
-        spec.insert(FIELD.to_owned(), policies);
+    if let Some(spec) = document.as_object_mut().and_then(spec) {
+        spec.insert(FIELD.to_owned(), policies.unwrap_or(Value::Bool(false)));
     }
     Cow::Owned(document)
 }
@@ -57,7 +53,7 @@ fn spec(fields: &mut Map<String, Value>) -> Option<&mut Map<String, Value>> {
 fn take_packed(document: &mut Value) -> Option<Value> {
     let fields = document.as_object_mut()?;
     let status = fields.get_mut("status")?.as_object_mut()?;
-    let packed = status.remove(MEMBER)?;
+    let packed = status.remove(MEMBER.as_str())?;
     if status.is_empty() {
         fields.remove("status");
     }
@@ -109,13 +105,22 @@ mod tests {
 
     #[test]
     fn text_that_a_source_brings_is_not_read() {
-        let forged = json!({"packedPolicies": "[]"});
-        let mut brought = document(json!([{"rules": []}]), Some(forged.clone()));
+        let mut brought = document(json!([]), Some(json!({"packedPolicies": "[{\"rules\": []}]"})));
+        brought["spec"].as_object_mut().unwrap().remove(FIELD);
+        let written = brought.clone();
         pack_policies(&mut brought);
-        assert_eq!(*unpacked(&brought), document(json!([{"rules": []}]), None));
-        let mut without = document(json!([]), Some(forged));
-        without["spec"].as_object_mut().unwrap().remove(FIELD);
-        pack_policies(&mut without);
-        assert!(without.get("status").is_none() && unpacked(&without)["spec"].get(FIELD).is_none());
+        assert_eq!(brought, written);
+        assert_eq!(*unpacked(&brought), written);
+        assert!(parse_cluster(&brought).unwrap().spec.dispatch_policies.is_empty());
+    }
+
+    #[test]
+    fn policies_that_cannot_be_read_again_are_refused() {
+        assert!(parse_cluster(&document(json!([]), None)).is_ok());
+        let nested = (0..130).fold(json!([]), |inner, _| json!([inner]));
+        let mut packed = document(nested, None);
+        pack_policies(&mut packed);
+        assert!(parse_cluster(&packed).is_err());
+        assert!(!cluster_mistakes(&packed).is_empty());
     }
 }

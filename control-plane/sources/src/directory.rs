@@ -1,8 +1,9 @@
 use std::ffi::OsStr;
-use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use portcullis_api::ReferencedData;
@@ -45,7 +46,10 @@ pub struct Watched {
 impl Watched {
     /// All files of a directory.
     pub fn directory(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into(), only: None, root: None }
+        let directory = directory.into();
+        // Notifications have absolute paths. Links stay as they are, because they may lead elsewhere later.
+        let directory = std::path::absolute(&directory).unwrap_or(directory);
+        Self { directory, only: None, root: None }
     }
 
     /// One file, or all files of a directory.
@@ -69,9 +73,14 @@ impl Watched {
 
     /// Reads again what changed, but for the files that are being written.
     fn reread(&self, before: &Reading, changed: &ChangedPaths) -> Reading {
+        // Taken before the content: if it is replaced meanwhile, that is seen the next time.
+        let identity = identity(&self.directory);
+        let anew = ChangedPaths::default();
+        // The notifications were of another directory.
+        let changed = if identity == before.identity { changed } else { &anew };
         let files = before.files.reread_only(&self.directory, self.only.as_deref(), changed);
         let referenced_data = referenced_data(files.referenced_files(), self.root.as_ref());
-        Reading { files, referenced_data }
+        Reading { files, referenced_data, identity }
     }
 
     fn first_error(&self, reading: &Reading) -> Option<DirectoryError> {
@@ -85,14 +94,33 @@ impl Watched {
     }
 }
 
+/// Which directory is at a path now: device and inode.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
 /// The result of the last reading.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 struct Reading {
     files: Files,
     referenced_data: ReferencedData,
+    /// Of the directory that was read. The path may be a link, and lead to another one later.
+    identity: Option<(u64, u64)>,
 }
 
 impl Reading {
+    /// Whether the content is another one.
+    fn is_other_than(&self, before: &Self) -> bool {
+        self.files != before.files || self.referenced_data != before.referenced_data
+    }
+
+    /// Whether another directory has to be watched than before: the one that was watched may be gone for ever, or the link leads
+    /// elsewhere.
+    fn is_elsewhere(&self, before: &Self) -> bool {
+        let is_back = before.files.error().is_some() && self.files.error().is_none();
+        is_back || (self.identity.is_some() && self.identity != before.identity)
+    }
+
     fn objects(&self) -> ObjectSet {
         let mut set = ObjectSet { referenced_data: self.referenced_data.clone(), ..self.files.objects() };
         put_in_settings(&mut set);
@@ -120,22 +148,23 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
             tokio::select! {
                 () = sender.closed() => return,
                 () = events.settled() => {}
-                () = tokio::time::sleep(POLL) => {}
+                () = tokio::time::sleep_until((looked_at_all + POLL).into()) => {}
             }
             let now = Instant::now();
             let noticed = NoticedAt(Some(events.first().unwrap_or(now)));
             let mut changed = events.take(now);
+            let is_of_directory = changed.paths.as_ref().is_some_and(|paths| paths.contains(&watched.directory));
             // Notifications get lost also while others come.
-            if now.saturating_duration_since(looked_at_all) >= POLL || reading.files.error().is_some() {
+            let is_time = now.saturating_duration_since(looked_at_all) >= POLL;
+            if is_time || is_of_directory || reading.files.error().is_some() {
                 changed.paths = None;
             }
             if changed.paths.is_none() {
                 looked_at_all = now;
             }
             let Ok(newer) = reread(&watched, reading.clone(), changed).await else { return };
-            let is_other = newer != reading;
-            if reading.files.error().is_some() && newer.files.error().is_none() {
-                // The watched directory may be gone for ever, and another one in its place.
+            let is_other = newer.is_other_than(&reading);
+            if newer.is_elsewhere(&reading) {
                 drop(notifier.take());
                 notifier = watcher(&watched, events.clone());
             }
@@ -175,7 +204,7 @@ async fn reread(watched: &Watched, before: Reading, changed: ChangedPaths) -> Re
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::collections::BTreeSet;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -223,6 +252,52 @@ mod tests {
         write!(file, "{}---\n{}", A.replace("a.test", "c.test"), A.replace("a.test", "d.test")).unwrap();
         drop(file);
         until(&mut sets, &["c.test", "d.test", "b.test"]).await;
+    }
+
+    #[tokio::test]
+    async fn edit_in_place_is_noticed_below_a_relative_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.yaml");
+        let up: PathBuf = std::env::current_dir().unwrap().components().skip(1).map(|_| "..").collect();
+        let relative = up.join(dir.path().strip_prefix("/").unwrap());
+        for (watched, name) in [
+            (Watched::directory(&relative), "b.test"),
+            (Watched::file_or_directory(&relative.join("a.yaml")), "c.test"),
+        ] {
+            fs::write(&file, A).unwrap();
+            let events = ChangeEvents::default();
+            let _notifier = watcher(&watched, events.clone()).unwrap();
+            let mut reading = watched.reread(&Reading::default(), &ChangedPaths::default());
+            let before = reading.objects().clusters;
+            fs::write(&file, A.replace("a.test", name)).unwrap();
+            let noticed = async {
+                while reading.objects().clusters == before {
+                    events.settled().await;
+                    reading = watched.reread(&reading, &events.take(Instant::now()));
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(20), noticed).await.unwrap();
+        }
+    }
+
+    #[test]
+    fn link_that_leads_to_another_directory_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        for (version, name) in [("one", "a.test"), ("two", "b.test")] {
+            fs::create_dir(dir.path().join(version)).unwrap();
+            fs::write(dir.path().join(version).join("a.yaml"), A.replace("a.test", name)).unwrap();
+        }
+        symlink("one", dir.path().join("config")).unwrap();
+        let watched = Watched::directory(dir.path().join("config"));
+        let before = watched.reread(&Reading::default(), &ChangedPaths::default());
+        let nothing = || ChangedPaths { paths: Some(BTreeSet::new()), ..Default::default() };
+        let same = watched.reread(&before, &nothing());
+        assert!(!same.is_other_than(&before) && !same.is_elsewhere(&before));
+        symlink("two", dir.path().join("new")).unwrap();
+        fs::rename(dir.path().join("new"), dir.path().join("config")).unwrap();
+        let after = watched.reread(&before, &nothing());
+        assert!(after.is_other_than(&before) && after.is_elsewhere(&before));
+        assert_eq!(after.objects().clusters[0]["metadata"]["name"], "b.test");
     }
 
     #[tokio::test]

@@ -2,7 +2,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use portcullis_api::drop_packed;
 use serde_json::Value;
 
 use crate::documents::parse;
@@ -111,8 +110,7 @@ fn directories(path: &Path) -> io::Result<BTreeSet<PathBuf>> {
 fn add(set: &mut ObjectSet, file: &str, bytes: &[u8]) {
     match parse(bytes) {
         Ok(documents) => {
-            for mut located in documents {
-                drop_packed(&mut located.value);
+            for located in documents {
                 set.add(file, &Document::from(located));
             }
         }

@@ -63,8 +63,8 @@ impl Views for OneView {
     }
 }
 
-/// Longest text of a node's metadata that is read: a namespace and a name have 317 bytes.
-const MAX_TEXT: usize = 512;
+/// Longest text of a node's metadata that is read: a namespace and a name have 317 bytes, sixteen addresses of IPv6 at most 639.
+const MAX_TEXT: usize = 1_024;
 
 impl NodeInfo {
     pub(crate) fn of(node: &Node, membership: Membership) -> Self {

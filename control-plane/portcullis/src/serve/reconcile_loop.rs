@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use portcullis_attach::ObjectName;
 use portcullis_sources::ObjectSet;
 use portcullis_translate::{Diagnosis, FilterBuild};
 use portcullis_xds::{Registry, Snapshot};
@@ -14,7 +15,7 @@ use super::diagnosis_log::DiagnosisLog;
 use super::discovery::DiscoveryHandle;
 use super::edit_traces::{EditTraces, PublishedEdit};
 use super::fleet::ServedObjects;
-use super::gateway_views::{GatewayLink, GatewayOutcome, without_gateways};
+use super::gateway_views::{GatewayDemand, GatewayLink, GatewayOutcome, without_gateways};
 use super::metrics::{ControlPlaneMetrics, Origin};
 use super::reconciler::{ReconcileError, Reconciled, Reconciler, diagnosis_of_file};
 use super::state::{LastGood, StateSender};
@@ -123,11 +124,13 @@ impl ReconcileLoop {
             self.report(&objects, diagnoses);
             return;
         }
-        let mut outcome = self.reconcile(&objects, filters.clone(), now).await;
+        // One demand for both: the Services of a newer one were not wanted yet, and it would count as seen.
+        let gateways = self.gateways.newest();
+        let mut outcome = self.reconcile(&objects, filters.clone(), gateways.clone(), now).await;
         if let Ok(reconciled) = &outcome
             && self.discovery.want(&reconciled.wants, reconciled.gateways.0.is_some()).await
         {
-            outcome = self.reconcile(&objects, filters, now).await;
+            outcome = self.reconcile(&objects, filters, gateways, now).await;
         }
         match outcome {
             Ok(reconciled) => {
@@ -162,12 +165,12 @@ impl ReconcileLoop {
         &mut self,
         objects: &Arc<ObjectSet>,
         filters: BTreeSet<FilterBuild>,
+        (demand, claimed): (Option<Arc<GatewayDemand>>, BTreeSet<ObjectName>),
         now: Instant,
     ) -> Result<Reconciled, ReconcileError> {
         let mut reconciler = std::mem::take(&mut self.reconciler);
         reconciler.discover(self.discovery.answers.borrow_and_update().clone());
-        let claimed = self.gateways.claims.borrow_and_update().gateways();
-        reconciler.serve_gateways(self.gateways.demand.borrow_and_update().clone(), claimed);
+        reconciler.serve_gateways(demand, claimed);
         let objects = Arc::clone(objects);
         let work = tokio::task::spawn_blocking(move || {
             let result = reconciler.reconcile(&objects, &filters, now);

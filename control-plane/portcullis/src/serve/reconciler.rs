@@ -165,7 +165,7 @@ impl Reconciler {
             self.translate_all(&settings, objects, &resolved, now);
         let retired = self.retention.retired_groups();
         let mut views = self.follow_views(&settings, &documents, &retired, filters);
-        views.extend(self.gateways.follow(&settings, self.retention.accepted(), &self.discovered));
+        views.extend(self.gateways.follow(&settings, self.retention.accepted(), &self.discovered, now));
         stopwatch.lap("translate");
         let tombstones = self.retention.tombstones(&settings, FilterBuild::Module);
         let retained = Retained { tombstones: &tombstones, retired: &retired };
@@ -182,7 +182,7 @@ impl Reconciler {
 
     /// The next time at which the same objects lead to another snapshot.
     pub(super) fn next_expiry(&self) -> Option<Instant> {
-        self.retention.next_expiry()
+        self.retention.next_expiry().into_iter().chain(self.gateways.next_expiry()).min()
     }
 
     /// Takes the set's settings if they are good; the ones before stay in use otherwise.

@@ -24,7 +24,7 @@ impl GatewayApiObjects {
         }
     }
 
-    /// Whether objects of each kind were listed, or are known not to be there. Before, a permission could be missing.
+    /// Whether objects of each kind were listed, or the kind is known not to be there. Without it a permission may be missing.
     pub fn is_listed(&self) -> bool {
         WatchedKind::OF_GATEWAY_API.iter().all(|kind| self.by_kind.contains_key(kind))
     }

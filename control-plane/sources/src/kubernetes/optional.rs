@@ -12,6 +12,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use super::absence::KindAbsence;
 use super::bounded::{BoundedObjects, KindBounds};
 use super::documents::{self, WatchedObject};
 use super::health::{Backoff, watch_reason};
@@ -51,6 +52,7 @@ pub(super) struct OptionalKind {
     access: KubernetesAccess,
     kind: WatchedKind,
     objects: BoundedObjects,
+    absence: KindAbsence,
     published: Published,
     /// Changes when the API answers again.
     returns: watch::Receiver<u64>,
@@ -66,7 +68,8 @@ impl OptionalKind {
         returns: watch::Receiver<u64>,
     ) -> Self {
         let (access, published) = (access.clone(), published.clone());
-        Self { access, kind, objects: BoundedObjects::new(BOUNDS), published, returns, logged: None }
+        let (objects, absence) = (BoundedObjects::new(BOUNDS), KindAbsence::default());
+        Self { access, kind, objects, absence, published, returns, logged: None }
     }
 
     /// Watches for ever.
@@ -74,20 +77,30 @@ impl OptionalKind {
         let mut backoff = Backoff::default();
         loop {
             let end = self.session(&mut backoff).await;
+            if self.has_none(&end, Instant::now()) && self.objects.clear() {
+                self.publish();
+            }
             let pause = match &end {
                 KindEnd::Anew => continue,
                 KindEnd::Failed(_) => backoff.pause(),
-                // Those that were known before a right was lost stay, as in an outage.
-                KindEnd::Forbidden(_) if !self.objects.is_empty() => ABSENT_PAUSE,
-                KindEnd::NoKind(_) | KindEnd::Forbidden(_) => {
-                    if self.objects.clear() {
-                        self.publish();
-                    }
-                    ABSENT_PAUSE
-                }
+                KindEnd::NoKind(_) | KindEnd::Forbidden(_) => ABSENT_PAUSE,
             };
             self.log(&end);
             tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Whether the end of a session says that there are no objects of the kind. Objects of the Gateway API decide what is served: a
+    /// right that is missing, as it is for a moment at an apiserver that starts, leaves such a kind as it was, known or not.
+    fn has_none(&mut self, end: &KindEnd, now: Instant) -> bool {
+        if !matches!(end, KindEnd::NoKind(_)) {
+            self.absence.contradicted();
+        }
+        match end {
+            KindEnd::Anew | KindEnd::Failed(_) => false,
+            // Those that were known before a right was lost stay, as in an outage.
+            KindEnd::Forbidden(_) => !self.kind.is_for_gateway_api() && self.objects.is_empty(),
+            KindEnd::NoKind(_) => self.absence.said(now) || !self.kind.is_for_gateway_api(),
         }
     }
 
@@ -232,7 +245,7 @@ impl OptionalKind {
                 kind = self.kind.plural(),
                 trouble,
                 reason,
-                "objects of this kind are not watched; those known before stay, if the kind is there"
+                "objects of this kind are not watched; those known before stay, unless the kind is gone for good"
             );
         }
     }
@@ -246,5 +259,33 @@ fn code(error: &watcher::Error) -> Option<u16> {
         | watcher::Error::WatchFailed(kube::Error::Api(status)) => Some(status.code),
         watcher::Error::WatchError(status) => Some(status.code),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn optional(kind: WatchedKind) -> OptionalKind {
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let access =
+            KubernetesAccess { client: kube::Client::try_from(config).unwrap(), namespace: "portcullis".to_owned() };
+        OptionalKind::new(&access, kind, &Published::new(), watch::Sender::new(0).subscribe())
+    }
+
+    #[tokio::test]
+    async fn refusal_is_no_empty_list_of_the_gateway_api() {
+        let (forbidden, no_kind) = (|| KindEnd::Forbidden(String::new()), || KindEnd::NoKind(String::new()));
+        let start = Instant::now();
+        let later = start + Duration::from_secs(60);
+        for kind in WatchedKind::OF_GATEWAY_API {
+            let mut kind = optional(kind);
+            assert!(!kind.has_none(&forbidden(), start) && !kind.has_none(&forbidden(), later));
+            assert!(!kind.has_none(&no_kind(), start), "its definition may come back");
+            assert!(!kind.has_none(&forbidden(), later) && !kind.has_none(&no_kind(), later), "it is there");
+            assert!(kind.has_none(&no_kind(), later + Duration::from_secs(60)));
+        }
+        let mut settings = optional(WatchedKind::GatewaySettings);
+        assert!(settings.has_none(&forbidden(), start) && settings.has_none(&no_kind(), start));
     }
 }

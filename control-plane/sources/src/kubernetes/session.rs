@@ -89,8 +89,8 @@ impl WatchOptions {
         [WatchedKind::UpstreamCluster].into_iter().chain(settings).collect()
     }
 
-    /// The kinds that have sessions of their own: a Kubernetes that does not have them, or never let them be listed, has none of
-    /// their objects. Settings that are not used are watched for their status alone.
+    /// The kinds that have sessions of their own: a Kubernetes that does not have them has none of their objects. Settings that are
+    /// not used are watched for their status alone.
     fn optional(&self) -> Vec<WatchedKind> {
         let settings = self.settings.is_none().then_some(WatchedKind::GatewaySettings);
         let of_gateway_api = WatchedKind::OF_GATEWAY_API.into_iter().filter(|_| self.gateway_api);

@@ -35,7 +35,7 @@ use subscription::{Change, Subscription};
 pub struct TypeStatus {
     /// The version of all resources of the type when something was sent last; empty before.
     pub sent: String,
-    /// The same, when something was acknowledged last.
+    /// The same, when the last response that was acknowledged was sent. It may have been a part: more may be due of that version.
     pub acked: String,
     /// Why the node refused a resource, as long as it does.
     pub nack: Option<String>,

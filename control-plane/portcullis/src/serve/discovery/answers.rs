@@ -65,6 +65,11 @@ impl Answer {
         self.key == want.key && want.shares_written(&self.written)
     }
 
+    /// Whether there are servers, or a source that says that there are none. One that failed may have some.
+    fn is_answer(&self) -> bool {
+        !self.servers.is_empty() || (self.is_asked && self.failed.is_none())
+    }
+
     /// Takes what the source says. An answer without a server that may be used keeps the last one: a cluster does not lose its
     /// servers because a list of them is empty for a while, or wrong.
     pub(super) fn take(&mut self, found: SliceServers, allow_loopback: bool, (now, uptime): (SystemTime, Instant)) {
@@ -184,10 +189,11 @@ impl Answers {
         Some(Discovered::Servers(answer.map(|answer| answer.servers.clone()).unwrap_or_default()))
     }
 
-    /// The servers that a source has named last; `None` if it has not answered yet.
+    /// The servers that a source has named last; `None` if it has named none and does not answer that there are none: a failure is no
+    /// answer.
     pub(super) fn answer_of(&self, want: &Want) -> Option<Vec<DiscoveredServer>> {
         let answer = self.by_name.get(&want.key.name).filter(|answer| answer.is_of(want))?;
-        (answer.is_asked || !answer.servers.is_empty()).then(|| answer.servers.clone())
+        answer.is_answer().then(|| answer.servers.clone())
     }
 
     /// The state of an object's source, for its status.
@@ -258,20 +264,28 @@ impl Answers {
         }
     }
 
-    /// Whether each of these wants has servers, or a source that says that there are none. One that failed may have some.
+    /// Whether each of these wants has an answer.
     pub(super) fn are_complete<'a>(&self, wants: impl IntoIterator<Item = &'a Arc<Want>>) -> bool {
         wants.into_iter().all(|want| {
             if !self.has_kubernetes && want.needs_kubernetes() {
                 return true;
             }
             let answer = self.by_name.get(&want.key.name).filter(|answer| answer.is_of(want));
-            answer.is_some_and(|answer| !answer.servers.is_empty() || (answer.is_asked && answer.failed.is_none()))
+            answer.is_some_and(Answer::is_answer)
         })
     }
 }
 
 #[cfg(test)]
 impl Answers {
+    /// The failure of each want's source.
+    pub(in super::super) fn failed(wants: &Wants) -> Self {
+        let mut answers = Self { has_kubernetes: true, ..Self::default() };
+        answers.follow(wants, SystemTime::UNIX_EPOCH);
+        answers.by_name.values_mut().for_each(|answer| answer.fail("away".to_owned(), SystemTime::UNIX_EPOCH));
+        answers
+    }
+
     /// The answer of each want's source that it has one server, of an address that no other source has.
     pub(in super::super) fn of_wants(wants: &Wants, last: u8) -> Self {
         let answer = |want: &Arc<Want>| {

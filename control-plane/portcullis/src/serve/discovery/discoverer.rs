@@ -32,8 +32,8 @@ const QUEUE: usize = 64;
 
 /// The sources that have to be watched.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Demanded {
-    wants: Arc<Wants>,
+pub(super) struct Demanded {
+    pub(super) wants: Arc<Wants>,
     /// Whether the Services of Gateways are among them. Before the first verdicts about Gateways these are not known.
     is_whole: bool,
 }
@@ -94,7 +94,7 @@ pub(in super::super) struct Discoverer {
     turns: Arc<Semaphore>,
     state_dir: Option<PathBuf>,
     metrics: Arc<ControlPlaneMetrics>,
-    demanded: watch::Receiver<Demanded>,
+    pub(super) demanded: watch::Receiver<Demanded>,
     /// See [`Demanded`].
     pub(super) is_whole: bool,
     pub(super) answers: Answers,

@@ -33,7 +33,7 @@ impl DiscoveredDocuments {
         want
     }
 
-    /// The servers that a source has named last; `None` if it has not answered yet.
+    /// The servers that a source has named last; `None` if it has named none and does not answer that there are none.
     pub(in super::super) fn answer_of(&self, want: &Want) -> Option<Vec<DiscoveredServer>> {
         self.answers.answer_of(want)
     }

@@ -92,6 +92,11 @@ impl GatewayLink {
         self.demand.borrow().as_ref().is_some_and(|demand| demand.served.is_empty())
     }
 
+    /// The newest demand, and the Gateways that Envoys belong to. Later ones are changes.
+    pub(super) fn newest(&mut self) -> (Option<Arc<GatewayDemand>>, BTreeSet<ObjectName>) {
+        (self.demand.borrow_and_update().clone(), self.claims.borrow_and_update().gateways())
+    }
+
     /// Waits for another demand, or another Gateway that an Envoy belongs to.
     pub(super) async fn changed(&mut self) {
         tokio::select! {

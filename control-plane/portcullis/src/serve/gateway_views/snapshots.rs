@@ -1,5 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use portcullis_api::Settings;
 use portcullis_attach::{ObjectName, ServedGateway};
@@ -11,6 +12,9 @@ use super::super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
 use super::super::group_change::KnownGroups;
 use super::super::xds_resources::{Retained, XdsResources};
 use super::{GatewayDemand, gateway_of_view, gateway_view};
+
+/// How long Gateways without a past wait for the Services of the first verdicts: as long as objects do at a start.
+const FIRST_SERVICES: Duration = Duration::from_secs(28);
 
 /// Translates Gateways into the snapshots of their Envoys.
 #[derive(Default)]
@@ -25,6 +29,8 @@ pub(in super::super) struct GatewaySnapshots {
     followed: Option<FollowedInputs>,
     /// Services of the first verdicts that have not answered since.
     awaited: Option<BTreeSet<ServicePort>>,
+    /// When they are not waited for any more, since the first verdicts.
+    awaited_until: Option<Instant>,
 }
 
 /// Everything that the views are made of. As long as it is the same, they are.
@@ -36,6 +42,8 @@ struct FollowedInputs {
     settings: Settings,
     /// The documents of the demand's `passed_clusters`.
     clusters: Vec<Option<Arc<Value>>>,
+    /// Whether Services may still be waited for.
+    may_wait: bool,
 }
 
 /// The snapshot of one Gateway's Envoys.
@@ -101,14 +109,17 @@ impl GatewaySnapshots {
         settings: &Settings,
         clusters: &BTreeMap<String, Arc<Value>>,
         discovered: &DiscoveredDocuments,
+        now: Instant,
     ) -> Vec<(String, Snapshot)> {
         let Some(demand) = self.demand.clone() else { return self.named() };
+        let may_wait = now < *self.awaited_until.get_or_insert(now + FIRST_SERVICES);
         let inputs = FollowedInputs {
             answers: discovered.answers(),
             claimed: self.claimed.clone(),
             settings: settings.clone(),
             clusters: demand.passed_clusters.iter().map(|name| clusters.get(name).cloned()).collect(),
             demand: Arc::clone(&demand),
+            may_wait,
         };
         if self.followed.as_ref() == Some(&inputs) {
             return self.named();
@@ -124,8 +135,10 @@ impl GatewaySnapshots {
             let servers = answer.unwrap_or_default();
             services.insert(port.clone(), ServiceServers { uid: identity.uid.clone(), servers });
         }
-        // Only those of the first verdicts: with new routes a tenant could have Envoys wait for ever.
+        // Only those of the first verdicts, for a time: with new routes a tenant could have Envoys wait for ever, and a Service whose
+        // EndpointSlices cannot be listed would hold up those of others.
         let awaited = match self.awaited.take() {
+            _ if !may_wait => BTreeSet::new(),
             None => unasked,
             Some(awaited) => awaited.intersection(&unasked).cloned().collect(),
         };
@@ -150,6 +163,12 @@ impl GatewaySnapshots {
         }
         self.awaited = Some(awaited);
         self.named()
+    }
+
+    /// When the views change though nothing else does; none as soon as no Service is waited for.
+    pub(in super::super) fn next_expiry(&self) -> Option<Instant> {
+        let is_waiting = self.awaited.as_ref().is_some_and(|awaited| !awaited.is_empty());
+        self.awaited_until.filter(|_| is_waiting)
     }
 
     fn named(&self) -> Vec<(String, Snapshot)> {
@@ -220,7 +239,8 @@ mod tests {
     }
 
     fn follow(snapshots: &mut GatewaySnapshots) -> Vec<(String, usize)> {
-        let views = snapshots.follow(&Settings::default(), &BTreeMap::new(), &DiscoveredDocuments::default());
+        let views =
+            snapshots.follow(&Settings::default(), &BTreeMap::new(), &DiscoveredDocuments::default(), Instant::now());
         views.into_iter().map(|(name, view)| (name, view.names(&type_urls::listener()).count())).collect()
     }
 
@@ -247,7 +267,8 @@ mod tests {
         let mut snapshots = GatewaySnapshots::resume([(name.as_str(), &saved), ("wasm", &saved)].into_iter());
         assert_eq!(follow(&mut snapshots), [(name.clone(), 1)]);
         snapshots.take(demand(vec![gateway(Some(&port))], Some(&port)), BTreeSet::new());
-        let views = snapshots.follow(&Settings::default(), &BTreeMap::new(), &DiscoveredDocuments::default());
+        let views =
+            snapshots.follow(&Settings::default(), &BTreeMap::new(), &DiscoveredDocuments::default(), Instant::now());
         let names: Vec<&str> = views[0].1.names(&type_urls::listener()).map(String::as_str).collect();
         assert_eq!((views.len(), names), (1, vec!["-/-/-/gateway-0.0.0.0-443"]), "a grant may have ended meanwhile");
     }
@@ -263,7 +284,7 @@ mod tests {
         assert_eq!(wants.keys().collect::<Vec<_>>(), ["team/web:443"]);
         discovered.answer(Arc::new(Answers::of_wants(&wants, 1)));
         let mut pools = || {
-            let views = snapshots.follow(&Settings::default(), &BTreeMap::new(), &discovered);
+            let views = snapshots.follow(&Settings::default(), &BTreeMap::new(), &discovered, Instant::now());
             views.first().map(|(_, view)| view.names(&type_urls::cluster()).count())
         };
         assert_eq!((pools(), pools()), (Some(1), Some(1)));
@@ -272,6 +293,25 @@ mod tests {
         assert_eq!(follow(&mut snapshots), []);
         snapshots.take(demand(vec![gateway(Some(&later))], Some(&later)), BTreeSet::new());
         assert_eq!(follow(&mut snapshots), [("gateway/infra/edge".to_owned(), 1)], "new routes hold nothing up");
+    }
+
+    #[test]
+    fn view_without_a_past_waits_for_a_time() {
+        let port = ServicePort { service: ObjectName::new("team", "web"), port: 443 };
+        let (mut snapshots, mut discovered) = (GatewaySnapshots::default(), DiscoveredDocuments::default());
+        snapshots.take(demand(vec![gateway(Some(&port))], Some(&port)), BTreeSet::new());
+        let failed = Answers::failed(&snapshots.wants(&Settings::default()));
+        discovered.answer(Arc::new(failed));
+        let start = Instant::now();
+        let mut at = |now| {
+            let views = snapshots.follow(&Settings::default(), &BTreeMap::new(), &discovered, now).len();
+            (views, snapshots.next_expiry())
+        };
+        let until = start + FIRST_SERVICES;
+        assert_eq!(at(start), (0, Some(until)), "a failure is no answer");
+        assert_eq!(at(start + FIRST_SERVICES / 2), (0, Some(until)));
+        assert_eq!(at(until), (1, None));
+        assert_eq!(at(until), (1, None));
     }
 
     /// Else the saved view, which its Envoys have acknowledged, would count for verdicts that they do not have.

@@ -30,6 +30,20 @@ pub(super) struct Update {
     pub(super) body: ByteChunks,
 }
 
+/// As many updates as have so many bytes, and at least one; and whether some are left.
+fn within(most: usize, all: impl Iterator<Item = (String, Update)>) -> (BTreeMap<String, Update>, bool) {
+    let (mut taken, mut room) = (BTreeMap::new(), most);
+    for (name, update) in all {
+        let size = length(&update.body);
+        if size > room && !taken.is_empty() {
+            return (taken, true);
+        }
+        room = room.saturating_sub(size);
+        taken.insert(name, update);
+    }
+    (taken, false)
+}
+
 /// The version of a resource that the node has in an unknown version. No hash is empty.
 const UNSURE: &str = "";
 
@@ -274,23 +288,17 @@ impl Subscription {
                 self.candidates.push(group);
                 return BTreeMap::new();
             }
-            let updates: BTreeMap<_, _> =
-                self.updates(snapshot, type_url).filter(is_suspect).filter_map(update).collect();
+            let suspects = self.updates(snapshot, type_url).filter(is_suspect).filter_map(update);
+            let (updates, is_cut) = within(most, suspects);
+            if is_cut {
+                // They have grown since they were refused.
+                self.candidates.push(group.into_iter().filter(|name| !updates.contains_key(name)).collect());
+            }
             if !updates.is_empty() {
                 return updates;
             }
         }
-        let mut updates = BTreeMap::new();
-        let mut room = most;
-        for (name, update) in self.updates(snapshot, type_url).filter(may_go).filter_map(update) {
-            let size = length(&update.body);
-            if size > room && !updates.is_empty() {
-                break;
-            }
-            room = room.saturating_sub(size);
-            updates.insert(name, update);
-        }
-        updates
+        within(most, self.updates(snapshot, type_url).filter(may_go).filter_map(update)).0
     }
 
     /// Every resource that is wanted, not known in this version and not refused in this version.

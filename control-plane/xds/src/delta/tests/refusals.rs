@@ -31,6 +31,17 @@ fn refused_resource_is_found_reported_and_not_sent_again() {
 }
 
 #[test]
+fn halves_of_what_was_refused_have_a_bounded_number_of_bytes() {
+    let all = |body| snapshot(&[(SDS, "a", "1"), (SDS, "b", "1"), (SDS, "c", body), (SDS, "d", body)]);
+    let mut stream = Encoded::with_most(all("1"), 4);
+    let whole = stream.on_request(ask(SDS, &["a", "b", "c", "d"]));
+    assert_eq!(show(&whole), ["SDS: +a +b +c +d"]);
+    let half = stream.on_request(nack(&whole[0]));
+    assert_eq!(show(&stream.on_snapshot(all("123"))), [""; 0]);
+    assert_eq!(settle(&mut stream, half), ["SDS: +a +b", "SDS: +c", "SDS: +d"]);
+}
+
+#[test]
 fn refusal_of_several_leaves_their_versions_unknown() {
     let before = snapshot(&[(CDS, "a", "1"), (CDS, "b", "1")]);
     let mut stream = opened(before.clone(), &[(CDS, &[]), (LDS, &[])]);

@@ -1,3 +1,4 @@
+mod awaited;
 mod sources;
 
 use std::sync::Arc;
