@@ -177,7 +177,7 @@ fn relative(line: u64, from: u64) -> u64 {
 
 fn read_line(relative: u64, from: u64) -> u64 {
     let distance = relative.div_ceil(2);
-    if relative % 2 == 0 { from.saturating_add(distance) } else { from.saturating_sub(distance) }
+    if relative.is_multiple_of(2) { from.saturating_add(distance) } else { from.saturating_sub(distance) }
 }
 
 fn write_bytes(bytes: &mut Vec<u8>, content: &[u8]) {

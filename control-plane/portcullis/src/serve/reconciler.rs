@@ -85,8 +85,10 @@ pub(super) struct Reconciled {
     pub(super) steps: Vec<Step>,
     /// The Gateways that are served, if it is known which should be, and the `UpstreamClusters` to which no connection may be passed
     /// on.
-    pub(super) gateways: (Option<Arc<Vec<Arc<ServedGateway>>>>, Arc<BTreeMap<String, String>>),
+    pub(super) gateways: (Option<ServedGateways>, Arc<BTreeMap<String, String>>),
 }
+
+type ServedGateways = Arc<Vec<Arc<ServedGateway>>>;
 
 /// Times steps.
 struct Stopwatch {

@@ -51,13 +51,16 @@ struct GatewayListeners<'a> {
     settings: &'a Settings,
 }
 
+/// The encoded chains of a route, and those in their place.
+type ChainsOfRoute = (Vec<Vec<u8>>, Vec<Vec<u8>>);
+
 /// The chains of a port, encoded.
 struct PortChains {
     listener_filters: Vec<ListenerFilter>,
     /// Those of no route.
     own: Vec<u8>,
     /// By owner, with those in their place if Envoy refuses them.
-    of_routes: BTreeMap<String, (Vec<Vec<u8>>, Vec<Vec<u8>>)>,
+    of_routes: BTreeMap<String, ChainsOfRoute>,
 }
 
 impl PortChains {
@@ -75,7 +78,7 @@ impl PortChains {
 
 impl GatewayListeners<'_> {
     fn chains(&self, listeners: &[(&ServedListener, &HostTable)]) -> PortChains {
-        let mut of_routes: BTreeMap<String, (Vec<Vec<u8>>, Vec<Vec<u8>>)> = BTreeMap::new();
+        let mut of_routes: BTreeMap<String, ChainsOfRoute> = BTreeMap::new();
         let tables = || listeners.iter().map(|(_, table)| table);
         for (listener, table) in listeners {
             let mut hosts: BTreeMap<&ObjectName, (&BoundRoute, Vec<String>)> = BTreeMap::new();

@@ -88,7 +88,7 @@ fn gateway_status(gateway: &GatewayVerdict, programmed: Programmed<'_>, stored: 
         "listeners": gateway.listeners.iter().map(listener).collect::<Vec<_>>(),
     });
     if !(addresses.is_empty() && known_addresses.is_empty()) {
-        status["addresses"] = json!(addresses);
+        status.as_object_mut().and_then(|fields| fields.insert("addresses".to_owned(), json!(addresses)));
     }
     status
 }

@@ -148,7 +148,8 @@ mod tests {
         link.changed().await;
         let mut snapshots = GatewaySnapshots::default();
         snapshots.take(link.demand.borrow().clone(), link.claims.borrow().gateways());
-        let views = snapshots.follow(&Settings::default(), &BTreeMap::new(), &DiscoveredDocuments::default());
+        let (settings, now) = (Settings::default(), std::time::Instant::now());
+        let views = snapshots.follow(&settings, &BTreeMap::new(), &DiscoveredDocuments::default(), now);
         let found: Vec<_> = views.iter().map(|(name, view)| (name.as_str(), view.resources().count())).collect();
         assert_eq!(found, [("gateway/infra/edge", 0)]);
     }
