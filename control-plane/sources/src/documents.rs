@@ -27,7 +27,7 @@ impl DocumentError {
     }
 }
 
-/// A document of a file, and where what stands.
+/// A document of a file, with the positions of its values.
 #[derive(Debug)]
 pub(crate) struct LocatedDocument {
     pub(crate) value: Value,

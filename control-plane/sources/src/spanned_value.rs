@@ -1,4 +1,4 @@
-//! A document while it is read: its values, and where each of them stands.
+//! A document while it is read: its values, and the position of each.
 
 use std::fmt;
 

@@ -20,7 +20,7 @@ impl ConformanceSuite {
     /// The suite, or a reason to skip a test; `make test-conformance` sets `PORTCULLIS_CONFORMANCE=required`.
     ///
     /// # Errors
-    /// What is missing, if it is required.
+    /// The missing part, if it is required.
     pub fn or_skip(test: &str) -> Result<Option<Self>, Missing> {
         let dir = project_root().join(".deps/conformance/current");
         let find = |name: &str| present(name, dir.join(name), "make test-conformance");

@@ -23,7 +23,6 @@ const GUEST: &str = "guest.example.com";
 const OWN: &str = "own.example.com";
 const GATEWAY: [&str; 3] = ["gateways", "infra", "edge"];
 /// Time between two requests of the client that must notice nothing.
-const PAUSE: Duration = Duration::from_millis(20);
 
 struct GatewaySite {
     site: Site,
@@ -178,7 +177,6 @@ fn grant_that_is_deleted_takes_the_backend_away() {
                     other => failed.push(format!("{other:?}")),
                 }
             }
-            std::thread::sleep(PAUSE);
         }
         failed
     });
