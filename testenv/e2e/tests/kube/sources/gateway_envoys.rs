@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use portcullis_harness::certs::{CertSpec, Identity};
 use portcullis_harness::client::{H2Client, TlsTarget, plain};
@@ -22,7 +22,6 @@ use super::gateway_api::{CLASS, CLUSTER, GROUP, Site};
 const GUEST: &str = "guest.example.com";
 const OWN: &str = "own.example.com";
 const GATEWAY: [&str; 3] = ["gateways", "infra", "edge"];
-/// Time between two requests of the client that must notice nothing.
 
 struct GatewaySite {
     site: Site,
