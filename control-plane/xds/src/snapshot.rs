@@ -92,14 +92,15 @@ impl Snapshot {
         &self.version
     }
 
-    /// A hash of all resources and views: [`Snapshot::version`] if there are no views.
-    pub fn version_with_views(&self) -> String {
-        if self.views.is_empty() {
+    /// A hash of all resources and of the views of these names: [`Snapshot::version`] if there is none.
+    pub fn version_with_views(&self, is_meant: impl Fn(&str) -> bool) -> String {
+        let mut views = self.views.iter().filter(|(name, _)| is_meant(name)).peekable();
+        if views.peek().is_none() {
             return self.version.clone();
         }
         let mut hash = ContentHash::default();
         hash.add(&self.version);
-        for (name, view) in &self.views {
+        for (name, view) in views {
             hash.add(name);
             hash.add(&view.version);
         }

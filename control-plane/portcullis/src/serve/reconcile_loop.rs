@@ -15,7 +15,7 @@ use super::diagnosis_log::DiagnosisLog;
 use super::discovery::DiscoveryHandle;
 use super::edit_traces::{EditTraces, PublishedEdit};
 use super::fleet::ServedObjects;
-use super::gateway_views::{GatewayDemand, GatewayLink, GatewayOutcome, without_gateways};
+use super::gateway_views::{GatewayDemand, GatewayLink, GatewayOutcome, served_version, without_gateways};
 use super::metrics::{ControlPlaneMetrics, Origin};
 use super::reconciler::{ReconcileError, Reconciled, Reconciler, diagnosis_of_file};
 use super::state::{LastGood, StateSender};
@@ -226,7 +226,7 @@ impl ReconcileLoop {
         let is_new = before.is_none_or(|before| *before != *snapshot);
         self.outputs.metrics.published(&snapshot, origin, since, is_new);
         if is_new {
-            tracing::info!(snapshot = snapshot.version_with_views(), "serving");
+            tracing::info!(snapshot = served_version(&snapshot), "serving");
             self.outputs.snapshots.send_replace(Some(snapshot));
         }
     }

@@ -6,6 +6,7 @@ use portcullis_xds::{NodeStatus, Refused, RejectedNode, Snapshot};
 use serde::Serialize;
 
 use super::gateway_states::EndpointHealth;
+use super::gateway_views::served_version;
 use super::source::SourceStatus;
 
 /// The number of characters of a message, and of warnings of an object.
@@ -154,7 +155,7 @@ impl StatusBody {
         });
         let rejected_nodes = rejected_nodes.into_iter().map(RejectedNodeStatus::from).collect();
         let nodes = nodes.collect();
-        let snapshot = snapshot.map(Snapshot::version_with_views).unwrap_or_default();
+        let snapshot = snapshot.map(served_version).unwrap_or_default();
         Self { objects, nodes, endpoints, snapshot, source, rejected_nodes }
     }
 }

@@ -1,7 +1,7 @@
 //! Servers that EndpointSlices or DNS list (`spec.portcullis.discovery`).
 //!
 //! - [`want`]: what the served objects want to have watched, pure.
-//! - [`slices`]: EndpointSlices as servers, pure.
+//! - [`slices`]: EndpointSlices as servers, pure; [`known_slices`]: those of a Service that are kept.
 //! - [`answers`]: the last answer of each object's source, pure.
 //! - [`service`]: EndpointSlices of the Kubernetes that the objects come from; [`upstream`]: that of the upstream itself, over
 //!   [`connection`]; [`srv`]: SRV records of DNS.
@@ -14,6 +14,7 @@ mod answers;
 mod connection;
 mod discoverer;
 mod documents;
+mod known_slices;
 mod report;
 mod saved;
 mod service;

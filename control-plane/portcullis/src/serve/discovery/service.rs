@@ -1,17 +1,16 @@
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::Client;
 use kube::api::Api;
 use kube::runtime::watcher::{self, Event};
-use kube::{Client, ResourceExt};
 use portcullis_api::SlicePort;
 use portcullis_sources::{Backoff, watch_reason};
 use tokio::time::timeout;
 
+use super::known_slices::KnownSlices;
 use super::report::{Reporter, SourceReport};
-use super::slices::{is_of_service, servers_of};
 
 /// The label of a slice that names its Service.
 const LABEL: &str = "kubernetes.io/service-name";
@@ -30,10 +29,9 @@ pub(super) struct FollowedService {
 }
 
 impl FollowedService {
-    async fn report(&self, known: &BTreeMap<String, EndpointSlice>) {
+    async fn report(&self, known: &KnownSlices) {
         for (port, to) in &self.ports {
-            let slices = known.values().filter(|slice| is_of_service(slice, self.uid.as_deref()));
-            to.report(SourceReport::Servers(servers_of(slices, port))).await;
+            to.report(SourceReport::Servers(known.servers(port))).await;
         }
     }
 
@@ -74,15 +72,15 @@ async fn session(
 ) -> String {
     let config = watcher::Config::default().labels(&format!("{LABEL}={}", service.name)).timeout(WATCH);
     let mut events = watcher::watcher(slices.clone(), config).boxed();
-    let mut known: BTreeMap<String, EndpointSlice> = BTreeMap::new();
+    let mut known = KnownSlices::of(service.uid.clone());
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => {
                 known.clear();
                 *is_listed = false;
             }
-            Ok(Event::InitApply(slice) | Event::Apply(slice)) => drop(known.insert(slice.name_any(), slice)),
-            Ok(Event::Delete(slice)) => drop(known.remove(&slice.name_any())),
+            Ok(Event::InitApply(slice) | Event::Apply(slice)) => known.insert(slice),
+            Ok(Event::Delete(slice)) => known.remove(&slice),
             Ok(Event::InitDone) => {
                 *is_listed = true;
                 backoff.reset();

@@ -19,6 +19,7 @@ use portcullis_xds::{Registry, Rejection, Snapshot, XdsMetrics};
 use ring::rand::{SecureRandom, SystemRandom};
 use tracker::{Edit, EditTracker, Finished, Phase};
 
+use super::gateway_views::served_version;
 use super::metrics::ControlPlaneMetrics;
 
 /// How often edits are looked for that no gateway acknowledges.
@@ -136,7 +137,7 @@ impl PublishedEdit<'_> {
             ("portcullis.refused_objects", refused.to_string()),
         ];
         if let Some(snapshot) = self.snapshot {
-            attributes.push(("portcullis.snapshot", snapshot.version_with_views()));
+            attributes.push(("portcullis.snapshot", served_version(snapshot)));
         }
         attributes
     }

@@ -117,6 +117,12 @@ pub(super) fn without_gateways(snapshot: &Snapshot) -> Snapshot {
     snapshot.clone().with_views(views)
 }
 
+/// A hash of everything that is served: of the objects, and of the Gateways. Views for builds of the filter are of the same objects
+/// and come with the first Envoy that has such a build, which is no change of what is served.
+pub(super) fn served_version(snapshot: &Snapshot) -> String {
+    snapshot.version_with_views(|name| gateway_of_view(name).is_some())
+}
+
 /// Envoy's view of a Gateway.
 pub(super) fn gateway_view(gateway: &ObjectName) -> View {
     View(Some(format!("{VIEW}{gateway}")))
@@ -152,6 +158,18 @@ mod tests {
         let views = snapshots.follow(&settings, &BTreeMap::new(), &DiscoveredDocuments::default(), now);
         let found: Vec<_> = views.iter().map(|(name, view)| (name.as_str(), view.resources().count())).collect();
         assert_eq!(found, [("gateway/infra/edge", 0)]);
+    }
+
+    #[test]
+    fn version_of_what_is_served_is_of_objects_and_gateways() {
+        let of = |bytes: Vec<u8>| Snapshot::new([("t".to_owned(), "n".to_owned(), Resource::new(bytes))]);
+        let with = |views: &[(&str, u8)]| {
+            let views = views.iter().map(|(name, byte)| ((*name).to_owned(), of(vec![*byte])));
+            served_version(&of(vec![1]).with_views(views.collect::<Vec<_>>()))
+        };
+        assert_eq!(with(&[("wasm", 2)]), with(&[]), "an Envoy has connected, and nothing is other than before");
+        assert_ne!(with(&[("gateway/infra/edge", 2)]), with(&[]));
+        assert_ne!(with(&[("gateway/infra/edge", 2)]), with(&[("gateway/infra/edge", 3)]));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use clap::Args;
 use portcullis_translate::{Diagnosis, Reason, Version};
 use portcullis_xds::Snapshot;
 
+use super::gateway_views::served_version;
 pub(super) use file::{read as read_private, write as write_private};
 use format::SavedError;
 pub(super) use state_writer::{StateSender, StateWriter};
@@ -70,7 +71,7 @@ impl LastGood {
                 let warning = "the source has not been read since the start: what was served before is served still";
                 tracing::info!(
                     file = name,
-                    snapshot = snapshot.version_with_views(),
+                    snapshot = served_version(&snapshot),
                     "the last good configuration is there"
                 );
                 Self {

@@ -236,7 +236,7 @@ fn settings_of_a_file_are_used_and_no_object() {
     let side = site.fixture.kubernetes_side("plane");
     side.wait_listening(site.fixture.address);
     let log = side.plane.process().log();
-    assert!(log.contains("gatewaysettings") && log.contains("objects of this kind are not looked at"), "{log}");
+    assert!(log.contains("gatewaysettings") && log.contains("objects of this kind are not watched"), "{log}");
     let served = side.snapshot();
     site.fixture.apply(&printed(&["crd"]));
     wait::until("the kind is served", SOON, || {
