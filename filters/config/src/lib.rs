@@ -43,7 +43,7 @@ pub use dispatch::Dispatch;
 pub use fair_queue::{FairQueueConfig, FlowDistinguisher, FlowWeight};
 pub use filter::{ActivityReports, FilterConfig, LimitExchanges, PeerSource, SpanSettings};
 pub use hex::hex;
-pub use policy::{Denial, Policy, Rule, RuleList, ServiceAccount};
+pub use policy::{Denial, Policy, Rule, RuleEntries, RuleList, ServiceAccount};
 pub use rebalance::{Rebalance, RebalanceConditions};
 pub use token_issuer::{PrefixedClaim, TokenIssuer, TokenKey, TokenPublicKey, TokenUsers};
 pub use validator::ValidatorConfig;

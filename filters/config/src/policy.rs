@@ -114,14 +114,21 @@ pub struct ServiceAccount {
 
 /// A rule's list, read: `*` is everything, positive entries are alternatives, and a list of exclusions only excludes
 /// every one of them, with `-*` everything. Exclusions beside a positive entry have no effect.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum RuleList<'c> {
     /// `*` is among the entries.
     All,
     /// One of these; none if the list excludes everything.
-    AnyOf(Vec<&'c str>),
+    AnyOf(RuleEntries<'c>),
     /// The excluded entries, without their leading `-`.
-    NoneOf(Vec<&'c str>),
+    NoneOf(RuleEntries<'c>),
+}
+
+/// The entries of a list that count, in its order.
+#[derive(Clone, Debug)]
+pub struct RuleEntries<'c> {
+    all: std::slice::Iter<'c, String>,
+    are_excluded: bool,
 }
 
 impl<'c> RuleList<'c> {
@@ -130,17 +137,32 @@ impl<'c> RuleList<'c> {
         if entries.is_empty() {
             return None;
         }
-        if entries.iter().any(|entry| entry == "*") {
-            return Some(RuleList::All);
+        let (mut wants_some, mut excludes_all) = (false, false);
+        for entry in entries {
+            match entry.as_bytes() {
+                b"*" => return Some(RuleList::All),
+                b"-*" => excludes_all = true,
+                [b'-', ..] => {}
+                _ => wants_some = true,
+            }
         }
-        let positives: Vec<&str> = entries.iter().map(String::as_str).filter(|entry| !entry.starts_with('-')).collect();
-        if !positives.is_empty() {
-            return Some(RuleList::AnyOf(positives));
-        }
-        if entries.iter().any(|entry| entry == "-*") {
-            return Some(RuleList::AnyOf(Vec::new()));
-        }
-        Some(RuleList::NoneOf(entries.iter().filter_map(|entry| entry.strip_prefix('-')).collect()))
+        Some(match (wants_some, excludes_all) {
+            (true, _) => RuleList::AnyOf(RuleEntries { all: entries.iter(), are_excluded: false }),
+            (false, true) => RuleList::AnyOf(RuleEntries { all: [].iter(), are_excluded: false }),
+            (false, false) => RuleList::NoneOf(RuleEntries { all: entries.iter(), are_excluded: true }),
+        })
+    }
+}
+
+impl<'c> Iterator for RuleEntries<'c> {
+    type Item = &'c str;
+
+    fn next(&mut self) -> Option<&'c str> {
+        let are_excluded = self.are_excluded;
+        self.all.find_map(|entry| match entry.strip_prefix('-') {
+            Some(excluded) => are_excluded.then_some(excluded),
+            None => (!are_excluded).then_some(entry.as_str()),
+        })
     }
 }
 
@@ -150,18 +172,25 @@ mod tests {
 
     #[test]
     fn list_of_entries_is_read_as_one_set() {
-        let table: [(&[&str], Option<RuleList<'_>>); 7] = [
-            (&[], None),
-            (&["a", "*", "-b"], Some(RuleList::All)),
-            (&["a", "-b", "c"], Some(RuleList::AnyOf(vec!["a", "c"]))),
-            (&["-a", "-*"], Some(RuleList::AnyOf(vec![]))),
-            (&["-a", "-b"], Some(RuleList::NoneOf(vec!["a", "b"]))),
-            (&["a*"], Some(RuleList::AnyOf(vec!["a*"]))),
-            (&[""], Some(RuleList::AnyOf(vec![""]))),
+        let table: [(&[&str], &str, &[&str]); 8] = [
+            (&[], "nothing", &[]),
+            (&["a", "*", "-b"], "all", &[]),
+            (&["-a", "*"], "all", &[]),
+            (&["a", "-b", "c"], "any of", &["a", "c"]),
+            (&["-a", "-*"], "any of", &[]),
+            (&["-a", "-b"], "none of", &["a", "b"]),
+            (&["a*"], "any of", &["a*"]),
+            (&[""], "any of", &[""]),
         ];
-        for (entries, expected) in table {
+        for (entries, expected, expected_entries) in table {
             let entries: Vec<String> = entries.iter().map(|entry| (*entry).to_owned()).collect();
-            assert_eq!(RuleList::read(&entries), expected, "{entries:?}");
+            let (kind, read) = match RuleList::read(&entries) {
+                None => ("nothing", Vec::new()),
+                Some(RuleList::All) => ("all", Vec::new()),
+                Some(RuleList::AnyOf(wanted)) => ("any of", wanted.collect()),
+                Some(RuleList::NoneOf(excluded)) => ("none of", excluded.collect()),
+            };
+            assert_eq!((kind, read.as_slice()), (expected, expected_entries), "{entries:?}");
         }
     }
 }

@@ -77,11 +77,11 @@ const GROUPS: [&str; 2] = ["system:nodes", "system:authenticated"];
 
 /// Whether a rule certainly matches the heartbeats of all kubelets.
 pub(super) fn takes_heartbeats(rule: &Rule) -> bool {
-    let is_one = |group: &&str| GROUPS.contains(group);
+    let is_one = |group: &str| GROUPS.contains(&group);
     let has_groups = match RuleList::read(&rule.user_groups) {
         None | Some(RuleList::All) => true,
-        Some(RuleList::AnyOf(wanted)) => wanted.iter().any(is_one),
-        Some(RuleList::NoneOf(excluded)) => !excluded.iter().any(is_one),
+        Some(RuleList::AnyOf(mut wanted)) => wanted.any(is_one),
+        Some(RuleList::NoneOf(mut excluded)) => !excluded.any(is_one),
     };
     let [rule, _] = parts(&Rule { user_groups: Vec::new(), ..rule.clone() });
     let [heartbeat, _] = parts(&heartbeat());

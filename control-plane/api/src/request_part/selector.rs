@@ -1,7 +1,7 @@
 //! A rule's lists as sets, for comparing them. The gateway's own reading of the lists is the filter's; a property test
 //! of the binary holds the two against each other.
 
-use portcullis_filter_config::RuleList;
+use portcullis_filter_config::{RuleEntries, RuleList};
 
 /// The meaning of an entry of a list.
 pub(super) trait Pattern: Sized + PartialEq {
@@ -26,7 +26,7 @@ pub(super) enum Selector<P> {
 impl<P: Pattern> Selector<P> {
     /// Reads a list. The meaning of an empty one is the field's own rule.
     pub(super) fn new(entries: &[String], empty: Self) -> Self {
-        let patterns = |entries: Vec<&str>| entries.into_iter().map(P::parse).collect();
+        let patterns = |entries: RuleEntries<'_>| entries.map(P::parse).collect();
         match RuleList::read(entries) {
             None => empty,
             Some(RuleList::All) => Selector::All,

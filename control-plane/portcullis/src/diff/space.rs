@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use portcullis_core::identity::UserInfo;
-use portcullis_filter_config::{AccessEntry, Rule, RuleList, ServiceAccount};
+use portcullis_filter_config::{AccessEntry, Rule, RuleEntries, RuleList, ServiceAccount};
 
 use super::atoms::AtomSet;
 use super::region::{Axis, Membership, Region};
@@ -210,8 +210,8 @@ impl Space {
         };
         match RuleList::read(entries) {
             None | Some(RuleList::All) => vec![Vec::new()],
-            Some(RuleList::AnyOf(wanted)) => wanted.iter().filter_map(|one| Some(vec![group(one, true)?])).collect(),
-            Some(RuleList::NoneOf(unwanted)) => vec![unwanted.iter().filter_map(|one| group(one, false)).collect()],
+            Some(RuleList::AnyOf(wanted)) => wanted.filter_map(|one| Some(vec![group(one, true)?])).collect(),
+            Some(RuleList::NoneOf(unwanted)) => vec![unwanted.filter_map(|one| group(one, false)).collect()],
         }
     }
 
@@ -249,7 +249,7 @@ fn without_dash(entry: &str) -> &str {
 }
 
 fn read(entries: &[String], all: &AtomSet, empty: AtomSet, range: impl Fn(&str) -> (u32, u32)) -> AtomSet {
-    let union = |entries: Vec<&str>| AtomSet::of_ranges(entries.into_iter().map(&range).collect());
+    let union = |entries: RuleEntries<'_>| AtomSet::of_ranges(entries.map(&range).collect());
     match RuleList::read(entries) {
         None => empty,
         Some(RuleList::All) => all.clone(),

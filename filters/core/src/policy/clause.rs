@@ -3,11 +3,17 @@ use super::request_terms::RequestTerms;
 use super::signature::Signature;
 
 /// The constraint of a clause in one dimension. Ids ascend.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Condition {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Condition<'i> {
     pub(super) dimension: Dimension,
     pub(super) wants: Polarity,
-    pub(super) ids: Vec<u32>,
+    pub(super) ids: &'i [u32],
+}
+
+impl Condition<'_> {
+    /// A place for a condition.
+    pub(super) const ANYTHING: Condition<'static> =
+        Condition { dimension: Dimension::User, wants: Polarity::NoneOf, ids: &[] };
 }
 
 /// Whether one of the ids must be among what a request says, or none.
@@ -21,6 +27,8 @@ pub(super) enum Polarity {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClauseDigest {
     pub(super) signature: Signature,
+    /// Its number among all.
+    pub(super) clause: u32,
     pub(super) policy: u32,
     /// The dimensions in which it wants a value, and those in which it wants a single one.
     pub(super) wants: Dimensions,
@@ -33,6 +41,7 @@ impl ClauseDigest {
     /// A clause that is not there: it comes last.
     pub(super) const EMPTY: ClauseDigest = ClauseDigest {
         signature: Signature::NONE,
+        clause: u32::MAX,
         policy: u32::MAX,
         wants: Dimensions::NONE,
         wants_one: Dimensions::NONE,
@@ -40,50 +49,36 @@ impl ClauseDigest {
     };
 }
 
-/// Ways of matching a policy, each of conditions that must all hold. They are close together in memory, in the order of their
-/// policies.
-#[derive(Debug, Default)]
+/// Ways of matching a policy, each of conditions that must all hold. A clause and all its ids are one piece of memory, in the
+/// order of the policies: to look at a clause that is not in the processor's cache costs one wait.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Clauses {
     heads: Vec<Head>,
-    conditions: Vec<Packed>,
-    ids: Vec<u32>,
+    /// Of each condition: its kind, the number of its ids, and the ids.
+    words: Vec<u32>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Head {
     policy: u32,
-    /// Start of its conditions; they end at the start of the next clause's.
+    /// Start of its words; they end at the start of the next clause's.
     start: u32,
 }
 
-#[derive(Debug)]
-struct Packed {
-    dimension: Dimension,
-    wants: Polarity,
-    /// A single id, or where several begin in `ids`.
-    at: u32,
-    count: u32,
+/// The conditions of a clause.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Conditions<'c> {
+    words: &'c [u32],
 }
 
 impl Clauses {
-    pub(super) fn push(&mut self, policy: u32, mut conditions: Vec<&Condition>) {
+    /// Adds a clause.
+    pub(super) fn push(&mut self, policy: u32, conditions: &mut [Condition<'_>]) {
         conditions.sort_unstable_by_key(|condition| (condition.wants, condition.dimension));
-        self.heads.push(Head { policy, start: count(self.conditions.len()) });
+        self.heads.push(Head { policy, start: count(self.words.len()) });
         for condition in conditions {
-            let at = match condition.ids.as_slice() {
-                [id] => *id,
-                ids => {
-                    let at = count(self.ids.len());
-                    self.ids.extend_from_slice(ids);
-                    at
-                }
-            };
-            self.conditions.push(Packed {
-                dimension: condition.dimension,
-                wants: condition.wants,
-                at,
-                count: count(condition.ids.len()),
-            });
+            self.words.extend([kind(condition.dimension, condition.wants), count(condition.ids.len())]);
+            self.words.extend_from_slice(condition.ids);
         }
     }
 
@@ -96,22 +91,31 @@ impl Clauses {
     }
 
     pub(super) fn holds(&self, clause: u32, terms: &RequestTerms) -> bool {
-        self.packed(clause).iter().all(|packed| {
-            let present = terms.of_dimension(packed.dimension);
-            let is_met = !present.is_empty() && intersect(self.ids(packed), present);
-            is_met == (packed.wants == Polarity::AnyOf)
+        self.conditions(clause).all(|condition| {
+            let present = terms.of_dimension(condition.dimension);
+            let is_met = !present.is_empty() && intersect(condition.ids, present);
+            is_met == (condition.wants == Polarity::AnyOf)
         })
     }
 
-    /// The dimension, kind and ids of each condition.
-    pub(super) fn conditions(&self, clause: u32) -> impl Iterator<Item = (Dimension, Polarity, &[u32])> {
-        self.packed(clause).iter().map(|packed| (packed.dimension, packed.wants, self.ids(packed)))
+    /// The conditions of a clause: those that want a value first.
+    pub(super) fn conditions(&self, clause: u32) -> Conditions<'_> {
+        let clause = clause as usize;
+        let start = self.heads.get(clause).map_or(self.words.len(), |head| head.start as usize);
+        let end = self.heads.get(clause.saturating_add(1)).map_or(self.words.len(), |head| head.start as usize);
+        Conditions { words: self.words.get(start..end).unwrap_or_default() }
+    }
+
+    /// Adds a clause of others.
+    pub(super) fn push_copy(&mut self, others: &Clauses, clause: u32) {
+        self.heads.push(Head { policy: others.policy(clause), start: count(self.words.len()) });
+        self.words.extend_from_slice(others.conditions(clause).words);
     }
 
     /// The digest of a clause.
     pub(super) fn digest(&self, clause: u32) -> ClauseDigest {
-        let mut digest = ClauseDigest { policy: self.policy(clause), ..ClauseDigest::EMPTY };
-        for (dimension, wants, ids) in self.conditions(clause) {
+        let mut digest = ClauseDigest { clause, policy: self.policy(clause), ..ClauseDigest::EMPTY };
+        for Condition { dimension, wants, ids } in self.conditions(clause) {
             if wants == Polarity::NoneOf {
                 digest.excludes = digest.excludes.with(dimension);
                 continue;
@@ -124,21 +128,27 @@ impl Clauses {
         }
         digest
     }
+}
 
-    fn packed(&self, clause: u32) -> &[Packed] {
-        let clause = clause as usize;
-        let start = self.heads.get(clause).map_or(self.conditions.len(), |head| head.start as usize);
-        let end = self.heads.get(clause.saturating_add(1)).map_or(self.conditions.len(), |head| head.start as usize);
-        self.conditions.get(start..end).unwrap_or_default()
-    }
+impl<'c> Iterator for Conditions<'c> {
+    type Item = Condition<'c>;
 
-    fn ids<'s>(&'s self, packed: &'s Packed) -> &'s [u32] {
-        if packed.count == 1 {
-            return std::slice::from_ref(&packed.at);
-        }
-        let start = packed.at as usize;
-        self.ids.get(start..start.saturating_add(packed.count as usize)).unwrap_or_default()
+    #[inline]
+    fn next(&mut self) -> Option<Condition<'c>> {
+        let [kind, count, rest @ ..] = self.words else { return None };
+        let (ids, rest) = rest.split_at_checked(*count as usize)?;
+        self.words = rest;
+        let wants = if *kind & NONE_OF == 0 { Polarity::AnyOf } else { Polarity::NoneOf };
+        Some(Condition { dimension: *Dimension::ALL.get((*kind & !NONE_OF) as usize)?, wants, ids })
     }
+}
+
+/// The bit of a kind that excludes.
+const NONE_OF: u32 = 1 << 8;
+
+fn kind(dimension: Dimension, wants: Polarity) -> u32 {
+    let excludes = if wants == Polarity::NoneOf { NONE_OF } else { 0 };
+    dimension as u32 | excludes
 }
 
 /// Counts here are bounded by the configuration's size, far below 2^32.

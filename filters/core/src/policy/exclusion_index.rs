@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use super::clause::{Clauses, Polarity, count};
+use super::clause::{Clauses, Condition, Polarity, count};
 use super::dimension::{Dimension, Dimensions};
 use super::edge_map::{Edge, EdgeMap};
 use super::request_terms::RequestTerms;
@@ -205,7 +205,8 @@ impl ExclusionIndexBuilder {
         let len = leaf.len();
         let mut sets: BTreeMap<(Dimension, u32), Vec<Word>> = BTreeMap::new();
         for (at, clause) in leaf.enumerate() {
-            for (dimension, _, ids) in clauses.conditions(clause).filter(|(_, wants, _)| *wants == Polarity::NoneOf) {
+            let conditions = clauses.conditions(clause).filter(|condition| condition.wants == Polarity::NoneOf);
+            for Condition { dimension, ids, .. } in conditions {
                 for id in ids {
                     insert(sets.entry((dimension, *id)).or_default(), at);
                 }

@@ -12,14 +12,18 @@
 mod build;
 mod clause;
 mod compile;
+mod deal;
 mod dimension;
 mod edge_map;
 mod exclusion_index;
+mod items;
 mod linear;
 pub(crate) mod names;
 mod prefixes;
 mod request_terms;
+mod seeded_hash;
 mod signature;
+mod split_costs;
 mod static_hash_table;
 mod tree;
 

@@ -1,6 +1,7 @@
 use super::dimension::Dimension;
 use super::names::Names;
 use super::prefixes::Prefixes;
+use super::seeded_hash::SeededHash;
 use super::signature::Signature;
 use crate::identity::UserInfo;
 use crate::request_info::RequestInfo;
@@ -151,14 +152,20 @@ impl RequestTerms {
 /// The texts of one dimension, while rules are read. A text's id says which text it is, nothing more.
 #[derive(Debug, Default)]
 pub(super) struct TermTableBuilder<'c> {
-    names: HashMap<(Cow<'c, str>, &'c str), u32>,
+    names: HashMap<Cow<'c, str>, u32, SeededHash>,
+    subresources: HashMap<(&'c str, &'c str), u32, SeededHash>,
     prefixes: BTreeMap<&'c str, u32>,
 }
 
 impl<'c> TermTableBuilder<'c> {
-    pub(super) fn name(&mut self, first: Cow<'c, str>, second: &'c str) -> u32 {
+    pub(super) fn name(&mut self, name: impl Into<Cow<'c, str>>) -> u32 {
         let next = self.next();
-        *self.names.entry((first, second)).or_insert(next)
+        *self.names.entry(name.into()).or_insert(next)
+    }
+
+    fn subresource(&mut self, resource: &'c str, subresource: &'c str) -> u32 {
+        let next = self.next();
+        *self.subresources.entry((resource, subresource)).or_insert(next)
     }
 
     fn prefix(&mut self, text: &'c str) -> u32 {
@@ -168,7 +175,8 @@ impl<'c> TermTableBuilder<'c> {
 
     /// More entries than ids can number do not fit into any xDS message.
     fn next(&self) -> u32 {
-        u32::try_from(self.names.len().saturating_add(self.prefixes.len())).unwrap_or(u32::MAX)
+        let tables = [self.names.len(), self.subresources.len(), self.prefixes.len()];
+        u32::try_from(tables.into_iter().fold(0, usize::saturating_add)).unwrap_or(u32::MAX)
     }
 
     /// Reads an entry other than a lone `*`, without its leading `-`. `None` covers nothing.
@@ -176,20 +184,21 @@ impl<'c> TermTableBuilder<'c> {
         Some(match dimension {
             Dimension::User | Dimension::Path => match entry.strip_suffix('*') {
                 Some(start) => self.prefix(start),
-                None => self.name(entry.into(), ""),
+                None => self.name(entry),
             },
             Dimension::Resource => match entry.split_once('/') {
                 Some((_, "*" | "")) => return None,
-                Some((resource, subresource)) => self.name(resource.into(), subresource),
-                None => self.name(entry.into(), ""),
+                Some((resource, subresource)) => self.subresource(resource, subresource),
+                None => self.name(entry),
             },
-            _ => self.name(entry.into(), ""),
+            _ => self.name(entry),
         })
     }
 
     pub(super) fn freeze(&self) -> TermTable {
+        let subresources = self.subresources.iter().map(|(both, id)| (*both, *id));
         let mut names: Vec<_> =
-            self.names.iter().map(|((first, second), id)| ((first.as_ref(), *second), *id)).collect();
+            self.names.iter().map(|(name, id)| ((name.as_ref(), ""), *id)).chain(subresources).collect();
         names.sort_unstable_by_key(|(_, id)| *id);
         TermTable {
             names: Names::new(names.into_iter()),

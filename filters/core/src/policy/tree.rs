@@ -29,6 +29,11 @@ pub(super) struct Candidate {
     pub(super) policy: u32,
 }
 
+impl Candidate {
+    /// A place for a candidate.
+    pub(super) const NONE: Candidate = Candidate { signature: Signature::NONE, clause: u32::MAX, policy: u32::MAX };
+}
+
 /// Finds the clauses that can match a request, without looking at the rest.
 #[derive(Debug, Default)]
 pub(super) struct Tree {

@@ -1,0 +1,167 @@
+//! Puts the clauses of a node below the values on which it splits.
+
+use std::ops::Range;
+
+use super::clause::count;
+use super::dimension::{Dimension, Dimensions};
+use super::items::{Item, KnownClauses};
+use super::tree::Candidate;
+
+/// Below this many clauses a linear scan beats another split.
+pub(super) const LEAF: usize = 32;
+
+/// The items of a node, dealt.
+#[derive(Debug)]
+pub(super) struct Dealt {
+    pub(super) below: Vec<Below>,
+    /// The items that want no value there.
+    pub(super) others: Vec<Item>,
+}
+
+/// The items below a value, in the order of their clauses, up to the first that certainly holds.
+#[derive(Debug)]
+pub(super) struct Below {
+    pub(super) value: u32,
+    /// Number of the items.
+    count: usize,
+    /// Number of the items that are still to come.
+    left: usize,
+    is_closed: bool,
+    /// Whether one of them may be split again.
+    is_open: bool,
+    /// Whether one of them excludes values.
+    pub(super) excludes: bool,
+    /// Where they begin among the leaves' candidates, if nothing separates them further.
+    start: usize,
+    /// The items themselves, otherwise.
+    pub(super) items: Vec<Item>,
+}
+
+/// An item with what all its copies share.
+struct Copied<'c> {
+    values: &'c [u32],
+    item: Item,
+    candidate: Candidate,
+}
+
+/// Deals items, with the number of each value's list, from 1.
+#[derive(Debug, Default)]
+pub(super) struct Dealer {
+    places: Vec<u32>,
+}
+
+impl Dealer {
+    /// Puts each item below the values that it wants. Those that nothing separates further go to the end of `leaves` at once:
+    /// most copies of a clause do, and a copy in between would be written and read again.
+    pub(super) fn deal(
+        &mut self,
+        known: &KnownClauses<'_>,
+        items: &[Item],
+        (dimension, used): (Dimension, Dimensions),
+        leaves: &mut Vec<Candidate>,
+    ) -> Dealt {
+        let mut dealt = Dealt { below: Vec::new(), others: Vec::new() };
+        let mut copied = Vec::with_capacity(items.len());
+        for item in items {
+            let values = known.values(*item, dimension);
+            if values.is_empty() {
+                dealt.others.push(*item);
+                continue;
+            }
+            let item = item.below(dimension, values.len());
+            let is_open = !known.open(item, used).is_empty();
+            let (is_certain, excludes) = (known.is_certain(item), known.excludes(item));
+            for value in values {
+                let place = self.place(*value, &mut dealt.below);
+                dealt.below.get_mut(place).into_iter().for_each(|below| below.count(is_open, is_certain, excludes));
+            }
+            copied.push(Copied { values, item, candidate: known.candidate(item) });
+        }
+        make_room(&mut dealt.below, leaves);
+        for copied in &copied {
+            for value in copied.values {
+                let place = self.place(*value, &mut dealt.below);
+                dealt.below.get_mut(place).into_iter().for_each(|below| below.add(copied, leaves));
+            }
+        }
+        for below in &dealt.below {
+            self.places.get_mut(below.value as usize).into_iter().for_each(|place| *place = 0);
+        }
+        dealt
+    }
+
+    /// The place of the value's list.
+    fn place(&mut self, value: u32, lists: &mut Vec<Below>) -> usize {
+        let at = value as usize;
+        if self.places.len() <= at {
+            self.places.resize(at.saturating_add(1), 0);
+        }
+        let Some(place) = self.places.get_mut(at) else { return lists.len() };
+        if *place == 0 {
+            lists.push(Below::new(value));
+            *place = count(lists.len());
+        }
+        place.saturating_sub(1) as usize
+    }
+}
+
+/// Gives each leaf its places behind the others', and each list its memory.
+fn make_room(lists: &mut [Below], leaves: &mut Vec<Candidate>) {
+    let mut end = leaves.len();
+    for below in lists {
+        below.left = below.count;
+        if below.is_leaf() {
+            below.start = end;
+            end = end.saturating_add(below.count);
+        } else {
+            below.items.reserve_exact(below.count);
+        }
+    }
+    leaves.resize(end, Candidate::NONE);
+}
+
+impl Below {
+    fn new(value: u32) -> Self {
+        Below {
+            value,
+            count: 0,
+            left: 0,
+            is_closed: false,
+            is_open: false,
+            excludes: false,
+            start: 0,
+            items: Vec::new(),
+        }
+    }
+
+    /// Whether nothing separates the items further, or they are too few for it.
+    pub(super) fn is_leaf(&self) -> bool {
+        !self.is_open || self.count <= LEAF
+    }
+
+    /// The places of a leaf's candidates.
+    pub(super) fn candidates(&self) -> Range<usize> {
+        self.start..self.start.saturating_add(self.count)
+    }
+
+    fn count(&mut self, is_open: bool, is_certain: bool, excludes: bool) {
+        if self.is_closed {
+            return;
+        }
+        self.count = self.count.saturating_add(1);
+        self.is_open |= is_open;
+        self.excludes |= excludes;
+        self.is_closed = is_certain;
+    }
+
+    fn add(&mut self, copied: &Copied<'_>, leaves: &mut [Candidate]) {
+        let Some(left) = self.left.checked_sub(1) else { return };
+        let at = self.count.saturating_sub(self.left);
+        self.left = left;
+        if !self.is_leaf() {
+            self.items.push(copied.item);
+        } else if let Some(candidate) = leaves.get_mut(self.start.saturating_add(at)) {
+            *candidate = copied.candidate;
+        }
+    }
+}
