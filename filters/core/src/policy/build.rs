@@ -47,7 +47,7 @@ impl TreeBuilder<'_> {
             let gathered = known.gathered(&mut items);
             return self.branch(&gathered, items, used);
         }
-        let first = known.digest(*items.first()?).policy;
+        let first = known.digest(*items.first()?).clause;
         let split = if items.len() <= LEAF { None } else { self.costs.best_split(known, &items, used) };
         let node = match split {
             Some(dimension) => self.split(known, items, (dimension, used.with(dimension))),
@@ -58,7 +58,7 @@ impl TreeBuilder<'_> {
 
     fn leaf_of(&mut self, known: &KnownClauses<'_>, items: &[Item]) -> u32 {
         let start = self.tree.leaves.len();
-        self.tree.leaves.extend(items.iter().map(|item| known.candidate(*item)));
+        items.iter().for_each(|item| self.tree.leaves.push(known.candidate(*item)));
         let excludes = items.iter().any(|item| known.excludes(*item));
         self.leaf(start..self.tree.leaves.len(), excludes)
     }
@@ -68,9 +68,8 @@ impl TreeBuilder<'_> {
         let is_large = excludes && range.len() > WORD;
         let (start, end) = (count(range.start), count(range.end));
         let clauses = self.clauses;
-        let candidates = self.tree.leaves.get(range).unwrap_or_default();
-        let large_leaf =
-            is_large.then(|| self.exclusions.add(clauses, candidates.iter().map(|candidate| candidate.clause)));
+        let candidates = self.tree.leaves.candidates(range);
+        let large_leaf = is_large.then(|| self.exclusions.add(clauses, candidates.clauses()));
         self.add(Node::Leaf { start, end, large_leaf })
     }
 
@@ -96,7 +95,7 @@ impl TreeBuilder<'_> {
         if !below.is_leaf() {
             return self.branch(known, below.items, used);
         }
-        let first = self.tree.leaves.get(below.candidates().start)?.policy;
+        let first = self.tree.leaves.candidates(below.candidates()).first_clause()?;
         Some(Branch { node: self.leaf(below.candidates(), below.excludes), first })
     }
 

@@ -29,7 +29,6 @@ pub(super) struct ClauseDigest {
     pub(super) signature: Signature,
     /// Its number among all.
     pub(super) clause: u32,
-    pub(super) policy: u32,
     /// The dimensions in which it wants a value, and those in which it wants a single one.
     pub(super) wants: Dimensions,
     pub(super) wants_one: Dimensions,
@@ -42,7 +41,6 @@ impl ClauseDigest {
     pub(super) const EMPTY: ClauseDigest = ClauseDigest {
         signature: Signature::NONE,
         clause: u32::MAX,
-        policy: u32::MAX,
         wants: Dimensions::NONE,
         wants_one: Dimensions::NONE,
         excludes: Dimensions::NONE,
@@ -114,7 +112,7 @@ impl Clauses {
 
     /// The digest of a clause.
     pub(super) fn digest(&self, clause: u32) -> ClauseDigest {
-        let mut digest = ClauseDigest { clause, policy: self.policy(clause), ..ClauseDigest::EMPTY };
+        let mut digest = ClauseDigest { clause, ..ClauseDigest::EMPTY };
         for Condition { dimension, wants, ids } in self.conditions(clause) {
             if wants == Polarity::NoneOf {
                 digest.excludes = digest.excludes.with(dimension);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::clause::count;
 use super::dimension::{Dimension, Dimensions};
 use super::items::{Item, KnownClauses};
-use super::tree::Candidate;
+use super::leaves::{Candidate, Leaves};
 
 /// Below this many clauses a linear scan beats another split.
 pub(super) const LEAF: usize = 32;
@@ -58,7 +58,7 @@ impl Dealer {
         known: &KnownClauses<'_>,
         items: &[Item],
         (dimension, used): (Dimension, Dimensions),
-        leaves: &mut Vec<Candidate>,
+        leaves: &mut Leaves,
     ) -> Dealt {
         let mut dealt = Dealt { below: Vec::new(), others: Vec::new() };
         let mut copied = Vec::with_capacity(items.len());
@@ -106,7 +106,7 @@ impl Dealer {
 }
 
 /// Gives each leaf its places behind the others', and each list its memory.
-fn make_room(lists: &mut [Below], leaves: &mut Vec<Candidate>) {
+fn make_room(lists: &mut [Below], leaves: &mut Leaves) {
     let mut end = leaves.len();
     for below in lists {
         below.left = below.count;
@@ -117,7 +117,7 @@ fn make_room(lists: &mut [Below], leaves: &mut Vec<Candidate>) {
             below.items.reserve_exact(below.count);
         }
     }
-    leaves.resize(end, Candidate::NONE);
+    leaves.extend_to(end);
 }
 
 impl Below {
@@ -154,14 +154,14 @@ impl Below {
         self.is_closed = is_certain;
     }
 
-    fn add(&mut self, copied: &Copied<'_>, leaves: &mut [Candidate]) {
+    fn add(&mut self, copied: &Copied<'_>, leaves: &mut Leaves) {
         let Some(left) = self.left.checked_sub(1) else { return };
         let at = self.count.saturating_sub(self.left);
         self.left = left;
         if !self.is_leaf() {
             self.items.push(copied.item);
-        } else if let Some(candidate) = leaves.get_mut(self.start.saturating_add(at)) {
-            *candidate = copied.candidate;
+        } else {
+            leaves.put(self.start.saturating_add(at), copied.candidate);
         }
     }
 }

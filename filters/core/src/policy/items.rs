@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::clause::{ClauseDigest, Clauses, Polarity, count};
 use super::dimension::{Dimension, Dimensions};
-use super::tree::Candidate;
+use super::leaves::Candidate;
 
 /// Maximum number of copies of a clause that wants one of several values: one below each value. A further dimension that would
 /// exceed it is checked in the leaf instead. The first dimension is free: there a clause has one copy per entry of the
@@ -70,8 +70,8 @@ impl<'c> KnownClauses<'c> {
     }
 
     pub(super) fn candidate(&self, item: Item) -> Candidate {
-        let ClauseDigest { signature, clause, policy, .. } = self.digest(item);
-        Candidate { signature, clause, policy }
+        let ClauseDigest { signature, clause, .. } = self.digest(item);
+        Candidate { signature, clause }
     }
 
     /// Whether the item holds for every request that comes here: all later ones are unreachable.

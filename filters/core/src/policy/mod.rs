@@ -17,6 +17,7 @@ mod dimension;
 mod edge_map;
 mod exclusion_index;
 mod items;
+mod leaves;
 mod linear;
 pub(crate) mod names;
 mod prefixes;

@@ -6,6 +6,8 @@ use super::static_hash_table::mix;
 
 /// Number of items that a dimension is chosen by, where a node has many: to look at each of them would be most of the work.
 const SAMPLE: usize = 128;
+/// One of so many is taken besides, because values that few want are seldom seen in a small sample of many.
+const SAMPLED_OF_MORE: usize = 16;
 /// From so many items on a sample is taken.
 const SAMPLED: usize = 2 * SAMPLE;
 
@@ -61,10 +63,11 @@ impl SplitCosts {
     }
 }
 
-/// Some of the items, one of each of [`SAMPLE`] equal parts. Its place differs from part to part, so that rules of two kinds by
+/// Some of the items, one of each of [`SAMPLE`] equal parts or a few more. Its place differs from part to part, so that rules of two kinds by
 /// turns are both seen.
 fn sample(items: &[Item]) -> impl Iterator<Item = &Item> {
-    let part = items.len().div_ceil(SAMPLE);
+    let parts = SAMPLE.saturating_add(items.len() / SAMPLED_OF_MORE);
+    let part = items.len().div_ceil(parts);
     items.chunks(part).zip(0..).filter_map(|(part, number)| {
         let place = mix(number, number).checked_rem(part.len() as u64)?;
         part.get(usize::try_from(place).ok()?)

@@ -2,14 +2,14 @@ use super::clause::Clauses;
 use super::dimension::Dimension;
 use super::edge_map::EdgeMap;
 use super::exclusion_index::{BLOCK, ExclusionIndex, LargeLeaf, WORD};
+use super::leaves::{Candidate, Candidates, Leaves};
 use super::request_terms::RequestTerms;
-use super::signature::Signature;
 
 /// The next node of a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Branch {
     pub(super) node: u32,
-    /// The first policy below: nothing there is better than a match that is already known to come before it.
+    /// The first clause below: nothing there is better than a match that is already known to come before it.
     pub(super) first: u32,
 }
 
@@ -21,25 +21,12 @@ pub(super) enum Node {
     Split { dimension: Dimension, others: Option<Branch> },
 }
 
-/// A clause in a leaf.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate {
-    pub(super) signature: Signature,
-    pub(super) clause: u32,
-    pub(super) policy: u32,
-}
-
-impl Candidate {
-    /// A place for a candidate.
-    pub(super) const NONE: Candidate = Candidate { signature: Signature::NONE, clause: u32::MAX, policy: u32::MAX };
-}
-
 /// Finds the clauses that can match a request, without looking at the rest.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     pub(super) root: Option<Branch>,
     pub(super) nodes: Vec<Node>,
-    pub(super) leaves: Vec<Candidate>,
+    pub(super) leaves: Leaves,
     pub(super) edges: EdgeMap<Branch>,
     pub(super) exclusions: ExclusionIndex,
 }
@@ -49,6 +36,7 @@ struct Search<'s> {
     tree: &'s Tree,
     clauses: &'s Clauses,
     terms: &'s RequestTerms,
+    /// Its clause.
     best: u32,
 }
 
@@ -57,7 +45,7 @@ impl Tree {
     pub(super) fn first_match(&self, clauses: &Clauses, terms: &RequestTerms) -> Option<u32> {
         let mut search = Search { tree: self, clauses, terms, best: u32::MAX };
         search.follow(self.root?);
-        (search.best != u32::MAX).then_some(search.best)
+        (search.best != u32::MAX).then(|| clauses.policy(search.best))
     }
 }
 
@@ -69,7 +57,7 @@ impl Search<'_> {
         }
         match self.tree.nodes.get(branch.node as usize) {
             Some(Node::Leaf { start, end, large_leaf }) => {
-                let leaf = self.tree.leaves.get(*start as usize..*end as usize).unwrap_or_default();
+                let leaf = self.tree.leaves.candidates(*start as usize..*end as usize);
                 match large_leaf {
                     None => self.check(leaf.iter()),
                     Some(large_leaf) => self.check_large_leaf(leaf, *large_leaf),
@@ -99,32 +87,33 @@ impl Search<'_> {
         }
     }
 
-    fn check_large_leaf(&mut self, leaf: &[Candidate], large_leaf: LargeLeaf) {
+    fn check_large_leaf(&mut self, leaf: Candidates<'_>, large_leaf: LargeLeaf) {
         let mut excluded = self.tree.exclusions.excluded(large_leaf, self.terms);
         let mut next = 0;
         while let Some((number, excluded)) = excluded.next_block(next) {
-            let block = leaf.get(number.saturating_mul(BLOCK)..).unwrap_or_default();
-            if block.first().is_none_or(|candidate| candidate.policy >= self.best) {
+            let mut block = leaf.from(number.saturating_mul(BLOCK));
+            if block.first_clause().is_none_or(|clause| clause >= self.best) {
                 return;
             }
-            for (word, out) in block.chunks(WORD).zip(excluded) {
+            for out in excluded {
                 if out != u64::MAX {
-                    let left = word.iter().enumerate().filter(|(at, _)| out >> at & 1 == 0);
-                    self.check(left.map(|(_, candidate)| candidate));
+                    let left = block.iter().zip(0..WORD).filter(|(_, at)| out >> at & 1 == 0);
+                    self.check(left.map(|(candidate, _)| candidate));
                 }
+                block = block.from(WORD);
             }
             next = number.saturating_add(1);
         }
     }
 
-    /// Checks clauses in the order of their policies, up to the first that holds.
-    fn check<'c>(&mut self, candidates: impl Iterator<Item = &'c Candidate>) {
-        for candidate in candidates {
-            if candidate.policy >= self.best {
+    /// Checks clauses in their order, which is the policies', up to the first that holds.
+    fn check(&mut self, candidates: impl Iterator<Item = Candidate>) {
+        for Candidate { signature, clause } in candidates {
+            if clause >= self.best {
                 return;
             }
-            if self.terms.signature.may_meet(candidate.signature) && self.clauses.holds(candidate.clause, self.terms) {
-                self.best = candidate.policy;
+            if self.terms.signature.may_meet(signature) && self.clauses.holds(clause, self.terms) {
+                self.best = clause;
                 return;
             }
         }
