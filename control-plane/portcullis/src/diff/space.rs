@@ -204,7 +204,7 @@ impl Space {
 
     /// The ways to be a member as a list asks for.
     fn memberships(&self, entries: &[String]) -> Vec<Vec<Membership>> {
-        let group = |entry: &&str, is_member: bool| {
+        let group = |entry: &str, is_member: bool| {
             let (atom, end) = self.groups.text_range(entry);
             (atom < end).then_some((atom, is_member))
         };

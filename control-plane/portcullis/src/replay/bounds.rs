@@ -72,7 +72,7 @@ fn widen(rule: &mut Rule, reading: Leniency) {
 fn add(entries: &mut Vec<String>, reading: Leniency, has_others: bool) {
     let added = match (RuleList::read(entries), reading) {
         (None, Leniency::Possible) if has_others => UNKNOWN.to_owned(),
-        (Some(RuleList::AnyOf(mut wanted)), Leniency::Possible) if has_others || wanted.next().is_some() => {
+        (Some(RuleList::AnyOf(wanted)), Leniency::Possible) if has_others || wanted.clone().next().is_some() => {
             UNKNOWN.to_owned()
         }
         (Some(RuleList::NoneOf(_)), Leniency::Certain) => format!("-{UNKNOWN}"),

@@ -31,7 +31,7 @@ pub(super) struct Below {
     is_open: bool,
     /// Whether one of them excludes values.
     pub(super) excludes: bool,
-    /// Where they begin among the leaves' candidates, if nothing separates them further.
+    /// Start among the leaves' candidates, if nothing separates them further.
     start: usize,
     /// The items themselves, otherwise.
     pub(super) items: Vec<Item>,

@@ -2,7 +2,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use super::static_hash_table::{hash_bytes, mix};
 
-/// A hash of texts with a seed that nobody knows before, so that an author of rules cannot choose texts with equal hashes. It
+/// A hash of texts with a random seed, so that an author of rules cannot choose texts with equal hashes. It
 /// takes a fraction of the time of the standard library's: with 10,000 policies two million entries are looked up.
 #[derive(Clone, Debug)]
 pub(super) struct SeededHash {
