@@ -10,11 +10,12 @@ use portcullis_harness::deps;
 
 use crate::error::BenchError;
 
-/// The command that Envoy runs under: nothing is counted until [`control`] says so, each thread apart.
+/// The command that Envoy runs under: nothing is counted until [`control`] says so, each thread apart, by the address of each
+/// instruction.
 pub(crate) fn wrapper(out: &Path) -> Vec<OsString> {
     let mut file = OsString::from("--callgrind-out-file=");
     file.push(out);
-    let flags = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--separate-threads=yes"];
+    let flags = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--separate-threads=yes", "--dump-instr=yes"];
     flags.map(OsString::from).into_iter().chain([file]).collect()
 }
 

@@ -289,7 +289,7 @@ impl<'a> Fixture<'a> {
         for path in callgrind::dumps(&out, round + 1) {
             let text = std::fs::read_to_string(&path)
                 .map_err(|source| BenchError::Read { path: path.display().to_string(), source })?;
-            let profile = Profile::parse(&text);
+            let profile = Profile { file: path, ..Profile::parse(&text) };
             // The main thread checks health and collects statistics; the worker has the load.
             if profile.total > worker.total {
                 worker = profile;
