@@ -20,8 +20,8 @@ pub(crate) fn path(mangled: &str) -> Option<String> {
         rest = after;
     }
     while let Some((name, after)) = source_name(rest) {
-        // Versions of a library's namespace, and namespaces without a name.
-        if !name.starts_with("__") && name != "_GLOBAL__N_1" {
+        // The version of the standard library's namespace, and namespaces without a name.
+        if !["__1", "_GLOBAL__N_1"].contains(&name) {
             parts.push(name);
         }
         rest = after;
@@ -52,7 +52,7 @@ mod tests {
         for (mangled, wanted) in [
             ("N5Envoy4Http21ConnectionManagerImpl12ActiveStreamE", "Envoy::Http::ConnectionManagerImpl::ActiveStream"),
             ("N5Envoy12LinkedObjectINS_4Http6StreamEEE", "Envoy::LinkedObject<>"),
-            ("NSt3__110__function6__funcIZN5Envoy1X1yEvE3$_0FvvEEE", "std"),
+            ("NSt3__110__function6__funcIZN5Envoy1X1yEvE3$_0FvvEEE", "std::__function::__func<>"),
             ("10HotRestart", "HotRestart"),
             ("N5Envoy12_GLOBAL__N_14HomeE", "Envoy::Home"),
         ] {

@@ -116,8 +116,11 @@ fn files(virtuals: &HashMap<u64, Virtual>, by_text: &BTreeMap<u64, String>) -> H
             *counts.entry(class).or_default().entry(unit).or_default() += 1;
         }
     }
-    let most = |units: BTreeMap<&str, usize>| units.into_iter().max_by_key(|(_, count)| *count);
-    counts.into_iter().filter_map(|(class, units)| Some((class, most(units)?.0.to_owned()))).collect()
+    let most = counts.into_iter().filter_map(|(class, units)| {
+        let (unit, _) = units.into_iter().max_by_key(|(_, count)| *count)?;
+        Some((class, unit.to_owned()))
+    });
+    most.collect()
 }
 
 #[cfg(test)]
