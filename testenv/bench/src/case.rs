@@ -211,8 +211,7 @@ impl Case {
     pub(crate) const fn is_remade(self) -> bool {
         let is_bare =
             matches!(self, Case::Bare | Case::BareToken | Case::Early | Case::Idle | Case::Lines | Case::Header);
-        let is_changed =
-            matches!(self, Case::NoRetries | Case::NoAccessLog | Case::Windows | Case::Aes | Case::ChaCha);
+        let is_changed = matches!(self, Case::NoRetries | Case::NoAccessLog | Case::Windows | Case::Aes | Case::ChaCha);
         is_bare || is_changed || self.exports() || matches!(self, Case::Forwarded | Case::BareUnsampled | Case::Lua)
     }
 

@@ -64,6 +64,9 @@ struct Options {
     /// with. Envoy's executable has no symbols: names are those of its classes, paths and exported functions.
     #[arg(long)]
     classes: bool,
+    /// Measures nothing, and prints these tables of the files that an earlier run with as many requests left in --dir.
+    #[arg(long, requires = "dir")]
+    saved: bool,
     /// Directory of configurations, logs and callgrind's files, emptied at the start. A temporary directory if unset.
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -102,6 +105,9 @@ fn run(options: &Options) -> Result<(), BenchError> {
         Some(Command::Scale(scale)) => return scale::run(scale),
         Some(Command::Soak(soak)) => return soak::run(soak),
         None => {}
+    }
+    if let (Some(dir), true) = (&options.dir, options.saved) {
+        return classes::saved(dir, options.requests);
     }
     let run = match &options.dir {
         Some(dir) => RunDir::at(dir)?,

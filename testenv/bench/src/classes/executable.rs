@@ -83,10 +83,10 @@ impl Executable {
         self.section(address).is_some_and(|section| section.is_code)
     }
 
-    /// The first and the last address and one of the sections of these names.
-    pub(crate) fn code(&self, names: [&str; 2]) -> impl Iterator<Item = (u64, u64)> {
-        let named = self.sections.iter().filter(move |section| names.contains(&section.name.as_str()));
-        named.map(|section| (section.address, section.address + section.bytes.len() as u64))
+    /// The first and the last address and one of the section of this name.
+    pub(crate) fn code(&self, name: &str) -> Option<(u64, u64)> {
+        let section = self.sections.iter().find(|section| section.name == name)?;
+        Some((section.address, section.address + section.bytes.len() as u64))
     }
 
     /// Targets of the instructions `lea` that take an address within the file, by their own addresses. Code is not taken apart: what

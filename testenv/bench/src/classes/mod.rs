@@ -9,8 +9,11 @@ mod paths;
 mod units;
 mod vtables;
 
+use std::path::Path;
+
 use portcullis_harness::deps;
 
+use crate::callgrind;
 use crate::case::Case;
 use crate::error::BenchError;
 use crate::profile::Profile;
@@ -18,6 +21,20 @@ use costs::Costs;
 use executable::Executable;
 use ledger::Ledger;
 use units::Units;
+
+/// Prints the tables of the cases of an earlier run.
+pub(crate) fn saved(dir: &Path, requests: u32) -> Result<(), BenchError> {
+    let mut classes = Classes::default();
+    for case in Case::ALL {
+        let out = dir.join(case.slug()).join(callgrind::OUT);
+        let rounds = (1..).map(|number| callgrind::dumps(&out, number)).take_while(|files| !files.is_empty());
+        if let Some(files) = rounds.last() {
+            classes.take(case, &[callgrind::worker(&files)?])?;
+        }
+    }
+    classes.print(requests);
+    Ok(())
+}
 
 /// The rounds that are compared, each a case's last.
 #[derive(Default)]

@@ -1,9 +1,8 @@
 //! Texts by which the code that uses them is known as that of a source file or library.
 
-/// Sections that Envoy's allocator puts its code into.
-pub(super) const ALLOCATOR_SECTIONS: [&str; 2] = ["google_malloc", "malloc_hook"];
-/// The unit of that code, as its paths give it.
-pub(super) const ALLOCATOR: &str = "tcmalloc";
+/// Sections with the code of one unit.
+pub(super) const SECTIONS: [(&str, &str); 3] =
+    [("google_malloc", "tcmalloc"), ("malloc_hook", "tcmalloc"), (".plt", "entries of libraries (.plt)")];
 
 /// Texts of libraries that hand no paths to anything.
 const LIBRARIES: [(&str, &str); 9] = [

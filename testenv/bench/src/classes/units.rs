@@ -23,7 +23,8 @@ pub(crate) struct Units {
     by_class: BTreeMap<u64, String>,
     /// The source files of Envoy's classes.
     files: HashMap<String, String>,
-    allocator: Vec<(u64, u64)>,
+    /// Sections whose code is all of one unit.
+    sections: Vec<((u64, u64), &'static str)>,
 }
 
 impl Units {
@@ -32,8 +33,9 @@ impl Units {
         let (virtuals, by_text) = (vtables::functions(executable), texts(executable));
         let files = files(&virtuals, &by_text);
         let names = executable.exported.iter().map(|(name, address)| (*address, name.clone())).collect();
-        let mut units = Units { virtuals, names, by_class: by_text.clone(), by_text, files, allocator: Vec::new() };
-        units.allocator = executable.code(paths::ALLOCATOR_SECTIONS).collect();
+        let mut units = Units { virtuals, names, by_class: by_text.clone(), by_text, files, sections: Vec::new() };
+        let sections = paths::SECTIONS.into_iter().filter_map(|(name, unit)| Some((executable.code(name)?, unit)));
+        units.sections = sections.collect();
         let of_class = units.virtuals.iter().filter(|(_, found)| found.sharers == 1);
         let of_class = of_class.filter_map(|(address, found)| Some((*address, mangled::of_envoy(&found.class)?)));
         let of_class: Vec<(u64, String)> =
@@ -46,8 +48,9 @@ impl Units {
 
     /// The unit of a function, if it is known.
     pub(crate) fn unit(&self, function: u64) -> Option<String> {
-        if self.allocator.iter().any(|(start, end)| (*start..*end).contains(&function)) {
-            return Some(paths::ALLOCATOR.to_owned());
+        let holds = |((start, end), _): &&((u64, u64), &str)| (*start..*end).contains(&function);
+        if let Some((_, unit)) = self.sections.iter().find(holds) {
+            return Some((*unit).to_owned());
         }
         if let Some(unit) = self.by_text.get(&function) {
             return Some(unit.clone());

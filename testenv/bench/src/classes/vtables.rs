@@ -81,7 +81,8 @@ fn table(executable: &Executable, place: u64) -> Option<i64> {
 fn defined(classes: &HashMap<u64, (String, Vec<u64>)>, owners: &[Owner]) -> Option<Virtual> {
     let all: BTreeSet<u64> = owners.iter().map(|owner| owner.class).collect();
     let roots: Vec<&Owner> = owners.iter().filter(|owner| !inherits(classes, owner.class, &all, 0)).collect();
-    let first = roots.iter().min_by_key(|owner| (classes.get(&owner.class).map(|(name, _)| name.as_str()), owner.base))?;
+    let first =
+        roots.iter().min_by_key(|owner| (classes.get(&owner.class).map(|(name, _)| name.as_str()), owner.base))?;
     let sharers = roots.iter().map(|owner| owner.class).collect::<BTreeSet<u64>>().len();
     let (class, _) = classes.get(&first.class)?;
     Some(Virtual { class: class.clone(), slot: first.slot, base: first.base, sharers })
