@@ -29,7 +29,7 @@ impl Costs {
     pub(crate) fn parse(text: &str, executable: &Executable, file_name: &str) -> Self {
         let (mut costs, mut names) = (Costs::default(), Names::default());
         let [mut object, mut name, mut callee_object, mut callee] = [const { String::new() }; 4];
-        let (mut at, mut is_call) = (0_u64, false);
+        let (mut at, mut is_call, mut holder) = (0_u64, false, None);
         let spot =
             |object: &str, name: &str, address: u64| match within(executable, object == file_name, object, address) {
                 Some(address) => Spot::Inside(executable.function(address)),
@@ -40,6 +40,7 @@ impl Costs {
                 object = names.object(value);
             } else if let Some(value) = line.strip_prefix("fn=") {
                 name = names.function(value);
+                holder = Some(spot(&object, &name, entry(executable, &object, &name)));
                 // A call without an object is one within the caller's.
                 callee_object.clone_from(&object);
             } else if let Some(value) = line.strip_prefix("cob=") {
@@ -56,6 +57,10 @@ impl Costs {
                     *costs.calls.entry((caller, callee)).or_default() += cost;
                     callee_object.clone_from(&object);
                 } else {
+                    // Jumped to: a call without a cost of its own, so that the function has a caller.
+                    if let Some(holder) = holder.clone().filter(|holder| *holder != caller) {
+                        costs.calls.entry((holder, caller.clone())).or_default();
+                    }
                     *costs.own.entry(caller).or_default() += cost;
                 }
             }
@@ -111,6 +116,7 @@ mod tests {
         // Jumped to: callgrind has it in the function at 0x1000.
         assert_eq!(costs.own.get(&Spot::Inside(0x2000)), Some(&1));
         assert_eq!(costs.own.get(&Spot::Inside(0x1000)), Some(&12));
+        assert_eq!(costs.calls.get(&(Spot::Inside(0x2000), Spot::Inside(0x1000))), None);
         assert_eq!(costs.own.get(&copy), Some(&100));
         assert_eq!(costs.own.get(&Spot::Inside(0x3000)), Some(&9));
         assert_eq!(costs.calls.get(&(copy.clone(), Spot::Inside(0x3000))), Some(&9));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::{Display, Formatter, Result};
 
+use super::areas;
 use super::costs::{Costs, Spot};
 use super::units::Units;
 
@@ -25,6 +26,8 @@ struct Row {
 
 /// Tables of two cases.
 pub(crate) struct Ledger {
+    /// By the functions alone, as areas call each other in circles.
+    areas: BTreeMap<&'static str, Pair>,
     units: BTreeMap<String, Row>,
     functions: BTreeMap<(String, String), Row>,
 }
@@ -33,11 +36,12 @@ impl Ledger {
     pub(crate) fn new(units: &Units, first: &Costs, second: &Costs, requests: u32) -> Self {
         let cases = [first, second];
         let owners = Owners::new(units, cases);
-        let mut ledger = Ledger { units: BTreeMap::new(), functions: BTreeMap::new() };
+        let mut ledger = Ledger { areas: BTreeMap::new(), units: BTreeMap::new(), functions: BTreeMap::new() };
         for (index, costs) in cases.into_iter().enumerate() {
             let per_request = |cost: u64| cost as f64 / f64::from(requests);
             for (spot, own) in &costs.own {
                 let unit = owners.of(spot);
+                ledger.areas.entry(areas::of(&unit)).or_default().add(index, per_request(*own));
                 ledger.units.entry(unit.clone()).or_default().own.add(index, per_request(*own));
                 ledger.units.entry(unit.clone()).or_default().inclusive.add(index, per_request(*own));
                 let function = ledger.functions.entry((unit, name(units, spot))).or_default();
@@ -118,6 +122,10 @@ impl Pair {
         second - first
     }
 
+    fn largest(self) -> f64 {
+        self.0.into_iter().fold(0.0, f64::max)
+    }
+
     fn is_small(self) -> bool {
         self.0.iter().all(|amount| *amount < SMALL) && self.difference().abs() < SMALL
     }
@@ -132,8 +140,14 @@ impl Display for Pair {
 
 impl Display for Ledger {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
+        let mut areas: Vec<_> = self.areas.iter().collect();
+        areas.sort_by(|(_, a), (_, b)| b.largest().total_cmp(&a.largest()));
+        writeln!(out, "| area | first | second | difference |\n|---|---|---|---|")?;
+        for (area, own) in areas {
+            writeln!(out, "| {area} | {own} |")?;
+        }
         let heading = "itself, first | second | difference | with what it calls, first | second | difference |";
-        writeln!(out, "| unit | {heading}\n|---|---|---|---|---|---|---|")?;
+        writeln!(out, "\n| unit | {heading}\n|---|---|---|---|---|---|---|")?;
         rows(out, self.units.iter().map(|(unit, row)| (unit.clone(), *row)).collect())?;
         writeln!(out, "\n| function | {heading}\n|---|---|---|---|---|---|---|")?;
         let named = self.functions.iter().map(|((unit, name), row)| (format!("{name} ({unit})"), *row));
@@ -143,8 +157,7 @@ impl Display for Ledger {
 
 /// The dearest first, by themselves.
 fn rows(out: &mut Formatter<'_>, mut rows: Vec<(String, Row)>) -> Result {
-    let largest = |row: &Row| row.own.0.iter().copied().fold(0.0, f64::max);
-    rows.sort_by(|(_, a), (_, b)| largest(b).total_cmp(&largest(a)));
+    rows.sort_by(|(_, a), (_, b)| b.own.largest().total_cmp(&a.own.largest()));
     let (mut rest, mut all) = (Pair::default(), Pair::default());
     for (name, row) in rows {
         for (index, amount) in row.own.0.into_iter().enumerate() {
@@ -182,6 +195,7 @@ mod tests {
             "| b.so | 400 | 400 | +0 | 700 | 700 | +0 |",
             "| called from b.so | 300 | 300 | +0 | 300 | 300 | +0 |",
             "| a (a.so) | 200 | 900 | +700 | 900 | 1600 | +700 |",
+            "| others | 900 | 1600 | +700 |",
             "| all | 900 | 1600 | +700 | |",
         ] {
             assert!(table.contains(row), "{row} in {table}");

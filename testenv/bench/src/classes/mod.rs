@@ -1,6 +1,7 @@
 //! The owners of the code that a request runs in Envoy: instructions by source file, library and class, of two cases and between
 //! them.
 
+mod areas;
 mod costs;
 mod executable;
 mod ledger;
