@@ -101,7 +101,7 @@ mod tests {
     /// Two classes, `Base` with two functions and `Derived`, which replaces the second and adds a third.
     fn two_classes() -> Executable {
         let texts = b"N10__cxxabiv117__class_type_infoE\0N5Envoy4BaseE\0N5Envoy7DerivedE\0";
-        let words = |count| vec![0; count * 8];
+        let words = |count: usize| vec![0; count * 8];
         let section = |name: &str, address, bytes, is_code| Section { name: name.to_owned(), address, bytes, is_code };
         let sections = vec![
             section(".rodata", 0x1000, texts.to_vec(), false),
