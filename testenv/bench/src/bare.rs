@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::case::Case;
 use crate::error::BenchError;
-use crate::{filtered, lua};
+use crate::{changed, filtered, lua};
 
 /// The host name of the cluster.
 pub(crate) const NAME: &str = "prod.example.com";
@@ -63,10 +63,12 @@ pub(crate) fn bootstrap(case: Case, gateway: &Value, dump: &Value, secrets: &Sec
     if clusters.is_empty() {
         return Err(BenchError::Lacks("cluster"));
     }
+    let mut resources = json!({"listeners": [listener], "clusters": clusters});
+    change(&mut resources, &mut |object| changed::change(case, object));
     let mut bootstrap = gateway.clone();
     if let Some(object) = bootstrap.as_object_mut() {
         object.remove("dynamic_resources");
-        object.insert("static_resources".to_owned(), json!({"listeners": [listener], "clusters": clusters}));
+        object.insert("static_resources".to_owned(), resources);
     }
     Ok(bootstrap)
 }

@@ -9,12 +9,17 @@ use std::process::Command;
 use portcullis_harness::deps;
 
 use crate::error::BenchError;
+use crate::profile::Profile;
 
-/// The command that Envoy runs under: nothing is counted until [`control`] says so, each thread apart.
+/// The prefix of callgrind's files.
+pub(crate) const OUT: &str = "callgrind.out";
+
+/// The command that Envoy runs under: nothing is counted until [`control`] says so, each thread apart, by the address of each
+/// instruction.
 pub(crate) fn wrapper(out: &Path) -> Vec<OsString> {
     let mut file = OsString::from("--callgrind-out-file=");
     file.push(out);
-    let flags = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--separate-threads=yes"];
+    let flags = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--separate-threads=yes", "--dump-instr=yes"];
     flags.map(OsString::from).into_iter().chain([file]).collect()
 }
 
@@ -47,4 +52,19 @@ pub(crate) fn dumps(out: &Path, number: u32) -> Vec<PathBuf> {
     let entries = out.parent().and_then(|dir| std::fs::read_dir(dir).ok());
     let paths = entries.into_iter().flatten().flatten().map(|entry| entry.path());
     paths.filter(|path| name(path).starts_with(&prefix)).collect()
+}
+
+/// The profile of Envoy's worker, of one dump's files.
+pub(crate) fn worker(files: &[PathBuf]) -> Result<Profile, BenchError> {
+    let mut worker = Profile::default();
+    for path in files {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| BenchError::Read { path: path.display().to_string(), source })?;
+        let profile = Profile { file: path.clone(), ..Profile::parse(&text) };
+        // The main thread checks health and collects statistics; the worker has the load.
+        if profile.total > worker.total {
+            worker = profile;
+        }
+    }
+    Ok(worker)
 }

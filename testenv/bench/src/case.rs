@@ -19,6 +19,17 @@ pub(crate) enum Case {
     Lines,
     /// A cached certificate, 100 policies, the last one matches.
     Last,
+    /// Bare, with a route that retries nothing.
+    NoRetries,
+    /// Bare, without access loggers.
+    NoAccessLog,
+    /// Bare, with Envoy's own windows of HTTP/2 and its bound of buffers.
+    Windows,
+    /// Bare, with AES-128-GCM of TLS 1.2 on both sides.
+    Aes,
+    /// Bare, with ChaCha20-Poly1305 of TLS 1.2 on both sides.
+    #[value(name = "chacha")]
+    ChaCha,
     /// As [`Case::Last`], with clients counted by name (`metrics.users`).
     Talkers,
     /// A cached certificate, 100 policies, none matches: 403.
@@ -71,7 +82,7 @@ pub(crate) enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 29] = [
+    pub(crate) const ALL: [Self; 34] = [
         Self::Bare,
         Self::BareToken,
         Self::Last,
@@ -88,6 +99,11 @@ impl Case {
         Self::Early,
         Self::Idle,
         Self::Lines,
+        Self::NoRetries,
+        Self::NoAccessLog,
+        Self::Windows,
+        Self::Aes,
+        Self::ChaCha,
         Self::RequestInfo,
         Self::AllRequestInfo,
         Self::Header,
@@ -111,6 +127,11 @@ impl Case {
             Case::Early => "bare Envoy with early header mutation",
             Case::Idle => "bare Envoy with a module that does nothing",
             Case::Lines => "bare Envoy with the user's header lines",
+            Case::NoRetries => "bare Envoy without retries",
+            Case::NoAccessLog => "bare Envoy without access loggers",
+            Case::Windows => "bare Envoy with its own windows and buffers",
+            Case::Aes => "bare Envoy, TLS 1.2 with AES-128-GCM",
+            Case::ChaCha => "bare Envoy, TLS 1.2 with ChaCha20-Poly1305",
             Case::Last => "certificate, 100 policies, last matches",
             Case::Talkers => "certificate, 100 policies, last matches, clients by name",
             Case::Rebalance => "certificate, 100 policies, last matches, rebalance",
@@ -146,6 +167,11 @@ impl Case {
             Case::Early => "early",
             Case::Idle => "idle",
             Case::Lines => "lines",
+            Case::NoRetries => "no-retries",
+            Case::NoAccessLog => "no-access-log",
+            Case::Windows => "windows",
+            Case::Aes => "aes",
+            Case::ChaCha => "chacha",
             Case::Last => "last",
             Case::Talkers => "talkers",
             Case::Rebalance => "rebalance",
@@ -185,7 +211,8 @@ impl Case {
     pub(crate) const fn is_remade(self) -> bool {
         let is_bare =
             matches!(self, Case::Bare | Case::BareToken | Case::Early | Case::Idle | Case::Lines | Case::Header);
-        is_bare || self.exports() || matches!(self, Case::Forwarded | Case::BareUnsampled | Case::Lua)
+        let is_changed = matches!(self, Case::NoRetries | Case::NoAccessLog | Case::Windows | Case::Aes | Case::ChaCha);
+        is_bare || is_changed || self.exports() || matches!(self, Case::Forwarded | Case::BareUnsampled | Case::Lua)
     }
 
     /// Whether the filter exports request info, and does nothing else.

@@ -36,6 +36,14 @@ pub(crate) enum BenchError {
         /// The cause.
         source: std::io::Error,
     },
+    /// Envoy's executable does not say what its functions are.
+    #[error("{path}: {source}")]
+    Executable {
+        /// Which.
+        path: String,
+        /// The cause.
+        source: ExecutableError,
+    },
     /// The document has no place for the figures.
     #[error("there is no place for the part {0}")]
     NoPart(String),
@@ -67,4 +75,18 @@ pub(crate) enum BenchError {
     /// No request was answered by an edit.
     #[error("an edit had no effect on requests")]
     Unseen,
+}
+
+/// Why the functions of an executable are unknown.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ExecutableError {
+    /// It cannot be opened.
+    #[error("reading it: {0}")]
+    Read(#[from] std::io::Error),
+    /// It is no ELF file.
+    #[error("{0}")]
+    Elf(#[from] object::Error),
+    /// Its table of functions is not there, or in a form that no linker writes for x86-64.
+    #[error("it has no table of functions in .eh_frame_hdr")]
+    Functions,
 }

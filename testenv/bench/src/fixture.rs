@@ -27,8 +27,6 @@ use crate::{bare, callgrind, client};
 const STARTS: Duration = Duration::from_secs(120);
 /// Requests before anything is counted: connections, caches and the credential's review.
 const WARM_UP: u32 = 300;
-/// The prefix of callgrind's files.
-const OUT: &str = "callgrind.out";
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 /// Bytes of a small pod as JSON.
 const BODY: usize = 2_048;
@@ -224,7 +222,7 @@ impl<'a> Fixture<'a> {
             options.module_dir = Some(deps::module_dir().map_err(portcullis_harness::Error::from)?.join("examples"));
         }
         if self.is_counted {
-            options.wrapper = callgrind::wrapper(&dir.join(OUT));
+            options.wrapper = callgrind::wrapper(&dir.join(callgrind::OUT));
         }
         Ok(Envoy::start(dir, "envoy", &options)?)
     }
@@ -233,7 +231,7 @@ impl<'a> Fixture<'a> {
         let mut options = AgentOptions::new([plane.xds_socket()]);
         options.envoy_flags = ["--concurrency", "1"].map(str::to_owned).into();
         if self.is_counted {
-            options.envoy = Some(callgrind::script(&dir.join(OUT), &dir.join("counted-envoy"))?);
+            options.envoy = Some(callgrind::script(&dir.join(callgrind::OUT), &dir.join("counted-envoy"))?);
         }
         let agent = Box::new(Agent::start(dir, "envoy", &options)?);
         let pid = wait::until("Envoy's process", STARTS, || agent.envoy_pid())?;
@@ -284,17 +282,7 @@ impl<'a> Fixture<'a> {
         client::send(&running.client, running.case, &self.token, requests)?;
         self.stub.clear();
         callgrind::control(running.pid(), "--dump")?;
-        let out = self.run.make_dir(running.case.slug())?.join(OUT);
-        let mut worker = Profile::default();
-        for path in callgrind::dumps(&out, round + 1) {
-            let text = std::fs::read_to_string(&path)
-                .map_err(|source| BenchError::Read { path: path.display().to_string(), source })?;
-            let profile = Profile::parse(&text);
-            // The main thread checks health and collects statistics; the worker has the load.
-            if profile.total > worker.total {
-                worker = profile;
-            }
-        }
-        Ok(worker)
+        let out = self.run.make_dir(running.case.slug())?.join(callgrind::OUT);
+        callgrind::worker(&callgrind::dumps(&out, round + 1))
     }
 }

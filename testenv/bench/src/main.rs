@@ -8,6 +8,8 @@
 mod bare;
 mod callgrind;
 mod case;
+mod changed;
+mod classes;
 mod client;
 mod compare;
 mod converge;
@@ -39,6 +41,7 @@ use clap::{Parser, Subcommand};
 use portcullis_harness::rundir::RunDir;
 
 use case::Case;
+use classes::Classes;
 use error::BenchError;
 use fixture::Fixture;
 
@@ -57,6 +60,13 @@ struct Options {
     /// Only these cases, and what they are compared with.
     #[arg(long, value_enum, value_delimiter = ',')]
     cases: Vec<Case>,
+    /// Prints also instructions by source file, library and class of Envoy's code, of each case and of the one that it is compared
+    /// with. Envoy's executable has no symbols: names are those of its classes, paths and exported functions.
+    #[arg(long)]
+    classes: bool,
+    /// Measures nothing, and prints these tables of the files that an earlier run with as many requests left in --dir.
+    #[arg(long, requires = "dir")]
+    saved: bool,
     /// Directory of configurations, logs and callgrind's files, emptied at the start. A temporary directory if unset.
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -96,6 +106,9 @@ fn run(options: &Options) -> Result<(), BenchError> {
         Some(Command::Soak(soak)) => return soak::run(soak),
         None => {}
     }
+    if let (Some(dir), true) = (&options.dir, options.saved) {
+        return classes::saved(dir, options.requests);
+    }
     let run = match &options.dir {
         Some(dir) => RunDir::at(dir)?,
         None => RunDir::new("bench")?,
@@ -103,12 +116,17 @@ fn run(options: &Options) -> Result<(), BenchError> {
     let fixture = Fixture::new(&run, true)?;
     let mut baselines = Vec::new();
     println!("{}", report::HEADING);
+    let mut classes = Classes::default();
     for case in Case::ALL.into_iter().filter(|case| options.runs(*case)) {
         let baseline = baselines.iter().find(|(of, _)| *of == case.baseline()).map(|(_, amount)| *amount);
-        let amount =
-            report::print(case, &fixture.measure(case, options.requests, options.rounds)?, options.requests, baseline);
+        let rounds = fixture.measure(case, options.requests, options.rounds)?;
+        let amount = report::print(case, &rounds, options.requests, baseline);
+        if options.classes {
+            classes.take(case, &rounds)?;
+        }
         baselines.push((case, amount));
     }
+    classes.print(options.requests);
     Ok(())
 }
 

@@ -1,10 +1,13 @@
 //! Reading callgrind's files: what a thread executed, by object and by the calls between Envoy and the module.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 
 /// The instructions of one thread in one round.
 #[derive(Debug, Default)]
 pub(crate) struct Profile {
+    /// callgrind's file.
+    pub(crate) file: PathBuf,
     /// Instructions.
     pub(crate) total: u64,
     /// Instructions by the object (executable or library) that they belong to.
@@ -26,7 +29,7 @@ pub(crate) struct Call {
 const ABI: &str = "envoy_dynamic_module_";
 
 impl Profile {
-    /// Reads a file of callgrind ("Callgrind Format Specification" of its manual; one event, no subpositions but lines).
+    /// Reads a file of callgrind ("Callgrind Format Specification" of its manual; one event).
     pub(crate) fn parse(text: &str) -> Self {
         let (mut profile, mut names) = (Profile::default(), Names::default());
         let (mut object, mut callee) = (String::new(), String::new());
@@ -42,8 +45,7 @@ impl Profile {
                 callee = names.function(value);
             } else if let Some(value) = line.strip_prefix("calls=") {
                 pending = value.split(' ').next().and_then(|count| count.parse().ok());
-            } else if line.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '+' | '-' | '*')) {
-                let cost = line.split(' ').nth(1).and_then(|cost| cost.parse().ok()).unwrap_or(0);
+            } else if let Some((_, cost)) = position(line, 0) {
                 match pending.take() {
                     Some(count) => profile.called(&callee, count, cost),
                     None => profile.executed(&object, cost),
@@ -67,20 +69,38 @@ impl Profile {
     }
 }
 
+/// The address (or line, in a file without addresses) and the cost of a line, if it is one about costs. `before` is the address of
+/// the line about costs before it.
+pub(crate) fn position(line: &str, before: u64) -> Option<(u64, u64)> {
+    let (first, rest) = line.trim_end().split_once(' ')?;
+    let address = match first.split_at_checked(1)? {
+        ("*", _) => before,
+        ("+", distance) => before.wrapping_add(distance.parse().ok()?),
+        ("-", distance) => before.wrapping_sub(distance.parse().ok()?),
+        _ => match first.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok()?,
+            None => first.parse().ok()?,
+        },
+    };
+    Some((address, rest.rsplit(' ').next()?.parse().ok()?))
+}
+
 /// Names are in full at first, `(3) name`, and abbreviated later, `(3)`.
 #[derive(Default)]
-struct Names {
+pub(crate) struct Names {
     objects: HashMap<String, String>,
     functions: HashMap<String, String>,
 }
 
 impl Names {
-    fn object(&mut self, value: &str) -> String {
+    /// The file name of an object.
+    pub(crate) fn object(&mut self, value: &str) -> String {
         let name = resolve(&mut self.objects, value);
         name.rsplit('/').next().unwrap_or_default().to_owned()
     }
 
-    fn function(&mut self, value: &str) -> String {
+    /// The name of a function.
+    pub(crate) fn function(&mut self, value: &str) -> String {
         resolve(&mut self.functions, value)
     }
 }
@@ -97,7 +117,23 @@ fn resolve(known: &mut HashMap<String, String>, value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Profile;
+    use super::{Profile, position};
+
+    #[test]
+    fn positions_are_absolute_or_by_the_one_before() {
+        for (line, wanted) in [
+            ("0x2290 0 1", Some((0x2290, 1))),
+            ("+7 0 20", Some((107, 20))),
+            ("-11 * 4", Some((89, 4))),
+            ("* * 741516 ", Some((100, 741_516))),
+            ("12 100", Some((12, 100))),
+            ("fn=(1) main", None),
+            ("part: 1", None),
+            ("", None),
+        ] {
+            assert_eq!(position(line, 100), wanted, "{line}");
+        }
+    }
 
     #[test]
     fn costs_are_told_from_calls() {

@@ -121,7 +121,7 @@ pub(super) fn encode(sources: &[Arc<SavedKeys>], most: usize) -> Result<Vec<u8>,
     smallest_first.sort_by_key(|source| size(source));
     let mut content = format!(r#"{{"version":{VERSION},"sources":["#).into_bytes();
     for (written, source) in smallest_first.into_iter().enumerate() {
-        let encoded = serde_json::to_vec(source)?;
+        let encoded = serde_json::to_vec(source.as_ref())?;
         // A comma before it, and the end behind it.
         if content.len().saturating_add(encoded.len()).saturating_add(3) > most {
             let missing = sources.len().saturating_sub(written);
