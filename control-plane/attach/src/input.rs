@@ -40,6 +40,8 @@ pub struct Inventory {
     pub clusters: BTreeMap<String, BTreeSet<String>>,
     /// `UpstreamClusters` to which no connection may be passed on, and why.
     pub judging_clusters: BTreeMap<String, String>,
+    /// `UpstreamClusters` to which no request may be sent, and why.
+    pub passing_clusters: BTreeMap<String, String>,
     /// `GatewaySettings`.
     pub settings: BTreeMap<String, Usability>,
 }

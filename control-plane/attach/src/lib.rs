@@ -13,6 +13,7 @@ mod tests;
 mod budget;
 mod claims;
 mod condition;
+mod credentials;
 mod gateway;
 mod grants;
 mod host;
@@ -37,6 +38,7 @@ pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, 
 use std::collections::BTreeSet;
 
 use budget::{ClaimBudget, ServiceBudget};
+use credentials::CredentialGrants;
 use claims::{ClusterNames, HostClaims};
 use grants::Grants;
 use route::{GatewaysByName, attach_parent};
@@ -59,6 +61,8 @@ pub struct Attached {
     pub served: Vec<ServedGateway>,
     /// `UpstreamClusters` to which TLSRoutes may lead, those of [`Inventory::judging_clusters`] among them.
     pub passed_clusters: BTreeSet<String>,
+    /// `UpstreamClusters` to which HTTPRoutes may lead, those of [`Inventory::passing_clusters`] among them.
+    pub requested_clusters: BTreeSet<String>,
 }
 
 /// Judges objects. Within a kind their names are unique, as in a Kubernetes API.
@@ -87,15 +91,17 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     let settled: Vec<_> =
         attachments.iter().filter_map(|one| Some((one.route, one.gateway, one.listeners.as_ref().ok()?))).collect();
     let claims = HostClaims::settle(&settled, &routes, &gateways, &clusters);
-    let verdicts = verdict::route_verdicts(&routes, &gateways, &attachments, &claims);
+    let credentials = CredentialGrants { grants: &grants, inventory };
+    let verdicts = verdict::route_verdicts(&routes, &gateways, &attachments, &claims, credentials);
     let gateway_verdicts = gateways.iter().enumerate();
     Attached {
+        requested_clusters: routes.iter().flat_map(|route| &route.requested_clusters).cloned().collect(),
         passed_clusters: routes.iter().flat_map(|route| &route.passed_clusters).cloned().collect(),
         classes: classes.iter().map(verdict::class_verdict).collect(),
         gateways: gateway_verdicts
             .map(|(index, one)| verdict::gateway_verdict(index, one, &verdicts.attached))
             .collect(),
         routes: verdicts.routes,
-        served: Settled { gateways: &gateways, routes: &routes, claims: &claims, clusters: &clusters }.served(),
+        served: Settled { gateways: &gateways, routes: &routes, claims: &claims, clusters: &clusters, credentials }.served(),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::claims::{ClusterNames, Holder, HostClaims, Site, is_narrower};
+use crate::credentials::CredentialGrants;
 use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;
 use crate::listener::{JudgedListener, ListenerProtocol, ServedClientCa};
@@ -110,6 +111,7 @@ pub(crate) struct Settled<'a> {
     pub(crate) routes: &'a [JudgedRoute<'a>],
     pub(crate) claims: &'a HostClaims<'a>,
     pub(crate) clusters: &'a ClusterNames<'a>,
+    pub(crate) credentials: CredentialGrants<'a>,
 }
 
 impl Settled<'_> {
@@ -174,7 +176,7 @@ impl Settled<'_> {
                 Holder::Cluster(_) | Holder::Listener(_) => None,
             };
             match route {
-                Some(route) => drop(table.routes.insert(host.clone(), bound(route))),
+                Some(route) => drop(table.routes.insert(host.clone(), self.bound(&gateway.name, route))),
                 None => drop(unserved.insert(host.clone())),
             }
         }
@@ -189,6 +191,18 @@ impl Settled<'_> {
         unserved.retain(|host| !table.routes.contains_key(host) && is_covered(host));
         table.withheld = unserved;
         table
+    }
+
+    fn bound(&self, gateway: &ObjectName, route: &JudgedRoute<'_>) -> BoundRoute {
+        let is_permitted = |one: &&WeightedBackend| self.credentials.permit_backend(gateway, route.kind, one);
+        let (permitted, refused): (Vec<_>, Vec<_>) = route.backends.iter().partition(is_permitted);
+        let refused = refused.into_iter().fold(0_u32, |sum, one| sum.saturating_add(one.weight));
+        BoundRoute {
+            kind: route.kind,
+            route: route.name.clone(),
+            backends: permitted.into_iter().cloned().collect(),
+            refused_weight: route.refused_weight.saturating_add(refused),
+        }
     }
 }
 
@@ -216,15 +230,6 @@ fn redirects(host: &HostPattern, https: &BTreeMap<HostPattern, (u16, bool)>) -> 
         }
     }
     table
-}
-
-fn bound(route: &JudgedRoute<'_>) -> BoundRoute {
-    BoundRoute {
-        kind: route.kind,
-        route: route.name.clone(),
-        backends: route.backends.clone(),
-        refused_weight: route.refused_weight,
-    }
 }
 
 fn serve(

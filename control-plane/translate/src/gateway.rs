@@ -45,14 +45,14 @@ pub struct RefusedClusters {
 #[derive(Default)]
 pub struct GatewayTranslator {
     settings: Option<Settings>,
-    passages: Checked<Passage>,
-    judged: Checked<JudgedCluster>,
+    passages: CheckedDocuments<Passage>,
+    judged: CheckedDocuments<JudgedCluster>,
     pools: KnownPools,
     known: BTreeMap<ObjectName, KnownGateway>,
 }
 
 /// What was made of documents, by the name of their object.
-struct Checked<T>(BTreeMap<String, (Arc<Value>, Arc<T>)>);
+struct CheckedDocuments<T>(BTreeMap<String, (Arc<Value>, Arc<T>)>);
 
 struct KnownGateway {
     served: Arc<ServedGateway>,
@@ -76,7 +76,6 @@ impl GatewayTranslator {
         self.pools.keep(|backend| wanted.contains(backend));
         let pools: Pools = wanted.into_iter().map(|one| (one.clone(), self.pool(one, input))).collect();
         let requested: BTreeSet<&str> = input.gateways.iter().flat_map(|gateway| requested(gateway)).collect();
-        self.judged.0.retain(|name, _| requested.contains(name.as_str()));
         let judge = |name: &str| Some((name.to_owned(), self.judged.of(name, input.settings, input.clusters)?));
         let clusters: JudgedClusters = requested.into_iter().filter_map(judge).collect();
         let all = GatewayBackends { pools: &pools, clusters: &clusters, secrets: input.secrets };
@@ -152,13 +151,13 @@ impl OfDocument for JudgedCluster {
     }
 }
 
-impl<T> Default for Checked<T> {
+impl<T> Default for CheckedDocuments<T> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T: OfDocument> Checked<T> {
+impl<T: OfDocument> CheckedDocuments<T> {
     /// `None` if there is no such `UpstreamCluster`.
     fn of(&mut self, name: &str, settings: &Settings, clusters: &BTreeMap<String, Arc<Value>>) -> Option<Arc<T>> {
         let Some(document) = clusters.get(name) else {
