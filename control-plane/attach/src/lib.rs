@@ -13,6 +13,7 @@ mod tests;
 mod budget;
 mod claims;
 mod condition;
+mod contents;
 mod gateway;
 mod grants;
 mod host;
@@ -25,6 +26,7 @@ mod status;
 mod verdict;
 
 pub use condition::{ConditionVerdict, Note, NoteKind};
+pub use contents::{ContentKind, ContentName, ReferredContents};
 pub use host::HostPattern;
 pub use input::{GatewayObjects, Inventory, UnseenKinds, Usability};
 pub use listener::ServedClientCa;
@@ -59,6 +61,11 @@ pub struct Attached {
     pub served: Vec<ServedGateway>,
     /// `UpstreamClusters` to which TLSRoutes may lead, those of [`Inventory::judging_clusters`] among them.
     pub passed_clusters: BTreeSet<String>,
+}
+
+/// The Secrets and `ConfigMaps` that the judgement needs, by the objects alone. What is read of them goes into the [`Inventory`].
+pub fn referred_contents(objects: &GatewayObjects) -> ReferredContents {
+    gateway::referred_contents(objects, &Grants::of(&objects.grants))
 }
 
 /// Judges objects. Within a kind their names are unique, as in a Kubernetes API.

@@ -12,6 +12,7 @@ mod snapshots;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use portcullis_api::{KeyPair, PublicBytes};
 use portcullis_attach::{ObjectName, ServedGateway};
 use portcullis_translate::ServicePort;
 use portcullis_xds::{Snapshot, View};
@@ -33,6 +34,10 @@ pub(super) struct GatewayDemand {
     pub(super) passed_clusters: BTreeSet<String>,
     /// The ports of Services to which routes lead, of those Services that are known.
     pub(super) services: BTreeMap<ServicePort, ServiceIdentity>,
+    /// The certificates of listeners that end TLS, with their keys, by Secrets.
+    pub(super) certificates: BTreeMap<ObjectName, Arc<KeyPair>>,
+    /// The CAs for clients of these listeners, by `ConfigMaps`.
+    pub(super) client_authorities: BTreeMap<ObjectName, Arc<PublicBytes>>,
 }
 
 impl GatewayDemand {
