@@ -49,8 +49,6 @@ pub struct Inventory {
 /// Kinds of which not all objects are looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnseenKinds {
-    /// Secrets and `ConfigMaps`.
-    pub contents: bool,
     /// Services.
     pub services: bool,
     /// Namespaces.
@@ -128,7 +126,7 @@ impl Inventory {
         match content {
             Some(Usability::Usable) => Presence::Present,
             Some(Usability::Malformed(why)) => Presence::Malformed(why),
-            None => self.presence(self.unseen.contents),
+            None => self.presence(false),
         }
     }
 

@@ -14,6 +14,7 @@ mod budget;
 mod claims;
 mod condition;
 mod credentials;
+mod contents;
 mod gateway;
 mod grants;
 mod host;
@@ -26,6 +27,7 @@ mod status;
 mod verdict;
 
 pub use condition::{ConditionVerdict, Note, NoteKind};
+pub use contents::{ContentKind, ContentName, ReferredContents};
 pub use host::HostPattern;
 pub use input::{GatewayObjects, Inventory, UnseenKinds, Usability};
 pub use listener::ServedClientCa;
@@ -63,6 +65,11 @@ pub struct Attached {
     pub passed_clusters: BTreeSet<String>,
     /// `UpstreamClusters` to which HTTPRoutes may lead, those of [`Inventory::passing_clusters`] among them.
     pub requested_clusters: BTreeSet<String>,
+}
+
+/// The Secrets and `ConfigMaps` that the judgement needs, by the objects alone. What is read of them goes into the [`Inventory`].
+pub fn referred_contents(objects: &GatewayObjects) -> ReferredContents {
+    gateway::referred_contents(objects, &Grants::of(&objects.grants))
 }
 
 /// Judges objects. Within a kind their names are unique, as in a Kubernetes API.

@@ -38,7 +38,7 @@ pub struct KeyPair {
 
 /// Why certificates or keys cannot be used. No variant holds a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum CertificateError {
+pub enum CertificateError {
     #[error("holds no PEM certificate")]
     Empty,
     #[error("is too large: at most 512 KiB and 256 certificates")]
@@ -66,7 +66,7 @@ pub(super) fn read_bundle(pem: &PublicBytes) -> Result<PublicBytes, CertificateE
 }
 
 /// As [`read_bundle`], of client CAs, whose names the handshake lists.
-pub(super) fn read_client_bundle(pem: &PublicBytes) -> Result<PublicBytes, CertificateError> {
+pub fn read_client_bundle(pem: &PublicBytes) -> Result<PublicBytes, CertificateError> {
     let chain = read_chain(pem)?;
     match bytes_of_names(&chain)? {
         bytes if bytes > MAX_NAMES => Err(CertificateError::Names(bytes)),
@@ -85,7 +85,7 @@ fn bytes_of_names(chain: &[CertificateDer<'_>]) -> Result<usize, CertificateErro
 }
 
 /// Reads a certificate chain and its key.
-pub(super) fn read_pair(cert: &PublicBytes, key: &SecretBytes) -> Result<KeyPair, CertificateError> {
+pub fn read_key_pair(cert: &PublicBytes, key: &SecretBytes) -> Result<KeyPair, CertificateError> {
     let chain = read_chain(cert)?;
     if key.expose().len() > MAX_PEM {
         return Err(CertificateError::TooLarge);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     fn pair(cert: &str, key: &str) -> Result<KeyPair, CertificateError> {
-        read_pair(&PublicBytes::new(cert.into()), &SecretBytes::new(key.into()))
+        read_key_pair(&PublicBytes::new(cert.into()), &SecretBytes::new(key.into()))
     }
 
     #[test]

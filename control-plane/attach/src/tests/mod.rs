@@ -1,4 +1,5 @@
 mod bounds;
+mod contents;
 mod fields;
 mod grants;
 mod hosts;

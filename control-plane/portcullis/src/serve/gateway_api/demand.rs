@@ -1,16 +1,17 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use portcullis_attach::{Attached, ObjectName};
+use portcullis_attach::{Attached, ListenerRole, ObjectName, ServedListener};
 use portcullis_sources::{GatewayApiObjects, WatchedKind};
 use portcullis_translate::ServicePort;
 use serde_json::Value;
 
 use super::super::gateway_views::{GatewayDemand, ServiceIdentity};
 use super::name_of;
+use super::secrets::GatewayContents;
 
 /// The part of the verdicts that decides about what is served.
-pub(super) fn demand(attached: &Attached, objects: &GatewayApiObjects) -> GatewayDemand {
+pub(super) fn demand(attached: &Attached, objects: &GatewayApiObjects, contents: &GatewayContents) -> GatewayDemand {
     let documents: BTreeMap<ObjectName, &Arc<Value>> =
         objects.of(WatchedKind::Service).map(|document| (name_of(document), document)).collect();
     let wanted = attached.served.iter().flat_map(|gateway| gateway.services());
@@ -22,7 +23,28 @@ pub(super) fn demand(attached: &Attached, objects: &GatewayApiObjects) -> Gatewa
         served: Arc::new(attached.served.iter().cloned().map(Arc::new).collect()),
         passed_clusters: attached.passed_clusters.clone(),
         services: wanted.filter_map(service).collect(),
+        requested_clusters: attached.requested_clusters.clone(),
+        certificates: needed(attached, contents.serving(), |listener| match &listener.role {
+            ListenerRole::Terminate { certificates, .. } => certificates.iter().collect(),
+            ListenerRole::Redirect(_) | ListenerRole::Passthrough(_) => Vec::new(),
+        }),
+        client_authorities: needed(attached, contents.authorities(), |listener| match &listener.role {
+            ListenerRole::Terminate { client_ca, .. } => client_ca.iter().flat_map(|ca| &ca.config_maps).collect(),
+            ListenerRole::Redirect(_) | ListenerRole::Passthrough(_) => Vec::new(),
+        }),
     }
+}
+
+/// Those that a served listener has.
+fn needed<T>(
+    attached: &Attached,
+    mut all: BTreeMap<ObjectName, T>,
+    of_listener: impl Fn(&ServedListener) -> Vec<&ObjectName>,
+) -> BTreeMap<ObjectName, T> {
+    let listeners = attached.served.iter().flat_map(|gateway| &gateway.listeners);
+    let needed: BTreeSet<&ObjectName> = listeners.flat_map(of_listener).collect();
+    all.retain(|name, _| needed.contains(name));
+    all
 }
 
 /// None of a Service whose UID is not known: it may be beyond those that are watched, and pools of two of its name would be one.
