@@ -35,6 +35,7 @@ pub use name::{ObjectName, RouteKind};
 pub use route::{ServedBackend, WeightedBackend};
 pub use served::{BoundRoute, HostTable, ListenerRole, RedirectTable, ServedGateway, ServedListener};
 pub use status::{ObjectGenerations, RouteParents, conditions, route_parents};
+pub use portcullis_gateway_api::ValidationMode;
 pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, RouteVerdict};
 
 use std::collections::BTreeSet;

@@ -14,9 +14,8 @@ use envoy_types::pb::envoy::extensions::filters::network::http_connection_manage
 use envoy_types::pb::google::protobuf::StringValue;
 use portcullis_attach::{
     BoundRoute, HostTable, ListenerRole, ObjectName, RedirectTable, RouteKind, ServedClientCa, ServedGateway,
-    ServedListener, WeightedBackend,
+    ServedListener, ValidationMode, WeightedBackend,
 };
-use portcullis_gateway_api::ValidationMode;
 use portcullis_filter_config::names::HTTP_FILTER;
 use prost::Message;
 use serde_json::{Value, json};
