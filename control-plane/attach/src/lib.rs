@@ -13,8 +13,8 @@ mod tests;
 mod budget;
 mod claims;
 mod condition;
-mod credentials;
 mod contents;
+mod credentials;
 mod gateway;
 mod grants;
 mod host;
@@ -32,17 +32,17 @@ pub use host::HostPattern;
 pub use input::{GatewayObjects, Inventory, UnseenKinds, Usability};
 pub use listener::ServedClientCa;
 pub use name::{ObjectName, RouteKind};
+pub use portcullis_gateway_api::ValidationMode;
 pub use route::{ServedBackend, WeightedBackend};
 pub use served::{BoundRoute, HostTable, ListenerRole, RedirectTable, ServedGateway, ServedListener};
 pub use status::{ObjectGenerations, RouteParents, conditions, route_parents};
-pub use portcullis_gateway_api::ValidationMode;
 pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, RouteVerdict};
 
 use std::collections::BTreeSet;
 
 use budget::{ClaimBudget, ServiceBudget};
-use credentials::CredentialGrants;
 use claims::{ClusterNames, HostClaims};
+use credentials::CredentialGrants;
 use grants::Grants;
 use route::{GatewaysByName, attach_parent};
 use served::Settled;
@@ -110,6 +110,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
             .map(|(index, one)| verdict::gateway_verdict(index, one, &verdicts.attached))
             .collect(),
         routes: verdicts.routes,
-        served: Settled { gateways: &gateways, routes: &routes, claims: &claims, clusters: &clusters, credentials }.served(),
+        served: Settled { gateways: &gateways, routes: &routes, claims: &claims, clusters: &clusters, credentials }
+            .served(),
     }
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use portcullis_gateway_api::ParentReference;
 
 use crate::claims::{Holder, HostClaims};
-use crate::credentials::CredentialGrants;
 use crate::condition::{ConditionVerdict, Note, Rejection};
+use crate::credentials::CredentialGrants;
 use crate::gateway::{JudgedClass, JudgedGateway};
 use crate::host::HostPattern;
 use crate::listener::JudgedListener;

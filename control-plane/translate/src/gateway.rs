@@ -51,7 +51,7 @@ pub struct GatewayTranslator {
     known: BTreeMap<ObjectName, KnownGateway>,
 }
 
-/// What was made of documents, by the name of their object.
+/// The outcome of documents, by the name of their object.
 struct CheckedDocuments<T>(BTreeMap<String, (Arc<Value>, Arc<T>)>);
 
 struct KnownGateway {
@@ -94,19 +94,17 @@ impl GatewayTranslator {
         clusters: &BTreeMap<String, Arc<Value>>,
     ) -> RefusedClusters {
         self.follow(settings);
-        let connections = connections.into_iter().filter_map(|name| {
-            match self.passages.of(name, settings, clusters)?.as_ref() {
+        let connections =
+            connections.into_iter().filter_map(|name| match self.passages.of(name, settings, clusters)?.as_ref() {
                 Passage::Refused(why) => Some((name.clone(), why.clone())),
                 Passage::Open(_) | Passage::Closed => None,
-            }
-        });
+            });
         let connections = connections.collect();
-        let requests = requests.into_iter().filter_map(|name| {
-            match self.judged.of(name, settings, clusters)?.as_ref() {
+        let requests =
+            requests.into_iter().filter_map(|name| match self.judged.of(name, settings, clusters)?.as_ref() {
                 JudgedCluster::Refused(why) => Some((name.clone(), why.clone())),
                 JudgedCluster::Open(_) => None,
-            }
-        });
+            });
         RefusedClusters { connections, requests: requests.collect() }
     }
 

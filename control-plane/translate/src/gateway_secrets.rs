@@ -27,7 +27,9 @@ impl GatewaySecrets {
     pub fn closed_because(&self, listener: &ServedListener) -> Option<&'static str> {
         let ListenerRole::Terminate { certificates, client_ca, .. } = &listener.role else { return None };
         if client_ca.is_some() {
-            return Some("tls.frontend of the Gateway is not served yet: client certificates are verified by the UpstreamCluster's own CA");
+            return Some(
+                "tls.frontend of the Gateway is not served yet: client certificates are verified by the UpstreamCluster's own CA",
+            );
         }
         self.of(certificates).next().is_none().then_some("none of its certificates can be read")
     }

@@ -74,7 +74,9 @@ fn several(rule: &str, backends: &[BackendReference]) -> Option<Rejection> {
     let weighted = backends.iter().filter(|one| one.weight > 0);
     let servers: BTreeSet<_> = weighted.map(|one| (&one.group, &one.kind, &one.namespace, &one.name)).collect();
     (servers.len() > 1).then(|| {
-        let message = format!("{rule}.backendRefs: requests of a route go to one UpstreamCluster; shares of several are not supported");
+        let message = format!(
+            "{rule}.backendRefs: requests of a route go to one UpstreamCluster; shares of several are not supported"
+        );
         Rejection::new("UnsupportedValue", message)
     })
 }

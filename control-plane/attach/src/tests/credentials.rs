@@ -58,7 +58,10 @@ fn gateway_needs_a_grant_for_the_credential_of_a_cluster() {
     let mut known = inventory();
     known.secrets.insert(crate::ObjectName::new(HOME, "cert"), crate::Usability::Usable);
     let found = outcome(&GatewayObjects { grants: Vec::new(), ..own }, &known);
-    assert!(found.contains("bound h a.h.test judged -> c2*1"), "a Gateway of the control plane's own namespace\n{found}");
+    assert!(
+        found.contains("bound h a.h.test judged -> c2*1"),
+        "a Gateway of the control plane's own namespace\n{found}"
+    );
 }
 
 #[test]

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::world::{HOME, INFRA, class, created, inventory, listener, object, read};
 use crate::{
-    Attached, BoundRoute, GatewayObjects, HostPattern, ListenerRole, ObjectName, RouteKind, ServedBackend, ServedListener,
-    attach,
+    Attached, BoundRoute, GatewayObjects, HostPattern, ListenerRole, ObjectName, RouteKind, ServedBackend,
+    ServedListener, attach,
 };
 
 const HOSTS: [&str; 8] = ["", "a.test", "*.test", "x.a.test", "*.a.test", "c1.own", "*.own", "x.c1.own"];
@@ -41,7 +41,8 @@ fn drawn_route((is_tls, namespace, year, hosts, targets, section, is_wrong): &Dr
         parent["sectionName"] = json!(format!("l{section}"));
     }
     let hosts: Vec<&str> = hosts.iter().map(|host| HOSTS[*host]).filter(|host| !host.is_empty()).collect();
-    let mut rule = json!({"backendRefs": targets.iter().take(if *is_tls { 2 } else { 1 }).map(backend).collect::<Vec<_>>()});
+    let mut rule =
+        json!({"backendRefs": targets.iter().take(if *is_tls { 2 } else { 1 }).map(backend).collect::<Vec<_>>()});
     if *is_wrong {
         rule["timeouts"] = json!({"request": "1s"});
     }

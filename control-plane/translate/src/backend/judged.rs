@@ -33,9 +33,9 @@ pub(crate) struct OpenCluster {
 impl JudgedCluster {
     pub(crate) fn of(document: &Value, name: &str, settings: &Settings) -> Self {
         match check(document, name, settings, None) {
-            (Some(cluster), _) if cluster.transport == Transport::Passthrough => {
-                Self::Refused("spec.portcullis.transport: its connections are passed on, and a TLSRoute leads there".to_owned())
-            }
+            (Some(cluster), _) if cluster.transport == Transport::Passthrough => Self::Refused(
+                "spec.portcullis.transport: its connections are passed on, and a TLSRoute leads there".to_owned(),
+            ),
             (Some(cluster), _) => Self::Open(Box::new(OpenCluster::of(cluster, settings))),
             (None, diagnosis) => Self::Refused(diagnosis.message),
         }

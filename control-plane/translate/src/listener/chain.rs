@@ -55,8 +55,8 @@ pub(super) struct Door<'a> {
 }
 
 impl Door<'_> {
-    /// Its chain. Client certificates are asked for as the cluster says, by its own CA: whoever owns the door decides nothing about
-    /// identities.
+    /// Its chain. Client certificates are asked for as the cluster says, by its own CA: the author of the door decides nothing
+    /// about identities.
     pub(super) fn chain(
         self,
         cluster: &Cluster,
@@ -65,8 +65,7 @@ impl Door<'_> {
         filter: FilterBuild,
     ) -> FilterChain {
         let socket = tls::with_client_certificate(self.certificates, names.part(parts::CLIENT_VALIDATION));
-        let manager =
-            hcm::serving(stat_name(&cluster.name), self.routes, settings, self.traced, filter, self.hops);
+        let manager = hcm::serving(stat_name(&cluster.name), self.routes, settings, self.traced, filter, self.hops);
         let source_prefix_ranges = cluster.client_addresses.iter().map(range).collect();
         let server_names = self.server_names;
         FilterChain {

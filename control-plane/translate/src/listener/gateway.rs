@@ -14,7 +14,7 @@ use portcullis_attach::{
 };
 use prost::Message;
 
-use super::https::{HttpsChain, HttpsInput, RouteAtListener};
+use super::https::{HttpsInput, HttpsListener};
 use super::port::{range, tls_inspector};
 use super::{BUFFER_LIMIT, EncodedChains, LISTENER_FILTERS_TIMEOUT, NO_NAME, access_log, chain, passthrough, redirect};
 use crate::backend::{JudgedClusters, Pools};
@@ -123,13 +123,21 @@ impl GatewayListeners<'_> {
         let mut of_routes: BTreeMap<String, ChainsOfRoute> = BTreeMap::new();
         let tables = || listeners.iter().map(|(_, table)| table);
         for (listener, table) in listeners {
+            let https = self.https(listener);
+            referred.extend(https.as_ref());
             let mut hosts: BTreeMap<&ObjectName, (&BoundRoute, BTreeSet<&HostPattern>)> = BTreeMap::new();
             for (host, route) in &table.routes {
                 hosts.entry(&route.route).or_insert_with(|| (route, BTreeSet::new())).1.insert(host);
             }
             for (name, (route, hosts)) in hosts {
-                let chain = self.chain(&RouteAtListener { listener, table, route, hosts: &hosts }, referred);
-                let closed = chain::closed(chain.name.clone(), server_names(&hosts));
+                let (name, hosts) = (self.chain_name(listener, route), server_names(&hosts));
+                let closed = chain::closed(name.clone(), hosts.clone());
+                let chain = match (&listener.role, &https) {
+                    (ListenerRole::Passthrough(_), _) => self.chain(name, route, hosts),
+                    (_, Some(https)) => https.chain(&name, route, hosts),
+                    (_, None) => None,
+                };
+                let chain = chain.unwrap_or_else(|| closed.clone());
                 let (chains, fallback) = of_routes.entry(format!("{} {name}", route.kind)).or_default();
                 chains.push(chain.encode_to_vec());
                 fallback.push(closed.encode_to_vec());
@@ -151,25 +159,24 @@ impl GatewayListeners<'_> {
         PortChains { listener_filters: vec![tls_inspector()], own, of_routes }
     }
 
-    fn chain(&self, at: &RouteAtListener<'_>, referred: &mut Referred) -> FilterChain {
-        let name = ResourceNames::namespaced(&self.settings.instance, &at.route.route).part(&at.listener.name);
-        let server_names = server_names(at.hosts);
-        if let ListenerRole::Terminate { .. } = at.listener.role {
-            let (gateway, settings) = (&self.gateway.gateway, self.settings);
-            let GatewayBackends { clusters, secrets, .. } = self.backends;
-            return match (HttpsInput { gateway, clusters, secrets, settings }).chain(&name, at) {
-                Some(made) => referred.take(made),
-                None => chain::closed(name, server_names),
-            };
-        }
-        let route = at.route;
-        let Some((pools, client_addresses)) = self.pools(route) else { return chain::closed(name, server_names) };
+    fn chain_name(&self, listener: &ServedListener, route: &BoundRoute) -> String {
+        ResourceNames::namespaced(&self.settings.instance, &route.route).part(&listener.name)
+    }
+
+    fn https<'a>(&'a self, listener: &'a ServedListener) -> Option<HttpsListener<'a>> {
+        let GatewayBackends { clusters, secrets, .. } = self.backends;
+        HttpsInput { gateway: &self.gateway.gateway, clusters, secrets, settings: self.settings }.listener(listener)
+    }
+
+    /// The chain of a route by which connections are passed on; `None` if they are closed.
+    fn chain(&self, name: String, route: &BoundRoute, server_names: Vec<String>) -> Option<FilterChain> {
+        let (pools, client_addresses) = self.pools(route)?;
         let log = access_log::of_route(
             &self.settings.access_log,
             &self.gateway.gateway.to_string(),
             &route.route.to_string(),
         );
-        FilterChain {
+        Some(FilterChain {
             name,
             filter_chain_match: Some(FilterChainMatch {
                 server_names,
@@ -180,7 +187,7 @@ impl GatewayListeners<'_> {
             }),
             filters: vec![passthrough::proxy(stat_name(&route.route.to_string()), pools, log)],
             ..Default::default()
-        }
+        })
     }
 
     /// The clusters by weight, and the client addresses that may connect to them; `None` if no connection reaches a server. A server
@@ -248,12 +255,10 @@ impl GatewayListeners<'_> {
 }
 
 impl Referred {
-    fn take(&mut self, made: HttpsChain) -> FilterChain {
-        let HttpsChain { chain, cluster, routes, certificates } = made;
-        self.clusters.insert(cluster);
-        let all = certificates.into_iter().chain([routes]);
-        self.resources.extend(all.map(|one| (format!("{} {}", one.type_url, one.name), one)));
-        chain
+    fn extend(&mut self, listener: Option<&HttpsListener<'_>>) {
+        let Some(listener) = listener else { return };
+        self.clusters.extend(listener.clusters().map(str::to_owned));
+        self.resources.extend(listener.resources().map(|one| (format!("{} {}", one.type_url, one.name), one)));
     }
 }
 

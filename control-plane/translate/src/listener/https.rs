@@ -1,7 +1,7 @@
-//! The chain of a route for requests at a listener of a Gateway that ends TLS: that of the cluster behind it, with the listener's
-//! certificates and the route's host names in the place of the cluster's own.
+//! Listeners of a Gateway that end TLS. Each route has the chain of the cluster behind it, with the listener's certificates and the
+//! route's host names in the place of the cluster's own; routes to one cluster share its route configuration.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use envoy_types::pb::envoy::config::listener::v3::FilterChain;
 use portcullis_api::Settings;
@@ -17,7 +17,7 @@ use crate::resource::Resource;
 use crate::route::{RoutePlace, routes};
 use crate::secrets::listener_certificate;
 
-/// The inputs of these chains.
+/// The inputs of these listeners.
 #[derive(Clone, Copy)]
 pub(super) struct HttpsInput<'a> {
     pub(super) gateway: &'a ObjectName,
@@ -26,68 +26,99 @@ pub(super) struct HttpsInput<'a> {
     pub(super) settings: &'a Settings,
 }
 
-/// A route at a listener.
-pub(super) struct RouteAtListener<'a> {
-    pub(super) listener: &'a ServedListener,
-    pub(super) table: &'a HostTable,
-    pub(super) route: &'a BoundRoute,
-    /// Its host names there.
-    pub(super) hosts: &'a BTreeSet<&'a HostPattern>,
+/// A listener that ends TLS and has a certificate.
+pub(super) struct HttpsListener<'a> {
+    input: HttpsInput<'a>,
+    table: &'a HostTable,
+    /// The beginning of its resources' names.
+    names: ResourceNames,
+    name: &'a str,
+    /// The Secrets with its certificates.
+    certificates: Vec<Resource>,
+    /// The host names of each cluster.
+    hosts: BTreeMap<&'a str, BTreeSet<&'a HostPattern>>,
 }
 
-/// A chain and what it refers to.
-pub(super) struct HttpsChain {
-    pub(super) chain: FilterChain,
-    /// The `UpstreamCluster` behind it.
-    pub(super) cluster: String,
-    /// The routes.
-    pub(super) routes: Resource,
-    /// The Secrets with the listener's certificates.
-    pub(super) certificates: Vec<Resource>,
-}
-
-impl HttpsInput<'_> {
-    /// The chain with this name; `None` if connections to the route are closed.
-    pub(super) fn chain(&self, name: &str, at: &RouteAtListener<'_>) -> Option<HttpsChain> {
-        let ListenerRole::Terminate { certificates, .. } = &at.listener.role else { return None };
-        if self.secrets.closed_because(at.listener).is_some() {
+impl<'a> HttpsInput<'a> {
+    /// `None` if no request is served at this listener.
+    pub(super) fn listener(self, listener: &'a ServedListener) -> Option<HttpsListener<'a>> {
+        let ListenerRole::Terminate { certificates, routes, .. } = &listener.role else { return None };
+        if self.secrets.closed_because(listener).is_some() {
             return None;
         }
-        let open = self.clusters.get(only_cluster(at.route)?)?.open()?;
         let names = ResourceNames::namespaced(&self.settings.instance, self.gateway);
-        let certificates: Vec<Resource> = self
+        let certificate = |secret: &ObjectName| {
+            let part = format!("{}/{}/{}", parts::CERTIFICATE, secret.namespace, secret.name);
+            names.part(&part)
+        };
+        let certificates = self
             .secrets
             .of(certificates)
-            .map(|(secret, pair)| {
-                let part = format!("{}/{}/{}", parts::CERTIFICATE, secret.namespace, secret.name);
-                listener_certificate(names.part(&part), pair)
-            })
+            .map(|(secret, pair)| listener_certificate(certificate(secret), pair))
             .collect();
-        let routes = self.routes(open, at);
-        let door = Door {
-            name: name.to_owned(),
-            server_names: at.hosts.iter().map(ToString::to_string).collect(),
-            certificates: certificates.iter().map(|one| one.name.clone()).collect(),
-            routes: routes.name.clone(),
-            // The proxies of the settings are in front of other Envoys.
-            hops: 0,
-            // So is the collector's credential, if it has one: it is no part of the view.
-            traced: None,
-        };
-        let chain = door.chain(&open.cluster, &open.names, self.settings, FilterBuild::Module);
-        Some(HttpsChain { chain, cluster: open.cluster.name.clone(), routes, certificates })
+        let mut hosts: BTreeMap<&str, BTreeSet<&HostPattern>> = BTreeMap::new();
+        for (host, route) in &routes.routes {
+            if let Some(open) = self.open(route) {
+                hosts.entry(open.cluster.name.as_str()).or_default().insert(host);
+            }
+        }
+        Some(HttpsListener { input: self, table: routes, names, name: &listener.name, certificates, hosts })
     }
 
-    /// The cluster is in the name, because a route may lead to another one tomorrow: connections of today stay with the routes that
-    /// they have.
-    fn routes(&self, open: &OpenCluster, at: &RouteAtListener<'_>) -> Resource {
-        let names = ResourceNames::namespaced(&self.settings.instance, &at.route.route);
-        let name = names.part(&format!("{}/{}/{}", at.listener.name, open.cluster.name, parts::ROUTES));
-        let own: Vec<String> = at.hosts.iter().map(ToString::to_string).collect();
-        let (others, config) = (others(at), ClusterConfig { authorities: own.clone(), ..open.config.clone() });
-        let place = RoutePlace { name: &name, own: &own, others: &others };
+    /// The cluster of a route; `None` if connections to it are closed.
+    fn open(self, route: &BoundRoute) -> Option<&'a OpenCluster> {
+        self.clusters.get(only_cluster(route)?)?.open()
+    }
+}
+
+impl HttpsListener<'_> {
+    /// The clusters to which requests are sent.
+    pub(super) fn clusters(&self) -> impl Iterator<Item = &str> {
+        self.hosts.keys().copied()
+    }
+
+    /// The chain of a route, with its host names; `None` if connections to it are closed.
+    pub(super) fn chain(&self, name: &str, route: &BoundRoute, server_names: Vec<String>) -> Option<FilterChain> {
+        let open = self.input.open(route)?;
+        let door = Door {
+            name: name.to_owned(),
+            server_names,
+            certificates: self.certificates.iter().map(|one| one.name.clone()).collect(),
+            routes: self.routes_name(open),
+            // The proxies of the settings are in front of other Envoys.
+            hops: 0,
+            // The collector of the settings is no part of the view.
+            traced: None,
+        };
+        Some(door.chain(&open.cluster, &open.names, self.input.settings, FilterBuild::Module))
+    }
+
+    /// The resources to which its chains refer, beside those of clusters: Envoy asks for no others.
+    pub(super) fn resources(&self) -> impl Iterator<Item = Resource> {
+        let certificates = self.certificates.iter().filter(|_| !self.hosts.is_empty()).cloned();
+        let open = self.hosts.iter().filter_map(|(name, hosts)| Some((self.input.clusters.get(*name)?.open()?, hosts)));
+        certificates.chain(open.map(|(open, hosts)| self.routes(open, hosts)))
+    }
+
+    /// The cluster is in the name, because a route may lead to another one tomorrow: connections of today stay with this one.
+    fn routes_name(&self, open: &OpenCluster) -> String {
+        self.names.part(&format!("{}/{}/{}", self.name, open.cluster.name, parts::ROUTES))
+    }
+
+    fn routes(&self, open: &OpenCluster, hosts: &BTreeSet<&HostPattern>) -> Resource {
+        let own: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+        let (others, config) = (self.others(hosts), ClusterConfig { authorities: own.clone(), ..open.config.clone() });
+        let place = RoutePlace { name: &self.routes_name(open), own: &own, others: &others };
         let made = routes(place, &open.cluster, &open.groups, &open.names, &config, FilterBuild::Module);
         Resource { owner: Some(owner(&open.cluster.name)), ..made }
+    }
+
+    /// Host names below these wildcards that are not among these: of other clusters, and withheld ones.
+    fn others(&self, own: &BTreeSet<&HostPattern>) -> Vec<String> {
+        let is_other = |host: &&HostPattern| !own.contains(host) && own.iter().any(|one| one.covers(host));
+        let all: BTreeSet<&HostPattern> =
+            self.table.routes.keys().chain(&self.table.withheld).filter(is_other).collect();
+        all.into_iter().map(ToString::to_string).collect()
     }
 }
 
@@ -99,12 +130,4 @@ pub(crate) fn only_cluster(route: &BoundRoute) -> Option<&str> {
     });
     let first = clusters.next()??;
     (route.refused_weight == 0 && clusters.all(|other| other == Some(first))).then_some(first)
-}
-
-/// Host names below the route's wildcards that are not its own: those of other routes, and withheld ones.
-fn others(at: &RouteAtListener<'_>) -> Vec<String> {
-    let of_others = at.table.routes.iter().filter(|(_, route)| route.route != at.route.route).map(|(host, _)| host);
-    let is_covered = |host: &&HostPattern| at.hosts.iter().any(|own| own.covers(host) && own != host);
-    let all: BTreeSet<&HostPattern> = of_others.chain(&at.table.withheld).filter(is_covered).collect();
-    all.into_iter().map(ToString::to_string).collect()
 }

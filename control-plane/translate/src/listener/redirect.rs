@@ -28,8 +28,10 @@ pub(super) fn manager(tables: &[&RedirectTable], open: &BTreeSet<u16>, settings:
     }
     let redirected: BTreeSet<&HostPattern> = hosts.values().flatten().copied().collect();
     withheld.retain(|host| !redirected.contains(host));
-    let mut all: Vec<VirtualHost> =
-        hosts.iter().map(|(port, hosts)| hcm::host(&format!("https-{port}"), domains(hosts), redirect(*port))).collect();
+    let mut all: Vec<VirtualHost> = hosts
+        .iter()
+        .map(|(port, hosts)| hcm::host(&format!("https-{port}"), domains(hosts), redirect(*port)))
+        .collect();
     if !all.is_empty() && !withheld.is_empty() {
         all.push(hcm::host("withheld", domains(&withheld), nothing()));
     }
@@ -57,10 +59,7 @@ fn redirect(port: u16) -> Route {
         ..Default::default()
     };
     Route {
-        r#match: Some(RouteMatch {
-            path_specifier: Some(PathSpecifier::Prefix("/".to_owned())),
-            ..Default::default()
-        }),
+        r#match: Some(RouteMatch { path_specifier: Some(PathSpecifier::Prefix("/".to_owned())), ..Default::default() }),
         action: Some(route::Action::Redirect(action)),
         ..Default::default()
     }

@@ -122,7 +122,7 @@ struct MoreHosts {
     ignore_port_in_host_matching: bool,
 }
 
-/// Encodes a further virtual host, to stand behind a route configuration. It has no map of more than one entry.
+/// Encodes a further virtual host, for the end of a route configuration. It has no map of more than one entry.
 pub(super) fn more_hosts(host: &VirtualHost) -> Vec<u8> {
     MoreHosts { host: Some(host.clone()), ignore_port_in_host_matching: true }.encode_to_vec()
 }

@@ -141,12 +141,17 @@ fn gateway_has_keys_of_those_clusters_alone_that_its_routes_lead_to() {
     let world = world(&pki);
     let gateways = [
         edge(vec![https("https", vec![("a.test", route("a", vec![cluster(NAME, 1)], 0))], &[])]),
-        gateway("other", Vec::new(), vec![https("https", vec![("b.test", route("b", vec![cluster(OTHER, 1)], 0))], &[])]),
+        gateway(
+            "other",
+            Vec::new(),
+            vec![https("https", vec![("b.test", route("b", vec![cluster(OTHER, 1)], 0))], &[])],
+        ),
         gateway("none", Vec::new(), vec![https("https", Vec::new(), &[])]),
     ];
     let gateways = gateways.map(Arc::new);
     let made = world.translate(&mut GatewayTranslator::default(), &gateways);
-    let keys_of = |name: &str| keys(&made[&ObjectName::new("infra", name)]).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let keys_of =
+        |name: &str| keys(&made[&ObjectName::new("infra", name)]).into_iter().map(str::to_owned).collect::<Vec<_>>();
     let expected = |gateway: &str, cluster: &str| {
         [format!("lab/infra/{gateway}/certificate/infra/cert"), format!("lab/-/{cluster}/client")]
     };
@@ -214,13 +219,14 @@ fn clusters_that_take_no_requests_are_named() {
 fn route_that_leads_to_another_cluster_has_other_routes_and_another_chain() {
     let pki = Pki::new();
     let mut world = world(&pki);
-    // From files: nothing but the names tells the two apart.
+    // From files: the two differ in their names alone.
     for name in [NAME, OTHER] {
         let mut document = world.clusters[name].as_ref().clone();
         set(&mut document, "/metadata", json!({"name": name}));
         world.clusters.insert(name.to_owned(), Arc::new(document));
     }
-    let of = |to: &str| world.one(edge(vec![https("https", vec![("a.test", route("a", vec![cluster(to, 1)], 0))], &[])]));
+    let of =
+        |to: &str| world.one(edge(vec![https("https", vec![("a.test", route("a", vec![cluster(to, 1)], 0))], &[])]));
     let (before, after) = (of(NAME), of(OTHER));
     for url in [type_urls::route_configuration(), type_urls::cluster(), type_urls::assignment()] {
         assert!(names(&before, &url).is_disjoint(&names(&after, &url)), "{url}");
@@ -272,11 +278,14 @@ fn resources_of_gateways_have_owners_that_no_object_has() {
 #[test]
 fn one_port_has_both_uses_of_tls() {
     let pki = Pki::new();
-    let passed = listener("tls", 443, vec![("p.test", super::gateway_world::route("p", vec![cluster(OTHER, 1)], 0))], &[]);
+    let passed =
+        listener("tls", 443, vec![("p.test", super::gateway_world::route("p", vec![cluster(OTHER, 1)], 0))], &[]);
     let judged = https("https", vec![("a.test", route("a", vec![cluster(NAME, 1)], 0))], &[]);
     let group = world(&pki).one(edge(vec![passed, judged]));
     assert_eq!(listeners(&group).len(), 1);
-    assert!(chain_of(&group, "a.test").transport_socket.is_some() && chain_of(&group, "p.test").transport_socket.is_none());
+    assert!(
+        chain_of(&group, "a.test").transport_socket.is_some() && chain_of(&group, "p.test").transport_socket.is_none()
+    );
 }
 
 fn plain(port: u16, ports: &[(&str, u16)], withheld: &[&str]) -> ServedListener {

@@ -138,8 +138,13 @@ impl GatewayApi {
             let closed_listeners = self.envoys.refusals().listeners;
             let has_served = !attached.served.is_empty();
             let (attached, uids) = (Arc::clone(&attached), Arc::clone(&uids));
-            let verdicts =
-                GatewayApiVerdicts { attached, uids, supported: supported.clone(), programmed_states, closed_listeners };
+            let verdicts = GatewayApiVerdicts {
+                attached,
+                uids,
+                supported: supported.clone(),
+                programmed_states,
+                closed_listeners,
+            };
             sender.send_if_modified(|before| {
                 let is_new = **before != verdicts;
                 if is_new {

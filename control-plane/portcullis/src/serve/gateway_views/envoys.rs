@@ -107,7 +107,8 @@ impl GatewayEnvoys {
             attached.gateways.iter().map(|one| (&one.name, one.generation)).collect();
         for (gateway, state) in &mut found {
             let generation = generations.get(gateway).copied().flatten();
-            let closed = outcome.refusals.listeners.get(gateway).into_iter().flat_map(BTreeMap::keys).cloned().collect();
+            let closed =
+                outcome.refusals.listeners.get(gateway).into_iter().flat_map(BTreeMap::keys).cloned().collect();
             let listeners = listeners(&outcome, gateway);
             let edition = GatewayEdition { uid: uid(gateway), generation, listeners, closed };
             self.acknowledged.follow(gateway, edition, state);

@@ -149,8 +149,7 @@ impl GatewaySnapshots {
         let secrets = GatewaySecrets { serving: demand.certificates.clone() };
         let input = GatewayInput { settings, gateways, clusters, services: &services, secrets: &secrets };
         let groups = translator.translate(&input);
-        let refused =
-            translator.refused(&demand.passed_clusters, &demand.requested_clusters, settings, clusters);
+        let refused = translator.refused(&demand.passed_clusters, &demand.requested_clusters, settings, clusters);
         self.closed = Arc::new(closed_listeners(gateways, &secrets));
         if *self.refused != refused {
             self.refused = Arc::new(refused);

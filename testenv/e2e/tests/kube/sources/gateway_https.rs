@@ -78,8 +78,10 @@ impl HttpsSite {
     }
 
     fn grant(&self, name: &str, from: &[(&str, &str)]) {
-        let from: Vec<Value> =
-            from.iter().map(|(kind, namespace)| json!({"group": GROUP, "kind": kind, "namespace": namespace})).collect();
+        let from: Vec<Value> = from
+            .iter()
+            .map(|(kind, namespace)| json!({"group": GROUP, "kind": kind, "namespace": namespace}))
+            .collect();
         let to = json!([{"group": CLUSTER_GROUP, "kind": "UpstreamCluster", "name": CLUSTER}]);
         self.site.apply("ReferenceGrant", NAMESPACE, name, &json!({"from": from, "to": to}));
     }
@@ -152,7 +154,7 @@ fn users_of_an_https_listener_are_those_of_the_cluster_itself() {
         assert_eq!(there["username"], *username);
         assert_eq!(there, itself, "groups and extras included");
     }
-    // The CA is the cluster's own, whoever owns the Gateway.
+    // The CA is the cluster's own, not the Gateway's.
     for (address, name) in [(site.fixture.address, CLUSTER), (gateway.address, JUDGED)] {
         let target = TlsTarget::new(address).sni(name).trust(&site.fixture.serving_ca).identity(&stranger);
         let answer = H2Client::connect(&target).unwrap().get("/api/v1/namespaces", &[]).unwrap();
