@@ -40,7 +40,7 @@ pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, 
 
 use std::collections::BTreeSet;
 
-use budget::{ClaimBudget, ServiceBudget};
+use budget::{ChainBudget, ClaimBudget, ServiceBudget};
 use claims::{ClusterNames, HostClaims};
 use credentials::CredentialGrants;
 use grants::Grants;
@@ -82,6 +82,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     let by_name = GatewaysByName::of(&gateways);
     let mut attachments = Vec::new();
     let (mut budget, mut services) = (ClaimBudget::default(), ServiceBudget::default());
+    let mut chains = ChainBudget::default();
     for (index, route) in routes.iter_mut().enumerate() {
         let mut charged = 0;
         for (at, parent) in route.parents.iter().enumerate() {
@@ -90,6 +91,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
                 let namespace = route.metadata.namespace.as_str();
                 let excess = budget.charge(namespace, gateway, &mut charged, attachment);
                 let excess = excess.or_else(|| services.charge(namespace, gateway, route));
+                let excess = excess.or_else(|| chains.charge(namespace, gateway, route, attachment.len()));
                 route.refusal = route.refusal.take().or(excess);
             }
             attachments.push(ParentAttachment { route: index, parent: at, gateway, listeners });

@@ -17,7 +17,7 @@ impl GatewaySecrets {
         &'a self,
         certificates: &'a [ObjectName],
     ) -> impl Iterator<Item = (&'a ObjectName, &'a Arc<KeyPair>)> {
-        certificates.iter().filter_map(|name| self.serving.get_key_value(name))
+        certificates.iter().filter_map(move |name| self.serving.get_key_value(name))
     }
 
     /// Why all connections to an accepted listener are closed; `None` if they are not.

@@ -109,7 +109,7 @@ fn cluster_at_a_gateway_is_served_as_under_its_own_names() {
         if one.name.ends_with("/serving") {
             assert!(!group.iter().any(|other| other.name == one.name), "its certificate is for its own names");
         } else if one.type_url == type_urls::route_configuration() {
-            let place = format!("lab/team/a/https/{NAME}/routes");
+            let place = format!("lab/infra/edge/https/{NAME}/routes");
             let at_gateway = group.iter().find(|other| other.name == place).unwrap();
             let ((host, mut config), (own_host, own_config)) = (routes_of(at_gateway), routes_of(one));
             assert_eq!(config["authorities"], json!(["a.test"]));
@@ -242,26 +242,27 @@ fn names_of_others_below_a_wildcard_are_misdirected() {
         ("own.b.test", route("wide", vec![cluster(NAME, 1)], 0)),
         ("*.b.test", route("narrow", vec![cluster(OTHER, 1)], 0)),
         ("c.test", route("exact", vec![cluster(OTHER, 1)], 0)),
-        ("a.other", route("far", vec![cluster(OTHER, 1)], 0)),
+        ("same.test", route("same", vec![cluster(NAME, 1)], 0)),
     ];
     let group = world(&pki).one(edge(vec![https("https", routes, &["gone.test"])]));
-    let of = |route: &str, cluster: &str| {
-        let name = format!("lab/team/{route}/https/{cluster}/routes");
+    let of = |cluster: &str| {
+        let name = format!("lab/infra/edge/https/{cluster}/routes");
         let one = group.iter().find(|one| one.name == name).unwrap();
         RouteConfiguration::decode(one.value.as_slice()).unwrap()
     };
-    let wide = of("wide", NAME);
+    let wide = of(NAME);
     let [own, others] = wide.virtual_hosts.as_slice() else { panic!("{wide:?}") };
-    assert_eq!(own.domains, ["*", "own.b.test", "*.test"], "its own name below a wildcard of others");
+    assert_eq!(own.domains, ["*", "own.b.test", "same.test", "*.test"], "names of its own, of whichever route");
     assert_eq!(others.domains, ["c.test", "gone.test", "*.b.test"]);
     assert!(wide.ignore_port_in_host_matching);
     let Some(Action::DirectResponse(answer)) = &others.routes[0].action else { panic!("{others:?}") };
     assert_eq!((answer.status, others.typed_per_filter_config.len()), (421, 1), "the filter is off where nothing is");
-    assert_eq!(of("narrow", OTHER).virtual_hosts[1].domains, ["own.b.test"]);
-    for route in ["exact", "far"] {
-        let routes = of(route, OTHER);
-        assert_eq!((routes.virtual_hosts.len(), routes.ignore_port_in_host_matching), (1, false), "{route}");
-    }
+    assert_eq!(of(OTHER).virtual_hosts[1].domains, ["own.b.test"]);
+    let exact = vec![("c.test", route("exact", vec![cluster(OTHER, 1)], 0))];
+    let group = world(&pki).one(edge(vec![https("https", exact, &["gone.test"])]));
+    let routes = group.iter().find(|one| one.type_url == type_urls::route_configuration()).unwrap();
+    let routes = RouteConfiguration::decode(routes.value.as_slice()).unwrap();
+    assert_eq!((routes.virtual_hosts.len(), routes.ignore_port_in_host_matching), (1, false));
 }
 
 #[test]
