@@ -115,7 +115,7 @@ impl HttpsListener<'_> {
 
     /// Host names below these wildcards that are not among these: of other clusters, and withheld ones.
     fn others(&self, own: &BTreeSet<&HostPattern>) -> Vec<String> {
-        let is_other = |host: &&HostPattern| !own.contains(host) && own.iter().any(|one| one.covers(host));
+        let is_other = |host: &&HostPattern| !own.contains(*host) && host.wider().any(|wider| own.contains(&wider));
         let all: BTreeSet<&HostPattern> =
             self.table.routes.keys().chain(&self.table.withheld).filter(is_other).collect();
         all.into_iter().map(ToString::to_string).collect()
