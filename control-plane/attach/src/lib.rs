@@ -68,7 +68,7 @@ pub struct Attached {
     pub requested_clusters: BTreeSet<String>,
 }
 
-/// The Secrets and `ConfigMaps` that the judgement needs, by the objects alone. What is read of them goes into the [`Inventory`].
+/// The Secrets and `ConfigMaps` that the judgement needs, by the objects alone. The [`Inventory`] has their contents.
 pub fn referred_contents(objects: &GatewayObjects) -> ReferredContents {
     gateway::referred_contents(objects, &Grants::of(&objects.grants))
 }

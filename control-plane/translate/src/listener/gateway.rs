@@ -129,7 +129,7 @@ impl GatewayListeners<'_> {
             for (host, route) in &table.routes {
                 hosts.entry(&route.route).or_insert_with(|| (route, BTreeSet::new())).1.insert(host);
             }
-            for (name, (route, hosts)) in hosts {
+            for (of_route, (route, hosts)) in hosts {
                 let (name, hosts) = (self.chain_name(listener, route), server_names(&hosts));
                 let closed = chain::closed(name.clone(), hosts.clone());
                 let chain = match (&listener.role, &https) {
@@ -138,7 +138,7 @@ impl GatewayListeners<'_> {
                     (_, None) => None,
                 };
                 let chain = chain.unwrap_or_else(|| closed.clone());
-                let (chains, fallback) = of_routes.entry(format!("{} {name}", route.kind)).or_default();
+                let (chains, fallback) = of_routes.entry(format!("{} {of_route}", route.kind)).or_default();
                 chains.push(chain.encode_to_vec());
                 fallback.push(closed.encode_to_vec());
             }

@@ -52,7 +52,7 @@ impl ContentReader {
         Self { referred, contents, has_waited: false }
     }
 
-    /// Has these read and no others, and yields what is known of them after a bounded time.
+    /// Has these read and no others, and yields their contents after a bounded time, as far as they are known.
     pub(super) async fn read(&mut self, referred: ReferredContents) -> Arc<GatewayContents> {
         let (are_all_read, patience) = if self.has_waited { (false, PATIENCE) } else { (true, FIRST_PATIENCE) };
         self.has_waited = true;
@@ -64,12 +64,12 @@ impl ContentReader {
             is_new
         });
         let has_answers = |contents: &Arc<GatewayContents>| contents.has_answers(&referred, are_all_read);
-        // What is known so far is good enough.
+        // After that the contents that are known so far have to do.
         let _ = timeout(patience, self.contents.wait_for(has_answers)).await;
         self.newest()
     }
 
-    /// What is known now. Later ones are changes.
+    /// The contents that are known now. Later ones are changes.
     pub(super) fn newest(&mut self) -> Arc<GatewayContents> {
         Arc::clone(&self.contents.borrow_and_update())
     }

@@ -62,8 +62,12 @@ fn identity(document: &Value, port: u16) -> Option<ServiceIdentity> {
 
 #[cfg(test)]
 mod tests {
+    use portcullis_attach::{ContentKind, ContentName, HostPattern, HostTable, ServedGateway};
     use serde_json::json;
+    use tokio::time::Instant;
 
+    use super::super::content_documents::{made_secret, read_document};
+    use super::super::secrets::{ContentAnswer, referred};
     use super::*;
 
     #[test]
@@ -82,5 +86,30 @@ mod tests {
         assert!(identity(&document("u"), 443).is_some());
         assert_eq!(identity(&document(""), 443), None);
         assert_eq!(identity(&json!({}), 443), None);
+    }
+
+    #[test]
+    fn keys_are_those_of_served_listeners_alone() {
+        let mut contents = GatewayContents::default();
+        contents.follow(&referred(&["used", "unused"]));
+        let now = Instant::now();
+        let [used, unused] = ["used", "unused"].map(|name| ObjectName::new("infra", name));
+        for object in [&used, &unused] {
+            let name = ContentName { kind: ContentKind::Secret, object: object.clone() };
+            contents.take(&name, ContentAnswer::Found(read_document(ContentKind::Secret, &made_secret())), now);
+        }
+        let role = ListenerRole::Terminate {
+            certificates: vec![used.clone(), ObjectName::new("infra", "unread")],
+            client_ca: None,
+            routes: HostTable::default(),
+        };
+        let listener = ServedListener { name: "l".to_owned(), port: 443, host: HostPattern::Any, role };
+        let gateway = ObjectName::new("infra", "edge");
+        let served = ServedGateway { gateway, addresses: Vec::new(), settings: None, listeners: vec![listener] };
+        let attached = Attached { served: vec![served], ..Attached::default() };
+        let found = demand(&attached, &GatewayApiObjects::default(), &contents);
+        assert_eq!(found.certificates.keys().collect::<Vec<_>>(), [&used]);
+        assert!(!format!("{found:?}").contains("PRIVATE"), "no key is shown");
+        assert_eq!(contents.serving().len(), 2, "{unused} is read, too");
     }
 }
