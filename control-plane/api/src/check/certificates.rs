@@ -39,22 +39,30 @@ pub struct KeyPair {
 /// Why certificates or keys cannot be used. No variant holds a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
+    /// There is no certificate.
     #[error("holds no PEM certificate")]
     Empty,
+    /// A text or a number of certificates beyond the bound.
     #[error("is too large: at most 512 KiB and 256 certificates")]
     TooLarge,
+    /// Names of CAs that no handshake holds, in bytes.
     #[error(
         "has subjects that take {0} bytes in a TLS handshake, which names each of these CAs to clients: at most {MAX_NAMES}"
     )]
     Names(usize),
+    /// No PEM.
     #[error("is not well-formed PEM")]
     Pem,
+    /// No X.509.
     #[error("holds a certificate that is not well-formed X.509")]
     X509,
+    /// No private key.
     #[error("holds no PEM private key that is usable (PKCS#8, PKCS#1 or SEC1, not encrypted)")]
     Key,
+    /// A key that Envoy does not take.
     #[error("must be an RSA key of 2048 bits or more, or an ECDSA key on P-256 or P-384")]
     KeyKind,
+    /// The key of another certificate.
     #[error("the certificate does not belong to the key")]
     Mismatch,
 }
