@@ -46,6 +46,7 @@ pub use generation::{cluster_word, object_word};
 pub use names::ResourceNames;
 pub use removed_cluster::tombstone_routes;
 pub use resource::{Part, Resource, ResourceGroup, type_urls};
+pub use route::misdirected_routes;
 pub use secrets::holds_key;
 pub use settings::{SettingsChoice, choose_settings};
 pub use status_body::UNKNOWN_NAME;

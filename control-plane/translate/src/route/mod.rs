@@ -12,7 +12,7 @@ pub(crate) use deterministic_encoding::RouteParts;
 use std::collections::{BTreeMap, HashMap};
 
 use envoy_types::pb::envoy::config::route::v3::{
-    DirectResponseAction, FilterConfig, Route, RouteMatch, VirtualHost, route, route_match,
+    DirectResponseAction, FilterConfig, Route, RouteConfiguration, RouteMatch, VirtualHost, route, route_match,
 };
 use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilterPerRoute;
 use envoy_types::pb::envoy::extensions::matching::common_inputs::network::v3::FilterStateInput;
@@ -106,6 +106,14 @@ pub(crate) fn without_destinations(
         owner: None,
         parts: Vec::new(),
     }
+}
+
+/// Routes that answer 421 to every request, in the place of a route configuration that leads nowhere any more.
+pub fn misdirected_routes(name: &str) -> Resource {
+    let virtual_hosts = vec![misdirected(&["*".to_owned()])];
+    let configuration = RouteConfiguration { name: name.to_owned(), virtual_hosts, ..Default::default() };
+    // An Envoy without connections of before does not ask for it, and nothing waits for its answer.
+    Resource { on_demand: true, ..Resource::new(name.to_owned(), &configuration) }
 }
 
 /// The virtual host with the cluster's part of the filter's configuration: of its own for the module, as metadata for wasm.

@@ -5,6 +5,7 @@
 //! - [`progress`]: what its Envoys make of that; [`envoys`]: what they made of it before.
 
 mod claim;
+mod ended_routes;
 mod envoys;
 mod progress;
 mod snapshots;

@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
 use super::super::group_change::KnownGroups;
 use super::super::xds_resources::{Retained, XdsResources};
+use super::ended_routes::EndedRoutes;
 use super::{ClosedListeners, GatewayDemand, GatewayRefusals, gateway_of_view, gateway_view};
 
 /// How long Gateways without a past wait for the Services of the first verdicts: as long as objects do at a start.
@@ -54,6 +55,7 @@ struct FollowedInputs {
 struct GatewaySnapshot {
     groups: KnownGroups,
     resources: XdsResources,
+    ended: EndedRoutes,
     /// Whether it is of verdicts, and not of the time before this program started.
     is_judged: bool,
 }
@@ -209,7 +211,9 @@ impl GatewaySnapshot {
         self.is_judged = true;
         let groups: Vec<ResourceGroup> = group.into_iter().cloned().collect();
         let change = self.groups.follow(&groups);
-        self.resources.follow(&groups, &change, Retained { tombstones: &[], retired: &[] });
+        self.ended.follow(self.resources.snapshot(), group);
+        let tombstones = self.ended.tombstones();
+        self.resources.follow(&groups, &change, Retained { tombstones: &tombstones, retired: &[] });
     }
 }
 
