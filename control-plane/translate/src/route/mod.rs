@@ -68,7 +68,7 @@ pub(crate) fn routes(
     let (mut host, metadata) = virtual_host(&cluster.name, config, filter);
     if !place.others.is_empty() {
         // Names of its own below a wildcard of others.
-        host.domains.extend_from_slice(place.own);
+        host.domains.extend(as_written(place.own));
     }
     let mut value = deterministic_encoding::route_configuration(&name, &host, metadata, Some(matcher));
     if !place.others.is_empty() {
@@ -166,10 +166,15 @@ fn misdirected(others: &[String]) -> VirtualHost {
         // One entry, so that a map without order has one encoding.
         typed_per_filter_config: HashMap::from([(agreed::HTTP_FILTER.to_owned(), pack_any(unused))]),
         name: "others".to_owned(),
-        domains: others.to_vec(),
+        domains: as_written(others).collect(),
         routes: vec![Route { name: "others".to_owned(), ..direct_response(421, body) }],
         ..Default::default()
     }
+}
+
+/// Names as requests may have them. The filter overlooks a dot at the end; Envoy does not, and would find no name of others.
+fn as_written(names: &[String]) -> impl Iterator<Item = String> {
+    names.iter().flat_map(|name| [name.clone(), format!("{name}.")])
 }
 
 /// The answer to a request about which the filter decided nothing.

@@ -252,12 +252,16 @@ fn names_of_others_below_a_wildcard_are_misdirected() {
     };
     let wide = of(NAME);
     let [own, others] = wide.virtual_hosts.as_slice() else { panic!("{wide:?}") };
-    assert_eq!(own.domains, ["*", "own.b.test", "same.test", "*.test"], "names of its own, of whichever route");
-    assert_eq!(others.domains, ["c.test", "gone.test", "*.b.test"]);
+    let as_written = |names: &[&str]| -> Vec<String> {
+        names.iter().flat_map(|name| [(*name).to_owned(), format!("{name}.")]).collect()
+    };
+    assert_eq!(own.domains[0], "*");
+    assert_eq!(own.domains[1..], as_written(&["own.b.test", "same.test", "*.test"]), "its own, of whichever route");
+    assert_eq!(others.domains, as_written(&["c.test", "gone.test", "*.b.test"]), "with a dot at the end, too");
     assert!(wide.ignore_port_in_host_matching);
     let Some(Action::DirectResponse(answer)) = &others.routes[0].action else { panic!("{others:?}") };
     assert_eq!((answer.status, others.typed_per_filter_config.len()), (421, 1), "the filter is off where nothing is");
-    assert_eq!(of(OTHER).virtual_hosts[1].domains, ["own.b.test"]);
+    assert_eq!(of(OTHER).virtual_hosts[1].domains, as_written(&["own.b.test"]));
     let exact = vec![("c.test", route("exact", vec![cluster(OTHER, 1)], 0))];
     let group = world(&pki).one(edge(vec![https("https", exact, &["gone.test"])]));
     let routes = group.iter().find(|one| one.type_url == type_urls::route_configuration()).unwrap();
