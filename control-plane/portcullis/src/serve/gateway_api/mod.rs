@@ -7,6 +7,7 @@ mod content_documents;
 mod content_reader;
 mod demand;
 mod programmed;
+mod read_pace;
 mod secrets;
 mod statuses;
 mod supported_version;
