@@ -52,7 +52,9 @@ pub(crate) fn referred_contents(objects: &GatewayObjects, grants: &Grants<'_>) -
     let mut gateways: Vec<&Gateway> = objects.gateways.iter().filter(is_own).collect();
     gateways.sort_by_key(|gateway| CreationOrder::of(&gateway.metadata));
     let mut contents = ReferredContents::default();
-    gateways.into_iter().for_each(|gateway| contents.charge(permitted_contents(gateway, grants)));
+    for gateway in gateways {
+        contents.charge(&gateway.metadata.namespace, permitted_contents(gateway, grants));
+    }
     contents
 }
 

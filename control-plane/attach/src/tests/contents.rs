@@ -75,22 +75,41 @@ fn gateway_refers_to_a_bounded_number_of_contents() {
     assert!(message.contains("Secret infra/cert is not read: more than 64"), "{message}");
 }
 
+/// A Gateway of its own namespace that refers to so many Secrets there.
+fn gateway_of(namespace: &str, name: &str, year: u32, count: usize) -> Value {
+    let gateway = gateway(&json!([https("l", 443, &secrets(&format!("{name}x"), count))]));
+    let mut gateway = named(gateway, name, year);
+    gateway["metadata"]["namespace"] = json!(namespace);
+    gateway
+}
+
+fn with_class(gateways: impl IntoIterator<Item = Value>) -> Vec<Value> {
+    [class()].into_iter().chain(gateways).collect()
+}
+
 #[test]
 fn contents_of_older_gateways_have_room_first() {
     let gateways = |count: usize| {
         let one = |index: usize| {
-            let gateway = gateway(&json!([https("l", 443, &secrets(&format!("g{index}x"), 50))]));
-            named(gateway, &format!("g{index}"), 2024 - u32::try_from(index).unwrap())
+            let name = format!("g{index}");
+            gateway_of(&format!("team-{index}"), &name, 2024 - u32::try_from(index).unwrap(), 50)
         };
         (0..count).map(one).collect::<Vec<_>>()
     };
-    let with_class = |gateways: Vec<Value>| [class()].into_iter().chain(gateways).collect::<Vec<_>>();
     let all = names(&with_class(gateways(10)));
     assert_eq!(all.len(), 500);
     let more = names(&with_class(gateways(11)));
     assert_eq!(more.len(), 500);
-    assert!(more.iter().any(|name| name.contains("infra/g10x")), "the oldest is the last of them here");
-    assert!(!more.iter().any(|name| name.contains("infra/g0x")), "the youngest is left out");
+    assert!(more.iter().any(|name| name.contains("team-10/g10x")), "the oldest is the last of them here");
+    assert!(!more.iter().any(|name| name.contains("team-0/g0x")), "the youngest is left out");
     let reversed: Vec<Value> = with_class(gateways(11)).into_iter().rev().collect();
     assert_eq!(names(&reversed), more, "their order makes no difference");
+}
+
+#[test]
+fn gateways_of_one_namespace_leave_room_for_others() {
+    let crowd = (0..10).map(|index| gateway_of("crowd", &format!("c{index}"), 2001 + index, 64));
+    let all = names(&with_class(crowd.chain([gateway_of("team", "late", 2024, 64)])));
+    let of = |namespace: &str| all.iter().filter(|name| name.contains(&format!(" {namespace}/"))).count();
+    assert_eq!((of("crowd"), of("team")), (128, 64));
 }

@@ -256,6 +256,15 @@ fn redirect_leads_to_the_port_of_the_narrowest_route() {
 }
 
 #[test]
+fn redirect_leads_to_no_closed_name() {
+    let plain = listener("http", 80, "HTTP", "*.a.test");
+    let (open, narrow) = (listener("open", 443, "HTTPS", ""), listener("narrow", 443, "HTTPS", "b.a.test"));
+    let route = http_route("r", &["*.a.test"], &["c2"]);
+    let expected = ["redirect *.a.test to 443", "no redirect b.a.test", "withheld http b.a.test"];
+    assert_lines("a narrower listener without a route", &[gateway(&json!([plain, open, narrow])), route], &expected);
+}
+
+#[test]
 fn route_at_a_refused_listener_is_not_served() {
     let conflict = gateway(&json!([listener("a", 443, "TLS", "a.test"), listener("b", 443, "TLS", "a.test")]));
     let expected = ["route r Accepted True Accepted: the Gateway is not accepted", "no bound", "no served"];

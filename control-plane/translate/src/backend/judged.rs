@@ -26,6 +26,8 @@ pub(crate) struct OpenCluster {
     pub(crate) groups: Vec<Group>,
     /// The filter's configuration, with the cluster's own host names.
     pub(crate) config: ClusterConfig,
+    /// Its size.
+    pub(crate) config_bytes: usize,
     /// The gateway's credential at the servers, the CAs, the pools and their endpoints.
     pub(crate) resources: Vec<Arc<Resource>>,
 }
@@ -60,7 +62,9 @@ impl OpenCluster {
         }
         let owner = Some(owner(&cluster.name));
         resources.iter_mut().for_each(|resource| resource.owner.clone_from(&owner));
-        Self { resources: resources.into_iter().map(Arc::new).collect(), cluster, names, groups, config }
+        let resources = resources.into_iter().map(Arc::new).collect();
+        let config_bytes = serde_json::to_vec(&config).map_or(usize::MAX, |bytes| bytes.len());
+        Self { resources, cluster, names, groups, config, config_bytes }
     }
 }
 

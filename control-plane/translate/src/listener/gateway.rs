@@ -14,6 +14,7 @@ use portcullis_attach::{
 };
 use prost::Message;
 
+use super::gateway_budget::GatewayBudget;
 use super::https::{HttpsInput, HttpsListener};
 use super::port::{range, tls_inspector};
 use super::{BUFFER_LIMIT, EncodedChains, LISTENER_FILTERS_TIMEOUT, NO_NAME, access_log, chain, passthrough, redirect};
@@ -65,7 +66,8 @@ pub(crate) fn gateway_listeners(
     let addresses = if gateway.addresses.is_empty() { vec![settings.address] } else { gateway.addresses.clone() };
     let addresses: BTreeSet<IpAddr> = addresses.into_iter().collect();
     let translator = GatewayListeners { gateway, backends, settings };
-    let mut referred = Referred::default();
+    let mut referred =
+        Referred { resources: BTreeMap::new(), clusters: BTreeSet::new(), budget: GatewayBudget::new(addresses.len()) };
     let mut listeners = Vec::new();
     for (port, tables) in &ports {
         let chains = translator.chains(tables, &mut referred);
@@ -75,7 +77,7 @@ pub(crate) fn gateway_listeners(
         let chains = PortChains::plain(tables, &open, settings);
         listeners.extend(addresses.iter().map(|address| translator.listener(*address, *port, &chains)));
     }
-    let Referred { resources, clusters } = referred;
+    let Referred { resources, clusters, .. } = referred;
     GatewayResources { resources: listeners.into_iter().chain(resources.into_values()).collect(), clusters }
 }
 
@@ -87,10 +89,10 @@ struct GatewayListeners<'a> {
 }
 
 /// Routes and Secrets that chains refer to, by name, and the clusters behind them. Envoy asks for no others.
-#[derive(Default)]
 struct Referred {
     resources: BTreeMap<String, Resource>,
     clusters: BTreeSet<String>,
+    budget: GatewayBudget,
 }
 
 /// The encoded chains of a route, and those in their place.
@@ -123,7 +125,7 @@ impl GatewayListeners<'_> {
         let mut of_routes: BTreeMap<String, ChainsOfRoute> = BTreeMap::new();
         let tables = || listeners.iter().map(|(_, table)| table);
         for (listener, table) in listeners {
-            let https = self.https(listener);
+            let https = self.https(listener, &mut referred.budget);
             referred.extend(https.as_ref());
             let mut hosts: BTreeMap<&ObjectName, (&BoundRoute, BTreeSet<&HostPattern>)> = BTreeMap::new();
             for (host, route) in &table.routes {
@@ -137,6 +139,7 @@ impl GatewayListeners<'_> {
                     (_, Some(https)) => https.chain(&name, route, hosts),
                     (_, None) => None,
                 };
+                let chain = chain.filter(|chain| referred.budget.takes_chain(&of_route.namespace, chain));
                 let chain = chain.unwrap_or_else(|| closed.clone());
                 let (chains, fallback) = of_routes.entry(format!("{} {of_route}", route.kind)).or_default();
                 chains.push(chain.encode_to_vec());
@@ -163,9 +166,10 @@ impl GatewayListeners<'_> {
         ResourceNames::namespaced(&self.settings.instance, &route.route).part(&listener.name)
     }
 
-    fn https<'a>(&'a self, listener: &'a ServedListener) -> Option<HttpsListener<'a>> {
+    fn https<'a>(&'a self, listener: &'a ServedListener, budget: &mut GatewayBudget) -> Option<HttpsListener<'a>> {
         let GatewayBackends { clusters, secrets, .. } = self.backends;
-        HttpsInput { gateway: &self.gateway.gateway, clusters, secrets, settings: self.settings }.listener(listener)
+        HttpsInput { gateway: &self.gateway.gateway, clusters, secrets, settings: self.settings }
+            .listener(listener, budget)
     }
 
     /// The chain of a route by which connections are passed on; `None` if they are closed.

@@ -9,6 +9,7 @@ use portcullis_attach::{BoundRoute, HostPattern, HostTable, ListenerRole, Object
 use portcullis_filter_config::ClusterConfig;
 
 use super::chain::Door;
+use super::gateway_budget::GatewayBudget;
 use crate::backend::{JudgedClusters, OpenCluster, owner};
 use crate::filter_build::FilterBuild;
 use crate::gateway_secrets::GatewaySecrets;
@@ -41,7 +42,11 @@ pub(super) struct HttpsListener<'a> {
 
 impl<'a> HttpsInput<'a> {
     /// `None` if no request is served at this listener.
-    pub(super) fn listener(self, listener: &'a ServedListener) -> Option<HttpsListener<'a>> {
+    pub(super) fn listener(
+        self,
+        listener: &'a ServedListener,
+        budget: &mut GatewayBudget,
+    ) -> Option<HttpsListener<'a>> {
         let ListenerRole::Terminate { certificates, routes, .. } = &listener.role else { return None };
         if self.secrets.closed_because(listener).is_some() {
             return None;
@@ -57,10 +62,16 @@ impl<'a> HttpsInput<'a> {
             .map(|(secret, pair)| listener_certificate(certificate(secret), pair))
             .collect();
         let mut hosts: BTreeMap<&str, BTreeSet<&HostPattern>> = BTreeMap::new();
+        let mut too_many: BTreeSet<&str> = BTreeSet::new();
         for (host, route) in &routes.routes {
-            if let Some(open) = self.open(route) {
-                hosts.entry(open.cluster.name.as_str()).or_default().insert(host);
+            let Some(open) = self.open(route) else { continue };
+            let name = open.cluster.name.as_str();
+            let is_known = hosts.contains_key(name);
+            if !is_known && (too_many.contains(name) || !budget.takes_config(open.config_bytes)) {
+                too_many.insert(name);
+                continue;
             }
+            hosts.entry(name).or_default().insert(host);
         }
         Some(HttpsListener { input: self, table: routes, names, name: &listener.name, certificates, hosts })
     }
@@ -79,7 +90,7 @@ impl HttpsListener<'_> {
 
     /// The chain of a route, with its host names; `None` if connections to it are closed.
     pub(super) fn chain(&self, name: &str, route: &BoundRoute, server_names: Vec<String>) -> Option<FilterChain> {
-        let open = self.input.open(route)?;
+        let open = self.input.open(route).filter(|open| self.hosts.contains_key(open.cluster.name.as_str()))?;
         let door = Door {
             name: name.to_owned(),
             server_names,

@@ -7,6 +7,7 @@
 mod access_log;
 mod chain;
 mod gateway;
+mod gateway_budget;
 mod hcm;
 mod https;
 mod local_reply;

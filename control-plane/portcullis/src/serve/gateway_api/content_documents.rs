@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use portcullis_api::{KeyPair, PublicBytes, SecretBytes, read_client_bundle, read_key_pair};
+use portcullis_api::{KeyPair, PublicBytes, SECRET_LABEL, SecretBytes, read_client_bundle, read_key_pair};
 use portcullis_attach::ContentKind;
 use serde::Deserialize;
 
@@ -24,10 +24,18 @@ pub(super) enum Certificates {
 /// The part of a Secret that is looked at. An error of its values does not quote them.
 #[derive(Deserialize)]
 struct SecretDocument {
+    #[serde(default)]
+    metadata: SecretMetadata,
     #[serde(rename = "type", default)]
     kind: String,
     #[serde(default)]
     data: BTreeMap<String, SecretBytes>,
+}
+
+#[derive(Default, Deserialize)]
+struct SecretMetadata {
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
 }
 
 /// The part of a `ConfigMap` that is looked at.
@@ -59,6 +67,10 @@ pub(super) fn read_document(kind: ContentKind, document: &str) -> Result<Certifi
 fn serving(secret: &SecretDocument) -> Result<Certificates, String> {
     if secret.kind != TLS_SECRET {
         return Err(format!("it is not of type {TLS_SECRET}"));
+    }
+    // Its key may be the one that servers believe every user of.
+    if secret.metadata.labels.contains_key(SECRET_LABEL) {
+        return Err(format!("its label {SECRET_LABEL} makes it a credential for servers"));
     }
     bounded(secret.data.values().map(|value| value.expose().len()).sum())?;
     let value = |key: &str| {
@@ -134,6 +146,16 @@ mod tests {
             let shown = format!("{read:?}");
             assert!(!shown.contains("PRIVATE KEY") && !shown.contains(&key[40..60]), "{case}: {shown}");
         }
+    }
+
+    #[test]
+    fn credential_for_servers_is_no_serving_certificate() {
+        let mut document: Value = serde_json::from_str(&made_secret()).unwrap();
+        document["metadata"] = json!({"labels": {SECRET_LABEL: "prod"}});
+        let why = read_document(ContentKind::Secret, &document.to_string()).unwrap_err();
+        assert!(why.contains("credential for servers"), "{why}");
+        document["metadata"] = json!({"labels": {"app": "prod"}});
+        assert!(read_document(ContentKind::Secret, &document.to_string()).is_ok());
     }
 
     #[test]

@@ -17,14 +17,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::content_documents::read_document;
+use super::read_pace::{PACE, ReadPace};
 use super::secrets::{ContentAnswer, GatewayContents, resource};
 
 /// How long after an answer an object is read again: a renewed certificate acts that much later.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// How long after one that says nothing of the object.
 const RETRY: Duration = Duration::from_secs(1);
-/// The least time between two reads in the long run, so that many objects are read less often: 500 each 25 seconds.
-const PACE: Duration = Duration::from_millis(50);
 /// The most reads at a time.
 const AT_A_TIME: usize = 8;
 /// Timeout of a read.
@@ -90,6 +89,7 @@ struct Reads {
     due: BTreeMap<ContentName, Instant>,
     /// Those that are being read.
     reading: BTreeSet<ContentName>,
+    pace: ReadPace,
 }
 
 impl Reads {
@@ -99,7 +99,7 @@ impl Reads {
         sender: watch::Sender<Arc<GatewayContents>>,
     ) -> Self {
         let (contents, due, reading) = (GatewayContents::default(), BTreeMap::new(), BTreeSet::new());
-        Self { client, wanted, sender, contents, due, reading }
+        Self { client, wanted, sender, contents, due, reading, pace: ReadPace::new(Instant::now()) }
     }
 
     async fn run(mut self) {
@@ -138,14 +138,27 @@ impl Reads {
         }
     }
 
-    /// The next that are read; those that were never read first.
+    /// The next that are read: by turns one that was read before and one that never was, so that neither a renewed certificate
+    /// nor a new listener waits for all of the others.
     fn next(&mut self, now: Instant) -> Vec<ContentName> {
         let room = AT_A_TIME.saturating_sub(self.reading.len());
         let is_due = |(name, due): &(&ContentName, &Instant)| **due <= now && !self.reading.contains(*name);
-        let mut due: Vec<(bool, Instant, &ContentName)> =
-            self.due.iter().filter(is_due).map(|(name, due)| (!self.contents.is_unread(name), *due, name)).collect();
+        let mut due: Vec<(Instant, &ContentName)> =
+            self.due.iter().filter(is_due).map(|(name, at)| (*at, name)).collect();
         due.sort();
-        let next: Vec<ContentName> = due.into_iter().take(room).map(|(_, _, name)| name.clone()).collect();
+        let (unread, known): (Vec<_>, Vec<_>) = due.into_iter().partition(|(_, name)| self.contents.is_unread(name));
+        let (mut unread, mut known) = (unread.into_iter(), known.into_iter());
+        let by_turns = std::iter::from_fn(|| match [known.next(), unread.next()] {
+            [None, None] => None,
+            both => Some(both),
+        });
+        let mut next: Vec<ContentName> = Vec::new();
+        for (_, name) in by_turns.flatten().flatten().take(room) {
+            if !self.pace.allows(now) {
+                break;
+            }
+            next.push(name.clone());
+        }
         self.reading.extend(next.iter().cloned());
         next
     }
@@ -155,7 +168,8 @@ impl Reads {
         if self.reading.len() >= AT_A_TIME {
             return None;
         }
-        self.due.iter().filter(|(name, _)| !self.reading.contains(*name)).map(|(_, due)| *due).min()
+        let next = self.due.iter().filter(|(name, _)| !self.reading.contains(*name)).map(|(_, due)| *due).min();
+        next.map(|next| next.max(self.pace.next()))
     }
 
     fn take(&mut self, name: &ContentName, answer: ContentAnswer, now: Instant) {
@@ -311,6 +325,27 @@ mod tests {
         let many: Vec<String> = (0..60).map(|index| format!("n{index:02}")).collect();
         reads.follow(&referred(&many.iter().map(String::as_str).collect::<Vec<_>>()), start);
         assert_eq!(reads.next(start).len(), AT_A_TIME - 2, "the two before are still being read");
+    }
+
+    #[tokio::test]
+    async fn new_contents_take_half_of_the_reads() {
+        let client = Client::try_from(kube::Config::new("http://127.0.0.1:1".parse().unwrap())).unwrap();
+        let wanted = watch::Sender::new(Arc::default());
+        let mut reads = Reads::new(client, wanted.subscribe(), watch::channel(Arc::default()).0);
+        let start = Instant::now();
+        let known: Vec<String> = (0..8).map(|index| format!("k{index}")).collect();
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        reads.follow(&referred(&known), start);
+        for name in reads.next(start) {
+            reads.take(&name, ContentAnswer::Absent, start);
+        }
+        let later = start + INTERVAL;
+        let new: Vec<String> = (0..60).map(|index| format!("n{index:02}")).collect();
+        let all: Vec<&str> = known.iter().copied().chain(new.iter().map(String::as_str)).collect();
+        reads.follow(&referred(&all), later);
+        let next = reads.next(later);
+        let again = next.iter().filter(|one| one.object.name.starts_with('k')).count();
+        assert_eq!((next.len(), again), (AT_A_TIME, AT_A_TIME / 2));
     }
 
     #[test]

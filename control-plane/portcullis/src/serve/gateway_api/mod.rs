@@ -7,6 +7,7 @@ mod content_documents;
 mod content_reader;
 mod demand;
 mod programmed;
+mod read_pace;
 mod secrets;
 mod statuses;
 mod supported_version;
@@ -106,6 +107,7 @@ impl GatewayApi {
         let mut versions = tokio::time::interval(VERSION_INTERVAL);
         let mut supported = None;
         let mut judged: Option<(Arc<GatewayApiObjects>, ReferredNames)> = None;
+        let mut known: Option<(Arc<GatewayApiObjects>, Arc<GatewayObjects>)> = None;
         let mut contents = ContentReader::start(self.access.client.clone());
         let (mut attached, mut uids) = (Arc::<Attached>::default(), Arc::<JudgedUids>::default());
         loop {
@@ -119,9 +121,17 @@ impl GatewayApi {
             let is_known =
                 judged.as_ref().is_some_and(|(of, by)| Arc::ptr_eq(of, &objects) && Some(by) == names.as_ref());
             if !is_known && let Some(mut names) = names {
-                // Thousands of routes take a while.
-                let of = Arc::clone(&objects);
-                let Ok(read) = tokio::task::spawn_blocking(move || read_all(&of)).await else { return };
+                let before = known.take().filter(|(of, _)| Arc::ptr_eq(of, &objects)).map(|(_, read)| read);
+                let read = match before {
+                    Some(read) => read,
+                    None => {
+                        // Thousands of routes take a while.
+                        let of = Arc::clone(&objects);
+                        let Ok(read) = tokio::task::spawn_blocking(move || read_all(&of)).await else { return };
+                        Arc::new(read)
+                    }
+                };
+                known = Some((Arc::clone(&objects), Arc::clone(&read)));
                 names.contents = contents.read(referred_contents(&read)).await;
                 let (of, by, home) = (Arc::clone(&objects), names.clone(), self.access.namespace.clone());
                 let step = move || (judge(&read, &of, by, home), uids_of(&of));
