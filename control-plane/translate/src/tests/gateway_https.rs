@@ -171,8 +171,7 @@ fn route_without_its_certificate_or_its_one_cluster_is_closed() {
     let one = |backends, refused| vec![("a.test", route("a", backends, refused))];
     let passing = |world: &mut World| world.edit(NAME, "/spec/portcullis", json!({"transport": "TLSPassthrough"}));
     let wrong = |world: &mut World| world.edit(NAME, "/spec/servers", json!("x"));
-    type Edit<'a> = &'a dyn Fn(&mut World);
-    let nothing: Edit<'_> = &|_| {};
+    let nothing: &dyn Fn(&mut World) = &|_| {};
     for (case, edit, backends, refused) in [
         ("no backend", nothing, vec![], 0),
         ("no weight", nothing, vec![cluster(NAME, 0)], 0),
