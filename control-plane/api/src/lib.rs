@@ -41,12 +41,12 @@ pub use account::token_account;
 pub use bounds::{MAX_SERVERS, MAX_ZONE};
 pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
-    AccessLog, AskedIssuer, BUILT_IN_PROFILES, Checked, CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls,
-    CredentialCache, Discovery, DiscoveryDocumentError, Endpoint, FeatureGates, HealthCheck, IssuerUrl, IssuerUrlError,
-    JwksError, KeyPair, Limits, LogMode, PASSED_ON, PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, Server,
-    ServerHost, Settings, SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel,
-    UpstreamIdentity, check_cluster, check_settings, is_allowed_server, read_discovery_document, read_keys,
-    unchecked_cluster, usable_servers, with_profile,
+    AccessLog, AskedIssuer, BUILT_IN_PROFILES, CertificateError, Checked, CheckedShadow, Cidr, ClientVerification,
+    Cluster, CollectorTls, CredentialCache, Discovery, DiscoveryDocumentError, Endpoint, FeatureGates, HealthCheck,
+    IssuerUrl, IssuerUrlError, JwksError, KeyPair, Limits, LogMode, PASSED_ON, PROFILE_ANNOTATION, PeerName, Policy,
+    ProxyProtocol, Server, ServerHost, Settings, SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport,
+    Trust, Tunnel, UpstreamIdentity, check_cluster, check_settings, is_allowed_server, read_client_bundle,
+    read_discovery_document, read_key_pair, read_keys, unchecked_cluster, usable_servers, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use discovered::{Discovered, DiscoveredServer, with_discovered};

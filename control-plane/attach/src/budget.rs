@@ -1,5 +1,5 @@
-//! Bounds of what routes hold: a listener's names are kept in memory, each port of a Service is watched and has a pool in Envoy, and
-//! tenants write routes.
+//! Bounds of what routes hold: a listener's names are kept in memory, each port of a Service is watched and has a pool in Envoy, each
+//! route for requests has chains there, and tenants write routes.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -24,6 +24,16 @@ const MAX_SERVICES_OF_NAMESPACE: usize = 256;
 const MAX_SERVICES_AT_GATEWAY: usize = 1_024;
 /// The most of all routes.
 const MAX_SERVICES_IN_ALL: usize = 4_096;
+
+/// The most chains of the routes for requests of one namespace at one Gateway: one for each route and listener. Each has a connection
+/// manager of some KiB, and Envoy builds it.
+const MAX_CHAINS_OF_NAMESPACE_AT_GATEWAY: usize = 256;
+/// The most of one namespace.
+const MAX_CHAINS_OF_NAMESPACE: usize = 512;
+/// The most at one Gateway.
+const MAX_CHAINS_AT_GATEWAY: usize = 1_024;
+/// The most of all routes.
+const MAX_CHAINS_IN_ALL: usize = 4_096;
 
 /// The rest of the bounds. Routes are charged in order of their creation, so that a younger one takes nothing from an older one.
 #[derive(Default)]
@@ -119,6 +129,52 @@ impl<'a> ServiceBudget<'a> {
         }
         for (known, _, _) in bounds {
             known.extend(services.iter().map(|service| (*service).clone()));
+        }
+        None
+    }
+}
+
+/// The chains of routes for requests. Routes are charged in order of their creation.
+#[derive(Default)]
+pub(crate) struct ChainBudget<'a> {
+    /// By Gateway and the routes' namespace.
+    of_namespaces_at_gateways: HashMap<(usize, &'a str), usize>,
+    of_namespaces: HashMap<&'a str, usize>,
+    at_gateways: HashMap<usize, usize>,
+    in_all: usize,
+}
+
+impl<'a> ChainBudget<'a> {
+    /// Charges a route at one of its parent references with a number of listeners, or not at all: a route beyond a bound is refused.
+    pub(crate) fn charge(
+        &mut self,
+        namespace: &'a str,
+        gateway: usize,
+        route: &JudgedRoute<'_>,
+        listeners: usize,
+    ) -> Option<Rejection> {
+        if route.refusal.is_some() || route.kind != RouteKind::Http {
+            return None;
+        }
+        let bounds = [
+            (
+                self.of_namespaces_at_gateways.entry((gateway, namespace)).or_default(),
+                MAX_CHAINS_OF_NAMESPACE_AT_GATEWAY,
+                "the routes of one namespace at one Gateway",
+            ),
+            (self.of_namespaces.entry(namespace).or_default(), MAX_CHAINS_OF_NAMESPACE, "the routes of one namespace"),
+            (self.at_gateways.entry(gateway).or_default(), MAX_CHAINS_AT_GATEWAY, "all routes at one Gateway"),
+            (&mut self.in_all, MAX_CHAINS_IN_ALL, "all routes"),
+        ];
+        for (used, most, of) in &bounds {
+            if used.saturating_add(listeners) > *most {
+                let message =
+                    format!("spec.parentRefs: more than {most} HTTPRoutes, each counted at each listener, of {of}");
+                return Some(Rejection::new("TooManyRoutes", message));
+            }
+        }
+        for (used, _, _) in bounds {
+            *used += listeners;
         }
         None
     }

@@ -1,16 +1,17 @@
 //! Classes and Gateways.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use portcullis_gateway_api::{AddressKind, Gateway, GatewayClass, GatewayTls, ParametersReference, ValidationMode};
 
 use crate::CONTROLLER_NAME;
 use crate::condition::{ConditionVerdict, Note, Rejection};
+use crate::contents::ReferredContents;
 use crate::grants::Grants;
 use crate::input::{GatewayObjects, Inventory, Presence};
-use crate::listener::{JudgedListener, judge_listeners};
-use crate::name::ObjectName;
+use crate::listener::{JudgedListener, judge_listeners, permitted_contents};
+use crate::name::{CreationOrder, ObjectName};
 
 /// API group and kind of a class's parameters.
 const PARAMETERS: (&str, &str) = ("portcullis.dev", "GatewaySettings");
@@ -33,11 +34,28 @@ pub(crate) struct JudgedGateway<'a> {
 }
 
 pub(crate) fn judge_classes<'a>(objects: &'a GatewayObjects, inventory: &Inventory) -> Vec<JudgedClass<'a>> {
-    let mut classes: Vec<_> =
-        objects.classes.iter().filter(|class| class.spec.controller_name == CONTROLLER_NAME).collect();
+    let mut classes: Vec<_> = own_classes(objects).collect();
     classes.sort_by_key(|class| &class.metadata.name);
     let judged = classes.into_iter().map(|class| JudgedClass { class, refusal: refuse_class(class, inventory) });
     judged.collect()
+}
+
+fn own_classes(objects: &GatewayObjects) -> impl Iterator<Item = &GatewayClass> {
+    objects.classes.iter().filter(|class| class.spec.controller_name == CONTROLLER_NAME)
+}
+
+/// The Secrets and `ConfigMaps` of Gateways of this controller. The oldest Gateways have room first, so that a new one takes nothing
+/// from them.
+pub(crate) fn referred_contents(objects: &GatewayObjects, grants: &Grants<'_>) -> ReferredContents {
+    let classes: BTreeSet<&str> = own_classes(objects).map(|class| class.metadata.name.as_str()).collect();
+    let is_own = |gateway: &&Gateway| classes.contains(gateway.spec.gateway_class_name.as_str());
+    let mut gateways: Vec<&Gateway> = objects.gateways.iter().filter(is_own).collect();
+    gateways.sort_by_key(|gateway| CreationOrder::of(&gateway.metadata));
+    let mut contents = ReferredContents::default();
+    for gateway in gateways {
+        contents.charge(&gateway.metadata.namespace, permitted_contents(gateway, grants));
+    }
+    contents
 }
 
 fn refuse_class(class: &GatewayClass, inventory: &Inventory) -> Option<Rejection> {
@@ -68,6 +86,7 @@ pub(crate) fn judge_gateways<'a>(
     grants: &Grants<'_>,
     inventory: &Inventory,
 ) -> Vec<JudgedGateway<'a>> {
+    let contents = referred_contents(objects, grants);
     let classes: BTreeMap<&str, &JudgedClass<'a>> =
         classes.iter().map(|class| (class.class.metadata.name.as_str(), class)).collect();
     let ours = |gateway: &'a Gateway| Some((gateway, *classes.get(gateway.spec.gateway_class_name.as_str())?));
@@ -75,7 +94,7 @@ pub(crate) fn judge_gateways<'a>(
         .gateways
         .iter()
         .filter_map(ours)
-        .map(|(gateway, class)| judge(gateway, class, grants, inventory))
+        .map(|(gateway, class)| judge(gateway, class, grants, &contents, inventory))
         .collect();
     judged.sort_by(|one, other| one.name.cmp(&other.name));
     judged
@@ -85,13 +104,14 @@ fn judge<'a>(
     gateway: &'a Gateway,
     class: &JudgedClass<'a>,
     grants: &Grants<'_>,
+    contents: &ReferredContents,
     inventory: &Inventory,
 ) -> JudgedGateway<'a> {
     let addresses = addresses(gateway);
     let parameters = class.class.spec.parameters_ref.as_ref();
     JudgedGateway {
         name: ObjectName::of(&gateway.metadata),
-        listeners: judge_listeners(gateway, grants, inventory),
+        listeners: judge_listeners(gateway, grants, contents, inventory),
         settings: parameters.map(|reference| reference.name.as_str()),
         notes: notes(gateway),
         refusal: class_refusal(class)

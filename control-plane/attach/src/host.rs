@@ -41,7 +41,7 @@ impl HostPattern {
     }
 
     /// All patterns that cover these names and others, the narrowest first.
-    pub(crate) fn wider(&self) -> impl Iterator<Item = Self> {
+    pub fn wider(&self) -> impl Iterator<Item = Self> {
         let name = match self {
             Self::Exact(name) | Self::Wildcard(name) => Some(name.as_str()),
             Self::Any => None,

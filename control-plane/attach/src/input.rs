@@ -40,6 +40,8 @@ pub struct Inventory {
     pub clusters: BTreeMap<String, BTreeSet<String>>,
     /// `UpstreamClusters` to which no connection may be passed on, and why.
     pub judging_clusters: BTreeMap<String, String>,
+    /// `UpstreamClusters` to which no request may be sent, and why.
+    pub passing_clusters: BTreeMap<String, String>,
     /// `GatewaySettings`.
     pub settings: BTreeMap<String, Usability>,
 }
@@ -47,8 +49,6 @@ pub struct Inventory {
 /// Kinds of which not all objects are looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UnseenKinds {
-    /// Secrets and `ConfigMaps`.
-    pub contents: bool,
     /// Services.
     pub services: bool,
     /// Namespaces.
@@ -126,7 +126,7 @@ impl Inventory {
         match content {
             Some(Usability::Usable) => Presence::Present,
             Some(Usability::Malformed(why)) => Presence::Malformed(why),
-            None => self.presence(self.unseen.contents),
+            None => self.presence(false),
         }
     }
 

@@ -13,6 +13,8 @@ mod tests;
 mod budget;
 mod claims;
 mod condition;
+mod contents;
+mod credentials;
 mod gateway;
 mod grants;
 mod host;
@@ -25,10 +27,12 @@ mod status;
 mod verdict;
 
 pub use condition::{ConditionVerdict, Note, NoteKind};
+pub use contents::{ContentKind, ContentName, ReferredContents};
 pub use host::HostPattern;
 pub use input::{GatewayObjects, Inventory, UnseenKinds, Usability};
 pub use listener::ServedClientCa;
 pub use name::{ObjectName, RouteKind};
+pub use portcullis_gateway_api::ValidationMode;
 pub use route::{ServedBackend, WeightedBackend};
 pub use served::{BoundRoute, HostTable, ListenerRole, RedirectTable, ServedGateway, ServedListener};
 pub use status::{ObjectGenerations, RouteParents, conditions, route_parents};
@@ -36,8 +40,9 @@ pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, 
 
 use std::collections::BTreeSet;
 
-use budget::{ClaimBudget, ServiceBudget};
+use budget::{ChainBudget, ClaimBudget, ServiceBudget};
 use claims::{ClusterNames, HostClaims};
+use credentials::CredentialGrants;
 use grants::Grants;
 use route::{GatewaysByName, attach_parent};
 use served::Settled;
@@ -59,6 +64,13 @@ pub struct Attached {
     pub served: Vec<ServedGateway>,
     /// `UpstreamClusters` to which TLSRoutes may lead, those of [`Inventory::judging_clusters`] among them.
     pub passed_clusters: BTreeSet<String>,
+    /// `UpstreamClusters` to which HTTPRoutes may lead, those of [`Inventory::passing_clusters`] among them.
+    pub requested_clusters: BTreeSet<String>,
+}
+
+/// The Secrets and `ConfigMaps` that the judgement needs, by the objects alone. The [`Inventory`] has their contents.
+pub fn referred_contents(objects: &GatewayObjects) -> ReferredContents {
+    gateway::referred_contents(objects, &Grants::of(&objects.grants))
 }
 
 /// Judges objects. Within a kind their names are unique, as in a Kubernetes API.
@@ -70,6 +82,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     let by_name = GatewaysByName::of(&gateways);
     let mut attachments = Vec::new();
     let (mut budget, mut services) = (ClaimBudget::default(), ServiceBudget::default());
+    let mut chains = ChainBudget::default();
     for (index, route) in routes.iter_mut().enumerate() {
         let mut charged = 0;
         for (at, parent) in route.parents.iter().enumerate() {
@@ -78,6 +91,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
                 let namespace = route.metadata.namespace.as_str();
                 let excess = budget.charge(namespace, gateway, &mut charged, attachment);
                 let excess = excess.or_else(|| services.charge(namespace, gateway, route));
+                let excess = excess.or_else(|| chains.charge(namespace, gateway, route, attachment.len()));
                 route.refusal = route.refusal.take().or(excess);
             }
             attachments.push(ParentAttachment { route: index, parent: at, gateway, listeners });
@@ -87,15 +101,18 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     let settled: Vec<_> =
         attachments.iter().filter_map(|one| Some((one.route, one.gateway, one.listeners.as_ref().ok()?))).collect();
     let claims = HostClaims::settle(&settled, &routes, &gateways, &clusters);
-    let verdicts = verdict::route_verdicts(&routes, &gateways, &attachments, &claims);
+    let credentials = CredentialGrants { grants: &grants, inventory };
+    let verdicts = verdict::route_verdicts(&routes, &gateways, &attachments, &claims, credentials);
     let gateway_verdicts = gateways.iter().enumerate();
     Attached {
+        requested_clusters: routes.iter().flat_map(|route| &route.requested_clusters).cloned().collect(),
         passed_clusters: routes.iter().flat_map(|route| &route.passed_clusters).cloned().collect(),
         classes: classes.iter().map(verdict::class_verdict).collect(),
         gateways: gateway_verdicts
             .map(|(index, one)| verdict::gateway_verdict(index, one, &verdicts.attached))
             .collect(),
         routes: verdicts.routes,
-        served: Settled { gateways: &gateways, routes: &routes, claims: &claims, clusters: &clusters }.served(),
+        served: Settled { gateways: &gateways, routes: &routes, claims: &claims, clusters: &clusters, credentials }
+            .served(),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::claims::{ClusterNames, Holder, HostClaims, Site, is_narrower};
+use crate::credentials::CredentialGrants;
 use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;
 use crate::listener::{JudgedListener, ListenerProtocol, ServedClientCa};
@@ -110,6 +111,7 @@ pub(crate) struct Settled<'a> {
     pub(crate) routes: &'a [JudgedRoute<'a>],
     pub(crate) claims: &'a HostClaims<'a>,
     pub(crate) clusters: &'a ClusterNames<'a>,
+    pub(crate) credentials: CredentialGrants<'a>,
 }
 
 impl Settled<'_> {
@@ -122,7 +124,7 @@ impl Settled<'_> {
         let listeners = gateway.listeners.iter().enumerate().filter(|(_, listener)| listener.is_served());
         let tables: Vec<(&JudgedListener<'_>, HostTable)> =
             listeners.map(|(at, listener)| (listener, self.table(index, gateway, at))).collect();
-        let https = self.https(index, gateway);
+        let https = self.https(index, gateway, &tables);
         let listeners = tables.into_iter().filter_map(|(listener, table)| serve(listener, table, &https)).collect();
         ServedGateway {
             gateway: gateway.name.clone(),
@@ -132,8 +134,14 @@ impl Settled<'_> {
         }
     }
 
-    /// The ports at which routes have host names, and whether the name is served there.
-    fn https(&self, gateway_index: usize, gateway: &JudgedGateway<'_>) -> BTreeMap<HostPattern, (u16, bool)> {
+    /// The ports at which routes have host names, and whether requests for the name are answered there. Browsers keep a redirect,
+    /// so that none leads to where connections are closed.
+    fn https(
+        &self,
+        gateway_index: usize,
+        gateway: &JudgedGateway<'_>,
+        tables: &[(&JudgedListener<'_>, HostTable)],
+    ) -> BTreeMap<HostPattern, (u16, bool)> {
         let mut https: BTreeMap<HostPattern, (u16, bool)> = BTreeMap::new();
         for (at, listener) in gateway.listeners.iter().enumerate() {
             if listener.protocol != Some(ListenerProtocol::Https) {
@@ -141,10 +149,17 @@ impl Settled<'_> {
             }
             for (host, holder) in self.held(gateway_index, at) {
                 let Holder::Route(route) = holder else { continue };
-                let is_served = listener.is_served() && self.accepted(*route).is_some();
+                let route = self.accepted(*route).filter(|_| listener.is_served());
+                let is_served = route.is_some_and(|route| self.leads_on(&gateway.name, route));
                 let new = (listener.spec.port, is_served);
                 let known = https.entry(host.clone()).or_insert(new);
                 *known = if preferred(known.0, new.0) == known.0 { *known } else { new };
+            }
+        }
+        let ends_tls = |listener: &JudgedListener<'_>| listener.protocol == Some(ListenerProtocol::Https);
+        for (listener, table) in tables.iter().filter(|(listener, _)| ends_tls(listener)) {
+            for host in &table.withheld {
+                https.entry(host.clone()).or_insert((listener.spec.port, false));
             }
         }
         https
@@ -174,7 +189,7 @@ impl Settled<'_> {
                 Holder::Cluster(_) | Holder::Listener(_) => None,
             };
             match route {
-                Some(route) => drop(table.routes.insert(host.clone(), bound(route))),
+                Some(route) => drop(table.routes.insert(host.clone(), self.bound(&gateway.name, route))),
                 None => drop(unserved.insert(host.clone())),
             }
         }
@@ -189,6 +204,23 @@ impl Settled<'_> {
         unserved.retain(|host| !table.routes.contains_key(host) && is_covered(host));
         table.withheld = unserved;
         table
+    }
+
+    /// Whether a request at this Gateway reaches a server by the route.
+    fn leads_on(&self, gateway: &ObjectName, route: &JudgedRoute<'_>) -> bool {
+        self.bound(gateway, route).backends.iter().any(|one| one.weight > 0)
+    }
+
+    fn bound(&self, gateway: &ObjectName, route: &JudgedRoute<'_>) -> BoundRoute {
+        let is_permitted = |one: &&WeightedBackend| self.credentials.permit_backend(gateway, route.kind, one);
+        let (permitted, refused): (Vec<_>, Vec<_>) = route.backends.iter().partition(is_permitted);
+        let refused = refused.into_iter().fold(0_u32, |sum, one| sum.saturating_add(one.weight));
+        BoundRoute {
+            kind: route.kind,
+            route: route.name.clone(),
+            backends: permitted.into_iter().cloned().collect(),
+            refused_weight: route.refused_weight.saturating_add(refused),
+        }
     }
 }
 
@@ -216,15 +248,6 @@ fn redirects(host: &HostPattern, https: &BTreeMap<HostPattern, (u16, bool)>) -> 
         }
     }
     table
-}
-
-fn bound(route: &JudgedRoute<'_>) -> BoundRoute {
-    BoundRoute {
-        kind: route.kind,
-        route: route.name.clone(),
-        backends: route.backends.clone(),
-        refused_weight: route.refused_weight,
-    }
 }
 
 fn serve(

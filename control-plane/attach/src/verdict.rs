@@ -6,6 +6,7 @@ use portcullis_gateway_api::ParentReference;
 
 use crate::claims::{Holder, HostClaims};
 use crate::condition::{ConditionVerdict, Note, Rejection};
+use crate::credentials::CredentialGrants;
 use crate::gateway::{JudgedClass, JudgedGateway};
 use crate::host::HostPattern;
 use crate::listener::JudgedListener;
@@ -102,6 +103,7 @@ pub(crate) fn route_verdicts(
     gateways: &[JudgedGateway<'_>],
     attachments: &[ParentAttachment],
     claims: &HostClaims<'_>,
+    credentials: CredentialGrants<'_>,
 ) -> RouteVerdicts {
     let mut verdicts: Vec<RouteVerdict> = routes.iter().map(without_parents).collect();
     let mut attached: BTreeMap<(usize, usize), BTreeSet<usize>> = BTreeMap::new();
@@ -117,7 +119,10 @@ pub(crate) fn route_verdicts(
                 attached.entry((attachment.gateway, *listener)).or_default().insert(attachment.route);
             }
         }
-        verdict.parents.push(ParentVerdict { parent: parent.clone(), conditions: conditions(accepted, route) });
+        let refused = gateways.get(attachment.gateway).filter(|_| has_requests(attachment, gateways));
+        let refused = refused.and_then(|gateway| credentials.refusal(&gateway.name, route));
+        let conditions = conditions(accepted, route, refused.as_ref());
+        verdict.parents.push(ParentVerdict { parent: parent.clone(), conditions });
     }
     RouteVerdicts { routes: verdicts, attached }
 }
@@ -127,16 +132,26 @@ fn without_parents(route: &JudgedRoute<'_>) -> RouteVerdict {
         kind: route.kind,
         name: route.name.clone(),
         generation: route.metadata.generation,
-        alone: conditions(ConditionVerdict::unless("Accepted", "Accepted", route.refusal.as_ref()), route),
+        alone: conditions(ConditionVerdict::unless("Accepted", "Accepted", route.refusal.as_ref()), route, None),
         parents: Vec::new(),
         notes: route.notes.clone(),
     }
 }
 
-fn conditions(accepted: ConditionVerdict, route: &JudgedRoute<'_>) -> Vec<ConditionVerdict> {
+/// Whether requests of a route go on to servers: those of plain HTTP do not.
+fn has_requests(attachment: &ParentAttachment, gateways: &[JudgedGateway<'_>]) -> bool {
+    attachment.listeners.iter().flatten().any(|(listener, _)| !is_plain(attachment.gateway, *listener, gateways))
+}
+
+/// `refused`: why the Gateway may not lead to all of its servers.
+fn conditions(
+    accepted: ConditionVerdict,
+    route: &JudgedRoute<'_>,
+    refused: Option<&Rejection>,
+) -> Vec<ConditionVerdict> {
     let dropped = route.dropped.as_ref().filter(|_| accepted.status);
     let dropped = dropped.map(|message| ConditionVerdict::holds("PartiallyInvalid", "UnsupportedValue", message));
-    let resolved = ConditionVerdict::unless("ResolvedRefs", "ResolvedRefs", route.unresolved.as_ref());
+    let resolved = ConditionVerdict::unless("ResolvedRefs", "ResolvedRefs", route.unresolved.as_ref().or(refused));
     [accepted, resolved].into_iter().chain(dropped).collect()
 }
 

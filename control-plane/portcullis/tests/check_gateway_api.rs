@@ -36,7 +36,9 @@ apiVersion: gateway.networking.k8s.io/v1beta1
 kind: ReferenceGrant
 metadata: {name: to-prod, namespace: portcullis}
 spec:
-  from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: team-a}]
+  from:
+  - {group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: team-a}
+  - {group: gateway.networking.k8s.io, kind: Gateway, namespace: infra}
   to: [{group: proxy.kubegateway.io, kind: UpstreamCluster, name: prod.test}]
 ";
 

@@ -10,6 +10,7 @@ mod diagnosis;
 mod explain_input;
 mod filter_build;
 mod gateway;
+mod gateway_secrets;
 mod generation;
 mod listener;
 mod names;
@@ -39,17 +40,21 @@ pub use backend::{ServicePort, ServiceServers};
 pub use diagnosis::{Diagnosis, Reason, Version};
 pub use explain_input::{ExplainInput, explain_gateway, explain_input, lost_names};
 pub use filter_build::{FilterBuild, UnknownBuild};
-pub use gateway::{GatewayInput, GatewayTranslator};
+pub use gateway::{GatewayInput, GatewayTranslator, RefusedClusters};
+pub use gateway_secrets::GatewaySecrets;
 pub use generation::{cluster_word, object_word};
 pub use names::ResourceNames;
 pub use removed_cluster::tombstone_routes;
 pub use resource::{Part, Resource, ResourceGroup, type_urls};
+pub use route::misdirected_routes;
 pub use secrets::holds_key;
 pub use settings::{SettingsChoice, choose_settings};
 pub use status_body::UNKNOWN_NAME;
 pub use translator::{ClientCaCheck, Translator};
 
 use crate::listener::Chain;
+use crate::names::parts;
+use crate::route::RoutePlace;
 
 /// The input of a translation.
 #[derive(Clone, Copy, Debug)]
@@ -237,7 +242,8 @@ fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> 
     for group in &groups {
         cluster::emit_clusters(cluster, group, &names, settings, resources);
     }
-    resources.push(route::routes(cluster, &groups, &names, &config, input.filter));
+    let place = RoutePlace { name: &names.part(parts::ROUTES), own: &[], others: &[] };
+    resources.push(route::routes(place, cluster, &groups, &names, &config, input.filter));
     resources.iter_mut().skip(first).for_each(|resource| resource.owner = Some(cluster.name.clone()));
     let shadow = config.shadow.map(|shadow| shadow.generation);
     (Chain::serving(cluster, &names, settings, input.filter), shadow)

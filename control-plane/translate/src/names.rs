@@ -35,6 +35,11 @@ impl ResourceNames {
         Self { prefix, generation: Some(Generation::of_service(uid)) }
     }
 
+    /// Names of a route of the Gateway API, or of a Gateway: those of Envoys that belong to one.
+    pub(crate) fn namespaced(instance: &str, object: &ObjectName) -> Self {
+        Self { prefix: format!("{instance}/{}/{}", object.namespace, object.name), generation: None }
+    }
+
     fn marked(&self, name: String) -> String {
         match &self.generation {
             Some(generation) => format!("{name}{GENERATION_MARK}{}", generation.short()),
@@ -112,6 +117,7 @@ pub(crate) fn stat_name(name: &str) -> String {
 /// Parts of a cluster's resource names.
 pub(crate) mod parts {
     pub(crate) const ROUTES: &str = "routes";
+    pub(crate) const CERTIFICATE: &str = "certificate";
     pub(crate) const PASSTHROUGH: &str = "passthrough";
     pub(crate) const SERVING: &str = "serving";
     pub(crate) const CLIENT_VALIDATION: &str = "client-validation";

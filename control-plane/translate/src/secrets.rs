@@ -19,6 +19,16 @@ pub(crate) fn emit_secrets(
     if let Some(pair) = &cluster.serving {
         resources.push(secret(names.part(parts::SERVING), certificate(pair)));
     }
+    emit_credentials(cluster, names, settings, resources);
+}
+
+/// The secrets of a cluster without its serving certificate: the gateway's credential at the servers, and both CAs.
+pub(crate) fn emit_credentials(
+    cluster: &Cluster,
+    names: &ResourceNames,
+    settings: &Settings,
+    resources: &mut Vec<Resource>,
+) {
     if let Some(pair) = &cluster.certificate {
         resources.push(secret(names.upstream(parts::CLIENT), certificate(pair)));
     }
@@ -31,6 +41,11 @@ pub(crate) fn emit_secrets(
     if let Trust::Bundle(pem) = &cluster.trust {
         resources.push(secret(names.upstream(parts::UPSTREAM_CA), authorities(pem)));
     }
+}
+
+/// A certificate of a Gateway's listener, and its key.
+pub(crate) fn listener_certificate(name: String, pair: &KeyPair) -> Resource {
+    secret(name, certificate(pair))
 }
 
 /// The gateway's own certificate.

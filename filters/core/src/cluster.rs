@@ -1,5 +1,6 @@
 //! One `UpstreamCluster`'s configuration, compiled.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,10 +28,16 @@ use crate::state_store::{CacheOwner, StateStore};
 use crate::upstream_user::HeaderNames;
 use crate::x509::ClientCa;
 
-/// Everything that judging a request for one cluster needs.
+/// Everything that judging a request for one cluster needs: its configuration under some host names.
 #[derive(Debug)]
 pub struct Cluster {
     pub(crate) authorities: AllowedHosts,
+    compiled: Arc<CompiledCluster>,
+}
+
+/// A cluster's configuration without host names. Listeners and edits that differ in these alone share it.
+#[derive(Debug)]
+pub struct CompiledCluster {
     pub(crate) client_ca: Option<ClientCa>,
     pub(crate) anonymous: bool,
     pub(crate) audit_attribution: bool,
@@ -153,6 +160,27 @@ impl Cluster {
     /// # Errors
     /// [`CompileError`], the control plane's fault.
     pub fn compile(config: &config::ClusterConfig, store: &impl StateStore) -> Result<Self, CompileError> {
+        let compiled = Arc::new(CompiledCluster::compile(config, store)?);
+        Ok(Cluster::named(&config.authorities, compiled))
+    }
+
+    /// A compiled configuration under these host names.
+    pub(crate) fn named(authorities: &[String], compiled: Arc<CompiledCluster>) -> Self {
+        Cluster { authorities: AllowedHosts::new(authorities.iter().map(String::as_str)), compiled }
+    }
+}
+
+impl Deref for Cluster {
+    type Target = CompiledCluster;
+
+    fn deref(&self) -> &CompiledCluster {
+        &self.compiled
+    }
+}
+
+impl CompiledCluster {
+    /// Compiles a configuration, whatever its host names.
+    pub(crate) fn compile(config: &config::ClusterConfig, store: &impl StateStore) -> Result<Self, CompileError> {
         if config.version != CONFIG_VERSION {
             return Err(CompileError::Version(config.version));
         }
@@ -185,9 +213,7 @@ impl Cluster {
         let limits = written.iter().map(|policy| schema_of(policy, config)).collect();
         let rebalance = rebalance(config, store)?;
         let series = Arc::new(ClusterMetrics::new(config, &written, store, &caches, rebalance));
-        let authorities = AllowedHosts::new(config.authorities.iter().map(String::as_str));
-        Ok(Cluster {
-            authorities,
+        Ok(CompiledCluster {
             client_ca,
             anonymous: config.allow_anonymous,
             audit_attribution: config.audit_attribution,
@@ -326,70 +352,5 @@ impl Destinations {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::cell::RefCell;
-
-    use super::*;
-    use crate::bucket::{Rate, TokenBucket};
-    use crate::limit::InFlight;
-    use crate::state_store::EphemeralState;
-
-    /// Remembers for whom caches were asked.
-    #[derive(Default)]
-    struct Asked(RefCell<Vec<CacheOwner>>);
-
-    impl StateStore for Asked {
-        fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
-            self.0.borrow_mut().push(owner.clone());
-            EphemeralState([0; 32]).caches(owner)
-        }
-
-        fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight> {
-            EphemeralState([0; 32]).in_flight(cluster, schema)
-        }
-
-        fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {
-            EphemeralState([0; 32]).token_bucket(cluster, schema, rate)
-        }
-    }
-
-    #[test]
-    fn clusters_without_another_difference_differ_by_name() {
-        let asked = Asked::default();
-        for (name, identity) in [("a", ""), ("b", ""), ("a", "x"), ("b", "x"), ("a", "")] {
-            let config = serde_json::json!({"version": 2, "name": name, "identity": identity, "authorities": ["a"],
-                "upstreamIdentity": "Impersonate", "policies": []});
-            Cluster::compile(&serde_json::from_value(config).unwrap(), &asked).unwrap();
-        }
-        let owners = asked.0.into_inner();
-        assert_ne!(owners[0], owners[1]);
-        assert_ne!(owners[0], owners[2]);
-        assert_eq!(owners[2], owners[3], "an identity is what whoever writes the configuration says it is");
-        assert_eq!(owners[0], owners[4]);
-    }
-
-    /// An upstream's answer to one requester says nothing about its answers to another.
-    #[test]
-    fn caches_of_other_reviewers_are_separate() {
-        let asked = Asked::default();
-        let reviews = [
-            serde_json::json!({"cluster": "one"}),
-            serde_json::json!({"cluster": "two"}),
-            serde_json::json!({"cluster": "one", "user": "system:portcullis"}),
-            serde_json::json!({"cluster": "one", "user": "system:other"}),
-            serde_json::json!({"cluster": "one", "tokenAudiences": ["a"]}),
-            serde_json::json!({"cluster": "one", "tokenAudiences": ["b"]}),
-            serde_json::json!({"cluster": "one"}),
-        ];
-        for reviews in &reviews {
-            let config = serde_json::json!({"version": 2, "name": "a", "authorities": ["a"],
-                "upstreamIdentity": {"RequestHeader": {}}, "reviews": reviews, "policies": []});
-            Cluster::compile(&serde_json::from_value(config).unwrap(), &asked).unwrap();
-        }
-        let owners = asked.0.into_inner();
-        for (index, owner) in owners.iter().enumerate().take(6) {
-            assert!(owners.iter().take(index).all(|other| other != owner), "{:?}", reviews[index]);
-        }
-        assert_eq!(owners[0], owners[6]);
-    }
-}
+#[path = "cluster_tests.rs"]
+mod tests;

@@ -60,10 +60,11 @@ fn host_of(authority: &[u8]) -> Option<&[u8]> {
     (!host.is_empty()).then_some(host)
 }
 
+/// Not without digits: Envoy does not take a colon alone off a name, and so finds the virtual host of no name with it.
 fn is_port(text: &[u8]) -> bool {
     match text.split_first() {
         None => true,
-        Some((b':', digits)) => digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit),
+        Some((b':', digits)) => (1..=5).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit),
         Some(_) => false,
     }
 }
@@ -105,6 +106,11 @@ mod tests {
             "prod.example.com.evil.com",
             "evil-prod.example.com",
             "prod.example.com:x",
+            "prod.example.com:",
+            "a.shared.example.com:",
+            "a.shared.example.com.:",
+            "127.0.0.1:",
+            "[::1]:",
             "prod.example.com:443:443",
             "shared.example.com",
             ".shared.example.com",

@@ -48,6 +48,11 @@ impl<K: Eq + Hash, V> WeakMap<K, V> {
         value
     }
 
+    /// The value that is alive under the key.
+    pub(crate) fn get(&self, key: &K) -> Option<Arc<V>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).values.get(key)?.upgrade()
+    }
+
     /// Puts another value under the key, and returns the one that was alive there.
     pub(crate) fn replace(&self, key: K, value: &Arc<V>) -> Option<Arc<V>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -57,7 +57,7 @@ impl FilterConfig for Filter {
     // Envoy up to 1.39 and from 1.40 on carry the name in different fields; one filter needs none.
     fn new_route(_name: &[u8], body: &[u8]) -> Option<Self::Route> {
         fault::strike_if_named("route", body);
-        let loaded = RouteConfig::load(body, &memory::state()?, &long_streams::STREAMS);
+        let loaded = RouteConfig::load(body, &memory::state()?, &long_streams::STREAMS, &memory::CLUSTERS);
         let (route, update) = loaded.map_err(|error| log::error(&error.to_string())).ok()?;
         long_streams::apply_if_used(update);
         Some(route)

@@ -2,6 +2,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use portcullis_core::StateStore;
+use portcullis_core::exchange::CompiledClusters;
 use portcullis_core::global_limit::GlobalLimits;
 use portcullis_core::observe::ClusterTotals;
 use portcullis_core::state_store::ProcessState;
@@ -10,6 +11,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::random::system_random;
 
+/// The configurations that Envoy has loaded.
+pub(crate) static CLUSTERS: LazyLock<CompiledClusters> = LazyLock::new(CompiledClusters::default);
 static STATE: LazyLock<ProcessState> = LazyLock::new(ProcessState::default);
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// A random number of this process, so that readers of its activity notice a restart. `None` if the system has no randomness.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use portcullis_core::exchange::{Exchange, HeaderLines, Next, RouteCache, RouteConfig, RouteUpdate};
+use portcullis_core::exchange::{CompiledClusters, Exchange, HeaderLines, Next, RouteCache, RouteConfig, RouteUpdate};
 use portcullis_core::long_streams::TerminationReason;
 use portcullis_core::review::ReviewOutcome;
 use portcullis_core::state_store::{SharedLimits, SharedState};
@@ -28,6 +28,7 @@ pub struct Vm<H> {
     roots: HashMap<u32, Rc<Root>>,
     streams: HashMap<u32, Stream>,
     routes: RouteCache<u32>,
+    clusters: CompiledClusters,
     marks: RouteMarks,
 }
 
@@ -68,7 +69,7 @@ impl<H: Hostcalls> Vm<H> {
         let exchanges = compiled.as_ref().is_some_and(|compiled| compiled.exchange.is_some());
         if exchanges && self.shared.state.as_ref().is_some_and(SharedState::begin_exchanges) {
             // Those that were loaded before have local limits only.
-            self.routes = RouteCache::default();
+            (self.routes, self.clusters) = (RouteCache::default(), CompiledClusters::default());
         }
         self.roots.extend(compiled.map(|compiled| (root, compiled)));
         self.arm(root);
@@ -205,7 +206,8 @@ impl<H: Hostcalls> Vm<H> {
         let VmState { hostcalls, state, long_streams, .. } = &mut self.shared;
         let (hostcalls, state) = (&*hostcalls, state.as_ref()?);
         let streams = Rc::clone(&long_streams.streams);
-        let load = |text: &[u8]| RouteConfig::load(text, state, &streams);
+        let clusters = &self.clusters;
+        let load = |text: &[u8]| RouteConfig::load(text, state, &streams, clusters);
         let apply = |update: &RouteUpdate<u32>| {
             // Without a time of day bans hold that may have ended.
             let now = UnixTime::since_unix_epoch(hostcalls.now().unwrap_or_default());

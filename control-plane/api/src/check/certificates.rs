@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::extensions::X509Extension;
 use x509_parser::oid_registry::{
     OID_KEY_TYPE_EC_PUBLIC_KEY, OID_PKCS1_RSAENCRYPTION, OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER,
 };
@@ -21,6 +22,9 @@ const MAX_PEM: usize = 512 * 1024;
 /// before it (RFC 8446, 4.2.4). Java refuses handshake messages of more than 32 KiB (`jdk.tls.maxHandshakeMessageSize`); above
 /// 64 KiB the list cannot be written, and no handshake succeeds. 2 KiB are for the rest of the message.
 const MAX_NAMES: usize = 30 * 1024;
+
+/// The TLS feature extension (RFC 7633).
+const TLS_FEATURE: &str = "1.3.6.1.5.5.7.1.24";
 
 /// A certificate chain and its key; they belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,23 +42,36 @@ pub struct KeyPair {
 
 /// Why certificates or keys cannot be used. No variant holds a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum CertificateError {
+pub enum CertificateError {
+    /// There is no certificate.
     #[error("holds no PEM certificate")]
     Empty,
+    /// A text or a number of certificates beyond the bound.
     #[error("is too large: at most 512 KiB and 256 certificates")]
     TooLarge,
+    /// Names of CAs that no handshake holds, in bytes.
     #[error(
         "has subjects that take {0} bytes in a TLS handshake, which names each of these CAs to clients: at most {MAX_NAMES}"
     )]
     Names(usize),
+    /// No PEM.
     #[error("is not well-formed PEM")]
     Pem,
+    /// No X.509.
     #[error("holds a certificate that is not well-formed X.509")]
     X509,
+    /// No private key.
     #[error("holds no PEM private key that is usable (PKCS#8, PKCS#1 or SEC1, not encrypted)")]
     Key,
+    /// A key that Envoy does not take.
     #[error("must be an RSA key of 2048 bits or more, or an ECDSA key on P-256 or P-384")]
     KeyKind,
+    /// A certificate that needs an OCSP response beside it.
+    #[error(
+        "must be a certificate without the TLS feature extension (OCSP must-staple): the gateway has no OCSP response"
+    )]
+    MustStaple,
+    /// The key of another certificate.
     #[error("the certificate does not belong to the key")]
     Mismatch,
 }
@@ -66,7 +83,7 @@ pub(super) fn read_bundle(pem: &PublicBytes) -> Result<PublicBytes, CertificateE
 }
 
 /// As [`read_bundle`], of client CAs, whose names the handshake lists.
-pub(super) fn read_client_bundle(pem: &PublicBytes) -> Result<PublicBytes, CertificateError> {
+pub fn read_client_bundle(pem: &PublicBytes) -> Result<PublicBytes, CertificateError> {
     let chain = read_chain(pem)?;
     match bytes_of_names(&chain)? {
         bytes if bytes > MAX_NAMES => Err(CertificateError::Names(bytes)),
@@ -85,7 +102,7 @@ fn bytes_of_names(chain: &[CertificateDer<'_>]) -> Result<usize, CertificateErro
 }
 
 /// Reads a certificate chain and its key.
-pub(super) fn read_pair(cert: &PublicBytes, key: &SecretBytes) -> Result<KeyPair, CertificateError> {
+pub fn read_key_pair(cert: &PublicBytes, key: &SecretBytes) -> Result<KeyPair, CertificateError> {
     let chain = read_chain(cert)?;
     if key.expose().len() > MAX_PEM {
         return Err(CertificateError::TooLarge);
@@ -93,9 +110,7 @@ pub(super) fn read_pair(cert: &PublicBytes, key: &SecretBytes) -> Result<KeyPair
     let private = PrivateKeyDer::from_pem_slice(key.expose()).map_err(|_| CertificateError::Key)?;
     let signer = rustls::crypto::ring::sign::any_supported_type(&private).map_err(|_| CertificateError::KeyKind)?;
     let leaf = chain.first().ok_or(CertificateError::Empty)?;
-    if !envoy_can_use(leaf)? {
-        return Err(CertificateError::KeyKind);
-    }
+    envoy_can_use(leaf)?;
     let pair = CertifiedKey::new(chain.clone(), Arc::clone(&signer));
     pair.keys_match().map_err(|_| CertificateError::Mismatch)?;
     Ok(KeyPair { validity: validity(leaf)?, holder: holder(leaf)?, chain: encode(&chain), key: key.clone() })
@@ -141,10 +156,14 @@ fn holder(leaf: &CertificateDer<'_>) -> Result<Vec<u8>, CertificateError> {
 }
 
 /// Envoy takes RSA and ECDSA certificates, not Ed25519.
-fn envoy_can_use(leaf: &CertificateDer<'_>) -> Result<bool, CertificateError> {
+fn envoy_can_use(leaf: &CertificateDer<'_>) -> Result<(), CertificateError> {
     let (_, parsed) = x509_parser::parse_x509_certificate(leaf).map_err(|_| CertificateError::X509)?;
     let kind = &parsed.public_key().algorithm.algorithm;
-    Ok(*kind == OID_PKCS1_RSAENCRYPTION || *kind == OID_KEY_TYPE_EC_PUBLIC_KEY)
+    if *kind != OID_PKCS1_RSAENCRYPTION && *kind != OID_KEY_TYPE_EC_PUBLIC_KEY {
+        return Err(CertificateError::KeyKind);
+    }
+    let is_feature = |extension: &X509Extension<'_>| extension.oid.to_id_string() == TLS_FEATURE;
+    if parsed.extensions().iter().any(is_feature) { Err(CertificateError::MustStaple) } else { Ok(()) }
 }
 
 fn encode(chain: &[CertificateDer<'_>]) -> PublicBytes {
@@ -175,7 +194,7 @@ mod tests {
     }
 
     fn pair(cert: &str, key: &str) -> Result<KeyPair, CertificateError> {
-        read_pair(&PublicBytes::new(cert.into()), &SecretBytes::new(key.into()))
+        read_key_pair(&PublicBytes::new(cert.into()), &SecretBytes::new(key.into()))
     }
 
     #[test]
@@ -192,6 +211,16 @@ mod tests {
             pair("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", &key),
             Err(CertificateError::X509)
         );
+    }
+
+    #[test]
+    fn certificate_that_needs_a_staple_is_refused() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+        let feature = rcgen::CustomExtension::from_oid_content(&[1, 3, 6, 1, 5, 5, 7, 1, 24], vec![0x30, 3, 2, 1, 5]);
+        params.custom_extensions.push(feature);
+        let certificate = params.self_signed(&key).unwrap();
+        assert_eq!(pair(&certificate.pem(), &key.serialize_pem()), Err(CertificateError::MustStaple));
     }
 
     /// A CA whose subject takes at least so many bytes.

@@ -1,7 +1,7 @@
 use std::net::IpAddr;
 
 use super::Findings;
-use super::certificates::{KeyPair, read_bundle, read_pair};
+use super::certificates::{KeyPair, read_bundle, read_key_pair};
 use crate::dns_name::is_dns_name;
 use crate::problem::Problem;
 use crate::problem::ProblemCode;
@@ -69,7 +69,7 @@ fn check_certificate(raw: &ClientConfig, findings: &mut Findings) -> Option<KeyP
             findings.problem(format!("{PATH}.keyData"), "is missing beside certData");
             None
         }
-        (false, false) => read_pair(&raw.cert_data, &raw.key_data)
+        (false, false) => read_key_pair(&raw.cert_data, &raw.key_data)
             .map_err(|error| findings.problem(format!("{PATH}.certData"), error.to_string()))
             .ok(),
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use portcullis_filter_config::{AccessLists, AccessScope, FairQueueConfig, FlowControlSchema, ProtectedIdentities};
 
 use super::access::{check_access, check_client_addresses};
-use super::certificates::{KeyPair, read_client_bundle, read_pair};
+use super::certificates::{KeyPair, read_client_bundle, read_key_pair};
 use super::cidr::Cidr;
 use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache, check_extras};
@@ -303,7 +303,7 @@ fn check_verification(raw: &UpstreamCluster, findings: &mut Findings) -> ClientV
 fn check_serving(raw: &SecureServing, findings: &mut Findings) -> Option<KeyPair> {
     match (raw.cert_data.is_empty(), raw.key_data.is_empty()) {
         (true, true) => None,
-        (false, false) => read_pair(&raw.cert_data, &raw.key_data)
+        (false, false) => read_key_pair(&raw.cert_data, &raw.key_data)
             .map_err(|error| findings.problem("spec.secureServing.certData", error.to_string()))
             .ok(),
         (cert_missing, _) => {

@@ -3,7 +3,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use portcullis_filter_config::{AccessLists, AccessScope, ProtectedIdentities, Rebalance, RequestHeaders};
 
 use super::access::check_access;
-use super::certificates::{KeyPair, read_client_bundle, read_pair};
+use super::certificates::{KeyPair, read_client_bundle, read_key_pair};
 use super::cidr::{Cidr, check_ranges};
 use super::identity::check_header_names;
 use super::protected::check_protected;
@@ -252,7 +252,7 @@ fn check_default_certificate(raw: &GatewaySettings, findings: &mut Findings) -> 
         findings.problems.push(problem);
         return None;
     }
-    read_pair(&certificate.cert_data, &certificate.key_data)
+    read_key_pair(&certificate.cert_data, &certificate.key_data)
         .map_err(|error| findings.problem("spec.defaultCertificate", error.to_string()))
         .ok()
 }

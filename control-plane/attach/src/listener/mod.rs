@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use portcullis_gateway_api::{Gateway, Listener, OtherFields, TlsMode};
 
 use crate::condition::{ConditionVerdict, Note, Rejection};
+use crate::contents::{ContentName, ReferredContents};
 use crate::grants::Grants;
 use crate::host::HostPattern;
 use crate::input::Inventory;
@@ -51,11 +52,15 @@ pub(crate) struct JudgedListener<'a> {
 pub(crate) fn judge_listeners<'a>(
     gateway: &'a Gateway,
     grants: &Grants<'_>,
+    contents: &ReferredContents,
     inventory: &Inventory,
 ) -> Vec<JudgedListener<'a>> {
-    let listeners = gateway.spec.listeners.iter().enumerate();
-    let mut judged: Vec<_> =
-        listeners.map(|(index, listener)| judge(gateway, index, listener, grants, inventory)).collect();
+    let mut judged: Vec<_> = Vec::new();
+    for (index, listener) in gateway.spec.listeners.iter().enumerate() {
+        let path = format!("spec.listeners[{index}]");
+        let at = tls::ReferenceContext { gateway, listener: &path, grants, contents, inventory };
+        judged.push(judge(&at, listener));
+    }
     refuse_equal_names(&mut judged);
     let conflicts = conflicts::conflicts(&judged);
     for (listener, conflict) in judged.iter_mut().zip(conflicts) {
@@ -68,16 +73,20 @@ pub(crate) fn judge_listeners<'a>(
     judged
 }
 
-fn judge<'a>(
+/// The Secrets and `ConfigMaps` to which a Gateway may refer, of its listeners that end TLS.
+pub(crate) fn permitted_contents<'a>(
     gateway: &'a Gateway,
-    index: usize,
-    spec: &'a Listener,
-    grants: &Grants<'_>,
-    inventory: &Inventory,
-) -> JudgedListener<'a> {
-    let path = format!("spec.listeners[{index}]");
-    let (host, bad_host) = host(spec, &path);
-    let protocol = protocol(spec, &path);
+    grants: &'a Grants<'a>,
+) -> impl Iterator<Item = ContentName> + 'a {
+    let ends_tls = |listener: &&Listener| matches!(protocol(listener, ""), Ok(ListenerProtocol::Https));
+    let listeners = gateway.spec.listeners.iter().filter(ends_tls);
+    listeners.flat_map(|listener| tls::permitted_contents(gateway, listener, grants))
+}
+
+fn judge<'a>(at: &tls::ReferenceContext<'_>, spec: &'a Listener) -> JudgedListener<'a> {
+    let path = at.listener;
+    let (host, bad_host) = host(spec, path);
+    let protocol = protocol(spec, path);
     let kinds = allowed::kinds(spec, protocol.as_ref().ok().copied());
     let mut listener = JudgedListener {
         spec,
@@ -87,16 +96,15 @@ fn judge<'a>(
         certificates: Vec::new(),
         client_ca: None,
         notes: Vec::new(),
-        refusal: protocol.err().or(bad_host).or_else(|| Rejection::of_fields(&unsupported(spec, &path))),
+        refusal: protocol.err().or(bad_host).or_else(|| Rejection::of_fields(&unsupported(spec, path))),
         conflict: None,
         unresolved: kinds.unresolved,
         overlap: None,
     };
     if listener.protocol == Some(ListenerProtocol::Https) {
-        let at = tls::ReferenceContext { gateway, listener: &path, grants, inventory };
-        let certificates = tls::certificates(&at, spec);
+        let certificates = tls::certificates(at, spec);
         listener.certificates = certificates.usable;
-        let client_ca = tls::client_ca(&at, spec.port);
+        let client_ca = tls::client_ca(at, spec.port);
         listener.client_ca = client_ca.served;
         listener.notes.extend(certificates.notes.into_iter().chain(client_ca.notes));
         listener.unresolved = listener.unresolved.or(certificates.unresolved).or(client_ca.unresolved);

@@ -3,6 +3,7 @@
 use portcullis_gateway_api::{CaReference, ClientValidation, Gateway, Listener, SecretReference, ValidationMode};
 
 use crate::condition::{Note, Rejection};
+use crate::contents::{ContentKind, ContentName, ReferredContents};
 use crate::grants::{Grants, Referent, Referrer};
 use crate::input::{Inventory, Presence};
 use crate::name::ObjectName;
@@ -12,6 +13,7 @@ pub(super) struct ReferenceContext<'a> {
     pub(super) gateway: &'a Gateway,
     pub(super) listener: &'a str,
     pub(super) grants: &'a Grants<'a>,
+    pub(super) contents: &'a ReferredContents,
     pub(super) inventory: &'a Inventory,
 }
 
@@ -65,12 +67,15 @@ pub(super) fn certificates(at: &ReferenceContext<'_>, spec: &Listener) -> Certif
 }
 
 fn certificate(at: &ReferenceContext<'_>, reference: &SecretReference, path: &str) -> Result<ObjectName, Rejection> {
-    let name = at.name(reference.namespace.as_deref(), &reference.name);
     let invalid = |why: String| Err(Rejection::new("InvalidCertificateRef", format!("{path}: {why}")));
-    if !reference.group.is_empty() || reference.kind != "Secret" {
+    let Some(content) = secret_name(at.gateway, reference) else {
         return invalid(format!("{} is not a Secret of the core group", reference.kind));
+    };
+    at.permitted(&content, path)?;
+    if let Some(why) = at.contents.excess(&content) {
+        return invalid(why);
     }
-    at.permitted("Secret", &name, path)?;
+    let name = content.object;
     match at.inventory.secret(&name) {
         Presence::Present => Ok(name),
         Presence::Malformed(why) => invalid(format!("Secret {name}: {why}")),
@@ -116,13 +121,16 @@ fn validation(gateway: &Gateway, port: u16) -> Option<(String, &ClientValidation
 }
 
 fn authority(at: &ReferenceContext<'_>, reference: &CaReference, path: &str) -> Result<ObjectName, Rejection> {
-    let name = at.name(reference.namespace.as_deref(), &reference.name);
-    if !reference.group.is_empty() || reference.kind != "ConfigMap" {
+    let Some(content) = config_map_name(at.gateway, reference) else {
         let message = format!("{path}: {} is not a ConfigMap of the core group", reference.kind);
         return Err(Rejection::new("InvalidCACertificateKind", message));
-    }
-    at.permitted("ConfigMap", &name, path)?;
+    };
+    at.permitted(&content, path)?;
     let invalid = |why: String| Err(Rejection::new("InvalidCACertificateRef", format!("{path}: {why}")));
+    if let Some(why) = at.contents.excess(&content) {
+        return invalid(why);
+    }
+    let name = content.object;
     match at.inventory.config_map(&name) {
         Presence::Present => Ok(name),
         Presence::Malformed(why) => invalid(format!("ConfigMap {name}: {why}")),
@@ -131,19 +139,49 @@ fn authority(at: &ReferenceContext<'_>, reference: &CaReference, path: &str) -> 
 }
 
 impl ReferenceContext<'_> {
-    fn name(&self, namespace: Option<&str>, name: &str) -> ObjectName {
-        ObjectName::new(namespace.unwrap_or(&self.gateway.metadata.namespace), name)
-    }
-
     /// Whether the Gateway may refer to it. This is asked before whether it is there: another namespace's objects are not to be
     /// found out.
-    fn permitted(&self, kind: &str, name: &ObjectName, path: &str) -> Result<(), Rejection> {
-        let from = Referrer { kind: "Gateway", namespace: &self.gateway.metadata.namespace };
-        let to = Referent { group: "", kind, namespace: &name.namespace, name: &name.name };
-        if self.grants.permit(from, to) {
+    fn permitted(&self, content: &ContentName, path: &str) -> Result<(), Rejection> {
+        if permits(self.gateway, self.grants, content) {
             return Ok(());
         }
-        let message = format!("{path}: no ReferenceGrant in namespace {} permits {kind} {}", name.namespace, name.name);
+        let (kind, ObjectName { namespace, name }) = (content.kind.as_str(), &content.object);
+        let message = format!("{path}: no ReferenceGrant in namespace {namespace} permits {kind} {name}");
         Err(Rejection::new("RefNotPermitted", message))
     }
+}
+
+/// The contents to which a listener that ends TLS may refer.
+pub(super) fn permitted_contents<'a>(
+    gateway: &'a Gateway,
+    listener: &'a Listener,
+    grants: &'a Grants<'a>,
+) -> impl Iterator<Item = ContentName> + 'a {
+    let certificates = listener.tls.iter().flat_map(|tls| &tls.certificate_refs);
+    let authorities = validation(gateway, listener.port).map(|(_, validation)| &validation.ca_certificate_refs);
+    let certificates = certificates.filter_map(|reference| secret_name(gateway, reference));
+    let authorities = authorities.into_iter().flatten().filter_map(|reference| config_map_name(gateway, reference));
+    certificates.chain(authorities).filter(|content| permits(gateway, grants, content))
+}
+
+fn permits(gateway: &Gateway, grants: &Grants<'_>, content: &ContentName) -> bool {
+    let from = Referrer { kind: "Gateway", namespace: &gateway.metadata.namespace };
+    let ObjectName { namespace, name } = &content.object;
+    grants.permit(from, Referent { group: "", kind: content.kind.as_str(), namespace, name })
+}
+
+fn secret_name(gateway: &Gateway, reference: &SecretReference) -> Option<ContentName> {
+    let is_secret = reference.group.is_empty() && reference.kind == "Secret";
+    let namespace = reference.namespace.as_deref();
+    is_secret.then(|| content_name(gateway, ContentKind::Secret, namespace, &reference.name))
+}
+
+fn config_map_name(gateway: &Gateway, reference: &CaReference) -> Option<ContentName> {
+    let is_config_map = reference.group.is_empty() && reference.kind == "ConfigMap";
+    let namespace = reference.namespace.as_deref();
+    is_config_map.then(|| content_name(gateway, ContentKind::ConfigMap, namespace, &reference.name))
+}
+
+fn content_name(gateway: &Gateway, kind: ContentKind, namespace: Option<&str>, name: &str) -> ContentName {
+    ContentName { kind, object: ObjectName::new(namespace.unwrap_or(&gateway.metadata.namespace), name) }
 }

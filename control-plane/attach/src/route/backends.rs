@@ -9,10 +9,12 @@ use crate::input::{Inventory, Presence};
 use crate::name::{ObjectName, RouteKind};
 
 /// API group and kind of clusters.
-const CLUSTER: (&str, &str) = ("proxy.kubegateway.io", "UpstreamCluster");
+pub(crate) const CLUSTER: (&str, &str) = ("proxy.kubegateway.io", "UpstreamCluster");
 
 /// The reason of a cluster to which no connection may be passed on.
 const JUDGING: &str = "PassthroughRefused";
+/// The reason of a cluster to which no request may be sent.
+const PASSING: &str = "TerminationRefused";
 
 /// A server behind a route.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +48,8 @@ pub(super) struct Resolved {
     pub(super) notes: Vec<Note>,
     /// The clusters to which connections may be passed on, whether these can be or not.
     pub(super) passed_clusters: Vec<String>,
+    /// The clusters to which requests may be sent, whether these can be or not.
+    pub(super) requested_clusters: Vec<String>,
 }
 
 /// Resolves the references of a route's rule.
@@ -60,11 +64,15 @@ pub(super) fn resolve(
     let resolver = Resolver { kind, namespace, grants, inventory };
     for (path, reference) in &rules.backends {
         let found = resolver.resolve(reference);
-        let is_passed_on = match &found {
-            Ok((backend, _)) => kind == RouteKind::Tls && matches!(backend, ServedBackend::Cluster(_)),
-            Err(why) => why.reason == JUDGING,
+        let is_cluster = match &found {
+            Ok((backend, _)) => matches!(backend, ServedBackend::Cluster(_)),
+            Err(why) => [JUDGING, PASSING].contains(&why.reason),
         };
-        resolved.passed_clusters.extend(is_passed_on.then(|| reference.name.clone()));
+        let clusters = match kind {
+            RouteKind::Tls => &mut resolved.passed_clusters,
+            RouteKind::Http => &mut resolved.requested_clusters,
+        };
+        clusters.extend(is_cluster.then(|| reference.name.clone()));
         match found {
             Ok((backend, is_assumed)) => {
                 resolved.usable.push(WeightedBackend { backend, weight: reference.weight });
@@ -119,6 +127,10 @@ impl Resolver<'_> {
         if let Some(why) = self.inventory.judging_clusters.get(name).filter(|_| self.kind == RouteKind::Tls) {
             let message = format!("no connection may be passed on to UpstreamCluster {name}: {why}");
             return Err(Rejection::new(JUDGING, message));
+        }
+        if let Some(why) = self.inventory.passing_clusters.get(name).filter(|_| self.kind == RouteKind::Http) {
+            let message = format!("no request may be sent to UpstreamCluster {name}: {why}");
+            return Err(Rejection::new(PASSING, message));
         }
         let is_assumed = !self.inventory.clusters.contains_key(name);
         Ok((ServedBackend::Cluster(name.clone()), is_assumed))

@@ -12,6 +12,7 @@ use crate::host::HostPattern;
 use crate::input::{GatewayObjects, Inventory};
 use crate::name::{CreationOrder, ObjectName, RouteKind};
 
+pub(crate) use backends::CLUSTER;
 pub use backends::{ServedBackend, WeightedBackend};
 pub(crate) use parent::{Attachment, GatewaysByName, attach_parent};
 
@@ -35,6 +36,8 @@ pub(crate) struct JudgedRoute<'a> {
     pub(crate) notes: Vec<Note>,
     /// The clusters to which its connections may be passed on, whether these can be or not.
     pub(crate) passed_clusters: Vec<String>,
+    /// The clusters to which its requests may be sent, whether these can be or not.
+    pub(crate) requested_clusters: Vec<String>,
 }
 
 /// Judges all routes, the first in order of creation first.
@@ -93,6 +96,7 @@ fn new<'a>(
         unresolved: None,
         notes: Vec::new(),
         passed_clusters: Vec::new(),
+        requested_clusters: Vec::new(),
     }
 }
 
@@ -103,6 +107,7 @@ impl JudgedRoute<'_> {
         self.refused_weight = backends.refused_weight;
         self.unresolved = backends.unresolved;
         self.passed_clusters = backends.passed_clusters;
+        self.requested_clusters = backends.requested_clusters;
         self.notes = rules.notes;
         self.notes.extend(backends.notes);
         self.refusal = self.refusal.or(rules.refusal);

@@ -1,5 +1,7 @@
 //! The rules of a route, and the fields that a gateway of kube-apiservers cannot honour.
 
+use std::collections::BTreeSet;
+
 use portcullis_gateway_api::{BackendReference, HttpMatch, HttpRouteSpec, HttpRule, TlsRouteSpec};
 
 use crate::condition::{Note, Rejection};
@@ -54,6 +56,7 @@ pub(super) fn http(spec: &HttpRouteSpec) -> JudgedRules<'_> {
     let mut valid = rules.into_iter().filter(Rule::is_valid);
     if let Some(rule) = valid.next() {
         judged.backends = references(&rule.path, &rule.rule.backend_refs);
+        judged.refusal = judged.refusal.or_else(|| several(&rule.path, &rule.rule.backend_refs));
         if judged.backends.is_empty() {
             let note = Note::no_effect(format!("{}.backendRefs", rule.path), "without any, all requests are refused");
             judged.notes.push(note);
@@ -64,6 +67,18 @@ pub(super) fn http(spec: &HttpRouteSpec) -> JudgedRules<'_> {
     let never = valid.map(|rule| Note::no_effect(rule.path, "is never reached: an earlier rule matches all requests"));
     judged.notes.extend(never);
     judged
+}
+
+/// Shares of several servers: each cluster decides about identities itself, and a request has one decision.
+fn several(rule: &str, backends: &[BackendReference]) -> Option<Rejection> {
+    let weighted = backends.iter().filter(|one| one.weight > 0);
+    let servers: BTreeSet<_> = weighted.map(|one| (&one.group, &one.kind, &one.namespace, &one.name)).collect();
+    (servers.len() > 1).then(|| {
+        let message = format!(
+            "{rule}.backendRefs: requests of a route go to one UpstreamCluster; shares of several are not supported"
+        );
+        Rejection::new("UnsupportedValue", message)
+    })
 }
 
 /// The one rule of a `TLSRoute`.

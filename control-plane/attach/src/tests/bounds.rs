@@ -146,3 +146,21 @@ fn services_of_all_namespaces_at_a_gateway_are_bounded() {
     let refused = reasons(&attached).into_iter().filter(|(_, reason)| *reason == "TooManyBackends").count();
     assert_eq!((refused, served_services(&attached)), (8, 1_024));
 }
+
+/// Each has a connection manager in Envoy.
+#[test]
+fn routes_for_requests_of_one_namespace_are_bounded() {
+    let https = gateway(&json!([listener("l", 443, "HTTPS", ""), listener("m", 8443, "HTTPS", "*.wide.test")]));
+    let of_team = |team: &str, number: usize, year: u32| {
+        let mut one = route(team, &format!("r{number:03}"), names(&format!("{team}-{number:03}x"), 1), year);
+        one["kind"] = json!("HTTPRoute");
+        one
+    };
+    let mut routes: Vec<Value> = (0..300).map(|number| of_team("team-a", number, 2024)).collect();
+    routes.push(of_team("team-b", 0, 2025));
+    let all: Vec<Value> = [class(), https].into_iter().chain(routes).collect();
+    let found = reasons(&attach(&read(&all), &inventory()));
+    let refused = found.iter().filter(|(_, reason)| *reason == "TooManyRoutes").count();
+    assert_eq!((refused, found[255].1, found[256].1), (44, "Accepted", "TooManyRoutes"), "the youngest of them");
+    assert_eq!(found.last().unwrap(), &("team-b/r000".to_owned(), "Accepted"));
+}

@@ -1,4 +1,6 @@
 mod bounds;
+mod contents;
+mod credentials;
 mod fields;
 mod grants;
 mod hosts;

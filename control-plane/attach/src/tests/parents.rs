@@ -256,6 +256,15 @@ fn redirect_leads_to_the_port_of_the_narrowest_route() {
 }
 
 #[test]
+fn redirect_leads_to_no_closed_name() {
+    let plain = listener("http", 80, "HTTP", "*.a.test");
+    let (open, narrow) = (listener("open", 443, "HTTPS", ""), listener("narrow", 443, "HTTPS", "b.a.test"));
+    let route = http_route("r", &["*.a.test"], &["c2"]);
+    let expected = ["redirect *.a.test to 443", "no redirect b.a.test", "withheld http b.a.test"];
+    assert_lines("a narrower listener without a route", &[gateway(&json!([plain, open, narrow])), route], &expected);
+}
+
+#[test]
 fn route_at_a_refused_listener_is_not_served() {
     let conflict = gateway(&json!([listener("a", 443, "TLS", "a.test"), listener("b", 443, "TLS", "a.test")]));
     let expected = ["route r Accepted True Accepted: the Gateway is not accepted", "no bound", "no served"];
@@ -292,13 +301,28 @@ fn gateway_of_another_controller_is_left_alone() {
 
 #[test]
 fn backends_have_weights() {
-    let mut route = http_route("r", &["a.test"], &["c1", "c2", "none"]);
-    for (index, weight) in [(0, 90), (1, 0), (2, 10)] {
-        route["spec"]["rules"][0]["backendRefs"][index]["weight"] = json!(weight);
-    }
-    let gateway = gateway(&json!([listener("l", 443, "HTTPS", "")]));
+    let weighted = |mut route: Value, weights: [u32; 3]| {
+        for (index, weight) in weights.into_iter().enumerate() {
+            route["spec"]["rules"][0]["backendRefs"][index]["weight"] = json!(weight);
+        }
+        route
+    };
+    let clusters = ["c1", "c2", "none"];
+    let passed = weighted(tls_route("r", &["a.test"], &clusters), [90, 0, 10]);
     let expected = ["bound l a.test r -> c1*90 c2*0 refused*10", "route r ResolvedRefs False BackendNotFound"];
-    assert_lines("three", &[gateway.clone(), route], &expected);
+    assert_lines("three", &[gateway(&json!([listener("l", 443, "TLS", "")])), passed], &expected);
+    let gateway = gateway(&json!([listener("l", 443, "HTTPS", "")]));
+    for (weights, is_served) in [([90, 10, 0], false), ([0, 1, 1], false), ([1, 0, 0], true)] {
+        let route = weighted(http_route("r", &["a.test"], &clusters), weights);
+        let expected: &[&str] = if is_served {
+            &["route r Accepted True", "bound l a.test r -> c1*1"]
+        } else {
+            &["route r Accepted False UnsupportedValue: spec.rules[0].backendRefs: requests of a route", "no bound"]
+        };
+        assert_lines("shares of requests", &[gateway.clone(), route], expected);
+    }
+    let same = weighted(http_route("r", &["a.test"], &["c1", "c1", "c1"]), [1, 2, 0]);
+    assert_lines("one cluster", &[gateway.clone(), same], &["bound l a.test r -> c1*1 c1*2"]);
     let none = object(
         "HTTPRoute",
         HOME,

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::world::{HOME, INFRA, class, created, inventory, listener, object, read};
 use crate::{
-    Attached, BoundRoute, GatewayObjects, HostPattern, ListenerRole, ObjectName, ServedBackend, ServedListener, attach,
+    Attached, BoundRoute, GatewayObjects, HostPattern, ListenerRole, ObjectName, RouteKind, ServedBackend,
+    ServedListener, attach,
 };
 
 const HOSTS: [&str; 8] = ["", "a.test", "*.test", "x.a.test", "*.a.test", "c1.own", "*.own", "x.c1.own"];
@@ -40,7 +41,8 @@ fn drawn_route((is_tls, namespace, year, hosts, targets, section, is_wrong): &Dr
         parent["sectionName"] = json!(format!("l{section}"));
     }
     let hosts: Vec<&str> = hosts.iter().map(|host| HOSTS[*host]).filter(|host| !host.is_empty()).collect();
-    let mut rule = json!({"backendRefs": targets.iter().map(backend).collect::<Vec<_>>()});
+    let mut rule =
+        json!({"backendRefs": targets.iter().take(if *is_tls { 2 } else { 1 }).map(backend).collect::<Vec<_>>()});
     if *is_wrong {
         rule["timeouts"] = json!({"request": "1s"});
     }
@@ -120,7 +122,12 @@ fn is_granted(objects: &GatewayObjects, route: &BoundRoute, backend: &ServedBack
                     && to.name.as_ref().is_none_or(|name| *name == target.name)
             })
     };
-    route.route.namespace == target.namespace || objects.grants.iter().any(permits)
+    let is_permitted = route.route.namespace == target.namespace || objects.grants.iter().any(permits);
+    // That of the Gateway's namespace.
+    let to_gateway = |grant: &portcullis_gateway_api::ReferenceGrant| {
+        grant.metadata.namespace == HOME && grant.spec.from.iter().any(|from| from.kind == "Gateway")
+    };
+    is_permitted && (route.kind == RouteKind::Tls || objects.grants.iter().any(to_gateway))
 }
 
 proptest! {
@@ -215,9 +222,9 @@ proptest! {
             if gone == 0 || !is_of_cluster {
                 let wanted = BoundRoute { backends: kept, refused_weight: route.refused_weight + gone, ..route.clone() };
                 prop_assert_eq!(now, Some(&wanted), "{} {}", listener, host);
-            } else if let Some(now) = now {
+            } else if let Some(first) = now.and_then(|now| now.backends.first()) {
                 // Another route that leads to the owner of the name.
-                prop_assert_eq!(&now.backends[0].backend, &ServedBackend::Cluster("c1".to_owned()));
+                prop_assert_eq!(&first.backend, &ServedBackend::Cluster("c1".to_owned()));
             }
         }
         for (listener, host, route) in &after {

@@ -78,9 +78,13 @@ pub(super) fn http_route(name: &str, hosts: &[&str], clusters: &[&str]) -> Value
     object("HTTPRoute", HOME, name, &spec)
 }
 
+/// The objects, and a grant by which Gateways of [`INFRA`] may lead requests to all clusters.
 pub(super) fn read(documents: &[Value]) -> GatewayObjects {
     let mut objects = GatewayObjects::default();
-    documents.iter().for_each(|document| objects.add(read_object(document).unwrap()));
+    let from = json!([{"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": INFRA}]);
+    let to = json!([{"group": "proxy.kubegateway.io", "kind": "UpstreamCluster"}]);
+    let grant = object("ReferenceGrant", HOME, "gateways", &json!({"from": from, "to": to}));
+    documents.iter().chain([&grant]).for_each(|document| objects.add(read_object(document).unwrap()));
     objects
 }
 
@@ -114,6 +118,7 @@ pub(super) fn inventory() -> Inventory {
         .into(),
         clusters: [("c1".to_owned(), names(&["c1.own", "*.c1.own"])), ("c2".to_owned(), names(&[]))].into(),
         judging_clusters: BTreeMap::new(),
+        passing_clusters: BTreeMap::new(),
         settings: [
             ("default".to_owned(), Usability::Usable),
             ("other".to_owned(), Usability::Malformed("is not used".to_owned())),

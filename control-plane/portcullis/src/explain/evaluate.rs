@@ -30,7 +30,7 @@ impl Environment {
         let served = found.as_ref().ok().copied().flatten();
         let default_host = || served.and_then(|served| served.config.authorities.first().cloned());
         headers.push((b":authority".to_vec(), host.or_else(default_host).unwrap_or_default().into_bytes()));
-        let scan = self.gateway.scan(served.map(|served| &*served.route.cluster), pairs(&headers));
+        let scan = self.gateway.scan(served.map(|served| &served.route.cluster), pairs(&headers));
         answer.credential = Some(super::certificate::read_credential(&scan));
         let target = RequestTarget::parse(scan.path);
         let read = target.as_ref().map_err(|error| *error);

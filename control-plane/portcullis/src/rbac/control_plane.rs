@@ -61,7 +61,7 @@ const GATEWAY_API: &str = "portcullis-gateway-api";
 
 /// The permissions for the Gateway API: to read its objects, namespaces and Services, and to write the status of classes, Gateways
 /// and routes; to read the EndpointSlices of Services to which routes lead; and to read which release the definitions are of. No
-/// Secret and no `ConfigMap` is among them.
+/// Secret and no `ConfigMap` is among them ([`gateway_secrets_manifests`]).
 pub(crate) fn gateway_api_manifests(namespace: &str, user: Option<&str>) -> [Value; 2] {
     let group = "gateway.networking.k8s.io";
     let read = ["gatewayclasses", "gateways", "httproutes", "tlsroutes", "referencegrants"];
@@ -80,7 +80,22 @@ pub(crate) fn gateway_api_manifests(namespace: &str, user: Option<&str>) -> [Val
     [role("ClusterRole", metadata.clone(), rules), binding("ClusterRole", metadata, &subject_of(namespace, user))]
 }
 
-fn role(kind: &str, metadata: Value, rules: Value) -> Value {
+/// The role and the binding in a namespace with certificates of Gateways.
+const GATEWAY_SECRETS: &str = "portcullis-gateway-secrets";
+
+/// The permissions to read certificates of Gateways in these namespaces: Secrets and `ConfigMaps`, each by its name. RBAC knows no
+/// narrower ones that go on while Gateways come and go; which of them are read is decided by Gateways and `ReferenceGrants`.
+pub(crate) fn gateway_secrets_manifests(namespace: &str, user: Option<&str>, of: &[String]) -> Vec<Value> {
+    let subject = subject_of(namespace, user);
+    let in_namespace = |namespace: &String| {
+        let metadata = json!({"name": GATEWAY_SECRETS, "namespace": namespace});
+        let rules = json!([{"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["get"]}]);
+        [role("Role", metadata.clone(), rules), binding("Role", metadata, &subject)]
+    };
+    of.iter().flat_map(in_namespace).collect()
+}
+
+pub(super) fn role(kind: &str, metadata: Value, rules: Value) -> Value {
     json!({"apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata, "rules": rules})
 }
 

@@ -1,4 +1,5 @@
 mod control_plane;
+mod personas;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -30,6 +31,9 @@ pub(crate) enum RbacError {
 }
 
 pub(crate) fn run(arguments: &Rbac) -> ExitCode {
+    if arguments.personas {
+        return print(arguments, &personas::manifests());
+    }
     if arguments.control_plane {
         let user = arguments.user.as_deref();
         let (namespace, lease) = (&arguments.namespace, &arguments.lease_name);
@@ -37,6 +41,8 @@ pub(crate) fn run(arguments: &Rbac) -> ExitCode {
         if arguments.gateway_api {
             manifests.extend(control_plane::gateway_api_manifests(namespace, user));
         }
+        let of = &arguments.gateway_secrets;
+        manifests.extend(control_plane::gateway_secrets_manifests(namespace, user, of));
         return print(arguments, &manifests);
     }
     let user = arguments.user.as_deref().unwrap_or("system:portcullis");

@@ -9,7 +9,7 @@ use super::gateway_views::{ClaimGuard, GatewayClaims, claimed, gateway_of_view, 
 
 /// Chooses the view of each Envoy by its Gateway, or by the build of its filter, and collects the Gateways and builds of all: only
 /// those are translated. An Envoy whose filter reads another configuration version gets none, and keeps what it has (decision 0080).
-/// One of a Gateway has no filter, and is never among those that keep what they have.
+/// One of a Gateway, too, but it never counts as one that keeps what it has of the `UpstreamClusters`.
 pub(crate) struct FilterViews {
     wanted: watch::Sender<BTreeSet<FilterBuild>>,
     claims: watch::Sender<GatewayClaims>,
@@ -52,17 +52,28 @@ fn frozen_because(version: Option<&str>) -> Option<String> {
     ))
 }
 
+/// The filter of a node, or why it cannot read what is written.
+fn readable(node: &NodeInfo) -> Result<FilterBuild, String> {
+    if let Some(reason) = frozen_because(node.metadata.get(NODE_CONFIG_VERSION).map(String::as_str)) {
+        return Err(reason);
+    }
+    let filter = FilterBuild::from_metadata(node.metadata.get(NODE_FILTER).map(String::as_str));
+    filter.map_err(|error| error.to_string())
+}
+
 impl Views for FilterViews {
     fn view(&self, node: &NodeInfo) -> Result<View, Unserved> {
-        // A tenant decides about its metadata: no version in them may count against the clusters of all.
-        if let Some(gateway) = claimed(node)? {
-            return Ok(gateway_view(&gateway));
+        let gateway = claimed(node)?;
+        let filter = readable(node);
+        if let Some(gateway) = gateway {
+            // A tenant decides about its metadata: no version in them may count against the clusters of all.
+            let filter = filter.map_err(Unserved::Foreign)?;
+            return match filter {
+                FilterBuild::Module => Ok(gateway_view(&gateway)),
+                FilterBuild::Wasm => Err(Unserved::Foreign("an Envoy of a Gateway runs the module".to_owned())),
+            };
         }
-        if let Some(reason) = frozen_because(node.metadata.get(NODE_CONFIG_VERSION).map(String::as_str)) {
-            return Err(Unserved::Frozen(reason));
-        }
-        let filter = FilterBuild::from_metadata(node.metadata.get(NODE_FILTER).map(String::as_str));
-        let filter = filter.map_err(|error| Unserved::Frozen(error.to_string()))?;
+        let filter = filter.map_err(Unserved::Frozen)?;
         if filter != FilterBuild::default() {
             self.wanted.send_if_modified(|wanted| wanted.insert(filter));
         }
@@ -101,7 +112,7 @@ mod tests {
         let version = CONFIG_VERSION.to_string();
         let of = |membership: Membership| {
             let metadata =
-                [(NODE_CONFIG_VERSION, version.as_str()), (NODE_GATEWAY, "infra/edge"), (NODE_FILTER, "wasm")];
+                [(NODE_CONFIG_VERSION, version.as_str()), (NODE_GATEWAY, "infra/edge"), (NODE_FILTER, "module")];
             NodeInfo { membership, ..node(&metadata) }
         };
         assert!(matches!(views.view(&of(Membership::Free)), Err(Unserved::Foreign(_))));
@@ -116,20 +127,27 @@ mod tests {
         assert!(
             views.hold(&bound, &View(None)).is_none() && views.hold(&bound, &view_for(FilterBuild::Wasm)).is_none()
         );
-        assert!(views.wanted().borrow().is_empty(), "a Gateway's Envoy has no filter");
+        assert!(views.wanted().borrow().is_empty(), "Gateways are translated for the module alone");
     }
 
     /// Else it would count as one that refuses each `UpstreamCluster`.
     #[test]
-    fn node_of_a_gateway_is_not_frozen_by_its_metadata() {
+    fn node_of_a_gateway_with_another_filter_is_foreign_and_not_frozen() {
         let views = FilterViews::default();
         let membership = || Membership::Bound(["infra/edge".to_owned()].into());
-        for more in [None, Some((NODE_CONFIG_VERSION, "1")), Some((NODE_CONFIG_VERSION, "x")), Some((NODE_FILTER, "x"))]
-        {
-            let metadata: Vec<(&str, &str)> = more.into_iter().chain([(NODE_GATEWAY, "infra/edge")]).collect();
+        let version = CONFIG_VERSION.to_string();
+        let current = (NODE_CONFIG_VERSION, version.as_str());
+        for (more, words) in [
+            (vec![], "has no"),
+            (vec![(NODE_CONFIG_VERSION, "1")], "reads configuration version 1, "),
+            (vec![(NODE_CONFIG_VERSION, "x")], "is no version"),
+            (vec![current, (NODE_FILTER, "x")], "neither module nor wasm"),
+            (vec![current, (NODE_FILTER, "wasm")], "runs the module"),
+        ] {
+            let metadata: Vec<(&str, &str)> = more.iter().copied().chain([(NODE_GATEWAY, "infra/edge")]).collect();
             let found = views.view(&NodeInfo { membership: membership(), ..node(&metadata) });
-            assert_eq!(found, Ok(View(Some("gateway/infra/edge".to_owned()))), "{metadata:?}");
-            let silent = views.view(&NodeInfo { membership: membership(), ..node(more.as_slice()) });
+            assert!(matches!(&found, Err(Unserved::Foreign(why)) if why.contains(words)), "{metadata:?}: {found:?}");
+            let silent = views.view(&NodeInfo { membership: membership(), ..node(&more) });
             assert!(matches!(silent, Err(Unserved::Foreign(_))), "{more:?}: {silent:?}");
         }
     }

@@ -143,11 +143,11 @@ impl ReconcileLoop {
                 // result of an object's newest version.
                 let snapshot = Arc::new(reconciled.snapshot);
                 self.publish(Arc::clone(&snapshot), Origin::Source, now);
-                let (served, refused_clusters) = reconciled.gateways;
+                let (served, refusals) = reconciled.gateways;
                 self.gateways.outcome.send_replace(Arc::new(GatewayOutcome {
                     served: served.unwrap_or_default(),
                     snapshot: Some(snapshot),
-                    refused_clusters,
+                    refusals,
                 }));
                 self.report(&objects, reconciled.diagnoses);
             }

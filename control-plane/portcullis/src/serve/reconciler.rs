@@ -19,7 +19,7 @@ use super::edit_traces::Step;
 use super::explained_diagnoses::{ExplainedDiagnoses, locate};
 use super::filter_views::view_for;
 use super::fleet::{ServedObjectCache, ServedObjects};
-use super::gateway_views::{GatewayDemand, GatewaySnapshots, gateway_of_view};
+use super::gateway_views::{GatewayDemand, GatewayRefusals, GatewaySnapshots, gateway_of_view};
 use super::group_change::{GroupChange, KnownGroups};
 use super::references::{Resolved, Resolver};
 use super::retention::{Fallback, Outcome, Retention};
@@ -83,9 +83,8 @@ pub(super) struct Reconciled {
     pub(super) wants: Arc<Wants>,
     /// The steps that led to it.
     pub(super) steps: Vec<Step>,
-    /// The Gateways that are served, if it is known which should be, and the `UpstreamClusters` to which no connection may be passed
-    /// on.
-    pub(super) gateways: (Option<ServedGateways>, Arc<BTreeMap<String, String>>),
+    /// The Gateways that are served, if it is known which should be, and what of them is not.
+    pub(super) gateways: (Option<ServedGateways>, GatewayRefusals),
 }
 
 type ServedGateways = Arc<Vec<Arc<ServedGateway>>>;
@@ -178,7 +177,7 @@ impl Reconciler {
         let served = self.served.follow(&settings.instance, self.retention.accepted(), self.retention.touched());
         stopwatch.lap("assemble");
         let (serving_revoked, steps) = (self.retention.revoked_count(), stopwatch.steps);
-        let gateways = (self.gateways.served(), self.gateways.refused_clusters());
+        let gateways = (self.gateways.served(), self.gateways.refusals());
         Ok(Reconciled { snapshot, diagnoses, serving_revoked, served, wants: Arc::new(wants), steps, gateways })
     }
 

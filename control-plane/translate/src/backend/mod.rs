@@ -1,8 +1,10 @@
 //! The servers behind routes of the Gateway API.
 //!
 //! - [`passage`]: whether connections may be passed on to an `UpstreamCluster`, by the rules of its own `transport`.
+//! - [`judged`]: an `UpstreamCluster` whose requests are judged.
 //! - [`pool`]: the Envoy cluster of a server; [`known_pools`]: those of before.
 
+mod judged;
 mod known_pools;
 mod passage;
 mod pool;
@@ -13,12 +15,16 @@ use std::sync::Arc;
 use portcullis_api::DiscoveredServer;
 use portcullis_attach::{ObjectName, ServedBackend};
 
+pub(crate) use judged::{JudgedCluster, OpenCluster, owner};
 pub(crate) use known_pools::{KnownPools, PoolOrigin};
 pub(crate) use passage::Passage;
 pub(crate) use pool::BackendPool;
 
 /// The pools of the servers behind routes.
 pub(crate) type Pools = BTreeMap<ServedBackend, Arc<BackendPool>>;
+
+/// The clusters behind routes for requests, by name. One that is not there is not among them.
+pub(crate) type JudgedClusters = BTreeMap<String, Arc<JudgedCluster>>;
 
 /// A port of a Service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,7 +5,7 @@ use envoy_types::pb::envoy::config::listener::v3::filter_chain_match::Connection
 use envoy_types::pb::envoy::config::listener::v3::{Filter, FilterChain, FilterChainMatch, filter};
 use envoy_types::pb::envoy::extensions::filters::network::direct_response::v3::Config as CloseConfig;
 use envoy_types::util::pack_any;
-use portcullis_api::{Cidr, Cluster, Settings, Transport};
+use portcullis_api::{Cidr, Cluster, Settings, Tracing, Transport};
 
 use super::port::range;
 use super::{hcm, peer, tls, tracing};
@@ -28,20 +28,54 @@ pub(super) fn judging(
         Some(_) => names.part(parts::SERVING),
         None => ResourceNames::gateway(&settings.instance).part(parts::DEFAULT_CERTIFICATE),
     };
-    let validation = names.part(parts::CLIENT_VALIDATION);
-    let socket = tls::with_client_certificate(certificate, validation);
-    let server_names = host_names(cluster);
-    let traced = tracing::of(cluster, settings);
-    let (stat_prefix, routes) = (stat_name(&cluster.name), names.part(parts::ROUTES));
-    let manager = hcm::serving(stat_prefix, routes, settings, traced, filter, hops);
-    let source_prefix_ranges = cluster.client_addresses.iter().map(range).collect();
-    FilterChain {
+    let door = Door {
         name: names.chain().to_owned(),
-        filter_chain_match: Some(FilterChainMatch { server_names, source_prefix_ranges, ..Default::default() }),
-        filters: vec![peer::recorder(), http_connection_manager(manager)],
-        transport_socket: Some(socket),
-        transport_socket_connect_timeout: Some(seconds(HANDSHAKE_TIMEOUT)),
-        ..Default::default()
+        server_names: host_names(cluster),
+        certificates: vec![certificate],
+        routes: names.part(parts::ROUTES),
+        hops,
+        traced: tracing::of(cluster, settings),
+    };
+    door.chain(cluster, names, settings, filter)
+}
+
+/// The way of clients to a cluster whose requests are judged: under its own names, or those of a route of a Gateway.
+pub(super) struct Door<'a> {
+    /// The chain's name.
+    pub(super) name: String,
+    /// The names that clients ask for by SNI.
+    pub(super) server_names: Vec<String>,
+    /// The secrets with the certificates that clients see.
+    pub(super) certificates: Vec<String>,
+    /// The route configuration.
+    pub(super) routes: String,
+    /// The trusted HTTP proxies in front.
+    pub(super) hops: u32,
+    pub(super) traced: Option<&'a Tracing>,
+}
+
+impl Door<'_> {
+    /// Its chain. Client certificates are asked for as the cluster says, by its own CA: the author of the door decides nothing
+    /// about identities.
+    pub(super) fn chain(
+        self,
+        cluster: &Cluster,
+        names: &ResourceNames,
+        settings: &Settings,
+        filter: FilterBuild,
+    ) -> FilterChain {
+        let socket = tls::with_client_certificate(self.certificates, names.part(parts::CLIENT_VALIDATION));
+        let manager = hcm::serving(stat_name(&cluster.name), self.routes, settings, self.traced, filter, self.hops);
+        let source_prefix_ranges = cluster.client_addresses.iter().map(range).collect();
+        let server_names = self.server_names;
+        FilterChain {
+            name: self.name,
+            filter_chain_match: Some(FilterChainMatch { server_names, source_prefix_ranges, ..Default::default() }),
+            filters: vec![peer::recorder(), http_connection_manager(manager)],
+            transport_socket: Some(socket),
+            transport_socket_connect_timeout: Some(seconds(HANDSHAKE_TIMEOUT)),
+            ..Default::default()
+        }
     }
 }
 

@@ -9,12 +9,17 @@ use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::tcp_pro
     ClusterSpecifier, WeightedCluster,
 };
 use portcullis_api::{Cidr, Settings};
-use portcullis_attach::{BoundRoute, HostPattern, HostTable, ListenerRole, ObjectName, ServedGateway, ServedListener};
+use portcullis_attach::{
+    BoundRoute, HostPattern, HostTable, ListenerRole, ObjectName, RedirectTable, ServedGateway, ServedListener,
+};
 use prost::Message;
 
+use super::gateway_budget::GatewayBudget;
+use super::https::{HttpsInput, HttpsListener};
 use super::port::{range, tls_inspector};
-use super::{BUFFER_LIMIT, EncodedChains, LISTENER_FILTERS_TIMEOUT, NO_NAME, access_log, chain, hcm, passthrough};
-use crate::backend::Pools;
+use super::{BUFFER_LIMIT, EncodedChains, LISTENER_FILTERS_TIMEOUT, NO_NAME, access_log, chain, passthrough, redirect};
+use crate::backend::{JudgedClusters, Pools};
+use crate::gateway_secrets::GatewaySecrets;
 use crate::names::{ResourceNames, stat_name};
 use crate::proto::{ip_socket, seconds, uint};
 use crate::resource::{Part, Resource};
@@ -22,33 +27,72 @@ use crate::resource::{Part, Resource};
 /// A cluster that is never there: connections to it are closed.
 const NO_CLUSTER: &str = "nowhere";
 
-/// The listeners of a Gateway. Those whose use is not served have no port.
-pub(crate) fn gateway_listeners(gateway: &ServedGateway, pools: &Pools, settings: &Settings) -> Vec<Resource> {
+/// Everything that routes and listeners of Gateways refer to.
+#[derive(Clone, Copy)]
+pub(crate) struct GatewayBackends<'a> {
+    /// For connections that are passed on.
+    pub(crate) pools: &'a Pools,
+    /// For requests.
+    pub(crate) clusters: &'a JudgedClusters,
+    pub(crate) secrets: &'a GatewaySecrets,
+}
+
+/// The listeners of a Gateway, and what their chains refer to beside their servers.
+pub(crate) struct GatewayResources {
+    pub(crate) resources: Vec<Resource>,
+    /// The `UpstreamClusters` to which requests are sent.
+    pub(crate) clusters: BTreeSet<String>,
+}
+
+/// The listeners of a Gateway.
+pub(crate) fn gateway_listeners(
+    gateway: &ServedGateway,
+    backends: GatewayBackends<'_>,
+    settings: &Settings,
+) -> GatewayResources {
     let mut ports: BTreeMap<u16, Vec<(&ServedListener, &HostTable)>> = BTreeMap::new();
-    let mut plain: BTreeSet<u16> = BTreeSet::new();
+    let mut plain: BTreeMap<u16, Vec<&RedirectTable>> = BTreeMap::new();
+    let mut open: BTreeSet<u16> = BTreeSet::new();
     for listener in &gateway.listeners {
         match &listener.role {
             ListenerRole::Passthrough(table) => ports.entry(listener.port).or_default().push((listener, table)),
-            ListenerRole::Redirect(_) => drop(plain.insert(listener.port)),
-            ListenerRole::Terminate { .. } => {}
+            ListenerRole::Redirect(table) => plain.entry(listener.port).or_default().push(table),
+            ListenerRole::Terminate { routes, .. } => {
+                ports.entry(listener.port).or_default().push((listener, routes));
+                open.extend(backends.secrets.closed_because(listener).is_none().then_some(listener.port));
+            }
         }
     }
     let addresses = if gateway.addresses.is_empty() { vec![settings.address] } else { gateway.addresses.clone() };
     let addresses: BTreeSet<IpAddr> = addresses.into_iter().collect();
-    let translator = GatewayListeners { gateway, pools, settings };
-    let chains = ports.iter().map(|(port, listeners)| (*port, translator.chains(listeners)));
-    let chains = chains.chain(plain.into_iter().map(|port| (port, PortChains::plain(settings))));
-    let each = |(port, chains): (u16, PortChains)| {
-        addresses.iter().map(move |address| translator.listener(*address, port, &chains)).collect::<Vec<_>>()
-    };
-    chains.flat_map(each).collect()
+    let translator = GatewayListeners { gateway, backends, settings };
+    let mut referred =
+        Referred { resources: BTreeMap::new(), clusters: BTreeSet::new(), budget: GatewayBudget::new(addresses.len()) };
+    let mut listeners = Vec::new();
+    for (port, tables) in &ports {
+        let chains = translator.chains(tables, &mut referred);
+        listeners.extend(addresses.iter().map(|address| translator.listener(*address, *port, &chains)));
+    }
+    for (port, tables) in &plain {
+        let chains = PortChains::plain(tables, &open, settings);
+        listeners.extend(addresses.iter().map(|address| translator.listener(*address, *port, &chains)));
+    }
+    let Referred { resources, clusters, .. } = referred;
+    GatewayResources { resources: listeners.into_iter().chain(resources.into_values()).collect(), clusters }
 }
 
 #[derive(Clone, Copy)]
 struct GatewayListeners<'a> {
     gateway: &'a ServedGateway,
-    pools: &'a Pools,
+    backends: GatewayBackends<'a>,
     settings: &'a Settings,
+}
+
+/// Routes and Secrets that chains refer to, by name, and the clusters behind them. Envoy asks for no others.
+struct Referred {
+    resources: BTreeMap<String, Resource>,
+    clusters: BTreeSet<String>,
+    budget: GatewayBudget,
 }
 
 /// The encoded chains of a route, and those in their place.
@@ -64,11 +108,11 @@ struct PortChains {
 }
 
 impl PortChains {
-    /// Those of plain HTTP. No HTTPS listener is served yet to which it could lead.
-    fn plain(settings: &Settings) -> Self {
+    /// Those of plain HTTP.
+    fn plain(tables: &[&RedirectTable], open: &BTreeSet<u16>, settings: &Settings) -> Self {
         let chain = FilterChain {
             name: ResourceNames::gateway(&settings.instance).part("plain"),
-            filters: vec![chain::http_connection_manager(hcm::plain(settings))],
+            filters: vec![chain::http_connection_manager(redirect::manager(tables, open, settings))],
             ..Default::default()
         };
         let own = EncodedChains::of([chain.encode_to_vec()].into_iter());
@@ -77,18 +121,27 @@ impl PortChains {
 }
 
 impl GatewayListeners<'_> {
-    fn chains(&self, listeners: &[(&ServedListener, &HostTable)]) -> PortChains {
+    fn chains(&self, listeners: &[(&ServedListener, &HostTable)], referred: &mut Referred) -> PortChains {
         let mut of_routes: BTreeMap<String, ChainsOfRoute> = BTreeMap::new();
         let tables = || listeners.iter().map(|(_, table)| table);
         for (listener, table) in listeners {
-            let mut hosts: BTreeMap<&ObjectName, (&BoundRoute, Vec<String>)> = BTreeMap::new();
+            let https = self.https(listener, &mut referred.budget);
+            referred.extend(https.as_ref());
+            let mut hosts: BTreeMap<&ObjectName, (&BoundRoute, BTreeSet<&HostPattern>)> = BTreeMap::new();
             for (host, route) in &table.routes {
-                hosts.entry(&route.route).or_insert_with(|| (route, Vec::new())).1.extend(server_name(host));
+                hosts.entry(&route.route).or_insert_with(|| (route, BTreeSet::new())).1.insert(host);
             }
-            for (name, (route, hosts)) in hosts {
-                let chain = self.chain(listener, route, hosts.clone());
-                let closed = chain::closed(chain.name.clone(), hosts);
-                let (chains, fallback) = of_routes.entry(format!("{} {name}", route.kind)).or_default();
+            for (of_route, (route, hosts)) in hosts {
+                let (name, hosts) = (self.chain_name(listener, route), server_names(&hosts));
+                let closed = chain::closed(name.clone(), hosts.clone());
+                let chain = match (&listener.role, &https) {
+                    (ListenerRole::Passthrough(_), _) => self.chain(name, route, hosts),
+                    (_, Some(https)) => https.chain(&name, route, hosts),
+                    (_, None) => None,
+                };
+                let chain = chain.filter(|chain| referred.budget.takes_chain(&of_route.namespace, chain));
+                let chain = chain.unwrap_or_else(|| closed.clone());
+                let (chains, fallback) = of_routes.entry(format!("{} {of_route}", route.kind)).or_default();
                 chains.push(chain.encode_to_vec());
                 fallback.push(closed.encode_to_vec());
             }
@@ -109,16 +162,25 @@ impl GatewayListeners<'_> {
         PortChains { listener_filters: vec![tls_inspector()], own, of_routes }
     }
 
-    fn chain(&self, listener: &ServedListener, route: &BoundRoute, server_names: Vec<String>) -> FilterChain {
-        let name =
-            format!("{}/{}/{}/{}", self.settings.instance, route.route.namespace, route.route.name, listener.name);
-        let Some((pools, client_addresses)) = self.pools(route) else { return chain::closed(name, server_names) };
+    fn chain_name(&self, listener: &ServedListener, route: &BoundRoute) -> String {
+        ResourceNames::namespaced(&self.settings.instance, &route.route).part(&listener.name)
+    }
+
+    fn https<'a>(&'a self, listener: &'a ServedListener, budget: &mut GatewayBudget) -> Option<HttpsListener<'a>> {
+        let GatewayBackends { clusters, secrets, .. } = self.backends;
+        HttpsInput { gateway: &self.gateway.gateway, clusters, secrets, settings: self.settings }
+            .listener(listener, budget)
+    }
+
+    /// The chain of a route by which connections are passed on; `None` if they are closed.
+    fn chain(&self, name: String, route: &BoundRoute, server_names: Vec<String>) -> Option<FilterChain> {
+        let (pools, client_addresses) = self.pools(route)?;
         let log = access_log::of_route(
             &self.settings.access_log,
             &self.gateway.gateway.to_string(),
             &route.route.to_string(),
         );
-        FilterChain {
+        Some(FilterChain {
             name,
             filter_chain_match: Some(FilterChainMatch {
                 server_names,
@@ -129,7 +191,7 @@ impl GatewayListeners<'_> {
             }),
             filters: vec![passthrough::proxy(stat_name(&route.route.to_string()), pools, log)],
             ..Default::default()
-        }
+        })
     }
 
     /// The clusters by weight, and the client addresses that may connect to them; `None` if no connection reaches a server. A server
@@ -139,14 +201,14 @@ impl GatewayListeners<'_> {
     /// closed.
     fn pools(&self, route: &BoundRoute) -> Option<(ClusterSpecifier, Vec<Cidr>)> {
         let weighted = || route.backends.iter().filter(|one| one.weight > 0);
-        let pools = weighted().filter_map(|one| self.pools.get(&one.backend));
+        let pools = weighted().filter_map(|one| self.backends.pools.get(&one.backend));
         let mut open = pools.filter(|pool| pool.name.is_some()).map(|pool| &pool.client_addresses);
         let first = open.next().cloned().unwrap_or_default();
         let addresses = if open.all(|other| *other == first) { first } else { Vec::new() };
         let mut weights: BTreeMap<String, u32> = BTreeMap::new();
         let mut refused = route.refused_weight;
         for one in weighted() {
-            let pool = self.pools.get(&one.backend).filter(|pool| pool.client_addresses == addresses);
+            let pool = self.backends.pools.get(&one.backend).filter(|pool| pool.client_addresses == addresses);
             match pool.and_then(|pool| pool.name.as_ref()) {
                 Some(name) => {
                     let weight = weights.entry(name.clone()).or_default();
@@ -194,6 +256,18 @@ impl GatewayListeners<'_> {
         }
         resource
     }
+}
+
+impl Referred {
+    fn extend(&mut self, listener: Option<&HttpsListener<'_>>) {
+        let Some(listener) = listener else { return };
+        self.clusters.extend(listener.clusters().map(str::to_owned));
+        self.resources.extend(listener.resources().map(|one| (format!("{} {}", one.type_url, one.name), one)));
+    }
+}
+
+fn server_names(hosts: &BTreeSet<&HostPattern>) -> Vec<String> {
+    hosts.iter().filter_map(|host| server_name(host)).collect()
 }
 
 /// As Envoy has it: `None` are all names.

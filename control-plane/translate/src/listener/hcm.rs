@@ -86,25 +86,21 @@ pub(super) fn rds(name: String) -> RouteSpecifier {
 /// The connection manager for unknown names. It knows no cluster and loads no module.
 pub(super) fn refusing(settings: &Settings) -> Manager {
     let body = status_body::fixed(status_body::UNKNOWN_NAME, "ServiceUnavailable", 503);
-    answering(direct_response(503, body), settings)
+    answering(vec![host("default", vec!["*".to_owned()], direct_response(503, body))], settings)
 }
 
-/// The connection manager of a Gateway's plain HTTP: it leads nowhere.
-pub(super) fn plain(settings: &Settings) -> Manager {
-    let body = status_body::fixed(status_body::PLAIN_HTTP, "NotFound", 404);
-    answering(direct_response(404, body), settings)
+/// Host names whose requests all have one answer.
+pub(super) fn host(name: &str, domains: Vec<String>, route: Route) -> VirtualHost {
+    VirtualHost { name: name.to_owned(), domains, routes: vec![route], ..Default::default() }
 }
 
-fn answering(route: Route, settings: &Settings) -> Manager {
+/// A connection manager that answers all requests itself, by host names without ports.
+pub(super) fn answering(virtual_hosts: Vec<VirtualHost>, settings: &Settings) -> Manager {
     let names = ResourceNames::gateway(&settings.instance);
     let routes = RouteConfiguration {
         name: names.part("default"),
-        virtual_hosts: vec![VirtualHost {
-            name: "default".to_owned(),
-            domains: vec!["*".to_owned()],
-            routes: vec![route],
-            ..Default::default()
-        }],
+        ignore_port_in_host_matching: virtual_hosts.len() > 1,
+        virtual_hosts,
         ..Default::default()
     };
     HttpConnectionManager {

@@ -7,17 +7,21 @@
 mod access_log;
 mod chain;
 mod gateway;
+mod gateway_budget;
 mod hcm;
+mod https;
 mod local_reply;
 mod passthrough;
 mod peer;
 mod port;
+mod redirect;
 mod serving;
 mod tls;
 mod tracing;
 mod tunnel;
 
-pub(crate) use gateway::gateway_listeners;
+pub(crate) use gateway::{GatewayBackends, gateway_listeners};
+pub(crate) use https::only_cluster;
 pub(crate) use tls::client_validation;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -13,8 +13,8 @@ use crate::proto::{boolean, inline_bytes, sds};
 
 /// TLS that asks for a client certificate and judges it by the secret `validation`. The filter verifies it again, request by
 /// request.
-pub(super) fn with_client_certificate(certificate: String, validation: String) -> TransportSocket {
-    socket(certificate, Some(ValidationContextType::ValidationContextSdsSecretConfig(sds(validation))))
+pub(super) fn with_client_certificate(certificates: Vec<String>, validation: String) -> TransportSocket {
+    socket(certificates, Some(ValidationContextType::ValidationContextSdsSecretConfig(sds(validation))))
 }
 
 /// The handling of client certificates in the handshake, as a secret, so that a change of the client CA ends no connection.
@@ -42,10 +42,10 @@ pub(crate) fn client_validation(cluster: &Cluster, names: ClientCaNames) -> Cert
 
 /// TLS that asks for no client certificate.
 pub(super) fn plain(certificate: String) -> TransportSocket {
-    socket(certificate, None)
+    socket(vec![certificate], None)
 }
 
-fn socket(certificate: String, validation: Option<ValidationContextType>) -> TransportSocket {
+fn socket(certificates: Vec<String>, validation: Option<ValidationContextType>) -> TransportSocket {
     let context = DownstreamTlsContext {
         require_client_certificate: Some(boolean(false)),
         // A resumed session would skip the validator, and a ticket could be taken to another cluster.
@@ -58,7 +58,7 @@ fn socket(certificate: String, validation: Option<ValidationContextType>) -> Tra
                 ..Default::default()
             }),
             alpn_protocols: vec!["h2".to_owned(), "http/1.1".to_owned()],
-            tls_certificate_sds_secret_configs: vec![sds(certificate)],
+            tls_certificate_sds_secret_configs: certificates.into_iter().map(sds).collect(),
             validation_context_type: validation,
             ..Default::default()
         }),

@@ -113,12 +113,27 @@ pub(super) fn route_configuration(
     RouteConfiguration { name: name.to_owned(), virtual_hosts: vec![encoded] }.encode_to_vec()
 }
 
+/// `envoy.config.route.v3.RouteConfiguration`, a further virtual host only, with which host names are matched without the port.
+#[derive(Clone, PartialEq, Message)]
+struct MoreHosts {
+    #[prost(message, optional, tag = "2")]
+    host: Option<VirtualHost>,
+    #[prost(bool, tag = "14")]
+    ignore_port_in_host_matching: bool,
+}
+
+/// Encodes a further virtual host, for the end of a route configuration. It has no map of more than one entry.
+pub(super) fn more_hosts(host: &VirtualHost) -> Vec<u8> {
+    MoreHosts { host: Some(host.clone()), ignore_port_in_host_matching: true }.encode_to_vec()
+}
+
 /// A route configuration with its matcher in order, for tests to show.
 #[cfg(test)]
 #[derive(Debug)]
 #[expect(dead_code, reason = "shown by Debug")]
 pub(crate) struct RouteParts {
     name: String,
+    others: Vec<String>,
     host: VirtualHost,
     matcher: Option<Matcher>,
 }
@@ -127,9 +142,10 @@ pub(crate) struct RouteParts {
 impl RouteParts {
     pub(crate) fn decode_for_test(value: &[u8]) -> Self {
         let outer = RouteConfiguration::decode(value).unwrap();
-        let [host] = &outer.virtual_hosts[..] else { panic!("one virtual host") };
+        let [host, more @ ..] = &outer.virtual_hosts[..] else { panic!("no virtual host") };
         Self {
             name: outer.name,
+            others: more.iter().flat_map(|host| VirtualHost::decode(host.as_slice()).unwrap().domains).collect(),
             host: VirtualHost { matcher: None, ..VirtualHost::decode(host.as_slice()).unwrap() },
             matcher: VirtualHostMatcher::decode(host.as_slice()).unwrap().matcher,
         }

@@ -12,7 +12,7 @@ pub(crate) use deterministic_encoding::RouteParts;
 use std::collections::{BTreeMap, HashMap};
 
 use envoy_types::pb::envoy::config::route::v3::{
-    DirectResponseAction, Route, RouteMatch, VirtualHost, route, route_match,
+    DirectResponseAction, FilterConfig, Route, RouteConfiguration, RouteMatch, VirtualHost, route, route_match,
 };
 use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilterPerRoute;
 use envoy_types::pb::envoy::extensions::matching::common_inputs::network::v3::FilterStateInput;
@@ -30,8 +30,23 @@ use crate::proto::{header, inline_string, json_any, json_text, module};
 use crate::resource::{Resource, type_urls};
 use crate::status_body;
 
+/// Message of the answer to a request for a name of another route.
+const MISDIRECTED: &str = "this connection does not serve the requested host name; open a new one for it";
+
+/// The routes of a cluster under some host names.
+#[derive(Clone, Copy)]
+pub(crate) struct RoutePlace<'a> {
+    /// The name of the route configuration.
+    pub(crate) name: &'a str,
+    /// The host names, if others have some among these.
+    pub(crate) own: &'a [String],
+    /// Host names below a wildcard of this place that are another's. The connection is not theirs, and neither are the routes.
+    pub(crate) others: &'a [String],
+}
+
 /// The cluster's routes.
 pub(crate) fn routes(
+    place: RoutePlace<'_>,
     cluster: &Cluster,
     groups: &[Group],
     names: &ResourceNames,
@@ -49,11 +64,19 @@ pub(crate) fn routes(
         }
     }
     let matcher = deterministic_encoding::Matcher::exact(filter_state_input(filter), entries, Some(on_match(deny())));
-    let name = names.part(parts::ROUTES);
-    let (host, metadata) = virtual_host(&cluster.name, config, filter);
+    let name = place.name.to_owned();
+    let (mut host, metadata) = virtual_host(&cluster.name, config, filter);
+    if !place.others.is_empty() {
+        // Names of its own below a wildcard of others.
+        host.domains.extend(as_written(place.own));
+    }
+    let mut value = deterministic_encoding::route_configuration(&name, &host, metadata, Some(matcher));
+    if !place.others.is_empty() {
+        value.extend(deterministic_encoding::more_hosts(&misdirected(place.others)));
+    }
     Resource {
         type_url: type_urls::route_configuration(),
-        value: deterministic_encoding::route_configuration(&name, &host, metadata, Some(matcher)),
+        value,
         name,
         assignment: None,
         on_demand: false,
@@ -83,6 +106,14 @@ pub(crate) fn without_destinations(
         owner: None,
         parts: Vec::new(),
     }
+}
+
+/// Routes that answer 421 to every request, in the place of a route configuration that leads nowhere any more.
+pub fn misdirected_routes(name: &str) -> Resource {
+    let virtual_hosts = vec![misdirected(&["*".to_owned()])];
+    let configuration = RouteConfiguration { name: name.to_owned(), virtual_hosts, ..Default::default() };
+    // An Envoy without connections of before does not ask for it, and nothing waits for its answer.
+    Resource { on_demand: true, ..Resource::new(name.to_owned(), &configuration) }
 }
 
 /// The virtual host with the cluster's part of the filter's configuration: of its own for the module, as metadata for wasm.
@@ -124,6 +155,26 @@ fn filter_state_input(filter: FilterBuild) -> TypedExtensionConfig {
     };
     let input = FilterStateInput { key: format!("{prefix}{}", agreed::DESTINATION), ..Default::default() };
     TypedExtensionConfig { name: "destination".to_owned(), typed_config: Some(pack_any(input)) }
+}
+
+/// The host names of others. Nothing is behind them that the filter could judge; without a configuration it would answer 503, and
+/// clients try another connection after 421 alone.
+fn misdirected(others: &[String]) -> VirtualHost {
+    let body = status_body::fixed(MISDIRECTED, "MisdirectedRequest", 421);
+    let unused = FilterConfig { disabled: true, ..Default::default() };
+    VirtualHost {
+        // One entry, so that a map without order has one encoding.
+        typed_per_filter_config: HashMap::from([(agreed::HTTP_FILTER.to_owned(), pack_any(unused))]),
+        name: "others".to_owned(),
+        domains: as_written(others).collect(),
+        routes: vec![Route { name: "others".to_owned(), ..direct_response(421, body) }],
+        ..Default::default()
+    }
+}
+
+/// Names as requests may have them. The filter overlooks a dot at the end; Envoy does not, and would find no name of others.
+fn as_written(names: &[String]) -> impl Iterator<Item = String> {
+    names.iter().flat_map(|name| [name.clone(), format!("{name}.")])
 }
 
 /// The answer to a request about which the filter decided nothing.

@@ -1,112 +1,24 @@
 //! Gateways of the Gateway API: listeners, chains by route, and the pools behind them.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::core::v3::address::Address;
 use envoy_types::pb::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use envoy_types::pb::envoy::config::endpoint::v3::{ClusterLoadAssignment, LbEndpoint, LocalityLbEndpoints};
 use envoy_types::pb::envoy::config::listener::v3::filter::ConfigType;
-use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::ClusterSpecifier;
-use portcullis_api::{DiscoveredServer, Settings};
-use portcullis_attach::{
-    BoundRoute, HostPattern, HostTable, ListenerRole, ObjectName, RedirectTable, RouteKind, ServedBackend,
-    ServedGateway, ServedListener, WeightedBackend,
-};
+use portcullis_api::DiscoveredServer;
+use portcullis_attach::ObjectName;
 use prost::Message;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::fixture::{Pki, set, translated};
+use super::gateway_world::{NAME, OTHER, World, chain_of, cluster, gateway, listener, listeners, route, service};
 use super::render::render;
-use crate::resource::{Resource, ResourceGroup, type_urls};
-use crate::{GatewayInput, GatewayTranslator, ServicePort, ServiceServers};
-
-const NAME: &str = "prod.example.com";
-const OTHER: &str = "other.example.com";
-
-fn cluster(name: &str, weight: u32) -> WeightedBackend {
-    WeightedBackend { backend: ServedBackend::Cluster(name.to_owned()), weight }
-}
-
-fn service(weight: u32) -> WeightedBackend {
-    WeightedBackend { backend: ServedBackend::Service { name: ObjectName::new("team", "web"), port: 443 }, weight }
-}
-
-fn route(name: &str, backends: Vec<WeightedBackend>, refused_weight: u32) -> BoundRoute {
-    BoundRoute { kind: RouteKind::Tls, route: ObjectName::new("team", name), backends, refused_weight }
-}
-
-fn host(text: &str) -> HostPattern {
-    HostPattern::parse(text).unwrap()
-}
-
-fn listener(name: &str, port: u16, routes: Vec<(&str, BoundRoute)>, withheld: &[&str]) -> ServedListener {
-    let routes = routes.into_iter().map(|(name, route)| (host(name), route)).collect();
-    let table = HostTable { routes, withheld: withheld.iter().map(|name| host(name)).collect() };
-    ServedListener { name: name.to_owned(), port, host: HostPattern::Any, role: ListenerRole::Passthrough(table) }
-}
-
-fn gateway(name: &str, addresses: Vec<IpAddr>, listeners: Vec<ServedListener>) -> ServedGateway {
-    ServedGateway { gateway: ObjectName::new("infra", name), addresses, settings: None, listeners }
-}
-
-/// The inputs of a translation beside the Gateways.
-struct World {
-    settings: Settings,
-    clusters: BTreeMap<String, Arc<Value>>,
-    services: BTreeMap<ServicePort, ServiceServers>,
-}
-
-impl World {
-    fn new(pki: &Pki) -> Self {
-        let named = |name: &str| (name.to_owned(), Arc::new(pki.cluster(name)));
-        let port = ServicePort { service: ObjectName::new("team", "web"), port: 443 };
-        let servers = vec![DiscoveredServer { ip: [10, 8, 0, 1].into(), port: 8443, zone: "zone-a".to_owned() }];
-        Self {
-            settings: pki.settings(),
-            clusters: [named(NAME), named(OTHER)].into(),
-            services: [(port, ServiceServers { uid: "1111-2222".to_owned(), servers })].into(),
-        }
-    }
-
-    fn edit(&mut self, name: &str, pointer: &str, value: Value) {
-        let mut document = self.clusters[name].as_ref().clone();
-        set(&mut document, pointer, value);
-        self.clusters.insert(name.to_owned(), Arc::new(document));
-    }
-
-    fn translate(
-        &self,
-        translator: &mut GatewayTranslator,
-        gateways: &[Arc<ServedGateway>],
-    ) -> BTreeMap<ObjectName, ResourceGroup> {
-        let (settings, clusters, services) = (&self.settings, &self.clusters, &self.services);
-        translator.translate(&GatewayInput { settings, gateways, clusters, services })
-    }
-
-    fn one(&self, gateway: ServedGateway) -> ResourceGroup {
-        let name = gateway.gateway.clone();
-        self.translate(&mut GatewayTranslator::default(), &[Arc::new(gateway)]).remove(&name).unwrap()
-    }
-}
-
-fn listeners(group: &[Arc<Resource>]) -> Vec<Listener> {
-    let listeners = group.iter().filter(|one| one.type_url == type_urls::listener());
-    listeners.map(|one| Listener::decode(one.value.as_slice()).unwrap()).collect()
-}
-
-fn chain_of(group: &[Arc<Resource>], server_name: &str) -> FilterChain {
-    let chains = listeners(group).into_iter().flat_map(|listener| listener.filter_chains);
-    let has = |chain: &FilterChain| {
-        chain.filter_chain_match.as_ref().unwrap().server_names.iter().any(|name| name == server_name)
-    };
-    let mut found: Vec<_> = chains.filter(has).collect();
-    assert_eq!(found.len(), 1, "{server_name}");
-    found.remove(0)
-}
+use crate::GatewayTranslator;
+use crate::resource::{Resource, type_urls};
 
 /// The pools of a chain with their weights; none of one that closes connections.
 fn pools_of(group: &[Arc<Resource>], server_name: &str) -> Vec<(String, u32)> {
@@ -170,7 +82,8 @@ fn cluster_that_keeps_users_out_gets_no_connection() {
         [without_generation(pools_of(&group, "a.test")), without_generation(pools_of(&group, "b.test"))]
     };
     let refused = |world: &World| {
-        GatewayTranslator::default().refused(&[NAME.to_owned(), OTHER.to_owned()], &world.settings, &world.clusters)
+        let names = [NAME.to_owned(), OTHER.to_owned()];
+        GatewayTranslator::default().refused(&names, [], &world.settings, &world.clusters).connections
     };
     let pool = |name: &str, weight| (format!("lab/-/{name}/all.tcp"), weight);
     let closed = [vec![("lab/-/-/nowhere".to_owned(), 1), pool(OTHER, 2)], Vec::new()];
@@ -231,23 +144,6 @@ fn gateway_without_routes_has_a_listener_that_closes() {
     let group = World::new(&Pki::new()).one(gateway("edge", Vec::new(), vec![listener("tls", 443, Vec::new(), &[])]));
     let listeners = listeners(&group);
     assert_eq!((listeners.len(), listeners[0].filter_chains.len(), group.len()), (1, 1, 1));
-}
-
-#[test]
-fn plain_http_leads_nowhere() {
-    let plain = |port| ServedListener {
-        name: format!("http-{port}"),
-        port,
-        host: HostPattern::Any,
-        role: ListenerRole::Redirect(RedirectTable {
-            ports: [(host("a.test"), 443)].into(),
-            ..RedirectTable::default()
-        }),
-    };
-    let group = World::new(&Pki::new()).one(gateway("edge", Vec::new(), vec![plain(80), plain(80), plain(8080)]));
-    let names: Vec<String> = listeners(&group).into_iter().map(|one| one.name).collect();
-    assert_eq!(names, ["-/-/-/gateway-0.0.0.0-80", "-/-/-/gateway-0.0.0.0-8080"]);
-    assert_eq!(group.len(), 2, "no pool");
 }
 
 #[test]

@@ -2,6 +2,8 @@ mod client_ca;
 mod diagnoses;
 mod fixture;
 mod flat;
+mod gateway_https;
+mod gateway_world;
 mod gateways;
 mod generation;
 mod golden;

@@ -97,7 +97,8 @@ impl DeltaStream {
     }
 
     /// The resources of a type that have to wait now, given the progress of the other types. Resources of one owner refer to
-    /// none of another owner, so that owners do not wait for each other.
+    /// none of another owner, so that owners do not wait for each other: only parts of a listener do at a Gateway's Envoys, and a
+    /// listener has no owner itself, so that it waits for all.
     fn gates(&self, kind: ResourceKind) -> SendGates {
         let busy = |wanted: fn(ResourceKind) -> bool, busy: fn(&Subscription, &Snapshot, &str) -> Blocked| {
             self.subscriptions

@@ -27,7 +27,7 @@ pub(super) fn decide<'c, T: Clone, H: Host<Stream = T>>(
     seen: &mut RequestRecord,
 ) -> Option<Decided<'c>> {
     let headers = host.request_headers()?;
-    let cluster = route.map(|route| &*route.cluster);
+    let cluster = route.map(|route| &route.cluster);
     if let Some(settings) = gateway.tracing() {
         seen.begin_span(settings, headers.lines());
     }

@@ -12,12 +12,14 @@
 //! - A forwarded request is never decided again, and no body or trailers go on of a request that was not forwarded.
 
 mod certificate;
+mod compiled;
 mod decide;
 mod drain;
 mod host;
 mod memory;
 mod response;
 mod route;
+mod route_cache;
 mod route_judge;
 mod span;
 #[cfg(test)]
@@ -29,12 +31,14 @@ mod wait;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use compiled::CompiledClusters;
 use decide::{Decided, decide};
 use drain::Drain;
 pub use host::{Asked, HeaderLines, Host};
 pub use memory::MemoryHost;
 use portcullis_filter_config::SpanSettings;
-pub use route::{LoadError, RouteCache, RouteConfig, RouteUpdate, StreamCall};
+pub use route::{LoadError, RouteConfig, RouteUpdate, StreamCall};
+pub use route_cache::RouteCache;
 use timeline::Timeline;
 use tracking::Tracking;
 use wait::WaitingFor;
@@ -164,6 +168,9 @@ impl<T: Clone> Exchange<T> {
         self.tracing = gateway.tracing();
         // The proxy may drop the route's configuration once the route is chosen again, and the request may leave before that.
         self.metrics = route.map(|route| Arc::clone(route.cluster.series()));
+        if let Some(route) = route {
+            route.edition.note_use();
+        }
         if route.is_some_and(|route| route.cluster.closes_connections()) && host.schedule_drain() {
             self.describe_undecided(host);
             self.drain = Drain::BeforeDecision;

@@ -33,7 +33,7 @@ impl<T: Clone> Exchange<T> {
         if !self.is_forwarded() {
             return Next::Stop;
         }
-        let cluster = route.map(|route| &*route.cluster);
+        let cluster = route.map(|route| &route.cluster);
         let reserved: Option<Vec<Box<[u8]>>> = host.request_trailers().and_then(|trailers| {
             if fault::is_named("remove", trailers.lines()) {
                 return None;

@@ -1,23 +1,18 @@
 //! Configurations as a proxy hands them over, compiled.
 
-use std::collections::HashMap;
-use std::rc::{self, Rc};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use portcullis_filter_config::{ClusterConfig, FairQueueConfig, FilterConfig, PeerSource, Servers};
 
-use super::route_judge::{RouteJudge, digest_of_denials};
-use crate::cluster::{Cluster, CompileError};
+use super::compiled::{CompiledClusters, CompiledEdition};
+use super::route_judge::RouteJudge;
+use crate::cluster::{Cluster, CompileError, CompiledCluster};
 use crate::fair::FairQueue;
 use crate::gateway::Gateway;
-use crate::long_streams::{Edition, StreamJudge, StreamOwners, StreamRegistry};
+use crate::long_streams::{Edition, EditionLoad, StreamJudge, StreamOwners, StreamRegistry};
 use crate::moment::Moment;
 use crate::state_store::StateStore;
-use crate::x509::hex_digest;
-
-/// Time after which a cached configuration is forgotten that no request asks for.
-const IDLE_TTL: Duration = Duration::from_secs(600);
 
 /// A configuration that cannot be used, the control plane's fault. Its text is for the proxy's log.
 #[derive(Debug, thiserror::Error)]
@@ -61,12 +56,15 @@ pub type StreamCall<T> = (Arc<StreamRegistry<T>>, Duration);
 pub struct RouteConfig<T> {
     /// The cluster's name.
     pub name: String,
-    /// The compiled configuration.
-    pub cluster: Arc<Cluster>,
+    /// The compiled configuration, under this route's host names.
+    pub cluster: Cluster,
     /// Outlives the configuration: streams of an earlier one hear of what was edited.
     pub streams: Arc<StreamRegistry<T>>,
-    /// Alive for as long as the proxy keeps the configuration.
+    /// Alive for as long as the proxy keeps the configuration, under whichever host names.
     pub edition: Arc<Edition>,
+    /// For loads that come later.
+    _compiled: Arc<CompiledEdition>,
+    _load: Option<EditionLoad>,
 }
 
 /// The changes that a configuration makes to requests which run or wait already. Until [`RouteUpdate::apply`] there are none: a proxy may
@@ -81,7 +79,7 @@ pub struct RouteUpdate<T> {
     servers: Option<Servers>,
     session_limit: Option<Duration>,
     queues: Vec<(Arc<FairQueue>, FairQueueConfig)>,
-    judge: Weak<Cluster>,
+    judge: Weak<CompiledCluster>,
     denials: [u8; 64],
 }
 
@@ -119,7 +117,7 @@ impl<T> RouteUpdate<T> {
 }
 
 impl<T> RouteConfig<T> {
-    /// Compiles a configuration from JSON ([`RouteConfig::compile`]).
+    /// Compiles a configuration from JSON ([`RouteConfig::compile`]), unless it is the cluster's newest one but for its host names.
     ///
     /// # Errors
     /// [`LoadError`].
@@ -127,11 +125,13 @@ impl<T> RouteConfig<T> {
         text: &[u8],
         memory: &impl StateStore,
         owners: &StreamOwners<T>,
+        clusters: &CompiledClusters,
     ) -> Result<(Self, RouteUpdate<T>), LoadError> {
-        let config: ClusterConfig = serde_json::from_slice(text)?;
+        let mut config: ClusterConfig = serde_json::from_slice(text)?;
         let streams = owners.of(&config.name, &config.object);
-        RouteConfig::compile(&config, memory, streams, text.len())
-            .map_err(|error| LoadError::Cluster(config.name.clone(), error))
+        let compiled = clusters.get(&mut config, memory, text.len());
+        let compiled = compiled.map_err(|error| LoadError::Cluster(config.name.clone(), error))?;
+        Ok(RouteConfig::of(&config, streams, compiled))
     }
 
     /// Compiles a configuration with a text of that many bytes. Also returns the changes that it makes to what runs already.
@@ -144,8 +144,17 @@ impl<T> RouteConfig<T> {
         streams: Arc<StreamRegistry<T>>,
         text: usize,
     ) -> Result<(Self, RouteUpdate<T>), CompileError> {
-        let cluster = Arc::new(Cluster::compile(config, memory)?);
-        let edition = Arc::new(Edition::new(cluster.series().id(), text, cluster.entries()));
+        let compiled = CompiledEdition::compile(config, memory, text, None)?;
+        Ok(RouteConfig::of(config, streams, (compiled, None)))
+    }
+
+    fn of(
+        config: &ClusterConfig,
+        streams: Arc<StreamRegistry<T>>,
+        (compiled, load): (Arc<CompiledEdition>, Option<EditionLoad>),
+    ) -> (Self, RouteUpdate<T>) {
+        let cluster = Cluster::named(&config.authorities, Arc::clone(&compiled.cluster));
+        let edition = Arc::clone(&compiled.edition);
         let update = RouteUpdate {
             name: config.name.clone(),
             object: config.object.clone(),
@@ -153,115 +162,12 @@ impl<T> RouteConfig<T> {
             streams: Arc::downgrade(&streams),
             servers: config.servers.clone(),
             session_limit: config.max_session_duration_seconds.map(Duration::from_secs),
-            judge: Arc::downgrade(&cluster),
-            denials: digest_of_denials(config, edition.id()),
+            judge: Arc::downgrade(&compiled.cluster),
+            denials: compiled.denials,
             queues: cluster.queues().cloned().zip(config.fair_queues.iter().cloned()).collect(),
         };
-        Ok((RouteConfig { name: config.name.clone(), cluster, streams, edition }, update))
-    }
-}
-
-/// The clusters' configurations that a worker has met, for a proxy that has no configuration by route: a virtual host carries the
-/// text and a digest of it, so that no request has to read the text.
-#[derive(Debug)]
-pub struct RouteCache<T> {
-    routes: HashMap<Vec<u8>, CachedRoute<T>>,
-    /// Those that were forgotten while streams kept them: the same text is the same edition again.
-    kept: HashMap<Vec<u8>, KeptRoute<T>>,
-}
-
-#[derive(Debug)]
-struct CachedRoute<T> {
-    /// `None` for a configuration that cannot be used.
-    route: Option<(Rc<RouteConfig<T>>, RouteUpdate<T>)>,
-    used: Duration,
-}
-
-#[derive(Debug)]
-struct KeptRoute<T> {
-    route: rc::Weak<RouteConfig<T>>,
-    update: RouteUpdate<T>,
-}
-
-impl<T> CachedRoute<T> {
-    fn route(&self) -> Option<Rc<RouteConfig<T>>> {
-        self.route.as_ref().map(|(route, _)| Rc::clone(route))
-    }
-}
-
-impl<T> Default for RouteCache<T> {
-    fn default() -> Self {
-        RouteCache { routes: HashMap::new(), kept: HashMap::new() }
-    }
-}
-
-impl<T> RouteCache<T> {
-    /// The configuration of the current request. `None` if there is none that can be used: the request fails closed. `apply` gets the
-    /// changes of a configuration that comes into use.
-    ///
-    /// # Errors
-    /// [`LoadError`], at the first request.
-    pub fn get(
-        &mut self,
-        digest: Option<Vec<u8>>,
-        text: impl FnOnce() -> Option<Vec<u8>>,
-        uptime: Duration,
-        load: impl FnOnce(&[u8]) -> Result<(RouteConfig<T>, RouteUpdate<T>), LoadError>,
-        apply: impl FnOnce(&RouteUpdate<T>),
-    ) -> Result<Option<Rc<RouteConfig<T>>>, LoadError> {
-        let given = digest.filter(|digest| !digest.is_empty());
-        if let Some(cached) = given.as_ref().and_then(|digest| self.routes.get_mut(digest)) {
-            cached.used = uptime;
-            return Ok(cached.route());
-        }
-        let Some(text) = text() else { return Ok(None) };
-        let digest = hex_digest(&text).to_vec();
-        if given.is_some_and(|given| given != digest) {
-            return Err(LoadError::Digest);
-        }
-        // Without a digest in the metadata this one may have been met before, too.
-        if let Some(cached) = self.routes.get_mut(&digest) {
-            cached.used = uptime;
-            return Ok(cached.route());
-        }
-        let loaded = match self.revive(&digest) {
-            Some(kept) => Ok(kept),
-            None => load(&text).map(|(route, update)| (Rc::new(route), update)),
-        };
-        let name = loaded.as_ref().ok().map(|(route, _)| route.name.as_str());
-        self.forget(name, uptime);
-        if let Ok((_, update)) = &loaded {
-            apply(update);
-        }
-        let (route, error) = match loaded {
-            Ok(route) => (Some(route), None),
-            Err(error) => (None, Some(error)),
-        };
-        let cached = CachedRoute { route, used: uptime };
-        let found = cached.route();
-        self.routes.insert(digest, cached);
-        error.map_or(Ok(found), Err)
-    }
-
-    /// A configuration that streams have kept, unless they have to end.
-    fn revive(&mut self, digest: &[u8]) -> Option<(Rc<RouteConfig<T>>, RouteUpdate<T>)> {
-        let kept = self.kept.remove(digest)?;
-        let route = kept.route.upgrade().filter(|route| !route.edition.is_ended())?;
-        Some((route, kept.update))
-    }
-
-    /// Forgets earlier configurations of the cluster, and those of clusters that no request asks for.
-    fn forget(&mut self, name: Option<&str>, uptime: Duration) {
-        let is_old = |_: &Vec<u8>, cached: &mut CachedRoute<T>| {
-            let is_same = cached.route.as_ref().is_some_and(|(route, _)| Some(route.name.as_str()) == name);
-            is_same || uptime.saturating_sub(cached.used) >= IDLE_TTL
-        };
-        self.kept.retain(|_, kept| kept.route.strong_count() > 0);
-        for (digest, cached) in self.routes.extract_if(is_old) {
-            let in_use = cached.route.filter(|(route, _)| Rc::strong_count(route) > 1);
-            let kept = in_use.map(|(route, update)| KeptRoute { route: Rc::downgrade(&route), update });
-            self.kept.extend(kept.map(|kept| (digest, kept)));
-        }
+        let name = config.name.clone();
+        (RouteConfig { name, cluster, streams, edition, _compiled: compiled, _load: load }, update)
     }
 }
 
@@ -281,7 +187,7 @@ mod tests {
 
     #[test]
     fn sessions_of_a_former_owner_keep_their_own_limit() {
-        let owners = StreamOwners::default();
+        let (owners, clusters) = (StreamOwners::default(), CompiledClusters::default());
         let load = |object: &str, limit, drain_seconds, now| {
             let config = ClusterConfig {
                 object: object.to_owned(),
@@ -290,7 +196,7 @@ mod tests {
                 ..plain_config(None)
             };
             let text = serde_json::to_vec(&config).unwrap();
-            let (route, update) = RouteConfig::load(&text, &EphemeralState([7; 32]), &owners).unwrap();
+            let (route, update) = RouteConfig::load(&text, &EphemeralState([7; 32]), &owners, &clusters).unwrap();
             (route, update.apply(&owners, moment(at(now))))
         };
         let ended = |route: &RouteConfig<u32>, now| {
@@ -320,7 +226,8 @@ mod tests {
             serde_json::to_vec(&ClusterConfig { object: object.to_owned(), servers, ..plain_config(None) }).unwrap()
         };
         for object in ["2", "3"] {
-            let (refused, update) = RouteConfig::load(&text(object), &EphemeralState([7; 32]), &owners).unwrap();
+            let (refused, update) =
+                RouteConfig::load(&text(object), &EphemeralState([7; 32]), &owners, &clusters).unwrap();
             drop(refused);
             assert!(update.apply(&owners, moment(at(150))).is_empty());
         }
@@ -330,36 +237,38 @@ mod tests {
     }
 
     #[test]
-    fn text_that_streams_keep_is_one_edition() {
-        let owners = StreamOwners::<u32>::default();
-        let mut cache = RouteCache::default();
-        let mut seen = |name: &str, limit: u64| {
+    fn edits_of_host_names_end_no_stream() {
+        let (owners, clusters) = (StreamOwners::<u32>::default(), CompiledClusters::default());
+        let load = |name: &str, limit| {
             let config = ClusterConfig {
-                name: name.to_owned(),
-                max_session_duration_seconds: Some(limit),
+                authorities: vec![name.to_owned()],
+                max_session_duration_seconds: limit,
                 ..plain_config(None)
             };
             let text = serde_json::to_vec(&config).unwrap();
-            let load = |text: &[u8]| RouteConfig::load(text, &EphemeralState([7; 32]), &owners);
-            let apply = |update: &RouteUpdate<u32>| drop(update.apply(&owners, moment(at(0))));
-            cache.get(None, || Some(text), at(0), load, apply).unwrap().unwrap()
+            let (route, update) = RouteConfig::load(&text, &EphemeralState([7; 32]), &owners, &clusters).unwrap();
+            drop(update.apply(&owners, moment(at(0))));
+            route
         };
-        // A stream of each of two editions, which take turns.
-        let (first, second) = (seen("a", 1), seen("a", 2));
-        for _ in 0..1_000 {
-            assert!(Rc::ptr_eq(&first, &seen("a", 1)) && Rc::ptr_eq(&second, &seen("a", 2)));
+        let first = load("a.test", None);
+        let watch =
+            StreamStart { server: None, is_session: false, is_answer: false, edition: &first.edition, origin: None };
+        let (_foreign, _) = first.streams.register(watch, 1, moment(at(0)));
+        // Each is kept, as by a stream.
+        let edited: Vec<_> = (0..300).map(|number| load(&format!("{number}.test"), None)).collect();
+        for (number, route) in edited.iter().enumerate() {
+            assert!(std::ptr::eq(&*route.cluster, &*first.cluster), "{number}: not compiled again");
+            let (own, others) = (format!("{number}.test"), format!("{}.test", number + 1));
+            let accepts = |name: &str| route.cluster.authorities.accept(name.as_bytes());
+            assert!(accepts(&own) && !accepts(&others) && !accepts("a.test"), "{number}: names are each load's own");
+            assert!(Arc::ptr_eq(&route.edition, &first.edition), "{number}");
         }
-        let session =
-            StreamStart { server: None, is_session: true, is_answer: false, edition: &first.edition, origin: None };
-        assert_eq!(first.streams.register(session, 1, moment(at(0))).1, Some(at(2)), "the limit of the newest");
-        seen("a", 1);
-        assert_eq!(first.streams.expire(at(0), |_, _| ()), None);
+        assert_eq!(first.streams.expire(at(0), |_, _| panic!("no stream ends")), None);
         assert_eq!((owners.ended(), first.edition.is_ended()), (0, false));
-        let weak = Rc::downgrade(&second);
-        drop(second);
-        assert_eq!(weak.strong_count(), 0, "nothing else keeps it");
-        let kept: Vec<_> = (10..300).map(|limit| seen("a", limit)).collect();
-        assert!(first.edition.is_ended() && !kept.last().unwrap().edition.is_ended());
-        assert!(!Rc::ptr_eq(&first, &seen("a", 1)), "its streams have to end: requests get one of their own");
+        let _newer = load("a.test", Some(1));
+        let again = load("a.test", None);
+        assert!(!Arc::ptr_eq(&again.edition, &first.edition), "what the newer one set is set again");
+        let kept: Vec<_> = (2..300).map(|limit| load("a.test", Some(limit))).collect();
+        assert!(first.edition.is_ended() && !kept.last().unwrap().edition.is_ended(), "edits of anything else");
     }
 }

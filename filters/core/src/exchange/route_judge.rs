@@ -2,7 +2,7 @@ use std::sync::Weak;
 
 use portcullis_filter_config::{ClusterConfig, Policy};
 
-use crate::cluster::Cluster;
+use crate::cluster::CompiledCluster;
 use crate::gateway::Gateway;
 use crate::long_streams::StreamJudge;
 use crate::stream_origin::StreamOrigin;
@@ -11,8 +11,8 @@ use crate::x509::hex_digest;
 /// A cluster's configuration, for the streams that began before it.
 #[derive(Debug)]
 pub(super) struct RouteJudge {
-    /// Alive for as long as the proxy keeps the configuration: a registry outlives many.
-    pub(super) cluster: Weak<Cluster>,
+    /// Alive for as long as the proxy keeps a load of the configuration: a registry outlives many.
+    pub(super) cluster: Weak<CompiledCluster>,
     pub(super) digest: [u8; 64],
 }
 

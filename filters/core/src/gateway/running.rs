@@ -4,7 +4,7 @@ use super::Gateway;
 use super::lists::target;
 use super::{KnownUsers, first_match};
 use crate::access::{Access, AccessRequest};
-use crate::cluster::Cluster;
+use crate::cluster::CompiledCluster;
 use crate::identity::UserInfo;
 use crate::request::{Client, RequestContext};
 use crate::request_info::{RequestInfo, RequestTarget};
@@ -32,7 +32,7 @@ pub(super) fn origin_of(known: &KnownUsers, request: &RequestContext<'_>) -> Opt
 impl Gateway {
     /// Whether a cluster's access lists or a policy with `action: Deny` would refuse a request that runs already. One that
     /// cannot be read any more is refused. `now`: seconds since 1970.
-    pub(crate) fn denies_running(cluster: &Cluster, origin: &StreamOrigin, now: u64) -> bool {
+    pub(crate) fn denies_running(cluster: &CompiledCluster, origin: &StreamOrigin, now: u64) -> bool {
         let Ok(target) = RequestTarget::parse(&origin.path) else { return true };
         let Ok(info) = target.resolve(&origin.method) else { return true };
         let is_denied = |access| denies(access, origin, &info, now);
@@ -57,7 +57,7 @@ fn denies(access: &Access, origin: &StreamOrigin, info: &RequestInfo<'_>, now: u
         }
 }
 
-fn is_denied_by_policy(cluster: &Cluster, origin: &StreamOrigin, info: &RequestInfo<'_>) -> bool {
+fn is_denied_by_policy(cluster: &CompiledCluster, origin: &StreamOrigin, info: &RequestInfo<'_>) -> bool {
     if cluster.denials.are_none() {
         return false;
     }

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Editions of one cluster's name that streams may keep.
@@ -9,14 +9,41 @@ const MAX_BYTES: usize = 256 << 20;
 const ENTRY_BYTES: usize = 500;
 /// Copies of a configuration's text that a proxy and the filter keep, parsed ones included.
 const TEXT_COPIES: usize = 4;
+/// Bytes that the further loads of one edition may take together. The load after them is an edition of its own, whose bound
+/// ends this one's streams at last.
+const MAX_LOAD_BYTES: usize = 128 << 20;
+/// Bytes of such a load besides its text: the proxy's routes.
+const LOAD_BYTES: usize = 32 << 10;
+
+/// Streams of the edition go on.
+const GOING_ON: u8 = 0;
+/// Streams of the edition have to end.
+const ENDED: u8 = 1;
+/// A request has begun under the edition after its end: the proxy has it as a route still.
+const IN_USE: u8 = 2;
 
 /// One edition of a cluster's configuration. A proxy keeps it, as the filter does, until the last stream is gone that began under
-/// it, whatever the stream is doing.
+/// it, whatever the stream is doing. Loads that differ in host names alone are of one edition.
 #[derive(Debug, Default)]
 pub struct Edition {
     id: u64,
     bytes: usize,
-    is_ended: AtomicBool,
+    /// Bytes of the loads that are alive, but for the first.
+    loads: AtomicUsize,
+    state: AtomicU8,
+}
+
+/// A further load of an edition, counted for as long as it is alive.
+#[derive(Debug)]
+pub(crate) struct EditionLoad {
+    edition: Arc<Edition>,
+    bytes: usize,
+}
+
+impl Drop for EditionLoad {
+    fn drop(&mut self) {
+        self.edition.loads.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
 }
 
 impl Edition {
@@ -24,7 +51,7 @@ impl Edition {
     /// is unique in the process.
     pub fn new(id: u64, text: usize, entries: usize) -> Self {
         let bytes = text.saturating_mul(TEXT_COPIES).saturating_add(entries.saturating_mul(ENTRY_BYTES));
-        Edition { id, bytes, is_ended: AtomicBool::new(false) }
+        Edition { id, bytes, loads: AtomicUsize::new(0), state: AtomicU8::new(GOING_ON) }
     }
 
     /// Unique in the process.
@@ -34,7 +61,38 @@ impl Edition {
 
     /// Whether its streams have to end, because those of its cluster's name keep too many editions.
     pub fn is_ended(&self) -> bool {
-        self.is_ended.load(Ordering::Acquire)
+        self.state.load(Ordering::Acquire) == ENDED
+    }
+
+    /// Notes that a request begins, or a load. An edition that had to end, and that the proxy has as a route still, goes on: all
+    /// streams that begin under it would be reset. Of those beyond the bounds it is among the last to end again.
+    pub(crate) fn note_use(&self) {
+        if self.is_ended() {
+            let _changed = self.state.compare_exchange(ENDED, IN_USE, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+
+    /// Counts a further load with a text of that many bytes. `None` if the edition has to end, or has no room for it.
+    pub(crate) fn load(self: &Arc<Self>, text: usize) -> Option<EditionLoad> {
+        let bytes = text.saturating_add(LOAD_BYTES);
+        let with_it = |taken: usize| taken.checked_add(bytes).filter(|sum| *sum <= MAX_LOAD_BYTES);
+        if self.is_ended() {
+            return None;
+        }
+        self.loads.fetch_update(Ordering::AcqRel, Ordering::Acquire, with_it).ok()?;
+        Some(EditionLoad { edition: Arc::clone(self), bytes })
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes.saturating_add(self.loads.load(Ordering::Acquire))
+    }
+
+    fn is_in_use(&self) -> bool {
+        self.state.load(Ordering::Acquire) == IN_USE
+    }
+
+    fn end(&self) {
+        self.state.store(ENDED, Ordering::Release);
     }
 }
 
@@ -44,22 +102,25 @@ impl Edition {
 pub(super) struct Editions(Vec<Weak<Edition>>);
 
 impl Editions {
-    /// Notes an edition as the newest, and returns those whose streams have to end now: the oldest beyond the bounds, never the
-    /// newest.
+    /// Notes an edition as the newest, and returns those whose streams have to end now: the oldest beyond the bounds, of which those
+    /// that were met in use come last, and never the newest.
     pub(super) fn add(&mut self, newest: &Arc<Edition>) -> Vec<Arc<Edition>> {
         self.0.retain(|edition| edition.strong_count() > 0 && edition.as_ptr() != Arc::as_ptr(newest));
         self.0.push(Arc::downgrade(newest));
+        newest.note_use();
         let kept: Vec<_> = self.0.iter().filter_map(Weak::upgrade).filter(|edition| !edition.is_ended()).collect();
-        let mut bytes = kept.iter().fold(0_usize, |sum, edition| sum.saturating_add(edition.bytes));
+        let mut bytes = kept.iter().fold(0_usize, |sum, edition| sum.saturating_add(edition.bytes()));
         let mut left = kept.len();
         let mut ended = Vec::new();
-        for edition in kept {
-            if left <= 1 || (left <= MAX_EDITIONS && bytes <= MAX_BYTES) {
+        let older = kept.into_iter().filter(|edition| !Arc::ptr_eq(edition, newest));
+        let (in_use, others): (Vec<_>, Vec<_>) = older.partition(|edition| edition.is_in_use());
+        for edition in others.into_iter().chain(in_use) {
+            if left <= MAX_EDITIONS && bytes <= MAX_BYTES {
                 break;
             }
             left = left.saturating_sub(1);
-            bytes = bytes.saturating_sub(edition.bytes);
-            edition.is_ended.store(true, Ordering::Release);
+            bytes = bytes.saturating_sub(edition.bytes());
+            edition.end();
             ended.push(edition);
         }
         ended

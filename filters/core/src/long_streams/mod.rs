@@ -15,6 +15,7 @@ use std::time::Duration;
 use denied::Judged;
 pub use denied::StreamJudge;
 pub use edition::Edition;
+pub(crate) use edition::EditionLoad;
 pub use handle::{StreamCommand, StreamHandle};
 pub use owners::StreamOwners;
 pub use shutdown::Shutdown;

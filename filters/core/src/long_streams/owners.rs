@@ -113,7 +113,8 @@ impl<T> StreamOwners<T> {
     /// the host's help; others are the host's to find.
     pub fn ended_editions(&self) -> HashSet<u64> {
         let names = self.lock();
-        names.ended.iter().filter_map(|edition| Some(edition.upgrade()?.id())).collect()
+        let ended = names.ended.iter().filter_map(Weak::upgrade).filter(|edition| edition.is_ended());
+        ended.map(|edition| edition.id()).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, OwnerNames<T>> {
@@ -190,6 +191,44 @@ mod tests {
         }
         owners.use_edition("a", &oldest);
         assert!(!oldest.is_ended() && owners.ended() == 0);
+    }
+
+    #[test]
+    fn edition_in_use_after_its_end_goes_on() {
+        let owners = StreamOwners::<()>::default();
+        let used = |ids: std::ops::Range<u64>| -> Vec<_> {
+            let editions: Vec<_> = ids.map(|id| Arc::new(Edition::new(id, 1, 1))).collect();
+            editions.iter().for_each(|edition| drop(owners.use_edition("a", edition)));
+            editions
+        };
+        let ended = |editions: &[Arc<Edition>]| editions.iter().filter(|edition| edition.is_ended()).count();
+        let first = used(0..300);
+        assert_eq!(ended(&first), 44);
+        first[0].note_use();
+        assert!(!first[0].is_ended() && !owners.ended_editions().contains(&0));
+        let later = used(300..600);
+        assert_eq!((first[0].is_ended(), ended(&first), ended(&later)), (false, 299, 45), "the bound is as before");
+        first.iter().chain(&later).for_each(|edition| edition.note_use());
+        let last = used(600..601);
+        assert_eq!(ended(&first) + ended(&later), 601 - 256, "however many are in use");
+        assert_eq!(ended(&last), 0);
+    }
+
+    #[test]
+    fn loads_of_an_edition_weigh() {
+        let owners = StreamOwners::<()>::default();
+        let edition = Arc::new(Edition::new(1, 0, 0));
+        owners.use_edition("a", &edition);
+        let mut loads: Vec<_> = std::iter::from_fn(|| edition.load(1 << 20)).take(1_000).collect();
+        assert_eq!(loads.len(), 124, "the next is of another edition");
+        loads.pop();
+        loads.extend(edition.load(1 << 20));
+        assert_eq!(loads.len(), 124, "what is gone makes room");
+        let newest = Arc::new(Edition::new(2, 32 << 20, 0));
+        assert!(owners.use_edition("a", &newest).is_empty() && !edition.is_ended());
+        let _load = newest.load(1 << 20);
+        owners.use_edition("a", &newest);
+        assert!(edition.is_ended() && edition.load(0).is_none(), "the older one ends beyond the bound");
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod matrix;
 mod metrics;
 mod onboard;
 mod passthrough;
+mod personas;
 mod plain;
 mod protected;
 mod refusals;

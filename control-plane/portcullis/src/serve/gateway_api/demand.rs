@@ -1,16 +1,17 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use portcullis_attach::{Attached, ObjectName};
+use portcullis_attach::{Attached, ListenerRole, ObjectName, ServedListener};
 use portcullis_sources::{GatewayApiObjects, WatchedKind};
 use portcullis_translate::ServicePort;
 use serde_json::Value;
 
 use super::super::gateway_views::{GatewayDemand, ServiceIdentity};
 use super::name_of;
+use super::secrets::GatewayContents;
 
 /// The part of the verdicts that decides about what is served.
-pub(super) fn demand(attached: &Attached, objects: &GatewayApiObjects) -> GatewayDemand {
+pub(super) fn demand(attached: &Attached, objects: &GatewayApiObjects, contents: &GatewayContents) -> GatewayDemand {
     let documents: BTreeMap<ObjectName, &Arc<Value>> =
         objects.of(WatchedKind::Service).map(|document| (name_of(document), document)).collect();
     let wanted = attached.served.iter().flat_map(|gateway| gateway.services());
@@ -22,7 +23,28 @@ pub(super) fn demand(attached: &Attached, objects: &GatewayApiObjects) -> Gatewa
         served: Arc::new(attached.served.iter().cloned().map(Arc::new).collect()),
         passed_clusters: attached.passed_clusters.clone(),
         services: wanted.filter_map(service).collect(),
+        requested_clusters: attached.requested_clusters.clone(),
+        certificates: needed(attached, contents.serving(), |listener| match &listener.role {
+            ListenerRole::Terminate { certificates, .. } => certificates.iter().collect(),
+            ListenerRole::Redirect(_) | ListenerRole::Passthrough(_) => Vec::new(),
+        }),
+        client_authorities: needed(attached, contents.authorities(), |listener| match &listener.role {
+            ListenerRole::Terminate { client_ca, .. } => client_ca.iter().flat_map(|ca| &ca.config_maps).collect(),
+            ListenerRole::Redirect(_) | ListenerRole::Passthrough(_) => Vec::new(),
+        }),
     }
+}
+
+/// Those that a served listener has.
+fn needed<T>(
+    attached: &Attached,
+    mut all: BTreeMap<ObjectName, T>,
+    of_listener: impl Fn(&ServedListener) -> Vec<&ObjectName>,
+) -> BTreeMap<ObjectName, T> {
+    let listeners = attached.served.iter().flat_map(|gateway| &gateway.listeners);
+    let needed: BTreeSet<&ObjectName> = listeners.flat_map(of_listener).collect();
+    all.retain(|name, _| needed.contains(name));
+    all
 }
 
 /// None of a Service whose UID is not known: it may be beyond those that are watched, and pools of two of its name would be one.
@@ -40,8 +62,12 @@ fn identity(document: &Value, port: u16) -> Option<ServiceIdentity> {
 
 #[cfg(test)]
 mod tests {
+    use portcullis_attach::{ContentKind, ContentName, HostPattern, HostTable, ServedGateway};
     use serde_json::json;
+    use tokio::time::Instant;
 
+    use super::super::content_documents::{made_secret, read_document};
+    use super::super::secrets::{ContentAnswer, referred};
     use super::*;
 
     #[test]
@@ -60,5 +86,30 @@ mod tests {
         assert!(identity(&document("u"), 443).is_some());
         assert_eq!(identity(&document(""), 443), None);
         assert_eq!(identity(&json!({}), 443), None);
+    }
+
+    #[test]
+    fn keys_are_those_of_served_listeners_alone() {
+        let mut contents = GatewayContents::default();
+        contents.follow(&referred(&["used", "unused"]));
+        let now = Instant::now();
+        let [used, unused] = ["used", "unused"].map(|name| ObjectName::new("infra", name));
+        for object in [&used, &unused] {
+            let name = ContentName { kind: ContentKind::Secret, object: object.clone() };
+            contents.take(&name, ContentAnswer::Found(read_document(ContentKind::Secret, &made_secret())), now);
+        }
+        let role = ListenerRole::Terminate {
+            certificates: vec![used.clone(), ObjectName::new("infra", "unread")],
+            client_ca: None,
+            routes: HostTable::default(),
+        };
+        let listener = ServedListener { name: "l".to_owned(), port: 443, host: HostPattern::Any, role };
+        let gateway = ObjectName::new("infra", "edge");
+        let served = ServedGateway { gateway, addresses: Vec::new(), settings: None, listeners: vec![listener] };
+        let attached = Attached { served: vec![served], ..Attached::default() };
+        let found = demand(&attached, &GatewayApiObjects::default(), &contents);
+        assert_eq!(found.certificates.keys().collect::<Vec<_>>(), [&used]);
+        assert!(!format!("{found:?}").contains("PRIVATE"), "no key is shown");
+        assert_eq!(contents.serving().len(), 2, "{unused} is read, too");
     }
 }

@@ -3,8 +3,12 @@
 //!
 //! [`statuses`] is pure; here the step runs, whenever objects or names of `UpstreamCluster`s have changed.
 
+mod content_documents;
+mod content_reader;
 mod demand;
 mod programmed;
+mod read_pace;
+mod secrets;
 mod statuses;
 mod supported_version;
 
@@ -15,15 +19,18 @@ use std::time::Duration;
 use portcullis_api::{CLUSTER_KIND, SETTINGS_KIND};
 use portcullis_attach::{
     Attached, ConditionVerdict, GatewayObjects, Inventory, ObjectName, UnseenKinds, Usability, attach,
+    referred_contents,
 };
 use portcullis_gateway_api::{NAMESPACE_NAME_LABEL, read_object};
 use portcullis_sources::{GatewayApiObjects, KubernetesAccess, ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
-use portcullis_translate::Diagnosis;
+use portcullis_translate::{Diagnosis, RefusedClusters};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::gateway_views::{GatewayEnvoys, ProgrammedState};
+use super::gateway_views::{ClosedListeners, GatewayEnvoys, ProgrammedState};
 use super::source::SettingsOrigin;
+use content_reader::ContentReader;
+use secrets::GatewayContents;
 use statuses::JudgedUids;
 
 /// Least time between two steps: many routes change together.
@@ -42,6 +49,7 @@ pub(super) struct GatewayApiVerdicts {
     uids: Arc<JudgedUids>,
     supported: Option<ConditionVerdict>,
     programmed_states: BTreeMap<ObjectName, ProgrammedState>,
+    closed_listeners: Arc<ClosedListeners>,
 }
 
 impl GatewayApiVerdicts {
@@ -51,8 +59,12 @@ impl GatewayApiVerdicts {
         stored: &'a StoredStatuses,
         now: &'a str,
     ) -> impl Iterator<Item = (ObjectKey, Value)> + 'a {
-        let judged =
-            statuses::Judged { attached: &self.attached, uids: &self.uids, programmed_states: &self.programmed_states };
+        let judged = statuses::Judged {
+            attached: &self.attached,
+            uids: &self.uids,
+            programmed_states: &self.programmed_states,
+            closed_listeners: &self.closed_listeners,
+        };
         statuses::statuses(judged, self.supported.as_ref(), stored, now)
     }
 }
@@ -77,8 +89,10 @@ pub(super) struct GatewayApi {
 struct ReferredNames {
     clusters: BTreeMap<String, BTreeSet<String>>,
     settings: BTreeMap<String, Usability>,
-    /// Clusters to which no connection may be passed on, and why.
-    judging_clusters: Arc<BTreeMap<String, String>>,
+    /// Clusters to which routes may not lead, and why.
+    refused_clusters: Arc<RefusedClusters>,
+    /// Certificates of listeners.
+    contents: Arc<GatewayContents>,
 }
 
 impl GatewayApi {
@@ -93,23 +107,37 @@ impl GatewayApi {
         let mut versions = tokio::time::interval(VERSION_INTERVAL);
         let mut supported = None;
         let mut judged: Option<(Arc<GatewayApiObjects>, ReferredNames)> = None;
+        let mut known: Option<(Arc<GatewayApiObjects>, Arc<GatewayObjects>)> = None;
+        let mut contents = ContentReader::start(self.access.client.clone());
         let (mut attached, mut uids) = (Arc::<Attached>::default(), Arc::<JudgedUids>::default());
         loop {
             let objects = self.objects.borrow_and_update().clone();
             // Without a kind a permission could be missing, or what a route refers to.
             let mut names = self.names(judged.is_some()).filter(|_| objects.is_listed());
             if let Some(names) = &mut names {
-                names.judging_clusters = self.envoys.refused_clusters();
+                names.refused_clusters = self.envoys.refusals().clusters;
+                names.contents = contents.newest();
             }
             let is_known =
                 judged.as_ref().is_some_and(|(of, by)| Arc::ptr_eq(of, &objects) && Some(by) == names.as_ref());
-            if !is_known && let Some(names) = names {
+            if !is_known && let Some(mut names) = names {
+                let before = known.take().filter(|(of, _)| Arc::ptr_eq(of, &objects)).map(|(_, read)| read);
+                let read = match before {
+                    Some(read) => read,
+                    None => {
+                        // Thousands of routes take a while.
+                        let of = Arc::clone(&objects);
+                        let Ok(read) = tokio::task::spawn_blocking(move || read_all(&of)).await else { return };
+                        Arc::new(read)
+                    }
+                };
+                known = Some((Arc::clone(&objects), Arc::clone(&read)));
+                names.contents = contents.read(referred_contents(&read)).await;
                 let (of, by, home) = (Arc::clone(&objects), names.clone(), self.access.namespace.clone());
-                // Thousands of routes take a while.
-                let step = move || (judge(&of, by, home), uids_of(&of));
+                let step = move || (judge(&read, &of, by, home), uids_of(&of));
                 let Ok((newer, judged_uids)) = tokio::task::spawn_blocking(step).await else { return };
                 (attached, uids) = (Arc::new(newer), Arc::new(judged_uids));
-                self.envoys.demand(demand::demand(&attached, &objects));
+                self.envoys.demand(demand::demand(&attached, &objects, &names.contents));
                 judged = Some((objects, names));
             }
             let uid = |ObjectName { namespace, name }: &ObjectName| {
@@ -117,9 +145,16 @@ impl GatewayApi {
                 uids.get(&ObjectKey { kind, namespace, name }).cloned()
             };
             let programmed_states = self.envoys.programmed_states(&attached, uid);
+            let closed_listeners = self.envoys.refusals().listeners;
             let has_served = !attached.served.is_empty();
             let (attached, uids) = (Arc::clone(&attached), Arc::clone(&uids));
-            let verdicts = GatewayApiVerdicts { attached, uids, supported: supported.clone(), programmed_states };
+            let verdicts = GatewayApiVerdicts {
+                attached,
+                uids,
+                supported: supported.clone(),
+                programmed_states,
+                closed_listeners,
+            };
             sender.send_if_modified(|before| {
                 let is_new = **before != verdicts;
                 if is_new {
@@ -133,6 +168,7 @@ impl GatewayApi {
                 changed = self.diagnoses.changed() => if changed.is_err() { return },
                 changed = self.statuses.changed() => if changed.is_err() { return },
                 changed = self.envoys.changed() => if !changed { return },
+                changed = contents.changed() => if !changed { return },
                 () = tokio::time::sleep(PROGRESS_INTERVAL), if has_served => {}
                 _ = versions.tick() => supported = supported_version::supported(&self.access.client).await.or(supported),
                 () = sender.closed() => return,
@@ -176,7 +212,7 @@ fn names(
         (name, usability)
     };
     let settings = statuses.of(WatchedKind::GatewaySettings).map(|(key, _)| usability(key.name.clone())).collect();
-    Some(ReferredNames { judging_clusters: Arc::default(), clusters, settings })
+    Some(ReferredNames { clusters, settings, ..ReferredNames::default() })
 }
 
 /// The host names that the status of an `UpstreamCluster` says are its own.
@@ -196,7 +232,7 @@ fn uids_of(objects: &GatewayApiObjects) -> JudgedUids {
     kinds.into_iter().flat_map(of_kind).collect()
 }
 
-fn judge(objects: &GatewayApiObjects, names: ReferredNames, home_namespace: String) -> Attached {
+fn read_all(objects: &GatewayApiObjects) -> GatewayObjects {
     let mut read = GatewayObjects::default();
     for document in objects.of_gateway_api() {
         match read_object(document) {
@@ -207,6 +243,10 @@ fn judge(objects: &GatewayApiObjects, names: ReferredNames, home_namespace: Stri
             }
         }
     }
+    read
+}
+
+fn judge(read: &GatewayObjects, objects: &GatewayApiObjects, names: ReferredNames, home_namespace: String) -> Attached {
     let labels = |document: &Arc<Value>| {
         let name = name_of(document).name;
         let labels = document.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
@@ -223,7 +263,6 @@ fn judge(objects: &GatewayApiObjects, names: ReferredNames, home_namespace: Stri
     };
     // Those that were left out may be referred to.
     let unseen = UnseenKinds {
-        contents: true,
         services: !objects.has_all(WatchedKind::Service),
         namespaces: !objects.has_all(WatchedKind::Namespace),
     };
@@ -231,14 +270,16 @@ fn judge(objects: &GatewayApiObjects, names: ReferredNames, home_namespace: Stri
         is_complete: true,
         unseen,
         home_namespace,
+        secrets: names.contents.secrets(),
+        config_maps: names.contents.config_maps(),
         services: objects.of(WatchedKind::Service).map(ports).collect(),
         namespaces: objects.of(WatchedKind::Namespace).map(labels).collect(),
         clusters: names.clusters,
-        judging_clusters: names.judging_clusters.as_ref().clone(),
+        judging_clusters: names.refused_clusters.connections.clone(),
+        passing_clusters: names.refused_clusters.requests.clone(),
         settings: names.settings,
-        ..Inventory::default()
     };
-    attach(&read, &inventory)
+    attach(read, &inventory)
 }
 
 fn name_of(document: &Value) -> ObjectName {

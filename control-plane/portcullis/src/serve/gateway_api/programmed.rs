@@ -1,9 +1,10 @@
 //! The condition `Programmed` of Gateways and their listeners, and the addresses of a Gateway.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use portcullis_api::status::sanitize;
-use portcullis_attach::{ConditionVerdict, ListenerRole, ListenerVerdict, ServedGateway, ServedListener};
+use portcullis_attach::{ConditionVerdict, ListenerVerdict, ServedGateway, ServedListener};
 use serde_json::{Value, json};
 
 use super::super::gateway_views::ProgrammedState;
@@ -12,20 +13,26 @@ use super::super::gateway_views::ProgrammedState;
 const INVALID: &str = "it is not accepted";
 /// Most addresses of a status, by the definition of Gateways: with more the API server refuses it.
 const MAX_ADDRESSES: usize = 16;
-/// Why a listener that ends TLS is not programmed.
-const NOT_SERVED: &str = "this version of Portcullis serves no HTTPS listeners";
+/// Why an accepted listener without a usable certificate is not programmed.
+const NO_CERTIFICATE: &str = "it has no certificate that can be used";
 
 /// Why, or how, a Gateway is programmed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Programmed<'a> {
     served: Option<&'a ServedGateway>,
     state: &'a ProgrammedState,
+    /// Its listeners that are closed, and why.
+    closed: Option<&'a BTreeMap<String, &'static str>>,
 }
 
 impl<'a> Programmed<'a> {
     /// `served` is what is accepted of the Gateway.
-    pub(super) fn of(served: Option<&'a ServedGateway>, state: Option<&'a ProgrammedState>) -> Self {
-        Self { served, state: state.unwrap_or(&ProgrammedState::NoEnvoy) }
+    pub(super) fn of(
+        served: Option<&'a ServedGateway>,
+        state: Option<&'a ProgrammedState>,
+        closed: Option<&'a BTreeMap<String, &'static str>>,
+    ) -> Self {
+        Self { served, state: state.unwrap_or(&ProgrammedState::NoEnvoy), closed }
     }
 
     /// The addresses in the status: those that the Gateway asks for, else those of its Envoys. They stay while its Envoys are
@@ -49,7 +56,8 @@ impl<'a> Programmed<'a> {
 
     /// The conditions of the Gateway.
     pub(super) fn gateway(&self, verdicts: &[ConditionVerdict], has_addresses: bool) -> Vec<ConditionVerdict> {
-        let has_served = self.served.is_some_and(|served| served.listeners.iter().any(is_in_use));
+        let has_served =
+            self.served.is_some_and(|served| served.listeners.iter().any(|one| self.closed_because(one).is_none()));
         let refusal = match has_served {
             true if has_addresses => self.refusal(),
             true => self.refusal().or(Some((
@@ -57,7 +65,7 @@ impl<'a> Programmed<'a> {
                 "it asks for no address, and none of its Envoys says by which clients reach it (--gateway-address)"
                     .to_owned(),
             ))),
-            false => Some(("Pending", format!("it has no listener that is served: {NOT_SERVED}"))),
+            false => Some(("Pending", "none of its listeners is served".to_owned())),
         };
         with_programmed(verdicts, refusal)
     }
@@ -65,9 +73,16 @@ impl<'a> Programmed<'a> {
     /// The conditions of a listener.
     pub(super) fn listener(&self, listener: &ListenerVerdict) -> Vec<ConditionVerdict> {
         let mut served = self.served.iter().flat_map(|served| &served.listeners);
-        let is_served = served.any(|one| one.name == listener.name && is_in_use(one));
-        let refusal = if is_served { self.refusal() } else { Some(("Pending", NOT_SERVED.to_owned())) };
+        let closed = match served.find(|one| one.name == listener.name) {
+            Some(served) => self.closed_because(served),
+            None => Some(NO_CERTIFICATE),
+        };
+        let refusal = closed.map(|why| ("Pending", why.to_owned())).or_else(|| self.refusal());
         with_programmed(&listener.conditions, refusal)
+    }
+
+    fn closed_because(&self, listener: &ServedListener) -> Option<&'static str> {
+        self.closed?.get(&listener.name).copied()
     }
 
     fn refusal(&self) -> Option<(&'static str, String)> {
@@ -80,13 +95,6 @@ impl<'a> Programmed<'a> {
             ProgrammedState::Pending => pending("its Envoys have not acknowledged it yet"),
             ProgrammedState::Refused(why) => Some(("Invalid", format!("an Envoy refuses it: {}", sanitize(why)))),
         }
-    }
-}
-
-fn is_in_use(listener: &ServedListener) -> bool {
-    match listener.role {
-        ListenerRole::Passthrough(_) | ListenerRole::Redirect(_) => true,
-        ListenerRole::Terminate { .. } => false,
     }
 }
 
@@ -103,7 +111,7 @@ fn with_programmed(verdicts: &[ConditionVerdict], refusal: Option<(&'static str,
 
 #[cfg(test)]
 mod tests {
-    use portcullis_attach::{HostPattern, HostTable, ObjectName};
+    use portcullis_attach::{HostPattern, HostTable, ListenerRole, ObjectName};
 
     use super::*;
 
@@ -142,7 +150,8 @@ mod tests {
             (ProgrammedState::Programmed([].into()), (false, "AddressNotAssigned"), (true, "Programmed")),
             (ProgrammedState::Programmed([address].into()), (true, "Programmed"), (true, "Programmed")),
         ] {
-            let programmed = Programmed::of(Some(&served), Some(&state));
+            let closed = [("https".to_owned(), "no certificate")].into();
+            let programmed = Programmed::of(Some(&served), Some(&state), Some(&closed));
             let has_addresses = !programmed.addresses(&[]).is_empty();
             assert_eq!(told(&programmed.gateway(&accepted(), has_addresses)), expected, "{state:?}");
             let verdict = |name: &str| ListenerVerdict {
@@ -154,6 +163,9 @@ mod tests {
             assert_eq!(told(&programmed.listener(&verdict("tls"))), of_listener, "{state:?}");
             assert_eq!(told(&programmed.listener(&verdict("https"))), (false, "Pending"), "{state:?}");
             assert_eq!(told(&programmed.gateway(&[], true)), (false, "Invalid"));
+            let open = Programmed::of(Some(&served), Some(&state), None);
+            assert_eq!(told(&open.listener(&verdict("https"))), of_listener, "{state:?}");
+            assert_eq!(told(&open.listener(&verdict("without-certificate"))), (false, "Pending"), "{state:?}");
         }
     }
 
@@ -170,24 +182,24 @@ mod tests {
             (vec![[0, 0, 0, 0].into()], &there, vec!["192.0.2.1"]),
         ] {
             let served = gateway(addresses);
-            let found = Programmed::of(Some(&served), Some(state)).addresses(&before);
+            let found = Programmed::of(Some(&served), Some(state), None).addresses(&before);
             let found: Vec<&str> = found.iter().map(|one| one["value"].as_str().unwrap()).collect();
             assert_eq!(found, expected, "{state:?}");
         }
-        assert_eq!(Programmed::of(None, Some(&there)).addresses(&before), Vec::<Value>::new());
+        assert_eq!(Programmed::of(None, Some(&there), None).addresses(&before), Vec::<Value>::new());
     }
 
     #[test]
     fn addresses_have_room_in_the_status_and_stay() {
         let (served, ip) = (gateway(Vec::new()), |last: u8| IpAddr::from([192, 0, 2, last]));
         let all = ProgrammedState::Programmed((1..=40).map(ip).collect());
-        let first = Programmed::of(Some(&served), Some(&all)).addresses(&[]);
+        let first = Programmed::of(Some(&served), Some(&all), None).addresses(&[]);
         assert_eq!(first.len(), MAX_ADDRESSES);
         let fewer = ProgrammedState::Programmed((5..=40).map(ip).collect());
-        let next = Programmed::of(Some(&served), Some(&fewer)).addresses(&first);
+        let next = Programmed::of(Some(&served), Some(&fewer), None).addresses(&first);
         assert!(next.len() == MAX_ADDRESSES && next[..12] == first[4..], "{next:?}");
-        assert_eq!(Programmed::of(Some(&served), Some(&all)).addresses(&next), next, "one that is back waits");
+        assert_eq!(Programmed::of(Some(&served), Some(&all), None).addresses(&next), next, "one that is back waits");
         let asked = gateway((1..=40).map(ip).collect());
-        assert_eq!(Programmed::of(Some(&asked), None).addresses(&[]), first);
+        assert_eq!(Programmed::of(Some(&asked), None, None).addresses(&[]), first);
     }
 }

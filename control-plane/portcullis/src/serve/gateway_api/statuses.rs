@@ -10,7 +10,7 @@ use portcullis_gateway_api::GATEWAY_API_GROUP;
 use portcullis_sources::{ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
 use serde_json::{Value, json};
 
-use super::super::gateway_views::ProgrammedState;
+use super::super::gateway_views::{ClosedListeners, ProgrammedState};
 use super::programmed::Programmed;
 
 /// `metadata.uid` of the objects that were judged.
@@ -22,6 +22,7 @@ pub(super) struct Judged<'a> {
     pub(super) attached: &'a Attached,
     pub(super) uids: &'a JudgedUids,
     pub(super) programmed_states: &'a BTreeMap<ObjectName, ProgrammedState>,
+    pub(super) closed_listeners: &'a ClosedListeners,
 }
 
 /// The wanted status of each object that has one of this controller, by `now` in RFC 3339. `supported` is the condition of classes
@@ -32,7 +33,7 @@ pub(super) fn statuses<'a>(
     stored: &'a StoredStatuses,
     now: &'a str,
 ) -> impl Iterator<Item = (ObjectKey, Value)> + 'a {
-    let Judged { attached, uids, programmed_states } = judged;
+    let Judged { attached, uids, programmed_states, closed_listeners } = judged;
     let status = move |key: &ObjectKey| stored.get(key).filter(|stored| stored.uid.as_ref() == uids.get(key));
     let served: BTreeMap<&ObjectName, &ServedGateway> = attached.served.iter().map(|one| (&one.gateway, one)).collect();
     let classes = attached.classes.iter().filter_map(move |class| {
@@ -46,7 +47,8 @@ pub(super) fn statuses<'a>(
     let gateways = attached.gateways.iter().filter_map(move |gateway| {
         let key = key(WatchedKind::Gateway, &gateway.name);
         let (served, state) = (served.get(&gateway.name).copied(), programmed_states.get(&gateway.name));
-        let written = gateway_status(gateway, Programmed::of(served, state), status(&key)?, now);
+        let programmed = Programmed::of(served, state, closed_listeners.get(&gateway.name));
+        let written = gateway_status(gateway, programmed, status(&key)?, now);
         Some((key, written))
     });
     let routes = attached.routes.iter().filter_map(move |route| {
@@ -156,7 +158,8 @@ mod tests {
 
     fn no_envoy<'a>(attached: &'a Attached, uids: &'a JudgedUids) -> Judged<'a> {
         static NONE: BTreeMap<ObjectName, ProgrammedState> = BTreeMap::new();
-        Judged { attached, uids, programmed_states: &NONE }
+        static OPEN: ClosedListeners = ClosedListeners::new();
+        Judged { attached, uids, programmed_states: &NONE, closed_listeners: &OPEN }
     }
 
     fn one_stored(status: Value) -> StoredStatus {

@@ -8,7 +8,8 @@ use portcullis_xds::Registry;
 use tokio::sync::watch;
 
 use super::{
-    GatewayClaims, GatewayDemand, GatewayLink, GatewayOutcome, ProgrammedState, gateway_view, programmed_states,
+    GatewayClaims, GatewayDemand, GatewayLink, GatewayOutcome, GatewayRefusals, ProgrammedState, gateway_view,
+    programmed_states,
 };
 
 /// The Envoys of all Gateways, as the verdicts need them: what they are to serve goes in, what they do comes out.
@@ -32,6 +33,8 @@ struct GatewayEdition {
     generation: Option<i64>,
     /// The names of Envoy's listeners, which are addresses and ports: the `GatewaySettings` may give the address.
     listeners: BTreeSet<String>,
+    /// The names of its listeners that are closed: one that is open since is served when an Envoy has it.
+    closed: BTreeSet<String>,
 }
 
 impl AcknowledgedGateways {
@@ -79,9 +82,9 @@ impl GatewayEnvoys {
         });
     }
 
-    /// `UpstreamClusters` to which no connection may be passed on, and why, as far as a route leads there.
-    pub(in super::super) fn refused_clusters(&self) -> Arc<BTreeMap<String, String>> {
-        Arc::clone(&self.outcome.borrow().refused_clusters)
+    /// The parts of the demand that are not served.
+    pub(in super::super) fn refusals(&self) -> GatewayRefusals {
+        self.outcome.borrow().refusals.clone()
     }
 
     /// Waits for another outcome; false if there is none any more.
@@ -104,7 +107,10 @@ impl GatewayEnvoys {
             attached.gateways.iter().map(|one| (&one.name, one.generation)).collect();
         for (gateway, state) in &mut found {
             let generation = generations.get(gateway).copied().flatten();
-            let edition = GatewayEdition { uid: uid(gateway), generation, listeners: listeners(&outcome, gateway) };
+            let closed =
+                outcome.refusals.listeners.get(gateway).into_iter().flat_map(BTreeMap::keys).cloned().collect();
+            let listeners = listeners(&outcome, gateway);
+            let edition = GatewayEdition { uid: uid(gateway), generation, listeners, closed };
             self.acknowledged.follow(gateway, edition, state);
         }
         self.acknowledged.0.retain(|gateway, _| found.contains_key(gateway));
@@ -134,7 +140,7 @@ mod tests {
         let snapshot = Some(Arc::new(Snapshot::default().with_views(views)));
         let listeners = listeners(&GatewayOutcome { snapshot, ..GatewayOutcome::default() }, &edge());
         assert_eq!(listeners, [listener.to_owned()].into());
-        GatewayEdition { uid: Some(uid.to_owned()), generation: Some(generation), listeners }
+        GatewayEdition { uid: Some(uid.to_owned()), generation: Some(generation), listeners, closed: BTreeSet::new() }
     }
 
     #[test]
@@ -147,6 +153,11 @@ mod tests {
             ("an edit of the Gateway", edition("one", 2, "gateway-0.0.0.0-443"), ProgrammedState::Pending),
             ("a Gateway of the same name", edition("two", 1, "gateway-0.0.0.0-443"), ProgrammedState::Pending),
             ("another address of the settings", edition("one", 1, "gateway-10.0.0.1-443"), ProgrammedState::Pending),
+            (
+                "a certificate that came later",
+                GatewayEdition { closed: ["https".to_owned()].into(), ..first() },
+                ProgrammedState::Pending,
+            ),
         ] {
             let mut acknowledged = AcknowledgedGateways::default();
             acknowledged.follow(&edge(), first(), &mut programmed());

@@ -5,6 +5,7 @@
 //! - [`progress`]: what its Envoys make of that; [`envoys`]: what they made of it before.
 
 mod claim;
+mod ended_routes;
 mod envoys;
 mod progress;
 mod snapshots;
@@ -12,8 +13,9 @@ mod snapshots;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use portcullis_api::{KeyPair, PublicBytes};
 use portcullis_attach::{ObjectName, ServedGateway};
-use portcullis_translate::ServicePort;
+use portcullis_translate::{RefusedClusters, ServicePort};
 use portcullis_xds::{Snapshot, View};
 use tokio::sync::watch;
 
@@ -31,11 +33,22 @@ pub(super) struct GatewayDemand {
     pub(super) served: Arc<Vec<Arc<ServedGateway>>>,
     /// `UpstreamClusters` to which a route may pass connections on, whether these can be or not.
     pub(super) passed_clusters: BTreeSet<String>,
+    /// Those to which a route may send requests, whether it can or not.
+    pub(super) requested_clusters: BTreeSet<String>,
     /// The ports of Services to which routes lead, of those Services that are known.
     pub(super) services: BTreeMap<ServicePort, ServiceIdentity>,
+    /// The certificates of listeners that end TLS, with their keys, by Secrets.
+    pub(super) certificates: BTreeMap<ObjectName, Arc<KeyPair>>,
+    /// The CAs for clients of these listeners, by `ConfigMaps`.
+    pub(super) client_authorities: BTreeMap<ObjectName, Arc<PublicBytes>>,
 }
 
 impl GatewayDemand {
+    /// The `UpstreamClusters` to which a route may lead.
+    fn clusters(&self) -> impl Iterator<Item = &String> {
+        self.passed_clusters.iter().chain(&self.requested_clusters)
+    }
+
     /// The demand with the Gateways of the one before in the place of equal ones, so that comparing them costs nothing.
     fn after(mut self, before: Option<&Self>) -> Self {
         let Some(before) = before else { return self };
@@ -66,9 +79,21 @@ pub(super) struct GatewayOutcome {
     pub(super) served: Arc<Vec<Arc<ServedGateway>>>,
     /// The snapshot with their views; none before the first.
     pub(super) snapshot: Option<Arc<Snapshot>>,
-    /// `UpstreamClusters` to which no connection may be passed on, and why.
-    pub(super) refused_clusters: Arc<BTreeMap<String, String>>,
+    /// The parts of it that are not served.
+    pub(super) refusals: GatewayRefusals,
 }
+
+/// The parts of a demand that are not served, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct GatewayRefusals {
+    /// `UpstreamClusters` to which routes may not lead, as far as one would.
+    pub(super) clusters: Arc<RefusedClusters>,
+    /// Accepted listeners whose connections are all closed.
+    pub(super) listeners: Arc<ClosedListeners>,
+}
+
+/// Listeners of Gateways by their names, and a message.
+pub(super) type ClosedListeners = BTreeMap<ObjectName, BTreeMap<String, &'static str>>;
 
 /// The reconciler's end of the Gateway API.
 pub(super) struct GatewayLink {

@@ -3,15 +3,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portcullis_api::Settings;
-use portcullis_attach::{ObjectName, ServedGateway};
-use portcullis_translate::{GatewayInput, GatewayTranslator, ResourceGroup, ServicePort, ServiceServers};
+use portcullis_attach::{ObjectName, ServedGateway, ServedListener};
+use portcullis_translate::{
+    GatewayInput, GatewaySecrets, GatewayTranslator, RefusedClusters, ResourceGroup, ServicePort, ServiceServers,
+};
 use portcullis_xds::Snapshot;
 use serde_json::Value;
 
 use super::super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
 use super::super::group_change::KnownGroups;
 use super::super::xds_resources::{Retained, XdsResources};
-use super::{GatewayDemand, gateway_of_view, gateway_view};
+use super::ended_routes::EndedRoutes;
+use super::{ClosedListeners, GatewayDemand, GatewayRefusals, gateway_of_view, gateway_view};
 
 /// How long Gateways without a past wait for the Services of the first verdicts: as long as objects do at a start.
 const FIRST_SERVICES: Duration = Duration::from_secs(28);
@@ -23,7 +26,8 @@ pub(in super::super) struct GatewaySnapshots {
     demand: Option<Arc<GatewayDemand>>,
     claimed: BTreeSet<ObjectName>,
     views: BTreeMap<ObjectName, GatewaySnapshot>,
-    refused: Arc<BTreeMap<String, String>>,
+    refused: Arc<RefusedClusters>,
+    closed: Arc<ClosedListeners>,
     /// The sources of Services' servers, and the demand that they are of, with whether servers may be at loopback.
     wants: (Option<(Arc<GatewayDemand>, bool)>, Wants),
     followed: Option<FollowedInputs>,
@@ -40,7 +44,7 @@ struct FollowedInputs {
     answers: Arc<Answers>,
     claimed: BTreeSet<ObjectName>,
     settings: Settings,
-    /// The documents of the demand's `passed_clusters`.
+    /// The documents of the demand's `passed_clusters` and `requested_clusters`.
     clusters: Vec<Option<Arc<Value>>>,
     /// Whether Services may still be waited for.
     may_wait: bool,
@@ -51,6 +55,7 @@ struct FollowedInputs {
 struct GatewaySnapshot {
     groups: KnownGroups,
     resources: XdsResources,
+    ended: EndedRoutes,
     /// Whether it is of verdicts, and not of the time before this program started.
     is_judged: bool,
 }
@@ -81,9 +86,9 @@ impl GatewaySnapshots {
         Some(Arc::new(served.iter().filter(is_judged).cloned().collect()))
     }
 
-    /// `UpstreamClusters` to which no connection may be passed on, and why, as of the last snapshots.
-    pub(in super::super) fn refused_clusters(&self) -> Arc<BTreeMap<String, String>> {
-        Arc::clone(&self.refused)
+    /// Everything that is refused and closed, as of the last snapshots.
+    pub(in super::super) fn refusals(&self) -> GatewayRefusals {
+        GatewayRefusals { clusters: Arc::clone(&self.refused), listeners: Arc::clone(&self.closed) }
     }
 
     /// The sources of Services' servers.
@@ -117,7 +122,7 @@ impl GatewaySnapshots {
             answers: discovered.answers(),
             claimed: self.claimed.clone(),
             settings: settings.clone(),
-            clusters: demand.passed_clusters.iter().map(|name| clusters.get(name).cloned()).collect(),
+            clusters: demand.clusters().map(|name| clusters.get(name).cloned()).collect(),
             demand: Arc::clone(&demand),
             may_wait,
         };
@@ -143,8 +148,11 @@ impl GatewaySnapshots {
             Some(awaited) => awaited.intersection(&unasked).cloned().collect(),
         };
         let (gateways, translator) = (demand.served.as_slice(), &mut self.translator);
-        let groups = translator.translate(&GatewayInput { settings, gateways, clusters, services: &services });
-        let refused = translator.refused(&demand.passed_clusters, settings, clusters);
+        let secrets = GatewaySecrets { serving: demand.certificates.clone() };
+        let input = GatewayInput { settings, gateways, clusters, services: &services, secrets: &secrets };
+        let groups = translator.translate(&input);
+        let refused = translator.refused(&demand.passed_clusters, &demand.requested_clusters, settings, clusters);
+        self.closed = Arc::new(closed_listeners(gateways, &secrets));
         if *self.refused != refused {
             self.refused = Arc::new(refused);
         }
@@ -182,6 +190,15 @@ impl GatewaySnapshots {
     }
 }
 
+fn closed_listeners(gateways: &[Arc<ServedGateway>], secrets: &GatewaySecrets) -> ClosedListeners {
+    let closed = |listener: &ServedListener| Some((listener.name.clone(), secrets.closed_because(listener)?));
+    let of = |gateway: &Arc<ServedGateway>| {
+        let closed: BTreeMap<_, _> = gateway.listeners.iter().filter_map(closed).collect();
+        (!closed.is_empty()).then(|| (gateway.gateway.clone(), closed))
+    };
+    gateways.iter().filter_map(of).collect()
+}
+
 impl GatewaySnapshot {
     /// Takes the newest resources: a grant that has ended ends at once. Without a view of before, Envoys may have one of a control
     /// plane whose memory is lost, and pools without servers would take its place: then Services are asked first. With one there are
@@ -194,14 +211,16 @@ impl GatewaySnapshot {
         self.is_judged = true;
         let groups: Vec<ResourceGroup> = group.into_iter().cloned().collect();
         let change = self.groups.follow(&groups);
-        self.resources.follow(&groups, &change, Retained { tombstones: &[], retired: &[] });
+        self.ended.follow(self.resources.snapshot(), group);
+        let tombstones = self.ended.tombstones();
+        self.resources.follow(&groups, &change, Retained { tombstones: &tombstones, retired: &[] });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use portcullis_attach::{BoundRoute, RouteKind, WeightedBackend};
-    use portcullis_attach::{HostPattern, HostTable, ListenerRole, ServedBackend, ServedListener};
+    use portcullis_attach::{HostPattern, HostTable, ListenerRole, ServedBackend};
     use portcullis_translate::type_urls;
 
     use super::super::ServiceIdentity;

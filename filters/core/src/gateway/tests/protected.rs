@@ -131,7 +131,7 @@ fn policies_do_not_see_a_group_that_is_dropped() {
         if mode == RequestHeader {
             config.upstream_identity = UpstreamIdentity::RequestHeader(RequestHeaders::default());
         }
-        fixture.route.cluster = Arc::new(Cluster::compile(&config, &EphemeralState([7; 32])).unwrap());
+        fixture.route.cluster = Cluster::compile(&config, &EphemeralState([7; 32])).unwrap();
         let outcome = by_certificate(&fixture, "alice", &["system:masters"], &[]);
         assert!(outcome.starts_with("rest.h2.read"), "{outcome}");
         // The access log and `explain` see the same.

@@ -4,6 +4,7 @@ use portcullis_filter_config::Reviews;
 
 use super::reviews::{asked, token_of};
 use super::*;
+use crate::cluster::CompiledCluster;
 use crate::local_token::tests::{Signer, pod_claims};
 use crate::observe::RequestRecord;
 use crate::review::{CalloutResult, Review, ReviewQueue, ReviewResult, TokenEnd};
@@ -305,7 +306,7 @@ fn checks_have_slots_of_their_own_and_come_again_later() {
 fn tokens_beyond_the_room_for_rejected_ones_are_all_reviewed() {
     let site = Site::new(Some(PERIOD), 120);
     let (token, fresh) = (site.token("4a5b"), site.token("fresh"));
-    let Cluster { caches, reviewer, .. } = &*site.fixture.route.cluster;
+    let CompiledCluster { caches, reviewer, .. } = &*site.fixture.route.cluster;
     let user = site.present(&token, 0, || panic!("no request waits")).check.unwrap();
     let ReviewResult::User(user) = user.read(201, confirmed().1.as_bytes()) else { panic!("a user") };
     let reject = |number: u32| {

@@ -10,6 +10,7 @@ use portcullis_harness::{project_root, wait};
 use serde_json::{Value, json};
 
 use super::backends::EchoBackends;
+use super::envoys::PodEnvoys;
 use crate::sources::{GatewayApiSite, own_address};
 
 /// All tests of the profile, those that fail included.
@@ -108,10 +109,12 @@ pub(super) fn run(site: &GatewayApiSite, suite: &ConformanceSuite, test: Option<
         .env("KUBECONFIG", kubeconfig);
     let process = Process::start(spec).unwrap();
     let mut backends = EchoBackends::new(&fixture.kube, &suite.echo_basic, fixture.run.make_dir("pods").unwrap(), ip);
+    let mut envoys = PodEnvoys::new(&fixture.kube, site.plane(), fixture.run.make_dir("envoys").unwrap());
     let mut last: Option<Instant> = None;
     wait::until_ok("the suite's end", LIMIT, || {
         if last.is_none_or(|last| last.elapsed() > PAUSE) {
             backends.follow();
+            envoys.follow();
             last = Some(Instant::now());
         }
         process.exit_status().ok_or_else(|| process.log_tail())

@@ -24,6 +24,27 @@ impl Site {
         Self::of(test, &KubeOptions::default())
     }
 
+    /// As [`Site::start`], with the right to read certificates in these namespaces, which need not be there before.
+    pub(crate) fn start_with(test: &str, secret_namespaces: &[&str]) -> Option<Self> {
+        let site = Self::start(test)?;
+        for namespace in secret_namespaces {
+            let name = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+            site.fixture.apply(&name.to_string());
+            site.grant_secrets(namespace);
+        }
+        Some(site)
+    }
+
+    /// Permits the control plane to read certificates of Gateways in a namespace.
+    pub(crate) fn grant_secrets(&self, namespace: &str) {
+        let flags = ["rbac", "--control-plane", "--namespace", NAMESPACE, "--user", USER, "--gateway-api"];
+        self.fixture.apply(&printed(&[&flags[..], &["--gateway-secrets", namespace]].concat()));
+    }
+
+    pub(crate) fn plane(&self) -> &ControlPlane {
+        &self.plane
+    }
+
     /// The same, of kube-apiservers like these.
     pub(super) fn of(test: &str, options: &KubeOptions) -> Option<Self> {
         let found = deps::definitions().map(|dir| dir.join("gateway-api"));

@@ -6,6 +6,8 @@ mod discovery;
 mod fixture;
 mod gateway_api;
 mod gateway_envoys;
+mod gateway_https;
+mod gateway_secrets;
 mod in_cluster;
 mod leader;
 mod limits;

@@ -1,0 +1,44 @@
+//! Which Gateways' Envoys may have the gateway's credential of an `UpstreamCluster`.
+
+use crate::condition::Rejection;
+use crate::grants::{Grants, Referent, Referrer};
+use crate::input::Inventory;
+use crate::name::{ObjectName, RouteKind};
+use crate::route::{CLUSTER, JudgedRoute, ServedBackend, WeightedBackend};
+
+/// The permissions of Gateways. A route chooses its Gateway, and with it whose Envoys get the credential: the grant for the route is
+/// not one for them.
+#[derive(Clone, Copy)]
+pub(crate) struct CredentialGrants<'a> {
+    pub(crate) grants: &'a Grants<'a>,
+    pub(crate) inventory: &'a Inventory,
+}
+
+impl CredentialGrants<'_> {
+    fn permit(&self, gateway: &ObjectName, cluster: &str) -> bool {
+        let (group, kind) = CLUSTER;
+        let from = Referrer { kind: "Gateway", namespace: &gateway.namespace };
+        let to = Referent { group, kind, namespace: &self.inventory.home_namespace, name: cluster };
+        self.grants.permit(from, to)
+    }
+
+    /// Whether a server may be reached by requests through a Gateway. Connections are passed on without a credential.
+    pub(crate) fn permit_backend(&self, gateway: &ObjectName, kind: RouteKind, backend: &WeightedBackend) -> bool {
+        match &backend.backend {
+            ServedBackend::Cluster(cluster) if kind == RouteKind::Http => self.permit(gateway, cluster),
+            ServedBackend::Cluster(_) | ServedBackend::Service { .. } => true,
+        }
+    }
+
+    /// Why a route does not reach all of its servers through a Gateway.
+    pub(crate) fn refusal(&self, gateway: &ObjectName, route: &JudgedRoute<'_>) -> Option<Rejection> {
+        let refused = route.backends.iter().find(|one| !self.permit_backend(gateway, route.kind, one))?;
+        let ServedBackend::Cluster(cluster) = &refused.backend else { return None };
+        let message = format!(
+            "no ReferenceGrant in namespace {} permits Gateways of namespace {} to lead to UpstreamCluster {cluster}: their Envoys \
+             would get its credential",
+            self.inventory.home_namespace, gateway.namespace
+        );
+        Some(Rejection::new("RefNotPermitted", message))
+    }
+}

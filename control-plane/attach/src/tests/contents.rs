@@ -1,0 +1,115 @@
+//! Secrets and `ConfigMaps` that are read for Gateways: those they may refer to, and a bounded number.
+
+use serde_json::{Value, json};
+
+use super::world::{INFRA, assert_lines, class, created, gateway, inventory, listener, object, read};
+use crate::{attach, referred_contents};
+
+fn https(name: &str, port: u16, references: &Value) -> Value {
+    let mut https = listener(name, port, "HTTPS", "a.test");
+    https["tls"] = json!({"certificateRefs": references});
+    https
+}
+
+fn names(documents: &[Value]) -> Vec<String> {
+    referred_contents(&read(documents)).iter().map(ToString::to_string).collect()
+}
+
+fn grant(kind: &str) -> Value {
+    let from = json!([{"group": "gateway.networking.k8s.io", "kind": "Gateway", "namespace": INFRA}]);
+    object("ReferenceGrant", "other", "grant", &json!({"from": from, "to": [{"group": "", "kind": kind}]}))
+}
+
+fn named(mut gateway: Value, name: &str, year: u32) -> Value {
+    gateway["metadata"]["name"] = json!(name);
+    created(gateway, year)
+}
+
+/// References to so many Secrets.
+fn secrets(prefix: &str, count: usize) -> Value {
+    (0..count).map(|index| json!({"name": format!("{prefix}{index}")})).collect()
+}
+
+#[test]
+fn contents_are_those_that_gateways_may_refer_to() {
+    let references = json!([
+        {"name": "cert"}, {"name": "guest", "namespace": "other"}, {"kind": "ConfigMap", "name": "kind"},
+        {"group": "a.test", "name": "group"},
+    ]);
+    let mut passed = listener("t", 8443, "TLS", "b.test");
+    passed["tls"] = json!({"mode": "Passthrough", "certificateRefs": [{"name": "unused"}]});
+    let mut own = gateway(&json!([https("l", 443, &references), passed]));
+    let authority =
+        |name: &str, namespace: &str| json!({"group": "", "kind": "ConfigMap", "name": name, "namespace": namespace});
+    let validation = |references: &Value| json!({"validation": {"caCertificateRefs": references}});
+    own["spec"]["tls"] = json!({"frontend": {
+        "default": validation(&json!([authority("ca", INFRA), authority("ca", "other")])),
+        "perPort": [{"port": 8443, "tls": validation(&json!([authority("unused", INFRA)]))}],
+    }});
+    let mut foreign = named(gateway(&json!([https("l", 443, &json!([{"name": "foreign"}]))])), "foreign", 2024);
+    foreign["spec"]["gatewayClassName"] = json!("of-another-controller");
+    let all = [class(), own, foreign];
+    assert_eq!(names(&all), ["Secret infra/cert", "ConfigMap infra/ca"], "without a grant");
+    let with = |kind: &str| names(&all.iter().cloned().chain([grant(kind)]).collect::<Vec<_>>());
+    assert_eq!(with("Secret"), ["Secret infra/cert", "Secret other/guest", "ConfigMap infra/ca"]);
+    assert_eq!(with("ConfigMap"), ["Secret infra/cert", "ConfigMap infra/ca", "ConfigMap other/ca"]);
+}
+
+#[test]
+fn gateway_refers_to_a_bounded_number_of_contents() {
+    let listeners =
+        json!([https("l", 443, &secrets("a", 64)), https("m", 8443, &json!([{"name": "a3"}, {"name": "cert"}]))]);
+    let gateway = gateway(&listeners);
+    assert_eq!(names(&[class(), gateway.clone()]).len(), 64);
+    let excess = "listener m ResolvedRefs False InvalidCertificateRef: spec.listeners[1].tls.certificateRefs";
+    assert_lines("a3 is not there, and cert is one too many", &[gateway.clone()], &[excess, "no served m"]);
+    let with_room =
+        json!([https("l", 443, &secrets("a", 63)), https("m", 8443, &json!([{"name": "a3"}, {"name": "cert"}]))]);
+    assert_lines("room for it", &[super::world::gateway(&with_room)], &["served m:8443 a.test terminate infra/cert"]);
+    let mut known = inventory();
+    let all = secrets("a", 64);
+    let all = all.as_array().unwrap().iter().map(|one| crate::ObjectName::new(INFRA, one["name"].as_str().unwrap()));
+    known.secrets.extend(all.map(|name| (name, crate::Usability::Usable)));
+    let attached = attach(&read(&[class(), gateway]), &known);
+    let message = &attached.gateways[0].listeners[1].conditions[2].message;
+    assert!(message.contains("Secret infra/cert is not read: more than 64"), "{message}");
+}
+
+/// A Gateway of its own namespace that refers to so many Secrets there.
+fn gateway_of(namespace: &str, name: &str, year: u32, count: usize) -> Value {
+    let gateway = gateway(&json!([https("l", 443, &secrets(&format!("{name}x"), count))]));
+    let mut gateway = named(gateway, name, year);
+    gateway["metadata"]["namespace"] = json!(namespace);
+    gateway
+}
+
+fn with_class(gateways: impl IntoIterator<Item = Value>) -> Vec<Value> {
+    [class()].into_iter().chain(gateways).collect()
+}
+
+#[test]
+fn contents_of_older_gateways_have_room_first() {
+    let gateways = |count: usize| {
+        let one = |index: usize| {
+            let name = format!("g{index}");
+            gateway_of(&format!("team-{index}"), &name, 2024 - u32::try_from(index).unwrap(), 50)
+        };
+        (0..count).map(one).collect::<Vec<_>>()
+    };
+    let all = names(&with_class(gateways(10)));
+    assert_eq!(all.len(), 500);
+    let more = names(&with_class(gateways(11)));
+    assert_eq!(more.len(), 500);
+    assert!(more.iter().any(|name| name.contains("team-10/g10x")), "the oldest is the last of them here");
+    assert!(!more.iter().any(|name| name.contains("team-0/g0x")), "the youngest is left out");
+    let reversed: Vec<Value> = with_class(gateways(11)).into_iter().rev().collect();
+    assert_eq!(names(&reversed), more, "their order makes no difference");
+}
+
+#[test]
+fn gateways_of_one_namespace_leave_room_for_others() {
+    let crowd = (0..10).map(|index| gateway_of("crowd", &format!("c{index}"), 2001 + index, 64));
+    let all = names(&with_class(crowd.chain([gateway_of("team", "late", 2024, 64)])));
+    let of = |namespace: &str| all.iter().filter(|name| name.contains(&format!(" {namespace}/"))).count();
+    assert_eq!((of("crowd"), of("team")), (128, 64));
+}

@@ -1,0 +1,220 @@
+//! HTTPS listeners of Gateways: users are at their Envoys whom they are at the `UpstreamCluster`'s own.
+
+use std::net::SocketAddr;
+
+use portcullis_harness::certs::{CertSpec, Identity};
+use portcullis_harness::client::{H2Client, TlsTarget, plain};
+use portcullis_harness::envoy::{Envoy, EnvoyOptions};
+use portcullis_harness::kubeconfig::Kubeconfig;
+use portcullis_harness::{ports, wait};
+use serde_json::{Value, json};
+
+use super::control_plane::SOON;
+use super::fixture::{NAMESPACE, USER, printed};
+use super::gateway_api::{CLASS, CLUSTER, GROUP, Site};
+use crate::kubectl::whoami;
+
+/// The host name of the tenant's route.
+const JUDGED: &str = "judged.example.com";
+const CLUSTER_GROUP: &str = "proxy.kubegateway.io";
+
+struct HttpsSite {
+    site: Site,
+    alice: Identity,
+    /// The addresses of the listeners.
+    address: SocketAddr,
+    plain: SocketAddr,
+}
+
+/// A rule that leads to the cluster, with more fields.
+fn rules(more: &Value) -> Value {
+    let mut rule = json!({"backendRefs": [{"group": CLUSTER_GROUP, "kind": "UpstreamCluster", "name": CLUSTER}]});
+    rule.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!([rule])
+}
+
+impl HttpsSite {
+    /// A Gateway with a certificate, and a tenant's route to the cluster.
+    fn start(test: &str) -> Option<Self> {
+        let site = Site::start(test)?;
+        for namespace in ["infra", "team"] {
+            site.fixture.admin(&["create", "namespace", namespace]);
+        }
+        let rights = ["rbac", "--control-plane", "--namespace", NAMESPACE, "--user", USER];
+        let rights = [&rights[..], &["--gateway-api", "--gateway-secrets", "infra"]].concat();
+        site.fixture.apply(&printed(&rights));
+        site.fixture.apply(&printed(&["rbac", "--user", "portcullis"]));
+        site.apply("GatewayClass", "", CLASS, &json!({"controllerName": "portcullis.dev/gateway-controller"}));
+        let alice = site.fixture.kube.client_ca().issue(&CertSpec::client("alice", ["dev"])).unwrap();
+        let [address, plain] = [(); 2].map(|()| ports::free_address().unwrap());
+        let this = Self { site, alice, address, plain };
+        this.certificate();
+        this.gateway("edge", this.address.port(), this.plain.port());
+        this.grant("team", &[("HTTPRoute", "team"), ("Gateway", "infra")]);
+        this.route("route", JUDGED, &json!({}));
+        Some(this)
+    }
+
+    /// The Secret of the Gateways.
+    fn certificate(&self) {
+        let serving = self.site.fixture.serving_ca.issue(&CertSpec::server(JUDGED, [JUDGED])).unwrap();
+        let data = json!({"tls.crt": serving.pem(), "tls.key": serving.key_pem()});
+        let metadata = json!({"name": "cert", "namespace": "infra"});
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata, "stringData": data,
+        });
+        self.site.fixture.apply(&secret.to_string());
+    }
+
+    fn gateway(&self, name: &str, https: u16, http: u16) {
+        let listener = json!({
+            "name": "https", "port": https, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "cert"}]},
+            "allowedRoutes": {"namespaces": {"from": "All"}},
+        });
+        let plain = json!({"name": "http", "port": http, "protocol": "HTTP"});
+        let addresses = json!([{"type": "IPAddress", "value": self.address.ip().to_string()}]);
+        let spec = json!({"gatewayClassName": CLASS, "listeners": [listener, plain], "addresses": addresses});
+        self.site.apply("Gateway", "infra", name, &spec);
+    }
+
+    fn grant(&self, name: &str, from: &[(&str, &str)]) {
+        let from: Vec<Value> = from
+            .iter()
+            .map(|(kind, namespace)| json!({"group": GROUP, "kind": kind, "namespace": namespace}))
+            .collect();
+        let to = json!([{"group": CLUSTER_GROUP, "kind": "UpstreamCluster", "name": CLUSTER}]);
+        self.site.apply("ReferenceGrant", NAMESPACE, name, &json!({"from": from, "to": to}));
+    }
+
+    fn route(&self, name: &str, host: &str, more: &Value) {
+        let parents = json!([{"name": "edge", "namespace": "infra"}]);
+        let spec = json!({"parentRefs": parents, "hostnames": [host], "rules": rules(more)});
+        self.site.apply("HTTPRoute", "team", name, &spec);
+    }
+
+    fn envoy(&self, node: &str, flags: &[&str]) -> Envoy {
+        let dir = self.site.fixture.run.make_dir(node).unwrap();
+        let bootstrap = self.site.plane.bootstrap_with(node, flags).unwrap();
+        Envoy::start(&dir, node, &EnvoyOptions::new(bootstrap)).unwrap()
+    }
+
+    fn target(&self, host: &str) -> TlsTarget {
+        TlsTarget::new(self.address).sni(host).trust(&self.site.fixture.serving_ca).identity(&self.alice)
+    }
+
+    fn status(&self, host: &str, authority: &str) -> Option<u16> {
+        let client = H2Client::connect(&self.target(host)).ok()?.authority(authority);
+        client.get("/version", &[]).ok().map(|answer| answer.status)
+    }
+
+    fn wait_status(&self, host: &str, expected: Option<u16>) {
+        let what = format!("{host} answers {expected:?}");
+        wait::until(&what, SOON, || (self.status(host, host) == expected).then_some(())).unwrap();
+    }
+
+    /// The user that the apiserver knows, through an address.
+    fn user(&self, at: SocketAddr, name: &str, with: impl Fn(Kubeconfig) -> Kubeconfig) -> Value {
+        let kubeconfig = Kubeconfig::new(format!("https://{at}")).ca(&self.site.fixture.serving_ca);
+        let kubeconfig = with(kubeconfig.tls_server_name(name));
+        let path = kubeconfig.write(&self.site.fixture.run.next("kubeconfig")).unwrap();
+        whoami(self.site.fixture.kube.kubectl(&path))
+    }
+}
+
+fn dump(envoy: &Envoy) -> String {
+    envoy.admin().config_dump().unwrap().to_string()
+}
+
+#[test]
+fn users_of_an_https_listener_are_those_of_the_cluster_itself() {
+    let Some(gateway) = HttpsSite::start("gateway-https") else { return };
+    let site = &gateway.site;
+    let ordinary = gateway.envoy("ordinary", &[]);
+    let _edge = gateway.envoy("edge", &["--gateway", "infra/edge"]);
+    ordinary.wait_listening(site.fixture.address, SOON).unwrap();
+    for place in ["", "/listeners/0", "/listeners/1"] {
+        site.wait(["gateways", "infra", "edge"], place, &["Programmed True Programmed"]);
+    }
+    site.wait(["httproutes", "team", "route"], "/parents/0", &["ResolvedRefs True ResolvedRefs"]);
+    gateway.wait_status(JUDGED, Some(200));
+
+    site.fixture.admin(&["create", "serviceaccount", "robot"]);
+    let token = site.fixture.admin(&["create", "token", "robot"]).trim().to_owned();
+    let stranger = portcullis_harness::certs::Ca::new("strangers").unwrap();
+    let stranger = stranger.issue(&CertSpec::client("alice", ["dev"])).unwrap();
+    type With<'a> = Box<dyn Fn(Kubeconfig) -> Kubeconfig + 'a>;
+    let credentials: [(&str, With<'_>); 3] = [
+        ("alice", Box::new(|kubeconfig| kubeconfig.identity(&gateway.alice))),
+        ("system:serviceaccount:default:robot", Box::new(|kubeconfig| kubeconfig.token(&token))),
+        ("system:serviceaccount:default:robot", Box::new(|kubeconfig| kubeconfig.identity(&stranger).token(&token))),
+    ];
+    for (username, with) in &credentials {
+        let itself = gateway.user(site.fixture.address, CLUSTER, with);
+        let there = gateway.user(gateway.address, JUDGED, with);
+        assert_eq!(there["username"], *username);
+        assert_eq!(there, itself, "groups and extras included");
+    }
+    // The CA is the cluster's own, not the Gateway's.
+    for (address, name) in [(site.fixture.address, CLUSTER), (gateway.address, JUDGED)] {
+        let target = TlsTarget::new(address).sni(name).trust(&site.fixture.serving_ca).identity(&stranger);
+        let answer = H2Client::connect(&target).unwrap().get("/api/v1/namespaces", &[]).unwrap();
+        assert!(answer.status == 403 && answer.text().contains("system:anonymous"), "{}", answer.text());
+    }
+    let client = H2Client::connect(&gateway.target(JUDGED)).unwrap();
+    assert_eq!(client.get("/version", &[("impersonate-user", "admin")]).unwrap().status, 403);
+    assert_eq!(gateway.status(JUDGED, "other.example.com"), Some(421));
+    assert_eq!(gateway.status("other.example.com", JUDGED), None, "no route has the name of the handshake");
+    assert_eq!(gateway.status(CLUSTER, CLUSTER), None, "nor has the Gateway the cluster's own");
+}
+
+#[test]
+fn plain_http_of_a_gateway_leads_to_its_https() {
+    let Some(gateway) = HttpsSite::start("gateway-http") else { return };
+    let _edge = gateway.envoy("edge", &["--gateway", "infra/edge"]);
+    gateway.wait_status(JUDGED, Some(200));
+    let get = |host: &str| plain::get(gateway.plain, &format!("http://{host}/api?limit=1")).unwrap();
+    for host in [JUDGED.to_owned(), format!("{JUDGED}:{}", gateway.plain.port())] {
+        let answer = get(&host);
+        assert_eq!(answer.status, 308, "{host}");
+        let expected = format!("https://{JUDGED}:{}/api?limit=1", gateway.address.port());
+        assert_eq!(answer.header("location"), Some(expected));
+    }
+    let unknown = get("unknown.example.com");
+    assert_eq!((unknown.status, unknown.header("location")), (404, None));
+}
+
+#[test]
+fn tenant_decides_neither_about_requests_nor_about_credentials() {
+    let Some(gateway) = HttpsSite::start("gateway-tenant") else { return };
+    let site = &gateway.site;
+    let [https, http] = [(); 2].map(|()| ports::free_address().unwrap().port());
+    gateway.gateway("other", https, http);
+    let edge = gateway.envoy("edge", &["--gateway", "infra/edge"]);
+    let other = gateway.envoy("other", &["--gateway", "infra/other"]);
+    gateway.wait_status(JUDGED, Some(200));
+    site.wait(["gateways", "infra", "other"], "", &["Programmed True Programmed"]);
+    let credential = format!("/-/{CLUSTER}/client");
+    assert!(dump(&edge).contains(&credential) && dump(&edge).contains("portcullis"));
+    let foreign = dump(&other);
+    for part in [CLUSTER, JUDGED, "dynamic_active_secrets", "dynamic_modules"] {
+        assert!(!foreign.contains(part), "another Gateway's Envoy has no key: {part}");
+    }
+    assert!(!dump(&edge).contains(&format!("/-/{CLUSTER}/serving")), "clients see the listener's certificate");
+
+    let header = json!({"type": "RequestHeaderModifier", "requestHeaderModifier": {"remove": ["authorization"]}});
+    for (name, more) in [
+        ("path", json!({"matches": [{"path": {"type": "PathPrefix", "value": "/api"}}]})),
+        ("header", json!({"filters": [header]})),
+    ] {
+        let host = format!("{name}.example.com");
+        gateway.route(name, &host, &more);
+        site.wait(["httproutes", "team", name], "/parents/0", &["Accepted False UnsupportedValue"]);
+        assert_eq!(gateway.status(&host, &host), None, "{name}");
+    }
+    // The grant for the route is none for the Gateway's Envoys.
+    gateway.grant("team", &[("HTTPRoute", "team")]);
+    site.wait(["httproutes", "team", "route"], "/parents/0", &["ResolvedRefs False RefNotPermitted"]);
+    gateway.wait_status(JUDGED, None);
+    let is_gone = || (!dump(&edge).contains(&credential)).then_some(());
+    wait::until("the credential is gone from the Gateway's Envoy", SOON, is_gone).unwrap();
+}
