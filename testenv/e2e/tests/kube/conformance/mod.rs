@@ -19,7 +19,12 @@ const SECRET_NAMESPACES: [&str; 2] = ["gateway-conformance-infra", "gateway-conf
 
 fn run(name: &str, test: Option<&str>) -> Option<SuiteRun> {
     let suite = ConformanceSuite::or_skip(name).unwrap()?;
-    assert!(envoys::may_make_pods(), "the suite's Gateways need network namespaces: run it as root, with iproute2");
+    if !envoys::may_make_pods() {
+        let reason = "its Gateways need network namespaces: run it as root, with iproute2";
+        assert!(std::env::var_os("PORTCULLIS_CONFORMANCE").is_none(), "{reason}");
+        eprintln!("SKIPPED {name}: {reason}");
+        return None;
+    }
     let site = GatewayApiSite::start_with(name, &SECRET_NAMESPACES)?;
     listen_everywhere(&site);
     admission::wait_for_no_https_gateway(&site);

@@ -1,7 +1,6 @@
 //! A run of the suite, with our options and with reasons for whatever it does not cover.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use portcullis_harness::conformance::ConformanceSuite;
@@ -65,8 +64,8 @@ impl CoveredProfile {
 pub(super) struct SuiteRun {
     /// Whether each test passed, as far as it was run.
     pub(super) passed: BTreeMap<String, bool>,
-    /// The suite's own report.
-    pub(super) report: PathBuf,
+    /// The suite's own report. Its file ends with the run's directory.
+    pub(super) report: String,
     /// The suite's output.
     pub(super) log: String,
 }
@@ -121,6 +120,7 @@ pub(super) fn run(site: &GatewayApiSite, suite: &ConformanceSuite, test: Option<
     })
     .unwrap();
     let log = process.log();
+    let report = std::fs::read_to_string(&report).unwrap_or_else(|error| panic!("no report: {error}\n{log}"));
     Some(SuiteRun { passed: outcomes(&log), report, log })
 }
 
