@@ -20,7 +20,7 @@ fn shown(pki: &Pki, translation: &Translation, wanted: impl Fn(&str) -> bool) ->
     hide_identity(&pki.hide(&first))
 }
 
-fn hide_identity(text: &str) -> String {
+pub(super) fn hide_identity(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     let mark = "\\\"identity\\\":\\\"";
