@@ -62,7 +62,7 @@ fn gateway_refers_to_a_bounded_number_of_contents() {
     let gateway = gateway(&listeners);
     assert_eq!(names(&[class(), gateway.clone()]).len(), 64);
     let excess = "listener m ResolvedRefs False InvalidCertificateRef: spec.listeners[1].tls.certificateRefs";
-    assert_lines("a3 is not there, and cert is one too many", &[gateway.clone()], &[excess, "no served m"]);
+    assert_lines("a3 is not there, and cert is one too many", std::slice::from_ref(&gateway), &[excess, "no served m"]);
     let with_room =
         json!([https("l", 443, &secrets("a", 63)), https("m", 8443, &json!([{"name": "a3"}, {"name": "cert"}]))]);
     assert_lines("room for it", &[super::world::gateway(&with_room)], &["served m:8443 a.test terminate infra/cert"]);
