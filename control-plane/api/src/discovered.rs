@@ -1,15 +1,15 @@
-//! Discovered servers in a document: a member of its status that no source may bring, so that translation sees one document with
+//! Discovered servers in a document: a member of its status that no source can bring, so that translation sees one document with
 //! everything that it depends on.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
-use crate::types::UpstreamCluster;
+use crate::drawn_name::drawn_name;
 
 /// The member of `status`.
-const MEMBER: &str = "discovered";
+static MEMBER: LazyLock<String> = LazyLock::new(|| drawn_name("discovered"));
 
 /// An address of an EndpointSlice, not judged yet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,11 +31,11 @@ pub enum Discovered {
     Servers(Vec<DiscoveredServer>),
 }
 
-/// The document with these servers in the place of all that it brings or had. `None` leaves it without any.
+/// The document with these servers in the place of those that it had. `None` leaves it without any.
 #[must_use]
 pub fn with_discovered(document: &Arc<Value>, discovered: Option<&Discovered>) -> Arc<Value> {
     let wanted = discovered.map(written);
-    if document.get("status").and_then(|status| status.get(MEMBER)) == wanted.as_ref() {
+    if document.get("status").and_then(|status| status.get(MEMBER.as_str())) == wanted.as_ref() {
         return Arc::clone(document);
     }
     let mut document = document.as_ref().clone();
@@ -45,8 +45,8 @@ pub fn with_discovered(document: &Arc<Value>, discovered: Option<&Discovered>) -
             *status = json!({});
         }
         match (status.as_object_mut(), wanted) {
-            (Some(members), Some(wanted)) => drop(members.insert(MEMBER.to_owned(), wanted)),
-            (Some(members), None) => drop(members.remove(MEMBER)),
+            (Some(members), Some(wanted)) => drop(members.insert(MEMBER.clone(), wanted)),
+            (Some(members), None) => drop(members.remove(MEMBER.as_str())),
             (None, _) => {}
         }
     }
@@ -63,9 +63,10 @@ fn written(discovered: &Discovered) -> Value {
     }
 }
 
-/// The outcome that [`with_discovered`] put into the document of an object.
-pub(crate) fn discovered_of(raw: &UpstreamCluster) -> Option<Discovered> {
-    let member = raw.status.as_ref()?.get(MEMBER)?;
+/// The outcome that [`with_discovered`] put into the document with this status.
+#[must_use]
+pub fn discovered_of(status: Option<&Value>) -> Option<Discovered> {
+    let member = status?.get(MEMBER.as_str())?;
     if member.get("unsupported").is_some() {
         return Some(Discovered::Unsupported);
     }

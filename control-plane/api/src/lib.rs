@@ -8,7 +8,7 @@
 //!
 //! [`status`] is the outcome of an object, as conditions.
 //!
-//! No I/O, no clock, no randomness but in the name of a member that never leaves the process (`packed`).
+//! No I/O, no clock, no randomness but in names of members that never leave the process (`drawn_name`).
 
 mod absent_settings;
 mod account;
@@ -19,6 +19,7 @@ mod claims;
 mod decode_errors;
 mod discovered;
 mod dns_name;
+mod drawn_name;
 mod duration;
 mod kind;
 mod lint;
@@ -49,7 +50,7 @@ pub use check::{
     read_discovery_document, read_key_pair, read_keys, unchecked_cluster, usable_servers, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
-pub use discovered::{Discovered, DiscoveredServer, with_discovered};
+pub use discovered::{Discovered, DiscoveredServer, discovered_of, with_discovered};
 pub use duration::{DurationError, parse_duration};
 pub use kind::{CLUSTER_API_VERSION, CLUSTER_KIND, ObjectKind, SETTINGS_API_VERSION, SETTINGS_KIND, kind_of};
 pub use lint::{lint_cluster, lint_settings};
@@ -65,7 +66,7 @@ pub use references::{
 pub use schema::{cluster_definition, settings_definition};
 pub use secret::{PublicBytes, SecretBytes};
 pub use shadow::{merge_patch, promote};
-pub use shown_keys::{KeySource, ShownKeys, put_shown_keys};
+pub use shown_keys::{KeySource, ShownKeys, put_shown_keys, shown_keys_of};
 pub use types::{
     AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,
     ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy, Exempt, FairQueue, FlowControl,

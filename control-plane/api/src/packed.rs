@@ -3,14 +3,14 @@
 //! process draws: no source can bring a text that would be read.
 
 use std::borrow::Cow;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
+use crate::drawn_name::drawn_name;
+
 /// The member of `status`.
-static MEMBER: LazyLock<String> =
-    LazyLock::new(|| format!("policies-{:016x}", RandomState::new().build_hasher().finish()));
+static MEMBER: LazyLock<String> = LazyLock::new(|| drawn_name("policies"));
 /// The field of `spec`.
 const FIELD: &str = "dispatchPolicies";
 

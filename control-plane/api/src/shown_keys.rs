@@ -1,14 +1,15 @@
-//! Keys that a cluster's servers and issuers have shown, in its document: a member of its status that no source may bring, so that
+//! Keys that a cluster's servers and issuers have shown, in its document: a member of its status that no source can bring, so that
 //! translation sees one document with everything that it depends on.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 
-use crate::types::UpstreamCluster;
+use crate::drawn_name::drawn_name;
 
 /// The member of `status`.
-const MEMBER: &str = "shownKeys";
+static MEMBER: LazyLock<String> = LazyLock::new(|| drawn_name("shownKeys"));
 const SERVERS: &str = "servers";
 const ISSUERS: &str = "issuers";
 
@@ -30,7 +31,7 @@ pub struct ShownKeys {
     pub error: Option<String>,
 }
 
-/// Puts keys into a document, in the place of all that it brings or had.
+/// Puts keys into a document, in the place of all that it had.
 pub fn put_shown_keys(document: &mut Value, found: &BTreeMap<KeySource, ShownKeys>) {
     let of = |source: &KeySource| found.get(source).map(written);
     let issuers = found.keys().filter_map(|source| match source {
@@ -48,7 +49,7 @@ pub fn put_shown_keys(document: &mut Value, found: &BTreeMap<KeySource, ShownKey
         *status = json!({});
     }
     if let Some(members) = status.as_object_mut() {
-        members.insert(MEMBER.to_owned(), written);
+        members.insert(MEMBER.clone(), written);
     }
 }
 
@@ -57,9 +58,10 @@ fn written(shown: &ShownKeys) -> Value {
     json!({"keys": keys, "validUntil": until, "error": shown.error})
 }
 
-/// The keys of a source that [`put_shown_keys`] put into the document of an object.
-pub(crate) fn shown_keys_of(raw: &UpstreamCluster, source: &KeySource) -> ShownKeys {
-    let all = raw.status.as_ref().and_then(|status| status.get(MEMBER));
+/// The keys of a source that [`put_shown_keys`] put into the document with this status.
+#[must_use]
+pub fn shown_keys_of(status: Option<&Value>, source: &KeySource) -> ShownKeys {
+    let all = status.and_then(|status| status.get(MEMBER.as_str()));
     let shown = all.and_then(|all| match source {
         KeySource::Servers => all.get(SERVERS),
         KeySource::Issuer(url) => all.get(ISSUERS)?.get(url),

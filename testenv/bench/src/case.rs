@@ -3,6 +3,8 @@
 use clap::ValueEnum;
 use serde_json::{Value, json};
 
+use crate::verified;
+
 /// Rules of a policy.
 const RULES: u32 = 10;
 
@@ -66,6 +68,8 @@ pub(crate) enum Case {
     Impersonated,
     /// As [`Case::Token`], with a new token in each request.
     Uncached,
+    /// As [`Case::Uncached`], with tokens that the issuer's keys verify: none is reviewed.
+    Verified,
     /// As [`Case::Last`], with the certificate by `x-forwarded-client-cert`.
     Forwarded,
     /// As [`Case::Last`], by portcullis.wasm.
@@ -82,7 +86,7 @@ pub(crate) enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 34] = [
+    pub(crate) const ALL: [Self; 35] = [
         Self::Bare,
         Self::BareToken,
         Self::Last,
@@ -112,6 +116,7 @@ impl Case {
         Self::FrontProxy,
         Self::Impersonated,
         Self::Uncached,
+        Self::Verified,
         Self::WasmLast,
         Self::WasmToken,
         Self::BareUnsampled,
@@ -150,6 +155,7 @@ impl Case {
             Case::FrontProxy => "certificate, 100 policies, last matches, front-proxy mode",
             Case::Impersonated => "certificate and --as, 100 policies, last matches",
             Case::Uncached => "a new token each time, 100 policies, last matches",
+            Case::Verified => "a new token each time, verified by its issuer's key, 100 policies, last matches",
             Case::Forwarded => "certificate by header, 100 policies, last matches",
             Case::WasmLast => "wasm: certificate, 100 policies, last matches",
             Case::WasmToken => "wasm: token, 100 policies, last matches",
@@ -190,6 +196,7 @@ impl Case {
             Case::FrontProxy => "front-proxy",
             Case::Impersonated => "impersonated",
             Case::Uncached => "uncached",
+            Case::Verified => "verified",
             Case::Forwarded => "forwarded",
             Case::WasmLast => "wasm-last",
             Case::WasmToken => "wasm-token",
@@ -232,7 +239,7 @@ impl Case {
 
     /// Whether the client presents a token instead of a certificate.
     pub(crate) const fn uses_token(self) -> bool {
-        matches!(self, Case::Token | Case::BareToken | Case::WasmToken | Case::Uncached)
+        matches!(self, Case::Token | Case::BareToken | Case::WasmToken | Case::Uncached | Case::Verified)
     }
 
     /// Traced requests in a million, where there is a tracer.
@@ -268,7 +275,7 @@ impl Case {
         if self != Case::None
             && let Some(last) = policies.last_mut().and_then(|rules| rules.last_mut())
         {
-            *last = matching_rule();
+            *last = matching_rule(if self == Case::Verified { verified::GROUP } else { "developers" });
         }
         let schema = if self.flow_control().is_some() { "many" } else { "" };
         let policy = |rules| json!({"rules": rules, "flowControlSchemaName": schema});
@@ -305,10 +312,10 @@ impl Case {
 }
 
 /// A rule for the benchmark's users and requests.
-fn matching_rule() -> Value {
+fn matching_rule(group: &str) -> Value {
     json!({
         "verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["pods", "services", "-secrets"],
-        "userGroups": ["developers"],
+        "userGroups": [group],
     })
 }
 

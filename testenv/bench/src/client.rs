@@ -6,6 +6,7 @@ use portcullis_harness::client::{H2Client, Outgoing, Response};
 
 use crate::case::Case;
 use crate::error::BenchError;
+use crate::verified;
 
 /// The token that the stub knows: as long as a service account's.
 pub(crate) const TOKEN_LEN: usize = 900;
@@ -16,7 +17,7 @@ const PODS: u32 = 64;
 /// Sends requests one after the other, each answered as the case says.
 pub(crate) fn send(client: &H2Client, case: Case, token: &str, count: u32) -> Result<(), BenchError> {
     for number in 0..count {
-        let bearer = bearer(case, token);
+        let bearer = bearer(case, token)?;
         expect(&client.get(&path(number), &headers(case, &bearer))?, case)?;
     }
     Ok(())
@@ -25,20 +26,21 @@ pub(crate) fn send(client: &H2Client, case: Case, token: &str, count: u32) -> Re
 /// As [`send`], with up to `at_once` under way.
 pub(crate) fn burst(client: &H2Client, case: Case, token: &str, count: u32, at_once: usize) -> Result<(), BenchError> {
     let request = |number: u32| {
-        let bearer = bearer(case, token);
-        Outgoing::get(&path(number), &headers(case, &bearer))
+        let bearer = bearer(case, token)?;
+        Ok(Outgoing::get(&path(number), &headers(case, &bearer)))
     };
-    let requests = (0..count).map(request).collect();
+    let requests = (0..count).map(request).collect::<Result<_, BenchError>>()?;
     client.burst(requests, at_once).into_iter().try_for_each(|response| expect(&response?, case))
 }
 
 /// The `Authorization` of the next request.
-fn bearer(case: Case, token: &str) -> String {
+fn bearer(case: Case, token: &str) -> Result<String, BenchError> {
     static FRESH: AtomicU64 = AtomicU64::new(0);
-    match case {
+    Ok(match case {
         Case::Uncached => format!("Bearer {token}{:08}", FRESH.fetch_add(1, Ordering::Relaxed)),
+        Case::Verified => format!("Bearer {}", verified::token()?),
         _ => format!("Bearer {token}"),
-    }
+    })
 }
 
 /// A path of a pod.

@@ -24,6 +24,9 @@ pub(crate) struct Cpu {
     /// Rounds; in each every Envoy has one turn.
     #[arg(long, default_value_t = 30)]
     rounds: u32,
+    /// Only the groups with these cases.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    cases: Vec<Case>,
     /// Requests under way at a time: with one, most of the time is the worker's falling asleep and waking up.
     #[arg(long, default_value_t = 16)]
     at_once: usize,
@@ -33,8 +36,11 @@ pub(crate) struct Cpu {
 }
 
 /// The compared cases, the baseline first.
-const GROUPS: [&[Case]; 2] =
-    [&[Case::Bare, Case::Last, Case::WasmLast], &[Case::BareToken, Case::Token, Case::WasmToken]];
+const GROUPS: [&[Case]; 3] = [
+    &[Case::Bare, Case::Last, Case::WasmLast],
+    &[Case::BareToken, Case::Token, Case::WasmToken],
+    &[Case::BareToken, Case::Uncached, Case::Verified],
+];
 
 pub(crate) fn run(options: &Cpu) -> Result<(), BenchError> {
     let run = match &options.dir {
@@ -43,7 +49,8 @@ pub(crate) fn run(options: &Cpu) -> Result<(), BenchError> {
     };
     let fixture = Fixture::new(&run, false)?;
     println!("case\tµs of Envoy per request: median (quartiles)\tof its baseline: median (quartiles)");
-    for group in GROUPS {
+    let is_wanted = |group: &&[Case]| options.cases.is_empty() || options.cases.iter().any(|case| group.contains(case));
+    for group in GROUPS.into_iter().filter(is_wanted) {
         let sites: Vec<Running> = group.iter().map(|case| fixture.start(*case)).collect::<Result<_, _>>()?;
         // V8 goes on to compile while the first requests come.
         turn(&fixture, &sites, 0, options)?;

@@ -21,7 +21,7 @@ use crate::case::Case;
 use crate::error::BenchError;
 use crate::peers::{Files, Peer, RunningPeer};
 use crate::profile::Profile;
-use crate::{bare, callgrind, client};
+use crate::{bare, callgrind, client, verified};
 
 /// Starting Envoy under valgrind takes its time.
 const STARTS: Duration = Duration::from_secs(120);
@@ -156,7 +156,7 @@ impl<'a> Fixture<'a> {
         let manifests = self.run.make_dir(&format!("{}/manifests", case.slug()))?;
         let address = ports::free_address()?;
         self.run.write(&format!("{}/manifests/settings.yaml", case.slug()), self.settings(case, address)?)?;
-        self.run.write(&format!("{}/manifests/cluster.yaml", case.slug()), self.manifest(case).to_text())?;
+        self.run.write(&format!("{}/manifests/cluster.yaml", case.slug()), self.manifest(case)?.to_text())?;
         let plane = ControlPlane::start(&dir, &manifests)?;
         let flags: &[&str] = if case.is_wasm() { &["--filter", "wasm"] } else { &[] };
         let mut bootstrap = plane.bootstrap_with("bench", flags)?;
@@ -185,16 +185,20 @@ impl<'a> Fixture<'a> {
         Ok(settings.to_string())
     }
 
-    fn manifest(&self, case: Case) -> Manifest {
+    fn manifest(&self, case: Case) -> Result<Manifest, BenchError> {
+        let portcullis = match case {
+            Case::Verified => json!({"tokens": {"issuers": [verified::issuer()?]}}),
+            _ => case.portcullis(),
+        };
         let manifest = Manifest::new(NAME, [self.stub.address()])
             .upstream(if case == Case::FrontProxy { &self.front } else { &self.gateway }, &self.server_ca, "kubernetes")
             .serving(&self.serving, &self.client_ca)
             .policies(case.policies())
-            .set("/spec/portcullis", case.portcullis());
-        match case.flow_control() {
+            .set("/spec/portcullis", portcullis);
+        Ok(match case.flow_control() {
             Some(limits) => manifest.set("/spec/flowControl", limits),
             None => manifest,
-        }
+        })
     }
 
     /// The configuration of an Envoy without the filter, or with another part of it, made from what a gateway's Envoy says that it runs.

@@ -32,6 +32,7 @@ mod site;
 mod soak;
 mod spread;
 mod usage;
+mod verified;
 mod watches;
 
 use std::path::PathBuf;

@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::Findings;
-use super::cidr::{Cidr, check_ranges};
+use super::cidr::{Cidr, check_ranges, have_all_addresses};
 use super::denials::{check_message, takes_heartbeats};
 use super::policies::check_rule;
 use crate::bounds::{
@@ -146,8 +146,7 @@ fn check_nodes(lists: &AccessLists, path: &str, findings: &mut Findings) {
     };
     let hint = "set access.force if that is wanted";
     let denies = |entry: &portcullis_filter_config::AccessEntry| {
-        let is_all = |range: &String| range.ends_with("/0");
-        let of_all = entry.addresses.is_empty() || entry.addresses.iter().any(is_all);
+        let of_all = entry.addresses.is_empty() || have_all_addresses(&entry.addresses);
         let agents = &entry.user_agents;
         of_all && (agents.is_empty() || agents.iter().any(|start| KUBELET.starts_with(start))) && takes_rules(entry)
     };
@@ -281,6 +280,9 @@ mod tests {
             (json!({"deny": [{"userGroups": ["-platform", "-system:nodes"]}]}), false),
             (json!({"allow": [{"userGroups": ["-contractors"]}]}), false),
             (json!({"deny": [{"addresses": ["0.0.0.0/0"]}]}), true),
+            (json!({"deny": [{"addresses": ["0.0.0.0/1", "128.0.0.0/1"]}]}), true),
+            (json!({"deny": [{"addresses": ["8000::/1", "::/1"]}]}), true),
+            (json!({"deny": [{"addresses": ["0.0.0.0/1", "128.0.0.0/2"]}]}), false),
             (json!({"deny": [{"addresses": ["0.0.0.0/0"], "userGroups": ["tenants"]}]}), false),
             (json!({"deny": [{"userAgents": ["kube"]}]}), true),
             (json!({"deny": [{"userAgents": ["kubectl/"]}]}), false),

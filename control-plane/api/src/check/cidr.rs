@@ -45,6 +45,16 @@ impl Cidr {
         Some(Self { ip, length })
     }
 
+    /// The first and the last address as numbers.
+    fn ends(self) -> (u128, u128) {
+        let behind = u32::from(bits(self.ip).saturating_sub(self.length));
+        let first = match self.ip {
+            IpAddr::V4(ip) => u128::from(u32::from(ip)),
+            IpAddr::V6(ip) => u128::from(ip),
+        };
+        (first, first | u128::MAX.checked_shl(behind).map_or(u128::MAX, |mask| !mask))
+    }
+
     fn truncated(ip: IpAddr, length: u8) -> Option<IpAddr> {
         let behind = u32::from(bits(ip).checked_sub(length)?);
         Some(match ip {
@@ -84,6 +94,27 @@ pub(super) fn check_ranges(raw: &[String], path: &str, findings: &mut Findings) 
     ranges
 }
 
+/// Whether these ranges, as [`check_ranges`] sorts them, have all addresses of IPv4 or all of IPv6.
+pub(super) fn have_all_addresses(ranges: &[String]) -> bool {
+    let ranges: Vec<Cidr> = ranges.iter().filter_map(|text| Cidr::parse(text)).collect();
+    let ends = |is_v4| ranges.iter().filter(move |range| range.ip.is_ipv4() == is_v4).map(|range| range.ends());
+    have_no_gap(ends(true), u128::from(u32::MAX)) || have_no_gap(ends(false), u128::MAX)
+}
+
+fn have_no_gap(ranges: impl Iterator<Item = (u128, u128)>, end: u128) -> bool {
+    let mut next = 0_u128;
+    for (first, last) in ranges {
+        if first > next {
+            return false;
+        }
+        if last >= end {
+            return true;
+        }
+        next = next.max(last.saturating_add(1));
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,6 +132,21 @@ mod tests {
             let range = Cidr::parse(range).unwrap();
             assert!(range.contains(inside.parse().unwrap()), "{range} {inside}");
             assert!(!range.contains(outside.parse().unwrap()), "{range} {outside}");
+        }
+        for (ranges, is_all) in [
+            (&["0.0.0.0/0"][..], true),
+            (&["0.0.0.0/1", "128.0.0.0/1"], true),
+            (&["0.0.0.0/1", "10.0.0.0/8", "128.0.0.0/2", "192.0.0.0/2"], true),
+            (&["0.0.0.0/1", "128.0.0.0/2", "224.0.0.0/3"], false),
+            (&["10.0.0.0/8", "::/1", "8000::/1"], true),
+            (&["::/1", "8000::/2"], false),
+            (&["::ffff:0.0.0.0/97", "128.0.0.0/1"], true),
+            (&[], false),
+        ] {
+            let texts: Vec<String> = ranges.iter().map(|text| (*text).to_owned()).collect();
+            let sorted: Vec<String> =
+                check_ranges(&texts, "", &mut Findings::default()).iter().map(ToString::to_string).collect();
+            assert_eq!(have_all_addresses(&sorted), is_all, "{ranges:?}");
         }
         for wrong in
             ["", "10.0.0.1/8", "10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0.0/+8", "a/8", "10.0.0.0/8/8", "/8"]

@@ -133,7 +133,7 @@ pub(super) fn add_discovered(
     servers: &mut Vec<Server>,
     findings: &mut Findings,
 ) {
-    let (Some(_), Some(discovered)) = (discovery, discovered_of(raw)) else { return };
+    let (Some(_), Some(discovered)) = (discovery, discovered_of(raw.status.as_ref())) else { return };
     let found = match discovered {
         Discovered::Unsupported => {
             let message = "needs a control plane that reads its objects from a Kubernetes API (--source kubernetes): this one \
@@ -295,6 +295,20 @@ mod tests {
         let (_, warnings) = with_servers(&many, true);
         assert!(warnings.iter().any(|warning| warning.contains("12 more addresses")), "{warnings:#?}");
         assert!(warnings.iter().any(|warning| warning.contains("answered 503")), "{warnings:#?}");
+    }
+
+    #[test]
+    fn servers_that_a_document_brings_are_not_read() {
+        let spec = json!({
+            "servers": [{"endpoint": "https://10.0.0.1:6443"}], "portcullis": {"discovery": {"kubernetesService": true}},
+        });
+        let mut document = document(&spec);
+        document["status"] = json!({"discovered": {"servers": [{"address": "10.6.6.6:6443", "zone": ""}]}});
+        let shown = |document: &Value| unchecked_cluster(&parse_cluster(document).unwrap()).unwrap().servers.len();
+        assert_eq!(shown(&document), 1);
+        let ip = std::net::IpAddr::from([10, 0, 0, 2]);
+        let found = Discovered::Servers(vec![DiscoveredServer { ip, port: 6443, zone: String::new() }]);
+        assert_eq!(shown(&with_discovered(&Arc::new(document), Some(&found))), 2);
     }
 
     #[test]

@@ -50,6 +50,21 @@ fn stage_that_would_have_no_effect_is_refused() {
     assert!(text("frozen", wrong).contains("spec.servers[0].endpoint"));
 }
 
+/// A right to write the status alone is none to keep an operator from closing the cluster.
+#[test]
+fn servers_in_the_status_keep_nobody_from_freezing() {
+    let ca = rcgen::generate_simple_self_signed(["a.test".to_owned()]).unwrap().cert.pem();
+    let ca = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, ca);
+    let mut document = object(&json!({"discovery": {"service": {"namespace": "a", "name": "b"}}}));
+    document["spec"]["clientConfig"] = json!({"caData": ca, "bearerToken": "YQ=="});
+    let forged = ["10.6.6.6:6443", "169.254.169.254:80"].map(|address| json!({"address": address, "zone": ""}));
+    for status in [json!({"unsupported": true}), json!({"servers": forged})] {
+        document["status"] = json!({"discovered": status});
+        let cluster = with_stage(&document, "a.test", "frozen", false).unwrap();
+        assert_eq!(cluster.servers.len(), 1, "{status}");
+    }
+}
+
 #[test]
 fn loopback_servers_are_refused_where_the_settings_refuse_them() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,10 +1,11 @@
 //! Objects for tests. Keys are made anew in every run; [`Pki::hide`] puts names in their places.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use portcullis_api::Settings;
+use portcullis_api::{DiscoveredServer, Settings};
 use serde_json::{Value, json};
 
 use crate::filter_build::FilterBuild;
@@ -133,6 +134,12 @@ pub(super) fn set(document: &mut Value, pointer: &str, value: Value) {
         Value::Array(items) => items[key.parse::<usize>().unwrap()] = value,
         parent => parent[key] = value,
     }
+}
+
+/// A server as a source names it.
+pub(super) fn discovered(address: &str, zone: &str) -> DiscoveredServer {
+    let address: SocketAddr = address.parse().unwrap();
+    DiscoveredServer { ip: address.ip(), port: address.port(), zone: zone.to_owned() }
 }
 
 pub(super) fn translated(settings: &Settings, clusters: &[Value]) -> Translation {

@@ -1,11 +1,12 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
-use portcullis_api::Settings;
+use portcullis_api::{Discovered, Settings, with_discovered};
 use prost::Message;
 use serde_json::{Value, json};
 
-use super::fixture::{Pki, base64, set, translated};
+use super::fixture::{Pki, base64, discovered, set, translated};
 use crate::explain_input;
 use crate::resource::type_urls;
 use crate::settings::choose_settings;
@@ -130,7 +131,8 @@ fn discovered_servers_change_endpoints_alone() {
     let of = |discovery: &Value, address: &str| {
         let mut cluster = pki.cluster("prod.example.com");
         set(&mut cluster, "/spec/portcullis", json!({"discovery": discovery}));
-        set(&mut cluster, "/status", json!({"discovered": {"servers": [{"address": address, "zone": ""}]}}));
+        let servers = Discovered::Servers(vec![discovered(address, "")]);
+        let cluster = with_discovered(&Arc::new(cluster), Some(&servers));
         let config = explain_input(&cluster, &Settings::default()).unwrap().config;
         let names = config.servers.unwrap().names;
         assert!(names.contains(&address.to_owned()), "{names:?}");

@@ -9,10 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use portcullis_api::{Settings, cluster_definition};
+use portcullis_api::{Discovered, Settings, cluster_definition, with_discovered};
 use serde_json::{Value, json};
 
-use super::fixture::{Pki, TOKEN, base64, translated};
+use super::fixture::{Pki, TOKEN, base64, discovered, translated};
 use super::flat::flat;
 use super::render::render;
 use crate::Translation;
@@ -47,7 +47,18 @@ fn documents(case: &str, pki: &Pki) -> Vec<Value> {
     let text = text.replace("${token}", &base64(TOKEN));
     assert!(!text.contains("${"), "{case}: a key that is not known");
     let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_multiple_with_options(&text, options).unwrap()
+    let documents: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, options).unwrap();
+    documents.into_iter().map(with_servers).collect()
+}
+
+/// A case writes discovered servers where no source can bring any.
+fn with_servers(document: Value) -> Value {
+    let Some(servers) = document.pointer("/status/discovered/servers").and_then(Value::as_array) else {
+        return document;
+    };
+    let server = |server: &Value| discovered(server["address"].as_str().unwrap(), server["zone"].as_str().unwrap());
+    let servers = Discovered::Servers(servers.iter().map(server).collect());
+    with_discovered(&Arc::new(document), Some(&servers)).as_ref().clone()
 }
 
 fn settings(case: &str, pki: &Pki) -> Settings {

@@ -131,8 +131,63 @@ fn address_that_may_not_connect_gets_no_handshake() {
         wait::until("the other one may not", SOON, is_closed).unwrap();
         assert!(connects(INSIDE, to, name) && !connects(OUTSIDE, to, name), "{to} {name}");
     }
-    // Names that no cluster has are answered as before.
+    // Names that no cluster has are answered as before, and lead to no cluster, whatever a request there says.
     assert!(connects(OUTSIDE, "192.0.2.9", "unheard.of"));
+    site.fixture.stub.clear();
+    for head in [
+        format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}"),
+        format!("GET https://{NAME}{PODS} HTTP/1.1\r\nHost: {NAME}"),
+        format!("GET https://{NAME}{PODS} HTTP/1.1\r\nHost: unheard.of"),
+        format!("CONNECT {NAME}:443 HTTP/1.1\r\nHost: {NAME}:443"),
+    ] {
+        let target = site.alice().sni("unheard.of").preamble(&proxied(OUTSIDE, "192.0.2.9"));
+        let answer = target.raw_request(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes());
+        assert!(answer.as_ref().map_or(true, |answer| answer.status >= 400), "{head}: {answer:?}");
+    }
+    assert_eq!(site.fixture.client_records().len(), 0);
+}
+
+/// A list that denies Secrets, and requests that a server could read as ones for Secrets.
+#[test]
+fn spellings_of_a_request_get_around_no_list() {
+    let site = Site::start("access-spellings");
+    let secrets = json!({"verbs": ["*"], "apiGroups": [""], "resources": ["secrets", "secrets/*"]});
+    site.lists(json!({"deny": [{"users": ["alice"], "rules": [secrets]}]}));
+    site.fixture.stub.clear();
+    let below = "/api/v1/namespaces/default";
+    let targets = [
+        format!("{below}/secrets"),
+        format!("{below}/secrets/a?watch=1"),
+        format!("{below}/%73ecrets"),
+        format!("{below}/secret%73/a"),
+        format!("{below}//secrets"),
+        format!("/{below}/secrets"),
+        format!("{below}/pods/../secrets"),
+        format!("{below}/pods/%2e%2e/secrets"),
+        format!("{below}/pods%2f..%2fsecrets"),
+        format!("{below}/secrets/"),
+        format!("{below}/./secrets"),
+        format!("{below}/secrets#pods"),
+        "/api/v1/secrets".to_owned(),
+        "/api/v1/watch/secrets".to_owned(),
+        "/api/v1/watch/namespaces/default/secrets".to_owned(),
+        format!("https://{NAME}{below}/secrets"),
+        format!("https://pods@{NAME}{below}/secrets"),
+        format!("//{NAME}{below}/secrets"),
+    ];
+    for target in &targets {
+        for method in ["GET", "HEAD", "get", "POST", "OPTIONS", "CONNECT"] {
+            let request = format!(
+                "{method} {target} HTTP/1.1\r\nHost: {NAME}\r\nX-HTTP-Method-Override: GET\r\nX-Original-URL: {PODS}\r\n\
+                 X-Envoy-Original-Path: {PODS}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            );
+            let answer = site.alice().preamble(&proxied(INSIDE, INSIDE)).raw_request(request.as_bytes());
+            assert!(answer.as_ref().map_or(true, |answer| answer.status >= 400), "{method} {target}: {answer:?}");
+        }
+    }
+    let arrived: Vec<String> = site.fixture.client_records().into_iter().map(|record| record.target).collect();
+    assert_eq!(arrived, [""; 0], "a server would have to judge them");
+    assert_eq!(site.get(&site.alice(), INSIDE, "").unwrap().status, 200);
 }
 
 /// With no edit in between.

@@ -1,8 +1,8 @@
 //! Streams of clients whom an edit denies: they end, and those of others go on.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use portcullis_e2e::{GatewayOptions, MetricsPage, allow_all};
+use portcullis_e2e::{GatewayOptions, Manifest, MetricsPage, allow_all};
 use portcullis_harness::certs::CertSpec;
 use portcullis_harness::client::{H2Client, H2Stream, TlsConnection, TlsTarget};
 use portcullis_harness::wait;
@@ -43,8 +43,8 @@ fn ended(fixture: &StubFixture) -> u64 {
     MetricsPage::of(&fixture.gateway).sum("requests_total", &[("decision", "ended"), ("reason", "newly_denied")])
 }
 
-fn apply(fixture: &StubFixture, access: Value) {
-    fixture.gateway.apply(&fixture.manifest().set("/spec/portcullis", json!({"access": access}))).unwrap();
+fn with_access(fixture: &StubFixture, access: Value) -> Manifest {
+    fixture.manifest().set("/spec/portcullis", json!({"access": access}))
 }
 
 #[test]
@@ -63,9 +63,16 @@ fn streams_of_who_is_newly_denied_end_and_others_go_on() {
     let mut robots = watch(&robots_client, &robots_lines);
 
     // An edit that denies neither of them ends nothing.
-    apply(&fixture, json!({"deny": [{"users": ["mallory"]}]}));
-    apply(&fixture, json!({"deny": [{"users": ["mallory"]}, {"users": ["alice"]}]}));
-    watches.into_iter().for_each(read_end);
+    fixture.gateway.apply(&with_access(&fixture, json!({"deny": [{"users": ["mallory"]}]}))).unwrap();
+    let denying = with_access(&fixture, json!({"deny": [{"users": ["mallory"]}, {"users": ["alice"]}]}));
+    let edited = Instant::now();
+    let end_all = || -> portcullis_harness::Result<()> {
+        fixture.gateway.write(&denying)?;
+        watches.into_iter().for_each(read_end);
+        eprintln!("the last of {} watches ended {:?} after the edit", CONNECTIONS * WATCHES, edited.elapsed());
+        Ok(())
+    };
+    fixture.gateway.and_wait(end_all).unwrap();
     assert_eq!(session.read_to_end().unwrap(), b"");
     assert_eq!(connections[0].get(&format!("{PODS}?watch=true"), &[]).unwrap().status, 403, "the connection goes on");
     let all = u64::try_from(CONNECTIONS * WATCHES + 1).unwrap();

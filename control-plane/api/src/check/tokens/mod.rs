@@ -108,7 +108,7 @@ fn check_issuers(
         findings.problem(PATH, format!("must not have more than {MAX_TOKEN_ISSUERS} entries"));
         return (Vec::new(), Vec::new());
     }
-    let of_servers = shown_keys_of(raw, &KeySource::Servers);
+    let of_servers = shown_keys_of(raw.status.as_ref(), &KeySource::Servers);
     let mut urls = BTreeSet::new();
     let (mut checked, mut asked) = (Vec::new(), Vec::new());
     for (index, issuer) in spec.issuers.iter().enumerate() {
@@ -124,7 +124,7 @@ fn check_issuers(
         }
         let at_url = check_asked_issuer(issuer, &format!("{path}.jwks"), allow_loopback, findings);
         let shown = match &at_url {
-            Some(at_url) => shown_keys_of(raw, &KeySource::Issuer(at_url.issuer.clone())),
+            Some(at_url) => shown_keys_of(raw.status.as_ref(), &KeySource::Issuer(at_url.issuer.clone())),
             None if issuer.jwks.from_servers => of_servers.clone(),
             None => ShownKeys::default(),
         };

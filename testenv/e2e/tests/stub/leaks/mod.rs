@@ -2,13 +2,15 @@
 
 mod objects;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use portcullis_e2e::{GatewayOptions, Secrets};
 use portcullis_harness::client::{TlsTarget, plain};
+use portcullis_harness::issuer::TokenSigner;
 use portcullis_harness::{deps, wait, write_private};
+use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::{Value, json};
 
 use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
@@ -89,6 +91,7 @@ fn no_key_and_no_token_is_told_to_anybody() {
     fixture.gateway.envoy().admin().post("/logging?level=debug").unwrap();
     let objects = Objects::new(&fixture);
     objects.write_files(&root);
+    answer_the_control_plane(&fixture);
     objects.good().iter().for_each(|manifest| fixture.gateway.write(manifest).unwrap());
     let served =
         |status: &Value| objects.are_reported(status, &objects.good(), true) && status["nodes"][0]["inSync"] == true;
@@ -125,12 +128,48 @@ fn no_key_and_no_token_is_told_to_anybody() {
     fixture.gateway.plane().wait_status("all others are refused", SOON, refused).unwrap();
     nowhere(&secrets, &pages(&fixture));
     nowhere(&secrets, &commands(&fixture, &root));
-    let last_good = state.join("last-good");
-    wait::until("the last good configuration is kept", SOON, || last_good.exists().then_some(())).unwrap();
-    let kept = String::from_utf8_lossy(&std::fs::read(&last_good).unwrap()).into_owned();
-    nowhere(&secrets, &vec![("the last good configuration".to_owned(), kept)]);
+    state_holds_nothing(&state, &secrets);
     logs_hold_nothing(&fixture, &objects);
+    state_holds_nothing(&state, &secrets);
     std::fs::remove_dir_all(outside).unwrap();
+}
+
+/// Servers show keys of tokens and their own slice to the control plane, so that it has more to keep.
+fn answer_the_control_plane(fixture: &StubFixture) {
+    let answer = |path: &str, body: Value| {
+        let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+        fixture.stub.fault(Fault::new(path, Action::Respond { status: 200, headers, body: body.to_string() }));
+    };
+    answer("/openid/v1/jwks", json!({"keys": [TokenSigner::new("k1").unwrap().jwk()]}));
+    let server = fixture.stub.address();
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+        "metadata": {"name": "kubernetes", "namespace": "default"}, "ports": [{"name": "https", "port": server.port()}],
+        "endpoints": [{"addresses": [server.ip().to_string()], "conditions": {"ready": true}}],
+    });
+    let list = json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSliceList", "metadata": {"resourceVersion": "1"}, "items": [slice],
+    });
+    answer("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", list);
+}
+
+/// Every file of the control plane's state.
+fn state_holds_nothing(state: &Path, secrets: &Secrets) {
+    for name in ["last-good", "token-keys", "discovered"] {
+        wait::until(&format!("{name} is kept"), SOON, || state.join(name).exists().then_some(())).unwrap();
+    }
+    // One that is about to take another's place may be gone.
+    let read = |path: PathBuf| Some((path.display().to_string(), std::fs::read(&path).ok()?));
+    let files: Vec<_> = files_below(state).into_iter().filter_map(read).collect();
+    assert!(files.len() >= 3);
+    for (path, bytes) in files {
+        assert_eq!(secrets.found_in(&String::from_utf8_lossy(&bytes)), [""; 0], "{path}");
+    }
+}
+
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
 /// In what was written, the search finds what it is to find nowhere else.

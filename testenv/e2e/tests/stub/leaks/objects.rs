@@ -96,7 +96,13 @@ impl Objects {
 
     pub(super) fn good(&self) -> Vec<Manifest> {
         let front = self.named("front.example.com");
+        let issuer = json!({
+            "url": "https://issuer.example.com", "audiences": ["us"], "serviceAccounts": true,
+            "jwks": {"fromServers": true},
+        });
+        let asking = json!({"tokens": {"issuers": [issuer]}, "discovery": {"kubernetesService": true}});
         vec![
+            self.named("asking.example.com").set("/spec/portcullis", asking),
             self.named(NAME),
             front.set("/spec/portcullis", json!({"upstreamIdentity": "RequestHeader"})),
             self.in_files("files.example.com"),

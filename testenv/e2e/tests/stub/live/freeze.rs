@@ -1,20 +1,28 @@
 //! A cluster is closed and reopened step by step, by the profiles that every object has.
 
-use portcullis_e2e::GatewayOptions;
+use std::time::{Duration, Instant};
+
+use portcullis_e2e::{GatewayOptions, Manifest};
 use portcullis_harness::certs::{CertSpec, Identity};
 use portcullis_harness::client::{H2Client, Response, TlsConnection};
+use portcullis_harness::wait;
 use serde_json::json;
 
 use crate::fixture::{NAME, PODS, StubFixture};
 use crate::pods::read_until;
 
+const SOON: Duration = Duration::from_secs(20);
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 const NODE: &str = "/api/v1/nodes/node-1";
 const PATCH: [(&str, &[u8]); 1] = [("content-type", b"application/merge-patch+json")];
 
-fn step(fixture: &StubFixture, profile: &str) {
+fn with_profile(fixture: &StubFixture, profile: &str) -> Manifest {
     let annotations = json!({"portcullis.dev/profile": profile});
-    fixture.gateway.apply(&fixture.manifest().merge(&json!({"metadata": {"annotations": annotations}}))).unwrap();
+    fixture.manifest().merge(&json!({"metadata": {"annotations": annotations}}))
+}
+
+fn step(fixture: &StubFixture, profile: &str) {
+    fixture.gateway.apply(&with_profile(fixture, profile)).unwrap();
 }
 
 /// The statuses of all heartbeats of a node.
@@ -62,7 +70,15 @@ fn frozen_cluster_reopens_for_heartbeats_first() {
     let mut watch = alice.open("GET", "/api/v1/nodes?watch=true&resourceVersion=1", &[], b"").unwrap();
     assert_eq!((again(&mut open).status, watch.response.status), (200, 200));
 
-    step(&fixture, "frozen");
+    let edited = Instant::now();
+    let freeze = || -> portcullis_harness::Result<()> {
+        fixture.gateway.write(&with_profile(&fixture, "frozen"))?;
+        let is_closed = || (alice.get(PODS, &[]).unwrap().status == 429).then_some(());
+        wait::until("the cluster is closed", SOON, is_closed)?;
+        eprintln!("an open connection was refused {:?} after the edit", edited.elapsed());
+        Ok(())
+    };
+    fixture.gateway.and_wait(freeze).unwrap();
     for answer in [alice.get(PODS, &[]).unwrap(), again(&mut open), admin.get("/version", &[]).unwrap()] {
         refused(&answer, "denies all requests");
         assert_eq!(answer.header("retry-after"), None);

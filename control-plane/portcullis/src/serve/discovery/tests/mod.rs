@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use portcullis_api::{DiscoveredServer, MAX_SERVERS, Settings, SlicePort};
+use portcullis_api::{Discovered, DiscoveredServer, MAX_SERVERS, Settings, SlicePort, discovered_of};
 use serde_json::{Value, json};
 
 use super::answers::{Answer, Answers, ESTABLISHED};
@@ -285,7 +285,7 @@ fn document(discovery: &Value) -> Arc<Value> {
             "servers": [{"endpoint": "https://10.0.0.9:6443"}], "clientConfig": {"caData": ca, "bearerToken": "YQ=="},
             "dispatchPolicies": [{"rules": [{"verbs": ["*"]}]}], "portcullis": {"discovery": discovery},
         },
-        // No source may bring servers in this way.
+        // No source can bring servers in this way.
         "status": {"names": ["a.test"], "discovered": {"servers": [{"address": "10.6.6.6:6443", "zone": ""}]}},
     }))
 }
@@ -299,22 +299,23 @@ fn documents_get_the_answer_of_their_own_source_alone() {
         let mut document = document(discovery);
         let want = discovered.put(&mut document, &settings());
         assert_eq!(document["status"]["names"], json!(["a.test"]));
-        (want, document["status"].get("discovered").cloned())
+        (want, discovered_of(document.get("status")))
     };
     let empty = |has_kubernetes| Answers { has_kubernetes, ..Answers::default() };
-    assert_eq!(put(empty(true), &Value::Null), (None, None), "what a document brings is removed");
+    assert_eq!(put(empty(true), &Value::Null), (None, None), "what a document brings is not read");
     let (want, found) = put(empty(true), &service);
     let want = want.unwrap();
-    assert_eq!(found, Some(json!({"servers": []})));
-    assert_eq!(put(empty(false), &service).1, Some(json!({"unsupported": true})));
-    assert_eq!(put(empty(false), &json!({"kubernetesService": true})).1, Some(json!({"servers": []})));
+    let none = || Some(Discovered::Servers(Vec::new()));
+    assert_eq!(found, none());
+    assert_eq!(put(empty(false), &service).1, Some(Discovered::Unsupported));
+    assert_eq!(put(empty(false), &json!({"kubernetesService": true})).1, none());
     let answered = |source: &str| {
         let mut answer = Answer::none(key(source), SystemTime::now());
         answer.take(servers(&["10.0.0.1"]), false, (SystemTime::now(), Instant::now()));
         Answers { by_name: [("a.test".to_owned(), answer)].into(), has_kubernetes: true }
     };
-    let one = json!({"servers": [{"address": "10.0.0.1:6443", "zone": ""}]});
+    let one = Discovered::Servers(servers(&["10.0.0.1"]).servers);
     assert_eq!(put(answered(&want.key.source), &service).1, Some(one));
-    assert_eq!(put(answered("another source"), &service).1, Some(json!({"servers": []})));
+    assert_eq!(put(answered("another source"), &service).1, none());
     assert!(answered("s").of(None).is_none());
 }

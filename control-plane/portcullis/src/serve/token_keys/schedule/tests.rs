@@ -1,5 +1,6 @@
 use std::time::UNIX_EPOCH;
 
+use portcullis_api::shown_keys_of;
 use serde_json::json;
 
 use super::super::held::{KEPT, STEP};
@@ -8,7 +9,7 @@ use super::*;
 mod restored;
 
 fn document(name: &str) -> Value {
-    // No object may bring keys.
+    // No object can bring keys.
     let keys = json!({"keys": "forged", "validUntil": 1, "error": "forged"});
     let forged = json!({"shownKeys": {"servers": keys, "issuers": {ISSUER: keys, "a": keys}}});
     let issuers = json!([{"url": "a", "jwks": {"fromServers": true}}, {"url": ISSUER, "jwks": {"url": KEYS}}]);
@@ -41,12 +42,9 @@ fn shown(schedule: &KeySchedule, now: Instant) -> [Value; 3] {
 fn shown_by(schedule: &KeySchedule, document: &Value, source: &KeySource, now: Instant) -> [Value; 3] {
     let set = ObjectSet { clusters: vec![Arc::new(document.clone())], ..ObjectSet::default() };
     let set = schedule.put_into(&Arc::new(set), now);
-    let all = &set.clusters[0]["status"]["shownKeys"];
-    let shown = match source {
-        KeySource::Servers => &all["servers"],
-        KeySource::Issuer(url) => &all["issuers"][url],
-    };
-    ["keys", "validUntil", "error"].map(|member| shown[member].clone())
+    let ShownKeys { keys, error } = shown_keys_of(set.clusters[0].get("status"), source);
+    let (keys, until) = keys.unzip();
+    [json!(keys), json!(until), json!(error)]
 }
 
 /// The question to a cluster's servers that is due.
