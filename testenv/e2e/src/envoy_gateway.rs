@@ -115,8 +115,7 @@ impl EnvoyGatewaySite {
     /// Binds what proxies listen on to loopback and to free ports.
     fn on_loopback(&self, ready: SocketAddr) -> Value {
         let patch = |name: &str, path: &str, value: Value| {
-            let operation =
-                json!({"op": "replace", "path": format!("/address/socket_address/{path}"), "value": value});
+            let operation = json!({"op": "replace", "path": format!("/address/socket_address/{path}"), "value": value});
             json!({"type": LISTENER, "name": name, "operation": operation})
         };
         let (of_clients, of_probes) =

@@ -36,9 +36,8 @@ fn module_that_is_not_loaded_closes_the_gateway() {
     let Some(mut fixture) = EnvoyGatewayFixture::start("eg-load", false) else { return };
     // A path without a file, and a file that is no library.
     for (number, path) in ["/nowhere/libportcullis.so", fixture.objects.clone().to_str().unwrap()].iter().enumerate() {
-        let patch = format!(
-            r#"[{{"op": "replace", "path": "/spec/dynamicModules/0/source/local/path", "value": "{path}"}}]"#
-        );
+        let patch =
+            format!(r#"[{{"op": "replace", "path": "/spec/dynamicModules/0/source/local/path", "value": "{path}"}}]"#);
         fixture.admin(&["-n", OURS, "patch", "envoyproxy", OBJECT, "--type=json", "-p", &patch]);
         // A running proxy keeps the listener that it has, with the filter.
         if let Some(proxy) = &fixture.proxy {
@@ -49,9 +48,11 @@ fn module_that_is_not_loaded_closes_the_gateway() {
         drop(fixture.proxy.take());
         // One that starts has no listener.
         let fresh = fixture.site.proxy(&fixture.run, &format!("fresh-{number}"), envoy_of_the_release()).unwrap();
-        eventually("a new proxy refuses the listener", || match fresh.admin().stat("listener_manager.lds.update_rejected") {
-            Ok(count) if count > 0 => Ok(()),
-            other => Err(format!("{other:?}")),
+        eventually("a new proxy refuses the listener", || {
+            match fresh.admin().stat("listener_manager.lds.update_rejected") {
+                Ok(count) if count > 0 => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
         });
         assert!(fixture.target().connect().is_err(), "{path}");
         assert!(fixture.ask(CONFIGMAPS, &ADMIN).is_none(), "{path}");

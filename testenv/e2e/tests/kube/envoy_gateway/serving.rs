@@ -100,8 +100,7 @@ fn users_are_who_they_are(fixture: &EnvoyGatewayFixture) {
 
 fn sessions_work(fixture: &EnvoyGatewayFixture) {
     fixture.kube.run_pod("pod").unwrap();
-    let (alice, robot) =
-        (fixture.kubeconfig().identity(&fixture.alice), fixture.kubeconfig().token(&fixture.token));
+    let (alice, robot) = (fixture.kubeconfig().identity(&fixture.alice), fixture.kubeconfig().token(&fixture.token));
     for (name, through) in [("alice", alice), ("robot", robot)] {
         for websockets in ["true", "false"] {
             let kubectl = fixture.kubectl(&through).env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets);

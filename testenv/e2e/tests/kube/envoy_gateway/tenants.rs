@@ -162,15 +162,19 @@ fn routes_of_other_namespaces_never_show_the_certificate() {
     assert_eq!(shop.secrets_by("borrowed"), (500, false), "a Backend of ours, without a ReferenceGrant");
     assert_eq!(shop.secrets_by("named"), (500, false), "a Backend of theirs that names our Secret");
     let (status, found) = shop.secrets_by("own");
-    assert!((401..=403).contains(&status) && !found, "no certificate: kube-apiserver takes them for no front proxy: {status}");
+    assert!(
+        (401..=403).contains(&status) && !found,
+        "no certificate: kube-apiserver takes them for no front proxy: {status}"
+    );
     fixture.answers("our own users", 200);
     no_route_names_our_pools(&shop);
-    // What makes the difference: each of these opens it.
+    // Each of these opens it.
     fixture.apply("grant.yaml", GRANT);
     shop.waits_for("a ReferenceGrant lends the certificate", "borrowed", (200, true));
     fixture.admin(&["-n", OURS, "delete", "referencegrant", "lent"]);
     shop.waits_for("without it no longer", "borrowed", (500, false));
-    let shared = r#"{"spec": {"backendTLS": {"clientCertificateRef": {"group": "", "kind": "Secret", "name": "lent"}}}}"#;
+    let shared =
+        r#"{"spec": {"backendTLS": {"clientCertificateRef": {"group": "", "kind": "Secret", "name": "lent"}}}}"#;
     fixture.admin(&["-n", OURS, "patch", "envoyproxy", OBJECT, "--type=merge", "-p", shared]);
     shop.waits_for("backendTLS of the EnvoyProxy shows it for all routes", "own", (200, true));
     fixture.restore();
@@ -182,9 +186,7 @@ fn no_route_names_our_pools(shop: &Shop<'_>) {
     let dump = proxy.admin().json("/config_dump?resource=dynamic_route_configs").unwrap();
     let named = |of_ours: bool| -> usize {
         let configs = values(&dump["configs"]).map(|config| &config["route_config"]);
-        let chosen = configs.filter(|config| {
-            (config["name"] == format!("{OURS}/{OBJECT}/https")) == of_ours
-        });
+        let chosen = configs.filter(|config| (config["name"] == format!("{OURS}/{OBJECT}/https")) == of_ours);
         chosen.map(|config| config.to_string().matches("portcullis/prod-example-com/").count()).sum()
     };
     assert!(named(true) > 0, "{dump:#}");
