@@ -7,7 +7,7 @@ use std::time::Duration;
 use portcullis_harness::certs::Ca;
 use portcullis_harness::client::TlsTarget;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
-use portcullis_harness::envoy_gateway::{EnvoyGateway, SYSTEM, write_data};
+use portcullis_harness::envoy_gateway::{EnvoyGateway, EnvoyGatewayBuild, SYSTEM, write_data};
 use portcullis_harness::istiod::apply;
 use portcullis_harness::kube::RealKube;
 use portcullis_harness::rundir::RunDir;
@@ -37,8 +37,14 @@ impl EnvoyGatewaySite {
     ///
     /// # Errors
     /// The step that failed.
-    pub fn start(run: &RunDir, kube: &RealKube, object: &str, objects: &str) -> Result<Self> {
-        let control = EnvoyGateway::start(run, kube)?;
+    pub fn start(
+        run: &RunDir,
+        kube: &RealKube,
+        built: &EnvoyGatewayBuild,
+        object: &str,
+        objects: &str,
+    ) -> Result<Self> {
+        let control = EnvoyGateway::start(run, kube, built)?;
         kube.admin_kubectl()?.args(["create", "namespace", NAMESPACE]).run_ok()?;
         let (address, ready) = (ports::free_address()?, ports::free_address()?);
         let upstream = run.make_dir("upstream")?;

@@ -160,27 +160,6 @@ pub fn istio() -> Result<Istio, Missing> {
     Ok(Istio { istiod: find("istiod")?, crds: find("crds.yaml")? })
 }
 
-/// Envoy Gateway's control plane, and the definitions of its objects.
-#[derive(Debug, Clone)]
-pub struct EnvoyGatewayBuild {
-    /// The control plane.
-    pub program: PathBuf,
-    /// The CustomResourceDefinitions, its own and those of the Gateway API, one file.
-    pub crds: PathBuf,
-}
-
-/// Envoy Gateway. Built by Go and long to build; see [`envoy_gateway_or_skip`].
-pub fn envoy_gateway() -> Result<EnvoyGatewayBuild, Missing> {
-    let dir = project_root().join(".deps/envoy-gateway/current");
-    let find = |name: &str| present("Envoy Gateway", dir.join(name), "make test-envoy-gateway");
-    Ok(EnvoyGatewayBuild { program: find("envoy-gateway")?, crds: find("crds.yaml")? })
-}
-
-/// [`envoy_gateway`] for tests that are skipped without it; `make test-envoy-gateway` sets `PORTCULLIS_ENVOY_GATEWAY=required`.
-pub fn envoy_gateway_or_skip(test: &str) -> Result<Option<EnvoyGatewayBuild>, Missing> {
-    unless_required("PORTCULLIS_ENVOY_GATEWAY", test, envoy_gateway())
-}
-
 /// The program that judges by the parsers of Docker Compose, BuildKit and Prometheus (testenv/declared). Built by Go, hence
 /// optional on a laptop, as [`kube`] is; see [`or_skip`].
 pub fn declared() -> Result<PathBuf, Missing> {

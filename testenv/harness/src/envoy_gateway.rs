@@ -11,12 +11,13 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 
 use crate::client::plain;
+use crate::deps::{Missing, present, unless_required};
 use crate::error::{Error, Result};
 use crate::istiod::apply;
 use crate::kube::RealKube;
 use crate::process::{Process, Spec};
 use crate::rundir::RunDir;
-use crate::{deps, ports, write_private};
+use crate::{ports, project_root, write_private};
 
 /// The namespace of its pods, and of those that it runs.
 pub const SYSTEM: &str = "envoy-gateway-system";
@@ -26,6 +27,26 @@ pub const CLASS: &str = "eg";
 const CONTROLLER: &str = "gateway.envoyproxy.io/gatewayclass-controller";
 /// The socket at which it serves xDS, in its working directory (testenv/scripts/build-envoy-gateway).
 const SOCKET: &str = "xds.sock";
+
+/// Envoy Gateway's control plane, and the definitions of its objects. Built by Go and long to build.
+#[derive(Debug, Clone)]
+pub struct EnvoyGatewayBuild {
+    program: PathBuf,
+    crds: PathBuf,
+}
+
+impl EnvoyGatewayBuild {
+    /// The build, or a reason to skip a test; `make test-envoy-gateway` sets `PORTCULLIS_ENVOY_GATEWAY=required`.
+    ///
+    /// # Errors
+    /// The missing part, if it is required.
+    pub fn or_skip(test: &str) -> std::result::Result<Option<Self>, Missing> {
+        let dir = project_root().join(".deps/envoy-gateway/current");
+        let find = |name: &str| present("Envoy Gateway", dir.join(name), "make test-envoy-gateway");
+        let found = find("envoy-gateway").and_then(|program| Ok(Self { program, crds: find("crds.yaml")? }));
+        unless_required("PORTCULLIS_ENVOY_GATEWAY", test, found)
+    }
+}
 
 /// A running Envoy Gateway. Ends with this value.
 #[derive(Debug)]
@@ -39,9 +60,8 @@ impl EnvoyGateway {
     /// starts it for that cluster, with patches of Envoy's configuration allowed.
     ///
     /// # Errors
-    /// [`Error::Missing`], or the step that failed with the last log lines.
-    pub fn start(run: &RunDir, kube: &RealKube) -> Result<Self> {
-        let built = deps::envoy_gateway()?;
+    /// The step that failed, with the last log lines.
+    pub fn start(run: &RunDir, kube: &RealKube, built: &EnvoyGatewayBuild) -> Result<Self> {
         let directory = run.make_dir("eg")?;
         apply(kube, &built.crds)?;
         kube.admin_kubectl()?.args(["create", "namespace", SYSTEM]).run_ok()?;

@@ -6,6 +6,7 @@ use portcullis_e2e::{EnvoyGatewaySite, render_envoy_gateway};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::{H2Client, Response, TlsTarget};
 use portcullis_harness::envoy::Envoy;
+use portcullis_harness::envoy_gateway::EnvoyGatewayBuild;
 use portcullis_harness::kube::{KubeOptions, Kubectl, RealKube};
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::rundir::RunDir;
@@ -45,7 +46,7 @@ pub(super) struct EnvoyGatewayFixture {
 impl EnvoyGatewayFixture {
     /// `None`, said loudly, where Kubernetes or Envoy Gateway is not built.
     pub(super) fn start(test: &str, impersonates: bool) -> Option<Self> {
-        deps::envoy_gateway_or_skip(test).unwrap()?;
+        let built = EnvoyGatewayBuild::or_skip(test).unwrap()?;
         let options = KubeOptions { node: true, ..KubeOptions::default() };
         let BareKube { kube, front_ca, run, .. } = BareKube::believing(Some(FRONT), test, options)?;
         let token = grant(&kube, impersonates);
@@ -61,7 +62,7 @@ impl EnvoyGatewayFixture {
                 objects = objects.replace(from, to);
             }
         }
-        let site = EnvoyGatewaySite::start(&run, &kube, OBJECT, &objects).unwrap();
+        let site = EnvoyGatewaySite::start(&run, &kube, &built, OBJECT, &objects).unwrap();
         let proxy = Some(site.ready_proxy(&run, "proxy", envoy_of_the_release()).unwrap());
         let (alice, objects) = (odd_alice(&kube), run.join("objects.yaml"));
         Some(EnvoyGatewayFixture { proxy, site, kube, alice, token, upstream, objects, serving_ca, run })
