@@ -7,7 +7,7 @@ use portcullis_harness::wait;
 use super::fixture::{ADMIN, CONFIGMAPS, EnvoyGatewayFixture, OBJECT, OURS, envoy_of_the_release, eventually};
 
 #[test]
-fn no_request_gets_through_without_every_part() {
+fn requests_need_every_part_of_the_configuration() {
     let Some(fixture) = EnvoyGatewayFixture::start("eg-parts", false) else { return };
     fixture.answers("all of it", 200);
     for (part, name, status) in [
@@ -35,7 +35,8 @@ fn no_request_gets_through_without_every_part() {
 fn module_that_is_not_loaded_closes_the_gateway() {
     let Some(mut fixture) = EnvoyGatewayFixture::start("eg-load", false) else { return };
     // A path without a file, and a file that is no library.
-    for (number, path) in ["/nowhere/libportcullis.so", fixture.objects.clone().to_str().unwrap()].iter().enumerate() {
+    let no_library = fixture.objects.display().to_string();
+    for (number, path) in ["/nowhere/libportcullis.so", &no_library].into_iter().enumerate() {
         let patch =
             format!(r#"[{{"op": "replace", "path": "/spec/dynamicModules/0/source/local/path", "value": "{path}"}}]"#);
         fixture.admin(&["-n", OURS, "patch", "envoyproxy", OBJECT, "--type=json", "-p", &patch]);
