@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-store-faults test-store-upgrade test-onboard test-objects test-tokens test-limits test-istio test-clients test-cmd test-conformance kubernetes-versions test-otel test-helm test-dashboard test-console screenshots compatibility test-long test-storms tsan miri bench bench-check bench-restart bench-connections bench-soak bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-store-faults test-store-upgrade test-onboard test-objects test-tokens test-limits test-istio test-envoy-gateway test-clients test-cmd test-conformance kubernetes-versions test-otel test-helm test-dashboard test-console screenshots compatibility test-long test-storms tsan miri bench bench-check bench-restart bench-connections bench-soak bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -95,6 +95,14 @@ test-istio: ## Build istiod and run the tests with Istio gateways
 	$(SCRIPTS)/build-istio
 	$(MAKE) --no-print-directory module wasm build
 	CI=true $(SCRIPTS)/run-tests --part istio
+
+test-envoy-gateway: ## Build Envoy Gateway and run the tests with a gateway of it; minutes the first time
+	@. $(SCRIPTS)/versions.env
+	$(SCRIPTS)/install-envoy $$ENVOY_VERSION $$ENVOY_COMPAT_VERSIONS
+	$(SCRIPTS)/build-kube
+	$(SCRIPTS)/build-envoy-gateway
+	$(MAKE) --no-print-directory module build
+	CI=true PORTCULLIS_ENVOY_GATEWAY=required $(SCRIPTS)/run-tests --part envoy-gateway
 
 test-clients: ## Build programs with the client libraries of Go, Rust, Python, JavaScript and Java, and run them past the gateway and through it; needs go, npm and mvn
 	@$(SCRIPTS)/install-envoy

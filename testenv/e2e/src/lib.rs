@@ -2,10 +2,12 @@
 //!
 //! [`Manifest`] writes the objects of a test, [`Gateway`] runs them; [`AgentSite`] runs Envoy by `portcullis agent`, below one
 //! or more control planes. [`PlainGateway`] is an Envoy without a control plane,
-//! [`Ingress`] one like the Istio ingress gateway of a Gardener seed, [`Mesh`] a gateway that a real istiod configures. The
+//! [`Ingress`] one like the Istio ingress gateway of a Gardener seed, [`Mesh`] a gateway that a real istiod configures, [`EnvoyGatewaySite`]
+//! one that a real Envoy Gateway configures. The
 //! tests themselves are in `tests/`.
 
 mod agent_site;
+mod envoy_gateway;
 mod gateway;
 mod ingress;
 mod istio;
@@ -18,6 +20,7 @@ mod report_console;
 mod secrets;
 
 pub use agent_site::{AgentSite, AgentSiteSetup, xds_client_flags, xds_server_flags};
+pub use envoy_gateway::{EnvoyGatewaySite, render_envoy_gateway};
 pub use gateway::{Gateway, GatewayOptions};
 pub use ingress::{Ingress, Shoot, ShootSetup};
 pub use istio::{Mesh, MeshSetup, render_istio};

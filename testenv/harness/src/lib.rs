@@ -1,4 +1,4 @@
-//! The test environment of Portcullis: real processes (Envoy, etcd, kube-apiserver, kubectl, istiod, the control plane),
+//! The test environment of Portcullis: real processes (Envoy, etcd, kube-apiserver, kubectl, istiod, Envoy Gateway, the control plane),
 //! certificates, ports and hostile clients, behind a blocking API.
 //!
 //! Every process that is started here ends when its value is dropped, and with the test process even if that is killed with
@@ -14,6 +14,7 @@ pub mod control_plane;
 pub mod deps;
 pub mod dns;
 pub mod envoy;
+pub mod envoy_gateway;
 mod error;
 mod inotify;
 pub mod issuer;

@@ -13,4 +13,4 @@ mod pods;
 mod secrets;
 mod serving;
 mod tenants;
-mod users;
+pub(crate) mod users;

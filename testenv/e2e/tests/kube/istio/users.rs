@@ -8,7 +8,7 @@ use super::fixture::MeshFixture;
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const REVIEW: &[u8] = br#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
 
-pub(super) type Headers<'a> = &'a [(&'a str, &'a [u8])];
+pub(crate) type Headers<'a> = &'a [(&'a str, &'a [u8])];
 
 /// Headers that only the gateway may send.
 const FORGED: [Headers<'static>; 8] = [
@@ -59,7 +59,7 @@ pub(super) fn everybody_is_who_they_are(fixture: &MeshFixture, through: &TlsTarg
 }
 
 /// The user of a credential, whatever else a request says.
-pub(super) fn nothing_said_changes_it(case: &str, credential: Headers<'_>, direct: &TlsTarget, through: &TlsTarget) {
+pub(crate) fn nothing_said_changes_it(case: &str, credential: Headers<'_>, direct: &TlsTarget, through: &TlsTarget) {
     let expected = reviewed_user(direct, credential);
     assert_eq!(reviewed_user(through, credential), expected, "{case}");
     for forged in FORGED {

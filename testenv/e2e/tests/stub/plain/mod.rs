@@ -2,6 +2,7 @@
 
 mod agreement;
 mod counts;
+mod envoy_gateway;
 mod fixture;
 mod forwarded;
 mod limit_fleet;
