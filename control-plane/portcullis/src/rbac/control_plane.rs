@@ -80,6 +80,16 @@ pub(crate) fn gateway_api_manifests(namespace: &str, user: Option<&str>) -> [Val
     [role("ClusterRole", metadata.clone(), rules), binding("ClusterRole", metadata, &subject_of(namespace, user))]
 }
 
+/// The role and the binding for instances.
+const INSTANCES: &str = "portcullis-instances";
+
+/// The permission to read instances. Their status is not written yet.
+pub(crate) fn instances_manifests(namespace: &str, user: Option<&str>) -> [Value; 2] {
+    let rules = json!([{"apiGroups": ["portcullis.dev"], "resources": ["instances"], "verbs": ["list", "watch"]}]);
+    let metadata = json!({"name": INSTANCES});
+    [role("ClusterRole", metadata.clone(), rules), binding("ClusterRole", metadata, &subject_of(namespace, user))]
+}
+
 fn role(kind: &str, metadata: Value, rules: Value) -> Value {
     json!({"apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata, "rules": rules})
 }

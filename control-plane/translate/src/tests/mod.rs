@@ -9,6 +9,7 @@ mod goldens;
 mod hostile;
 mod incremental;
 mod invariants;
+mod parts;
 mod passthrough;
 mod render;
 mod tunnels;
