@@ -46,3 +46,6 @@ pub(crate) const MAX_VIRTUAL_IPS: usize = 64;
 pub const MAX_ZONE: usize = 63;
 /// Maximum length of a health check's path. No kube-apiserver has longer ones of its own.
 pub(crate) const MAX_PATH: usize = 1024;
+/// Maximum number of requirements of a label selector, and of values of one of them. Each object is compared with all.
+pub(crate) const MAX_SELECTOR_TERMS: usize = 32;
+pub(crate) const MAX_SELECTOR_VALUES: usize = 64;

@@ -11,6 +11,10 @@ pub const CLUSTER_KIND: &str = "UpstreamCluster";
 pub const SETTINGS_API_VERSION: &str = "portcullis.dev/v1alpha1";
 /// `kind` of `GatewaySettings`.
 pub const SETTINGS_KIND: &str = "GatewaySettings";
+/// `apiVersion` of an `Instance`.
+pub const INSTANCE_API_VERSION: &str = SETTINGS_API_VERSION;
+/// `kind` of an `Instance`.
+pub const INSTANCE_KIND: &str = "Instance";
 
 /// Kinds of KubeGateway's own program. It writes them itself, so that exports of its objects have them.
 const KUBEGATEWAY_KINDS: [&str; 3] = ["RateLimitCondition", "RateLimitAcquire", "RateLimitServerInfo"];
@@ -23,6 +27,8 @@ pub enum ObjectKind {
     /// `GatewaySettings`, or misspelt ones, which [`crate::parse_settings`] refuses: a gateway must not go on with the
     /// defaults in the place of settings that protect something.
     GatewaySettings,
+    /// An `Instance`, or a misspelt one, which [`crate::parse_instance`] refuses.
+    Instance,
     /// An object that is refused: its API group is ours and its kind is not, or it has no kind.
     Unknown(Problem),
     /// An object of another API group.
@@ -46,6 +52,10 @@ pub fn kind_of(document: &Value) -> ObjectKind {
     if is_like(CLUSTER_KIND) {
         return ObjectKind::UpstreamCluster;
     }
+    // The kind of other groups, too.
+    if is_like(INSTANCE_KIND) {
+        return ObjectKind::Instance;
+    }
     if kind.is_empty() || api_version.is_empty() {
         let field = if kind.is_empty() { "kind" } else { "apiVersion" };
         let hint = format!("{CLUSTER_KIND} is of {CLUSTER_API_VERSION}, {SETTINGS_KIND} of {SETTINGS_API_VERSION}");
@@ -57,7 +67,9 @@ pub fn kind_of(document: &Value) -> ObjectKind {
     }
     if is_ours && !KUBEGATEWAY_KINDS.contains(&kind) {
         let problem = Problem::new("kind", format!("{group} has no kind {kind}"));
-        return ObjectKind::Unknown(problem.hint(format!("did you mean {CLUSTER_KIND} or {SETTINGS_KIND}?")));
+        return ObjectKind::Unknown(
+            problem.hint(format!("did you mean {CLUSTER_KIND}, {SETTINGS_KIND} or {INSTANCE_KIND}?")),
+        );
     }
     ObjectKind::Foreign { api_version: api_version.to_owned(), kind: kind.to_owned() }
 }
@@ -70,6 +82,11 @@ pub(crate) fn cluster_misnamed(document: &Value) -> Option<Problem> {
 /// Why a document is no `GatewaySettings`, by its `apiVersion` and `kind`.
 pub(crate) fn settings_misnamed(document: &Value) -> Option<Problem> {
     misnamed(document, SETTINGS_API_VERSION, SETTINGS_KIND)
+}
+
+/// Why a document is no `Instance`, by its `apiVersion` and `kind`.
+pub(crate) fn instance_misnamed(document: &Value) -> Option<Problem> {
+    misnamed(document, INSTANCE_API_VERSION, INSTANCE_KIND)
 }
 
 fn misnamed(document: &Value, known_version: &str, known_kind: &str) -> Option<Problem> {
@@ -114,7 +131,13 @@ mod tests {
     fn kinds_are_told_apart() {
         assert_eq!(kind(CLUSTER_API_VERSION, CLUSTER_KIND), ObjectKind::UpstreamCluster);
         assert_eq!(kind(SETTINGS_API_VERSION, SETTINGS_KIND), ObjectKind::GatewaySettings);
-        for foreign in [("v1", "Secret"), ("portcullis.dev.example.com/v1", "Gate"), ("apps/v1", "Deployment")] {
+        assert_eq!(kind(INSTANCE_API_VERSION, INSTANCE_KIND), ObjectKind::Instance);
+        for foreign in [
+            ("sql.example.com/v1", INSTANCE_KIND),
+            ("v1", "Secret"),
+            ("portcullis.dev.example.com/v1", "Gate"),
+            ("apps/v1", "Deployment"),
+        ] {
             assert!(matches!(kind(foreign.0, foreign.1), ObjectKind::Foreign { .. }), "{foreign:?}");
         }
         for theirs in KUBEGATEWAY_KINDS {
@@ -143,6 +166,15 @@ mod tests {
             assert_eq!(kind(api_version, written), ObjectKind::UpstreamCluster, "{api_version} {written}");
             let document = json!({"apiVersion": api_version, "kind": written, "metadata": {"name": "a"}});
             assert!(crate::parse_cluster(&document).is_err(), "{api_version} {written}");
+        }
+        for (api_version, written) in [
+            (INSTANCE_API_VERSION, "Instances"),
+            (INSTANCE_API_VERSION, "instance"),
+            ("portcullis.dev/v1", INSTANCE_KIND),
+        ] {
+            assert_eq!(kind(api_version, written), ObjectKind::Instance, "{api_version} {written}");
+            let document = json!({"apiVersion": api_version, "kind": written, "metadata": {"name": "a"}});
+            assert!(crate::parse_instance(&document).is_err(), "{api_version} {written}");
         }
         for (api_version, written) in
             [("portcullis.dev/v1alpha1", "Gate"), ("example.com/v1", CLUSTER_KIND), ("", "Pod"), ("v1", ""), ("", "")]

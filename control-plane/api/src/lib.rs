@@ -1,4 +1,4 @@
-//! The objects that configure the gateway: `UpstreamCluster` and `GatewaySettings`.
+//! The objects that configure the gateway: `UpstreamCluster`, `GatewaySettings` and `Instance`.
 //!
 //! Each comes in two forms. The raw form ([`UpstreamCluster`], [`GatewaySettings`]) is the one that a user writes; the checked
 //! form ([`Cluster`], [`Settings`]) is the one that the rest of the control plane works with: addresses parsed, certificates
@@ -23,6 +23,7 @@ mod drawn_name;
 mod duration;
 mod kind;
 mod lint;
+mod null_fields;
 mod packed;
 mod parse;
 mod problem;
@@ -42,20 +43,27 @@ pub use account::token_account;
 pub use bounds::{MAX_SERVERS, MAX_ZONE};
 pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
-    AccessLog, AskedIssuer, BUILT_IN_PROFILES, CertificateError, Checked, CheckedShadow, Cidr, ClientVerification,
-    Cluster, CollectorTls, CredentialCache, Discovery, DiscoveryDocumentError, Endpoint, FeatureGates, HealthCheck,
-    IssuerUrl, IssuerUrlError, JwksError, KeyPair, Limits, LogMode, PASSED_ON, PROFILE_ANNOTATION, PeerName, Policy,
-    ProxyProtocol, Server, ServerHost, Settings, SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport,
-    Trust, Tunnel, UpstreamIdentity, check_cluster, check_settings, is_allowed_server, read_client_bundle,
+    AccessLog, AskedIssuer, BUILT_IN_PROFILES, CertificateError, Checked, CheckedInstance, CheckedShadow, Cidr,
+    ClientVerification, Cluster, CollectorTls, CredentialCache, Discovery, DiscoveryDocumentError, Endpoint,
+    FeatureGates, HealthCheck, IssuerUrl, IssuerUrlError, JwksError, KeyPair, Limits, LogMode, PASSED_ON,
+    PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, SelectedLabels, Server, ServerHost, Settings, SlicePort,
+    Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel, UpstreamIdentity, check_cluster,
+    check_instance, check_settings, is_allowed_server, is_label_key, is_label_value, read_client_bundle,
     read_discovery_document, read_key_pair, read_keys, unchecked_cluster, usable_servers, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use discovered::{Discovered, DiscoveredServer, discovered_of, with_discovered};
 pub use duration::{DurationError, parse_duration};
-pub use kind::{CLUSTER_API_VERSION, CLUSTER_KIND, ObjectKind, SETTINGS_API_VERSION, SETTINGS_KIND, kind_of};
+pub use kind::{
+    CLUSTER_API_VERSION, CLUSTER_KIND, INSTANCE_API_VERSION, INSTANCE_KIND, ObjectKind, SETTINGS_API_VERSION,
+    SETTINGS_KIND, kind_of,
+};
 pub use lint::{lint_cluster, lint_settings};
 pub use packed::pack_policies;
-pub use parse::{cluster_mistakes, parse_cluster, parse_settings, settings_mistakes, without_nulls};
+pub use parse::{
+    cluster_mistakes, instance_mistakes, parse_cluster, parse_instance, parse_settings, settings_mistakes,
+    without_nulls,
+};
 pub use problem::Problem;
 pub use problem::ProblemCode;
 pub use referenced_data::{ReferencedData, SECRET_LABEL, SETTINGS_SECRET_LABEL, SHARED_ANNOTATION, SecretData};
@@ -63,18 +71,18 @@ pub use references::{
     Resolution, content_of_references, reference_of_path, referenced_files, resolve, resolve_settings,
     without_references,
 };
-pub use schema::{cluster_definition, settings_definition};
+pub use schema::{cluster_definition, instance_definition, settings_definition};
 pub use secret::{PublicBytes, SecretBytes};
 pub use shadow::{merge_patch, promote};
 pub use shown_keys::{KeySource, ShownKeys, put_shown_keys, shown_keys_of};
 pub use types::{
     AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,
     ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy, Exempt, FairQueue, FlowControl,
-    FlowControlSchema, FlowWeight, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec, LimitSettings,
-    ListenerSettings, Logging, MaxRequestsInflight, MetricsSettings, ObjectMeta, PairInFiles, PairInSecret,
-    PairReference, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings, RebalanceConditions,
-    RebalanceSettings, References, RequestHeaderNames, RequestHeaderSpec, SecondaryPools, SecureServing, ServerDetails,
-    ServerSpec, ShadowSpec, TokenBucket, TokenInSecret, TokenReference, TracingParents, TracingProtocol,
-    TracingSettings, TracingUsers, UpstreamCluster, UpstreamClusterSpec, UserMetrics, UserMetricsMode,
-    WildcardSubdomains,
+    FlowControlSchema, FlowWeight, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec, Instance, InstanceSpec,
+    LabelRequirement, LabelSelector, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, MetricsSettings,
+    ObjectMeta, PairInFiles, PairInSecret, PairReference, PortcullisSpec, ProtectedIdentitySettings,
+    ProxyProtocolSettings, RebalanceConditions, RebalanceSettings, References, RequestHeaderNames, RequestHeaderSpec,
+    SecondaryPools, SecureServing, ServerDetails, ServerSpec, ShadowSpec, TokenBucket, TokenInSecret, TokenReference,
+    TracingParents, TracingProtocol, TracingSettings, TracingUsers, UpstreamCluster, UpstreamClusterSpec, UserMetrics,
+    UserMetricsMode, WildcardSubdomains,
 };

@@ -6,11 +6,12 @@ use serde_json::Value;
 
 use crate::absent_settings::absence;
 use crate::decode_errors::{decode_errors, has_list_for_object};
-use crate::kind::{cluster_misnamed, settings_misnamed};
+use crate::kind::{cluster_misnamed, instance_misnamed, settings_misnamed};
+use crate::null_fields::null_fields;
 use crate::packed::unpacked;
 use crate::problem::Problem;
-use crate::schema::{cluster_shape, settings_shape};
-use crate::types::{GatewaySettings, UpstreamCluster};
+use crate::schema::{cluster_shape, instance_shape, settings_shape};
+use crate::types::{GatewaySettings, Instance, UpstreamCluster};
 
 /// A kind that can be read.
 trait Kind: DeserializeOwned {
@@ -28,6 +29,13 @@ impl Kind for UpstreamCluster {
 impl Kind for GatewaySettings {
     fn objects() -> &'static Value {
         static OBJECTS: LazyLock<Value> = LazyLock::new(settings_shape);
+        &OBJECTS
+    }
+}
+
+impl Kind for Instance {
+    fn objects() -> &'static Value {
+        static OBJECTS: LazyLock<Value> = LazyLock::new(instance_shape);
         &OBJECTS
     }
 }
@@ -61,6 +69,34 @@ pub fn settings_mistakes(document: &Value) -> Vec<Problem> {
         Some(problem) => vec![problem],
         None => mistakes_of::<GatewaySettings>(document, settings_misnamed(document)),
     }
+}
+
+/// Reads the raw form of an `Instance`. An unknown field is an error, and so is null in a selector: left out, either would select
+/// more. The error is the first that is found; [`instance_mistakes`] finds all.
+pub fn parse_instance(document: &Value) -> Result<Instance, Problem> {
+    match instance_misnamed(document).or_else(|| null_selectors(document).into_iter().next()) {
+        Some(problem) => Err(problem),
+        None => parse(document).map_err(|message| Problem::new("", message)),
+    }
+}
+
+/// Every mistake because of which [`parse_instance`] refuses a document, with its path.
+pub fn instance_mistakes(document: &Value) -> Vec<Problem> {
+    let mut all = mistakes_of::<Instance>(document, instance_misnamed(document));
+    for null in null_selectors(document) {
+        if all.iter().all(|known| known.path != null.path) {
+            all.push(null);
+        }
+    }
+    all
+}
+
+fn null_selectors(document: &Value) -> Vec<Problem> {
+    let paths = ["gatewaysSelector", "clustersSelector"].into_iter().flat_map(|field| {
+        let selector = document.get("spec").and_then(|spec| spec.get(field));
+        selector.map(|selector| null_fields(selector, &format!("spec.{field}"))).unwrap_or_default()
+    });
+    paths.map(|path| Problem::new(path, "must not be null: the selector would select more without it")).collect()
 }
 
 /// `misnamed` is what is wrong with `apiVersion` and `kind`.

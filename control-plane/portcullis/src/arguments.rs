@@ -92,6 +92,10 @@ pub(crate) struct Rbac {
     /// service account portcullis-control-plane.
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
+    /// Print the permissions of the tenant of an Instance, in the cluster that stores the objects: to read the Instance, and to edit
+    /// those UpstreamClusters of the files that it selects, by their names. The user is the group portcullis:instance:NAME if unset.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["cluster", "control_plane"])]
+    pub(crate) instance: Option<String>,
     /// Print the permissions of the control plane in the cluster that stores its objects.
     #[arg(long, conflicts_with = "files")]
     pub(crate) control_plane: bool,
@@ -114,9 +118,12 @@ pub(crate) struct Rbac {
     /// Print ClusterRoles for people who use the Gateway API: gateway operators and tenants.
     #[arg(long, conflicts_with_all = ["files", "control_plane", "user"])]
     pub(crate) personas: bool,
+    /// With --control-plane: the permissions for serve --instances, too.
+    #[arg(long, requires = "control_plane")]
+    pub(crate) instances: bool,
 }
 
-/// Print the CustomResourceDefinitions of UpstreamCluster and GatewaySettings, for a Kubernetes that stores these objects.
+/// Print the CustomResourceDefinitions of UpstreamCluster, GatewaySettings and Instance, for a Kubernetes that stores these objects.
 ///
 ///   portcullis crd | kubectl apply --server-side -f -
 ///

@@ -34,6 +34,13 @@ fn definition_names_the_kind_and_its_columns() {
     assert_eq!(settings["metadata"]["name"], "gatewaysettings.portcullis.dev");
     assert_eq!(settings["spec"]["scope"], "Cluster");
     assert_eq!(settings["spec"]["versions"][0]["subresources"], json!({"status": {}}));
+    let instance = &printed["items"][2];
+    assert_eq!(instance["metadata"]["name"], "instances.portcullis.dev");
+    assert_eq!(instance["spec"]["scope"], "Cluster");
+    let selector = &instance["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["clustersSelector"];
+    // Without these words the server would take requirements away, and the selector would select all.
+    assert_eq!(selector["x-kubernetes-preserve-unknown-fields"], true);
+    assert_eq!(selector["properties"]["matchLabels"]["additionalProperties"], json!({"type": "string"}));
 }
 
 #[test]

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use portcullis_api::{ClaimKind, Claims, Settings, WildcardSubdomains, claims_of};
+use portcullis_api::{ClaimKind, Claims, Problem, Settings, Transport, WildcardSubdomains, claims_of};
 use serde_json::Value;
 
 use crate::diagnosis::{Diagnosis, Reason};
 use crate::filter_build::FilterBuild;
 use crate::listener::{self, Chain};
 use crate::ownership::LostName;
+use crate::parts::{PartedTranslation, Parts};
 use crate::resource::{Resource, ResourceGroup};
 use crate::{Input, Translation, check, cluster, emit, ownership, secrets};
 
@@ -29,8 +30,12 @@ pub struct Translator {
     last: Vec<(Arc<Value>, Arc<CheckedCluster>)>,
     /// The last translation that had other documents than the one before it.
     changed: u64,
-    /// The clusters of the gateway itself, what they refer to, and the default certificate.
+    /// The clusters of the gateway itself, and what they refer to.
     own_resources: Vec<Arc<Resource>>,
+    /// The default certificate, for the first part alone.
+    default_certificate: Option<Arc<Resource>>,
+    /// The settings of the other parts.
+    part_settings: Settings,
     /// Those with the listeners, of the last two translations: one with a refused object, and one with its accepted version.
     own_groups: Vec<OwnGroup>,
     /// The names that objects do not get, also of the last two translations.
@@ -60,6 +65,8 @@ struct KnownConflicts {
 
 /// The resources of the gateway itself, as long as the objects contribute the same chains.
 struct OwnGroup {
+    /// Whether it is of the first part.
+    is_first: bool,
     /// The contributions to the listeners.
     chains: Vec<Arc<Chain>>,
     /// The listeners, and the routes of tunnels.
@@ -87,6 +94,8 @@ struct EmittedResources {
     chain: Arc<Chain>,
     /// The edition of the shadow, if there is one.
     shadow: Option<String>,
+    /// Whether clients meet the default certificate.
+    is_by_default: bool,
 }
 
 impl Translator {
@@ -98,24 +107,40 @@ impl Translator {
 
     /// Translates all objects.
     pub fn translate(&mut self, input: &Input<'_>) -> Translation {
+        let PartedTranslation { mut groups, diagnoses } = self.translate_parts(input, &Parts::default());
+        Translation { groups: groups.pop().unwrap_or_default(), diagnoses }
+    }
+
+    /// Translates all objects for Envoys that have parts of them. Names of objects that are not in a part are closed where a wildcard
+    /// in it would cover them. Only the first part has the default certificate: an object that needs it is refused in the others.
+    pub fn translate_parts(&mut self, input: &Input<'_>, parts: &Parts<'_>) -> PartedTranslation {
         self.begin(input);
         let checked = self.checked_all(input);
         let conflicts = self.lost(&checked, input.settings.wildcard_subdomains);
-        let mut translation = Translation::default();
-        let mut chains = Vec::with_capacity(checked.len());
-        for ((document, one), lost) in input.clusters.iter().zip(&checked).zip(conflicts.iter()) {
+        let mut translation = PartedTranslation::default();
+        let count = parts.count.max(1);
+        let mut chains = vec![Vec::with_capacity(checked.len()); count];
+        translation.groups.resize_with(count, Vec::new);
+        let documents = input.clusters.iter().zip(&checked).zip(conflicts.iter());
+        for (index, ((document, one), lost)) in documents.enumerate() {
             let one = &self.without(document, one, lost, input);
             let (emitted, diagnosis) = one.served_part(lost);
-            match emitted {
-                Some(emitted) => {
-                    translation.groups.push(Arc::clone(&emitted.resources));
-                    chains.push(Arc::clone(&emitted.chain));
+            let is_by_default = emitted.is_some_and(|emitted| emitted.is_by_default);
+            for (part, (groups, chains)) in translation.groups.iter_mut().zip(&mut chains).enumerate() {
+                match emitted.filter(|_| parts.has(part, index) && (part == 0 || !is_by_default)) {
+                    Some(emitted) => {
+                        groups.push(Arc::clone(&emitted.resources));
+                        chains.push(Arc::clone(&emitted.chain));
+                    }
+                    None => chains.push(Arc::clone(&one.reserved)),
                 }
-                None => chains.push(Arc::clone(&one.reserved)),
             }
-            translation.diagnoses.push(diagnosis);
+            let is_refused = is_by_default && parts.has_others_alone(index);
+            translation.diagnoses.push(if is_refused { without_certificate(&diagnosis) } else { diagnosis });
         }
-        translation.groups.push(self.own_group(input.settings, chains));
+        for (part, (groups, chains)) in translation.groups.iter_mut().zip(chains).enumerate() {
+            groups.push(self.own_group(input.settings, chains, part == 0));
+        }
         self.forget();
         translation
     }
@@ -124,13 +149,14 @@ impl Translator {
         let is_same =
             |(settings, filter): &(Settings, FilterBuild)| settings == input.settings && *filter == input.filter;
         if !self.basis.as_ref().is_some_and(is_same) {
-            let certificate = secrets::default_certificate(input.settings);
+            let default_certificate = secrets::default_certificate(input.settings).map(Arc::new);
+            let part_settings = Settings { default_certificate: None, ..input.settings.clone() };
             let collector = cluster::collector(input.settings).into_iter().chain(secrets::collector_ca(input.settings));
-            let own = certificate.into_iter().chain(collector).chain(cluster::tunnel(input.settings));
-            let own_resources = own.map(Arc::new).collect();
+            let own_resources = collector.chain(cluster::tunnel(input.settings)).map(Arc::new).collect();
             let basis = Some((input.settings.clone(), input.filter));
             let client_ca_check = self.client_ca_check;
-            *self = Self { basis, own_resources, client_ca_check, ..Self::default() };
+            *self =
+                Self { basis, own_resources, default_certificate, part_settings, client_ca_check, ..Self::default() };
         }
         self.sequence += 1;
     }
@@ -231,18 +257,20 @@ impl Translator {
     }
 
     /// The resources of the gateway itself.
-    fn own_group(&mut self, settings: &Settings, chains: Vec<Arc<Chain>>) -> ResourceGroup {
+    fn own_group(&mut self, settings: &Settings, chains: Vec<Arc<Chain>>, is_first: bool) -> ResourceGroup {
         let used = self.sequence;
-        if let Some(known) = self.own_groups.iter_mut().find(|known| known.is_of(&chains)) {
+        let is_of = |known: &&mut OwnGroup| known.is_first == is_first && known.is_of(&chains);
+        if let Some(known) = self.own_groups.iter_mut().find(is_of) {
             known.used = used;
             return Arc::clone(&known.group);
         }
-        let listeners = self.listeners(settings, &chains);
-        let all = self.own_resources.iter().chain(&listeners);
+        let listeners = self.listeners(if is_first { settings } else { &self.part_settings }, &chains);
+        let certificate = self.default_certificate.iter().filter(|_| is_first);
+        let all = certificate.chain(&self.own_resources).chain(&listeners);
         let is_same = |known: &&OwnGroup| known.group.iter().map(Arc::as_ptr).eq(all.clone().map(Arc::as_ptr));
         let known = self.own_groups.iter().find(is_same).map(|known| Arc::clone(&known.group));
         let group: ResourceGroup = known.unwrap_or_else(|| all.cloned().collect());
-        self.own_groups.push(OwnGroup { chains, listeners, group: Arc::clone(&group), used });
+        self.own_groups.push(OwnGroup { is_first, chains, listeners, group: Arc::clone(&group), used });
         group
     }
 
@@ -310,6 +338,16 @@ impl OwnGroup {
     }
 }
 
+/// The same of an object that no Envoy serves with the default certificate.
+fn without_certificate(diagnosis: &Diagnosis) -> Arc<Diagnosis> {
+    let mut diagnosis = diagnosis.clone();
+    let message = "is required of an object that belongs to an Instance, whose Envoys have no defaultCertificate";
+    let problem = Problem::new("spec.secureServing.certData", message);
+    diagnosis.refuse(Reason::Invalid, vec![problem]);
+    diagnosis.shadow = None;
+    Arc::new(diagnosis)
+}
+
 /// Checks a document and emits its resources, without the names that another object owns.
 fn translate_object(
     document: &Value,
@@ -324,7 +362,9 @@ fn translate_object(
         cluster.virtual_ips.retain(|ip| !lost.contains(&ip.to_string()));
         let mut resources = Vec::new();
         let (chain, shadow) = emit(&cluster, input, &mut resources);
-        EmittedResources { resources: resources.into_iter().map(Arc::new).collect(), chain: Arc::new(chain), shadow }
+        let resources = resources.into_iter().map(Arc::new).collect();
+        let is_by_default = cluster.serving.is_none() && cluster.transport == Transport::Terminate;
+        EmittedResources { resources, chain: Arc::new(chain), shadow, is_by_default }
     });
     diagnosis.names = claims.names.iter().map(|(name, _)| name.clone()).collect();
     diagnosis.shadow = emitted.as_ref().and_then(|emitted| emitted.shadow.clone());

@@ -32,7 +32,7 @@ pub use health::{
     AckState, AckStates, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer, repeated,
 };
 pub use limits::{Limits, Rejection};
-pub use membership::{GATEWAY_DOMAIN, Membership};
+pub use membership::{GATEWAY_DOMAIN, INSTANCE_DOMAIN, Membership};
 pub use metrics::XdsMetrics;
 pub use node::{NodeInfo, OneView, Refused, RejectedNode, StreamGuard, Unserved, View, Views};
 pub use registry::{NodeStatus, Registry};

@@ -1,4 +1,4 @@
-//! Nodes that belong to a Gateway of the Gateway API, as their certificates prove it.
+//! Nodes that belong to a Gateway of the Gateway API or to an instance, as their certificates prove it.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 /// two Gateways have the same name there.
 pub const GATEWAY_DOMAIN: &str = "gateway.portcullis.dev";
 
-/// The Gateways that a node may belong to.
+/// The domain in which a certificate names an instance: `NAME.instance.portcullis.dev`.
+pub const INSTANCE_DOMAIN: &str = "instance.portcullis.dev";
+
+/// The Gateways and instances that a node may belong to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Membership {
     /// None: its certificate names none.
@@ -15,33 +18,52 @@ pub enum Membership {
     /// To one of these, as `NAMESPACE/NAME`, and it has to: its certificate names them. It may also be that there is none which
     /// can be.
     Bound(BTreeSet<String>),
+    /// To one of these instances, and it has to: its certificate names them, and no Gateway. It may also be that there is none which
+    /// can be.
+    Instances(BTreeSet<String>),
     /// Any or none: it is a process of this machine.
     Local,
 }
 
 impl Membership {
-    /// That of the common names and DNS names in a certificate. A name of the domain that names no Gateway, such as a wildcard or one
-    /// with a dot at its end, binds all the same: who has it was not meant to have everything.
+    /// That of the common names and DNS names in a certificate. A name of one of the domains that names nothing, such as a wildcard
+    /// or one with a dot at its end, binds all the same: who has it was not meant to have everything.
     pub(crate) fn of_names(names: &[String]) -> Self {
-        let gateways: Vec<Option<String>> = names.iter().filter_map(|name| gateway_of(name)).collect();
-        if gateways.is_empty() { Self::Free } else { Self::Bound(gateways.into_iter().flatten().collect()) }
+        if let Some(gateways) = named(names, GATEWAY_DOMAIN, gateway_of) {
+            return Self::Bound(gateways);
+        }
+        named(names, INSTANCE_DOMAIN, instance_of).map_or(Self::Free, Self::Instances)
     }
 }
 
-/// `None` if a name is not of the domain.
-fn gateway_of(name: &str) -> Option<Option<String>> {
+/// Everything that names of a domain name; `None` if no name is of the domain.
+fn named(names: &[String], domain: &str, read: fn(&str) -> Option<String>) -> Option<BTreeSet<String>> {
+    let all: Vec<Option<String>> = names.iter().filter_map(|name| Some(read(below(name, domain)?.as_str()))).collect();
+    (!all.is_empty()).then(|| all.into_iter().flatten().collect())
+}
+
+/// The part of a name before its domain, lower-case; empty if there is none that names anything. `None` if the name is not of the
+/// domain.
+fn below(name: &str, domain: &str) -> Option<String> {
     let written = name.to_ascii_lowercase();
     let name = written.trim_matches(|one: char| one == '.' || one.is_whitespace() || one.is_control());
-    if name == GATEWAY_DOMAIN {
-        return Some(None);
+    if name == domain {
+        return Some(String::new());
     }
-    let (gateway, namespace) = match name.strip_suffix(GATEWAY_DOMAIN)?.strip_suffix('.')?.rsplit_once('.') {
-        Some(both) => both,
-        None => return Some(None),
-    };
-    let is_named = |part: &str| !part.is_empty() && !part.contains('*');
-    let is_whole = name.len() == written.len() && is_named(gateway) && is_named(namespace);
-    Some(is_whole.then(|| format!("{namespace}/{gateway}")))
+    let rest = name.strip_suffix(domain)?.strip_suffix('.')?;
+    let is_whole = name.len() == written.len() && !rest.contains('*');
+    Some(if is_whole { rest.to_owned() } else { String::new() })
+}
+
+/// `NAMESPACE/NAME` of `NAME.NAMESPACE`.
+fn gateway_of(rest: &str) -> Option<String> {
+    let (gateway, namespace) = rest.rsplit_once('.')?;
+    (!gateway.is_empty() && !namespace.is_empty()).then(|| format!("{namespace}/{gateway}"))
+}
+
+/// An instance's name is one label.
+fn instance_of(rest: &str) -> Option<String> {
+    (!rest.is_empty() && !rest.contains('.')).then(|| rest.to_owned())
 }
 
 #[cfg(test)]
@@ -49,8 +71,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certificate_names_gateways_in_their_domain() {
+    fn certificate_names_gateways_and_instances_in_their_domains() {
         let bound = |gateways: &[&str]| Membership::Bound(gateways.iter().map(|one| (*one).to_owned()).collect());
+        let of_instances =
+            |instances: &[&str]| Membership::Instances(instances.iter().map(|one| (*one).to_owned()).collect());
         for (names, expected) in [
             (&["envoy-0"][..], Membership::Free),
             (&[], Membership::Free),
@@ -68,6 +92,18 @@ mod tests {
             (&["gateway.portcullis.dev."], bound(&[])),
             (&["edge.infra.mygateway.portcullis.dev"], Membership::Free),
             (&["edge.infra.gateway.portcullis.dev.example.com"], Membership::Free),
+            (&["envoy-0", "a.instance.portcullis.dev"], of_instances(&["a"])),
+            (&["A.Instance.Portcullis.Dev", "b.instance.portcullis.dev"], of_instances(&["a", "b"])),
+            (&["a.b.instance.portcullis.dev"], of_instances(&[])),
+            (&["*.instance.portcullis.dev"], of_instances(&[])),
+            (&["instance.portcullis.dev"], of_instances(&[])),
+            (&["a.instance.portcullis.dev.", "envoy-0"], of_instances(&[])),
+            (&["a.instance.portcullis.dev \n"], of_instances(&[])),
+            (&["a.myinstance.portcullis.dev"], Membership::Free),
+            (&["a.instance.portcullis.dev.example.com"], Membership::Free),
+            // A Gateway is the narrower of both.
+            (&["a.instance.portcullis.dev", "edge.infra.gateway.portcullis.dev"], bound(&["infra/edge"])),
+            (&["a.instance.portcullis.dev", "*.gateway.portcullis.dev"], bound(&[])),
         ] {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             assert_eq!(Membership::of_names(&names), expected, "{names:?}");

@@ -18,7 +18,7 @@ pub struct NodeInfo {
     pub envoy: Option<(u32, u32)>,
     /// Members of its metadata that are texts or numbers.
     pub metadata: std::collections::BTreeMap<String, String>,
-    /// The Gateways that it may belong to, whatever its metadata say.
+    /// The Gateways and instances that it may belong to, whatever its metadata say.
     pub membership: Membership,
 }
 

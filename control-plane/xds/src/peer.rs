@@ -47,7 +47,7 @@ impl Peer {
         if is_own { Ok(()) } else { Err(Status::permission_denied("the node id is no name of the client certificate")) }
     }
 
-    /// The Gateways that a node of this peer may belong to.
+    /// The Gateways and instances that a node of this peer may belong to.
     pub(crate) fn membership(&self) -> Membership {
         match self {
             Self::Local => Membership::Local,

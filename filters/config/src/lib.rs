@@ -49,7 +49,7 @@ pub use token_issuer::{PrefixedClaim, TokenIssuer, TokenKey, TokenPublicKey, Tok
 pub use validator::ValidatorConfig;
 pub use version::{
     CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER, NODE_FILTER_MODULE, NODE_FILTER_WASM, NODE_GATEWAY,
-    NODE_GATEWAY_ADDRESSES,
+    NODE_GATEWAY_ADDRESSES, NODE_INSTANCE,
 };
 
 /// Extra attributes of a user that the gateway needs a grant for in any cluster: those that current kube-apiservers attach to

@@ -21,3 +21,6 @@ pub const NODE_GATEWAY: &str = "portcullis_gateway";
 /// The key in the metadata of an Envoy's node for the addresses by which clients reach it, with commas between them: those of its
 /// Gateway's status, if the Gateway asks for none.
 pub const NODE_GATEWAY_ADDRESSES: &str = "portcullis_gateway_addresses";
+
+/// The key in the metadata of an Envoy's node for the `Instance` that it belongs to; absent if it belongs to none, or to a Gateway.
+pub const NODE_INSTANCE: &str = "portcullis_instance";

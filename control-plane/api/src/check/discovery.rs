@@ -4,7 +4,8 @@ use std::fmt;
 use super::address_policy::check_address;
 use super::client::Trust;
 use super::endpoint::{Endpoint, ServerHost};
-use super::servers::{Server, is_zone};
+use super::labels::is_label_value;
+use super::servers::Server;
 use super::{Findings, endpoint::EndpointError};
 use crate::bounds::MAX_SERVERS;
 use crate::discovered::{Discovered, DiscoveredServer, discovered_of};
@@ -182,7 +183,7 @@ fn add_usable(found: Vec<DiscoveredServer>, allow_loopback: bool, servers: &mut 
         } else if servers.len() >= MAX_SERVERS {
             unused.push(format!("{endpoint} is not used: an object has at most {MAX_SERVERS} servers"));
         } else {
-            let zone = if is_zone(&zone) { zone } else { String::new() };
+            let zone = if is_label_value(&zone) { zone } else { String::new() };
             servers.push(Server { endpoint, enabled: true, zone, discovered: true });
         }
     }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use super::Findings;
 use super::address_policy::check_address;
 use super::endpoint::{Endpoint, parse_endpoint};
-use crate::bounds::MAX_ZONE;
+use super::labels::is_label_value;
 use crate::types::{ServerDetails, UpstreamClusterSpec};
 
 /// A kube-apiserver.
@@ -63,7 +63,7 @@ pub(super) fn check_details(raw: &[ServerDetails], servers: &mut [Server], findi
     let mut zones: BTreeMap<Endpoint, &str> = BTreeMap::new();
     for (index, details) in raw.iter().enumerate() {
         let path = format!("spec.portcullis.servers[{index}]");
-        if !is_zone(&details.zone) {
+        if !is_label_value(&details.zone) {
             let message = "must be letters, digits, - _ and . between letters or digits, up to 63";
             findings.problem(format!("{path}.zone"), message);
         }
@@ -80,14 +80,6 @@ pub(super) fn check_details(raw: &[ServerDetails], servers: &mut [Server], findi
     for server in servers {
         server.zone = zones.get(&server.endpoint).map(|zone| (*zone).to_owned()).unwrap_or_default();
     }
-}
-
-pub(super) fn is_zone(text: &str) -> bool {
-    let ends = |c: u8| c.is_ascii_alphanumeric();
-    let bytes = text.as_bytes();
-    text.len() <= MAX_ZONE
-        && bytes.iter().all(|c| ends(*c) || b"-_.".contains(c))
-        && [bytes.first(), bytes.last()].into_iter().flatten().all(|c| ends(*c))
 }
 
 /// The addresses, each once.

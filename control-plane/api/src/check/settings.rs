@@ -159,7 +159,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
     let mut findings = Findings::default();
     let default = Settings::default();
     let settings = Settings {
-        instance: check_instance(raw, default.instance, &mut findings),
+        instance: check_instance_id(raw, default.instance, &mut findings),
         address: check_address(raw, default.address, &mut findings),
         port: raw.spec.listener.port.unwrap_or(default.port),
         virtual_ips: check_ranges(&raw.spec.listener.virtual_ips, "spec.listener.virtualIPs", &mut findings),
@@ -193,7 +193,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
     findings.finish(Some(settings))
 }
 
-fn check_instance(raw: &GatewaySettings, default: String, findings: &mut Findings) -> String {
+fn check_instance_id(raw: &GatewaySettings, default: String, findings: &mut Findings) -> String {
     let instance = raw.spec.instance.clone().unwrap_or(default);
     if !is_dns_label(&instance) {
         findings.problem("spec.instance", "must be a DNS label: lower-case letters, digits and -");

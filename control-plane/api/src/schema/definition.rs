@@ -1,8 +1,11 @@
 use serde_json::{Value, json};
 
 use super::derive::BYTES;
+use super::instance_rules::name_rule;
 use super::rules::cel;
-use crate::kind::{CLUSTER_API_VERSION, CLUSTER_KIND, SETTINGS_API_VERSION, SETTINGS_KIND};
+use crate::kind::{
+    CLUSTER_API_VERSION, CLUSTER_KIND, INSTANCE_API_VERSION, INSTANCE_KIND, SETTINGS_API_VERSION, SETTINGS_KIND,
+};
 
 /// A kind that a Kubernetes API stores.
 struct StoredKind {
@@ -37,6 +40,18 @@ pub fn settings_definition() -> Value {
         short_names: &[],
         columns: settings_columns(),
         schema: settings_schema(),
+    })
+}
+
+/// The same of an `Instance` and [`crate::check_instance`].
+pub fn instance_definition() -> Value {
+    definition(StoredKind {
+        api_version: INSTANCE_API_VERSION,
+        kind: INSTANCE_KIND,
+        plural: "instances",
+        short_names: &[],
+        columns: instance_columns(),
+        schema: instance_schema(),
     })
 }
 
@@ -103,6 +118,22 @@ fn settings_columns() -> Value {
     ])
 }
 
+fn instance_columns() -> Value {
+    let state = |kind: &str| json!({"name": kind, "type": "string", "jsonPath": condition(kind, "status")});
+    let number =
+        |name: &str, field: &str| json!({"name": name, "type": "integer", "jsonPath": format!(".status.{field}")});
+    json!([
+        state("Accepted"),
+        state("Conflicted"),
+        state("Ready"),
+        number("Gateways", "gateways"),
+        number("Clusters", "clusters"),
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "Message", "type": "string", "priority": 1, "jsonPath": condition("Accepted", "message")},
+        {"name": "Conflicts", "type": "string", "priority": 1, "jsonPath": condition("Conflicted", "message")},
+    ])
+}
+
 /// The schema of the whole object; descriptions are Markdown.
 pub(super) fn schema() -> Value {
     // Kubernetes has seen to characters and length of the whole name.
@@ -136,6 +167,22 @@ pub(super) fn settings_schema() -> Value {
             "spec": super::settings_spec(),
             "status": super::status::settings_status(),
         },
+    })
+}
+
+/// The same of an instance.
+pub(super) fn instance_schema() -> Value {
+    json!({
+        "type": "object",
+        "description": "Gateways and UpstreamClusters that are served apart from the others.",
+        "properties": {
+            "apiVersion": {"type": "string", "description": "Version of this schema."},
+            "kind": {"type": "string", "description": "Kind of this object."},
+            "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 63}}},
+            "spec": super::instance_spec(),
+            "status": super::status::instance_status(),
+        },
+        "x-kubernetes-validations": [name_rule()],
     })
 }
 

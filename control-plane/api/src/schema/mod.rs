@@ -1,10 +1,11 @@
-//! The CustomResourceDefinitions of `UpstreamCluster` and `GatewaySettings`, for kube-apiservers that store these objects.
+//! The CustomResourceDefinitions of `UpstreamCluster`, `GatewaySettings` and `Instance`, for kube-apiservers that store these objects.
 //!
 //! - [`derive`]: fields, types and descriptions, from the types themselves.
 //! - [`rules`]: what is refused at once, by the paths of the fields. It must never refuse what [`crate::check_cluster`]
 //!   accepts; what needs more than one look at an object is left to that check.
 //! - [`token_rules`]: the same of the issuers of tokens.
 //! - [`settings_rules`]: the same of settings, by [`crate::check_settings`].
+//! - [`instance_rules`]: the same of instances, by [`crate::check_instance`].
 //! - [`aliases`]: fields that have a second spelling.
 //! - [`status`]: an object's status.
 //! - [`definition`]: names and columns around it.
@@ -12,17 +13,18 @@
 mod aliases;
 mod definition;
 mod derive;
+mod instance_rules;
 mod rules;
 mod settings_rules;
 mod status;
 mod token_rules;
 
-pub use definition::{cluster_definition, settings_definition};
+pub use definition::{cluster_definition, instance_definition, settings_definition};
 
 use serde_json::{Value, json};
 
 use crate::decode_errors::RENAMED;
-use crate::types::GatewaySettingsSpec;
+use crate::types::{GatewaySettingsSpec, InstanceSpec};
 
 /// The shape of a whole `UpstreamCluster`: which fields are objects, lists or neither.
 pub(crate) fn cluster_shape() -> Value {
@@ -32,6 +34,11 @@ pub(crate) fn cluster_shape() -> Value {
 /// The same of `GatewaySettings`.
 pub(crate) fn settings_shape() -> Value {
     object_schema(derive::shape::<GatewaySettingsSpec>())
+}
+
+/// The same of an `Instance`.
+pub(crate) fn instance_shape() -> Value {
+    object_schema(derive::shape::<InstanceSpec>())
 }
 
 fn object_schema(spec: Value) -> Value {
@@ -51,6 +58,13 @@ fn spec() -> Value {
 fn settings_spec() -> Value {
     let mut spec = derive::shape::<GatewaySettingsSpec>();
     add_rules(&mut spec, settings_rules::settings_rules().into_iter());
+    spec
+}
+
+/// The schema of `spec` of an instance.
+fn instance_spec() -> Value {
+    let mut spec = derive::shape::<InstanceSpec>();
+    add_rules(&mut spec, instance_rules::instance_rules().into_iter());
     spec
 }
 

@@ -91,6 +91,28 @@ pub(super) fn settings_status() -> Value {
     })
 }
 
+/// The same of an instance.
+pub(super) fn instance_status() -> Value {
+    json!({
+        "type": "object",
+        "description": "The status of the object. The control plane writes it and can write it again from nothing: backups do not need it.",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {
+            "observedGeneration": generation("The `metadata.generation` that the conditions are about."),
+            "conditions": {
+                "type": "array",
+                "description": "`Accepted`: the object is valid. `Conflicted`: it selects gateways or clusters that belong to another \
+                    instance, which the message names; it does not get these. `Ready`: all its gateways are served what belongs to it.",
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["type"],
+                "items": condition("`Accepted`, `Conflicted` or `Ready`."),
+            },
+            "gateways": count("Number of gateways that belong to it."),
+            "clusters": count("Number of `UpstreamClusters` that belong to it."),
+        },
+    })
+}
+
 /// As `metav1.Condition` has it; `types` names the types of an object's own.
 fn condition(types: &str) -> Value {
     json!({
@@ -120,11 +142,6 @@ fn condition(types: &str) -> Value {
 }
 
 fn gateway() -> Value {
-    let count = |description: &str| {
-        json!({
-            "type": "integer", "format": "int64", "minimum": 0, "description": description,
-        })
-    };
     json!({
         "type": "object",
         "description": "One gateway.",
@@ -163,6 +180,10 @@ fn unhealthy() -> Value {
             },
         },
     })
+}
+
+fn count(description: &str) -> Value {
+    json!({"type": "integer", "format": "int64", "minimum": 0, "description": description})
 }
 
 fn text(description: &str) -> Value {

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::{aliases, at, definition, derive, rules, settings_spec, spec};
+use super::{aliases, at, definition, derive, instance_spec, rules, settings_spec, spec};
 use crate::kind::{CLUSTER_API_VERSION, CLUSTER_KIND};
 use crate::parse::parse_cluster;
 
@@ -20,12 +20,14 @@ fn walk<'a>(schema: &'a Value, path: &str, visit: &mut dyn FnMut(&str, &'a Value
 #[test]
 fn schema_is_structural() {
     let allowed = [
+        "additionalProperties",
         "description",
         "enum",
         "format",
         "items",
         "maxItems",
         "maxLength",
+        "maxProperties",
         "maximum",
         "minItems",
         "minLength",
@@ -53,7 +55,7 @@ fn schema_is_structural() {
             assert!(field["properties"].get(required.as_str().unwrap()).is_some(), "{path}: {required}");
         }
     };
-    for schema in [definition::schema(), definition::settings_schema()] {
+    for schema in [definition::schema(), definition::settings_schema(), definition::instance_schema()] {
         walk(&schema, "", &mut |path, field| is_structural(path, field));
     }
 }
@@ -66,7 +68,7 @@ fn every_field_says_what_it_is_for() {
         assert!(is_plain_item || !text.is_empty(), "{path}");
         assert!(!text.contains('\n') && !text.contains("crate::"), "{path}: {text}");
     };
-    for spec in [spec(), settings_spec()] {
+    for spec in [spec(), settings_spec(), instance_spec()] {
         walk(&spec, "spec", &mut |path, field| says(path, field));
     }
 }
@@ -82,6 +84,25 @@ fn rule_of_settings_finds_its_field() {
             assert!(is_same || field.get(keyword).is_none(), "{path}: {keyword} is derived already");
         }
     }
+}
+
+#[test]
+fn rule_of_an_instance_finds_its_field() {
+    let mut derived = derive::shape::<crate::types::InstanceSpec>();
+    for (path, keywords) in super::instance_rules::instance_rules() {
+        let field = at(&mut derived, path).unwrap_or_else(|| panic!("no field {path}"));
+        for keyword in keywords.as_object().unwrap().keys() {
+            assert!(field.get(keyword).is_none(), "{path}: {keyword} is derived already");
+        }
+    }
+}
+
+#[test]
+fn definition_knows_every_field_of_an_instances_status() {
+    let status = crate::status::InstanceStatus { observed_generation: Some(1), ..Default::default() };
+    let written = serde_json::to_value(status).unwrap();
+    let names = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(names(&written), names(&super::status::instance_status()["properties"]));
 }
 
 /// Kubernetes would keep a field that the definition does not know, and `kubectl explain` would not show it.

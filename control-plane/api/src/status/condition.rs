@@ -44,6 +44,8 @@ pub enum ConditionType {
     TokenKeysCurrent,
     /// Every gateway that reports has its part of the object's limits of all gateways. Only objects with such limits have it.
     LimitsShared,
+    /// The object selects what belongs to another one. Only an `Instance` has it.
+    Conflicted,
 }
 
 /// Whether a condition holds.
@@ -95,6 +97,7 @@ impl fmt::Display for ConditionType {
             ConditionType::ShadowDiffers => "ShadowDiffers",
             ConditionType::TokenKeysCurrent => "TokenKeysCurrent",
             ConditionType::LimitsShared => "LimitsShared",
+            ConditionType::Conflicted => "Conflicted",
         })
     }
 }

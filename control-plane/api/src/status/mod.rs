@@ -1,4 +1,4 @@
-//! The outcome of an `UpstreamCluster`, or of `GatewaySettings`, as conditions in Kubernetes' form.
+//! The outcome of an `UpstreamCluster`, of `GatewaySettings` or an `Instance`, as conditions in Kubernetes' form.
 //!
 //! Pure: [`ClusterStatus::of`] turns an [`StatusInput`] (the diagnosis, the acknowledgements of gateways and the endpoints that
 //! they find healthy) into the object's `status`. Time is an argument, and matters only where a condition's status flips. No
@@ -9,6 +9,7 @@ mod condition;
 mod discovery;
 mod findings;
 mod input;
+mod instance;
 mod limit_facts;
 mod limits;
 mod sanitize;
@@ -26,6 +27,7 @@ pub use cluster::{ClusterStatus, GatewayEntry, MAX_GATEWAYS, MAX_UNHEALTHY};
 pub use condition::{Condition, ConditionType, State};
 pub use discovery::DiscoveryFacts;
 pub use input::{Acceptance, Gateway, GatewayProgress, Health, Served, StatusInput, UnhealthyServer};
+pub use instance::{InstanceFacts, InstanceStatus};
 pub use limit_facts::LimitFacts;
 pub use sanitize::{MAX_MESSAGE, sanitize};
 pub use settings::{FilledDefault, SettingsStatus, filled_defaults};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use super::network::Network;
-use crate::serve::gateway_name;
+use crate::serve::{gateway_name, instance_name};
 
 /// Print the bootstrap with which Envoy finds this control plane (JSON).
 #[derive(Debug, Args)]
@@ -31,6 +31,10 @@ pub(crate) struct Bootstrap {
     /// An address by which clients reach this Envoy, for the status of a Gateway that asks for none. May be given several times.
     #[arg(long, value_name = "IP", requires = "gateway")]
     pub(crate) gateway_address: Vec<IpAddr>,
+    /// The Instance that this Envoy belongs to: it serves the UpstreamClusters of that one, and no others. With --xds-address its
+    /// certificate must have the DNS name NAME.instance.portcullis.dev.
+    #[arg(long, value_name = "NAME", value_parser = parse_instance, conflicts_with = "gateway")]
+    pub(crate) instance: Option<String>,
     /// Most client connections at a time.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub(crate) max_downstream_connections: u64,
@@ -62,6 +66,10 @@ pub(crate) enum FilterBuild {
 
 fn parse_gateway(text: &str) -> Result<String, String> {
     gateway_name(text).map(|gateway| gateway.to_string()).ok_or_else(|| "must be NAMESPACE/NAME".to_owned())
+}
+
+fn parse_instance(text: &str) -> Result<String, String> {
+    instance_name(text).map(str::to_owned).ok_or_else(|| "must be a DNS label".to_owned())
 }
 
 impl Bootstrap {

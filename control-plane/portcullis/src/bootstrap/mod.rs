@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub(crate) use arguments::{Bootstrap, FilterBuild};
-use portcullis_filter_config::{NODE_CONFIG_VERSION, NODE_GATEWAY, NODE_GATEWAY_ADDRESSES};
+use portcullis_filter_config::{NODE_CONFIG_VERSION, NODE_GATEWAY, NODE_GATEWAY_ADDRESSES, NODE_INSTANCE};
 pub(crate) use secrets::Paths;
 use serde_json::{Value, json};
 
@@ -50,6 +50,11 @@ pub(crate) fn bootstrap(arguments: &Bootstrap, max_heap: Option<u64>, secrets: O
         if !addresses.is_empty() {
             metadata.insert(NODE_GATEWAY_ADDRESSES.to_owned(), json!(addresses.join(",")));
         }
+    }
+    if let Some(instance) = &arguments.instance
+        && let Some(metadata) = bootstrap.pointer_mut("/node/metadata").and_then(Value::as_object_mut)
+    {
+        metadata.insert(NODE_INSTANCE.to_owned(), json!(instance));
     }
     if arguments.filter == FilterBuild::Wasm {
         overload::add(&mut bootstrap);

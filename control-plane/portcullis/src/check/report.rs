@@ -4,12 +4,13 @@ use portcullis_api::{
     Problem, ProblemCode, ReferencedData, Settings, lint_cluster, lint_settings, parse_settings, without_references,
 };
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
-use portcullis_translate::{Diagnosis, FilterBuild, Input, Reason, choose_settings};
+use portcullis_translate::{Diagnosis, FilterBuild, Input, Parts, Reason, choose_settings};
 
 use serde_json::Value;
 
 use super::checked::{CheckReport, CheckedObject, Finding};
 use super::gateway_api;
+use super::instances::CheckedInstances;
 use crate::client_ca::check_client_ca;
 use crate::serve::{CheckedTranslator, Resolved};
 
@@ -29,7 +30,8 @@ pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64)
         report.objects.push(object(diagnosis, place, lints));
     }
     let resolved = Resolved::of(objects);
-    let diagnoses = clusters(objects, &resolved, &settings);
+    let instances = CheckedInstances::of(objects, &settings.instance);
+    let diagnoses = clusters(objects, &resolved, &settings, &instances.parts(objects));
     let gateway_api = gateway_api::check(objects, &diagnoses, home_namespace);
     for ((index, place), diagnosis) in objects.cluster_places.iter().enumerate().zip(diagnoses) {
         let lints = resolved.lint(objects, index, |raw| lint_cluster(raw, now));
@@ -38,14 +40,16 @@ pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64)
         let diagnosis = if without_settings { forgive(diagnosis) } else { diagnosis };
         report.objects.push(object(diagnosis, place, lints));
     }
+    report.objects.extend(instances.outcomes(objects));
     report.objects.extend(gateway_api.objects);
     report.notes = gateway_api.notes;
     report
 }
 
-fn clusters(objects: &ObjectSet, resolved: &Resolved, settings: &Settings) -> Vec<Diagnosis> {
+fn clusters(objects: &ObjectSet, resolved: &Resolved, settings: &Settings, of: &[Vec<usize>]) -> Vec<Diagnosis> {
     let input = Input { settings, clusters: &resolved.documents, filter: FilterBuild::Module };
-    let diagnoses = CheckedTranslator::default().0.translate(&input).diagnoses.into_iter();
+    let translation = CheckedTranslator::default().0.translate_parts(&input, &Parts { count: 2, of });
+    let diagnoses = translation.diagnoses.into_iter();
     let explained = |(index, diagnosis): (usize, Arc<Diagnosis>)| {
         let mut diagnosis = Arc::unwrap_or_clone(diagnosis);
         resolved.explain(objects, index, &mut diagnosis);

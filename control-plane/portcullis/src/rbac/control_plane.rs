@@ -95,6 +95,16 @@ pub(crate) fn gateway_secrets_manifests(namespace: &str, user: Option<&str>, of:
     of.iter().flat_map(in_namespace).collect()
 }
 
+/// The role and the binding for instances.
+const INSTANCES: &str = "portcullis-instances";
+
+/// The permission to read instances. Their status is not written yet.
+pub(crate) fn instances_manifests(namespace: &str, user: Option<&str>) -> [Value; 2] {
+    let rules = json!([{"apiGroups": ["portcullis.dev"], "resources": ["instances"], "verbs": ["list", "watch"]}]);
+    let metadata = json!({"name": INSTANCES});
+    [role("ClusterRole", metadata.clone(), rules), binding("ClusterRole", metadata, &subject_of(namespace, user))]
+}
+
 pub(super) fn role(kind: &str, metadata: Value, rules: Value) -> Value {
     json!({"apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata, "rules": rules})
 }

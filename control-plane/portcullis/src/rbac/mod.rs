@@ -1,12 +1,17 @@
 mod control_plane;
+mod instance;
 mod personas;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 pub(crate) use control_plane::manifests as control_plane_rights;
-use portcullis_api::{Cluster, Discovery, TOKEN_KEYS_PATH, UpstreamIdentity, parse_cluster, unchecked_cluster};
+use portcullis_api::{
+    Cluster, Discovery, Problem, TOKEN_KEYS_PATH, UpstreamIdentity, check_instance, parse_cluster, parse_instance,
+    unchecked_cluster,
+};
 use portcullis_core::attribution;
 use portcullis_core::request_info::unescape_path;
 use portcullis_filter_config::DEFAULT_EXTRAS;
@@ -21,9 +26,13 @@ pub(crate) enum RbacError {
     #[error(transparent)]
     Manifests(#[from] ManifestError),
     #[error("UpstreamCluster {0}: {1}")]
-    Cluster(String, portcullis_api::Problem),
+    Cluster(String, Problem),
     #[error("no UpstreamCluster {0} is among the files")]
     NoCluster(String),
+    #[error("Instance {0}: {1}")]
+    Instance(String, Problem),
+    #[error("no Instance {0} is among the files")]
+    NoInstance(String),
     #[error(
         "UpstreamCluster {0}: spec.portcullis.healthCheck.path ends with *, and as a rule of RBAC it would allow every path that begins so"
     )]
@@ -43,7 +52,16 @@ pub(crate) fn run(arguments: &Rbac) -> ExitCode {
         }
         let of = &arguments.gateway_secrets;
         manifests.extend(control_plane::gateway_secrets_manifests(namespace, user, of));
+        if arguments.instances {
+            manifests.extend(control_plane::instances_manifests(namespace, user));
+        }
         return print(arguments, &manifests);
+    }
+    if let Some(instance) = &arguments.instance {
+        return match instance_manifests(arguments, instance) {
+            Ok(manifests) => print(arguments, &manifests),
+            Err(error) => crate::fail(&error),
+        };
     }
     let user = arguments.user.as_deref().unwrap_or("system:portcullis");
     match clusters(&arguments.files, arguments.cluster.as_deref()) {
@@ -53,6 +71,27 @@ pub(crate) fn run(arguments: &Rbac) -> ExitCode {
         },
         Err(error) => crate::fail(&error),
     }
+}
+
+/// The role and the binding of a tenant, for what its instance selects among the files.
+fn instance_manifests(arguments: &Rbac, instance: &str) -> Result<[Value; 2], RbacError> {
+    let sets = arguments.files.iter().map(|path| read_manifests(path)).collect::<Result<Vec<_>, _>>()?;
+    let documents = || sets.iter().flat_map(|set| &set.instances);
+    let is_it = |document: &&Arc<Value>| document.pointer("/metadata/name").and_then(Value::as_str) == Some(instance);
+    let clusters = match documents().find(is_it) {
+        Some(document) => {
+            let failed = |problem| RbacError::Instance(instance.to_owned(), problem);
+            let checked = check_instance(&parse_instance(document).map_err(failed)?).outcome;
+            let checked = checked.map_err(|problems| {
+                let unknown = || Problem::new("", "is not valid");
+                failed(problems.into_iter().next().unwrap_or_else(unknown))
+            })?;
+            checked.clusters.map(|selector| instance::selected(&sets, &selector)).unwrap_or_default()
+        }
+        None if arguments.files.is_empty() => Vec::new(),
+        None => return Err(RbacError::NoInstance(instance.to_owned())),
+    };
+    Ok(instance::manifests(instance, &clusters, arguments.user.as_deref()))
 }
 
 /// The role and the binding of the gateway's own user in the clusters.

@@ -40,8 +40,8 @@ struct LogRecord {
 }
 
 impl DiagnosisLog {
-    /// Logs the problems of a set that the set before did not have. `diagnoses` are those of its files, its settings and its
-    /// clusters, in this order.
+    /// Logs the problems of a set that the set before did not have. `diagnoses` are those of its files, its settings, its
+    /// clusters and its instances, in this order.
     pub(super) fn follow(&mut self, objects: &Arc<ObjectSet>, diagnoses: &[Arc<Diagnosis>]) {
         self.take(objects, diagnoses).iter().for_each(LogRecord::log);
         if tracing::enabled!(Level::DEBUG) {
@@ -107,7 +107,8 @@ fn places(objects: &ObjectSet) -> impl Iterator<Item = Option<&Place>> {
     let files = objects.diagnoses.iter().map(|_| None);
     let settings = (0..objects.settings.len()).map(|index| objects.settings_places.get(index));
     let clusters = (0..objects.clusters.len()).map(|index| objects.cluster_places.get(index));
-    files.chain(settings).chain(clusters).chain(std::iter::repeat(None))
+    let instances = (0..objects.instances.len()).map(|index| objects.instance_places.get(index));
+    files.chain(settings).chain(clusters).chain(instances).chain(std::iter::repeat(None))
 }
 
 fn records_of(diagnosis: &Diagnosis, place: Option<&Place>) -> Vec<LogRecord> {

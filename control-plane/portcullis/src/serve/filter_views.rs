@@ -6,8 +6,9 @@ use portcullis_xds::{NodeInfo, StreamGuard, Unserved, View, Views};
 use tokio::sync::watch;
 
 use super::gateway_views::{ClaimGuard, GatewayClaims, claimed, gateway_of_view, gateway_view};
+use super::instance_views::{claimed_instance, instance_view};
 
-/// Chooses the view of each Envoy by its Gateway, or by the build of its filter, and collects the Gateways and builds of all: only
+/// Chooses the view of each Envoy by its Gateway, or by its instance and the build of its filter, and collects the Gateways and builds of all: only
 /// those are translated. An Envoy whose filter reads another configuration version gets none, and keeps what it has (decision 0080).
 /// One of a Gateway, too, but it never counts as one that keeps what it has of the `UpstreamClusters`.
 pub(crate) struct FilterViews {
@@ -73,11 +74,14 @@ impl Views for FilterViews {
                 FilterBuild::Wasm => Err(Unserved::Foreign("an Envoy of a Gateway runs the module".to_owned())),
             };
         }
-        let filter = filter.map_err(Unserved::Frozen)?;
+        let instance = claimed_instance(node)?;
+        // The same holds for a tenant's Envoy of an instance.
+        let unserved = if instance.is_some() { Unserved::Foreign } else { Unserved::Frozen };
+        let filter = filter.map_err(unserved)?;
         if filter != FilterBuild::default() {
             self.wanted.send_if_modified(|wanted| wanted.insert(filter));
         }
-        Ok(view_for(filter))
+        Ok(instance.map_or_else(|| view_for(filter), |instance| instance_view(instance, filter)))
     }
 
     fn hold(&self, node: &NodeInfo, view: &View) -> StreamGuard {
@@ -89,7 +93,7 @@ impl Views for FilterViews {
 #[cfg(test)]
 mod tests {
     use portcullis_attach::ObjectName;
-    use portcullis_filter_config::NODE_GATEWAY;
+    use portcullis_filter_config::{NODE_GATEWAY, NODE_INSTANCE};
     use portcullis_xds::Membership;
 
     use super::*;
@@ -150,6 +154,25 @@ mod tests {
             let silent = views.view(&NodeInfo { membership: membership(), ..node(&more) });
             assert!(matches!(silent, Err(Unserved::Foreign(_))), "{more:?}: {silent:?}");
         }
+    }
+
+    #[test]
+    fn node_of_an_instance_gets_that_view_alone() {
+        let views = FilterViews::default();
+        let version = CONFIG_VERSION.to_string();
+        let membership = || Membership::Instances(["a".to_owned()].into());
+        let of = |version: &str, filter: &str| {
+            let metadata = [(NODE_CONFIG_VERSION, version), (NODE_INSTANCE, "a"), (NODE_FILTER, filter)];
+            views.view(&NodeInfo { membership: membership(), ..node(&metadata) })
+        };
+        assert_eq!(of(&version, "module"), Ok(View(Some("instance/a".to_owned()))));
+        assert_eq!(of(&version, "wasm"), Ok(View(Some("instance/a/wasm".to_owned()))));
+        // A tenant's Envoy counts against no object of others.
+        for (version, filter) in [("1", "module"), ("x", "wasm"), (version.as_str(), "x")] {
+            assert!(matches!(of(version, filter), Err(Unserved::Foreign(_))), "{version} {filter}");
+        }
+        let silent = NodeInfo { membership: membership(), ..node(&[(NODE_CONFIG_VERSION, &version)]) };
+        assert!(matches!(views.view(&silent), Err(Unserved::Foreign(_))), "not the keys of all");
     }
 
     #[test]

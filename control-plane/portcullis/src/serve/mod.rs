@@ -8,7 +8,8 @@
 //! | have servers discovered, and put them into the objects | `discovery` |
 //! | translate them, with what was served before as a fallback | `reconcile_loop`, `reconciler`, `retention` |
 //! | judge Gateways and routes, and have them served to their Envoys | `gateway_api`, `gateway_views` |
-//! | serve the snapshot to each Envoy, by its Gateway or the build of its filter | `filter_views`, the crate portcullis-xds |
+//! | divide clusters among instances, each with Envoys of its own | `instance_views` |
+//! | serve the snapshot to each Envoy, by its Gateway, its instance or the build of its filter | `filter_views`, the crate portcullis-xds |
 //! | save the snapshot for the next start | `state` |
 //! | judge the objects by what the gateways report | `status_observer`, `gateway_states` |
 //! | remember what the gateways report of their requests, of shadows and of limits that they share | `fleet`, `shadow_reports`, `limit_reports` |
@@ -32,6 +33,7 @@ mod generations;
 mod group_change;
 mod http;
 mod http_arguments;
+mod instance_views;
 mod limit_reports;
 mod limits;
 #[cfg(test)]
@@ -60,6 +62,7 @@ mod xds_resources;
 
 pub(crate) use arguments::Serve;
 pub(crate) use gateway_views::gateway_name;
+pub(crate) use instance_views::instance_name;
 pub(crate) use reconciler::CheckedTranslator;
 pub(crate) use references::Resolved;
 pub(crate) use run::run;

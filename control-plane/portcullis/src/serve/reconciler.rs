@@ -9,7 +9,8 @@ use portcullis_api::status::{FilledDefault, filled_defaults};
 use portcullis_attach::{ObjectName, ServedGateway};
 use portcullis_sources::{FileDiagnosis, ObjectSet};
 use portcullis_translate::{
-    Diagnosis, FilterBuild, Input, Reason, Resource, Translation, Translator, Version, choose_settings,
+    Diagnosis, FilterBuild, Input, PartedTranslation, Parts, Reason, Resource, ResourceGroup, Translation, Translator,
+    Version, choose_settings,
 };
 use portcullis_xds::Snapshot;
 use serde_json::Value;
@@ -21,6 +22,7 @@ use super::filter_views::view_for;
 use super::fleet::{ServedObjectCache, ServedObjects};
 use super::gateway_views::{GatewayDemand, GatewayRefusals, GatewaySnapshots, gateway_of_view};
 use super::group_change::{GroupChange, KnownGroups};
+use super::instance_views::{InstanceInput, InstanceOwners, InstanceParts, InstanceSnapshots, instance_of_view};
 use super::references::{Resolved, Resolver};
 use super::retention::{Fallback, Outcome, Retention};
 use super::version;
@@ -49,6 +51,8 @@ pub(super) struct Reconciler {
     /// Views that were served before this program started, until they are translated again.
     resumed_views: BTreeMap<String, Snapshot>,
     gateways: GatewaySnapshots,
+    owners: InstanceOwners,
+    instances: InstanceSnapshots,
 }
 
 /// The snapshot for Envoys with another build of the filter.
@@ -121,6 +125,8 @@ struct Translated {
     wants: Wants,
     /// The difference to the translation before.
     change: GroupChange,
+    /// The parts of the documents, and the groups of those after the first, which the translation has.
+    parts: (Vec<Vec<usize>>, Vec<Vec<ResourceGroup>>),
 }
 
 impl Reconciler {
@@ -128,12 +134,15 @@ impl Reconciler {
     /// object is served whose references are revoked.
     pub(super) fn resume(last_good: Option<&Snapshot>, grace_period: Duration) -> Self {
         let views = last_good.into_iter().flat_map(Snapshot::views);
-        let views = views.filter(|(name, _)| gateway_of_view(name).is_none());
+        let is_other = |name: &str| gateway_of_view(name).is_some() || instance_of_view(name).is_some();
+        let views = views.filter(|(name, _)| !is_other(name));
         Self {
             resources: XdsResources::resume(last_good.cloned().unwrap_or_default()),
             resumed_views: views.map(|(name, view)| (name.to_owned(), view.clone())).collect(),
             retention: Retention::new(grace_period),
             gateways: GatewaySnapshots::resume(last_good.into_iter().flat_map(Snapshot::views)),
+            owners: InstanceOwners::resume(last_good),
+            instances: InstanceSnapshots::resume(last_good.into_iter().flat_map(Snapshot::views)),
             ..Self::default()
         }
     }
@@ -162,10 +171,13 @@ impl Reconciler {
         let Some(settings) = self.settings.clone() else { return Err(ReconcileError::NoSettings(diagnoses)) };
         let resolved = self.resolver.resolve(objects);
         stopwatch.lap("resolve");
-        let Translated { translation, documents, fallbacks, wants, change } =
+        let input = InstanceInput { settings: &settings, instances: &objects.instances, clusters: &resolved.documents };
+        self.owners.follow(&input, now);
+        let Translated { translation, documents, fallbacks, wants, change, parts: (of, groups) } =
             self.translate_all(&settings, objects, &resolved, now);
         let retired = self.retention.retired_groups();
-        let mut views = self.follow_views(&settings, &documents, &retired, filters);
+        let mut views = self.follow_instances(groups, &settings, FilterBuild::Module, now);
+        views.extend(self.follow_views((settings.as_ref(), of.as_slice()), &documents, &retired, (filters, now)));
         views.extend(self.gateways.follow(&settings, self.retention.accepted(), &self.discovered, now));
         stopwatch.lap("translate");
         let tombstones = self.retention.tombstones(&settings, FilterBuild::Module);
@@ -173,6 +185,7 @@ impl Reconciler {
         self.resources.follow(&translation.groups, &change, retained);
         let translated = (translation.diagnoses.as_slice(), documents.as_slice());
         diagnoses.extend(self.explained.follow(translated, fallbacks, (objects, &resolved)));
+        diagnoses.extend(self.owners.diagnoses());
         let snapshot = self.resources.snapshot().clone().with_views(views);
         let served = self.served.follow(&settings.instance, self.retention.accepted(), self.retention.touched());
         stopwatch.lap("assemble");
@@ -183,7 +196,8 @@ impl Reconciler {
 
     /// The next time at which the same objects lead to another snapshot.
     pub(super) fn next_expiry(&self) -> Option<Instant> {
-        self.retention.next_expiry().into_iter().chain(self.gateways.next_expiry()).min()
+        let of_instances = self.owners.next_expiry().into_iter().chain(self.instances.next_expiry());
+        self.retention.next_expiry().into_iter().chain(self.gateways.next_expiry()).chain(of_instances).min()
     }
 
     /// Takes the set's settings if they are good; the ones before stay in use otherwise.
@@ -214,12 +228,16 @@ impl Reconciler {
         resolved: &Resolved,
         now: Instant,
     ) -> Translated {
+        let of = self.owners.parts(&resolved.documents);
+        let parts = Parts { count: self.owners.served().len().saturating_add(1), of: &of };
         let translator = &mut self.translator.0;
-        let mut translate =
-            |clusters: &[Arc<Value>]| translator.translate(&Input { settings, clusters, filter: FilterBuild::Module });
+        let mut translate = |clusters: &[Arc<Value>]| {
+            let input = Input { settings, clusters, filter: FilterBuild::Module };
+            first_part(translator.translate_parts(&input, &parts))
+        };
         let mut documents = resolved.documents.clone();
         let mut wants: Vec<_> = documents.iter_mut().map(|document| self.discovered.put(document, settings)).collect();
-        let mut translation = translate(&documents);
+        let (mut translation, mut groups) = translate(&documents);
         let diagnoses = &translation.diagnoses;
         let fallbacks = self.retention.fall_back(&mut documents, diagnoses, &objects.referenced_data, now);
         if !fallbacks.is_empty() {
@@ -228,7 +246,7 @@ impl Reconciler {
                     *want = self.discovered.put(document, settings);
                 }
             }
-            translation = translate(&documents);
+            (translation, groups) = translate(&documents);
         }
         let change = self.groups.follow(&translation.groups);
         let outcome = Outcome {
@@ -243,17 +261,32 @@ impl Reconciler {
         let mut wants = wants_of_accepted(wants, &translation.diagnoses);
         wants.extend(self.gateways.wants(settings));
         self.discovered.keep(|name| wants.contains_key(name));
-        Translated { translation, documents, fallbacks, wants, change }
+        Translated { translation, documents, fallbacks, wants, change, parts: (of, groups) }
+    }
+
+    /// The views of all instances, of the groups of each in their order.
+    fn follow_instances(
+        &mut self,
+        groups: Vec<Vec<ResourceGroup>>,
+        settings: &Settings,
+        filter: FilterBuild,
+        now: Instant,
+    ) -> Vec<(String, Snapshot)> {
+        let tombstones = self.retention.tombstones(settings, filter);
+        let groups = self.owners.served().iter().map(String::as_str).zip(groups).collect();
+        let parts = InstanceParts { filter, groups, tombstones, replaced: self.retention.replaced() };
+        self.instances.follow(parts, settings, now)
     }
 
     /// Translates for the other builds of the filter.
     fn follow_views(
         &mut self,
-        settings: &Settings,
+        (settings, of): (&Settings, &[Vec<usize>]),
         documents: &[Arc<Value>],
         retired: &[Arc<Resource>],
-        filters: &BTreeSet<FilterBuild>,
+        (filters, now): (&BTreeSet<FilterBuild>, Instant),
     ) -> Vec<(String, Snapshot)> {
+        let parts = Parts { count: self.owners.served().len().saturating_add(1), of };
         let mut views = Vec::new();
         for filter in filters {
             let Some(name) = view_for(*filter).0 else { continue };
@@ -261,7 +294,9 @@ impl Reconciler {
             let view = self.views.entry(*filter).or_insert_with(|| FilterSnapshot::resume(resumed));
             let tombstones = self.retention.tombstones(settings, *filter);
             let input = Input { settings, clusters: documents, filter: *filter };
-            views.push((name, view.follow(&input, Retained { tombstones: &tombstones, retired })));
+            let (snapshot, groups) = view.follow((&input, &parts), Retained { tombstones: &tombstones, retired });
+            views.push((name, snapshot));
+            views.extend(self.follow_instances(groups, settings, *filter, now));
         }
         views
     }
@@ -272,8 +307,13 @@ impl FilterSnapshot {
         Self { resources: XdsResources::resume(last_good.unwrap_or_default()), ..Self::default() }
     }
 
-    fn follow(&mut self, input: &Input<'_>, retained: Retained<'_>) -> Snapshot {
-        let translation = self.translator.0.translate(input);
+    /// The snapshot of the first part, and the groups of the others.
+    fn follow(
+        &mut self,
+        (input, parts): (&Input<'_>, &Parts<'_>),
+        retained: Retained<'_>,
+    ) -> (Snapshot, Vec<Vec<ResourceGroup>>) {
+        let (translation, groups) = first_part(self.translator.0.translate_parts(input, parts));
         let refused = translation.diagnoses.iter().filter(|one| !one.accepted).map(|one| one.name.clone()).collect();
         for name in BTreeSet::difference(&refused, &self.refused) {
             tracing::warn!(filter = %input.filter, name, "not served to the gateways with this build of the filter");
@@ -281,8 +321,16 @@ impl FilterSnapshot {
         self.refused = refused;
         let change = self.groups.follow(&translation.groups);
         self.resources.follow(&translation.groups, &change, retained);
-        self.resources.snapshot().clone()
+        (self.resources.snapshot().clone(), groups)
     }
+}
+
+/// The translation of the first part, and the groups of the others.
+fn first_part(parted: PartedTranslation) -> (Translation, Vec<Vec<ResourceGroup>>) {
+    let PartedTranslation { groups, diagnoses } = parted;
+    let mut groups = groups.into_iter();
+    let first = groups.next().unwrap_or_default();
+    (Translation { groups: first, diagnoses }, groups.collect())
 }
 
 /// The wants of the documents that are served: the first of a name, as in translation.

@@ -62,6 +62,10 @@ pub(crate) struct SourceArguments {
     /// and serve Gateways to Envoys of their own (`portcullis bootstrap --gateway`). A preview.
     #[arg(long, env = "PORTCULLIS_GATEWAY_API")]
     gateway_api: bool,
+    /// Kubernetes source: divide UpstreamClusters among the Instances there (`portcullis rbac --control-plane --instances`); nothing is
+    /// served before these are listed. Those of a directory are always read. A preview.
+    #[arg(long, env = "PORTCULLIS_INSTANCES")]
+    instances: bool,
     /// A file with profiles of UpstreamClusters that are in effect whatever their annotations say, as `portcullis freeze
     /// --profiles-file` writes it: the way to close and open a cluster while the source is away.
     #[arg(long, env = "PORTCULLIS_PROFILES_FILE", value_name = "FILE")]
@@ -169,7 +173,11 @@ impl Source {
         };
         let control_plane = format!("{}/{}", access.namespace, arguments.lease_name);
         let is_judged = arguments.gateway_api;
-        let options = WatchOptions { settings: arguments.settings_name.clone(), gateway_api: is_judged };
+        let options = WatchOptions {
+            settings: arguments.settings_name.clone(),
+            gateway_api: is_judged,
+            instances: arguments.instances,
+        };
         let KubernetesSets { objects, health, statuses, gateway_api } = watch_kubernetes(&access, options);
         let gateway_api = Some(gateway_api).filter(|_| is_judged);
         let sets = Box::pin(with_settings(objects, files));
@@ -218,6 +226,7 @@ impl SourceArguments {
             (SourceKind::Kubernetes, "--settings", self.settings.is_some()),
             (SourceKind::Kubernetes, "--settings-name", self.settings_name.is_some()),
             (SourceKind::Kubernetes, "--gateway-api", self.gateway_api),
+            (SourceKind::Kubernetes, "--instances", self.instances),
         ];
         match given.into_iter().find(|(kind, _, is_given)| *is_given && *kind != self.source) {
             Some((_, flag, _)) => Err(SourceError::Excludes(self.source, flag)),

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::discovery::Answers;
 use super::gateway_states::{GatewayStates, reports};
+use super::instance_views::is_lasting_view;
 use super::limit_reports::LimitReports;
 use super::shadow_reports::ShadowReports;
 use super::source::SourceState;
@@ -110,12 +111,13 @@ impl StatusObserver {
         let mut known = BTreeMap::new();
         let objects = diagnoses.iter().map(|diagnosis| {
             let key = key(diagnosis, &known);
-            let version = versions.get(&diagnosis.name).map(String::as_str).unwrap_or_default();
+            let of_instance = || instance_version(snapshot.as_deref()?, &diagnosis.name);
+            let version = versions.get(&diagnosis.name).cloned().or_else(of_instance).unwrap_or_default();
             let before = state.conditions.get(&key).map(Vec::as_slice).unwrap_or_default();
             let (gateways, answers, shadows) = (&gateways, &answers, &self.observed.shadows);
             let (token_keys, limits) = (&token_keys, &self.observed.limits);
             let observed = ObservedStates { gateways, answers, shadows, token_keys, limits };
-            let status = status_of(diagnosis, &observed, version, (before, &now));
+            let status = status_of(diagnosis, &observed, &version, (before, &now));
             known.insert(key, status.conditions.clone());
             ObjectStatus::new(diagnosis.as_ref().clone(), status)
         });
@@ -137,6 +139,11 @@ impl StatusObserver {
     fn lock(&self) -> MutexGuard<'_, ObserverState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The hash of what the Envoys of an instance are served of an object, if it belongs to one.
+fn instance_version(snapshot: &Snapshot, name: &str) -> Option<String> {
+    snapshot.views().filter(|(view, _)| is_lasting_view(view)).find_map(|(_, view)| view.version_of(name))
 }
 
 fn key(diagnosis: &Diagnosis, known: &BTreeMap<ObjectKey, Vec<Condition>>) -> ObjectKey {

@@ -1,7 +1,8 @@
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use portcullis_api::{
-    CLUSTER_API_VERSION, CLUSTER_KIND, SECRET_LABEL, SETTINGS_API_VERSION, SETTINGS_KIND, SETTINGS_SECRET_LABEL,
+    CLUSTER_API_VERSION, CLUSTER_KIND, INSTANCE_API_VERSION, INSTANCE_KIND, SECRET_LABEL, SETTINGS_API_VERSION,
+    SETTINGS_KIND, SETTINGS_SECRET_LABEL,
 };
 
 /// A kind of objects that is watched.
@@ -11,6 +12,8 @@ pub enum WatchedKind {
     UpstreamCluster,
     /// `GatewaySettings`.
     GatewaySettings,
+    /// `Instance`.
+    Instance,
     /// `GatewayClass` of the Gateway API.
     GatewayClass,
     /// `Gateway` of the Gateway API.
@@ -61,6 +64,7 @@ impl WatchedKind {
         match self {
             WatchedKind::UpstreamCluster => (CLUSTER_API_VERSION, CLUSTER_KIND, "upstreamclusters"),
             WatchedKind::GatewaySettings => (SETTINGS_API_VERSION, SETTINGS_KIND, "gatewaysettings"),
+            WatchedKind::Instance => (INSTANCE_API_VERSION, INSTANCE_KIND, "instances"),
             WatchedKind::GatewayClass => (GATEWAY_API, "GatewayClass", "gatewayclasses"),
             WatchedKind::Gateway => (GATEWAY_API, "Gateway", "gateways"),
             WatchedKind::HttpRoute => (GATEWAY_API, "HTTPRoute", "httproutes"),
@@ -108,6 +112,11 @@ impl WatchedKind {
             WatchedKind::GatewaySettings => SETTINGS_SECRET_LABEL,
             _ => "",
         }
+    }
+
+    /// Whether these objects may refer to Secrets.
+    pub(super) fn has_secrets(self) -> bool {
+        !self.secret_label().is_empty()
     }
 }
 

@@ -48,6 +48,8 @@ pub struct WatchOptions {
     pub settings: Option<String>,
     /// Whether the objects of the Gateway API are watched.
     pub gateway_api: bool,
+    /// Whether `Instance`s are watched. They decide who gets which cluster: nothing is served before they are listed.
+    pub instances: bool,
 }
 
 /// The receivers' other ends.
@@ -86,7 +88,8 @@ impl WatchOptions {
     /// The kinds of the clusters' session: without one of them the source is stale.
     fn required(&self) -> Vec<WatchedKind> {
         let settings = self.settings.as_ref().map(|_| WatchedKind::GatewaySettings);
-        [WatchedKind::UpstreamCluster].into_iter().chain(settings).collect()
+        let instances = self.instances.then_some(WatchedKind::Instance);
+        [WatchedKind::UpstreamCluster].into_iter().chain(settings).chain(instances).collect()
     }
 
     /// The kinds that have sessions of their own: a Kubernetes that does not have them has none of their objects. Settings that are

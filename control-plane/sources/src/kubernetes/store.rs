@@ -30,7 +30,7 @@ impl Store {
     pub(super) fn new(kinds: &[WatchedKind], settings: Option<String>) -> Self {
         Self {
             objects: kinds.iter().map(|kind| (*kind, Known::default())).collect(),
-            secrets: kinds.iter().map(|kind| (*kind, Known::default())).collect(),
+            secrets: kinds.iter().filter(|kind| kind.has_secrets()).map(|kind| (*kind, Known::default())).collect(),
             shared_secrets: BTreeMap::new(),
             settings,
             is_changed: false,
@@ -79,10 +79,13 @@ impl Store {
         for (kind, known) in &self.secrets {
             self.shared_secrets.entry(*kind).or_insert_with(|| Arc::new(known.current.clone()));
         }
-        let clusters =
-            self.objects.get(&WatchedKind::UpstreamCluster).into_iter().flat_map(|known| known.current.values());
+        let documents = |kind: WatchedKind| {
+            let known = self.objects.get(&kind).into_iter();
+            known.flat_map(|known| known.current.values()).map(|one| one.document.clone()).collect()
+        };
         Some(ObjectSet {
-            clusters: clusters.map(|one| one.document.clone()).collect(),
+            clusters: documents(WatchedKind::UpstreamCluster),
+            instances: documents(WatchedKind::Instance),
             settings: self.settings().into_iter().collect(),
             referenced_data: self.secrets_of(WatchedKind::UpstreamCluster),
             ..ObjectSet::default()
@@ -125,6 +128,17 @@ mod tests {
 
     const CLUSTER: WatchedKind = WatchedKind::UpstreamCluster;
     const SETTINGS: WatchedKind = WatchedKind::GatewaySettings;
+
+    #[test]
+    fn set_has_instances_when_they_are_listed_and_not_before() {
+        let (instance, mut store) = (WatchedKind::Instance, Store::new(&[CLUSTER, WatchedKind::Instance], None));
+        store.begin();
+        store.secret(CLUSTER, Event::InitDone);
+        store.object(CLUSTER, Event::InitDone);
+        assert!(store.take_changed().is_none(), "every cluster would belong to no instance");
+        store.object(instance, Event::InitDone);
+        assert_eq!(store.take_changed().unwrap().instances.len(), 0);
+    }
 
     fn store(settings: Option<&str>) -> Store {
         let kinds: Vec<_> = [CLUSTER].into_iter().chain(settings.map(|_| SETTINGS)).collect();

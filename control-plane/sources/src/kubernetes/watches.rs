@@ -26,7 +26,8 @@ pub(super) type Events = BoxStream<'static, Result<WatchEvent, String>>;
 /// The events of all watches, of objects of these kinds and of the Secrets to which they may refer. An error ends the session.
 pub(super) fn events(access: &KubernetesAccess, kinds: &[WatchedKind]) -> Events {
     let objects = kinds.iter().map(|kind| objects(access, *kind));
-    let secrets = kinds.iter().map(|kind| secrets(access, *kind));
+    // Without a label all Secrets would be listed.
+    let secrets = kinds.iter().filter(|kind| kind.has_secrets()).map(|kind| secrets(access, *kind));
     stream::select_all(objects.chain(secrets)).boxed()
 }
 

@@ -11,6 +11,7 @@ mod goldens;
 mod hostile;
 mod incremental;
 mod invariants;
+mod parts;
 mod passthrough;
 mod render;
 mod tunnels;

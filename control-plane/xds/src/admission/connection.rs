@@ -306,9 +306,9 @@ impl Admission {
     pub(crate) fn check_node(&self, id: &str, most: usize) -> Result<(), Status> {
         self.peer().may_be(id).inspect_err(|_| self.rejected(Rejection::Node))?;
         // Its Envoy is a tenant's, and reports are about all clusters.
-        if let Membership::Bound(_) = self.peer().membership() {
+        if let Membership::Bound(_) | Membership::Instances(_) = self.peer().membership() {
             self.rejected(Rejection::Node);
-            return Err(Status::permission_denied("an Envoy of a Gateway reports nothing"));
+            return Err(Status::permission_denied("an Envoy of a Gateway or of an instance reports nothing"));
         }
         if id.is_empty() || id.len() > most {
             return Err(Status::invalid_argument(format!("a node id has 1 to {most} bytes")));

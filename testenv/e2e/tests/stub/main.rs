@@ -37,6 +37,7 @@ mod health;
 mod hostile;
 mod hsts;
 mod in_flight;
+mod instances;
 mod issuer_keys;
 mod leaks;
 mod limits;

@@ -15,24 +15,30 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(20);
 const SECRET: &str = "e2e/-/-/default-certificate";
 
-struct Fixture {
-    plane: ControlPlane,
+pub(super) struct Fixture {
+    pub(super) plane: ControlPlane,
     xds: SocketAddr,
     dir: PathBuf,
-    server_ca: Ca,
-    client_ca: Ca,
+    pub(super) server_ca: Ca,
+    pub(super) client_ca: Ca,
     _run: RunDir,
 }
 
 impl Fixture {
     fn start(test: &str) -> Self {
+        let default = default_certificate(&Ca::new("serving").unwrap()).unwrap();
+        Self::serving(test, &[("settings", settings("e2e", ports::free_address().unwrap(), &default))])
+    }
+
+    /// One whose control plane has these manifests.
+    pub(super) fn serving(test: &str, objects: &[(&str, String)]) -> Self {
         let run = RunDir::new(test).unwrap();
         let (server_ca, client_ca) = (Ca::new("xds servers").unwrap(), Ca::new("xds clients").unwrap());
         let dir = run.make_dir("net").unwrap();
         let manifests = run.make_dir("net/manifests").unwrap();
-        let default = default_certificate(&Ca::new("serving").unwrap()).unwrap();
-        let text = settings("e2e", ports::free_address().unwrap(), &default);
-        run.write("net/manifests/settings.yaml", text).unwrap();
+        for (name, text) in objects {
+            run.write(&format!("net/manifests/{name}.yaml"), text).unwrap();
+        }
         let server = server_ca.issue(&CertSpec::server("xds", ["xds.internal"])).unwrap();
         server.write_pem(&dir.join("server.pem"), &dir.join("server.key")).unwrap();
         client_ca.write_pem(&dir.join("clients.pem")).unwrap();
@@ -50,7 +56,14 @@ impl Fixture {
     }
 
     /// The same, with more flags of its bootstrap.
-    fn envoy_with(&self, name: &str, node: &str, identity: &Identity, server_ca: &Ca, more: &[&str]) -> Envoy {
+    pub(super) fn envoy_with(
+        &self,
+        name: &str,
+        node: &str,
+        identity: &Identity,
+        server_ca: &Ca,
+        more: &[&str],
+    ) -> Envoy {
         let file = |suffix: &str| self.dir.join(format!("{name}.{suffix}"));
         identity.write_pem(&file("pem"), &file("key")).unwrap();
         server_ca.write_pem(&file("ca")).unwrap();
@@ -60,7 +73,7 @@ impl Fixture {
         Envoy::start(&self.dir, name, &EnvoyOptions::new(bootstrap)).unwrap()
     }
 
-    fn client(&self, name: &str) -> Identity {
+    pub(super) fn client(&self, name: &str) -> Identity {
         self.client_ca.issue(&CertSpec::client(name, [""; 0])).unwrap()
     }
 }

@@ -10,6 +10,8 @@ use portcullis_filter_config::{Pool, TCP_POOL, without_generation};
 use portcullis_translate::type_urls;
 use portcullis_xds::{AckState, AckStates, Endpoints, HealthRegistry, NodeStatus, Refused, Registry, Snapshot};
 
+use super::instance_views::is_lasting_view;
+
 #[cfg(test)]
 mod tests;
 
@@ -74,6 +76,12 @@ impl<'a> GatewayStates<'a> {
             // A node with two streams occurs twice, and its progress is that of both.
             let Some(progress) = progresses.remove(&node.id) else { continue };
             gateways.push(health.gateway(&node.id, self::progress(progress, node)));
+        }
+        // Envoys of an instance report nothing, and those that do have none of its objects.
+        let has = |view: &Snapshot| view.owned_by(owner).next().is_some();
+        let is_of_instance = |(name, view): (&str, &Snapshot)| is_lasting_view(name) && has(view);
+        if !has(snapshot) && snapshot.views().any(is_of_instance) {
+            return gateways;
         }
         let is_here = |name: &str| self.nodes.iter().any(|node| node.connected && node.id == name);
         let reporting =

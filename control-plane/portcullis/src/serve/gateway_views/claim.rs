@@ -104,7 +104,7 @@ fn addresses(text: &str, may_be_loopback: bool) -> BTreeSet<IpAddr> {
 pub(in super::super) fn claimed(node: &NodeInfo) -> Result<Option<ObjectName>, Unserved> {
     let foreign = |why: &str| Err(Unserved::Foreign(why.to_owned()));
     let named = match (node.metadata.get(NODE_GATEWAY), &node.membership) {
-        (None, Membership::Free | Membership::Local) => return Ok(None),
+        (None, Membership::Free | Membership::Local | Membership::Instances(_)) => return Ok(None),
         (None, Membership::Bound(_)) => {
             return foreign(
                 "its certificate is that of a Gateway's Envoy, and its bootstrap names no Gateway (--gateway)",
@@ -112,7 +112,7 @@ pub(in super::super) fn claimed(node: &NodeInfo) -> Result<Option<ObjectName>, U
         }
         (Some(named), Membership::Local) => named,
         (Some(named), Membership::Bound(gateways)) if gateways.contains(named) => named,
-        (Some(_), Membership::Free | Membership::Bound(_)) => {
+        (Some(_), Membership::Free | Membership::Bound(_) | Membership::Instances(_)) => {
             return foreign(&format!("its certificate does not name its Gateway, as NAME.NAMESPACE.{GATEWAY_DOMAIN}"));
         }
     };

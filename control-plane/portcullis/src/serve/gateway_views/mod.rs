@@ -19,6 +19,8 @@ use portcullis_translate::{RefusedClusters, ServicePort};
 use portcullis_xds::{Snapshot, View};
 use tokio::sync::watch;
 
+use super::instance_views::is_lasting_view;
+
 pub(crate) use claim::gateway_name;
 pub(super) use claim::{ClaimGuard, GatewayClaims, claimed};
 pub(super) use envoys::GatewayEnvoys;
@@ -142,10 +144,10 @@ pub(super) fn without_gateways(snapshot: &Snapshot) -> Snapshot {
     snapshot.clone().with_views(views)
 }
 
-/// A hash of everything that is served: of the objects, and of the Gateways. Views for builds of the filter are of the same objects
+/// A hash of everything that is served: of the objects, of instances and of the Gateways. Views for builds of the filter are of the same objects
 /// and come with the first Envoy that has such a build, which is no change of what is served.
 pub(super) fn served_version(snapshot: &Snapshot) -> String {
-    snapshot.version_with_views(|name| gateway_of_view(name).is_some())
+    snapshot.version_with_views(|name| gateway_of_view(name).is_some() || is_lasting_view(name))
 }
 
 /// Envoy's view of a Gateway.

@@ -26,9 +26,9 @@ use serde_json::Value;
 
 use super::group_change::GroupChange;
 use removed_clusters::RemovedClusters;
-use retired_groups::RetiredGroups;
 use revoked_references::RevokedReferences;
 
+pub(super) use retired_groups::RetiredGroups;
 #[cfg(test)]
 pub(super) use revoked_references::DEFAULT_GRACE_PERIOD;
 pub(super) use revoked_references::Grace;
@@ -45,6 +45,8 @@ pub(super) struct Retention {
     recorded: Vec<Recorded>,
     /// The names to which the last set of objects may have brought something else; `None` are all.
     touched: Option<BTreeSet<String>>,
+    /// The objects that are other ones than before under their names.
+    replaced: BTreeSet<String>,
     revoked: RevokedReferences,
     retired: RetiredGroups,
     removed: RemovedClusters,
@@ -129,10 +131,10 @@ impl Retention {
             let is_other = before.get(name).is_some_and(|before| !is_same_object(before, document));
             is_other.then(|| name.clone())
         };
-        let replaced = accepted.iter().filter_map(is_replaced).collect();
+        self.replaced = accepted.iter().filter_map(is_replaced).collect();
         self.accepted.extend(accepted);
         let gone: Vec<String> = before.keys().filter(|name| !self.accepted.contains_key(*name)).cloned().collect();
-        self.retired.record(outcome.change, &replaced, outcome.settings, now);
+        self.retired.record(outcome.change, &self.replaced, outcome.settings, now);
         self.removed.record(before, &self.accepted);
         let newest = accepted_documents(outcome.written, diagnoses, touched, |index| fallbacks.contains(&index));
         self.revoked.record(newest, &gone);
@@ -170,6 +172,11 @@ impl Retention {
     /// The names whose documents may be other ones since the last set of objects; `None` are all.
     pub(super) fn touched(&self) -> Option<&BTreeSet<String>> {
         self.touched.as_ref()
+    }
+
+    /// The objects that are other ones than before under their names.
+    pub(super) fn replaced(&self) -> &BTreeSet<String> {
+        &self.replaced
     }
 
     /// The documents that were accepted last, by the name of their object.

@@ -19,7 +19,7 @@ const MAX_PER_OBJECT: usize = 256;
 /// that came before the change may still be on their way to them, for example while they wait for a review, so Envoy keeps
 /// their clusters, endpoints and secrets for a while.
 #[derive(Debug, Default)]
-pub(super) struct RetiredGroups {
+pub(in super::super) struct RetiredGroups {
     /// The instance of the settings, which is part of all names.
     instance: String,
     /// By type and name.
@@ -35,7 +35,7 @@ struct Retired {
 impl RetiredGroups {
     /// Compares a translation with the one before. Groups of an object that is served no longer are not retained, nor are those
     /// of objects in `replaced`, whose names belong to other objects now.
-    pub(super) fn record(
+    pub(in super::super) fn record(
         &mut self,
         change: &GroupChange,
         replaced: &BTreeSet<String>,
@@ -63,7 +63,7 @@ impl RetiredGroups {
     }
 
     /// The resources of retired groups.
-    pub(super) fn retained(&self) -> Vec<Arc<Resource>> {
+    pub(in super::super) fn retained(&self) -> Vec<Arc<Resource>> {
         self.retired.values().map(|retired| Arc::clone(&retired.resource)).collect()
     }
 
@@ -90,7 +90,7 @@ impl RetiredGroups {
     }
 
     /// The next time at which a group is retained no longer.
-    pub(super) fn next_expiry(&self) -> Option<Instant> {
+    pub(in super::super) fn next_expiry(&self) -> Option<Instant> {
         self.retired.values().map(|retired| retired.until).min()
     }
 }

@@ -1,0 +1,4 @@
+mod properties;
+mod rules;
+mod spanning;
+mod world;

@@ -1,0 +1,42 @@
+//! The views of Envoys that belong to an `Instance`: each has the `UpstreamClusters` of its instance, and nothing else.
+//!
+//! - [`claim`]: which instance an Envoy belongs to, by its bootstrap and its certificate.
+//! - [`owners`]: which instance an `UpstreamCluster` belongs to, over time.
+//! - [`snapshots`]: what the Envoys of an instance are served.
+//! - [`diagnoses`]: what the objects say.
+
+mod claim;
+mod diagnoses;
+mod owners;
+mod snapshots;
+
+use portcullis_translate::FilterBuild;
+use portcullis_xds::View;
+
+pub(super) use claim::claimed_instance;
+pub(crate) use claim::instance_name;
+pub(super) use owners::{InstanceInput, InstanceOwners};
+pub(super) use snapshots::{InstanceParts, InstanceSnapshots};
+
+/// The beginning of these views' names.
+const VIEW: &str = "instance/";
+
+/// The view of Envoys of an instance with a build of the filter.
+pub(super) fn instance_view(instance: &str, filter: FilterBuild) -> View {
+    View(Some(view_name(instance, filter)))
+}
+
+fn view_name(instance: &str, filter: FilterBuild) -> String {
+    if filter == FilterBuild::default() { format!("{VIEW}{instance}") } else { format!("{VIEW}{instance}/{filter}") }
+}
+
+/// The instance of a view, if it is one of an instance.
+pub(super) fn instance_of_view(name: &str) -> Option<&str> {
+    let rest = name.strip_prefix(VIEW)?;
+    Some(rest.split_once('/').map_or(rest, |(instance, _)| instance))
+}
+
+/// Whether a view is that of an instance, whichever Envoys are connected.
+pub(super) fn is_lasting_view(name: &str) -> bool {
+    name.strip_prefix(VIEW).is_some_and(|rest| !rest.contains('/'))
+}

@@ -1,0 +1,161 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use portcullis_api::Settings;
+use portcullis_instances::{
+    Entitlement, InstanceClaim, InstanceObjects, JudgedInstance, Member, MemberHolder, MemberName, Settlement,
+    judge_instances, labels_of, settle,
+};
+use portcullis_translate::Diagnosis;
+use portcullis_xds::Snapshot;
+use serde_json::Value;
+
+use super::diagnoses::diagnosis;
+use super::instance_of_view;
+
+/// How long both owners serve an `UpstreamCluster` before the former one lets go: longer than an Envoy takes to warm its pools.
+const HAND_OVER: Duration = Duration::from_secs(30);
+
+/// Maximum number of views; beyond it those of instances that are gone are dropped, and their Envoys keep what they have.
+const MAX_VIEWS: usize = 200;
+
+/// Everything that decides about owners.
+#[derive(Clone, Copy)]
+pub(in super::super) struct InstanceInput<'a> {
+    pub(in super::super) settings: &'a Settings,
+    /// `Instance` documents.
+    pub(in super::super) instances: &'a [Arc<Value>],
+    /// `UpstreamCluster` documents.
+    pub(in super::super) clusters: &'a [Arc<Value>],
+}
+
+/// The owners of `UpstreamClusters`, over time.
+#[derive(Default)]
+pub(in super::super) struct InstanceOwners {
+    /// The snapshot of before this program started, until the first objects.
+    resumed: Option<Snapshot>,
+    settled: Settlement,
+    /// The claims of instances that were accepted last.
+    accepted: BTreeMap<String, InstanceClaim>,
+    /// When each hand-over began, and to which owner it is.
+    since: BTreeMap<MemberName, (MemberHolder, Instant)>,
+    /// The instances that have a view, in the order of their parts: the first part is of what belongs to none.
+    served: BTreeSet<String>,
+    /// Their diagnoses, in the order of the documents.
+    diagnoses: Vec<Arc<Diagnosis>>,
+}
+
+impl InstanceOwners {
+    /// Goes on from the snapshot that was served before this program started: it says who owned what.
+    pub(in super::super) fn resume(last_good: Option<&Snapshot>) -> Self {
+        let resumed = last_good.filter(|one| one.views().any(|(name, _)| instance_of_view(name).is_some()));
+        Self { resumed: resumed.cloned(), ..Self::default() }
+    }
+
+    /// Settles all owners anew.
+    pub(in super::super) fn follow(&mut self, input: &InstanceInput<'_>, now: Instant) {
+        if input.instances.is_empty() && self.served.is_empty() && self.resumed.is_none() {
+            // Without instances nothing is divided.
+            return;
+        }
+        let members: Vec<Member> = input.clusters.iter().map(|document| member(document)).collect();
+        if let Some(resumed) = self.resumed.take() {
+            self.settled = settled_by(&resumed, &members);
+            self.served.extend(resumed.views().filter_map(|(name, _)| instance_of_view(name)).map(str::to_owned));
+        }
+        let judged = judge_instances(input.instances.iter().map(AsRef::as_ref), &input.settings.instance);
+        let instances: Vec<InstanceClaim> = judged.iter().filter_map(|one| self.claim(one)).collect();
+        let is_ready = |member: &MemberName, to: &MemberHolder| {
+            self.since.get(member).is_some_and(|(next, since)| next == to && now >= *since + HAND_OVER)
+        };
+        let objects = InstanceObjects { instances, members };
+        self.settled = settle(&self.settled, &objects, is_ready);
+        self.remember(objects.instances, now);
+        let documents = judged.iter().zip(input.instances);
+        self.diagnoses = documents.map(|(one, document)| Arc::new(diagnosis(one, document, &self.settled))).collect();
+    }
+
+    /// The claim of an instance; of one that is refused that of the version which was accepted last.
+    fn claim(&self, judged: &JudgedInstance) -> Option<InstanceClaim> {
+        let claim = judged.claim()?;
+        let last = self.accepted.get(&claim.name).filter(|_| claim.selection.is_none());
+        Some(last.cloned().unwrap_or(claim))
+    }
+
+    fn remember(&mut self, instances: Vec<InstanceClaim>, now: Instant) {
+        let mut before = std::mem::take(&mut self.since);
+        for one in self.settled.hand_overs() {
+            let known = before.remove(&one.member).filter(|(next, _)| *next == one.to);
+            self.since.insert(one.member, known.unwrap_or((one.to, now)));
+        }
+        // The view of one that is gone stays, without anything in it: its Envoys are to have nothing more.
+        let names: BTreeSet<String> = instances.iter().map(|claim| claim.name.clone()).collect();
+        if self.served.union(&names).count() > MAX_VIEWS {
+            self.served.retain(|name| names.contains(name));
+        }
+        self.served.extend(names);
+        let accepted = instances.into_iter().filter(|claim| claim.selection.is_some());
+        self.accepted = accepted.map(|claim| (claim.name.clone(), claim)).collect();
+    }
+
+    /// The instances with a view, each of the part after the one before it; the first part is of what belongs to none.
+    pub(in super::super) fn served(&self) -> &BTreeSet<String> {
+        &self.served
+    }
+
+    /// The parts of each document, in their order; empty if nothing is divided.
+    pub(in super::super) fn parts(&self, clusters: &[Arc<Value>]) -> Vec<Vec<usize>> {
+        if self.served.is_empty() {
+            return Vec::new();
+        }
+        let parts: BTreeMap<&str, usize> = self.served.iter().map(String::as_str).zip(1..).collect();
+        let part = |holder: &MemberHolder| match holder {
+            MemberHolder::Free => Some(0),
+            MemberHolder::Instance(name) => parts.get(name.as_str()).copied(),
+            MemberHolder::Nobody => None,
+        };
+        let of = |document: &Arc<Value>| {
+            let owner = self.settled.owners.get(&member_name(document));
+            let holders = owner.into_iter().flat_map(|owner| std::iter::once(&owner.holder).chain(&owner.next));
+            holders.filter_map(part).collect()
+        };
+        clusters.iter().map(of).collect()
+    }
+
+    /// The diagnoses of the instances, in the order of their documents.
+    pub(in super::super) fn diagnoses(&self) -> impl Iterator<Item = Arc<Diagnosis>> {
+        self.diagnoses.iter().map(Arc::clone)
+    }
+
+    /// When a hand-over ends.
+    pub(in super::super) fn next_expiry(&self) -> Option<Instant> {
+        self.since.values().map(|(_, since)| *since + HAND_OVER).min()
+    }
+}
+
+fn member(document: &Value) -> Member {
+    Member { name: member_name(document), labels: labels_of(document), entitlement: Entitlement::Any }
+}
+
+/// By the name that resources have.
+fn member_name(document: &Value) -> MemberName {
+    let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    MemberName::cluster(name.to_ascii_lowercase())
+}
+
+/// The owners as a snapshot has them.
+fn settled_by(snapshot: &Snapshot, members: &[Member]) -> Settlement {
+    let holder = |name: &str| {
+        let mut views = snapshot.views().filter(|(_, view)| view.version_of(name).is_some());
+        let instance = views.find_map(|(view, _)| instance_of_view(view));
+        let free = snapshot.version_of(name).map(|_| MemberHolder::Free);
+        instance.map(|instance| MemberHolder::Instance(instance.to_owned())).or(free)
+    };
+    let mut settled = Settlement::default();
+    for member in members {
+        let Some(holder) = holder(&member.name.name) else { continue };
+        settled.owners.insert(member.name.clone(), portcullis_instances::Ownership { holder, next: None });
+    }
+    settled
+}

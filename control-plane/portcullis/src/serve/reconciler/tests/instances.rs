@@ -1,0 +1,164 @@
+//! Clusters that are divided among instances.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use portcullis_sources::ObjectSet;
+use portcullis_translate::{FilterBuild, Reason};
+use portcullis_xds::{Snapshot, View};
+use serde_json::{Value, json};
+
+use super::super::Reconciler;
+use super::{HOUR, certificate, object, settings};
+
+const HAND_OVER: Duration = Duration::from_secs(30);
+
+/// Objects, as they change.
+struct World {
+    keys: [String; 2],
+    /// The team of each object, by its number.
+    clusters: BTreeMap<u8, &'static str>,
+    instances: Vec<Value>,
+    now: Instant,
+    reconciler: Reconciler,
+}
+
+fn instance(name: &str, created: &str, selector: Value) -> Value {
+    json!({
+        "apiVersion": "portcullis.dev/v1alpha1", "kind": "Instance",
+        "metadata": {"name": name, "creationTimestamp": created}, "spec": {"clustersSelector": selector},
+    })
+}
+
+fn of_team(name: &str, created: &str) -> Value {
+    instance(name, created, json!({"matchLabels": {"team": name}}))
+}
+
+impl World {
+    fn new(clusters: &[(u8, &'static str)], instances: &[Value]) -> Self {
+        Self {
+            keys: certificate(),
+            clusters: clusters.iter().copied().collect(),
+            instances: instances.to_vec(),
+            now: Instant::now(),
+            reconciler: Reconciler::resume(None, 24 * HOUR),
+        }
+    }
+
+    fn reconcile(&mut self) -> super::super::Reconciled {
+        let clusters = self.clusters.iter().map(|(number, team)| {
+            let mut document = object(*number, 0, &self.keys).as_ref().clone();
+            document["metadata"]["labels"] = json!({"team": team});
+            Arc::new(document)
+        });
+        let set = ObjectSet {
+            clusters: clusters.collect(),
+            settings: vec![settings(false)],
+            instances: self.instances.iter().cloned().map(Arc::new).collect(),
+            ..ObjectSet::default()
+        };
+        self.reconciler.reconcile(&set, &BTreeSet::from([FilterBuild::Wasm]), self.now).unwrap()
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        self.reconcile().snapshot
+    }
+}
+
+/// The numbers of the objects in each view, by the view's name; that of no instance is empty.
+fn served(snapshot: &Snapshot) -> BTreeMap<String, Vec<u8>> {
+    let numbers = |view: &Snapshot| {
+        (0..4).filter(|number| view.version_of(&format!("c{number}.example.com")).is_some()).collect()
+    };
+    let views = snapshot.views().map(|(name, view)| (name.to_owned(), numbers(view)));
+    views.chain([(String::new(), numbers(snapshot))]).collect()
+}
+
+fn views(of: &[(&str, &[u8])]) -> BTreeMap<String, Vec<u8>> {
+    of.iter().map(|(name, numbers)| ((*name).to_owned(), numbers.to_vec())).collect()
+}
+
+#[test]
+fn clusters_are_divided_and_no_key_is_in_another_view() {
+    let mut world = World::new(&[(0, "a"), (1, "b"), (2, "none")], &[of_team("a", "1"), of_team("b", "2")]);
+    let snapshot = world.snapshot();
+    let expected = [
+        ("", &[2][..]),
+        ("instance/a", &[0]),
+        ("instance/a/wasm", &[0]),
+        ("instance/b", &[1]),
+        ("instance/b/wasm", &[1]),
+        ("wasm", &[2]),
+    ];
+    assert_eq!(served(&snapshot), views(&expected));
+    let view = snapshot.view(&View(Some("instance/a".to_owned()))).unwrap();
+    let foreign = view.resources().find(|(_, name, _)| name.contains("c1.") || name.contains("c2."));
+    assert!(foreign.is_none(), "{:?}", foreign.map(|(_, name, _)| name));
+    assert!(view.resources().any(|(_, name, _)| name.contains("c0.example.com")));
+}
+
+#[test]
+fn clusters_are_for_all_without_instances() {
+    let mut world = World::new(&[(0, "a"), (1, "b")], &[]);
+    assert_eq!(served(&world.snapshot()), views(&[("", &[0, 1]), ("wasm", &[0, 1])]));
+    assert_eq!(world.reconciler.next_expiry(), None);
+}
+
+#[test]
+fn both_owners_serve_a_cluster_while_it_passes_over() {
+    let mut world = World::new(&[(0, "a"), (1, "b")], &[of_team("a", "1"), of_team("b", "2")]);
+    world.snapshot();
+    world.clusters.insert(0, "b");
+    let module = |snapshot: &Snapshot| {
+        served(snapshot).into_iter().filter(|(name, _)| !name.ends_with("wasm")).collect::<BTreeMap<_, _>>()
+    };
+    let both = views(&[("", &[]), ("instance/a", &[0]), ("instance/b", &[0, 1])]);
+    assert_eq!(module(&world.snapshot()), both);
+    assert_eq!(world.reconciler.next_expiry(), Some(world.now + HAND_OVER));
+    world.now += HAND_OVER - Duration::from_secs(1);
+    assert_eq!(module(&world.snapshot()), both);
+    world.now += Duration::from_secs(1);
+    assert_eq!(module(&world.snapshot()), views(&[("", &[]), ("instance/a", &[]), ("instance/b", &[0, 1])]));
+}
+
+#[test]
+fn removed_instance_leaves_its_envoys_nothing() {
+    let mut world = World::new(&[(0, "a"), (1, "none")], &[of_team("a", "1")]);
+    world.snapshot();
+    world.instances.clear();
+    world.snapshot();
+    world.now += HAND_OVER;
+    let expected = [("", &[0, 1][..]), ("instance/a", &[]), ("instance/a/wasm", &[]), ("wasm", &[0, 1])];
+    assert_eq!(served(&world.snapshot()), views(&expected));
+}
+
+#[test]
+fn owners_stay_after_a_restart() {
+    let young = of_team("a", "2026-02-01T00:00:00Z");
+    let mut world = World::new(&[(0, "a")], &[young]);
+    let before = world.snapshot();
+    // An older one selects the same, while no control plane runs.
+    world.instances.push(instance("old", "2026-01-01T00:00:00Z", json!({})));
+    world.reconciler = Reconciler::resume(Some(&before), 24 * HOUR);
+    let reconciled = world.reconcile();
+    let found = served(&reconciled.snapshot);
+    assert_eq!((&found["instance/a"], &found["instance/old"]), (&vec![0], &vec![]));
+    let told = reconciled.diagnoses.iter().find(|one| one.name == "old").unwrap();
+    assert_eq!((told.reason, told.accepted), (Reason::Conflicted, true));
+    assert!(told.message.ends_with("UpstreamCluster c0.example.com belongs to Instance a"), "{}", told.message);
+}
+
+#[test]
+fn refused_instance_keeps_its_clusters() {
+    let mut world = World::new(&[(0, "a"), (1, "a")], &[of_team("a", "1")]);
+    world.clusters.remove(&1);
+    world.snapshot();
+    world.instances = vec![instance("a", "1", json!({"matchFields": []}))];
+    world.clusters.insert(1, "a");
+    let reconciled = world.reconcile();
+    let told = reconciled.diagnoses.iter().find(|one| one.kind == "Instance").unwrap();
+    assert!(!told.accepted && told.message.contains("unknown field"), "{}", told.message);
+    // By the version that was accepted last.
+    assert_eq!(served(&reconciled.snapshot)["instance/a"], [0, 1]);
+}

@@ -1,0 +1,132 @@
+//! `portcullis check` of instances.
+
+#![cfg(test)]
+
+use std::process::Command;
+
+const CLUSTER: &str = "\
+apiVersion: proxy.kubegateway.io/v1alpha1
+kind: UpstreamCluster
+metadata: {name: prod.test, labels: {team: a}}
+spec:
+  servers: [{endpoint: https://10.0.0.1:6443}]
+  clientConfig: {insecure: true, bearerToken: VE9QU0VDUkVU}
+  dispatchPolicies:
+  - rules:
+    - {verbs: ['*'], apiGroups: ['*'], resources: ['*'], nonResourceURLs: ['*']}
+";
+
+const GATEWAY: &str = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: g, namespace: infra, labels: {team: b}}
+spec:
+  gatewayClassName: portcullis
+  listeners: [{name: tls, port: 443, protocol: TLS, tls: {mode: Passthrough}}]
+";
+
+/// An instance that selects the same labels of gateways and clusters.
+fn instance(name: &str, second: u32, selector: &str) -> String {
+    format!(
+        "apiVersion: portcullis.dev/v1alpha1\nkind: Instance\n\
+         metadata: {{name: {name}, creationTimestamp: '2026-01-01T00:00:{second:02}Z'}}\n\
+         spec: {{gatewaysSelector: {selector}, clustersSelector: {selector}}}\n"
+    )
+}
+
+fn team(value: &str) -> String {
+    format!("{{matchLabels: {{team: {value}}}}}")
+}
+
+/// Exit code and lines of a check of documents in one file.
+fn check(documents: &[&str]) -> (Option<i32>, Vec<String>) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("all.yaml");
+    std::fs::write(&file, documents.join("---\n")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
+    let output = command.env_clear().arg("check").arg("-f").arg(&file).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    let text = text.replace(&format!("{}/", dir.path().display()), "");
+    (output.status.code(), text.lines().map(str::to_owned).collect())
+}
+
+/// The lines of an instance.
+fn of<'a>(lines: &'a [String], name: &str) -> Vec<&'a str> {
+    let lines = lines.iter().map(String::as_str).skip_while(|line| !line.starts_with(&format!("Instance {name}: ")));
+    let (first, rest) = (lines.clone().take(1), lines.skip(1));
+    first.chain(rest.take_while(|line| line.starts_with("  ") || line.starts_with("all.yaml"))).collect()
+}
+
+#[test]
+fn instances_are_accepted_with_what_belongs_to_them() {
+    let (code, lines) = check(&[&instance("a", 1, &team("a")), &instance("b", 2, &team("b")), CLUSTER, GATEWAY]);
+    assert_eq!(code, Some(0), "{}", lines.join("\n"));
+    let conditions = |counts| ["  Accepted True Accepted", "  Conflicted False NoConflicts", counts];
+    assert_eq!(of(&lines, "a")[1..], conditions("  gateways 0, clusters 1"));
+    assert_eq!(of(&lines, "b")[1..], conditions("  gateways 1, clusters 0"));
+}
+
+#[test]
+fn conflict_names_the_older_instance_in_both_orders() {
+    let (old, new) = (instance("old", 1, &team("a")), instance("new", 2, "{}"));
+    for documents in [[&*old, &*new, CLUSTER], [CLUSTER, &*new, &*old]] {
+        let (code, lines) = check(&documents);
+        assert_eq!(code, Some(1), "{}", lines.join("\n"));
+        let told = of(&lines, "new");
+        assert_eq!(
+            told[..3],
+            ["Instance new: Conflicted", "  Accepted True Accepted", "  Conflicted True OwnedByOthers"]
+        );
+        assert!(
+            told[4].ends_with("error: spec.clustersSelector: UpstreamCluster prod.test belongs to Instance old"),
+            "{}",
+            told[4]
+        );
+        assert_eq!(of(&lines, "old")[3], "  gateways 0, clusters 1");
+    }
+}
+
+#[test]
+fn instance_that_is_wrong_is_refused_with_its_field() {
+    let settings =
+        "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: s}\nspec: {instance: edge}\n";
+    let good = instance("a", 1, "{}");
+    for (documents, wanted) in [
+        (vec![instance("a", 1, "{matchFields: []}")], "spec.gatewaysSelector.matchFields: unknown field"),
+        (
+            vec![instance("a", 1, "{matchLabels: {team: null}}")],
+            "spec.gatewaysSelector.matchLabels.team: must not be null",
+        ),
+        (vec![instance("a.b", 1, "{}")], "metadata.name: must be a DNS label"),
+        (vec![good.clone(), good], "metadata.name: another Instance has the same name"),
+        (vec![settings.to_owned(), instance("edge", 1, "{}")], "metadata.name: is the instance of the GatewaySettings"),
+        (vec![instance("portcullis", 1, "{}")], "metadata.name: is the instance of the GatewaySettings"),
+    ] {
+        let documents: Vec<&str> = documents.iter().map(String::as_str).collect();
+        let (code, lines) = check(&documents);
+        assert_eq!(code, Some(1), "{}", lines.join("\n"));
+        assert!(
+            lines.iter().any(|line| line.contains(&format!("error: {wanted}"))),
+            "{wanted:?} in\n{}",
+            lines.join("\n")
+        );
+    }
+}
+
+#[test]
+fn cluster_of_an_instance_needs_a_certificate_of_its_own() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["a".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let encode = |pem: String| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, pem);
+    let (certificate, key) = (encode(certificate.pem()), encode(key.serialize_pem()));
+    let settings = format!(
+        "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {{name: s}}\n\
+         spec: {{defaultCertificate: {{certData: {certificate}, keyData: {key}}}}}\n"
+    );
+    let (code, lines) = check(&[&settings, CLUSTER]);
+    assert_eq!(code, Some(0), "{}", lines.join("\n"));
+    let (code, lines) = check(&[&settings, CLUSTER, &instance("a", 1, &team("a"))]);
+    assert_eq!(code, Some(1));
+    let wanted = "spec.secureServing.certData: is required of an object that belongs to an Instance";
+    assert!(lines.iter().any(|line| line.contains(wanted)), "{}", lines.join("\n"));
+}

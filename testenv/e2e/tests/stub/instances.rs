@@ -1,0 +1,101 @@
+//! Instances with Envoys of their own.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use portcullis_e2e::Manifest;
+use portcullis_harness::certs::{Ca, CertSpec, Identity};
+use portcullis_harness::envoy::Envoy;
+use portcullis_harness::ports;
+use serde_json::{Value, json};
+
+use crate::network::Fixture;
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Settings without a certificate of all clusters.
+fn settings() -> String {
+    let address = ports::free_address().unwrap();
+    let listener = json!({"address": address.ip().to_string(), "port": address.port()});
+    let spec = json!({"instance": "e2e", "listener": listener, "allowLoopbackUpstreams": true});
+    json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "e2e"}, "spec": spec})
+        .to_string()
+}
+
+fn instance(name: &str) -> String {
+    let spec = json!({"clustersSelector": {"matchLabels": {"team": name}}});
+    json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": "Instance", "metadata": {"name": name}, "spec": spec})
+        .to_string()
+}
+
+/// A cluster of a team, with keys of its own.
+fn cluster(name: &str, team: &str, server: SocketAddr, ca: &Ca) -> String {
+    let serving = ca.issue(&CertSpec::server(name, [name])).unwrap();
+    let client = ca.issue(&CertSpec::client("system:gateway", ["x"])).unwrap();
+    let manifest = Manifest::new(name, [server]).upstream(&client, ca, "kubernetes").serving(&serving, ca);
+    manifest.set("/metadata/labels", json!({"team": team})).to_text()
+}
+
+fn dump(envoy: &Envoy) -> String {
+    envoy.admin().config_dump().unwrap().to_string()
+}
+
+fn list(status: &Value, field: &str) -> Vec<Value> {
+    status[field].as_array().cloned().unwrap_or_default()
+}
+
+#[test]
+fn envoy_of_an_instance_has_its_clusters_and_no_key_of_others() {
+    let ca = Ca::new("all of them").unwrap();
+    let server = ports::free_address().unwrap();
+    let objects = [
+        ("settings", settings()),
+        ("a", instance("a")),
+        ("b", instance("b")),
+        ("of-a", cluster("one.a.test", "a", server, &ca)),
+        ("of-b", cluster("one.b.test", "b", server, &ca)),
+        ("of-none", cluster("free.test", "c", server, &ca)),
+    ];
+    let fixture = Fixture::serving("instances", &objects);
+    let of_instance = |node: &str| -> Identity {
+        let dns = vec!["a.instance.portcullis.dev".to_owned()];
+        fixture.client_ca.issue(&CertSpec { dns, ..CertSpec::client(node, [""; 0]) }).unwrap()
+    };
+    let named = |name: &str, identity: &Identity, more: &[&str]| {
+        fixture.envoy_with(name, name, identity, &fixture.server_ca, more)
+    };
+    let unproven = named("unproven", &fixture.client("unproven"), &["--instance", "a"]);
+    let other = named("other", &of_instance("other"), &["--instance", "b"]);
+    let silent = named("silent", &of_instance("silent"), &[]);
+    let member = named("member", &of_instance("member"), &["--instance", "a"]);
+    let free = named("free", &fixture.client("free"), &[]);
+    let told = |status: &Value| {
+        let rejected = list(status, "rejectedNodes");
+        ["unproven", "other", "silent"].iter().all(|node| rejected.iter().any(|one| one["node"] == *node))
+    };
+    fixture.plane.wait_status("three are turned away", SOON, told).unwrap();
+    let is_served = |status: &Value| {
+        let is_in_sync = |id: &str| list(status, "nodes").iter().any(|one| one["id"] == id && one["inSync"] == true);
+        is_in_sync("member") && is_in_sync("free")
+    };
+    let status = fixture.plane.wait_status("the others have what is theirs", SOON, is_served).unwrap();
+    let member_view = list(&status, "nodes").into_iter().find(|one| one["id"] == "member").unwrap();
+    assert_eq!(member_view["view"], "instance/a", "{status:#}");
+    for (envoy, own) in
+        [(&member, Some("one.a.test")), (&free, Some("free.test")), (&unproven, None), (&other, None), (&silent, None)]
+    {
+        let dump = dump(envoy);
+        for name in ["one.a.test", "one.b.test", "free.test"] {
+            assert_eq!(dump.contains(&format!("e2e/-/{name}/")), own == Some(name), "{name} {own:?}");
+        }
+    }
+    // Each object has the gateways of its owner.
+    let gateways = |name: &str| {
+        let objects = list(&status, "objects");
+        let object = objects.into_iter().find(|one| one["name"] == name).unwrap();
+        let names = list(&object["status"], "gateways").into_iter().map(|one| one["name"].clone());
+        names.collect::<Vec<_>>()
+    };
+    let found = ["one.a.test", "one.b.test", "free.test"].map(gateways);
+    assert_eq!(found, [vec![json!("member")], vec![], vec![json!("free")]], "{status:#}");
+}
