@@ -9,10 +9,10 @@ use portcullis_api::{ClaimKind, Claims, Problem, Settings, Transport, WildcardSu
 use serde_json::Value;
 
 use crate::diagnosis::{Diagnosis, Reason};
+use crate::document_parts::{PartedTranslation, Parts};
 use crate::filter_build::FilterBuild;
 use crate::listener::{self, Chain};
 use crate::ownership::LostName;
-use crate::parts::{PartedTranslation, Parts};
 use crate::resource::{Resource, ResourceGroup};
 use crate::{Input, Translation, check, cluster, emit, ownership, secrets};
 

@@ -35,7 +35,7 @@ pub(super) fn manager(tables: &[&RedirectTable], open: &BTreeSet<u16>, settings:
     if !all.is_empty() && !withheld.is_empty() {
         all.push(hcm::host("withheld", domains(&withheld), nothing()));
     }
-    if !redirected.contains(&HostPattern::Any) && !(withheld.contains(&HostPattern::Any) && !all.is_empty()) {
+    if !redirected.contains(&HostPattern::Any) && (!withheld.contains(&HostPattern::Any) || all.is_empty()) {
         all.push(hcm::host("default", vec!["*".to_owned()], nothing()));
     }
     hcm::answering(all, settings)

@@ -1,5 +1,6 @@
 mod client_ca;
 mod diagnoses;
+mod document_parts;
 mod fixture;
 mod flat;
 mod gateway_https;
@@ -11,7 +12,6 @@ mod goldens;
 mod hostile;
 mod incremental;
 mod invariants;
-mod parts;
 mod passthrough;
 mod render;
 mod tunnels;

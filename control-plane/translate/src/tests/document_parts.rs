@@ -6,8 +6,8 @@ use portcullis_api::{Settings, WildcardSubdomains};
 use serde_json::{Value, json};
 
 use super::fixture::{Pki, set};
+use crate::document_parts::Parts;
 use crate::filter_build::FilterBuild;
-use crate::parts::Parts;
 use crate::resource::ResourceGroup;
 use crate::translator::Translator;
 use crate::{Input, type_urls};
