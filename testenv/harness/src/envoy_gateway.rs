@@ -98,6 +98,8 @@ impl EnvoyGateway {
         let tls = json!({
             "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
             "common_tls_context": {
+                // Envoy Gateway takes no older version, and Envoy by itself offers none that is newer than 1.2.
+                "tls_params": {"tls_maximum_protocol_version": "TLSv1_3"},
                 "tls_certificates": [{"certificate_chain": file("tls.crt"), "private_key": file("tls.key")}],
                 "validation_context": {"trusted_ca": file("ca.crt")},
             },
