@@ -259,7 +259,8 @@ fn redirect_leads_to_the_port_of_the_narrowest_route() {
 fn redirect_leads_to_no_closed_name() {
     let plain = listener("http", 80, "HTTP", "*.a.test");
     let (open, narrow) = (listener("open", 443, "HTTPS", ""), listener("narrow", 443, "HTTPS", "b.a.test"));
-    let route = http_route("r", &["*.a.test"], &["c2"]);
+    let mut route = http_route("r", &["*.a.test"], &["c2"]);
+    route["spec"]["parentRefs"][0]["sectionName"] = json!("open");
     let expected = ["redirect *.a.test to 443", "no redirect b.a.test", "withheld http b.a.test"];
     assert_lines("a narrower listener without a route", &[gateway(&json!([plain, open, narrow])), route], &expected);
 }

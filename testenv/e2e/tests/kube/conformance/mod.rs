@@ -1,6 +1,5 @@
 //! The Gateway API project's own conformance suite, against a real kube-apiserver and the control plane.
 
-mod admission;
 mod backends;
 mod envoys;
 mod page;
@@ -27,7 +26,6 @@ fn run(name: &str, test: Option<&str>) -> Option<SuiteRun> {
     }
     let site = GatewayApiSite::start_with(name, &SECRET_NAMESPACES)?;
     listen_everywhere(&site);
-    admission::wait_for_no_https_gateway(&site);
     suite::run(&site, &suite, test)
 }
 
