@@ -173,7 +173,6 @@ fn spellings_of_a_request_get_around_no_list() {
         "/api/v1/watch/namespaces/default/secrets".to_owned(),
         format!("https://{NAME}{below}/secrets"),
         format!("https://pods@{NAME}{below}/secrets"),
-        format!("//{NAME}{below}/secrets"),
     ];
     for target in &targets {
         for method in ["GET", "HEAD", "get", "POST", "OPTIONS", "CONNECT"] {
