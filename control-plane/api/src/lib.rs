@@ -1,4 +1,4 @@
-//! The objects that configure the gateway: `UpstreamCluster` and `GatewaySettings`.
+//! The objects that configure the gateway: `UpstreamCluster`, `GatewaySettings`, and policies that are attached to others.
 //!
 //! Each comes in two forms. The raw form ([`UpstreamCluster`], [`GatewaySettings`]) is the one that a user writes; the checked
 //! form ([`Cluster`], [`Settings`]) is the one that the rest of the control plane works with: addresses parsed, certificates
@@ -12,6 +12,7 @@
 
 mod absent_settings;
 mod account;
+mod attached;
 mod bounds;
 mod certificate_dates;
 mod check;
@@ -38,20 +39,26 @@ mod types;
 
 pub use absent_settings::absent_settings;
 pub use account::token_account;
+pub use attached::{
+    FieldOrigin, PolicyInEffect, PolicyRole, TightenError, has_fields, origins, tightened, with_policies,
+};
 pub use bounds::{MAX_SERVERS, MAX_ZONE};
 pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
-    AccessLog, AskedIssuer, BUILT_IN_PROFILES, Checked, CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls,
+    AccessLog, AskedIssuer, AttachablePolicy, BUILT_IN_PROFILES, Checked, CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls,
     CredentialCache, Discovery, DiscoveryDocumentError, Endpoint, FeatureGates, HealthCheck, IssuerUrl, IssuerUrlError,
-    JwksError, KeyPair, Limits, LogMode, PASSED_ON, PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, Server,
+    JwksError, KeyPair, Limits, LogMode, MergeStrategy, PASSED_ON, PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, Server,
     ServerHost, Settings, SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel,
-    UpstreamIdentity, check_cluster, check_settings, is_allowed_server, read_discovery_document, read_keys,
-    unchecked_cluster, usable_servers, with_profile,
+    UpstreamIdentity, check_cluster, check_policy, check_settings, is_allowed_server, read_discovery_document, read_keys,
+    targets_of, unchecked_cluster, usable_servers, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use discovered::{Discovered, DiscoveredServer, with_discovered};
 pub use duration::{DurationError, parse_duration};
-pub use kind::{CLUSTER_API_VERSION, CLUSTER_KIND, ObjectKind, SETTINGS_API_VERSION, SETTINGS_KIND, kind_of};
+pub use kind::{
+    CLUSTER_API_VERSION, CLUSTER_KIND, ObjectKind, POLICY_API_VERSION, PolicyKind, SETTINGS_API_VERSION, SETTINGS_KIND,
+    kind_of,
+};
 pub use lint::{lint_cluster, lint_settings};
 pub use packed::pack_policies;
 pub use parse::{cluster_mistakes, parse_cluster, parse_settings, settings_mistakes, without_nulls};
@@ -62,16 +69,16 @@ pub use references::{
     Resolution, content_of_references, reference_of_path, referenced_files, resolve, resolve_settings,
     without_references,
 };
-pub use schema::{cluster_definition, settings_definition};
+pub use schema::{cluster_definition, policy_definition, settings_definition};
 pub use secret::{PublicBytes, SecretBytes};
 pub use shadow::{merge_patch, promote};
 pub use shown_keys::{KeySource, ShownKeys, put_shown_keys};
 pub use types::{
-    AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,
+    AccessLogSettings, AttachedPolicy, AttachedPolicySpec, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,
     ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy, Exempt, FairQueue, FlowControl,
     FlowControlSchema, FlowWeight, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec, LimitSettings,
     ListenerSettings, Logging, MaxRequestsInflight, MetricsSettings, ObjectMeta, PairInFiles, PairInSecret,
-    PairReference, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings, RebalanceConditions,
+    PairReference, PolicyTarget, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings, RebalanceConditions,
     RebalanceSettings, References, RequestHeaderNames, RequestHeaderSpec, SecondaryPools, SecureServing, ServerDetails,
     ServerSpec, ShadowSpec, TokenBucket, TokenInSecret, TokenReference, TracingParents, TracingProtocol,
     TracingSettings, TracingUsers, UpstreamCluster, UpstreamClusterSpec, UserMetrics, UserMetricsMode,

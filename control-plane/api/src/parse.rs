@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use crate::absent_settings::absence;
 use crate::decode_errors::{decode_errors, has_list_for_object};
-use crate::kind::{cluster_misnamed, settings_misnamed};
+use crate::kind::{PolicyKind, cluster_misnamed, policy_misnamed, settings_misnamed};
 use crate::packed::unpacked;
 use crate::problem::Problem;
-use crate::schema::{cluster_shape, settings_shape};
-use crate::types::{GatewaySettings, UpstreamCluster};
+use crate::schema::{cluster_shape, policy_shape, settings_shape};
+use crate::types::{AttachedPolicy, GatewaySettings, PolicyFields, UpstreamCluster};
 
 /// A kind that can be read.
 trait Kind: DeserializeOwned {
@@ -29,6 +29,19 @@ impl Kind for GatewaySettings {
     fn objects() -> &'static Value {
         static OBJECTS: LazyLock<Value> = LazyLock::new(settings_shape);
         &OBJECTS
+    }
+}
+
+impl<T: PolicyFields> Kind for AttachedPolicy<T> {
+    fn objects() -> &'static Value {
+        static DISPATCH: LazyLock<Value> = LazyLock::new(|| policy_shape(PolicyKind::Dispatch));
+        static FLOW_CONTROL: LazyLock<Value> = LazyLock::new(|| policy_shape(PolicyKind::FlowControl));
+        static IDENTITY: LazyLock<Value> = LazyLock::new(|| policy_shape(PolicyKind::UpstreamIdentity));
+        match T::KIND {
+            PolicyKind::Dispatch => &DISPATCH,
+            PolicyKind::FlowControl => &FLOW_CONTROL,
+            PolicyKind::UpstreamIdentity => &IDENTITY,
+        }
     }
 }
 
@@ -60,6 +73,15 @@ pub fn settings_mistakes(document: &Value) -> Vec<Problem> {
     match absence(document) {
         Some(problem) => vec![problem],
         None => mistakes_of::<GatewaySettings>(document, settings_misnamed(document)),
+    }
+}
+
+/// Reads the raw form of a policy, or gives every mistake in it.
+pub(crate) fn parse_policy<T: PolicyFields>(document: &Value) -> Result<AttachedPolicy<T>, Vec<Problem>> {
+    let misnamed = policy_misnamed(document, T::KIND);
+    match parse(document).ok().filter(|_| misnamed.is_none()) {
+        Some(policy) => Ok(policy),
+        None => Err(mistakes_of::<AttachedPolicy<T>>(document, misnamed)),
     }
 }
 

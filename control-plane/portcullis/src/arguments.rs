@@ -109,7 +109,7 @@ pub(crate) struct Rbac {
     pub(crate) gateway_api: bool,
 }
 
-/// Print the CustomResourceDefinitions of UpstreamCluster and GatewaySettings, for a Kubernetes that stores these objects.
+/// Print the CustomResourceDefinitions of UpstreamCluster, GatewaySettings and policies, for a Kubernetes that stores these objects.
 ///
 ///   portcullis crd | kubectl apply --server-side -f -
 ///

@@ -21,6 +21,10 @@ pub struct ObjectSet {
     pub settings: Vec<Value>,
     /// The places of the settings, in the same order.
     pub settings_places: Vec<Place>,
+    /// Documents of policies that are attached to other objects, in the files' order.
+    pub policies: Vec<Arc<Value>>,
+    /// The places of the policies, in the same order.
+    pub policy_places: Vec<Place>,
     /// Documents of other API groups that `portcullis check` judges or needs, in the files' order: those of the Gateway API, and
     /// namespaces.
     pub others: Vec<Arc<Value>>,
@@ -118,6 +122,10 @@ impl ObjectSet {
             ObjectKind::GatewaySettings => {
                 self.settings.push(document.value.as_ref().clone());
                 self.settings_places.push(place);
+            }
+            ObjectKind::Policy(_) => {
+                self.policies.push(Arc::clone(&document.value));
+                self.policy_places.push(place);
             }
             ObjectKind::Unknown(problem) => {
                 self.diagnoses.push(diagnosis(&problem.path, problem.to_string(), true));

@@ -3,6 +3,7 @@
 mod access;
 mod address_policy;
 mod asked_issuer;
+mod attached;
 mod certificates;
 mod cidr;
 mod client;
@@ -19,6 +20,7 @@ mod identity;
 mod jwks;
 mod logging;
 mod object_size;
+mod origins;
 mod policies;
 mod profiles;
 mod protected;
@@ -33,6 +35,7 @@ mod tunnel;
 
 pub(crate) use access::read_until;
 pub use address_policy::is_allowed_server;
+pub use attached::{AttachablePolicy, MergeStrategy, check_policy, targets_of};
 pub use asked_issuer::{AskedIssuer, DiscoveryDocumentError, IssuerUrl, IssuerUrlError, read_discovery_document};
 pub use certificates::KeyPair;
 pub(crate) use certificates::certificates;

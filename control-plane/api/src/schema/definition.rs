@@ -2,7 +2,9 @@ use serde_json::{Value, json};
 
 use super::derive::BYTES;
 use super::rules::cel;
-use crate::kind::{CLUSTER_API_VERSION, CLUSTER_KIND, SETTINGS_API_VERSION, SETTINGS_KIND};
+use crate::kind::{
+    CLUSTER_API_VERSION, CLUSTER_KIND, POLICY_API_VERSION, PolicyKind, SETTINGS_API_VERSION, SETTINGS_KIND,
+};
 
 /// A kind that a Kubernetes API stores.
 struct StoredKind {
@@ -10,9 +12,18 @@ struct StoredKind {
     kind: &'static str,
     plural: &'static str,
     short_names: &'static [&'static str],
+    scope: Scope,
     columns: Value,
     /// Of the whole object; its descriptions are Markdown.
     schema: Value,
+}
+
+/// Where objects of a kind are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Cluster,
+    /// In namespaces; of policies.
+    Namespaced,
 }
 
 /// The CustomResourceDefinition of `UpstreamCluster`, ready to be applied. It accepts every object that
@@ -23,6 +34,7 @@ pub fn cluster_definition() -> Value {
         kind: CLUSTER_KIND,
         plural: "upstreamclusters",
         short_names: &["uc"],
+        scope: Scope::Cluster,
         columns: cluster_columns(),
         schema: schema(),
     })
@@ -35,8 +47,22 @@ pub fn settings_definition() -> Value {
         kind: SETTINGS_KIND,
         plural: "gatewaysettings",
         short_names: &[],
+        scope: Scope::Cluster,
         columns: settings_columns(),
         schema: settings_schema(),
+    })
+}
+
+/// The same of a kind of policies and [`crate::check_policy`].
+pub fn policy_definition(kind: PolicyKind) -> Value {
+    definition(StoredKind {
+        api_version: POLICY_API_VERSION,
+        kind: kind.as_str(),
+        plural: kind.plural(),
+        short_names: &[],
+        scope: Scope::Namespaced,
+        columns: policy_columns(),
+        schema: super::policies::policy_schema(kind),
     })
 }
 
@@ -54,14 +80,19 @@ fn definition(stored: StoredKind) -> Value {
     if let (true, Some(names)) = (stored.short_names.is_empty(), names.as_object_mut()) {
         names.remove("shortNames");
     }
+    let mut metadata = json!({"name": format!("{}.{group}", stored.plural)});
+    // By it tools find the kinds of policies (GEP-713).
+    if let (Scope::Namespaced, Some(fields)) = (stored.scope, metadata.as_object_mut()) {
+        fields.insert("labels".to_owned(), json!({"gateway.networking.k8s.io/policy": "Inherited"}));
+    }
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{}.{group}", stored.plural)},
+        "metadata": metadata,
         "spec": {
             "group": group,
             "names": names,
-            "scope": "Cluster",
+            "scope": if stored.scope == Scope::Cluster { "Cluster" } else { "Namespaced" },
             "versions": [{
                 "name": version,
                 "served": true,
@@ -100,6 +131,19 @@ fn settings_columns() -> Value {
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
         {"name": "Message", "type": "string", "priority": 1, "jsonPath": condition("Accepted", "message")},
         {"name": "Control-Plane", "type": "string", "priority": 1, "jsonPath": ".status.controlPlane"},
+    ])
+}
+
+/// Of the first target, as far as one column can say.
+fn policy_columns() -> Value {
+    let accepted =
+        |field: &str| format!(".status.ancestors[0].conditions[?(@.type==\"Accepted\")].{field}");
+    json!([
+        {"name": "Target", "type": "string", "jsonPath": ".spec.targetRefs[0].name"},
+        {"name": "Accepted", "type": "string", "jsonPath": accepted("status")},
+        {"name": "Reason", "type": "string", "jsonPath": accepted("reason")},
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "Message", "type": "string", "priority": 1, "jsonPath": accepted("message")},
     ])
 }
 

@@ -1,10 +1,11 @@
-//! The CustomResourceDefinitions of `UpstreamCluster` and `GatewaySettings`, for kube-apiservers that store these objects.
+//! The CustomResourceDefinitions of `UpstreamCluster`, `GatewaySettings` and policies, for kube-apiservers that store these objects.
 //!
 //! - [`derive`]: fields, types and descriptions, from the types themselves.
 //! - [`rules`]: what is refused at once, by the paths of the fields. It must never refuse what [`crate::check_cluster`]
 //!   accepts; what needs more than one look at an object is left to that check.
 //! - [`token_rules`]: the same of the issuers of tokens.
 //! - [`settings_rules`]: the same of settings, by [`crate::check_settings`].
+//! - [`policies`]: the definitions of policies that are attached to other objects.
 //! - [`aliases`]: fields that have a second spelling.
 //! - [`status`]: an object's status.
 //! - [`definition`]: names and columns around it.
@@ -12,16 +13,18 @@
 mod aliases;
 mod definition;
 mod derive;
+mod policies;
 mod rules;
 mod settings_rules;
 mod status;
 mod token_rules;
 
-pub use definition::{cluster_definition, settings_definition};
+pub use definition::{cluster_definition, policy_definition, settings_definition};
 
 use serde_json::{Value, json};
 
 use crate::decode_errors::RENAMED;
+use crate::kind::PolicyKind;
 use crate::types::GatewaySettingsSpec;
 
 /// The shape of a whole `UpstreamCluster`: which fields are objects, lists or neither.
@@ -32,6 +35,11 @@ pub(crate) fn cluster_shape() -> Value {
 /// The same of `GatewaySettings`.
 pub(crate) fn settings_shape() -> Value {
     object_schema(derive::shape::<GatewaySettingsSpec>())
+}
+
+/// The same of a policy of a kind.
+pub(crate) fn policy_shape(kind: PolicyKind) -> Value {
+    object_schema(policies::policy_spec(kind))
 }
 
 fn object_schema(spec: Value) -> Value {
@@ -55,8 +63,12 @@ fn settings_spec() -> Value {
 }
 
 fn add_rules(spec: &mut Value, rules: impl Iterator<Item = (&'static str, Value)>) {
+    rules_at(spec, rules.map(|(path, keywords)| (path.to_owned(), keywords)));
+}
+
+fn rules_at(spec: &mut Value, rules: impl Iterator<Item = (String, Value)>) {
     for (path, keywords) in rules {
-        if let (Some(Value::Object(field)), Value::Object(keywords)) = (at(spec, path), keywords) {
+        if let (Some(Value::Object(field)), Value::Object(keywords)) = (at(spec, &path), keywords) {
             field.extend(keywords);
         }
     }

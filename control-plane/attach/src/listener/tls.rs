@@ -1,6 +1,8 @@
 //! Certificates of HTTPS listeners.
 
-use portcullis_gateway_api::{CaReference, ClientValidation, Gateway, Listener, SecretReference, ValidationMode};
+use portcullis_gateway_api::{
+    CaReference, ClientValidation, GATEWAY_API_GROUP, Gateway, Listener, SecretReference, ValidationMode,
+};
 
 use crate::condition::{Note, Rejection};
 use crate::grants::{Grants, Referent, Referrer};
@@ -138,7 +140,7 @@ impl ReferenceContext<'_> {
     /// Whether the Gateway may refer to it. This is asked before whether it is there: another namespace's objects are not to be
     /// found out.
     fn permitted(&self, kind: &str, name: &ObjectName, path: &str) -> Result<(), Rejection> {
-        let from = Referrer { kind: "Gateway", namespace: &self.gateway.metadata.namespace };
+        let from = Referrer { group: GATEWAY_API_GROUP, kind: "Gateway", namespace: &self.gateway.metadata.namespace };
         let to = Referent { group: "", kind, namespace: &name.namespace, name: &name.name };
         if self.grants.permit(from, to) {
             return Ok(());

@@ -1,0 +1,100 @@
+use serde_json::{Value, json};
+
+use super::{PolicyInEffect, PolicyRole};
+use crate::kind::PolicyKind;
+use crate::problem::Problem;
+use crate::types::UpstreamCluster;
+
+/// The member of `status`.
+pub(super) const MEMBER: &str = "attachedPolicies";
+
+/// The origin of fields of an `UpstreamCluster` that are not its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldOrigin {
+    /// The kind of the policy.
+    pub kind: PolicyKind,
+    /// Its namespace and name.
+    pub policy: String,
+    /// Its part.
+    pub role: PolicyRole,
+    /// The reason for which it is this one.
+    pub why: String,
+    /// The number of its dispatch policies, which are the first of the list; 0 of another kind.
+    pub entries: usize,
+    /// The reason for which the object is refused.
+    pub refusal: Option<String>,
+}
+
+/// The member for these policies; `entries` are the numbers of their dispatch policies.
+pub(super) fn written(policies: &[(&PolicyInEffect, usize)]) -> Value {
+    let one = |(policy, entries): &(&PolicyInEffect, usize)| {
+        json!({
+            "kind": policy.kind.as_str(),
+            "policy": policy.policy,
+            "uid": policy.uid,
+            "role": policy.role.as_str(),
+            "why": policy.why,
+            "entries": entries,
+            "refusal": policy.fields.as_ref().err(),
+        })
+    };
+    policies.iter().map(one).collect()
+}
+
+/// The origins of the fields of a document that [`super::with_policies`] made.
+pub fn origins(document: &Value) -> Vec<FieldOrigin> {
+    document.get("status").map(read).unwrap_or_default()
+}
+
+/// The same of an object that was read.
+pub(crate) fn origins_of(raw: &UpstreamCluster) -> Vec<FieldOrigin> {
+    raw.status.as_ref().map(read).unwrap_or_default()
+}
+
+fn read(status: &Value) -> Vec<FieldOrigin> {
+    let one = |origin: &Value| {
+        let text = |field: &str| origin.get(field).and_then(Value::as_str);
+        Some(FieldOrigin {
+            kind: PolicyKind::ALL.into_iter().find(|kind| Some(kind.as_str()) == text("kind"))?,
+            policy: text("policy")?.to_owned(),
+            role: [PolicyRole::Decides, PolicyRole::Tightens]
+                .into_iter()
+                .find(|role| Some(role.as_str()) == text("role"))?,
+            why: text("why")?.to_owned(),
+            entries: origin.get("entries").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok())?,
+            refusal: text("refusal").map(str::to_owned),
+        })
+    };
+    status.get(MEMBER).and_then(Value::as_array).into_iter().flatten().filter_map(one).collect()
+}
+
+/// Adds the policy to the message about each field that is its own: its author is another one than the object's.
+pub(crate) fn explain_origins(origins: &[FieldOrigin], problems: &mut [Problem]) {
+    for problem in problems {
+        let of = origins.iter().find(|origin| origin.is_of(&problem.path));
+        if let Some(FieldOrigin { kind, policy, .. }) = of {
+            problem.message = format!("of {kind} {policy}: {}", problem.message);
+        }
+    }
+}
+
+impl FieldOrigin {
+    /// Whether the field at a path is the policy's.
+    pub fn is_of(&self, path: &str) -> bool {
+        let below = path.strip_prefix("spec.").unwrap_or_default();
+        let (field, is_ours) = match below.strip_prefix("portcullis.") {
+            Some(field) => (field, true),
+            None => (below, false),
+        };
+        let mut steps = field.split(['.', '[', ']']);
+        let name = steps.next().unwrap_or_default();
+        if !self.kind.fields().contains(&(name, is_ours)) {
+            return false;
+        }
+        match (self.role, self.kind, steps.next().map(str::parse::<usize>)) {
+            (PolicyRole::Decides, _, _) => true,
+            (PolicyRole::Tightens, PolicyKind::Dispatch, Some(Ok(index))) => index < self.entries,
+            (PolicyRole::Tightens, _, _) => false,
+        }
+    }
+}
