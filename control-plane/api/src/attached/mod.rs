@@ -10,7 +10,7 @@ mod origin;
 mod tighten;
 
 pub use merge::{has_fields, tightened, with_policies};
-pub use origin::{FieldOrigin, origins};
+pub use origin::{FieldOrigin, origin_of, origins};
 pub use tighten::TightenError;
 
 pub(crate) use origin::{explain_origins, origins_of};

@@ -71,11 +71,17 @@ fn read(status: &Value) -> Vec<FieldOrigin> {
 /// Adds the policy to the message about each field that is its own: its author is another one than the object's.
 pub(crate) fn explain_origins(origins: &[FieldOrigin], problems: &mut [Problem]) {
     for problem in problems {
-        let of = origins.iter().find(|origin| origin.is_of(&problem.path));
+        let of = origin_of(origins, &problem.path);
         if let Some(FieldOrigin { kind, policy, .. }) = of {
             problem.message = format!("of {kind} {policy}: {}", problem.message);
         }
     }
+}
+
+/// The policy of which the field at a path is; `None` if it is the object's own.
+pub fn origin_of<'a>(origins: &'a [FieldOrigin], path: &str) -> Option<&'a FieldOrigin> {
+    // The first of its dispatch policies are of the one that tightens, if there is one.
+    origins.iter().filter(|origin| origin.is_of(path)).max_by_key(|origin| origin.role)
 }
 
 impl FieldOrigin {

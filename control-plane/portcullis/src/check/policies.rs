@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use portcullis_api::{FieldOrigin, MergeStrategy, Problem, ProblemCode};
+use portcullis_api::{FieldOrigin, MergeStrategy, Problem, ProblemCode, origin_of};
 use portcullis_attach::{AncestorVerdict, PolicyObject, PolicyVerdict};
 use portcullis_sources::{ObjectSet, Place};
 use portcullis_translate::Reason;
@@ -48,7 +48,7 @@ impl<'a> PolicyPlaces<'a> {
 
     /// None for a field that is the object's own.
     pub(super) fn find(&self, origins: &[FieldOrigin], path: &str) -> Option<(&'a Place, String)> {
-        let origin = origins.iter().find(|origin| origin.is_of(path))?;
+        let origin = origin_of(origins, path)?;
         let (place, strategy) = self.by_name.get(&(origin.kind.as_str(), origin.policy.clone()))?;
         let below = path.strip_prefix("spec.portcullis.").or_else(|| path.strip_prefix("spec."))?;
         Some((place, format!("spec.{}.{below}", strategy.as_str())))
@@ -71,7 +71,7 @@ fn outcome(policy: &PolicyObject, verdict: &PolicyVerdict, place: &Place) -> Che
             problem: problem.clone(),
         }
     };
-    object.findings.extend(policy.checked.iter().err().into_iter().flatten().map(at(true)));
+    object.findings.extend(policy.checked.as_ref().err().into_iter().flatten().map(at(true)));
     object.findings.extend(policy.warnings.iter().map(at(false)));
     for (index, ancestor) in verdict.ancestors.iter().enumerate() {
         add(&mut object, ancestor, index, policy.checked.is_err(), place);
