@@ -107,6 +107,9 @@ pub(crate) struct Rbac {
     /// With --control-plane: the permissions for serve --gateway-api, too.
     #[arg(long, requires = "control_plane")]
     pub(crate) gateway_api: bool,
+    /// With --control-plane: the permissions for serve --policies, too.
+    #[arg(long, requires = "control_plane")]
+    pub(crate) policies: bool,
 }
 
 /// Print the CustomResourceDefinitions of UpstreamCluster, GatewaySettings and policies, for a Kubernetes that stores these objects.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use portcullis_api::{ObjectKind, PolicyKind, kind_of, with_policies};
-use portcullis_attach::{AttachedPolicies, ObjectName, PolicyObject, PolicyTargets, attach_policies};
+use portcullis_attach::{AttachedPolicies, PolicyObject, PolicyTargets, attach_policies};
 use portcullis_gateway_api::{GatewayApiObject, ReferenceGrant, read_object};
 use portcullis_sources::ObjectSet;
 use serde_json::Value;
@@ -21,9 +21,9 @@ pub(crate) fn judge(objects: &ObjectSet, home_namespace: &str) -> JudgedPolicies
     let mut targets = PolicyTargets { home_namespace: home_namespace.to_owned(), ..PolicyTargets::default() };
     // Two of one name are a mistake that is found elsewhere.
     for document in &objects.clusters {
-        targets.clusters.entry(name_of(document).name).or_insert_with(|| Arc::clone(document));
+        targets.clusters.entry(name_of(document).to_owned()).or_insert_with(|| Arc::clone(document));
     }
-    let grants = add_gateway_api(&mut targets, objects.others.iter());
+    let grants = grants(objects.others.iter());
     let policies: Vec<PolicyObject> =
         objects.policies.iter().filter_map(|document| Some(PolicyObject::read(kind(document)?, document))).collect();
     let attached = attach_policies(&policies, &grants, &targets);
@@ -34,32 +34,21 @@ pub(crate) fn judge(objects: &ObjectSet, home_namespace: &str) -> JudgedPolicies
 pub(crate) fn merged(objects: &ObjectSet, attached: &AttachedPolicies) -> ObjectSet {
     let mut seen = BTreeSet::new();
     let mut with = |document: &Arc<Value>| {
-        let name = name_of(document).name;
-        let is_first = seen.insert(name.clone());
-        let policies = attached.in_effect.get(&name).filter(|_| is_first).map_or(&[][..], Vec::as_slice);
+        let name = name_of(document);
+        let is_first = seen.insert(name.to_owned());
+        let policies = attached.in_effect.get(name).filter(|_| is_first).map_or(&[][..], Vec::as_slice);
         with_policies(document, policies)
     };
     ObjectSet { clusters: objects.clusters.iter().map(&mut with).collect(), ..objects.clone() }
 }
 
-/// Adds Gateways and routes to the targets, and returns the permissions. An object that cannot be read counts as absent.
-pub(crate) fn add_gateway_api<'a>(
-    targets: &mut PolicyTargets,
-    documents: impl Iterator<Item = &'a Arc<Value>>,
-) -> Vec<ReferenceGrant> {
-    let mut grants = Vec::new();
-    for object in documents.filter_map(|document| read_object(document).ok()) {
-        match object {
-            GatewayApiObject::Gateway(gateway) => {
-                let listeners = gateway.spec.listeners.iter().map(|listener| listener.name.clone()).collect();
-                targets.gateways.insert(ObjectName::of(&gateway.metadata), listeners);
-            }
-            GatewayApiObject::HttpRoute(route) => drop(targets.routes.insert(ObjectName::of(&route.metadata))),
-            GatewayApiObject::ReferenceGrant(grant) => grants.push(grant),
-            GatewayApiObject::GatewayClass(_) | GatewayApiObject::TlsRoute(_) => {}
-        }
-    }
-    grants
+/// The permissions among documents. One that cannot be read permits nothing.
+pub(crate) fn grants<'a>(documents: impl Iterator<Item = &'a Arc<Value>>) -> Vec<ReferenceGrant> {
+    let grant = |document: &Arc<Value>| match read_object(document) {
+        Ok(GatewayApiObject::ReferenceGrant(grant)) => Some(grant),
+        _ => None,
+    };
+    documents.filter_map(grant).collect()
 }
 
 /// The kind of a policy, by its `apiVersion` and `kind`.
@@ -70,7 +59,6 @@ pub(crate) fn kind(document: &Value) -> Option<PolicyKind> {
     }
 }
 
-fn name_of(document: &Value) -> ObjectName {
-    let text = |field: &str| document.pointer(field).and_then(Value::as_str).unwrap_or_default();
-    ObjectName::new(text("/metadata/namespace"), text("/metadata/name"))
+pub(crate) fn name_of(document: &Value) -> &str {
+    document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
 }

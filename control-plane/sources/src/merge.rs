@@ -55,12 +55,10 @@ fn merged(objects: &ObjectSet, files: &ObjectSet) -> ObjectSet {
         noticed: NoticedAt(objects.noticed.0.max(files.noticed.0)),
         ..objects.clone()
     };
-    let unused = files.cluster_places.iter().chain(&files.policy_places);
-    set.diagnoses.extend(unused.map(|place| FileDiagnosis {
+    set.diagnoses.extend(files.cluster_places.iter().map(|place| FileDiagnosis {
         file: place.file.clone(),
         at: Some(place.spans.find("kind")),
-        message: "ignored: UpstreamClusters and policies come from Kubernetes, and only GatewaySettings from files"
-            .to_owned(),
+        message: "ignored: UpstreamClusters come from Kubernetes, and only GatewaySettings from files".to_owned(),
         refused: true,
     }));
     set

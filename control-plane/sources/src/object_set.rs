@@ -107,6 +107,18 @@ impl ObjectSet {
         self.diagnoses.iter().any(|one| one.refused && one.file == DIRECTORY_ITSELF)
     }
 
+    /// Refuses policies: whose they are, and which came first, only an API server can vouch for.
+    pub(crate) fn refuse_policies(&mut self) {
+        self.policies.clear();
+        let refused = std::mem::take(&mut self.policy_places).into_iter().map(|place| FileDiagnosis {
+            at: Some(place.spans.find("kind")),
+            file: place.file,
+            message: "ignored: policies that are attached to objects come from Kubernetes (--policies)".to_owned(),
+            refused: true,
+        });
+        self.diagnoses.extend(refused);
+    }
+
     /// Adds a document of a file to the objects of its kind, or a diagnosis.
     pub(crate) fn add(&mut self, file: &str, document: &Document) {
         let place = Place { file: file.to_owned(), spans: Arc::clone(&document.spans) };

@@ -35,7 +35,8 @@ pub(super) fn status() -> Value {
                     `ServersDiscovered`, of objects that discover servers: they are those that the source names now. `ShadowDiffers`, \
                     of objects with a shadow: gateways have judged requests otherwise by it. `TokenKeysCurrent`, of objects whose keys of \
                     tokens the control plane reads: they are those that servers and issuers show now. `LimitsShared`, of objects with \
-                    limits of all gateways: every gateway that reports has its part of them.",
+                    limits of all gateways: every gateway that reports has its part of them. `portcullis.dev/DispatchPolicyAffected` and \
+                    those of the other kinds of policies: one is attached to the object and in effect.",
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["type"],
                 "items": condition("`Accepted`, `Programmed` or `Ready`."),

@@ -3,6 +3,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::Timestamp;
+use crate::kind::PolicyKind;
 
 /// One thing that is true of an object, or is not, as Kubernetes writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +45,15 @@ pub enum ConditionType {
     TokenKeysCurrent,
     /// Every gateway that reports has its part of the object's limits of all gateways. Only objects with such limits have it.
     LimitsShared,
+    /// A `DispatchPolicy` is attached to the object and in effect.
+    #[serde(rename = "portcullis.dev/DispatchPolicyAffected")]
+    DispatchPolicyAffected,
+    /// A `FlowControlPolicy` is.
+    #[serde(rename = "portcullis.dev/FlowControlPolicyAffected")]
+    FlowControlPolicyAffected,
+    /// An `UpstreamIdentityPolicy` is.
+    #[serde(rename = "portcullis.dev/UpstreamIdentityPolicyAffected")]
+    UpstreamIdentityPolicyAffected,
 }
 
 /// Whether a condition holds.
@@ -95,6 +105,9 @@ impl fmt::Display for ConditionType {
             ConditionType::ShadowDiffers => "ShadowDiffers",
             ConditionType::TokenKeysCurrent => "TokenKeysCurrent",
             ConditionType::LimitsShared => "LimitsShared",
+            ConditionType::DispatchPolicyAffected => PolicyKind::Dispatch.affected(),
+            ConditionType::FlowControlPolicyAffected => PolicyKind::FlowControl.affected(),
+            ConditionType::UpstreamIdentityPolicyAffected => PolicyKind::UpstreamIdentity.affected(),
         })
     }
 }

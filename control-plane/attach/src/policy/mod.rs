@@ -24,7 +24,7 @@ pub use ancestors::{PolicyAncestors, policy_ancestors};
 pub use object::PolicyObject;
 pub use precedence::{Candidate, TargetLevel, deciding};
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use portcullis_api::{PolicyInEffect, PolicyKind, PolicyRole, PolicyTarget};
@@ -35,9 +35,9 @@ use crate::condition::{ConditionVerdict, Note, Rejection};
 use crate::grants::Grants;
 use crate::name::{CreationOrder, ObjectName};
 use cluster::ClusterPolicies;
-use site::{Place, Site};
+use site::Site;
 
-/// The targets that policies can have.
+/// The objects that policies can be attached to.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyTargets {
     /// Whether an object that is not here does not exist. Otherwise it may: a file is checked alone.
@@ -46,10 +46,6 @@ pub struct PolicyTargets {
     pub home_namespace: String,
     /// `UpstreamClusters`, without any policy.
     pub clusters: BTreeMap<String, Arc<Value>>,
-    /// Gateways, with the names of their listeners.
-    pub gateways: BTreeMap<ObjectName, BTreeSet<String>>,
-    /// `HTTPRoutes`.
-    pub routes: BTreeSet<ObjectName>,
 }
 
 /// The outcome of all policies.
@@ -135,8 +131,8 @@ pub fn attach_policies(
     let mut outcomes: BTreeMap<(usize, usize), Outcome> = BTreeMap::new();
     let mut attached = AttachedPolicies::default();
     let mut by_cluster: BTreeMap<&str, ClusterPolicies<'_>> = BTreeMap::new();
-    for ((kind, place, role), (policy, target)) in &holders {
-        let (Place::Cluster(name), Some(holder)) = (place, ordered.get(*policy)) else { continue };
+    for ((kind, name, role), (policy, target)) in &holders {
+        let Some(holder) = ordered.get(*policy) else { continue };
         by_cluster.entry(name).or_default().add(*kind, *role, holder, (*policy, *target));
     }
     for (name, policies) in by_cluster {
@@ -163,15 +159,15 @@ pub fn attach_policies(
     attached
 }
 
-type Holders = BTreeMap<(PolicyKind, Place, PolicyRole), (usize, usize)>;
+type Holders = BTreeMap<(PolicyKind, String, PolicyRole), (usize, usize)>;
 
 /// The policy that has each part, by the indices of policy and target: the first in order, whether it is good or not.
 fn holders(ordered: &[&PolicyObject], sites: &[Vec<Site>]) -> Holders {
     let mut holders = Holders::new();
     for (index, (policy, sites)) in ordered.iter().zip(sites).enumerate() {
         for (at, site) in sites.iter().enumerate() {
-            if let Ok((place, role)) = &site.standing {
-                holders.entry((policy.kind, place.clone(), *role)).or_insert((index, at));
+            if let Ok((name, role)) = &site.standing {
+                holders.entry((policy.kind, name.clone(), *role)).or_insert((index, at));
             }
         }
     }
@@ -179,8 +175,8 @@ fn holders(ordered: &[&PolicyObject], sites: &[Vec<Site>]) -> Holders {
 }
 
 fn conflict(site: &Site, policy: &PolicyObject, holders: &Holders, ordered: &[&PolicyObject]) -> Option<Outcome> {
-    let (place, role) = site.standing.as_ref().ok()?;
-    let (holder, _) = holders.get(&(policy.kind, place.clone(), *role))?;
+    let (name, role) = site.standing.as_ref().ok()?;
+    let (holder, _) = holders.get(&(policy.kind, name.clone(), *role))?;
     let holder = ordered.get(*holder)?;
     let message = format!(
         "{} {} comes first, by creation time, namespace and name, and {} there",

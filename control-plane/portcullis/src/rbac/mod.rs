@@ -37,6 +37,9 @@ pub(crate) fn run(arguments: &Rbac) -> ExitCode {
         if arguments.gateway_api {
             manifests.extend(control_plane::gateway_api_manifests(namespace, user));
         }
+        if arguments.policies {
+            manifests.extend(control_plane::policy_manifests(namespace, user));
+        }
         return print(arguments, &manifests);
     }
     let user = arguments.user.as_deref().unwrap_or("system:portcullis");

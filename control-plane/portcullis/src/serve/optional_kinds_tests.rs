@@ -61,7 +61,7 @@ async fn watched(api: &Arc<PartialApi>) -> KubernetesSets {
     tokio::spawn(async { axum::serve(listener, app).await });
     let client = kube::Client::try_from(kube::Config::new(uri)).unwrap();
     let access = KubernetesAccess { client, namespace: "portcullis".to_owned() };
-    watch_kubernetes(&access, WatchOptions { settings: None, gateway_api: true })
+    watch_kubernetes(&access, WatchOptions { gateway_api: true, ..WatchOptions::default() })
 }
 
 #[tokio::test]

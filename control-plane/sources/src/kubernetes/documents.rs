@@ -90,7 +90,7 @@ pub(super) fn object(kind: WatchedKind, mut object: DynamicObject) -> Option<Wat
         // They are most of what is kept.
         pack_policies(&mut document);
     }
-    let bytes = if kind.is_for_gateway_api() { bounded_length(&document, &status)? } else { 0 };
+    let bytes = if kind.is_judged() { bounded_length(&document, &status)? } else { 0 };
     let stored = Arc::new(StoredStatus { uid, generation, resource_version, status });
     Some(WatchedObject { document: Arc::new(document), stored, bytes })
 }

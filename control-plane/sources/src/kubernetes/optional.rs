@@ -99,8 +99,8 @@ impl OptionalKind {
         match end {
             KindEnd::Anew | KindEnd::Failed(_) => false,
             // Those that were known before a right was lost stay, as in an outage.
-            KindEnd::Forbidden(_) => !self.kind.is_for_gateway_api() && self.objects.is_empty(),
-            KindEnd::NoKind(_) => self.absence.said(now) || !self.kind.is_for_gateway_api(),
+            KindEnd::Forbidden(_) => !self.kind.is_judged() && self.objects.is_empty(),
+            KindEnd::NoKind(_) => self.absence.said(now) || !self.kind.is_judged(),
         }
     }
 
@@ -226,9 +226,13 @@ impl OptionalKind {
                 self.objects.iter().map(|(name, object)| (key(name), Arc::clone(&object.stored))).collect();
             self.published.statuses(self.kind, statuses);
         }
+        let document = |(_, object): (&String, &WatchedObject)| Arc::clone(&object.document);
+        let documents: Arc<[_]> = self.objects.iter().map(document).collect();
         if self.kind.is_for_gateway_api() {
-            let document = |(_, object): (&String, &WatchedObject)| Arc::clone(&object.document);
-            self.published.gateway_api(self.kind, self.objects.iter().map(document).collect(), self.objects.is_cut());
+            self.published.gateway_api(self.kind, Arc::clone(&documents), self.objects.is_cut());
+        }
+        if WatchedKind::OF_POLICIES.contains(&self.kind) {
+            self.published.policies(self.kind, documents, self.objects.is_cut());
         }
     }
 
@@ -278,7 +282,7 @@ mod tests {
         let (forbidden, no_kind) = (|| KindEnd::Forbidden(String::new()), || KindEnd::NoKind(String::new()));
         let start = Instant::now();
         let later = start + Duration::from_secs(60);
-        for kind in WatchedKind::OF_GATEWAY_API {
+        for kind in WatchedKind::OF_GATEWAY_API.into_iter().chain(WatchedKind::OF_POLICIES) {
             let mut kind = optional(kind);
             assert!(!kind.has_none(&forbidden(), start) && !kind.has_none(&forbidden(), later));
             assert!(!kind.has_none(&no_kind(), start), "its definition may come back");

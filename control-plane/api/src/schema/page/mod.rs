@@ -2,6 +2,7 @@
 //! `UPDATE_DOCS=1 cargo test --workspace --lib -- schema::page`.
 
 mod cluster;
+mod policies;
 mod settings;
 
 use std::fmt::Write;

@@ -5,7 +5,6 @@ mod properties;
 mod statuses;
 mod verdicts;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use portcullis_api::{PolicyKind, PolicyRole, with_policies};
@@ -13,7 +12,6 @@ use portcullis_gateway_api::{GatewayApiObject, ReferenceGrant, read_object};
 use serde_json::{Value, json};
 
 use super::{AttachedPolicies, PolicyObject, PolicyTargets, attach_policies};
-use crate::name::ObjectName;
 
 /// The control plane's own namespace.
 const HOME: &str = "portcullis";
@@ -52,8 +50,6 @@ fn targets() -> PolicyTargets {
         is_complete: true,
         home_namespace: HOME.to_owned(),
         clusters: [cluster("a.test"), cluster("b.test")].into(),
-        gateways: [(ObjectName::new("team-a", "g"), BTreeSet::from(["https".to_owned()]))].into(),
-        routes: BTreeSet::from([ObjectName::new("team-a", "r")]),
     }
 }
 
