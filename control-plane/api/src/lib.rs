@@ -45,12 +45,12 @@ pub use attached::{
 pub use bounds::{MAX_SERVERS, MAX_ZONE};
 pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
-    AccessLog, AskedIssuer, AttachablePolicy, BUILT_IN_PROFILES, Checked, CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls,
-    CredentialCache, Discovery, DiscoveryDocumentError, Endpoint, FeatureGates, HealthCheck, IssuerUrl, IssuerUrlError,
-    JwksError, KeyPair, Limits, LogMode, MergeStrategy, PASSED_ON, PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, Server,
-    ServerHost, Settings, SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel,
-    UpstreamIdentity, check_cluster, check_policy, check_settings, is_allowed_server, read_discovery_document, read_keys,
-    targets_of, unchecked_cluster, usable_servers, with_profile,
+    AccessLog, AskedIssuer, AttachablePolicy, BUILT_IN_PROFILES, Checked, CheckedShadow, Cidr, ClientVerification,
+    Cluster, CollectorTls, CredentialCache, Discovery, DiscoveryDocumentError, Endpoint, FeatureGates, HealthCheck,
+    IssuerUrl, IssuerUrlError, JwksError, KeyPair, Limits, LogMode, MergeStrategy, PASSED_ON, PROFILE_ANNOTATION,
+    PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens,
+    Tracing, Transport, Trust, Tunnel, UpstreamIdentity, check_cluster, check_policy, check_settings,
+    is_allowed_server, read_discovery_document, read_keys, targets_of, unchecked_cluster, usable_servers, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use discovered::{Discovered, DiscoveredServer, with_discovered};
@@ -74,13 +74,13 @@ pub use secret::{PublicBytes, SecretBytes};
 pub use shadow::{merge_patch, promote};
 pub use shown_keys::{KeySource, ShownKeys, put_shown_keys};
 pub use types::{
-    AccessLogSettings, AttachedPolicy, AttachedPolicySpec, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,
-    ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy, Exempt, FairQueue, FlowControl,
-    FlowControlSchema, FlowWeight, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec, LimitSettings,
-    ListenerSettings, Logging, MaxRequestsInflight, MetricsSettings, ObjectMeta, PairInFiles, PairInSecret,
-    PairReference, PolicyTarget, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings, RebalanceConditions,
-    RebalanceSettings, References, RequestHeaderNames, RequestHeaderSpec, SecondaryPools, SecureServing, ServerDetails,
-    ServerSpec, ShadowSpec, TokenBucket, TokenInSecret, TokenReference, TracingParents, TracingProtocol,
-    TracingSettings, TracingUsers, UpstreamCluster, UpstreamClusterSpec, UserMetrics, UserMetricsMode,
+    AccessLogSettings, AttachedPolicy, AttachedPolicySpec, AuthorityInSecret, AuthorityReference, Certificate,
+    ClientAuthority, ClientCaNames, ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy, Exempt,
+    FairQueue, FlowControl, FlowControlSchema, FlowWeight, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec,
+    LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, MetricsSettings, ObjectMeta, PairInFiles,
+    PairInSecret, PairReference, PolicyTarget, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings,
+    RebalanceConditions, RebalanceSettings, References, RequestHeaderNames, RequestHeaderSpec, SecondaryPools,
+    SecureServing, ServerDetails, ServerSpec, ShadowSpec, TokenBucket, TokenInSecret, TokenReference, TracingParents,
+    TracingProtocol, TracingSettings, TracingUsers, UpstreamCluster, UpstreamClusterSpec, UserMetrics, UserMetricsMode,
     WildcardSubdomains,
 };

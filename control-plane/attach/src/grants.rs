@@ -43,10 +43,7 @@ impl<'a> Grants<'a> {
 
 fn permits(grant: &ReferenceGrantSpec, from: Referrer<'_>, to: Referent<'_>) -> bool {
     let is_from = grant.from.iter().any(|one| {
-        one.group == from.group
-            && one.kind == from.kind
-            && one.namespace == from.namespace
-            && one.other.is_empty()
+        one.group == from.group && one.kind == from.kind && one.namespace == from.namespace && one.other.is_empty()
     });
     let is_to = grant.to.iter().any(|one| {
         one.group == to.group

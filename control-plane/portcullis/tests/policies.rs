@@ -96,10 +96,22 @@ fn findings_of_policies_have_places_and_reasons() {
     let allows = TENANT.replace("portcullis: {action: Deny, message: not in team-a}", "strategy: Random");
     let other = BASE.replace("name: base", "name: other");
     for (documents, wanted) in [
-        (vec![CLUSTER, &unknown_server], "all.yaml:24:24: error: spec.dispatchPolicies[0].upstreamSubset[0]: of DispatchPolicy portcullis/base: "),
-        (vec![CLUSTER, &typo], "all.yaml:23:7: error: spec.overrides.dispatchPolicies[0].flowControlSchema: is not a known field"),
-        (vec![CLUSTER, TENANT], "RefNotPermitted: no ReferenceGrant in namespace portcullis permits UpstreamCluster prod.test"),
-        (vec![CLUSTER, &at_gateway], "UnsupportedValue: Gateway team-a/g: policies are served for UpstreamClusters alone"),
+        (
+            vec![CLUSTER, &unknown_server],
+            "all.yaml:24:24: error: spec.dispatchPolicies[0].upstreamSubset[0]: of DispatchPolicy portcullis/base: ",
+        ),
+        (
+            vec![CLUSTER, &typo],
+            "all.yaml:23:7: error: spec.overrides.dispatchPolicies[0].flowControlSchema: is not a known field",
+        ),
+        (
+            vec![CLUSTER, TENANT],
+            "RefNotPermitted: no ReferenceGrant in namespace portcullis permits UpstreamCluster prod.test",
+        ),
+        (
+            vec![CLUSTER, &at_gateway],
+            "UnsupportedValue: Gateway team-a/g: policies are served for UpstreamClusters alone",
+        ),
         (vec![CLUSTER, &allows, GRANT], "Invalid: spec.overrides.dispatchPolicies[0]: a policy of another namespace"),
         (vec![CLUSTER, BASE, &other], "Conflicted: DispatchPolicy portcullis/base comes first"),
     ] {
@@ -129,10 +141,16 @@ fn explanation_names_the_policy_that_won_and_why() {
     assert_eq!(answer["dispatch"]["decidedBy"], "DispatchPolicy portcullis/base");
     assert_eq!(answer["dispatch"]["policy"], 1, "the tenant's denial comes first");
     assert_eq!(answer["dispatch"]["upstreamSubset"][0], "https://10.0.0.2:6443");
-    let parts: Vec<_> = answer["policies"].as_array().unwrap().iter().map(|one| (one["policy"].clone(), one["role"].clone())).collect();
-    let expected = [("portcullis/base", Some("decides")), ("team-a/tight", Some("tightens")), ("portcullis/other", None)];
+    let parts: Vec<_> =
+        answer["policies"].as_array().unwrap().iter().map(|one| (one["policy"].clone(), one["role"].clone())).collect();
+    let expected =
+        [("portcullis/base", Some("decides")), ("team-a/tight", Some("tightens")), ("portcullis/other", None)];
     assert_eq!(parts, expected.map(|(policy, role)| (policy.into(), role.into())));
     assert!(answer["policies"][2]["reason"].as_str().unwrap().contains("portcullis/base comes first"));
     let (_, lines) = run("explain", &[CLUSTER], &["GET", "/api/v1/pods", "--user", "alice"]);
-    assert!(!lines.iter().any(|line| line.contains("decidedBy") || line.starts_with("policies")), "{}", lines.join("\n"));
+    assert!(
+        !lines.iter().any(|line| line.contains("decidedBy") || line.starts_with("policies")),
+        "{}",
+        lines.join("\n")
+    );
 }

@@ -92,7 +92,7 @@ fn replace(kind: PolicyKind, spec: &mut Map<String, Value>, fields: &Value) {
             if ours.is_null() {
                 *ours = json!({});
             }
-            // Another shape is refused by whoever reads the object.
+            // Another shape is refused when the object is read.
             let Some(ours) = ours.as_object_mut() else { continue };
             ours
         } else {
@@ -163,7 +163,8 @@ mod tests {
 
     #[test]
     fn both_ways_lead_to_one_checked_form() {
-        let dispatch = json!([{"rules": rules(), "upstreamSubset": ["https://10.0.0.2"], "flowControlSchemaName": "few"}]);
+        let dispatch =
+            json!([{"rules": rules(), "upstreamSubset": ["https://10.0.0.2"], "flowControlSchemaName": "few"}]);
         let flow = json!({"flowControlSchemas": [{"name": "few", "maxRequestsInflight": {"max": 3}}]});
         let queues = json!([{"name": "fair", "max": 2}]);
         let users = json!({"allowAnonymous": false, "credentialCache": {"tokenTTL": "1s"}});
@@ -176,8 +177,11 @@ mod tests {
             decides(PolicyKind::Dispatch, json!({"dispatchPolicies": dispatch})),
         ];
         let other = json!({"schemas": [{"name": "many", "exempt": {}}]});
-        let other = cluster(&json!({"flowControl": other, "portcullis": {"allowAnonymous": true, "auditAttribution": true}}));
-        let checked = |document: &Value| format!("{:?}", check_cluster(&parse_cluster(document).unwrap(), false).outcome.unwrap());
+        let other =
+            cluster(&json!({"flowControl": other, "portcullis": {"allowAnonymous": true, "auditAttribution": true}}));
+        let checked = |document: &Value| {
+            format!("{:?}", check_cluster(&parse_cluster(document).unwrap(), false).outcome.unwrap())
+        };
         for is_packed in [false, true] {
             let mut own = other.as_ref().clone();
             if is_packed {
@@ -195,18 +199,27 @@ mod tests {
 
     #[test]
     fn policy_that_cannot_be_used_refuses_its_object() {
-        let refused = PolicyInEffect { fields: Err("spec: no".to_owned()), ..decides(PolicyKind::FlowControl, json!({})) };
+        let refused =
+            PolicyInEffect { fields: Err("spec: no".to_owned()), ..decides(PolicyKind::FlowControl, json!({})) };
         let merged = with_policies(&cluster(&json!({})), &[refused]);
         let problems = check_cluster(&parse_cluster(&merged).unwrap(), false).outcome.unwrap_err();
-        assert!(problems[0].message.contains("FlowControlPolicy portcullis/x") && problems[0].message.contains("spec: no"));
+        assert!(
+            problems[0].message.contains("FlowControlPolicy portcullis/x") && problems[0].message.contains("spec: no")
+        );
     }
 
     #[test]
     fn problem_of_a_policys_field_names_the_policy() {
-        let wrong = decides(PolicyKind::Dispatch, json!({"dispatchPolicies": [{"rules": rules(), "upstreamSubset": ["https://10.9.9.9"]}]}));
+        let wrong = decides(
+            PolicyKind::Dispatch,
+            json!({"dispatchPolicies": [{"rules": rules(), "upstreamSubset": ["https://10.9.9.9"]}]}),
+        );
         let merged = with_policies(&cluster(&json!({"logging": {"mode": "x"}})), &[wrong]);
         let problems = check_cluster(&parse_cluster(&merged).unwrap(), false).outcome.unwrap_err();
-        let told: Vec<_> = problems.iter().map(|one| (one.path.as_str(), one.message.starts_with("of DispatchPolicy portcullis/x: "))).collect();
+        let told: Vec<_> = problems
+            .iter()
+            .map(|one| (one.path.as_str(), one.message.starts_with("of DispatchPolicy portcullis/x: ")))
+            .collect();
         assert_eq!(told, [("spec.logging.mode", false), ("spec.dispatchPolicies[0].upstreamSubset[0]", true)]);
     }
 

@@ -1,4 +1,4 @@
-//! What a policy may do to an `UpstreamCluster` whose owner it is not of.
+//! Effects of a policy of another namespace on an `UpstreamCluster`: it can only take away.
 //!
 //! - Its dispatch policies deny, and are asked before the others. A request that none of them matches is judged as it would be
 //!   without them.
@@ -23,7 +23,9 @@ pub enum TightenError {
     #[error("identities are decided in the control plane's own namespace alone")]
     Identity,
     /// A dispatch policy that does not deny.
-    #[error("dispatchPolicies[{0}]: a policy of another namespace than the control plane's can only deny (action: Deny)")]
+    #[error(
+        "dispatchPolicies[{0}]: a policy of another namespace than the control plane's can only deny (action: Deny)"
+    )]
     NoDenial(usize),
     /// A dispatch policy that takes the heartbeats of kubelets knowingly, or only reports.
     #[error("dispatchPolicies[{0}]: force and mode are for the control plane's own namespace alone")]
@@ -40,11 +42,7 @@ pub enum TightenError {
 }
 
 /// Tightens a specification. Returns the number of dispatch policies that were put first.
-pub(super) fn tighten(
-    kind: PolicyKind,
-    spec: &mut Map<String, Value>,
-    fields: &Value,
-) -> Result<usize, TightenError> {
+pub(super) fn tighten(kind: PolicyKind, spec: &mut Map<String, Value>, fields: &Value) -> Result<usize, TightenError> {
     match kind {
         PolicyKind::Dispatch => deny(spec, fields),
         PolicyKind::FlowControl => lower(spec, fields).map(|()| 0),
@@ -99,8 +97,10 @@ fn lower(spec: &mut Map<String, Value>, fields: &Value) -> Result<(), TightenErr
 
 /// The fields of a limit that are lower. `None` if the two limit different things, or the second one nothing.
 fn lowered(known: &FlowControlSchema, by: &FlowControlSchema) -> Option<Map<String, Value>> {
-    let counted = |schema: &FlowControlSchema| if schema.counts.is_empty() { "All".to_owned() } else { schema.counts.clone() };
-    let is_alike = by.exempt.is_none() && by.strategy.is_empty() && (by.counts.is_empty() || counted(known) == counted(by));
+    let counted =
+        |schema: &FlowControlSchema| if schema.counts.is_empty() { "All".to_owned() } else { schema.counts.clone() };
+    let is_alike =
+        by.exempt.is_none() && by.strategy.is_empty() && (by.counts.is_empty() || counted(known) == counted(by));
     if !is_alike {
         return None;
     }
@@ -166,9 +166,21 @@ mod tests {
         let deny = json!({"action": "Deny"});
         for (kind, fields, expected) in [
             (Dispatch, json!({"dispatchPolicies": [entry(deny.clone())]}), Ok(1)),
-            (Dispatch, json!({"dispatchPolicies": [entry(deny.clone()), entry(json!({}))]}), Err(TightenError::NoDenial(1))),
-            (Dispatch, json!({"dispatchPolicies": [entry(json!({"action": "Deny", "force": true}))]}), Err(TightenError::Extended(0))),
-            (Dispatch, json!({"dispatchPolicies": [entry(json!({"action": "Deny", "mode": "Shadow"}))]}), Err(TightenError::Extended(0))),
+            (
+                Dispatch,
+                json!({"dispatchPolicies": [entry(deny.clone()), entry(json!({}))]}),
+                Err(TightenError::NoDenial(1)),
+            ),
+            (
+                Dispatch,
+                json!({"dispatchPolicies": [entry(json!({"action": "Deny", "force": true}))]}),
+                Err(TightenError::Extended(0)),
+            ),
+            (
+                Dispatch,
+                json!({"dispatchPolicies": [entry(json!({"action": "Deny", "mode": "Shadow"}))]}),
+                Err(TightenError::Extended(0)),
+            ),
             (Dispatch, json!({"dispatchPolicies": 5}), Err(TightenError::Unreadable)),
             (FlowControl, limit(inflight("few", 3)), Ok(0)),
             (FlowControl, limit(inflight("few", 300)), Ok(0)),
@@ -177,10 +189,24 @@ mod tests {
             (FlowControl, limit(inflight("free", 3)), other("free")),
             (FlowControl, limit(inflight("rate", 3)), other("rate")),
             (FlowControl, limit(json!({"name": "few", "exempt": {}})), other("few")),
-            (FlowControl, limit(json!({"name": "few", "maxRequestsInflight": {"max": 3}, "counts": "Watches"})), other("few")),
+            (
+                FlowControl,
+                limit(json!({"name": "few", "maxRequestsInflight": {"max": 3}, "counts": "Watches"})),
+                other("few"),
+            ),
             (FlowControl, limit(json!({"name": "few", "maxRequestsInflight": {"max": 3}, "counts": "All"})), Ok(0)),
-            (FlowControl, limit(json!({"name": "few", "maxRequestsInflight": {"max": 3}, "strategy": "local"})), other("few")),
-            (FlowControl, limit(json!({"name": "few", "maxRequestsInflight": {"max": 3}, "globalMaxRequestsInflight": {"max": 3}})), other("few")),
+            (
+                FlowControl,
+                limit(json!({"name": "few", "maxRequestsInflight": {"max": 3}, "strategy": "local"})),
+                other("few"),
+            ),
+            (
+                FlowControl,
+                limit(
+                    json!({"name": "few", "maxRequestsInflight": {"max": 3}, "globalMaxRequestsInflight": {"max": 3}}),
+                ),
+                other("few"),
+            ),
             (FlowControl, json!({"fairQueues": [{"name": "q", "max": 100}]}), Err(TightenError::Queues)),
             (UpstreamIdentity, json!({"allowAnonymous": false}), Err(TightenError::Identity)),
         ] {
@@ -191,7 +217,8 @@ mod tests {
     #[test]
     fn denials_come_first_and_the_rest_stays() {
         let mut tight = spec();
-        let denial = json!({"rules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}], "portcullis": {"action": "Deny"}});
+        let denial =
+            json!({"rules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}], "portcullis": {"action": "Deny"}});
         tighten(PolicyKind::Dispatch, &mut tight, &json!({"dispatchPolicies": [denial]})).unwrap();
         let mut expected = spec();
         expected["dispatchPolicies"].as_array_mut().unwrap().insert(0, denial);
@@ -200,17 +227,19 @@ mod tests {
 
     fn drawn() -> impl Strategy<Value = Value> {
         let name = prop::sample::select(vec!["few", "rate", "free", "shared", "new"]);
-        (name, -1..60_i32, 0..30_i32, prop::option::of(0..60_i32), 0..3_u8).prop_map(|(name, max, more, global, kind)| {
-            let mut schema = match kind {
-                0 => json!({"name": name, "tokenBucket": {"qps": max, "burst": max.saturating_add(more)}}),
-                1 => json!({"name": name, "exempt": {}}),
-                _ => inflight(name, max),
-            };
-            if let Some(global) = global {
-                schema["globalMaxRequestsInflight"] = json!({"max": global});
-            }
-            schema
-        })
+        (name, -1..60_i32, 0..30_i32, prop::option::of(0..60_i32), 0..3_u8).prop_map(
+            |(name, max, more, global, kind)| {
+                let mut schema = match kind {
+                    0 => json!({"name": name, "tokenBucket": {"qps": max, "burst": max.saturating_add(more)}}),
+                    1 => json!({"name": name, "exempt": {}}),
+                    _ => inflight(name, max),
+                };
+                if let Some(global) = global {
+                    schema["globalMaxRequestsInflight"] = json!({"max": global});
+                }
+                schema
+            },
+        )
     }
 
     /// Each number of each limit.

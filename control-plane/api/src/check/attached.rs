@@ -253,7 +253,11 @@ mod tests {
             (Dispatch, json!({}), vec!["spec.overrides.dispatchPolicies"]),
             (Dispatch, json!({"dispatchPolicies": [{}]}), vec!["spec.overrides.dispatchPolicies[0].rules"]),
             (Dispatch, dispatch(json!({"strategy": "x"})), vec!["spec.overrides.dispatchPolicies[0].strategy"]),
-            (Dispatch, dispatch(json!({"upstreamSubset": ["http://a"]})), vec!["spec.overrides.dispatchPolicies[0].upstreamSubset[0]"]),
+            (
+                Dispatch,
+                dispatch(json!({"upstreamSubset": ["http://a"]})),
+                vec!["spec.overrides.dispatchPolicies[0].upstreamSubset[0]"],
+            ),
             (Dispatch, dispatch(json!({"portcullis": {"action": "Deny"}})), vec![heartbeats]),
             (Dispatch, json!({"flowControl": {}}), vec!["spec.overrides.flowControl", "spec.overrides.flowControl"]),
             (FlowControl, limit(1), vec![]),
@@ -261,12 +265,21 @@ mod tests {
             (FlowControl, json!({"fairQueues": [{"name": "a"}]}), vec!["spec.overrides.fairQueues[0].max"]),
             (UpstreamIdentity, json!({"upstreamIdentity": "RequestHeader"}), vec![]),
             (UpstreamIdentity, json!({"upstreamIdentity": "x"}), vec!["spec.overrides.upstreamIdentity"]),
-            (UpstreamIdentity, json!({"credentialCache": {"tokenTTL": "2h"}}), vec!["spec.overrides.credentialCache.tokenTTL"]),
-            (UpstreamIdentity, json!({"clientCertificateVerification": "x"}), vec!["spec.overrides.clientCertificateVerification"]),
+            (
+                UpstreamIdentity,
+                json!({"credentialCache": {"tokenTTL": "2h"}}),
+                vec!["spec.overrides.credentialCache.tokenTTL"],
+            ),
+            (
+                UpstreamIdentity,
+                json!({"clientCertificateVerification": "x"}),
+                vec!["spec.overrides.clientCertificateVerification"],
+            ),
             (UpstreamIdentity, json!({"access": {}}), vec!["spec.overrides.access"]),
         ] {
             let found = refusals(&policy(kind, &json!({"targetRefs": [target()], "overrides": fields})), kind);
-            let is_same = found == expected || (expected.len() > 1 && found.first().map(String::as_str) == Some(expected[0]));
+            let is_same =
+                found == expected || (expected.len() > 1 && found.first().map(String::as_str) == Some(expected[0]));
             assert!(is_same, "{kind} {fields}: {found:?}");
         }
     }
@@ -275,8 +288,11 @@ mod tests {
     fn policy_has_targets_a_namespace_and_one_strategy() {
         let fields = json!({"dispatchPolicies": [{"rules": all()}]});
         let kind = PolicyKind::Dispatch;
-        let gateway = |section: &str| json!({"group": GATEWAY_API_GROUP, "kind": "Gateway", "name": "g", "sectionName": section});
-        let many: Vec<Value> = (0..17).map(|n| json!({"group": "proxy.kubegateway.io", "kind": "UpstreamCluster", "name": format!("c{n}")})).collect();
+        let gateway =
+            |section: &str| json!({"group": GATEWAY_API_GROUP, "kind": "Gateway", "name": "g", "sectionName": section});
+        let many: Vec<Value> = (0..17)
+            .map(|n| json!({"group": "proxy.kubegateway.io", "kind": "UpstreamCluster", "name": format!("c{n}")}))
+            .collect();
         for (targets, expected) in [
             (json!([target(), gateway("a"), gateway("b")]), vec![]),
             (json!([]), vec!["spec.targetRefs"]),
@@ -285,13 +301,22 @@ mod tests {
             (json!([{"kind": "Service", "name": "a"}]), vec!["spec.targetRefs[0].kind"]),
             (json!([{"kind": "Gateway", "name": "a"}]), vec!["spec.targetRefs[0].group"]),
             (json!([{"group": GATEWAY_API_GROUP, "kind": "HTTPRoute", "name": ""}]), vec!["spec.targetRefs[0].name"]),
-            (json!([{"group": GATEWAY_API_GROUP, "kind": "HTTPRoute", "name": "a", "sectionName": "x"}]), vec!["spec.targetRefs[0].sectionName"]),
-            (json!([{"group": GATEWAY_API_GROUP, "kind": "Gateway", "name": "a", "namespace": "x"}]), vec!["spec.targetRefs[0].namespace"]),
+            (
+                json!([{"group": GATEWAY_API_GROUP, "kind": "HTTPRoute", "name": "a", "sectionName": "x"}]),
+                vec!["spec.targetRefs[0].sectionName"],
+            ),
+            (
+                json!([{"group": GATEWAY_API_GROUP, "kind": "Gateway", "name": "a", "namespace": "x"}]),
+                vec!["spec.targetRefs[0].namespace"],
+            ),
         ] {
             let document = policy(kind, &json!({"targetRefs": targets, "defaults": fields}));
             assert_eq!(refusals(&document, kind), expected, "{targets}");
         }
-        for spec in [json!({"targetRefs": [target()]}), json!({"targetRefs": [target()], "defaults": fields, "overrides": fields})] {
+        for spec in [
+            json!({"targetRefs": [target()]}),
+            json!({"targetRefs": [target()], "defaults": fields, "overrides": fields}),
+        ] {
             assert_eq!(refusals(&policy(kind, &spec), kind), ["spec"]);
         }
         let mut document = policy(kind, &json!({"targetRefs": [target()], "defaults": fields}));

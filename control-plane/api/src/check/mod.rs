@@ -35,8 +35,8 @@ mod tunnel;
 
 pub(crate) use access::read_until;
 pub use address_policy::is_allowed_server;
-pub use attached::{AttachablePolicy, MergeStrategy, check_policy, targets_of};
 pub use asked_issuer::{AskedIssuer, DiscoveryDocumentError, IssuerUrl, IssuerUrlError, read_discovery_document};
+pub use attached::{AttachablePolicy, MergeStrategy, check_policy, targets_of};
 pub use certificates::KeyPair;
 pub(crate) use certificates::certificates;
 pub use cidr::Cidr;

@@ -18,7 +18,7 @@ struct StoredKind {
     schema: Value,
 }
 
-/// Where objects of a kind are.
+/// The scope of a kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     Cluster,
@@ -136,8 +136,7 @@ fn settings_columns() -> Value {
 
 /// Of the first target, as far as one column can say.
 fn policy_columns() -> Value {
-    let accepted =
-        |field: &str| format!(".status.ancestors[0].conditions[?(@.type==\"Accepted\")].{field}");
+    let accepted = |field: &str| format!(".status.ancestors[0].conditions[?(@.type==\"Accepted\")].{field}");
     json!([
         {"name": "Target", "type": "string", "jsonPath": ".spec.targetRefs[0].name"},
         {"name": "Accepted", "type": "string", "jsonPath": accepted("status")},

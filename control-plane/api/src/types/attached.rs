@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    CredentialCacheSpec, DispatchPolicy, FairQueue, FlowControl, ObjectMeta, PortcullisSpec, RequestHeaderSpec, TokensSpec,
-    UpstreamClusterSpec,
+    CredentialCacheSpec, DispatchPolicy, FairQueue, FlowControl, ObjectMeta, PortcullisSpec, RequestHeaderSpec,
+    TokensSpec, UpstreamClusterSpec,
 };
 use crate::kind::PolicyKind;
 
@@ -51,9 +51,7 @@ pub struct AttachedPolicySpec<T> {
 }
 
 /// An object that a policy is attached to.
-#[derive(
-    Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
-)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PolicyTarget {
     /// The API group: `proxy.kubegateway.io` of an `UpstreamCluster`, `gateway.networking.k8s.io` of the others.

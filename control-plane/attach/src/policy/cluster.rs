@@ -21,7 +21,7 @@ pub(super) struct ClusterPolicies<'a> {
     by_part: BTreeMap<(PolicyRole, PolicyKind), (&'a PolicyObject, At)>,
 }
 
-/// What becomes of them.
+/// The outcome for them.
 #[derive(Default)]
 pub(super) struct Settled {
     pub(super) in_effect: Vec<PolicyInEffect>,
@@ -44,7 +44,11 @@ impl<'a> ClusterPolicies<'a> {
         for ((_, kind), (policy, at)) in deciding {
             if policy.strategy == MergeStrategy::Defaults && own.is_some_and(|own| has_fields(own, *kind)) {
                 let outcome = policy.refusal().map_or_else(
-                    || Outcome::Overridden(format!("UpstreamCluster {name} has these fields itself, and defaults yield")),
+                    || {
+                        Outcome::Overridden(format!(
+                            "UpstreamCluster {name} has these fields itself, and defaults yield"
+                        ))
+                    },
                     |why| Outcome::Refused(Rejection::new("Invalid", why)),
                 );
                 settled.outcomes.push((*at, outcome));
@@ -59,13 +63,18 @@ impl<'a> ClusterPolicies<'a> {
         for (kind, policy, at) in placed {
             let of_fields = || blamed(&refused, kind, policy, document.as_deref(), own_is_good);
             let why = policy.refusal().or_else(of_fields);
-            settled.outcomes.push((at, match why {
-                Some(why) => Outcome::Refused(Rejection::new(
-                    "Invalid",
-                    format!("{why}; UpstreamCluster {name} is refused with it, and what was accepted last stays in use"),
-                )),
-                None => Outcome::Effective(format!("it decides: {}", reason(policy, PolicyRole::Decides))),
-            }));
+            settled.outcomes.push((
+                at,
+                match why {
+                    Some(why) => Outcome::Refused(Rejection::new(
+                        "Invalid",
+                        format!(
+                            "{why}; UpstreamCluster {name} is refused with it, and what was accepted last stays in use"
+                        ),
+                    )),
+                    None => Outcome::Effective(format!("it decides: {}", reason(policy, PolicyRole::Decides))),
+                },
+            ));
         }
         for ((_, kind), (policy, at)) in tightening {
             let outcome = match tighten(*kind, policy, document.as_ref(), &refused) {
@@ -101,7 +110,9 @@ fn reason(policy: &PolicyObject, role: PolicyRole) -> String {
             format!("overrides of the control plane's own namespace {namespace}, the first by creation time and name")
         }
         (PolicyRole::Decides, MergeStrategy::Defaults) => {
-            format!("defaults of the control plane's own namespace {namespace}, the first by creation time and name; the object has no such fields itself")
+            format!(
+                "defaults of the control plane's own namespace {namespace}, the first by creation time and name; the object has no such fields itself"
+            )
         }
         (PolicyRole::Tightens, _) => {
             format!("overrides of namespace {namespace}, the first by creation time and name; they can only take away")

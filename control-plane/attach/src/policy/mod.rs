@@ -81,7 +81,7 @@ pub struct AncestorVerdict {
     pub conditions: Vec<ConditionVerdict>,
 }
 
-/// What becomes of a policy at a target.
+/// The outcome for a policy at a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
     /// It is not accepted.
@@ -125,8 +125,7 @@ pub fn attach_policies(
         policy.kind.cmp(&other.kind).then(by_age)
     };
     ordered.sort_by(|policy, other| order(policy, other));
-    let sites: Vec<Vec<Site>> =
-        ordered.iter().map(|policy| site::sites(policy, &grants, targets)).collect();
+    let sites: Vec<Vec<Site>> = ordered.iter().map(|policy| site::sites(policy, &grants, targets)).collect();
     let holders = holders(&ordered, &sites);
     let mut outcomes: BTreeMap<(usize, usize), Outcome> = BTreeMap::new();
     let mut attached = AttachedPolicies::default();

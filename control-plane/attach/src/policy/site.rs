@@ -19,8 +19,7 @@ pub(super) fn sites(policy: &PolicyObject, grants: &Grants<'_>, targets: &Policy
     let site = |(index, target): (usize, &PolicyTarget)| {
         let standing = standing(policy, target, grants, targets);
         let is_assumed = matches!(&standing, Ok((name, _)) if !targets.clusters.contains_key(name));
-        let note =
-            is_assumed.then(|| Note::assumed(format!("spec.targetRefs[{index}]"), &target.kind, &target.name));
+        let note = is_assumed.then(|| Note::assumed(format!("spec.targetRefs[{index}]"), &target.kind, &target.name));
         Site { target: target.clone(), standing, note }
     };
     policy.targets.iter().enumerate().map(site).collect()
@@ -52,7 +51,8 @@ fn unserved(policy: &PolicyObject, target: &PolicyTarget) -> Rejection {
         kind => return Rejection::new("Invalid", format!("kind {kind:?} is no target of a policy")),
     };
     let name = ObjectName::new(policy.metadata.namespace.as_str(), target.name.as_str());
-    let message = format!("{what} {name}: policies are served for UpstreamClusters alone, and have no effect elsewhere");
+    let message =
+        format!("{what} {name}: policies are served for UpstreamClusters alone, and have no effect elsewhere");
     Rejection::new("UnsupportedValue", message)
 }
 

@@ -76,11 +76,7 @@ pub(crate) struct ServedCluster {
 
 impl Environment {
     /// Reads the objects of all files.
-    pub(crate) fn read(
-        paths: &[PathBuf],
-        home_namespace: &str,
-        asks_shadow: bool,
-    ) -> Result<Self, EnvironmentError> {
+    pub(crate) fn read(paths: &[PathBuf], home_namespace: &str, asks_shadow: bool) -> Result<Self, EnvironmentError> {
         let (objects, attached) = read_all(paths, home_namespace)?;
         Ok(Environment { asks_shadow, attached, ..Self::of_objects(&objects, !paths.is_empty())? })
     }

@@ -47,7 +47,13 @@ fn tenant_takes_away_and_never_lets_in() {
         assert_eq!((condition.status, condition.reason), (false, "Invalid"), "{kind} {fields}: {}", condition.message);
         assert_eq!(merged(&attached, "a.test"), own, "{kind} {fields}");
     }
-    let defaults = policy(FlowControl, ("team-a", "x"), 2019, &json!([at_cluster("a.test")]), &json!({"defaults": limit("few", 1)}));
+    let defaults = policy(
+        FlowControl,
+        ("team-a", "x"),
+        2019,
+        &json!([at_cluster("a.test")]),
+        &json!({"defaults": limit("few", 1)}),
+    );
     let attached = attach_policies(&[defaults], &all_grants(), &targets());
     assert_eq!(attached.verdicts[0].ancestors[0].conditions[0].reason, "Invalid");
 }
@@ -58,12 +64,16 @@ fn owners_fields_are_what_a_tenant_tightens_however_old_it_is() {
     let servers = json!({"dispatchPolicies": [{"rules": rules(), "flowControlSchemaName": "few", "upstreamSubset": ["https://10.0.0.2"]}]});
     let base = owner(Dispatch, &servers);
     for (max, expected) in [(1_000, 4), (3, 3)] {
-        let tenants = [tenant(FlowControl, &limit("few", max)), tenant(Dispatch, &json!({"dispatchPolicies": [denial("/x")]}))];
+        let tenants =
+            [tenant(FlowControl, &limit("few", max)), tenant(Dispatch, &json!({"dispatchPolicies": [denial("/x")]}))];
         let policies: Vec<PolicyObject> = tenants.into_iter().chain([high.clone(), base.clone()]).collect();
         let attached = attach_policies(&policies, &all_grants(), &targets());
         assert_eq!(in_effect(&attached, "a.test").len(), 4);
         let spec = merged(&attached, "a.test");
-        assert_eq!(spec["flowControl"]["flowControlSchemas"], limit("few", expected)["flowControl"]["flowControlSchemas"]);
+        assert_eq!(
+            spec["flowControl"]["flowControlSchemas"],
+            limit("few", expected)["flowControl"]["flowControlSchemas"]
+        );
         assert_eq!(spec["dispatchPolicies"][0], denial("/x"));
         assert_eq!(spec["dispatchPolicies"][1], servers["dispatchPolicies"][0]);
         assert_eq!(spec["portcullis"]["access"], json!({"deny": [{"users": ["mallory"]}]}), "access lists stay");
@@ -77,7 +87,8 @@ fn tenant_that_would_refuse_the_cluster_is_left_out() {
     document["spec"]["portcullis"] = json!({"transport": "TLSPassthrough"});
     document["spec"]["dispatchPolicies"] = json!([{"rules": rules()}]);
     passthrough.clusters.insert("a.test".to_owned(), document.into());
-    let attached = attach_policies(&[tenant(Dispatch, &json!({"dispatchPolicies": [denial("/x")]}))], &all_grants(), &passthrough);
+    let attached =
+        attach_policies(&[tenant(Dispatch, &json!({"dispatchPolicies": [denial("/x")]}))], &all_grants(), &passthrough);
     let condition = &attached.verdicts[0].ancestors[0].conditions[0];
     assert!(condition.message.contains("would be refused with it"), "{}", condition.message);
     assert_eq!(in_effect(&attached, "a.test"), []);

@@ -58,16 +58,25 @@ fn at_cluster(name: &str) -> Value {
 }
 
 /// A policy of a namespace, created in a year, at targets.
-fn policy(kind: PolicyKind, (namespace, name): (&str, &str), year: u32, targets: &Value, strategy: &Value) -> PolicyObject {
+fn policy(
+    kind: PolicyKind,
+    (namespace, name): (&str, &str),
+    year: u32,
+    targets: &Value,
+    strategy: &Value,
+) -> PolicyObject {
     let mut spec = json!({"targetRefs": targets});
     spec.as_object_mut().unwrap().extend(strategy.as_object().unwrap().clone());
     let metadata = json!({
         "name": name, "namespace": namespace, "generation": 3, "uid": format!("{namespace}-{name}"),
         "creationTimestamp": format!("{year}-01-01T00:00:00Z"),
     });
-    PolicyObject::read(kind, &json!({
-        "apiVersion": "portcullis.dev/v1alpha1", "kind": kind.as_str(), "metadata": metadata, "spec": spec,
-    }))
+    PolicyObject::read(
+        kind,
+        &json!({
+            "apiVersion": "portcullis.dev/v1alpha1", "kind": kind.as_str(), "metadata": metadata, "spec": spec,
+        }),
+    )
 }
 
 /// A grant in a namespace for the policies of a kind of another one, to a cluster or all.

@@ -18,7 +18,9 @@ fn fields(kind: PolicyKind, which: usize) -> Value {
     match (kind, which) {
         (PolicyKind::Dispatch, 0) => json!({"dispatchPolicies": [denial("/x")]}),
         (PolicyKind::Dispatch, 1) => json!({"dispatchPolicies": [{"rules": rules(), "flowControlSchemaName": "few"}]}),
-        (PolicyKind::Dispatch, 2) => json!({"dispatchPolicies": [{"rules": rules(), "upstreamSubset": ["https://10.9.9.9"]}]}),
+        (PolicyKind::Dispatch, 2) => {
+            json!({"dispatchPolicies": [{"rules": rules(), "upstreamSubset": ["https://10.9.9.9"]}]})
+        }
         (PolicyKind::FlowControl, 0) => limit("few", 3),
         (PolicyKind::FlowControl, 1) => limit("few", 30),
         (PolicyKind::FlowControl, 2) => limit("new", 3),
@@ -48,7 +50,10 @@ fn policies() -> impl Strategy<Value = Vec<PolicyObject>> {
 
 fn grants() -> Vec<ReferenceGrant> {
     let kinds = PolicyKind::ALL.into_iter();
-    kinds.map(|kind| grant(HOME, kind, "team-a", None)).chain([grant(HOME, PolicyKind::Dispatch, "team-b", Some("a.test"))]).collect()
+    kinds
+        .map(|kind| grant(HOME, kind, "team-a", None))
+        .chain([grant(HOME, PolicyKind::Dispatch, "team-b", Some("a.test"))])
+        .collect()
 }
 
 fn outcome(policies: &[PolicyObject]) -> AttachedPolicies {

@@ -1,7 +1,9 @@
 use portcullis_api::{PolicyKind, PolicyRole};
 use serde_json::{Value, json};
 
-use super::{HOME, all_grants, at_cluster, attach_policies, grant, in_effect, limit, merged, policy, rules, targets, told};
+use super::{
+    HOME, all_grants, at_cluster, attach_policies, grant, in_effect, limit, merged, policy, rules, targets, told,
+};
 use crate::policy::{PolicyObject, PolicyTargets};
 
 const DISPATCH: PolicyKind = PolicyKind::Dispatch;
@@ -39,7 +41,10 @@ fn oldest_policy_has_a_part_and_the_others_name_it() {
         ([home("b", 2020, &first), home("a", 2021, &second)], "portcullis/b"),
         ([home("b", 2020, &first), home("a", 2020, &second)], "portcullis/a"),
         // One that is refused keeps its part.
-        ([home("b", 2020, &json!({"overrides": {"dispatchPolicies": [{}]}})), home("a", 2021, &second)], "portcullis/b"),
+        (
+            [home("b", 2020, &json!({"overrides": {"dispatchPolicies": [{}]}})), home("a", 2021, &second)],
+            "portcullis/b",
+        ),
     ] {
         let attached = attach_policies(&policies, &[], &targets());
         assert_eq!(in_effect(&attached, "a.test"), [(format!("DispatchPolicy {winner}"), PolicyRole::Decides)]);
@@ -72,7 +77,8 @@ fn target_is_looked_for_after_the_permission() {
     let deny = json!({"overrides": {"dispatchPolicies": [super::denial("/x")]}});
     let gateway = |section: &str| json!({"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "g", "sectionName": section});
     let route = |name: &str| json!({"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "name": name});
-    let targets_of = json!([at_cluster("a.test"), at_cluster("none.test"), gateway("https"), gateway("none"), route("r")]);
+    let targets_of =
+        json!([at_cluster("a.test"), at_cluster("none.test"), gateway("https"), gateway("none"), route("r")]);
     let of_team = policy(DISPATCH, ("team-a", "x"), 2020, &targets_of, &deny);
     let reasons = |grants: &[_], targets: &PolicyTargets| {
         let attached = attach_policies(std::slice::from_ref(&of_team), grants, targets);
@@ -103,6 +109,10 @@ fn mistake_of_a_deciding_policy_refuses_the_cluster() {
     for policy in [unknown_server, malformed] {
         let attached = attach_policies(&[policy], &[], &targets());
         assert_eq!(told(&attached), ["portcullis/x a.test: Accepted false Invalid"]);
-        assert_eq!(in_effect(&attached, "a.test").len(), 1, "its cluster is refused, and does not go back to its own fields");
+        assert_eq!(
+            in_effect(&attached, "a.test").len(),
+            1,
+            "its cluster is refused, and does not go back to its own fields"
+        );
     }
 }

@@ -94,7 +94,12 @@ impl PolicyStage {
     }
 }
 
-fn merge(objects: &ObjectSet, policies: &GatewayApiObjects, home_namespace: String, mut known: MergedDocuments) -> Merged {
+fn merge(
+    objects: &ObjectSet,
+    policies: &GatewayApiObjects,
+    home_namespace: String,
+    mut known: MergedDocuments,
+) -> Merged {
     let clusters = objects.clusters.iter().map(|document| (name_of(document).to_owned(), Arc::clone(document)));
     let targets = PolicyTargets { is_complete: true, home_namespace, clusters: clusters.collect() };
     let of_kind = |kind: PolicyKind| {
@@ -102,7 +107,8 @@ fn merge(objects: &ObjectSet, policies: &GatewayApiObjects, home_namespace: Stri
         documents.map(move |document| PolicyObject::read(kind, document))
     };
     let read: Vec<PolicyObject> = PolicyKind::ALL.into_iter().flat_map(of_kind).collect();
-    let attached: AttachedPolicies = attach_policies(&read, &grants(policies.of(WatchedKind::ReferenceGrant)), &targets);
+    let attached: AttachedPolicies =
+        attach_policies(&read, &grants(policies.of(WatchedKind::ReferenceGrant)), &targets);
     let clusters = known.merged(&objects.clusters, &attached.in_effect);
     let set = ObjectSet { clusters, ..objects.clone() };
     Merged { set, verdicts: PolicyVerdicts::new(attached, &read), documents: known }

@@ -90,7 +90,12 @@ fn attached_policy_changes_dispatch_until_it_is_deleted() {
     site.dispatch(home.0, home.1, &json!([denial("/version"), all]));
     site.answers("/version", 403);
     site.accepted(home, "True Accepted");
-    let affected = || site.fixture.stored(CLUSTER)["status"].to_string().contains("portcullis.dev/DispatchPolicyAffected").then_some(());
+    let affected = || {
+        site.fixture.stored(CLUSTER)["status"]
+            .to_string()
+            .contains("portcullis.dev/DispatchPolicyAffected")
+            .then_some(())
+    };
     wait::until("the cluster says that a policy affects it", SOON, affected).unwrap();
     site.dispatch(younger.0, younger.1, &json!([all]));
     site.accepted(younger, "False Conflicted");
@@ -119,6 +124,7 @@ fn attached_policy_changes_dispatch_until_it_is_deleted() {
     site.delete("dispatchpolicies", younger);
     site.delete("dispatchpolicies", home);
     site.answers("/version", 200);
-    let gone = || (!site.fixture.stored(CLUSTER)["status"].to_string().contains("DispatchPolicyAffected")).then_some(());
+    let gone =
+        || (!site.fixture.stored(CLUSTER)["status"].to_string().contains("DispatchPolicyAffected")).then_some(());
     wait::until("nothing affects the cluster", SOON, gone).unwrap();
 }
