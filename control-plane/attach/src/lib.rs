@@ -33,8 +33,8 @@ pub use input::{GatewayObjects, Inventory, UnseenKinds, Usability};
 pub use listener::ServedClientCa;
 pub use name::{ObjectName, RouteKind};
 pub use policy::{
-    AncestorVerdict, AttachedPolicies, Candidate, PolicyAncestors, PolicyObject, PolicyTargets, PolicyVerdict,
-    TargetLevel, affected, attach_policies, deciding, policy_ancestors,
+    AncestorVerdict, AttachedPolicies, Candidate, PolicyAncestors, PolicyMemo, PolicyObject, PolicyTargets,
+    PolicyVerdict, TargetLevel, affected, attach_policies, deciding, policy_ancestors,
 };
 pub use route::{ServedBackend, WeightedBackend};
 pub use served::{BoundRoute, HostTable, ListenerRole, RedirectTable, ServedGateway, ServedListener};

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use portcullis_api::{ObjectKind, PolicyKind, kind_of, with_policies};
-use portcullis_attach::{AttachedPolicies, PolicyObject, PolicyTargets, attach_policies};
+use portcullis_attach::{AttachedPolicies, PolicyMemo, PolicyObject, PolicyTargets, attach_policies};
 use portcullis_gateway_api::{GatewayApiObject, ReferenceGrant, read_object};
 use portcullis_sources::ObjectSet;
 use serde_json::Value;
 
-/// The policies of a set, and what becomes of them.
+/// The policies of a set, and the verdicts about them.
 pub(crate) struct JudgedPolicies {
     /// The policies, in the set's order.
     pub(crate) objects: Vec<PolicyObject>,
@@ -26,7 +26,7 @@ pub(crate) fn judge(objects: &ObjectSet, home_namespace: &str) -> JudgedPolicies
     let grants = grants(objects.others.iter());
     let policies: Vec<PolicyObject> =
         objects.policies.iter().filter_map(|document| Some(PolicyObject::read(kind(document)?, document))).collect();
-    let attached = attach_policies(&policies, &grants, &targets);
+    let attached = attach_policies(&policies, &grants, &targets, &mut PolicyMemo::default());
     JudgedPolicies { objects: policies, attached }
 }
 

@@ -12,72 +12,111 @@ use serde_json::Value;
 use super::{Outcome, PolicyObject};
 use crate::condition::Rejection;
 
-/// The indices of a policy and of one of its targets.
-type At = (usize, usize);
+/// A part at a cluster.
+pub(super) type Part = (PolicyRole, PolicyKind);
 
 /// The policies of one `UpstreamCluster`, one for each kind and part.
 #[derive(Default)]
 pub(super) struct ClusterPolicies<'a> {
-    by_part: BTreeMap<(PolicyRole, PolicyKind), (&'a PolicyObject, At)>,
+    by_part: BTreeMap<Part, &'a PolicyObject>,
 }
 
 /// The outcome for them.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Settled {
     pub(super) in_effect: Vec<PolicyInEffect>,
-    pub(super) outcomes: Vec<(At, Outcome)>,
+    pub(super) outcomes: BTreeMap<Part, Outcome>,
+}
+
+/// Outcomes of an earlier step: a cluster whose document and policies are what they were is not checked again. They make no difference
+/// to what comes out.
+#[derive(Debug, Default)]
+pub struct PolicyMemo {
+    by_cluster: BTreeMap<String, Remembered>,
+}
+
+#[derive(Debug)]
+struct Remembered {
+    own: Option<Arc<Value>>,
+    policies: Vec<(Part, PolicyObject)>,
+    settled: Settled,
+}
+
+impl PolicyMemo {
+    /// The outcome for the policies of a cluster, of before or anew.
+    pub(super) fn settle(&mut self, name: &str, policies: &ClusterPolicies<'_>, own: Option<&Arc<Value>>) -> Settled {
+        if let Some(known) = self.by_cluster.get(name).filter(|known| known.is_of(policies, own)) {
+            return known.settled.clone();
+        }
+        let settled = policies.settle(name, own);
+        let remembered = Remembered {
+            own: own.cloned(),
+            policies: policies.by_part.iter().map(|(part, policy)| (*part, (*policy).clone())).collect(),
+            settled: settled.clone(),
+        };
+        self.by_cluster.insert(name.to_owned(), remembered);
+        settled
+    }
+
+    /// Forgets clusters without a policy.
+    pub(super) fn keep(&mut self, has_policy: impl Fn(&str) -> bool) {
+        self.by_cluster.retain(|name, _| has_policy(name));
+    }
+}
+
+impl Remembered {
+    fn is_of(&self, policies: &ClusterPolicies<'_>, own: Option<&Arc<Value>>) -> bool {
+        let same_document = match (&self.own, own) {
+            (Some(known), Some(own)) => Arc::ptr_eq(known, own),
+            (known, own) => known.is_none() && own.is_none(),
+        };
+        let known = self.policies.iter().map(|(part, policy)| (part, policy));
+        same_document && known.eq(policies.by_part.iter().map(|(part, policy)| (part, *policy)))
+    }
 }
 
 impl<'a> ClusterPolicies<'a> {
-    pub(super) fn add(&mut self, kind: PolicyKind, role: PolicyRole, policy: &'a PolicyObject, at: At) {
-        self.by_part.insert((role, kind), (policy, at));
+    pub(super) fn add(&mut self, part: Part, policy: &'a PolicyObject) {
+        self.by_part.insert(part, policy);
     }
 
     /// `own` is the cluster's own document; none if it is assumed to exist. A policy that decides is in effect also if the cluster is
     /// refused because of it: then what was accepted last stays in use, as after a wrong edit of the cluster. One that tightens is
     /// in effect only if the cluster is good with it, so that no other namespace holds up the owner's edits.
-    pub(super) fn settle(self, name: &str, own: Option<&Arc<Value>>) -> Settled {
+    fn settle(&self, name: &str, own: Option<&Arc<Value>>) -> Settled {
         let mut settled = Settled::default();
-        let decides = |((role, _), _): &(&(PolicyRole, PolicyKind), _)| *role == PolicyRole::Decides;
-        let (deciding, tightening): (Vec<_>, Vec<_>) = self.by_part.iter().partition(decides);
         let mut placed = Vec::new();
-        for ((_, kind), (policy, at)) in deciding {
-            if policy.strategy == MergeStrategy::Defaults && own.is_some_and(|own| has_fields(own, *kind)) {
+        for (part, policy) in self.of(PolicyRole::Decides) {
+            if policy.strategy == MergeStrategy::Defaults && own.is_some_and(|own| has_fields(own, policy.kind)) {
+                let yields = format!("UpstreamCluster {name} has these fields itself, and defaults yield");
                 let outcome = policy.refusal().map_or_else(
-                    || {
-                        Outcome::Overridden(format!(
-                            "UpstreamCluster {name} has these fields itself, and defaults yield"
-                        ))
-                    },
+                    || Outcome::Overridden(yields),
                     |why| Outcome::Refused(Rejection::new("Invalid", why)),
                 );
-                settled.outcomes.push((*at, outcome));
+                settled.outcomes.insert(part, outcome);
             } else {
                 settled.in_effect.push(in_effect(policy, PolicyRole::Decides));
-                placed.push((*kind, *policy, *at));
+                placed.push((part, policy));
             }
         }
         let mut document = own.map(|own| with_policies(own, &settled.in_effect));
         let refused = document.as_ref().map(refusals).unwrap_or_default();
-        let own_is_good = own.is_some_and(|own| refusals(own).is_empty());
-        for (kind, policy, at) in placed {
-            let of_fields = || blamed(&refused, kind, policy, document.as_deref(), own_is_good);
-            let why = policy.refusal().or_else(of_fields);
-            settled.outcomes.push((
-                at,
-                match why {
-                    Some(why) => Outcome::Refused(Rejection::new(
-                        "Invalid",
-                        format!(
-                            "{why}; UpstreamCluster {name} is refused with it, and what was accepted last stays in use"
-                        ),
-                    )),
-                    None => Outcome::Effective(format!("it decides: {}", reason(policy, PolicyRole::Decides))),
-                },
-            ));
+        let own_is_good = !refused.is_empty() && own.is_some_and(|own| refusals(own).is_empty());
+        for (part, policy) in placed {
+            let of_fields = || blamed(&refused, policy, document.as_deref(), own_is_good);
+            let outcome = match policy.refusal().or_else(of_fields) {
+                Some(why) => Outcome::Refused(Rejection::new(
+                    "Invalid",
+                    format!(
+                        "{why}; UpstreamCluster {name} is refused with it, and what was accepted last stays in use"
+                    ),
+                )),
+                None => Outcome::Effective(format!("it decides: {}", reason(policy, PolicyRole::Decides))),
+            };
+            settled.outcomes.insert(part, outcome);
         }
-        for ((_, kind), (policy, at)) in tightening {
-            let outcome = match tighten(*kind, policy, document.as_ref(), &refused) {
+        for (part, policy) in self.of(PolicyRole::Tightens) {
+            let outcome = match tighten(policy, document.as_ref(), &refused) {
                 Ok(newer) => {
                     document = newer;
                     settled.in_effect.push(in_effect(policy, PolicyRole::Tightens));
@@ -85,9 +124,13 @@ impl<'a> ClusterPolicies<'a> {
                 }
                 Err(why) => Outcome::Refused(Rejection::new("Invalid", why)),
             };
-            settled.outcomes.push((*at, outcome));
+            settled.outcomes.insert(part, outcome);
         }
         settled
+    }
+
+    fn of(&self, role: PolicyRole) -> impl Iterator<Item = (Part, &'a PolicyObject)> {
+        self.by_part.iter().filter(move |((part, _), _)| *part == role).map(|(part, policy)| (*part, *policy))
     }
 }
 
@@ -129,23 +172,16 @@ fn refusals(document: &Arc<Value>) -> Vec<Problem> {
 }
 
 /// Why the cluster is refused by a policy: by its fields, or by another one's if the cluster is good without policies.
-fn blamed(
-    refused: &[Problem],
-    kind: PolicyKind,
-    policy: &PolicyObject,
-    document: Option<&Value>,
-    own_is_good: bool,
-) -> Option<String> {
+fn blamed(refused: &[Problem], policy: &PolicyObject, document: Option<&Value>, own_is_good: bool) -> Option<String> {
     let name = policy.name().to_string();
     let origins = document.map(origins).unwrap_or_default();
-    let origin = origins.iter().find(|origin| origin.kind == kind && origin.policy == name);
+    let origin = origins.iter().find(|origin| origin.kind == policy.kind && origin.policy == name);
     let is_its = |problem: &&Problem| origin.is_some_and(|origin| origin.is_of(&problem.path));
     let found = refused.iter().find(is_its).or_else(|| refused.first().filter(|_| own_is_good));
     found.map(ToString::to_string)
 }
 
 fn tighten(
-    kind: PolicyKind,
     policy: &PolicyObject,
     document: Option<&Arc<Value>>,
     refused: &[Problem],
@@ -157,7 +193,7 @@ fn tighten(
     }
     // Of a cluster that is not here nothing is known.
     let Some(document) = document else { return Ok(None) };
-    let newer = tightened(document, kind, fields).map_err(|error| format!("spec.overrides.{error}"))?;
+    let newer = tightened(document, policy.kind, fields).map_err(|error| format!("spec.overrides.{error}"))?;
     // With a cluster that is refused anyway nothing can be compared.
     match refusals(&newer).first().filter(|_| refused.is_empty()) {
         Some(problem) => Err(format!("the UpstreamCluster would be refused with it: {problem}")),

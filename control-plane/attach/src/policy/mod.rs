@@ -7,7 +7,7 @@
 //!
 //! - [`object`]: a policy as it was read.
 //! - [`site`]: a policy at one of its targets: whether it may be there, and its part.
-//! - [`cluster`]: the policies of one `UpstreamCluster`, and what becomes of them.
+//! - [`cluster`]: the policies of one `UpstreamCluster`, and the outcome for each.
 //! - [`precedence`]: which policy decides for requests that pass several targets.
 //! - [`ancestors`]: verdicts as `status.ancestors`.
 
@@ -21,9 +21,11 @@ mod site;
 mod tests;
 
 pub use ancestors::{PolicyAncestors, policy_ancestors};
+pub use cluster::PolicyMemo;
 pub use object::PolicyObject;
 pub use precedence::{Candidate, TargetLevel, deciding};
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -113,36 +115,24 @@ pub fn affected(policies: &[PolicyInEffect]) -> Vec<ConditionVerdict> {
 }
 
 /// Judges policies. Within a kind their names are unique, as in a Kubernetes API.
-pub fn attach_policies(
-    policies: &[PolicyObject],
+pub fn attach_policies<P: Borrow<PolicyObject>>(
+    policies: &[P],
     grants: &[ReferenceGrant],
     targets: &PolicyTargets,
+    memo: &mut PolicyMemo,
 ) -> AttachedPolicies {
     let grants = Grants::of(grants);
-    let mut ordered: Vec<&PolicyObject> = policies.iter().collect();
-    let order = |policy: &PolicyObject, other: &PolicyObject| {
+    let mut ordered: Vec<&PolicyObject> = policies.iter().map(P::borrow).collect();
+    ordered.sort_by(|policy, other| {
         let by_age = CreationOrder::of(&policy.metadata).cmp(&CreationOrder::of(&other.metadata));
         policy.kind.cmp(&other.kind).then(by_age)
-    };
-    ordered.sort_by(|policy, other| order(policy, other));
+    });
     let sites: Vec<Vec<Site>> = ordered.iter().map(|policy| site::sites(policy, &grants, targets)).collect();
     let holders = holders(&ordered, &sites);
-    let mut outcomes: BTreeMap<(usize, usize), Outcome> = BTreeMap::new();
-    let mut attached = AttachedPolicies::default();
-    let mut by_cluster: BTreeMap<&str, ClusterPolicies<'_>> = BTreeMap::new();
-    for ((kind, name, role), (policy, target)) in &holders {
-        let Some(holder) = ordered.get(*policy) else { continue };
-        by_cluster.entry(name).or_default().add(*kind, *role, holder, (*policy, *target));
-    }
-    for (name, policies) in by_cluster {
-        let settled = policies.settle(name, targets.clusters.get(name));
-        outcomes.extend(settled.outcomes);
-        if !settled.in_effect.is_empty() {
-            attached.in_effect.insert(name.to_owned(), settled.in_effect);
-        }
-    }
+    let (in_effect, mut outcomes) = settle(&holders, &ordered, targets, memo);
+    let mut attached = AttachedPolicies { in_effect, verdicts: Vec::new() };
     for (index, (policy, sites)) in ordered.iter().zip(&sites).enumerate() {
-        let verdict = |(at, site): (usize, &Site)| {
+        let mut verdict = |(at, site): (usize, &Site)| {
             let outcome = outcomes.remove(&(index, at)).or_else(|| conflict(site, policy, &holders, &ordered));
             let outcome = site.standing.clone().map_or_else(Outcome::Refused, |_| outcome.unwrap_or_else(unknown));
             AncestorVerdict { target: site.target.clone(), conditions: outcome.conditions() }
@@ -151,11 +141,41 @@ pub fn attach_policies(
             kind: policy.kind,
             name: policy.name(),
             generation: policy.metadata.generation,
-            ancestors: sites.iter().enumerate().map(verdict).collect(),
+            ancestors: sites.iter().enumerate().map(&mut verdict).collect(),
             notes: sites.iter().filter_map(|site| site.note.clone()).collect(),
         });
     }
     attached
+}
+
+/// The policies in effect by cluster, and the outcome for each holder of a part.
+type SettledClusters = (BTreeMap<String, Vec<PolicyInEffect>>, BTreeMap<(usize, usize), Outcome>);
+
+fn settle(
+    holders: &Holders,
+    ordered: &[&PolicyObject],
+    targets: &PolicyTargets,
+    memo: &mut PolicyMemo,
+) -> SettledClusters {
+    let mut by_cluster: BTreeMap<&str, ClusterPolicies<'_>> = BTreeMap::new();
+    for ((kind, name, role), (policy, _)) in holders {
+        let Some(holder) = ordered.get(*policy) else { continue };
+        by_cluster.entry(name).or_default().add((*role, *kind), holder);
+    }
+    memo.keep(|name| by_cluster.contains_key(name));
+    let (mut in_effect, mut outcomes) = SettledClusters::default();
+    for (name, policies) in by_cluster {
+        let settled = memo.settle(name, &policies, targets.clusters.get(name));
+        for ((role, kind), outcome) in settled.outcomes {
+            if let Some(at) = holders.get(&(kind, name.to_owned(), role)) {
+                outcomes.insert(*at, outcome);
+            }
+        }
+        if !settled.in_effect.is_empty() {
+            in_effect.insert(name.to_owned(), settled.in_effect);
+        }
+    }
+    (in_effect, outcomes)
 }
 
 type Holders = BTreeMap<(PolicyKind, String, PolicyRole), (usize, usize)>;

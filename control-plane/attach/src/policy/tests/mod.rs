@@ -11,10 +11,14 @@ use portcullis_api::{PolicyKind, PolicyRole, with_policies};
 use portcullis_gateway_api::{GatewayApiObject, ReferenceGrant, read_object};
 use serde_json::{Value, json};
 
-use super::{AttachedPolicies, PolicyObject, PolicyTargets, attach_policies};
+use super::{AttachedPolicies, PolicyMemo, PolicyObject, PolicyTargets};
 
 /// The control plane's own namespace.
 const HOME: &str = "portcullis";
+
+fn attach_policies(policies: &[PolicyObject], grants: &[ReferenceGrant], targets: &PolicyTargets) -> AttachedPolicies {
+    super::attach_policies(policies, grants, targets, &mut PolicyMemo::default())
+}
 
 /// The rules for everything.
 fn rules() -> Value {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{HOME, at_cluster, attach_policies, denial, grant, limit, policy, rules, targets};
-use crate::policy::{AttachedPolicies, PolicyObject};
+use crate::policy::{AttachedPolicies, PolicyMemo, PolicyObject};
 use portcullis_gateway_api::ReferenceGrant;
 
 const NAMESPACES: [&str; 3] = [HOME, "team-a", "team-b"];
@@ -61,6 +61,14 @@ fn outcome(policies: &[PolicyObject]) -> AttachedPolicies {
 }
 
 proptest! {
+    #[test]
+    fn memo_of_earlier_steps_makes_no_difference(steps in prop::collection::vec(policies(), 1..4)) {
+        let (mut memo, targets) = (PolicyMemo::default(), targets());
+        for all in steps {
+            prop_assert_eq!(crate::attach_policies(&all, &grants(), &targets, &mut memo), outcome(&all));
+        }
+    }
+
     #[test]
     fn order_of_objects_makes_no_difference(all in policies(), seed in any::<u64>()) {
         let mut other = all.clone();

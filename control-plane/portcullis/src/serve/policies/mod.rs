@@ -5,6 +5,7 @@
 //! narrowed.
 
 mod merged_documents;
+mod read_policies;
 mod verdicts;
 
 #[cfg(test)]
@@ -12,13 +13,13 @@ mod tests;
 
 use std::sync::Arc;
 
-use portcullis_api::PolicyKind;
-use portcullis_attach::{AttachedPolicies, PolicyObject, PolicyTargets, attach_policies};
+use portcullis_attach::{PolicyMemo, PolicyTargets, attach_policies};
 use portcullis_sources::{GatewayApiObjects, ObjectSet, WatchedKind};
 use tokio::sync::watch;
 
 use crate::policies::{grants, name_of};
 use merged_documents::MergedDocuments;
+use read_policies::ReadPolicies;
 pub(super) use verdicts::PolicyVerdicts;
 
 /// The objects of a source, with policies from here on.
@@ -31,11 +32,19 @@ pub(super) struct PolicyStage {
     pub(super) verdicts: watch::Sender<Arc<PolicyVerdicts>>,
 }
 
-/// One step: the set with the policies, and what it needs for the next one.
+/// The inputs and outputs of the last step: whatever is the same is not read, checked or merged again.
+#[derive(Default)]
+struct StepMemory {
+    policies: ReadPolicies,
+    memo: PolicyMemo,
+    documents: MergedDocuments,
+}
+
+/// The outcome of a step.
 struct Merged {
     set: ObjectSet,
     verdicts: PolicyVerdicts,
-    documents: MergedDocuments,
+    memory: StepMemory,
 }
 
 impl PolicyStage {
@@ -49,8 +58,8 @@ impl PolicyStage {
             tracing::info!("no UpstreamCluster is served by its newest version before policies are listed");
         }
         self.policies.wait_for(|all| all.lists_policies()).await.ok()?;
-        let mut documents = MergedDocuments::default();
-        let first = self.step(&mut objects, &mut documents).await?;
+        let mut memory = StepMemory::default();
+        let first = self.step(&mut objects, &mut memory).await?;
         let (sender, receiver) = watch::channel(Arc::new(first));
         tokio::spawn(async move {
             loop {
@@ -59,7 +68,7 @@ impl PolicyStage {
                     changed = self.policies.changed() => if changed.is_err() { return },
                     () = sender.closed() => return,
                 }
-                let Some(set) = self.step(&mut objects, &mut documents).await else { return };
+                let Some(set) = self.step(&mut objects, &mut memory).await else { return };
                 sender.send_if_modified(|before| {
                     let is_new = **before != set;
                     if is_new {
@@ -72,17 +81,17 @@ impl PolicyStage {
         Some(receiver)
     }
 
-    /// On a thread of its own: each cluster with a policy is checked. `None` if the runtime ends.
+    /// On a thread of its own: each cluster with another policy is checked. `None` if the runtime ends.
     async fn step(
         &mut self,
         objects: &mut watch::Receiver<Arc<ObjectSet>>,
-        documents: &mut MergedDocuments,
+        memory: &mut StepMemory,
     ) -> Option<ObjectSet> {
         let (newest, policies) = (objects.borrow_and_update().clone(), self.policies.borrow_and_update().clone());
-        let (home, known) = (self.home_namespace.clone(), std::mem::take(documents));
+        let (home, known) = (self.home_namespace.clone(), std::mem::take(memory));
         let work = tokio::task::spawn_blocking(move || merge(&newest, &policies, home, known));
-        let Merged { set, verdicts, documents: newer } = work.await.ok()?;
-        *documents = newer;
+        let Merged { set, verdicts, memory: newer } = work.await.ok()?;
+        *memory = newer;
         self.verdicts.send_if_modified(|before| {
             let is_new = **before != verdicts;
             if is_new {
@@ -94,22 +103,13 @@ impl PolicyStage {
     }
 }
 
-fn merge(
-    objects: &ObjectSet,
-    policies: &GatewayApiObjects,
-    home_namespace: String,
-    mut known: MergedDocuments,
-) -> Merged {
+fn merge(objects: &ObjectSet, policies: &GatewayApiObjects, home_namespace: String, mut memory: StepMemory) -> Merged {
     let clusters = objects.clusters.iter().map(|document| (name_of(document).to_owned(), Arc::clone(document)));
     let targets = PolicyTargets { is_complete: true, home_namespace, clusters: clusters.collect() };
-    let of_kind = |kind: PolicyKind| {
-        let documents = policies.of(WatchedKind::Policy(kind));
-        documents.map(move |document| PolicyObject::read(kind, document))
-    };
-    let read: Vec<PolicyObject> = PolicyKind::ALL.into_iter().flat_map(of_kind).collect();
-    let attached: AttachedPolicies =
-        attach_policies(&read, &grants(policies.of(WatchedKind::ReferenceGrant)), &targets);
-    let clusters = known.merged(&objects.clusters, &attached.in_effect);
+    let read = memory.policies.read(policies);
+    let grants = grants(policies.of(WatchedKind::ReferenceGrant));
+    let attached = attach_policies(&read, &grants, &targets, &mut memory.memo);
+    let clusters = memory.documents.merged(&objects.clusters, &attached.in_effect);
     let set = ObjectSet { clusters, ..objects.clone() };
-    Merged { set, verdicts: PolicyVerdicts::new(attached, &read), documents: known }
+    Merged { set, verdicts: PolicyVerdicts::new(attached, &read), memory }
 }

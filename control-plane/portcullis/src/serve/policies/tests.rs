@@ -1,4 +1,4 @@
-use portcullis_api::parse_cluster;
+use portcullis_api::{PolicyKind, parse_cluster};
 use serde_json::{Value, json};
 
 use super::*;
@@ -62,13 +62,13 @@ async fn clusters_wait_for_policies_and_follow_them() {
 #[test]
 fn same_policies_make_no_new_document() {
     let set = ObjectSet { clusters: vec![cluster("a.test")], ..ObjectSet::default() };
-    let step = |known: MergedDocuments, name: &str| {
+    let step = |known: StepMemory, name: &str| {
         merge(&set, &listed(&[policy(name, "https://10.0.0.2")]), "portcullis".to_owned(), known)
     };
-    let first = step(MergedDocuments::default(), "x");
+    let first = step(StepMemory::default(), "x");
     let document = Arc::clone(&first.set.clusters[0]);
-    let second = step(first.documents, "x");
+    let second = step(first.memory, "x");
     assert!(Arc::ptr_eq(&second.set.clusters[0], &document));
-    let other = step(second.documents, "y");
+    let other = step(second.memory, "y");
     assert!(other.set.clusters[0] != document, "another policy is an edit, also with the same fields");
 }

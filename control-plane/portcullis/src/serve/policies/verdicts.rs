@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use portcullis_api::PolicyKind;
 use portcullis_attach::{AttachedPolicies, PolicyObject, affected, policy_ancestors};
@@ -14,8 +15,8 @@ pub(in super::super) struct PolicyVerdicts {
 }
 
 impl PolicyVerdicts {
-    pub(super) fn new(attached: AttachedPolicies, policies: &[PolicyObject]) -> Self {
-        let uid = |policy: &PolicyObject| {
+    pub(super) fn new(attached: AttachedPolicies, policies: &[Arc<PolicyObject>]) -> Self {
+        let uid = |policy: &Arc<PolicyObject>| {
             let name = policy.name();
             let key = ObjectKey { kind: WatchedKind::Policy(policy.kind), namespace: name.namespace, name: name.name };
             Some((key, policy.uid.clone()?))
