@@ -10,7 +10,7 @@ use serde_json::Value;
 #[derive(Default)]
 pub(super) struct ReadPolicies {
     /// By the addresses of the documents, which are kept alive here.
-    by_document: HashMap<*const Value, (Arc<Value>, Arc<PolicyObject>)>,
+    by_document: HashMap<usize, (Arc<Value>, Arc<PolicyObject>)>,
 }
 
 impl ReadPolicies {
@@ -20,7 +20,7 @@ impl ReadPolicies {
         let mut read = Vec::new();
         for kind in PolicyKind::ALL {
             for document in policies.of(WatchedKind::Policy(kind)) {
-                let address = Arc::as_ptr(document);
+                let address = Arc::as_ptr(document).addr();
                 let (_, policy) = known
                     .remove(&address)
                     .unwrap_or_else(|| (Arc::clone(document), Arc::new(PolicyObject::read(kind, document))));

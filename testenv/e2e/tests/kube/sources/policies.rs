@@ -38,7 +38,7 @@ impl PolicySite {
 
     /// The status of the gateway's answer.
     fn answers(&self, path: &str, expected: u16) {
-        let answer = || H2Client::connect(&self.target).and_then(|mut client| client.get(path, &[]));
+        let answer = || H2Client::connect(&self.target).and_then(|client| client.get(path, &[]));
         wait::until_ok(&format!("{path} is answered {expected}"), SOON, || match answer() {
             Ok(answer) if answer.status == expected => Ok(()),
             Ok(answer) => Err(format!("{}", answer.status)),
