@@ -10,7 +10,7 @@ use super::{
 use crate::kind::PolicyKind;
 
 /// The fields of a kind of policies.
-pub(crate) trait PolicyFields: DeserializeOwned {
+pub(crate) trait PolicyFields: DeserializeOwned + Default {
     /// The kind.
     const KIND: PolicyKind;
 
@@ -30,6 +30,7 @@ pub struct AttachedPolicy<T> {
     /// Name and namespace.
     pub metadata: ObjectMeta,
     /// The specification.
+    #[serde(default)]
     pub spec: AttachedPolicySpec<T>,
     /// Ignored.
     #[serde(default)]
@@ -106,6 +107,12 @@ pub(crate) struct IdentityFields {
     pub audit_attribution: bool,
     /// Whether `Impersonate-*` headers of clients also count by grants of constrained impersonation; false if unset.
     pub constrained_impersonation: bool,
+}
+
+impl<T> Default for AttachedPolicySpec<T> {
+    fn default() -> Self {
+        Self { target_refs: Vec::new(), defaults: None, overrides: None }
+    }
 }
 
 impl PolicyFields for DispatchFields {
