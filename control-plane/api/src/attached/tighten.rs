@@ -2,7 +2,8 @@
 //!
 //! - Its dispatch policies deny, and are asked before the others. A request that none of them matches is judged as it would be
 //!   without them.
-//! - Its limits are the lower ones of both, by the names of those that are there.
+//! - Its limits of requests in flight are the lower ones of both, by the names of those that are there. A token bucket stays: another
+//!   rate is another bucket, and a full one, so that each edit would let in a burst more.
 //! - It says nothing about users.
 
 use serde_json::{Map, Value, json};
@@ -10,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::kind::PolicyKind;
 use crate::parse::parse_part;
 use crate::types::{
-    DispatchFields, DispatchPolicy, FlowControl, FlowControlFields, FlowControlSchema, MaxRequestsInflight, TokenBucket,
+    DispatchFields, DispatchPolicy, FlowControl, FlowControlFields, FlowControlSchema, MaxRequestsInflight,
 };
 
 /// Why a policy would not only tighten. Its author has to change it.
@@ -39,6 +40,11 @@ pub enum TightenError {
     /// A limit that is none, or another one than that which is there.
     #[error("flowControlSchemas: {0} has to limit the same as that of the UpstreamCluster, from 1 on")]
     OtherLimit(String),
+    /// A rate.
+    #[error(
+        "flowControlSchemas: {0} is a token bucket, and another rate would fill it: these are for the control plane's own namespace alone"
+    )]
+    Bucket(String),
 }
 
 /// Tightens a specification. Returns the number of dispatch policies that were put first.
@@ -85,6 +91,9 @@ fn lower(spec: &mut Map<String, Value>, fields: &Value) -> Result<(), TightenErr
     for schema in &flow_control.flow_control_schemas {
         let mut present = known.flow_control_schemas.iter().enumerate();
         let (index, known) = present.find(|(_, one)| one.name == schema.name).ok_or_else(|| unknown(schema))?;
+        if schema.token_bucket.is_some() || schema.global_token_bucket.is_some() {
+            return Err(TightenError::Bucket(schema.name.clone()));
+        }
         let lowered = lowered(known, schema).ok_or_else(|| TightenError::OtherLimit(schema.name.clone()))?;
         all.push((index, lowered));
     }
@@ -95,7 +104,7 @@ fn lower(spec: &mut Map<String, Value>, fields: &Value) -> Result<(), TightenErr
     Ok(())
 }
 
-/// The fields of a limit that are lower. `None` if the two limit different things, or the second one nothing.
+/// The fields of a limit that are lower. `None` if the two limit different things, or the second one nothing in flight.
 fn lowered(known: &FlowControlSchema, by: &FlowControlSchema) -> Option<Map<String, Value>> {
     let counted =
         |schema: &FlowControlSchema| if schema.counts.is_empty() { "All".to_owned() } else { schema.counts.clone() };
@@ -106,19 +115,11 @@ fn lowered(known: &FlowControlSchema, by: &FlowControlSchema) -> Option<Map<Stri
     }
     let mut lowered = Map::new();
     let mut put = |field: &str, value: Value| lowered.insert(field.to_owned(), value);
-    match (&known.max_requests_inflight, &by.max_requests_inflight, &known.token_bucket, &by.token_bucket) {
-        (Some(known), Some(by), None, None) => put("maxRequestsInflight", lower_inflight(known, by)?),
-        (None, None, Some(known), Some(by)) => put("tokenBucket", lower_bucket(known, by)?),
-        _ => return None,
-    };
+    let (Some(own), Some(other)) = (&known.max_requests_inflight, &by.max_requests_inflight) else { return None };
+    put("maxRequestsInflight", lower_inflight(own, other)?);
     match (&known.global_max_requests_inflight, &by.global_max_requests_inflight) {
         (_, None) => {}
         (Some(known), Some(by)) => drop(put("globalMaxRequestsInflight", lower_inflight(known, by)?)),
-        (None, Some(_)) => return None,
-    }
-    match (&known.global_token_bucket, &by.global_token_bucket) {
-        (_, None) => {}
-        (Some(known), Some(by)) => drop(put("globalTokenBucket", lower_bucket(known, by)?)),
         (None, Some(_)) => return None,
     }
     Some(lowered)
@@ -127,11 +128,6 @@ fn lowered(known: &FlowControlSchema, by: &FlowControlSchema) -> Option<Map<Stri
 /// A limit of 0 refuses each request, those of the owner's operators as well.
 fn lower_inflight(known: &MaxRequestsInflight, by: &MaxRequestsInflight) -> Option<Value> {
     (by.max >= 1).then(|| json!({"max": known.max.min(by.max)}))
-}
-
-fn lower_bucket(known: &TokenBucket, by: &TokenBucket) -> Option<Value> {
-    (by.qps >= 1 && by.burst >= by.qps)
-        .then(|| json!({"qps": known.qps.min(by.qps), "burst": known.burst.min(by.burst)}))
 }
 
 #[cfg(test)]
@@ -188,6 +184,18 @@ mod tests {
             (FlowControl, limit(inflight("new", 3)), Err(TightenError::UnknownSchema("new".to_owned()))),
             (FlowControl, limit(inflight("free", 3)), other("free")),
             (FlowControl, limit(inflight("rate", 3)), other("rate")),
+            (
+                FlowControl,
+                limit(json!({"name": "rate", "tokenBucket": {"qps": 1, "burst": 1}})),
+                Err(TightenError::Bucket("rate".to_owned())),
+            ),
+            (
+                FlowControl,
+                limit(
+                    json!({"name": "shared", "maxRequestsInflight": {"max": 3}, "globalTokenBucket": {"qps": 1, "burst": 1}}),
+                ),
+                Err(TightenError::Bucket("shared".to_owned())),
+            ),
             (FlowControl, limit(json!({"name": "few", "exempt": {}})), other("few")),
             (
                 FlowControl,
