@@ -20,7 +20,8 @@ use super::published::Published;
 use super::watches::config;
 use super::{KubernetesAccess, ObjectKey, StoredStatus, WatchedKind};
 
-/// The most that is kept of a kind. Beyond it the youngest are left out: tenants write routes.
+/// The most that is kept of a kind. Beyond it the youngest are left out: tenants write routes. Policies and permissions of the control
+/// plane's own namespace are the last to be.
 const BOUNDS: KindBounds = KindBounds { objects: 5_000, bytes: 64 * 1024 * 1024 };
 /// The most objects in one answer to a list: each may have 1.5 MiB.
 const PAGE: u32 = 100;
@@ -68,7 +69,9 @@ impl OptionalKind {
         returns: watch::Receiver<u64>,
     ) -> Self {
         let (access, published) = (access.clone(), published.clone());
-        let (objects, absence) = (BoundedObjects::new(BOUNDS), KindAbsence::default());
+        // No tenant pushes out what the owner denies.
+        let preferred = if WatchedKind::OF_POLICIES.contains(&kind) { access.namespace.as_str() } else { "" };
+        let (objects, absence) = (BoundedObjects::new(BOUNDS, preferred), KindAbsence::default());
         Self { access, kind, objects, absence, published, returns, logged: None }
     }
 
@@ -219,6 +222,14 @@ impl OptionalKind {
                 kind = self.kind.plural(),
                 "only the oldest objects are looked at: at most {objects}, of {bytes} bytes in all"
             );
+        }
+        if self.objects.is_preferred_cut() {
+            tracing::error!(
+                kind = self.kind.plural(),
+                namespace = self.access.namespace.as_str(),
+                "the control plane's own namespace has more objects of this kind than can be looked at; those known before stay"
+            );
+            return;
         }
         if !self.kind.is_referred_to() {
             let key = |name: &String| ObjectKey::of_path(self.kind, name);
