@@ -4,16 +4,20 @@
 //! - [`merge`]: the document with the policies.
 //! - [`tighten`]: what a policy may do that is not of the object's owner.
 //! - [`origin`]: the origin of fields, which is a member of the document's status that no source may bring.
+//! - [`oversized`]: what is left of a policy that is too large.
 
 mod merge;
 mod origin;
+mod oversized;
 mod tighten;
 
 pub use merge::{has_fields, tightened, with_policies};
 pub use origin::{FieldOrigin, origin_of, origins};
+pub use oversized::oversized_policy;
 pub use tighten::TightenError;
 
 pub(crate) use origin::{explain_origins, origins_of};
+pub(crate) use oversized::is_oversized;
 
 use serde_json::Value;
 

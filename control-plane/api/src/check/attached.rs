@@ -15,6 +15,7 @@ use super::policies::check_policies;
 use super::servers::check_servers;
 use super::tokens::check_tokens;
 use super::{Checked, Findings};
+use crate::attached::is_oversized;
 use crate::bounds::MAX_TARGETS;
 use crate::kind::{CLUSTER_API_VERSION, CLUSTER_KIND, PolicyKind, group_of};
 use crate::parse::{parse_part, parse_policy};
@@ -63,6 +64,11 @@ pub struct AttachablePolicy {
 
 /// Reads and checks a policy of a kind.
 pub fn check_policy(kind: PolicyKind, document: &Value) -> Checked<AttachablePolicy> {
+    if is_oversized(document) {
+        let mut findings = Findings::default();
+        findings.problem("spec", "an object of more than 256 KiB cannot be used");
+        return findings.finish(None);
+    }
     match kind {
         PolicyKind::Dispatch => check::<DispatchFields>(document),
         PolicyKind::FlowControl => check::<FlowControlFields>(document),

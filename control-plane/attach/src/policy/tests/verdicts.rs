@@ -1,4 +1,4 @@
-use portcullis_api::{PolicyKind, PolicyRole};
+use portcullis_api::{MergeStrategy, PolicyKind, PolicyRole, oversized_policy};
 use serde_json::{Value, json};
 
 use super::{
@@ -115,4 +115,20 @@ fn mistake_of_a_deciding_policy_refuses_the_cluster() {
             "its cluster is refused, and does not go back to its own fields"
         );
     }
+}
+
+#[test]
+fn oversized_policy_keeps_its_part_and_refuses_the_cluster() {
+    let document = |strategy: &str| {
+        let metadata = json!({"name": "x", "namespace": HOME, "creationTimestamp": "2020-01-01T00:00:00Z"});
+        let spec = json!({"targetRefs": [at_cluster("a.test")], strategy: {"dispatchPolicies": []}});
+        json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": DISPATCH.as_str(), "metadata": metadata, "spec": spec})
+    };
+    let read = |strategy: &str| PolicyObject::read(DISPATCH, &oversized_policy(&document(strategy)));
+    let (oversized, younger) = (read("overrides"), home("y", 2021, &dispatch("https://10.0.0.1")));
+    let attached = attach_policies(&[oversized, younger], &[], &targets());
+    let expected = ["portcullis/x a.test: Accepted false Invalid", "portcullis/y a.test: Accepted false Conflicted"];
+    assert_eq!(told(&attached), expected);
+    assert!(attached.in_effect["a.test"][0].fields.is_err(), "what was accepted last stays in use");
+    assert_eq!(read("defaults").strategy, MergeStrategy::Defaults);
 }
