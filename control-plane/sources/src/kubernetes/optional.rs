@@ -54,6 +54,8 @@ pub(super) struct OptionalKind {
     kind: WatchedKind,
     objects: BoundedObjects,
     absence: KindAbsence,
+    /// Whether clusters may depend on its objects, so that a definition that is missing says nothing about them.
+    is_needed: bool,
     published: Published,
     /// Changes when the API answers again.
     returns: watch::Receiver<u64>,
@@ -65,6 +67,7 @@ impl OptionalKind {
     pub(super) fn new(
         access: &KubernetesAccess,
         kind: WatchedKind,
+        is_needed: bool,
         published: &Published,
         returns: watch::Receiver<u64>,
     ) -> Self {
@@ -72,7 +75,7 @@ impl OptionalKind {
         // No tenant pushes out what the owner denies.
         let preferred = if WatchedKind::OF_POLICIES.contains(&kind) { access.namespace.as_str() } else { "" };
         let (objects, absence) = (BoundedObjects::new(BOUNDS, preferred), KindAbsence::default());
-        Self { access, kind, objects, absence, published, returns, logged: None }
+        Self { access, kind, objects, absence, is_needed, published, returns, logged: None }
     }
 
     /// Watches for ever.
@@ -94,7 +97,8 @@ impl OptionalKind {
     }
 
     /// Whether the end of a session says that there are no objects of the kind. Objects of the Gateway API decide what is served: a
-    /// right that is missing, as it is for a moment at an apiserver that starts, leaves such a kind as it was, known or not.
+    /// right that is missing, as it is for a moment at an apiserver that starts, leaves such a kind as it was, known or not. A missing
+    /// definition leaves one as it was that clusters depend on: without its objects their own fields would hold.
     fn has_none(&mut self, end: &KindEnd, now: Instant) -> bool {
         if !matches!(end, KindEnd::NoKind(_)) {
             self.absence.contradicted();
@@ -103,7 +107,7 @@ impl OptionalKind {
             KindEnd::Anew | KindEnd::Failed(_) => false,
             // Those that were known before a right was lost stay, as in an outage.
             KindEnd::Forbidden(_) => !self.kind.is_judged() && self.objects.is_empty(),
-            KindEnd::NoKind(_) => self.absence.said(now) || !self.kind.is_judged(),
+            KindEnd::NoKind(_) => !self.is_needed && (self.absence.said(now) || !self.kind.is_judged()),
         }
     }
 
@@ -281,26 +285,33 @@ fn code(error: &watcher::Error) -> Option<u16> {
 mod tests {
     use super::*;
 
-    fn optional(kind: WatchedKind) -> OptionalKind {
+    fn optional(kind: WatchedKind, is_needed: bool) -> OptionalKind {
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let access =
             KubernetesAccess { client: kube::Client::try_from(config).unwrap(), namespace: "portcullis".to_owned() };
-        OptionalKind::new(&access, kind, &Published::new(), watch::Sender::new(0).subscribe())
+        OptionalKind::new(&access, kind, is_needed, &Published::new(), watch::Sender::new(0).subscribe())
     }
 
     #[tokio::test]
-    async fn refusal_is_no_empty_list_of_the_gateway_api() {
+    async fn refusal_is_no_empty_list_of_what_decides() {
         let (forbidden, no_kind) = (|| KindEnd::Forbidden(String::new()), || KindEnd::NoKind(String::new()));
         let start = Instant::now();
         let later = start + Duration::from_secs(60);
-        for kind in WatchedKind::OF_GATEWAY_API.into_iter().chain(WatchedKind::OF_POLICIES) {
-            let mut kind = optional(kind);
+        for kind in WatchedKind::OF_GATEWAY_API {
+            let mut kind = optional(kind, false);
             assert!(!kind.has_none(&forbidden(), start) && !kind.has_none(&forbidden(), later));
             assert!(!kind.has_none(&no_kind(), start), "its definition may come back");
             assert!(!kind.has_none(&forbidden(), later) && !kind.has_none(&no_kind(), later), "it is there");
             assert!(kind.has_none(&no_kind(), later + Duration::from_secs(60)));
         }
-        let mut settings = optional(WatchedKind::GatewaySettings);
+        for kind in WatchedKind::OF_POLICIES {
+            let mut kind = optional(kind, true);
+            for end in [forbidden(), no_kind()] {
+                let ends = [start, later, later + Duration::from_secs(3_600)].map(|now| kind.has_none(&end, now));
+                assert_eq!(ends, [false; 3], "clusters would have their own fields again");
+            }
+        }
+        let mut settings = optional(WatchedKind::GatewaySettings, false);
         assert!(settings.has_none(&forbidden(), start) && settings.has_none(&no_kind(), start));
     }
 }

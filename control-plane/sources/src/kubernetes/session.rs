@@ -77,7 +77,9 @@ pub fn watch_kubernetes(access: &KubernetesAccess, options: WatchOptions) -> Kub
         // They end with this task.
         let mut optional = JoinSet::new();
         for kind in options.optional() {
-            optional.spawn(OptionalKind::new(&access, kind, &senders.published, returns.subscribe()).run());
+            let is_needed = options.is_needed(kind);
+            let sessions = OptionalKind::new(&access, kind, is_needed, &senders.published, returns.subscribe());
+            optional.spawn(sessions.run());
         }
         tokio::select! {
             () = senders.objects.closed() => {}
@@ -101,6 +103,12 @@ impl WatchOptions {
         let of_gateway_api = WatchedKind::OF_GATEWAY_API.into_iter().filter(|_| self.gateway_api);
         let of_policies = WatchedKind::OF_POLICIES.into_iter().filter(|_| self.policies);
         settings.into_iter().chain(of_gateway_api).chain(of_policies).collect()
+    }
+
+    /// Whether clusters may depend on the objects of a kind. Policies are asked for by an option of their own; where their definitions,
+    /// or those of the permissions for them, are missing, that is a mistake.
+    fn is_needed(&self, kind: WatchedKind) -> bool {
+        self.policies && WatchedKind::OF_POLICIES.contains(&kind)
     }
 }
 
