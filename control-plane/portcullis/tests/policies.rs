@@ -144,6 +144,19 @@ fn explanation_names_the_policy_that_won_and_why() {
         [("portcullis/base", Some("decides")), ("team-a/tight", Some("tightens")), ("portcullis/other", None)];
     assert_eq!(parts, expected.map(|(policy, role)| (policy.into(), role.into())));
     assert!(answer["policies"][2]["reason"].as_str().unwrap().contains("portcullis/base comes first"));
+    let quiet = "metadata: {name: prod.test, annotations: {portcullis.dev/profile: quiet}}";
+    let quiet = CLUSTER.replace("metadata: {name: prod.test}", quiet);
+    let rules = "[{verbs: ['*'], apiGroups: ['*'], resources: ['*'], nonResourceURLs: ['*']}]";
+    let profile = format!("  portcullis: {{profiles: [{{name: quiet, dispatchPolicies: [{{rules: {rules}}}]}}]}}\n");
+    let quiet = quiet + &profile;
+    let (_, lines) = run("explain", &[quiet.as_str(), BASE], &["GET", "/api/v1/pods", "--user", "alice", "-o", "json"]);
+    let answer: serde_json::Value = serde_json::from_str(&lines.join("\n")).unwrap();
+    assert_eq!(answer["dispatch"]["policy"], 0, "{answer:#}");
+    assert_eq!(answer["dispatch"]["decidedBy"], serde_json::Value::Null, "the profile's author is the object's");
+    let policy = &answer["policies"][0];
+    assert_eq!(policy["policy"], "portcullis/base");
+    assert_eq!(policy["role"], serde_json::Value::Null);
+    assert!(policy["reason"].as_str().unwrap().contains("a profile is in effect"), "{answer:#}");
     let (_, lines) = run("explain", &[CLUSTER], &["GET", "/api/v1/pods", "--user", "alice"]);
     assert!(
         !lines.iter().any(|line| line.contains("decidedBy") || line.starts_with("policies")),

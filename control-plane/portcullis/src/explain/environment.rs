@@ -67,6 +67,8 @@ pub(crate) struct ServedCluster {
     pub(super) strategies: Vec<&'static str>,
     /// The fields that are of policies.
     pub(super) origins: Vec<FieldOrigin>,
+    /// Whether a profile is in the place of policies and limits.
+    pub(super) has_profile: bool,
     pub(super) matcher: LinearMatcher,
     /// Whether connections are passed on: no request is judged.
     pub(crate) is_passed_on: bool,
@@ -168,6 +170,7 @@ impl ServedCluster {
             subsets: read.subsets,
             strategies: read.strategies,
             origins: Vec::new(),
+            has_profile: read.has_profile,
             config: read.config,
             is_passed_on: read.is_passed_on,
             shadow: shadow.transpose()?,

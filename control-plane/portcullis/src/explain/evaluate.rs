@@ -47,7 +47,7 @@ impl Environment {
             }
             Ok(Some(served)) if served.is_passed_on => answer.passed_on = Some(PASSED_ON),
             Ok(Some(served)) => {
-                answer.policies = answers(&served.origins, &self.attached, &served.name);
+                answer.policies = answers(served, &self.attached);
                 let info = read.as_ref().ok().map(|(_, info)| info);
                 self.evaluate(served, request, (&headers, &scan), info, &mut answer);
                 if let Some(shadow) = served.shadow.as_ref().filter(|_| self.asks_shadow) {
@@ -132,7 +132,8 @@ impl ServedCluster {
             matched: matched.is_some(),
             policy,
             rule: matched.map(|matched| matched.rule),
-            decided_by: policy.and_then(|index| decided_by(&self.origins, index)),
+            // The numbers are those of a profile's list while it is in effect.
+            decided_by: policy.filter(|_| !self.has_profile).and_then(|index| decided_by(&self.origins, index)),
             flow_control_schema: schema,
             flow: policy.and_then(|index| Gateway::flow(&self.route.cluster, index, user, info, scan)).map(Into::into),
             upstream_subset: subset.cloned(),
