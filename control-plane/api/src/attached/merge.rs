@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::origin::{MEMBER, written};
+use super::origin::{AppliedPolicy, MEMBER, written};
 use super::tighten::{TightenError, tighten};
 use super::{PolicyInEffect, PolicyRole};
 use crate::kind::PolicyKind;
@@ -26,8 +26,8 @@ pub fn with_policies(document: &Arc<Value>, policies: &[PolicyInEffect]) -> Arc<
     ordered.sort_by_key(|policy| (policy.role, policy.kind));
     let mut applied = Vec::new();
     for policy in ordered {
-        if let Some(entries) = apply(policy, &mut merged) {
-            applied.push((policy, entries));
+        if let Some((entries, dropped)) = apply(policy, &mut merged) {
+            applied.push(AppliedPolicy { policy, entries, dropped });
         }
     }
     put_member(&mut merged, (!applied.is_empty()).then(|| written(&applied)));
@@ -59,7 +59,7 @@ pub fn has_fields(document: &Value, kind: PolicyKind) -> bool {
 }
 
 /// An empty object, and one of empty lists, says nothing.
-fn is_set(value: &Value) -> bool {
+pub(crate) fn is_set(value: &Value) -> bool {
     match value {
         Value::Null => false,
         Value::String(text) => !text.is_empty(),
@@ -69,22 +69,24 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
-/// Returns the number of dispatch policies that it put at the beginning; none if it changed nothing.
-fn apply(policy: &PolicyInEffect, document: &mut Value) -> Option<usize> {
-    let Ok(fields) = &policy.fields else { return Some(0) };
+/// Returns the number of dispatch policies that it put at the beginning, and the paths of the object's own fields that it has no other
+/// value for; none if it changed nothing.
+fn apply(policy: &PolicyInEffect, document: &mut Value) -> Option<(usize, Vec<String>)> {
+    let Ok(fields) = &policy.fields else { return Some((0, Vec::new())) };
     let spec = spec_of(document)?;
     match policy.role {
         PolicyRole::Decides => {
-            replace(policy.kind, spec, fields);
+            let dropped = replace(policy.kind, spec, fields);
             let policies = spec.get("dispatchPolicies").and_then(Value::as_array).map_or(0, Vec::len);
-            Some(if policy.kind == PolicyKind::Dispatch { policies } else { 0 })
+            Some((if policy.kind == PolicyKind::Dispatch { policies } else { 0 }, dropped))
         }
-        PolicyRole::Tightens => tighten(policy.kind, spec, fields).ok(),
+        PolicyRole::Tightens => tighten(policy.kind, spec, fields).ok().map(|entries| (entries, Vec::new())),
     }
 }
 
-/// Puts all fields of a kind in the place of those that are there: none is joined.
-fn replace(kind: PolicyKind, spec: &mut Map<String, Value>, fields: &Value) {
+/// Puts all fields of a kind in the place of those that are there: none is joined. Returns the paths of those that are dropped.
+fn replace(kind: PolicyKind, spec: &mut Map<String, Value>, fields: &Value) -> Vec<String> {
+    let mut dropped = Vec::new();
     for (field, is_ours) in kind.fields() {
         let value = fields.get(*field).filter(|value| !value.is_null()).cloned();
         let parent = if *is_ours {
@@ -100,9 +102,15 @@ fn replace(kind: PolicyKind, spec: &mut Map<String, Value>, fields: &Value) {
         };
         match value {
             Some(value) => drop(parent.insert((*field).to_owned(), value)),
-            None => drop(parent.remove(*field)),
+            None => {
+                if parent.remove(*field).is_some_and(|own| is_set(&own)) {
+                    let parent = if *is_ours { "spec.portcullis" } else { "spec" };
+                    dropped.push(format!("{parent}.{field}"));
+                }
+            }
         }
     }
+    dropped
 }
 
 fn spec_of(document: &mut Value) -> Option<&mut Map<String, Value>> {
@@ -221,6 +229,23 @@ mod tests {
             .map(|one| (one.path.as_str(), one.message.starts_with("of DispatchPolicy portcullis/x: ")))
             .collect();
         assert_eq!(told, [("spec.logging.mode", false), ("spec.dispatchPolicies[0].upstreamSubset[0]", true)]);
+    }
+
+    #[test]
+    fn own_field_that_a_policy_drops_is_a_warning() {
+        let own = json!({"portcullis": {
+            "allowAnonymous": false, "tokens": {"audiences": ["a"]}, "forwardedExtras": [], "auditAttribution": true,
+        }});
+        let warnings = |policies: &[PolicyInEffect]| {
+            let merged = with_policies(&cluster(&own), policies);
+            let warnings = check_cluster(&parse_cluster(&merged).unwrap(), false).warnings;
+            let dropped = warnings.into_iter().filter(|one| one.message.contains("no such field"));
+            dropped.map(|one| one.path).collect::<Vec<_>>()
+        };
+        let policy = decides(PolicyKind::UpstreamIdentity, json!({"auditAttribution": false}));
+        assert_eq!(warnings(&[policy]), ["spec.portcullis.allowAnonymous", "spec.portcullis.tokens"]);
+        let policy = decides(PolicyKind::FlowControl, json!({"fairQueues": [{"name": "fair", "max": 2}]}));
+        assert_eq!(warnings(&[policy]), [""; 0]);
     }
 
     #[test]

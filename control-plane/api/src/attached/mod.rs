@@ -16,6 +16,7 @@ pub use origin::{FieldOrigin, origin_of, origins};
 pub use oversized::oversized_policy;
 pub use tighten::TightenError;
 
+pub(crate) use merge::is_set;
 pub(crate) use origin::{explain_origins, origins_of};
 pub(crate) use oversized::is_oversized;
 

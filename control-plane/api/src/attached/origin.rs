@@ -23,11 +23,22 @@ pub struct FieldOrigin {
     pub entries: usize,
     /// The reason for which the object is refused.
     pub refusal: Option<String>,
+    /// The paths of the object's own fields in whose place it has none.
+    pub dropped: Vec<String>,
 }
 
-/// The member for these policies; `entries` are the numbers of their dispatch policies.
-pub(super) fn written(policies: &[(&PolicyInEffect, usize)]) -> Value {
-    let one = |(policy, entries): &(&PolicyInEffect, usize)| {
+/// A policy in a document, and what it did to that.
+pub(super) struct AppliedPolicy<'a> {
+    pub(super) policy: &'a PolicyInEffect,
+    /// The number of its dispatch policies.
+    pub(super) entries: usize,
+    /// The paths of the object's own fields in whose place it has none.
+    pub(super) dropped: Vec<String>,
+}
+
+/// The member for these policies.
+pub(super) fn written(policies: &[AppliedPolicy<'_>]) -> Value {
+    let one = |AppliedPolicy { policy, entries, dropped }: &AppliedPolicy<'_>| {
         json!({
             "kind": policy.kind.as_str(),
             "policy": policy.policy,
@@ -36,6 +47,7 @@ pub(super) fn written(policies: &[(&PolicyInEffect, usize)]) -> Value {
             "why": policy.why,
             "entries": entries,
             "refusal": policy.fields.as_ref().err(),
+            "dropped": dropped,
         })
     };
     policies.iter().map(one).collect()
@@ -63,9 +75,15 @@ fn read(status: &Value) -> Vec<FieldOrigin> {
             why: text("why")?.to_owned(),
             entries: origin.get("entries").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok())?,
             refusal: text("refusal").map(str::to_owned),
+            dropped: dropped(origin),
         })
     };
     status.get(MEMBER).and_then(Value::as_array).into_iter().flatten().filter_map(one).collect()
+}
+
+fn dropped(origin: &Value) -> Vec<String> {
+    let paths = origin.get("dropped").and_then(Value::as_array).into_iter().flatten();
+    paths.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// Adds the policy to the message about each field that is its own: its author is another one than the object's.

@@ -15,7 +15,7 @@ use super::policies::check_policies;
 use super::servers::check_servers;
 use super::tokens::check_tokens;
 use super::{Checked, Findings};
-use crate::attached::is_oversized;
+use crate::attached::{is_oversized, is_set};
 use crate::bounds::MAX_TARGETS;
 use crate::kind::{CLUSTER_API_VERSION, CLUSTER_KIND, PolicyKind, group_of};
 use crate::parse::{parse_part, parse_policy};
@@ -115,6 +115,10 @@ fn check<T: PolicyFields>(document: &Value) -> Checked<AttachablePolicy> {
     };
     check_fields(T::KIND, fields.into_spec(), strategy, &mut findings);
     let written = document.get("spec").and_then(|spec| spec.get(strategy.as_str())).cloned();
+    if findings.problems.is_empty() && !written.as_ref().is_some_and(is_set) {
+        let message = "has no fields, and would take away those of the UpstreamCluster: at least one is required";
+        findings.problem(format!("spec.{}", strategy.as_str()), message);
+    }
     let targets = spec.target_refs;
     findings.finish(written.map(|fields| AttachablePolicy { kind: T::KIND, targets, strategy, fields }))
 }
@@ -269,6 +273,11 @@ mod tests {
             (FlowControl, limit(1), vec![]),
             (FlowControl, limit(-1), vec!["spec.overrides.flowControl.flowControlSchemas[0].maxRequestsInflight.max"]),
             (FlowControl, json!({"fairQueues": [{"name": "a"}]}), vec!["spec.overrides.fairQueues[0].max"]),
+            (FlowControl, json!({}), vec!["spec.overrides"]),
+            (FlowControl, json!({"flowControl": {"schemas": []}, "fairQueues": []}), vec!["spec.overrides"]),
+            (UpstreamIdentity, json!({}), vec!["spec.overrides"]),
+            (UpstreamIdentity, json!({"tokens": {"issuers": []}}), vec!["spec.overrides"]),
+            (UpstreamIdentity, json!({"allowAnonymous": false}), vec![]),
             (UpstreamIdentity, json!({"upstreamIdentity": "RequestHeader"}), vec![]),
             (UpstreamIdentity, json!({"upstreamIdentity": "x"}), vec!["spec.overrides.upstreamIdentity"]),
             (
