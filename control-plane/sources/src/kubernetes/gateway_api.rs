@@ -78,4 +78,14 @@ mod tests {
         objects.set(WatchedKind::Service, [].into(), false);
         assert!(objects.has_all(WatchedKind::Service));
     }
+
+    #[test]
+    fn policies_are_listed_when_each_kind_is() {
+        let mut objects = GatewayApiObjects::default();
+        for kind in WatchedKind::OF_POLICIES {
+            assert!(!objects.lists_policies());
+            objects.set(kind, [].into(), false);
+        }
+        assert!(objects.lists_policies() && !objects.is_listed());
+    }
 }
