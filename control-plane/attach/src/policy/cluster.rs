@@ -108,7 +108,7 @@ impl<'a> ClusterPolicies<'a> {
                 Some(why) => Outcome::Refused(Rejection::new(
                     "Invalid",
                     format!(
-                        "{why}; UpstreamCluster {name} is refused with it, and what was accepted last stays in use"
+                        "{why}; UpstreamCluster {name} is refused with it, and what was accepted last stays in use until the control plane restarts"
                     ),
                 )),
                 None => Outcome::Effective(format!("it decides: {}", reason(policy, PolicyRole::Decides))),
