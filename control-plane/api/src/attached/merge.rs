@@ -24,11 +24,14 @@ pub fn with_policies(document: &Arc<Value>, policies: &[PolicyInEffect]) -> Arc<
     };
     let mut ordered: Vec<&PolicyInEffect> = policies.iter().collect();
     ordered.sort_by_key(|policy| (policy.role, policy.kind));
-    let mut applied = Vec::new();
+    let mut applied: Vec<AppliedPolicy<'_>> = Vec::new();
     for policy in ordered {
-        if let Some((entries, dropped)) = apply(policy, &mut merged) {
-            applied.push(AppliedPolicy { policy, entries, dropped });
+        let Some((entries, dropped)) = apply(policy, &mut merged) else { continue };
+        // Its denials are before those that are there.
+        for earlier in &mut applied {
+            earlier.first = earlier.first.saturating_add(entries);
         }
+        applied.push(AppliedPolicy { policy, first: 0, entries, dropped });
     }
     put_member(&mut merged, (!applied.is_empty()).then(|| written(&applied)));
     if is_packed {
@@ -139,7 +142,7 @@ fn put_member(document: &mut Value, member: Option<Value>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attached::origins;
+    use crate::attached::{origin_of, origins};
     use crate::{check_cluster, parse_cluster};
 
     fn rules() -> Value {
@@ -229,6 +232,23 @@ mod tests {
             .map(|one| (one.path.as_str(), one.message.starts_with("of DispatchPolicy portcullis/x: ")))
             .collect();
         assert_eq!(told, [("spec.logging.mode", false), ("spec.dispatchPolicies[0].upstreamSubset[0]", true)]);
+    }
+
+    #[test]
+    fn each_denial_is_of_the_policy_that_it_came_from() {
+        let denial =
+            json!({"rules": [{"verbs": ["get"], "nonResourceURLs": ["/x"]}], "portcullis": {"action": "Deny"}});
+        let tightens = |policy: &str, count: usize| PolicyInEffect {
+            policy: policy.to_owned(),
+            role: PolicyRole::Tightens,
+            ..decides(PolicyKind::Dispatch, json!({"dispatchPolicies": vec![denial.clone(); count]}))
+        };
+        let base = decides(PolicyKind::Dispatch, json!({"dispatchPolicies": [{"rules": rules()}]}));
+        let merged = with_policies(&cluster(&json!({})), &[base, tightens("a/x", 1), tightens("b/x", 2)]);
+        let origins = origins(&merged);
+        let of = |index: usize| origin_of(&origins, &format!("spec.dispatchPolicies[{index}].rules")).unwrap();
+        let found: Vec<&str> = (0..4).map(|index| of(index).policy.as_str()).collect();
+        assert_eq!(found, ["b/x", "b/x", "a/x", "portcullis/x"]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use serde_json::Value;
 
 use crate::kind::PolicyKind;
 
-/// The part that a policy has in the outcome. Of a kind each part is one policy's at most.
+/// The part that a policy has in the outcome. Of a kind one policy decides at most, and one of each namespace tightens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PolicyRole {
     /// Its fields are in the place of the object's own.

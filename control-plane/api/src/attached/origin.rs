@@ -19,7 +19,9 @@ pub struct FieldOrigin {
     pub role: PolicyRole,
     /// The reason for which it is this one.
     pub why: String,
-    /// The number of its dispatch policies, which are the first of the list; 0 of another kind.
+    /// The number of the first of its dispatch policies, if it tightens.
+    pub first: usize,
+    /// The number of its dispatch policies, which follow each other in the list; 0 of another kind.
     pub entries: usize,
     /// The reason for which the object is refused.
     pub refusal: Option<String>,
@@ -30,6 +32,8 @@ pub struct FieldOrigin {
 /// A policy in a document, and what it did to that.
 pub(super) struct AppliedPolicy<'a> {
     pub(super) policy: &'a PolicyInEffect,
+    /// The number of dispatch policies that were put before its own.
+    pub(super) first: usize,
     /// The number of its dispatch policies.
     pub(super) entries: usize,
     /// The paths of the object's own fields in whose place it has none.
@@ -38,13 +42,14 @@ pub(super) struct AppliedPolicy<'a> {
 
 /// The member for these policies.
 pub(super) fn written(policies: &[AppliedPolicy<'_>]) -> Value {
-    let one = |AppliedPolicy { policy, entries, dropped }: &AppliedPolicy<'_>| {
+    let one = |AppliedPolicy { policy, first, entries, dropped }: &AppliedPolicy<'_>| {
         json!({
             "kind": policy.kind.as_str(),
             "policy": policy.policy,
             "uid": policy.uid,
             "role": policy.role.as_str(),
             "why": policy.why,
+            "first": first,
             "entries": entries,
             "refusal": policy.fields.as_ref().err(),
             "dropped": dropped,
@@ -66,6 +71,7 @@ pub(crate) fn origins_of(raw: &UpstreamCluster) -> Vec<FieldOrigin> {
 fn read(status: &Value) -> Vec<FieldOrigin> {
     let one = |origin: &Value| {
         let text = |field: &str| origin.get(field).and_then(Value::as_str);
+        let number = |field: &str| origin.get(field).and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok());
         Some(FieldOrigin {
             kind: PolicyKind::ALL.into_iter().find(|kind| Some(kind.as_str()) == text("kind"))?,
             policy: text("policy")?.to_owned(),
@@ -73,7 +79,8 @@ fn read(status: &Value) -> Vec<FieldOrigin> {
                 .into_iter()
                 .find(|role| Some(role.as_str()) == text("role"))?,
             why: text("why")?.to_owned(),
-            entries: origin.get("entries").and_then(Value::as_u64).and_then(|n| usize::try_from(n).ok())?,
+            first: number("first")?,
+            entries: number("entries")?,
             refusal: text("refusal").map(str::to_owned),
             dropped: dropped(origin),
         })
@@ -98,7 +105,7 @@ pub(crate) fn explain_origins(origins: &[FieldOrigin], problems: &mut [Problem])
 
 /// The policy of which the field at a path is; `None` if it is the object's own.
 pub fn origin_of<'a>(origins: &'a [FieldOrigin], path: &str) -> Option<&'a FieldOrigin> {
-    // The first of its dispatch policies are of the one that tightens, if there is one.
+    // The first of its dispatch policies are of those that tighten, if there are any.
     origins.iter().filter(|origin| origin.is_of(path)).max_by_key(|origin| origin.role)
 }
 
@@ -117,7 +124,9 @@ impl FieldOrigin {
         }
         match (self.role, self.kind, steps.next().map(str::parse::<usize>)) {
             (PolicyRole::Decides, _, _) => true,
-            (PolicyRole::Tightens, PolicyKind::Dispatch, Some(Ok(index))) => index < self.entries,
+            (PolicyRole::Tightens, PolicyKind::Dispatch, Some(Ok(index))) => {
+                index.checked_sub(self.first).is_some_and(|index| index < self.entries)
+            }
             (PolicyRole::Tightens, _, _) => false,
         }
     }

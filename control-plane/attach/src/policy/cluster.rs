@@ -13,19 +13,25 @@ use super::{Outcome, PolicyObject};
 use crate::condition::Rejection;
 
 /// A part at a cluster.
-pub(super) type Part = (PolicyRole, PolicyKind);
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PolicyPart {
+    role: PolicyRole,
+    kind: PolicyKind,
+    /// That of a policy that tightens, so that no namespace has the part of another one; empty of one that decides.
+    namespace: String,
+}
 
-/// The policies of one `UpstreamCluster`, one for each kind and part.
+/// The policies of one `UpstreamCluster`, one for each part, by kind and then the older one first.
 #[derive(Default)]
 pub(super) struct ClusterPolicies<'a> {
-    by_part: BTreeMap<Part, &'a PolicyObject>,
+    by_part: Vec<(PolicyPart, &'a PolicyObject)>,
 }
 
 /// The outcome for them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settled {
     pub(super) in_effect: Vec<PolicyInEffect>,
-    pub(super) outcomes: BTreeMap<Part, Outcome>,
+    pub(super) outcomes: BTreeMap<PolicyPart, Outcome>,
 }
 
 /// Outcomes of an earlier step: a cluster whose document and policies are what they were is not checked again. They make no difference
@@ -38,7 +44,7 @@ pub struct PolicyMemo {
 #[derive(Debug)]
 struct Remembered {
     own: Option<Arc<Value>>,
-    policies: Vec<(Part, PolicyObject)>,
+    policies: Vec<(PolicyPart, PolicyObject)>,
     settled: Settled,
 }
 
@@ -51,7 +57,7 @@ impl PolicyMemo {
         let settled = policies.settle(name, own);
         let remembered = Remembered {
             own: own.cloned(),
-            policies: policies.by_part.iter().map(|(part, policy)| (*part, (*policy).clone())).collect(),
+            policies: policies.by_part.iter().map(|(part, policy)| (part.clone(), (*policy).clone())).collect(),
             settled: settled.clone(),
         };
         self.by_cluster.insert(name.to_owned(), remembered);
@@ -75,9 +81,19 @@ impl Remembered {
     }
 }
 
+impl PolicyPart {
+    pub(super) fn of(policy: &PolicyObject, role: PolicyRole) -> Self {
+        let namespace = match role {
+            PolicyRole::Decides => String::new(),
+            PolicyRole::Tightens => policy.metadata.namespace.clone(),
+        };
+        Self { role, kind: policy.kind, namespace }
+    }
+}
+
 impl<'a> ClusterPolicies<'a> {
-    pub(super) fn add(&mut self, part: Part, policy: &'a PolicyObject) {
-        self.by_part.insert(part, policy);
+    pub(super) fn add(&mut self, part: PolicyPart, policy: &'a PolicyObject) {
+        self.by_part.push((part, policy));
     }
 
     /// `own` is the cluster's own document; none if it is assumed to exist. A policy that decides is in effect also if the cluster is
@@ -129,8 +145,8 @@ impl<'a> ClusterPolicies<'a> {
         settled
     }
 
-    fn of(&self, role: PolicyRole) -> impl Iterator<Item = (Part, &'a PolicyObject)> {
-        self.by_part.iter().filter(move |((part, _), _)| *part == role).map(|(part, policy)| (*part, *policy))
+    fn of(&self, role: PolicyRole) -> impl Iterator<Item = (PolicyPart, &'a PolicyObject)> {
+        self.by_part.iter().filter(move |(part, _)| part.role == role).map(|(part, policy)| (part.clone(), *policy))
     }
 }
 

@@ -1,9 +1,9 @@
 //! Policies that are attached to other objects (GEP-713): which is in effect where, and what its status says.
 //!
-//! At a target two policies of a kind are in effect at most, each with a part of its own. One of the control plane's own namespace
-//! *decides*: its fields are in the place of the target's own. One of another namespace *tightens* what holds without it and can
-//! permit nothing. For each part the policy that comes first by creation time, namespace and name has it; the others are
-//! `Conflicted`. A policy that is refused keeps its part: a mistake must not hand it to another one.
+//! Each policy that is in effect at a target has a part of its own there. One of the control plane's own namespace *decides*: its
+//! fields are in the place of the target's own. One of another namespace *tightens* what holds without it and can permit nothing;
+//! each namespace has a part of its own for that. For each part the policy that comes first by creation time, namespace and name has
+//! it; the others are `Conflicted`. A policy that is refused keeps its part: a mistake must not hand it to another one.
 //!
 //! - [`object`]: a policy as it was read.
 //! - [`site`]: a policy at one of its targets: whether it may be there, and its part.
@@ -27,6 +27,7 @@ pub use precedence::{Candidate, TargetLevel, deciding};
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use portcullis_api::{PolicyInEffect, PolicyKind, PolicyRole, PolicyTarget};
@@ -36,8 +37,11 @@ use serde_json::Value;
 use crate::condition::{ConditionVerdict, Note, Rejection};
 use crate::grants::Grants;
 use crate::name::{CreationOrder, ObjectName};
-use cluster::ClusterPolicies;
+use cluster::{ClusterPolicies, PolicyPart};
 use site::Site;
+
+/// The most namespaces whose policies of a kind tighten one cluster: with each the cluster is checked once more.
+const MAX_TIGHTENING: usize = 16;
 
 /// The objects that policies can be attached to.
 #[derive(Clone, Debug, Default)]
@@ -158,16 +162,18 @@ fn settle(
     memo: &mut PolicyMemo,
 ) -> SettledClusters {
     let mut by_cluster: BTreeMap<&str, ClusterPolicies<'_>> = BTreeMap::new();
-    for ((kind, name, role), (policy, _)) in holders {
+    let mut by_age: Vec<(&(String, PolicyPart), &(usize, usize))> = holders.iter().collect();
+    by_age.sort_by_key(|(_, at)| **at);
+    for ((name, part), (policy, _)) in by_age {
         let Some(holder) = ordered.get(*policy) else { continue };
-        by_cluster.entry(name).or_default().add((*role, *kind), holder);
+        by_cluster.entry(name).or_default().add(part.clone(), holder);
     }
     memo.keep(|name| by_cluster.contains_key(name));
     let (mut in_effect, mut outcomes) = SettledClusters::default();
     for (name, policies) in by_cluster {
         let settled = memo.settle(name, &policies, targets.clusters.get(name));
-        for ((role, kind), outcome) in settled.outcomes {
-            if let Some(at) = holders.get(&(kind, name.to_owned(), role)) {
+        for (part, outcome) in settled.outcomes {
+            if let Some(at) = holders.get(&(name.to_owned(), part)) {
                 outcomes.insert(*at, outcome);
             }
         }
@@ -178,16 +184,25 @@ fn settle(
     (in_effect, outcomes)
 }
 
-type Holders = BTreeMap<(PolicyKind, String, PolicyRole), (usize, usize)>;
+/// By the name of the cluster and the part.
+type Holders = BTreeMap<(String, PolicyPart), (usize, usize)>;
 
 /// The policy that has each part, by the indices of policy and target: the first in order, whether it is good or not.
 fn holders(ordered: &[&PolicyObject], sites: &[Vec<Site>]) -> Holders {
     let mut holders = Holders::new();
+    let mut tightening: BTreeMap<(&str, PolicyKind), usize> = BTreeMap::new();
     for (index, (policy, sites)) in ordered.iter().zip(sites).enumerate() {
         for (at, site) in sites.iter().enumerate() {
-            if let Ok((name, role)) = &site.standing {
-                holders.entry((policy.kind, name.clone(), *role)).or_insert((index, at));
+            let Ok((name, role)) = &site.standing else { continue };
+            let Entry::Vacant(part) = holders.entry((name.clone(), PolicyPart::of(policy, *role))) else { continue };
+            if *role == PolicyRole::Tightens {
+                let count = tightening.entry((name.as_str(), policy.kind)).or_default();
+                if *count >= MAX_TIGHTENING {
+                    continue;
+                }
+                *count = count.saturating_add(1);
             }
+            part.insert((index, at));
         }
     }
     holders
@@ -195,7 +210,10 @@ fn holders(ordered: &[&PolicyObject], sites: &[Vec<Site>]) -> Holders {
 
 fn conflict(site: &Site, policy: &PolicyObject, holders: &Holders, ordered: &[&PolicyObject]) -> Option<Outcome> {
     let (name, role) = site.standing.as_ref().ok()?;
-    let (holder, _) = holders.get(&(policy.kind, name.clone(), *role))?;
+    let Some((holder, _)) = holders.get(&(name.clone(), PolicyPart::of(policy, *role))) else {
+        let message = format!("policies of {MAX_TIGHTENING} other namespaces come first and tighten there");
+        return Some(Outcome::Refused(Rejection::new("Conflicted", message)));
+    };
     let holder = ordered.get(*holder)?;
     let message = format!(
         "{} {} comes first, by creation time, namespace and name, and {} there",

@@ -3,7 +3,9 @@
 use portcullis_api::PolicyKind::{self, Dispatch, FlowControl, UpstreamIdentity};
 use serde_json::{Value, json};
 
-use super::{HOME, all_grants, at_cluster, attach_policies, denial, in_effect, limit, merged, policy, rules, targets};
+use super::{
+    HOME, all_grants, at_cluster, attach_policies, denial, grant, in_effect, limit, merged, policy, rules, targets,
+};
 use crate::policy::PolicyObject;
 
 fn tenant(kind: PolicyKind, fields: &Value) -> PolicyObject {
@@ -78,6 +80,28 @@ fn owners_fields_are_what_a_tenant_tightens_however_old_it_is() {
         assert_eq!(spec["dispatchPolicies"][1], servers["dispatchPolicies"][0]);
         assert_eq!(spec["portcullis"]["access"], json!({"deny": [{"users": ["mallory"]}]}), "access lists stay");
     }
+}
+
+#[test]
+fn namespaces_tighten_beside_each_other() {
+    let of = |namespace: &str, year: u32, max: i32| {
+        let strategy = json!({"overrides": limit("few", max)});
+        policy(FlowControl, (namespace, "x"), year, &json!([at_cluster("a.test")]), &strategy)
+    };
+    // A mistake of the older one, and a higher limit, take nothing from the other one.
+    for (older, expected) in [(0, 3), (2, 2), (4, 3)] {
+        let policies = [of("team-a", 2019, older), of("team-b", 2020, 3)];
+        let spec = merged(&attach_policies(&policies, &all_grants(), &targets()), "a.test");
+        let schema = &spec["flowControl"]["flowControlSchemas"][0];
+        assert_eq!(schema["maxRequestsInflight"]["max"], expected, "{older}");
+    }
+    let teams: Vec<String> = (0..17).map(|number| format!("team-{number:02}")).collect();
+    let policies: Vec<PolicyObject> = teams.iter().map(|team| of(team, 2020, 3)).collect();
+    let grants: Vec<_> = teams.iter().map(|team| grant(HOME, FlowControl, team, None)).collect();
+    let attached = attach_policies(&policies, &grants, &targets());
+    assert_eq!(in_effect(&attached, "a.test").len(), 16);
+    let last = &attached.verdicts[16].ancestors[0].conditions[0];
+    assert_eq!((last.status, last.reason), (false, "Conflicted"), "{}", last.message);
 }
 
 #[test]

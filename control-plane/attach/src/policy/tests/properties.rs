@@ -81,10 +81,11 @@ proptest! {
     #[test]
     fn each_part_has_one_policy_at_most(all in policies()) {
         for (cluster, in_effect) in outcome(&all).in_effect {
-            let mut parts: BTreeMap<(PolicyKind, PolicyRole), usize> = BTreeMap::new();
+            let mut parts: BTreeMap<(PolicyKind, PolicyRole, &str), usize> = BTreeMap::new();
             for one in &in_effect {
-                *parts.entry((one.kind, one.role)).or_default() += 1;
-                let is_home = one.policy.starts_with(HOME);
+                let namespace = one.policy.split('/').next().unwrap();
+                *parts.entry((one.kind, one.role, namespace)).or_default() += 1;
+                let is_home = namespace == HOME;
                 prop_assert_eq!(one.role == PolicyRole::Decides, is_home, "{}", &one.policy);
             }
             prop_assert!(parts.values().all(|count| *count == 1), "{cluster}: {parts:?}");
