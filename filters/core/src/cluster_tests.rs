@@ -35,7 +35,7 @@ fn clusters_without_another_difference_differ_by_name() {
     let owners = asked.0.into_inner();
     assert_ne!(owners[0], owners[1]);
     assert_ne!(owners[0], owners[2]);
-    assert_eq!(owners[2], owners[3], "an identity is what whoever writes the configuration says it is");
+    assert_eq!(owners[2], owners[3], "the configuration says which identity it is");
     assert_eq!(owners[0], owners[4]);
 }
 

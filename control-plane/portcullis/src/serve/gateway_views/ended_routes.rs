@@ -10,7 +10,7 @@ const MAX_KEPT: usize = 64;
 /// Route configurations of a Gateway to which no chain refers any more.
 ///
 /// Connections of before go on for Envoy's drain time, and Envoy keeps the routes of a configuration that is removed. As long as
-/// another route leads to the same servers, their next requests would reach these. So each is replaced by one that answers 421,
+/// another route leads to the same servers, their next requests would reach these. Each is therefore replaced by one that answers 421,
 /// after which clients connect anew.
 #[derive(Debug, Default)]
 pub(super) struct EndedRoutes(VecDeque<Arc<Resource>>);
