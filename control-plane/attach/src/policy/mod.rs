@@ -162,7 +162,7 @@ fn settle(
     memo: &mut PolicyMemo,
 ) -> SettledClusters {
     let mut by_cluster: BTreeMap<&str, ClusterPolicies<'_>> = BTreeMap::new();
-    let mut by_age: Vec<(&(String, PolicyPart), &(usize, usize))> = holders.iter().collect();
+    let mut by_age: Vec<_> = holders.iter().collect();
     by_age.sort_by_key(|(_, at)| **at);
     for ((name, part), (policy, _)) in by_age {
         let Some(holder) = ordered.get(*policy) else { continue };
