@@ -36,7 +36,7 @@ pub use input::{GatewayObjects, Inventory, UnseenKinds, Usability};
 pub use listener::ServedClientCa;
 pub use name::{ObjectName, RouteKind};
 pub use policy::{
-    AncestorVerdict, AttachedPolicies, Candidate, PolicyAncestors, PolicyMemo, PolicyObject, PolicyTargets,
+    AncestorVerdict, AttachedPolicies, PolicyAncestors, PolicyCandidate, PolicyMemo, PolicyObject, PolicyTargets,
     PolicyVerdict, TargetLevel, affected, attach_policies, deciding, policy_ancestors,
 };
 pub use portcullis_gateway_api::ValidationMode;

@@ -9,7 +9,7 @@ use portcullis_api::{
 };
 use serde_json::Value;
 
-use super::{Outcome, PolicyObject};
+use super::{PolicyObject, PolicyOutcome};
 use crate::condition::Rejection;
 
 /// A part at a cluster.
@@ -31,18 +31,18 @@ pub(super) struct ClusterPolicies<'a> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settled {
     pub(super) in_effect: Vec<PolicyInEffect>,
-    pub(super) outcomes: BTreeMap<PolicyPart, Outcome>,
+    pub(super) outcomes: BTreeMap<PolicyPart, PolicyOutcome>,
 }
 
 /// Outcomes of an earlier step: a cluster whose document and policies are what they were is not checked again. They make no difference
 /// to what comes out.
 #[derive(Debug, Default)]
 pub struct PolicyMemo {
-    by_cluster: BTreeMap<String, Remembered>,
+    by_cluster: BTreeMap<String, RememberedPolicies>,
 }
 
 #[derive(Debug)]
-struct Remembered {
+struct RememberedPolicies {
     own: Option<Arc<Value>>,
     policies: Vec<(PolicyPart, PolicyObject)>,
     settled: Settled,
@@ -55,7 +55,7 @@ impl PolicyMemo {
             return known.settled.clone();
         }
         let settled = policies.settle(name, own);
-        let remembered = Remembered {
+        let remembered = RememberedPolicies {
             own: own.cloned(),
             policies: policies.by_part.iter().map(|(part, policy)| (part.clone(), (*policy).clone())).collect(),
             settled: settled.clone(),
@@ -70,7 +70,7 @@ impl PolicyMemo {
     }
 }
 
-impl Remembered {
+impl RememberedPolicies {
     fn is_of(&self, policies: &ClusterPolicies<'_>, own: Option<&Arc<Value>>) -> bool {
         let same_document = match (&self.own, own) {
             (Some(known), Some(own)) => Arc::ptr_eq(known, own),
@@ -106,8 +106,8 @@ impl<'a> ClusterPolicies<'a> {
             if policy.strategy == MergeStrategy::Defaults && own.is_some_and(|own| has_fields(own, policy.kind)) {
                 let yields = format!("UpstreamCluster {name} has these fields itself, and defaults yield");
                 let outcome = policy.refusal().map_or_else(
-                    || Outcome::Overridden(yields),
-                    |why| Outcome::Refused(Rejection::new("Invalid", why)),
+                    || PolicyOutcome::Overridden(yields),
+                    |why| PolicyOutcome::Refused(Rejection::new("Invalid", why)),
                 );
                 settled.outcomes.insert(part, outcome);
             } else {
@@ -121,13 +121,13 @@ impl<'a> ClusterPolicies<'a> {
         for (part, policy) in placed {
             let of_fields = || blamed(&refused, policy, document.as_deref(), own_is_good);
             let outcome = match policy.refusal().or_else(of_fields) {
-                Some(why) => Outcome::Refused(Rejection::new(
+                Some(why) => PolicyOutcome::Refused(Rejection::new(
                     "Invalid",
                     format!(
                         "{why}; UpstreamCluster {name} is refused with it, and what was accepted last stays in use until the control plane restarts"
                     ),
                 )),
-                None => Outcome::Effective(format!("it decides: {}", reason(policy, PolicyRole::Decides))),
+                None => PolicyOutcome::Effective(format!("it decides: {}", reason(policy, PolicyRole::Decides))),
             };
             settled.outcomes.insert(part, outcome);
         }
@@ -136,9 +136,9 @@ impl<'a> ClusterPolicies<'a> {
                 Ok(newer) => {
                     document = newer;
                     settled.in_effect.push(in_effect(policy, PolicyRole::Tightens));
-                    Outcome::Effective(format!("it tightens: {}", reason(policy, PolicyRole::Tightens)))
+                    PolicyOutcome::Effective(format!("it tightens: {}", reason(policy, PolicyRole::Tightens)))
                 }
-                Err(why) => Outcome::Refused(Rejection::new("Invalid", why)),
+                Err(why) => PolicyOutcome::Refused(Rejection::new("Invalid", why)),
             };
             settled.outcomes.insert(part, outcome);
         }

@@ -23,7 +23,7 @@ mod tests;
 pub use ancestors::{PolicyAncestors, policy_ancestors};
 pub use cluster::PolicyMemo;
 pub use object::PolicyObject;
-pub use precedence::{Candidate, TargetLevel, deciding};
+pub use precedence::{PolicyCandidate, TargetLevel, deciding};
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -89,7 +89,7 @@ pub struct AncestorVerdict {
 
 /// The outcome for a policy at a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Outcome {
+enum PolicyOutcome {
     /// It is not accepted.
     Refused(Rejection),
     /// It is accepted, and something else says what holds.
@@ -138,7 +138,8 @@ pub fn attach_policies<P: Borrow<PolicyObject>>(
     for (index, (policy, sites)) in ordered.iter().zip(&sites).enumerate() {
         let mut verdict = |(at, site): (usize, &Site)| {
             let outcome = outcomes.remove(&(index, at)).or_else(|| conflict(site, policy, &holders, &ordered));
-            let outcome = site.standing.clone().map_or_else(Outcome::Refused, |_| outcome.unwrap_or_else(unknown));
+            let outcome =
+                site.standing.clone().map_or_else(PolicyOutcome::Refused, |_| outcome.unwrap_or_else(unknown));
             AncestorVerdict { target: site.target.clone(), conditions: outcome.conditions() }
         };
         attached.verdicts.push(PolicyVerdict {
@@ -153,7 +154,7 @@ pub fn attach_policies<P: Borrow<PolicyObject>>(
 }
 
 /// The policies in effect by cluster, and the outcome for each holder of a part.
-type SettledClusters = (BTreeMap<String, Vec<PolicyInEffect>>, BTreeMap<(usize, usize), Outcome>);
+type SettledClusters = (BTreeMap<String, Vec<PolicyInEffect>>, BTreeMap<(usize, usize), PolicyOutcome>);
 
 fn settle(
     holders: &Holders,
@@ -208,11 +209,11 @@ fn holders(ordered: &[&PolicyObject], sites: &[Vec<Site>]) -> Holders {
     holders
 }
 
-fn conflict(site: &Site, policy: &PolicyObject, holders: &Holders, ordered: &[&PolicyObject]) -> Option<Outcome> {
+fn conflict(site: &Site, policy: &PolicyObject, holders: &Holders, ordered: &[&PolicyObject]) -> Option<PolicyOutcome> {
     let (name, role) = site.standing.as_ref().ok()?;
     let Some((holder, _)) = holders.get(&(name.clone(), PolicyPart::of(policy, *role))) else {
         let message = format!("policies of {MAX_TIGHTENING} other namespaces come first and tighten there");
-        return Some(Outcome::Refused(Rejection::new("Conflicted", message)));
+        return Some(PolicyOutcome::Refused(Rejection::new("Conflicted", message)));
     };
     let holder = ordered.get(*holder)?;
     let message = format!(
@@ -221,23 +222,23 @@ fn conflict(site: &Site, policy: &PolicyObject, holders: &Holders, ordered: &[&P
         holder.name(),
         role.as_str()
     );
-    Some(Outcome::Refused(Rejection::new("Conflicted", message)))
+    Some(PolicyOutcome::Refused(Rejection::new("Conflicted", message)))
 }
 
 /// Every site that stands has an outcome or a holder.
-fn unknown() -> Outcome {
-    Outcome::Refused(Rejection::new("Invalid", "it cannot be judged"))
+fn unknown() -> PolicyOutcome {
+    PolicyOutcome::Refused(Rejection::new("Invalid", "it cannot be judged"))
 }
 
-impl Outcome {
+impl PolicyOutcome {
     fn conditions(self) -> Vec<ConditionVerdict> {
         match self {
-            Outcome::Refused(why) => vec![ConditionVerdict::fails("Accepted", &why)],
-            Outcome::Overridden(by) => vec![
+            PolicyOutcome::Refused(why) => vec![ConditionVerdict::fails("Accepted", &why)],
+            PolicyOutcome::Overridden(by) => vec![
                 ConditionVerdict::holds("Accepted", "Accepted", ""),
                 ConditionVerdict::fails("Programmed", &Rejection::new("Overridden", by)),
             ],
-            Outcome::Effective(why) => vec![ConditionVerdict::holds("Accepted", "Accepted", why)],
+            PolicyOutcome::Effective(why) => vec![ConditionVerdict::holds("Accepted", "Accepted", why)],
         }
     }
 }

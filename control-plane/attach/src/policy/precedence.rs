@@ -15,7 +15,7 @@ pub enum TargetLevel {
 
 /// A policy that has a part at one of the targets that a request passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Candidate {
+pub struct PolicyCandidate {
     /// The level of its target.
     pub level: TargetLevel,
     /// Its part there.
@@ -30,8 +30,8 @@ pub struct Candidate {
 /// Overrides of the widest target come first, then the cluster's own fields, then defaults of the narrowest target. GEP-713 walks
 /// from target to target, where defaults in between would take the force of overrides above them; here overrides hold for all
 /// that is below.
-pub fn deciding(candidates: &[Candidate], role: PolicyRole, has_own: bool) -> Option<usize> {
-    let is_possible = |(_, one): &(usize, &Candidate)| {
+pub fn deciding(candidates: &[PolicyCandidate], role: PolicyRole, has_own: bool) -> Option<usize> {
+    let is_possible = |(_, one): &(usize, &PolicyCandidate)| {
         one.role == role
             && match (one.strategy, role) {
                 (MergeStrategy::Overrides, _) => true,
@@ -45,7 +45,7 @@ pub fn deciding(candidates: &[Candidate], role: PolicyRole, has_own: bool) -> Op
         TargetLevel::Route => 2,
         TargetLevel::Cluster => 3,
     };
-    let rank = |one: &Candidate| match one.strategy {
+    let rank = |one: &PolicyCandidate| match one.strategy {
         MergeStrategy::Overrides => (0, depth(one.level)),
         MergeStrategy::Defaults => (1, -depth(one.level)),
     };
@@ -69,12 +69,12 @@ mod tests {
             (vec![(Gateway, Defaults), (Cluster, Defaults)], true, None),
             (vec![], false, None),
         ] {
-            let candidate = |(level, strategy)| Candidate { level, role: PolicyRole::Decides, strategy };
+            let candidate = |(level, strategy)| PolicyCandidate { level, role: PolicyRole::Decides, strategy };
             let candidates: Vec<_> = levels.into_iter().map(candidate).collect();
             assert_eq!(deciding(&candidates, PolicyRole::Decides, has_own), expected, "{candidates:?}");
             assert_eq!(deciding(&candidates, PolicyRole::Tightens, has_own), None);
         }
-        let tightens = |strategy| Candidate { level: Route, role: PolicyRole::Tightens, strategy };
+        let tightens = |strategy| PolicyCandidate { level: Route, role: PolicyRole::Tightens, strategy };
         assert_eq!(deciding(&[tightens(Defaults), tightens(Overrides)], PolicyRole::Tightens, false), Some(1));
     }
 }
