@@ -42,6 +42,8 @@ pub(crate) const MAX_KEYS_URL: usize = 2048;
 pub(crate) const MAX_ISSUER_CAS: usize = 64 * 1024;
 /// Maximum number of virtual IPs.
 pub(crate) const MAX_VIRTUAL_IPS: usize = 64;
+/// Maximum number of targets of a policy, as of the entries of its status.
+pub(crate) const MAX_TARGETS: usize = 16;
 /// Maximum length of a zone's name, as of a label's value.
 pub const MAX_ZONE: usize = 63;
 /// Maximum length of a health check's path. No kube-apiserver has longer ones of its own.

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use serde_json::Value;
 
 use crate::decode_errors::distance;
@@ -16,6 +18,77 @@ pub const INSTANCE_API_VERSION: &str = SETTINGS_API_VERSION;
 /// `kind` of an `Instance`.
 pub const INSTANCE_KIND: &str = "Instance";
 
+/// `apiVersion` of policies.
+pub const POLICY_API_VERSION: &str = "portcullis.dev/v1alpha1";
+
+/// The kinds of policies that are attached to other objects. Of each one stage of a gateway's treatment of a request results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PolicyKind {
+    /// `DispatchPolicy`: which server a request goes to, and whether to any.
+    Dispatch,
+    /// `FlowControlPolicy`: limits.
+    FlowControl,
+    /// `UpstreamIdentityPolicy`: who a user is, and how servers learn it.
+    UpstreamIdentity,
+}
+
+impl PolicyKind {
+    /// All kinds.
+    pub const ALL: [PolicyKind; 3] = [PolicyKind::Dispatch, PolicyKind::FlowControl, PolicyKind::UpstreamIdentity];
+
+    /// As objects name it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            PolicyKind::Dispatch => "DispatchPolicy",
+            PolicyKind::FlowControl => "FlowControlPolicy",
+            PolicyKind::UpstreamIdentity => "UpstreamIdentityPolicy",
+        }
+    }
+
+    /// The name of the resource in paths and rights.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            PolicyKind::Dispatch => "dispatchpolicies",
+            PolicyKind::FlowControl => "flowcontrolpolicies",
+            PolicyKind::UpstreamIdentity => "upstreamidentitypolicies",
+        }
+    }
+
+    /// The fields of its policies, each with whether it is below `spec.portcullis` of an `UpstreamCluster`, and not below `spec`.
+    pub(crate) const fn fields(self) -> &'static [(&'static str, bool)] {
+        match self {
+            PolicyKind::Dispatch => &[("dispatchPolicies", false)],
+            PolicyKind::FlowControl => &[("flowControl", false), ("fairQueues", true)],
+            PolicyKind::UpstreamIdentity => &[
+                ("allowAnonymous", true),
+                ("clientCertificateVerification", true),
+                ("upstreamIdentity", true),
+                ("requestHeader", true),
+                ("credentialCache", true),
+                ("tokens", true),
+                ("forwardedExtras", true),
+                ("auditAttribution", true),
+                ("constrainedImpersonation", true),
+            ],
+        }
+    }
+
+    /// The condition of an object that is affected by a policy of this kind.
+    pub const fn affected(self) -> &'static str {
+        match self {
+            PolicyKind::Dispatch => "portcullis.dev/DispatchPolicyAffected",
+            PolicyKind::FlowControl => "portcullis.dev/FlowControlPolicyAffected",
+            PolicyKind::UpstreamIdentity => "portcullis.dev/UpstreamIdentityPolicyAffected",
+        }
+    }
+}
+
+impl fmt::Display for PolicyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// Kinds of KubeGateway's own program. It writes them itself, so that exports of its objects have them.
 const KUBEGATEWAY_KINDS: [&str; 3] = ["RateLimitCondition", "RateLimitAcquire", "RateLimitServerInfo"];
 
@@ -29,6 +102,8 @@ pub enum ObjectKind {
     GatewaySettings,
     /// An `Instance`, or a misspelt one, which [`crate::parse_instance`] refuses.
     Instance,
+    /// A policy, or a misspelt one of our API group, which [`crate::check_policy`] refuses.
+    Policy(PolicyKind),
     /// An object that is refused: its API group is ours and its kind is not, or it has no kind.
     Unknown(Problem),
     /// An object of another API group.
@@ -55,6 +130,11 @@ pub fn kind_of(document: &Value) -> ObjectKind {
     // The kind of other groups, too.
     if is_like(INSTANCE_KIND) {
         return ObjectKind::Instance;
+    }
+    if group == group_of(POLICY_API_VERSION)
+        && let Some(policy) = PolicyKind::ALL.into_iter().find(|known| is_close(kind, known.as_str()))
+    {
+        return ObjectKind::Policy(policy);
     }
     if kind.is_empty() || api_version.is_empty() {
         let field = if kind.is_empty() { "kind" } else { "apiVersion" };
@@ -89,6 +169,11 @@ pub(crate) fn instance_misnamed(document: &Value) -> Option<Problem> {
     misnamed(document, INSTANCE_API_VERSION, INSTANCE_KIND)
 }
 
+/// Why a document is no policy of a kind, by its `apiVersion` and `kind`.
+pub(crate) fn policy_misnamed(document: &Value, kind: PolicyKind) -> Option<Problem> {
+    misnamed(document, POLICY_API_VERSION, kind.as_str())
+}
+
 fn misnamed(document: &Value, known_version: &str, known_kind: &str) -> Option<Problem> {
     let (api_version, kind) = names_of(document);
     if kind != known_kind {
@@ -108,7 +193,7 @@ fn names_of(document: &Value) -> (&str, &str) {
 }
 
 /// The API group; empty for the core group and where there is no `apiVersion`.
-fn group_of(api_version: &str) -> &str {
+pub(crate) fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map(|(group, _)| group).unwrap_or_default()
 }
 
@@ -132,6 +217,10 @@ mod tests {
         assert_eq!(kind(CLUSTER_API_VERSION, CLUSTER_KIND), ObjectKind::UpstreamCluster);
         assert_eq!(kind(SETTINGS_API_VERSION, SETTINGS_KIND), ObjectKind::GatewaySettings);
         assert_eq!(kind(INSTANCE_API_VERSION, INSTANCE_KIND), ObjectKind::Instance);
+        for policy in PolicyKind::ALL {
+            assert_eq!(kind(POLICY_API_VERSION, policy.as_str()), ObjectKind::Policy(policy));
+            assert!(matches!(kind("example.com/v1", policy.as_str()), ObjectKind::Foreign { .. }), "{policy}");
+        }
         for foreign in [
             ("sql.example.com/v1", INSTANCE_KIND),
             ("v1", "Secret"),

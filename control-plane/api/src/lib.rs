@@ -1,4 +1,4 @@
-//! The objects that configure the gateway: `UpstreamCluster`, `GatewaySettings` and `Instance`.
+//! The objects that configure the gateway: `UpstreamCluster`, `GatewaySettings`, `Instance`, and policies that are attached to others.
 //!
 //! Each comes in two forms. The raw form ([`UpstreamCluster`], [`GatewaySettings`]) is the one that a user writes; the checked
 //! form ([`Cluster`], [`Settings`]) is the one that the rest of the control plane works with: addresses parsed, certificates
@@ -12,6 +12,7 @@
 
 mod absent_settings;
 mod account;
+mod attached;
 mod bounds;
 mod certificate_dates;
 mod check;
@@ -40,23 +41,27 @@ mod types;
 
 pub use absent_settings::absent_settings;
 pub use account::token_account;
+pub use attached::{
+    FieldOrigin, PolicyInEffect, PolicyRole, TightenError, has_fields, origin_of, origins, oversized_policy, tightened,
+    with_policies,
+};
 pub use bounds::{MAX_SERVERS, MAX_ZONE};
 pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
-    AccessLog, AskedIssuer, BUILT_IN_PROFILES, CertificateError, Checked, CheckedInstance, CheckedShadow, Cidr,
-    ClientVerification, Cluster, CollectorTls, CredentialCache, Discovery, DiscoveryDocumentError, Endpoint,
-    FeatureGates, HealthCheck, IssuerUrl, IssuerUrlError, JwksError, KeyPair, Limits, LogMode, PASSED_ON,
-    PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, SelectedLabels, Server, ServerHost, Settings, SlicePort,
-    Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel, UpstreamIdentity, check_cluster,
-    check_instance, check_settings, is_allowed_server, is_label_key, is_label_value, read_client_bundle,
-    read_discovery_document, read_key_pair, read_keys, unchecked_cluster, usable_servers, with_profile,
+    AccessLog, AskedIssuer, AttachablePolicy, BUILT_IN_PROFILES, CertificateError, Checked, CheckedInstance,
+    CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls, CredentialCache, Discovery, DiscoveryDocumentError,
+    Endpoint, FeatureGates, HealthCheck, IssuerUrl, IssuerUrlError, JwksError, KeyPair, Limits, LogMode, MergeStrategy,
+    PASSED_ON, PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, SelectedLabels, Server, ServerHost, Settings,
+    SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel, UpstreamIdentity, check_cluster,
+    check_instance, check_policy, check_settings, is_allowed_server, is_label_key, is_label_value, read_client_bundle,
+    read_discovery_document, read_key_pair, read_keys, targets_of, unchecked_cluster, usable_servers, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use discovered::{Discovered, DiscoveredServer, discovered_of, with_discovered};
 pub use duration::{DurationError, parse_duration};
 pub use kind::{
-    CLUSTER_API_VERSION, CLUSTER_KIND, INSTANCE_API_VERSION, INSTANCE_KIND, ObjectKind, SETTINGS_API_VERSION,
-    SETTINGS_KIND, kind_of,
+    CLUSTER_API_VERSION, CLUSTER_KIND, INSTANCE_API_VERSION, INSTANCE_KIND, ObjectKind, POLICY_API_VERSION, PolicyKind,
+    SETTINGS_API_VERSION, SETTINGS_KIND, kind_of,
 };
 pub use lint::{lint_cluster, lint_settings};
 pub use packed::pack_policies;
@@ -71,18 +76,18 @@ pub use references::{
     Resolution, content_of_references, reference_of_path, referenced_files, resolve, resolve_settings,
     without_references,
 };
-pub use schema::{cluster_definition, instance_definition, settings_definition};
+pub use schema::{cluster_definition, instance_definition, policy_definition, settings_definition};
 pub use secret::{PublicBytes, SecretBytes};
 pub use shadow::{merge_patch, promote};
 pub use shown_keys::{KeySource, ShownKeys, put_shown_keys, shown_keys_of};
 pub use types::{
-    AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,
-    ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy, Exempt, FairQueue, FlowControl,
-    FlowControlSchema, FlowWeight, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec, Instance, InstanceSpec,
-    LabelRequirement, LabelSelector, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, MetricsSettings,
-    ObjectMeta, PairInFiles, PairInSecret, PairReference, PortcullisSpec, ProtectedIdentitySettings,
-    ProxyProtocolSettings, RebalanceConditions, RebalanceSettings, References, RequestHeaderNames, RequestHeaderSpec,
-    SecondaryPools, SecureServing, ServerDetails, ServerSpec, ShadowSpec, TokenBucket, TokenInSecret, TokenReference,
-    TracingParents, TracingProtocol, TracingSettings, TracingUsers, UpstreamCluster, UpstreamClusterSpec, UserMetrics,
-    UserMetricsMode, WildcardSubdomains,
+    AccessLogSettings, AttachedPolicy, AttachedPolicySpec, AuthorityInSecret, AuthorityReference, Certificate,
+    ClientAuthority, ClientCaNames, ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy, Exempt,
+    FairQueue, FlowControl, FlowControlSchema, FlowWeight, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec,
+    Instance, InstanceSpec, LabelRequirement, LabelSelector, LimitSettings, ListenerSettings, Logging,
+    MaxRequestsInflight, MetricsSettings, ObjectMeta, PairInFiles, PairInSecret, PairReference, PolicyTarget,
+    PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings, RebalanceConditions, RebalanceSettings,
+    References, RequestHeaderNames, RequestHeaderSpec, SecondaryPools, SecureServing, ServerDetails, ServerSpec,
+    ShadowSpec, TokenBucket, TokenInSecret, TokenReference, TracingParents, TracingProtocol, TracingSettings,
+    TracingUsers, UpstreamCluster, UpstreamClusterSpec, UserMetrics, UserMetricsMode, WildcardSubdomains,
 };

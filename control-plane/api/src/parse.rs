@@ -6,12 +6,12 @@ use serde_json::Value;
 
 use crate::absent_settings::absence;
 use crate::decode_errors::{decode_errors, has_list_for_object};
-use crate::kind::{cluster_misnamed, instance_misnamed, settings_misnamed};
+use crate::kind::{PolicyKind, cluster_misnamed, instance_misnamed, policy_misnamed, settings_misnamed};
 use crate::null_fields::null_fields;
 use crate::packed::unpacked;
 use crate::problem::Problem;
-use crate::schema::{cluster_shape, instance_shape, settings_shape};
-use crate::types::{GatewaySettings, Instance, UpstreamCluster};
+use crate::schema::{cluster_shape, instance_shape, policy_shape, settings_shape};
+use crate::types::{AttachedPolicy, GatewaySettings, Instance, PolicyFields, UpstreamCluster};
 
 /// A kind that can be read.
 trait Kind: DeserializeOwned {
@@ -37,6 +37,19 @@ impl Kind for Instance {
     fn objects() -> &'static Value {
         static OBJECTS: LazyLock<Value> = LazyLock::new(instance_shape);
         &OBJECTS
+    }
+}
+
+impl<T: PolicyFields> Kind for AttachedPolicy<T> {
+    fn objects() -> &'static Value {
+        static DISPATCH: LazyLock<Value> = LazyLock::new(|| policy_shape(PolicyKind::Dispatch));
+        static FLOW_CONTROL: LazyLock<Value> = LazyLock::new(|| policy_shape(PolicyKind::FlowControl));
+        static IDENTITY: LazyLock<Value> = LazyLock::new(|| policy_shape(PolicyKind::UpstreamIdentity));
+        match T::KIND {
+            PolicyKind::Dispatch => &DISPATCH,
+            PolicyKind::FlowControl => &FLOW_CONTROL,
+            PolicyKind::UpstreamIdentity => &IDENTITY,
+        }
     }
 }
 
@@ -97,6 +110,15 @@ fn null_selectors(document: &Value) -> Vec<Problem> {
         selector.map(|selector| null_fields(selector, &format!("spec.{field}"))).unwrap_or_default()
     });
     paths.map(|path| Problem::new(path, "must not be null: the selector would select more without it")).collect()
+}
+
+/// Reads the raw form of a policy, or gives every mistake in it.
+pub(crate) fn parse_policy<T: PolicyFields>(document: &Value) -> Result<AttachedPolicy<T>, Vec<Problem>> {
+    let misnamed = policy_misnamed(document, T::KIND);
+    match parse(document).ok().filter(|_| misnamed.is_none()) {
+        Some(policy) => Ok(policy),
+        None => Err(mistakes_of::<AttachedPolicy<T>>(document, misnamed)),
+    }
 }
 
 /// `misnamed` is what is wrong with `apiVersion` and `kind`.

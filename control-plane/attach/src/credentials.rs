@@ -1,5 +1,7 @@
 //! Which Gateways' Envoys may have the gateway's credential of an `UpstreamCluster`.
 
+use portcullis_gateway_api::GATEWAY_API_GROUP;
+
 use crate::condition::Rejection;
 use crate::grants::{Grants, Referent, Referrer};
 use crate::input::Inventory;
@@ -17,7 +19,7 @@ pub(crate) struct CredentialGrants<'a> {
 impl CredentialGrants<'_> {
     fn permit(&self, gateway: &ObjectName, cluster: &str) -> bool {
         let (group, kind) = CLUSTER;
-        let from = Referrer { kind: "Gateway", namespace: &gateway.namespace };
+        let from = Referrer { group: GATEWAY_API_GROUP, kind: "Gateway", namespace: &gateway.namespace };
         let to = Referent { group, kind, namespace: &self.inventory.home_namespace, name: cluster };
         self.grants.permit(from, to)
     }

@@ -1,15 +1,16 @@
 use std::collections::HashMap;
 
-use portcullis_gateway_api::{GATEWAY_API_GROUP, ReferenceGrant, ReferenceGrantSpec};
+use portcullis_gateway_api::{ReferenceGrant, ReferenceGrantSpec};
 
 /// The permissions for references across namespaces.
 pub(crate) struct Grants<'a> {
     by_namespace: HashMap<&'a str, Vec<&'a ReferenceGrantSpec>>,
 }
 
-/// Objects of a kind of the Gateway API that refer to others.
+/// Objects of a kind that refer to others.
 #[derive(Clone, Copy)]
 pub(crate) struct Referrer<'a> {
+    pub(crate) group: &'a str,
     pub(crate) kind: &'a str,
     pub(crate) namespace: &'a str,
 }
@@ -42,10 +43,7 @@ impl<'a> Grants<'a> {
 
 fn permits(grant: &ReferenceGrantSpec, from: Referrer<'_>, to: Referent<'_>) -> bool {
     let is_from = grant.from.iter().any(|one| {
-        one.group == GATEWAY_API_GROUP
-            && one.kind == from.kind
-            && one.namespace == from.namespace
-            && one.other.is_empty()
+        one.group == from.group && one.kind == from.kind && one.namespace == from.namespace && one.other.is_empty()
     });
     let is_to = grant.to.iter().any(|one| {
         one.group == to.group

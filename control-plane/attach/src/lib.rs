@@ -5,6 +5,8 @@
 //! server in it is permitted: of the route's own namespace, or by a `ReferenceGrant`. [`route_parents`] and [`conditions`] write
 //! the verdicts into a status and leave other controllers' entries alone.
 //!
+//! [`attach_policies`] does the same for policies that are attached to other objects.
+//!
 //! No I/O, no clock, no randomness; the order of objects makes no difference.
 
 #[cfg(test)]
@@ -21,6 +23,7 @@ mod host;
 mod input;
 mod listener;
 mod name;
+mod policy;
 mod route;
 mod served;
 mod status;
@@ -32,6 +35,10 @@ pub use host::HostPattern;
 pub use input::{GatewayObjects, Inventory, UnseenKinds, Usability};
 pub use listener::ServedClientCa;
 pub use name::{ObjectName, RouteKind};
+pub use policy::{
+    AncestorVerdict, AttachedPolicies, PolicyAncestors, PolicyCandidate, PolicyMemo, PolicyObject, PolicyTargets,
+    PolicyVerdict, TargetLevel, affected, attach_policies, deciding, policy_ancestors,
+};
 pub use portcullis_gateway_api::ValidationMode;
 pub use route::{ServedBackend, WeightedBackend};
 pub use served::{BoundRoute, HostTable, ListenerRole, RedirectTable, ServedGateway, ServedListener};

@@ -121,9 +121,12 @@ pub(crate) struct Rbac {
     /// With --control-plane: the permissions for serve --instances, too.
     #[arg(long, requires = "control_plane")]
     pub(crate) instances: bool,
+    /// With --control-plane: the permissions for serve --policies, too.
+    #[arg(long, requires = "control_plane")]
+    pub(crate) policies: bool,
 }
 
-/// Print the CustomResourceDefinitions of UpstreamCluster, GatewaySettings and Instance, for a Kubernetes that stores these objects.
+/// Print the CustomResourceDefinitions of UpstreamCluster, GatewaySettings, Instance and policies, for a Kubernetes that stores these objects.
 ///
 ///   portcullis crd | kubectl apply --server-side -f -
 ///

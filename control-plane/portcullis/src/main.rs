@@ -27,6 +27,7 @@ mod offboard;
 mod onboard;
 mod output;
 mod page_tls;
+mod policies;
 mod probe;
 mod promote;
 mod rbac;

@@ -143,7 +143,7 @@ fn findings_have_places_and_reasons() {
             &[&GATEWAY.replace("k8s.io/v1", "k8s.io/v1alpha2")],
             "all.yaml:1:1: error: Gateway has no version \"v1alpha2\"; v1 is served",
         ),
-        ("one name twice", &[GRANT, GRANT], "all.yaml:8:1: error: another one has the same name"),
+        ("one name twice", &[GRANT, GRANT], "all.yaml:10:1: error: another one has the same name"),
         ("no listeners", &[&GATEWAY.replace("  listeners:", "  listener:")], "all.yaml:1:1: error: missing field"),
         (
             "a field of a later release",

@@ -122,6 +122,7 @@ impl Files {
                 set.add(name, document);
             }
         }
+        set.refuse_policies();
         set
     }
 }

@@ -25,6 +25,10 @@ pub struct ObjectSet {
     pub instances: Vec<Arc<Value>>,
     /// The places of the instances, in the same order.
     pub instance_places: Vec<Place>,
+    /// Documents of policies that are attached to other objects, in the files' order.
+    pub policies: Vec<Arc<Value>>,
+    /// The places of the policies, in the same order.
+    pub policy_places: Vec<Place>,
     /// Documents of other API groups that `portcullis check` judges or needs, in the files' order: those of the Gateway API, and
     /// namespaces.
     pub others: Vec<Arc<Value>>,
@@ -107,6 +111,18 @@ impl ObjectSet {
         self.diagnoses.iter().any(|one| one.refused && one.file == DIRECTORY_ITSELF)
     }
 
+    /// Refuses policies: whose they are, and which came first, only an API server can vouch for.
+    pub(crate) fn refuse_policies(&mut self) {
+        self.policies.clear();
+        let refused = std::mem::take(&mut self.policy_places).into_iter().map(|place| FileDiagnosis {
+            at: Some(place.spans.find("kind")),
+            file: place.file,
+            message: "ignored: policies that are attached to objects come from Kubernetes (--policies)".to_owned(),
+            refused: true,
+        });
+        self.diagnoses.extend(refused);
+    }
+
     /// Adds a document of a file to the objects of its kind, or a diagnosis.
     pub(crate) fn add(&mut self, file: &str, document: &Document) {
         let place = Place { file: file.to_owned(), spans: Arc::clone(&document.spans) };
@@ -126,6 +142,10 @@ impl ObjectSet {
             ObjectKind::Instance => {
                 self.instances.push(Arc::clone(&document.value));
                 self.instance_places.push(place);
+            }
+            ObjectKind::Policy(_) => {
+                self.policies.push(Arc::clone(&document.value));
+                self.policy_places.push(place);
             }
             ObjectKind::Unknown(problem) => {
                 self.diagnoses.push(diagnosis(&problem.path, problem.to_string(), true));

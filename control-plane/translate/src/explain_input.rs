@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use portcullis_api::{
@@ -26,6 +27,8 @@ pub struct ExplainInput {
     pub shadow: Option<Box<ExplainInput>>,
     /// Whether connections are passed on, so that no request is judged by the configuration.
     pub is_passed_on: bool,
+    /// Whether a profile is in the place of the object's policies and limits, and of those that are attached to it.
+    pub has_profile: bool,
     /// Why the object would not be served; then the configuration is what its policies mean as they were written.
     pub problems: Vec<Problem>,
 }
@@ -66,11 +69,13 @@ pub fn explain_input(document: &Value, settings: &Settings) -> Result<ExplainInp
     let config = cluster_config(&cluster, &names, settings);
     let shadow = raw.spec.promoted().zip(cluster.shadow.as_ref()).zip(config.promoted());
     let shadow = shadow.map(|((spec, shadow), config)| Box::new(ExplainInput::of(config, &spec, &shadow.policies)));
+    let in_effect = with_profile(&raw);
     Ok(ExplainInput {
         shadow,
         is_passed_on,
+        has_profile: matches!(in_effect, Cow::Owned(_)),
         problems,
-        ..ExplainInput::of(config, &with_profile(&raw).spec, &cluster.policies)
+        ..ExplainInput::of(config, &in_effect.spec, &cluster.policies)
     })
 }
 
@@ -78,6 +83,7 @@ impl ExplainInput {
     fn of(config: ClusterConfig, spec: &UpstreamClusterSpec, policies: &[Policy]) -> Self {
         let subsets = spec.dispatch_policies.iter().map(|policy| policy.upstream_subset.clone()).collect();
         let strategies = policies.iter().map(|policy| policy.strategy.as_str()).collect();
-        ExplainInput { config, subsets, strategies, shadow: None, is_passed_on: false, problems: Vec::new() }
+        let (shadow, problems) = (None, Vec::new());
+        ExplainInput { config, subsets, strategies, shadow, is_passed_on: false, has_profile: false, problems }
     }
 }

@@ -1,10 +1,10 @@
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::certificate_validation_context::TrustChainVerification;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
     CertificateValidationContext, GenericSecret, Secret, TlsCertificate, secret,
 };
-use portcullis_api::{Cluster, KeyPair, PublicBytes, Settings, Trust};
+use portcullis_api::{ClientCaNames, ClientVerification, Cluster, KeyPair, PublicBytes, Settings, Trust};
 use prost::Message;
 
-use crate::listener;
 use crate::names::{ResourceNames, parts};
 use crate::proto::inline_bytes;
 use crate::resource::{Resource, type_urls};
@@ -36,10 +36,33 @@ pub(crate) fn emit_credentials(
         let generic = GenericSecret { secret: Some(inline_bytes(token.expose())), ..Default::default() };
         resources.push(secret(names.upstream(parts::TOKEN), secret::Type::GenericSecret(generic)));
     }
-    let validation = listener::client_validation(cluster, settings.client_ca_names);
+    let validation = client_validation(cluster, settings.client_ca_names);
     resources.push(secret(names.part(parts::CLIENT_VALIDATION), secret::Type::ValidationContext(validation)));
     if let Trust::Bundle(pem) = &cluster.trust {
         resources.push(secret(names.upstream(parts::UPSTREAM_CA), authorities(pem)));
+    }
+}
+
+/// The handling of client certificates in the handshake, as a secret, so that a change of the client CA ends no connection.
+///
+/// `trusted_ca` gives the names of acceptable authorities in the handshake (RFC 8446 4.2.4): Envoy takes them from there for
+/// its own validator only. `ACCEPT_UNTRUSTED` then lets certificates of others in, and leaves them to the filter, as
+/// kube-apiserver's handshake does. The price: with `trusted_ca` BoringSSL decodes all extensions of the presented certificates
+/// before it looks at a signature, and keeps them with the connection.
+fn client_validation(cluster: &Cluster, names: ClientCaNames) -> CertificateValidationContext {
+    let own = |trust_chain_verification: TrustChainVerification| CertificateValidationContext {
+        trusted_ca: cluster.client_ca.as_ref().map(|pem| inline_bytes(pem.as_slice())),
+        trust_chain_verification: trust_chain_verification.into(),
+        ..Default::default()
+    };
+    match cluster.client_verification {
+        ClientVerification::Request if names == ClientCaNames::Omitted => CertificateValidationContext {
+            trust_chain_verification: TrustChainVerification::AcceptUntrusted.into(),
+            ..Default::default()
+        },
+        ClientVerification::Request => own(TrustChainVerification::AcceptUntrusted),
+        // Without a CA Envoy's own validator verifies nothing; the filter then believes no certificate.
+        ClientVerification::Handshake => own(TrustChainVerification::VerifyTrustChain),
     }
 }
 

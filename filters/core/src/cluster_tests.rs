@@ -7,9 +7,9 @@ use crate::state_store::EphemeralState;
 
 /// Remembers for whom caches were asked.
 #[derive(Default)]
-struct Asked(RefCell<Vec<CacheOwner>>);
+struct AskedOwners(RefCell<Vec<CacheOwner>>);
 
-impl StateStore for Asked {
+impl StateStore for AskedOwners {
     fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
         self.0.borrow_mut().push(owner.clone());
         EphemeralState([0; 32]).caches(owner)
@@ -26,7 +26,7 @@ impl StateStore for Asked {
 
 #[test]
 fn clusters_without_another_difference_differ_by_name() {
-    let asked = Asked::default();
+    let asked = AskedOwners::default();
     for (name, identity) in [("a", ""), ("b", ""), ("a", "x"), ("b", "x"), ("a", "")] {
         let config = serde_json::json!({"version": 2, "name": name, "identity": identity, "authorities": ["a"],
             "upstreamIdentity": "Impersonate", "policies": []});
@@ -42,7 +42,7 @@ fn clusters_without_another_difference_differ_by_name() {
 /// An upstream's answer to one requester says nothing about its answers to another.
 #[test]
 fn caches_of_other_reviewers_are_separate() {
-    let asked = Asked::default();
+    let asked = AskedOwners::default();
     let reviews = [
         serde_json::json!({"cluster": "one"}),
         serde_json::json!({"cluster": "two"}),

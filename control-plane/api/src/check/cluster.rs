@@ -18,6 +18,7 @@ use super::health::{HealthCheck, check_health};
 use super::identity::{UpstreamIdentity, check_identity};
 use super::logging::{LogMode, check_log_mode, check_slow};
 use super::object_size::check_size;
+use super::origins::check_origins;
 use super::policies::{Policy, check_policies, check_spelling, deciding_alone};
 use super::profiles::{InEffect, Surroundings, check_profiles};
 use super::protected::check_cluster_protected;
@@ -143,12 +144,13 @@ pub enum ClientVerification {
 /// Checks an `UpstreamCluster`. `allow_loopback` is `allowLoopbackUpstreams` of the settings.
 pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Cluster> {
     let mut findings = Findings::default();
-    if !check_size(&raw.spec, &mut findings) {
-        return findings.finish(None);
+    let mut cluster = None;
+    if check_size(&raw.spec, &mut findings) {
+        let (problems, raw) = check_references(raw);
+        findings.problems.extend(problems);
+        cluster = read(&raw, allow_loopback, &mut findings);
     }
-    let (problems, raw) = check_references(raw);
-    findings.problems.extend(problems);
-    let cluster = read(&raw, allow_loopback, &mut findings);
+    check_origins(raw, &mut findings);
     findings.finish(cluster)
 }
 
@@ -288,7 +290,7 @@ fn check_name(raw: &UpstreamCluster, findings: &mut Findings) -> String {
     name
 }
 
-fn check_verification(raw: &UpstreamCluster, findings: &mut Findings) -> ClientVerification {
+pub(super) fn check_verification(raw: &UpstreamCluster, findings: &mut Findings) -> ClientVerification {
     let path = "spec.portcullis.clientCertificateVerification";
     match raw.spec.portcullis.client_certificate_verification.as_str() {
         "" | "Request" => ClientVerification::Request,

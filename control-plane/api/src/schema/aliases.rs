@@ -15,8 +15,14 @@ pub(super) const ALIASES: [(&str, &str, &str); 6] = [
 
 /// Adds the second spellings. Without them a kube-apiserver would drop the field and with it what it says.
 pub(super) fn add(spec: &mut Value) {
+    add_below(spec, "");
+}
+
+/// The same of fields that are below another one.
+pub(super) fn add_below(spec: &mut Value, place: &str) {
     for (parent, alias, name) in ALIASES {
-        let Some(Value::Object(parent)) = at(spec, parent) else { continue };
+        let parent = if place.is_empty() { parent.to_owned() } else { format!("{place}.{parent}") };
+        let Some(Value::Object(parent)) = at(spec, &parent) else { continue };
         if let Some(Value::Object(fields)) = parent.get_mut("properties")
             && let Some(Value::Object(field)) = fields.get(name)
         {

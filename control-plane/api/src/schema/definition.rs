@@ -4,7 +4,8 @@ use super::derive::BYTES;
 use super::instance_rules::name_rule;
 use super::rules::cel;
 use crate::kind::{
-    CLUSTER_API_VERSION, CLUSTER_KIND, INSTANCE_API_VERSION, INSTANCE_KIND, SETTINGS_API_VERSION, SETTINGS_KIND,
+    CLUSTER_API_VERSION, CLUSTER_KIND, INSTANCE_API_VERSION, INSTANCE_KIND, POLICY_API_VERSION, PolicyKind,
+    SETTINGS_API_VERSION, SETTINGS_KIND,
 };
 
 /// A kind that a Kubernetes API stores.
@@ -13,9 +14,18 @@ struct StoredKind {
     kind: &'static str,
     plural: &'static str,
     short_names: &'static [&'static str],
+    scope: Scope,
     columns: Value,
     /// Of the whole object; its descriptions are Markdown.
     schema: Value,
+}
+
+/// The scope of a kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Cluster,
+    /// In namespaces; of policies.
+    Namespaced,
 }
 
 /// The CustomResourceDefinition of `UpstreamCluster`, ready to be applied. It accepts every object that
@@ -26,6 +36,7 @@ pub fn cluster_definition() -> Value {
         kind: CLUSTER_KIND,
         plural: "upstreamclusters",
         short_names: &["uc"],
+        scope: Scope::Cluster,
         columns: cluster_columns(),
         schema: schema(),
     })
@@ -38,6 +49,7 @@ pub fn settings_definition() -> Value {
         kind: SETTINGS_KIND,
         plural: "gatewaysettings",
         short_names: &[],
+        scope: Scope::Cluster,
         columns: settings_columns(),
         schema: settings_schema(),
     })
@@ -50,8 +62,22 @@ pub fn instance_definition() -> Value {
         kind: INSTANCE_KIND,
         plural: "instances",
         short_names: &[],
+        scope: Scope::Cluster,
         columns: instance_columns(),
         schema: instance_schema(),
+    })
+}
+
+/// The same of a kind of policies and [`crate::check_policy`].
+pub fn policy_definition(kind: PolicyKind) -> Value {
+    definition(StoredKind {
+        api_version: POLICY_API_VERSION,
+        kind: kind.as_str(),
+        plural: kind.plural(),
+        short_names: &[],
+        scope: Scope::Namespaced,
+        columns: policy_columns(),
+        schema: super::policies::policy_schema(kind),
     })
 }
 
@@ -69,14 +95,19 @@ fn definition(stored: StoredKind) -> Value {
     if let (true, Some(names)) = (stored.short_names.is_empty(), names.as_object_mut()) {
         names.remove("shortNames");
     }
+    let mut metadata = json!({"name": format!("{}.{group}", stored.plural)});
+    // By it tools find the kinds of policies (GEP-713).
+    if let (Scope::Namespaced, Some(fields)) = (stored.scope, metadata.as_object_mut()) {
+        fields.insert("labels".to_owned(), json!({"gateway.networking.k8s.io/policy": "Inherited"}));
+    }
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{}.{group}", stored.plural)},
+        "metadata": metadata,
         "spec": {
             "group": group,
             "names": names,
-            "scope": "Cluster",
+            "scope": if stored.scope == Scope::Cluster { "Cluster" } else { "Namespaced" },
             "versions": [{
                 "name": version,
                 "served": true,
@@ -131,6 +162,18 @@ fn instance_columns() -> Value {
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
         {"name": "Message", "type": "string", "priority": 1, "jsonPath": condition("Accepted", "message")},
         {"name": "Conflicts", "type": "string", "priority": 1, "jsonPath": condition("Conflicted", "message")},
+    ])
+}
+
+/// Of the first target, as far as one column can say.
+fn policy_columns() -> Value {
+    let accepted = |field: &str| format!(".status.ancestors[0].conditions[?(@.type==\"Accepted\")].{field}");
+    json!([
+        {"name": "Target", "type": "string", "jsonPath": ".spec.targetRefs[0].name"},
+        {"name": "Accepted", "type": "string", "jsonPath": accepted("status")},
+        {"name": "Reason", "type": "string", "jsonPath": accepted("reason")},
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "Message", "type": "string", "priority": 1, "jsonPath": accepted("message")},
     ])
 }
 

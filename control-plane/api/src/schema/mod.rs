@@ -1,4 +1,5 @@
-//! The CustomResourceDefinitions of `UpstreamCluster`, `GatewaySettings` and `Instance`, for kube-apiservers that store these objects.
+//! The CustomResourceDefinitions of `UpstreamCluster`, `GatewaySettings`, `Instance` and policies, for kube-apiservers that store these
+//! objects.
 //!
 //! - [`derive`]: fields, types and descriptions, from the types themselves.
 //! - [`rules`]: what is refused at once, by the paths of the fields. It must never refuse what [`crate::check_cluster`]
@@ -6,6 +7,7 @@
 //! - [`token_rules`]: the same of the issuers of tokens.
 //! - [`settings_rules`]: the same of settings, by [`crate::check_settings`].
 //! - [`instance_rules`]: the same of instances, by [`crate::check_instance`].
+//! - [`policies`]: the definitions of policies that are attached to other objects.
 //! - [`aliases`]: fields that have a second spelling.
 //! - [`status`]: an object's status.
 //! - [`definition`]: names and columns around it.
@@ -14,16 +16,18 @@ mod aliases;
 mod definition;
 mod derive;
 mod instance_rules;
+mod policies;
 mod rules;
 mod settings_rules;
 mod status;
 mod token_rules;
 
-pub use definition::{cluster_definition, instance_definition, settings_definition};
+pub use definition::{cluster_definition, instance_definition, policy_definition, settings_definition};
 
 use serde_json::{Value, json};
 
 use crate::decode_errors::RENAMED;
+use crate::kind::PolicyKind;
 use crate::types::{GatewaySettingsSpec, InstanceSpec};
 
 /// The shape of a whole `UpstreamCluster`: which fields are objects, lists or neither.
@@ -39,6 +43,11 @@ pub(crate) fn settings_shape() -> Value {
 /// The same of an `Instance`.
 pub(crate) fn instance_shape() -> Value {
     object_schema(derive::shape::<InstanceSpec>())
+}
+
+/// The same of a policy of a kind.
+pub(crate) fn policy_shape(kind: PolicyKind) -> Value {
+    object_schema(policies::policy_spec(kind))
 }
 
 fn object_schema(spec: Value) -> Value {
@@ -69,8 +78,12 @@ fn instance_spec() -> Value {
 }
 
 fn add_rules(spec: &mut Value, rules: impl Iterator<Item = (&'static str, Value)>) {
+    rules_at(spec, rules.map(|(path, keywords)| (path.to_owned(), keywords)));
+}
+
+fn rules_at(spec: &mut Value, rules: impl Iterator<Item = (String, Value)>) {
     for (path, keywords) in rules {
-        if let (Some(Value::Object(field)), Value::Object(keywords)) = (at(spec, path), keywords) {
+        if let (Some(Value::Object(field)), Value::Object(keywords)) = (at(spec, &path), keywords) {
             field.extend(keywords);
         }
     }

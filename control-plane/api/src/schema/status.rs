@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::bounds::{MAX_NAMES, MAX_VIRTUAL_IPS};
+use crate::bounds::{MAX_NAMES, MAX_TARGETS, MAX_VIRTUAL_IPS};
 use crate::status::{MAX_GATEWAYS, MAX_MESSAGE, MAX_UNHEALTHY};
 
 /// `metav1.Condition`'s patterns.
@@ -35,7 +35,8 @@ pub(super) fn status() -> Value {
                     `ServersDiscovered`, of objects that discover servers: they are those that the source names now. `ShadowDiffers`, \
                     of objects with a shadow: gateways have judged requests otherwise by it. `TokenKeysCurrent`, of objects whose keys of \
                     tokens the control plane reads: they are those that servers and issuers show now. `LimitsShared`, of objects with \
-                    limits of all gateways: every gateway that reports has its part of them.",
+                    limits of all gateways: every gateway that reports has its part of them. `portcullis.dev/DispatchPolicyAffected` and \
+                    those of the other kinds of policies: one is attached to the object and in effect.",
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["type"],
                 "items": condition("`Accepted`, `Programmed` or `Ready`."),
@@ -109,6 +110,55 @@ pub(super) fn instance_status() -> Value {
             },
             "gateways": count("Number of gateways that belong to it."),
             "clusters": count("Number of `UpstreamClusters` that belong to it."),
+        },
+    })
+}
+
+/// The same of policies, as GEP-713 has it: an entry for each target.
+pub(super) fn policy_status() -> Value {
+    json!({
+        "type": "object",
+        "description": "The status of the object. The control plane writes it and can write it again from nothing: backups do not need it.",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {
+            "ancestors": {
+                "type": "array",
+                "description": "An entry for each target, and those of other controllers.",
+                "maxItems": MAX_TARGETS,
+                "x-kubernetes-list-type": "atomic",
+                "items": {
+                    "type": "object",
+                    "description": "A target, as a controller judges the policy there.",
+                    "required": ["ancestorRef", "controllerName", "conditions"],
+                    "properties": {
+                        "ancestorRef": {
+                            "type": "object",
+                            "description": "The target.",
+                            "required": ["name"],
+                            "properties": {
+                                "group": text("The API group."),
+                                "kind": text("The kind."),
+                                "namespace": text("The namespace; none of an object without one."),
+                                "name": text("The name."),
+                                "sectionName": text("The name of a listener."),
+                                "port": {"type": "integer", "format": "int32", "description": "A port, by other controllers."},
+                            },
+                        },
+                        "controllerName": text("The controller; `portcullis.dev/gateway-controller` is this one."),
+                        "conditions": {
+                            "type": "array",
+                            "description": "`Accepted`: the policy is valid and holds at this target. Otherwise the reason is `Invalid`, \
+                                `Conflicted` (the message names the policy that holds), `TargetNotFound`, `RefNotPermitted` or \
+                                `UnsupportedValue`. `Programmed` is there, and `False` with reason `Overridden`, if something else says \
+                                what holds.",
+                            "maxItems": 8,
+                            "x-kubernetes-list-type": "map",
+                            "x-kubernetes-list-map-keys": ["type"],
+                            "items": condition("`Accepted` or `Programmed`."),
+                        },
+                    },
+                },
+            },
         },
     })
 }

@@ -71,7 +71,8 @@ impl ClusterStatus {
         .chain(seen.discovery.as_ref().map(discovery::discovered_finding))
         .chain(seen.shadow.as_ref().map(|facts| shadow::shadow_finding(facts, seen)))
         .chain((!seen.token_keys.is_empty()).then(|| token_keys::token_keys_finding(&seen.token_keys)))
-        .chain(seen.limits.as_ref().map(|facts| limits::shared_finding(facts, seen)));
+        .chain(seen.limits.as_ref().map(|facts| limits::shared_finding(facts, seen)))
+        .chain(seen.policies.iter().map(|(kind, which)| findings::affected_finding(*kind, which)));
         let mut gateways: Vec<&Gateway<'_>> = seen.gateways.iter().collect();
         gateways.sort_by_key(|one| (rank(&one.progress), one.name));
         // Of two streams with one id the worse one is listed: the list is a map by name.

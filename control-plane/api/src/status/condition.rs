@@ -3,6 +3,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::Timestamp;
+use crate::kind::PolicyKind;
 
 /// One thing that is true of an object, or is not, as Kubernetes writes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +47,15 @@ pub enum ConditionType {
     LimitsShared,
     /// The object selects what belongs to another one. Only an `Instance` has it.
     Conflicted,
+    /// A `DispatchPolicy` is attached to the object and in effect.
+    #[serde(rename = "portcullis.dev/DispatchPolicyAffected")]
+    DispatchPolicyAffected,
+    /// A `FlowControlPolicy` is.
+    #[serde(rename = "portcullis.dev/FlowControlPolicyAffected")]
+    FlowControlPolicyAffected,
+    /// An `UpstreamIdentityPolicy` is.
+    #[serde(rename = "portcullis.dev/UpstreamIdentityPolicyAffected")]
+    UpstreamIdentityPolicyAffected,
 }
 
 /// Whether a condition holds.
@@ -98,6 +108,9 @@ impl fmt::Display for ConditionType {
             ConditionType::TokenKeysCurrent => "TokenKeysCurrent",
             ConditionType::LimitsShared => "LimitsShared",
             ConditionType::Conflicted => "Conflicted",
+            ConditionType::DispatchPolicyAffected => PolicyKind::Dispatch.affected(),
+            ConditionType::FlowControlPolicyAffected => PolicyKind::FlowControl.affected(),
+            ConditionType::UpstreamIdentityPolicyAffected => PolicyKind::UpstreamIdentity.affected(),
         })
     }
 }

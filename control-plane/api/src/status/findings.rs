@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::condition::Finding;
 use super::{Acceptance, ConditionType, Gateway, GatewayProgress, Health, Served, State, StatusInput, UnhealthyServer};
+use crate::kind::PolicyKind;
 
 /// Whether every gateway that is connected has acknowledged what the object says.
 pub(super) fn programmed_finding(seen: &StatusInput<'_>) -> Finding {
@@ -71,6 +72,16 @@ fn refusal<'a>(gateway: &'a Gateway<'_>) -> Option<(&'a str, &'a str)> {
         GatewayProgress::Refused { message } => Some((gateway.name, message)),
         _ => None,
     }
+}
+
+/// The policies of a kind that are attached to an object.
+pub(super) fn affected_finding(kind: PolicyKind, which: &str) -> Finding {
+    let kind = match kind {
+        PolicyKind::Dispatch => ConditionType::DispatchPolicyAffected,
+        PolicyKind::FlowControl => ConditionType::FlowControlPolicyAffected,
+        PolicyKind::UpstreamIdentity => ConditionType::UpstreamIdentityPolicyAffected,
+    };
+    Finding::new(kind, State::True, "PolicyAffected", which)
 }
 
 /// Whether an object is valid and owns its names, with its warnings.

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::{DiscoveryFacts, LimitFacts, ShadowFacts, Timestamp, TokenKeysFacts};
+use crate::kind::PolicyKind;
 
 /// The facts about an `UpstreamCluster` at one time.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +26,8 @@ pub struct StatusInput<'a> {
     pub token_keys: Vec<TokenKeysFacts>,
     /// Reports about its limits of all gateways, if it has any.
     pub limits: Option<LimitFacts>,
+    /// The kinds of policies that are attached to it, each with which it is and why.
+    pub policies: Vec<(PolicyKind, String)>,
 }
 
 impl StatusInput<'_> {

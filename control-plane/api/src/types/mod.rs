@@ -1,6 +1,7 @@
 //! The raw objects, as users write them.
 
 mod access;
+mod attached;
 mod cluster;
 mod discovery;
 mod fair_queue;
@@ -19,6 +20,8 @@ mod tracing;
 mod tunnel;
 
 pub(crate) use access::{AccessEntry, AccessSpec, ClientAddressSpec};
+pub use attached::{AttachedPolicy, AttachedPolicySpec, PolicyTarget};
+pub(crate) use attached::{DispatchFields, FlowControlFields, IdentityFields, PolicyFields};
 pub(crate) use cluster::PASSTHROUGH;
 pub use cluster::{
     ClientConfig, CredentialCacheSpec, HealthCheckSpec, Logging, PortcullisSpec, SecureServing, ServerDetails,

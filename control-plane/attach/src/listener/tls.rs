@@ -1,6 +1,8 @@
 //! Certificates of HTTPS listeners.
 
-use portcullis_gateway_api::{CaReference, ClientValidation, Gateway, Listener, SecretReference, ValidationMode};
+use portcullis_gateway_api::{
+    CaReference, ClientValidation, GATEWAY_API_GROUP, Gateway, Listener, SecretReference, ValidationMode,
+};
 
 use crate::condition::{Note, Rejection};
 use crate::contents::{ContentKind, ContentName, ReferredContents};
@@ -165,7 +167,7 @@ pub(super) fn permitted_contents<'a>(
 }
 
 fn permits(gateway: &Gateway, grants: &Grants<'_>, content: &ContentName) -> bool {
-    let from = Referrer { kind: "Gateway", namespace: &gateway.metadata.namespace };
+    let from = Referrer { group: GATEWAY_API_GROUP, kind: "Gateway", namespace: &gateway.metadata.namespace };
     let ObjectName { namespace, name } = &content.object;
     grants.permit(from, Referent { group: "", kind: content.kind.as_str(), namespace, name })
 }

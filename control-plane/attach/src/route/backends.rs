@@ -1,6 +1,6 @@
 //! The servers behind routes.
 
-use portcullis_gateway_api::BackendReference;
+use portcullis_gateway_api::{BackendReference, GATEWAY_API_GROUP};
 
 use super::rules::JudgedRules;
 use crate::condition::{Note, Rejection};
@@ -152,7 +152,7 @@ impl Resolver<'_> {
     /// Whether the route may refer to it. This is asked before whether it is there: another namespace's objects are not to be
     /// found out.
     fn permitted(&self, group: &str, kind: &str, name: &ObjectName) -> Result<(), Rejection> {
-        let from = Referrer { kind: self.kind.as_str(), namespace: self.namespace };
+        let from = Referrer { group: GATEWAY_API_GROUP, kind: self.kind.as_str(), namespace: self.namespace };
         let to = Referent { group, kind, namespace: &name.namespace, name: &name.name };
         if self.grants.permit(from, to) {
             return Ok(());

@@ -65,7 +65,7 @@ fn gateway_needs_a_grant_for_the_credential_of_a_cluster() {
 }
 
 #[test]
-fn cluster_whose_connections_are_passed_on_refuses_an_httproute_alone() {
+fn cluster_that_is_passed_on_refuses_an_httproute_alone() {
     let why = "spec.portcullis.transport: its connections are passed on";
     let passing_clusters = [("c2".to_owned(), why.to_owned())].into();
     let found = outcome(&objects(), &Inventory { passing_clusters, ..inventory() });

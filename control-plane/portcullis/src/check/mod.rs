@@ -4,6 +4,7 @@ mod checked;
 mod gateway_api;
 mod instances;
 mod output;
+mod policies;
 mod report;
 
 use std::io::{self, Read};
@@ -17,7 +18,7 @@ use crate::arguments::{Check, CheckOutput};
 
 /// A check of nothing is an error: its caller relies on something being checked.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no UpstreamCluster, no GatewaySettings, no Instance and no object of the Gateway API to check{}", if *deeper { "" } else { " (hint: -R reads directories below, too)" })]
+#[error("there is no UpstreamCluster, no GatewaySettings, no Instance, no policy and no object of the Gateway API to check{}", if *deeper { "" } else { " (hint: -R reads directories below, too)" })]
 struct NoObjects {
     deeper: bool,
 }
@@ -27,7 +28,10 @@ pub(crate) fn run(arguments: &Check) -> ExitCode {
         Ok(objects) => objects,
         Err(error) => return crate::fail(&error),
     };
-    let is_ours = !(objects.clusters.is_empty() && objects.settings.is_empty() && objects.instances.is_empty());
+    let is_ours = !(objects.clusters.is_empty()
+        && objects.settings.is_empty()
+        && objects.instances.is_empty()
+        && objects.policies.is_empty());
     let is_empty = !is_ours && !gateway_api::has_any(&objects);
     let report = report::check_objects(&objects, &arguments.namespace, now());
     let printed = crate::print(&match arguments.output {

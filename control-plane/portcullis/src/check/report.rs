@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use portcullis_api::{
-    Problem, ProblemCode, ReferencedData, Settings, lint_cluster, lint_settings, parse_settings, without_references,
+    Problem, ProblemCode, ReferencedData, Settings, lint_cluster, lint_settings, origins, parse_settings,
+    without_references,
 };
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{Diagnosis, FilterBuild, Input, Parts, Reason, choose_settings};
@@ -11,12 +12,16 @@ use serde_json::Value;
 use super::checked::{CheckReport, CheckedObject, Finding};
 use super::gateway_api;
 use super::instances::CheckedInstances;
+use super::policies::{self, PolicyPlaces};
 use crate::client_ca::check_client_ca;
 use crate::serve::{CheckedTranslator, Resolved};
 
 /// Checks every object as the gateway does, and looks for likely mistakes. `home_namespace` is the control plane's own,
 /// `now` is in seconds since 1970.
 pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64) -> CheckReport {
+    let judged = crate::policies::judge(objects, home_namespace);
+    let objects = &crate::policies::merged(objects, &judged.attached);
+    let policy_places = PolicyPlaces::of(objects, &judged);
     let without_settings = objects.settings.is_empty();
     let (documents, believes_certificate) = believed(objects);
     let choice = choose_settings(&documents, Some(check_client_ca));
@@ -27,7 +32,7 @@ pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64)
     let settings_of = objects.settings.iter().zip(&objects.settings_places).zip(choice.diagnoses);
     for ((document, place), diagnosis) in settings_of {
         let lints = parse_settings(document).map(|raw| lint_settings(&raw, now)).unwrap_or_default();
-        report.objects.push(object(diagnosis, place, lints));
+        report.objects.push(object(diagnosis, place, lints, &|_| None));
     }
     let resolved = Resolved::of(objects);
     let instances = CheckedInstances::of(objects, &settings.instance);
@@ -38,11 +43,19 @@ pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64)
         let diagnosis = if objects.referenced_data == ReferencedData::None { unknown(diagnosis) } else { diagnosis };
         let diagnosis = if believes_certificate { believe(diagnosis) } else { diagnosis };
         let diagnosis = if without_settings { forgive(diagnosis) } else { diagnosis };
-        report.objects.push(object(diagnosis, place, lints));
+        let origins = objects.clusters.get(index).map(|document| origins(document)).unwrap_or_default();
+        let mut checked = object(diagnosis, place, lints, &|path| policy_places.find(&origins, path));
+        let affected = judged.attached.affected(&checked.name).into_iter();
+        checked.conditions = affected.map(|one| format!("{} True {}", one.kind, one.message)).collect();
+        report.objects.push(checked);
     }
     report.objects.extend(instances.outcomes(objects));
+    let (policies, notes) = policies::outcomes(objects, &judged);
+    report.objects.extend(policies);
     report.objects.extend(gateway_api.objects);
-    report.notes = gateway_api.notes;
+    report.notes = notes.into_iter().chain(gateway_api.notes).collect();
+    report.notes.sort();
+    report.notes.dedup();
     report
 }
 
@@ -117,13 +130,15 @@ fn forgive(mut diagnosis: Diagnosis) -> Diagnosis {
     diagnosis
 }
 
-fn object(diagnosis: Diagnosis, place: &Place, lints: Vec<Problem>) -> CheckedObject {
+/// The place of a field that is not the object's own, and its path there.
+type Elsewhere<'a> = dyn Fn(&str) -> Option<(&'a Place, String)> + 'a;
+
+fn object(diagnosis: Diagnosis, place: &Place, lints: Vec<Problem>, elsewhere: &Elsewhere<'_>) -> CheckedObject {
     let finding = |is_error: bool| {
-        move |problem: Problem| Finding {
-            file: place.file.clone(),
-            at: Some(place.spans.find(&problem.path)),
-            is_error,
-            problem,
+        move |problem: Problem| {
+            let other = elsewhere(&problem.path);
+            let (place, path) = other.map_or_else(|| (place, problem.path.clone()), |(other, path)| (other, path));
+            Finding { file: place.file.clone(), at: Some(place.spans.find(&path)), is_error, problem }
         }
     };
     let lints = lints.into_iter().chain(place.spans.booleans().into_iter().map(boolean));

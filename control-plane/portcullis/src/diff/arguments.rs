@@ -39,6 +39,9 @@ pub(crate) struct Diff {
     /// The same of the new objects; Secrets are read from the files of --with.
     #[arg(long, value_name = "DIR")]
     pub(super) with_references_root: Option<PathBuf>,
+    /// The control plane's own namespace: policies there decide, and those of others only tighten, with a ReferenceGrant there.
+    #[arg(long, value_name = "NAMESPACE", default_value = "portcullis")]
+    pub(super) namespace: String,
     /// Compare this UpstreamCluster only; may be repeated.
     #[arg(short = 'n', long = "cluster", value_name = "NAME")]
     pub(super) clusters: Vec<String>,

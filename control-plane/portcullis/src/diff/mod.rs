@@ -61,8 +61,8 @@ pub(crate) fn run(arguments: &Diff) -> ExitCode {
 }
 
 fn diff(arguments: &Diff) -> Result<ExitCode, DiffError> {
-    let old = all_objects(&arguments.old).map_err(DiffError::Old)?;
-    let new = all_objects(&arguments.new).map_err(DiffError::New)?;
+    let old = all_objects(&arguments.old, &arguments.namespace).map_err(DiffError::Old)?;
+    let new = all_objects(&arguments.new, &arguments.namespace).map_err(DiffError::New)?;
     let resolved = [
         with_content(&old, &arguments.old, arguments.references_root.as_deref())?,
         with_content(&new, &arguments.new, arguments.with_references_root.as_deref())?,

@@ -4,6 +4,7 @@ use portcullis_core::request_info::RequestInfo;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::attached::PolicyAnswer;
 use super::local_token::LocalTokenAnswer;
 
 /// The gateway's treatment of a request. A part that does not apply is null.
@@ -17,6 +18,9 @@ pub(crate) struct Explanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) local_token: Option<LocalTokenAnswer>,
     pub(crate) dispatch: Option<DispatchAnswer>,
+    /// Policies that are attached to the cluster; left out without any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) policies: Vec<PolicyAnswer>,
     pub(crate) upstream_headers: Option<Vec<(String, String)>>,
     pub(crate) refusal: Option<RefusalAnswer>,
     /// The reason for which nothing is judged; left out where requests are.
@@ -78,6 +82,9 @@ pub(crate) struct DispatchAnswer {
     pub(crate) matched: bool,
     pub(crate) policy: Option<usize>,
     pub(crate) rule: Option<usize>,
+    /// The object that the policy is of; left out if it is the cluster's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) decided_by: Option<String>,
     pub(crate) flow_control_schema: Option<String>,
     /// Of a schema that is a fair queue.
     pub(crate) flow: Option<FlowAnswer>,

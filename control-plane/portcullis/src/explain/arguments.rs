@@ -30,6 +30,9 @@ pub(crate) struct Explain {
     /// Manifest, or directory of *.yaml, *.yml and *.json files; may be repeated.
     #[arg(short = 'f', long = "filename", alias = "file", value_name = "FILE_OR_DIR")]
     pub(crate) files: Vec<PathBuf>,
+    /// The control plane's own namespace: policies there decide, and those of others only tighten, with a ReferenceGrant there.
+    #[arg(long, value_name = "NAMESPACE", default_value = "portcullis")]
+    pub(crate) namespace: String,
     /// How the answer is printed; with --batch each is a line of JSON.
     #[arg(short = 'o', long, value_enum, default_value_t = ManifestOutput::Yaml, conflicts_with = "batch")]
     pub(crate) output: ManifestOutput,

@@ -3,7 +3,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use portcullis_api::{Problem, Settings, claims_of, without_references};
+use portcullis_api::{FieldOrigin, Problem, Settings, claims_of, origins, without_references};
+use portcullis_attach::AttachedPolicies;
 use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::exchange::RouteConfig;
 use portcullis_core::host_names::AllowedHosts;
@@ -18,6 +19,7 @@ use portcullis_translate::{ExplainInput, choose_settings, explain_gateway, expla
 use serde_json::Value;
 
 use crate::client_ca::check_client_ca;
+use crate::policies::{self, JudgedPolicies};
 use crate::read_manifests::{ManifestError, read_manifests};
 
 /// Why the clusters cannot be asked.
@@ -46,6 +48,8 @@ pub(crate) struct Environment {
     pub(super) has_files: bool,
     /// Whether answers have those of a shadow beside them.
     pub(super) asks_shadow: bool,
+    /// Verdicts about policies, where policies are among the objects.
+    pub(super) attached: AttachedPolicies,
     problems: Vec<String>,
     asked: AtomicU64,
 }
@@ -61,6 +65,10 @@ pub(crate) struct ServedCluster {
     pub(crate) config: ClusterConfig,
     pub(crate) subsets: Vec<Vec<String>>,
     pub(super) strategies: Vec<&'static str>,
+    /// The fields that are of policies.
+    pub(super) origins: Vec<FieldOrigin>,
+    /// Whether a profile is in the place of policies and limits.
+    pub(super) has_profile: bool,
     pub(super) matcher: LinearMatcher,
     /// Whether connections are passed on: no request is judged.
     pub(crate) is_passed_on: bool,
@@ -70,8 +78,9 @@ pub(crate) struct ServedCluster {
 
 impl Environment {
     /// Reads the objects of all files.
-    pub(crate) fn read(paths: &[PathBuf], asks_shadow: bool) -> Result<Self, EnvironmentError> {
-        Ok(Environment { asks_shadow, ..Self::of_objects(&all_objects(paths)?, !paths.is_empty())? })
+    pub(crate) fn read(paths: &[PathBuf], home_namespace: &str, asks_shadow: bool) -> Result<Self, EnvironmentError> {
+        let (objects, attached) = read_all(paths, home_namespace)?;
+        Ok(Environment { asks_shadow, attached, ..Self::of_objects(&objects, !paths.is_empty())? })
     }
 
     /// The gateway with these objects.
@@ -105,7 +114,8 @@ impl Environment {
     fn empty(settings: &Settings, has_files: bool) -> Result<Self, EnvironmentError> {
         let gateway = Gateway::compile(&explain_gateway(settings)).map_err(EnvironmentError::Gateway)?;
         let (clusters, problems) = (Vec::new(), Vec::new());
-        Ok(Environment { gateway, clusters, has_files, asks_shadow: true, problems, asked: AtomicU64::new(0) })
+        let (attached, asked) = (AttachedPolicies::default(), AtomicU64::new(0));
+        Ok(Environment { gateway, clusters, has_files, asks_shadow: true, attached, problems, asked })
     }
 
     /// A time so long after every earlier one that each request finds the token buckets full.
@@ -139,7 +149,8 @@ impl Environment {
         let names = || read.config.authorities.iter().map(String::as_str).filter(is_own).filter(|_| is_served);
         let (exact, all) = (names().filter(|name| !name.starts_with('*')), names());
         let (exact, all) = (AllowedHosts::new(exact), AllowedHosts::new(all));
-        self.clusters.push(ServedCluster::new(name, [exact, all], read)?);
+        let served = ServedCluster::new(name, [exact, all], read)?;
+        self.clusters.push(ServedCluster { origins: origins(document), ..served });
         Ok(())
     }
 }
@@ -158,6 +169,8 @@ impl ServedCluster {
             route,
             subsets: read.subsets,
             strategies: read.strategies,
+            origins: Vec::new(),
+            has_profile: read.has_profile,
             config: read.config,
             is_passed_on: read.is_passed_on,
             shadow: shadow.transpose()?,
@@ -216,16 +229,24 @@ pub(crate) fn name_of(document: &Value) -> &str {
     document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The objects of all files together: names are owned across them.
-pub(crate) fn all_objects(paths: &[PathBuf]) -> Result<ObjectSet, EnvironmentError> {
+/// The objects of all files together, with policies in their clusters: names are owned across them.
+pub(crate) fn all_objects(paths: &[PathBuf], home_namespace: &str) -> Result<ObjectSet, EnvironmentError> {
+    read_all(paths, home_namespace).map(|(objects, _)| objects)
+}
+
+fn read_all(paths: &[PathBuf], home_namespace: &str) -> Result<(ObjectSet, AttachedPolicies), EnvironmentError> {
     let mut all = ObjectSet::default();
     for path in paths {
-        let ObjectSet { clusters, settings, diagnoses, .. } = read_manifests(path)?;
+        let ObjectSet { clusters, settings, policies, policy_places, others, diagnoses, .. } = read_manifests(path)?;
         all.clusters.extend(clusters);
         all.settings.extend(settings);
+        all.policies.extend(policies);
+        all.policy_places.extend(policy_places);
+        all.others.extend(others);
         all.diagnoses.extend(diagnoses);
     }
-    Ok(all)
+    let JudgedPolicies { attached, .. } = policies::judge(&all, home_namespace);
+    Ok((policies::merged(&all, &attached), attached))
 }
 
 /// The settings in the files. Wrong ones are an error, as defaults could hide protected identities.

@@ -12,6 +12,7 @@ use rustls_pki_types::UnixTime;
 
 use super::answer::{DispatchAnswer, Explanation, RefusalAnswer, RequestInfoAnswer, ShadowAnswer, text};
 use super::arguments::Impersonation;
+use super::attached::{answers, decided_by};
 use super::environment::{Environment, ServedCluster};
 use super::local_token::read_local_token;
 use super::request::Request;
@@ -46,6 +47,7 @@ impl Environment {
             }
             Ok(Some(served)) if served.is_passed_on => answer.passed_on = Some(PASSED_ON),
             Ok(Some(served)) => {
+                answer.policies = answers(served, &self.attached);
                 let info = read.as_ref().ok().map(|(_, info)| info);
                 self.evaluate(served, request, (&headers, &scan), info, &mut answer);
                 if let Some(shadow) = served.shadow.as_ref().filter(|_| self.asks_shadow) {
@@ -130,6 +132,8 @@ impl ServedCluster {
             matched: matched.is_some(),
             policy,
             rule: matched.map(|matched| matched.rule),
+            // The numbers are those of a profile's list while it is in effect.
+            decided_by: policy.filter(|_| !self.has_profile).and_then(|index| decided_by(&self.origins, index)),
             flow_control_schema: schema,
             flow: policy.and_then(|index| Gateway::flow(&self.route.cluster, index, user, info, scan)).map(Into::into),
             upstream_subset: subset.cloned(),

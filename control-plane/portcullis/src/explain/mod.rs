@@ -2,6 +2,7 @@
 
 mod answer;
 mod arguments;
+mod attached;
 mod call;
 mod certificate;
 mod environment;
@@ -39,7 +40,7 @@ pub(crate) fn run(arguments: &Explain) -> ExitCode {
     if let Some(ExplainCommand::Certificate(arguments)) = &arguments.command {
         return certificate::run(arguments);
     }
-    let environment = match Environment::read(&arguments.files, arguments.shadow) {
+    let environment = match Environment::read(&arguments.files, &arguments.namespace, arguments.shadow) {
         Ok(environment) => environment,
         Err(error) => return crate::fail(&error),
     };

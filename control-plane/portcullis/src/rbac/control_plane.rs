@@ -1,3 +1,4 @@
+use portcullis_api::PolicyKind;
 use serde_json::{Value, json};
 
 use crate::leader::limits_lease_name;
@@ -102,6 +103,22 @@ const INSTANCES: &str = "portcullis-instances";
 pub(crate) fn instances_manifests(namespace: &str, user: Option<&str>) -> [Value; 2] {
     let rules = json!([{"apiGroups": ["portcullis.dev"], "resources": ["instances"], "verbs": ["list", "watch"]}]);
     let metadata = json!({"name": INSTANCES});
+    [role("ClusterRole", metadata.clone(), rules), binding("ClusterRole", metadata, &subject_of(namespace, user))]
+}
+
+/// The role and the binding for policies.
+const POLICIES: &str = "portcullis-policies";
+
+/// The permissions for policies: to read them and the ReferenceGrants for them, and to write their status.
+pub(crate) fn policy_manifests(namespace: &str, user: Option<&str>) -> [Value; 2] {
+    let read = PolicyKind::ALL.map(PolicyKind::plural);
+    let written = read.map(|plural| format!("{plural}/status"));
+    let rules = json!([
+        {"apiGroups": ["portcullis.dev"], "resources": read, "verbs": ["list", "watch"]},
+        {"apiGroups": ["portcullis.dev"], "resources": written, "verbs": ["patch"]},
+        {"apiGroups": ["gateway.networking.k8s.io"], "resources": ["referencegrants"], "verbs": ["list", "watch"]},
+    ]);
+    let metadata = json!({"name": POLICIES});
     [role("ClusterRole", metadata.clone(), rules), binding("ClusterRole", metadata, &subject_of(namespace, user))]
 }
 

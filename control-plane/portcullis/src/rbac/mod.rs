@@ -55,6 +55,9 @@ pub(crate) fn run(arguments: &Rbac) -> ExitCode {
         if arguments.instances {
             manifests.extend(control_plane::instances_manifests(namespace, user));
         }
+        if arguments.policies {
+            manifests.extend(control_plane::policy_manifests(namespace, user));
+        }
         return print(arguments, &manifests);
     }
     if let Some(instance) = &arguments.instance {

@@ -32,6 +32,9 @@ pub(crate) struct Replay {
     /// Judge the lines of this UpstreamCluster only; may be repeated.
     #[arg(short = 'n', long = "cluster", value_name = "NAME")]
     pub(super) clusters: Vec<String>,
+    /// The control plane's own namespace: policies there decide, and those of others only tighten, with a ReferenceGrant there.
+    #[arg(long, value_name = "NAMESPACE", default_value = "portcullis")]
+    pub(super) namespace: String,
     /// How many differences are printed, those of most requests; the others are counted.
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     pub(super) show: usize,

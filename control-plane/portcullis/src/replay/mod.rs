@@ -100,7 +100,7 @@ fn replay(arguments: &Replay) -> Result<ExitCode, ReplayError> {
 
 impl Judges {
     fn read(arguments: &Replay) -> Result<Self, ReplayError> {
-        let environment = Environment::read(&arguments.files, false)?;
+        let environment = Environment::read(&arguments.files, &arguments.namespace, false)?;
         for problem in environment.problems() {
             crate::complain("warning", problem);
         }

@@ -136,7 +136,7 @@ mod tests {
 
     /// Else it would count as one that refuses each `UpstreamCluster`.
     #[test]
-    fn node_of_a_gateway_with_another_filter_is_foreign_and_not_frozen() {
+    fn node_of_a_gateway_with_another_filter_is_foreign_not_frozen() {
         let views = FilterViews::default();
         let membership = || Membership::Bound(["infra/edge".to_owned()].into());
         let version = CONFIG_VERSION.to_string();

@@ -3,6 +3,7 @@
 //! | step | module |
 //! |---|---|
 //! | read objects from a directory or a Kubernetes API | `source` |
+//! | put policies that are attached to them into their documents | `policies` |
 //! | put what they refer to in place of their references | `references` |
 //! | read keys of tokens from servers and issuers, and put them into the objects | `token_keys` |
 //! | have servers discovered, and put them into the objects | `discovery` |
@@ -41,6 +42,7 @@ mod memory_cost;
 mod metrics;
 #[cfg(test)]
 mod optional_kinds_tests;
+mod policies;
 mod reconcile_loop;
 mod reconciler;
 mod references;

@@ -123,6 +123,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         shadows: Arc::clone(&shadows),
         token_keys,
         limits: Arc::clone(&limit_reports),
+        policies: source.policies.clone(),
     }));
     let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects, shadows, limit_reports));
     let hosts = Arc::new(AllowedHosts::new(&arguments.http.http_hosts));
@@ -140,8 +141,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
             GatewayApi { access, objects, diagnoses, statuses, settings, envoys }.start()
         });
         let settings = SettingsUse::new(source.settings.clone(), source.control_plane.clone());
-        let writer =
-            Writer { client, leads, statuses, diagnoses, observer: Arc::clone(&observer), settings, gateway_api };
+        let (observer, policies) = (Arc::clone(&observer), source.policies.clone());
+        let writer = Writer { client, leads, statuses, diagnoses, observer, settings, gateway_api, policies };
         tasks.push(tokio::spawn(writer.run()));
     }
     let probes = Probes {

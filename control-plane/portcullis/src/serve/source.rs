@@ -12,6 +12,7 @@ use portcullis_sources::{
 use serde::Serialize;
 use tokio::sync::watch;
 
+use super::policies::{PolicyStage, PolicyVerdicts};
 use crate::leader::{LEASE_NAME, Leadership};
 
 /// How often a directory that cannot be read is tried.
@@ -66,6 +67,11 @@ pub(crate) struct SourceArguments {
     /// served before these are listed. Those of a directory are always read. A preview.
     #[arg(long, env = "PORTCULLIS_INSTANCES")]
     instances: bool,
+    /// Kubernetes source: attach DispatchPolicies, FlowControlPolicies and UpstreamIdentityPolicies to UpstreamClusters, and write
+    /// their status (`portcullis rbac --control-plane --policies`). No cluster is served by its newest version before these kinds
+    /// and ReferenceGrants are listed. A preview.
+    #[arg(long, env = "PORTCULLIS_POLICIES")]
+    policies: bool,
     /// A file with profiles of UpstreamClusters that are in effect whatever their annotations say, as `portcullis freeze
     /// --profiles-file` writes it: the way to close and open a cluster while the source is away.
     #[arg(long, env = "PORTCULLIS_PROFILES_FILE", value_name = "FILE")]
@@ -104,6 +110,8 @@ pub(super) struct Source {
     pub(super) statuses: watch::Receiver<Arc<StoredStatuses>>,
     /// The objects of the Gateway API, if they are judged.
     pub(super) gateway_api: Option<watch::Receiver<Arc<GatewayApiObjects>>>,
+    /// The verdicts about policies, if they are attached.
+    pub(super) policies: Option<watch::Receiver<Arc<PolicyVerdicts>>>,
     /// Which `GatewaySettings` are used.
     pub(super) settings: SettingsOrigin,
     /// The control plane, as statuses name it: its namespace and the name of its Lease.
@@ -177,12 +185,20 @@ impl Source {
             settings: arguments.settings_name.clone(),
             gateway_api: is_judged,
             instances: arguments.instances,
+            policies: arguments.policies,
         };
-        let KubernetesSets { objects, health, statuses, gateway_api } = watch_kubernetes(&access, options);
+        let KubernetesSets { objects, health, statuses, gateway_api, policies } = watch_kubernetes(&access, options);
         let gateway_api = Some(gateway_api).filter(|_| is_judged);
-        let sets = Box::pin(with_settings(objects, files));
+        let mut sets: Sets = Box::pin(with_settings(objects, files));
+        let verdicts = arguments.policies.then(|| watch::Sender::new(Arc::default()));
+        if let Some(verdicts) = verdicts.clone() {
+            let stage = PolicyStage { policies, home_namespace: access.namespace.clone(), verdicts };
+            let own = sets;
+            sets = Box::pin(async { stage.attach(own.await?).await });
+        }
+        let policies = verdicts.map(|verdicts| verdicts.subscribe());
         let (kind, kubernetes) = (SourceKind::Kubernetes, Some(access));
-        Ok(Self { kind, sets, health, kubernetes, statuses, gateway_api, settings, control_plane })
+        Ok(Self { kind, sets, health, kubernetes, statuses, gateway_api, policies, settings, control_plane })
     }
 
     fn of_files(sets: Sets, health: watch::Receiver<SourceHealth>) -> Self {
@@ -195,6 +211,7 @@ impl Source {
             kubernetes: None,
             statuses,
             gateway_api: None,
+            policies: None,
             settings,
             control_plane,
         }
@@ -227,6 +244,7 @@ impl SourceArguments {
             (SourceKind::Kubernetes, "--settings-name", self.settings_name.is_some()),
             (SourceKind::Kubernetes, "--gateway-api", self.gateway_api),
             (SourceKind::Kubernetes, "--instances", self.instances),
+            (SourceKind::Kubernetes, "--policies", self.policies),
         ];
         match given.into_iter().find(|(kind, _, is_given)| *is_given && *kind != self.source) {
             Some((_, flag, _)) => Err(SourceError::Excludes(self.source, flag)),

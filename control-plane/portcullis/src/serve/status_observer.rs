@@ -12,6 +12,7 @@ use super::discovery::Answers;
 use super::gateway_states::{GatewayStates, reports};
 use super::instance_views::is_lasting_view;
 use super::limit_reports::LimitReports;
+use super::policies::PolicyVerdicts;
 use super::shadow_reports::ShadowReports;
 use super::source::SourceState;
 use super::status::{ObjectStatus, StatusBody};
@@ -42,6 +43,8 @@ pub(super) struct ObserverInputs {
     pub(super) token_keys: watch::Receiver<Arc<KeysByObject>>,
     /// Those about limits that they share.
     pub(super) limits: Arc<LimitReports>,
+    /// The verdicts about policies, if they are attached.
+    pub(super) policies: Option<watch::Receiver<Arc<PolicyVerdicts>>>,
 }
 
 /// Derives the conditions of all objects, and remembers their transition times.
@@ -105,6 +108,7 @@ impl StatusObserver {
         let gateways = GatewayStates::new(&self.observed.registry, &self.observed.health, snapshot.clone(), &endpoints);
         let answers = self.observed.answers.borrow().clone();
         let token_keys = self.observed.token_keys.borrow().clone();
+        let policies = self.observed.policies.as_ref().map(|verdicts| verdicts.borrow().clone()).unwrap_or_default();
         self.observed.shadows.follow(shadows(&diagnoses), Instant::now());
         let none = BTreeMap::new();
         let versions = snapshot.as_ref().map_or(&none, |snapshot| state.versions.of(snapshot));
@@ -116,7 +120,7 @@ impl StatusObserver {
             let before = state.conditions.get(&key).map(Vec::as_slice).unwrap_or_default();
             let (gateways, answers, shadows) = (&gateways, &answers, &self.observed.shadows);
             let (token_keys, limits) = (&token_keys, &self.observed.limits);
-            let observed = ObservedStates { gateways, answers, shadows, token_keys, limits };
+            let observed = ObservedStates { gateways, answers, shadows, token_keys, limits, policies: &policies };
             let status = status_of(diagnosis, &observed, &version, (before, &now));
             known.insert(key, status.conditions.clone());
             ObjectStatus::new(diagnosis.as_ref().clone(), status)
@@ -166,6 +170,7 @@ struct ObservedStates<'a> {
     shadows: &'a ShadowReports,
     token_keys: &'a KeysByObject,
     limits: &'a LimitReports,
+    policies: &'a PolicyVerdicts,
 }
 
 fn status_of(
@@ -187,8 +192,18 @@ fn status_of(
     let shadow = diagnosis.shadow.as_ref().and_then(|_| observed.shadows.facts(&diagnosis.name));
     let token_keys = observed.token_keys.facts(&diagnosis.name, diagnosis.version.uid.as_deref());
     let limits = observed.limits.facts(&diagnosis.name).filter(|_| served != Served::Nothing);
-    let seen =
-        StatusInput { acceptance, generation, served, content_hash, gateways, discovery, shadow, token_keys, limits };
+    let seen = StatusInput {
+        acceptance,
+        generation,
+        served,
+        content_hash,
+        gateways,
+        discovery,
+        shadow,
+        token_keys,
+        limits,
+        policies: observed.policies.affecting(&diagnosis.name),
+    };
     ClusterStatus::of(&seen, before, now)
 }
 

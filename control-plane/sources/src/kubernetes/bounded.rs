@@ -1,4 +1,5 @@
-//! Objects of a kind that tenants write: within bounds, of which the oldest objects are the first to have room.
+//! Objects of a kind that tenants write: within bounds, of which objects of the namespace that is preferred, then the oldest ones are
+//! the first to have room.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +20,8 @@ pub(super) struct KindBounds {
 /// Objects of one kind by name. Until a list is complete, those that were known before hold.
 pub(super) struct BoundedObjects {
     bounds: KindBounds,
+    /// The namespace whose objects no other one's push out; empty for none.
+    preferred: String,
     current: OldestObjects,
     coming: OldestObjects,
     is_listed: bool,
@@ -28,15 +31,26 @@ pub(super) struct BoundedObjects {
 #[derive(Default)]
 struct OldestObjects {
     by_name: BTreeMap<String, WatchedObject>,
-    /// Creation time and name.
-    by_age: BTreeSet<(String, String)>,
+    by_rank: BTreeSet<Rank>,
     bytes: usize,
     is_cut: bool,
+    /// Whether one of the preferred namespace was left out.
+    is_preferred_cut: bool,
 }
 
+/// Whether it is of another namespace than the preferred one, creation time and name.
+type Rank = (bool, String, String);
+
 impl BoundedObjects {
-    pub(super) fn new(bounds: KindBounds) -> Self {
-        Self { bounds, current: OldestObjects::default(), coming: OldestObjects::default(), is_listed: false }
+    /// `preferred` is the namespace whose objects no other one's push out; empty for none.
+    pub(super) fn new(bounds: KindBounds, preferred: &str) -> Self {
+        Self {
+            bounds,
+            preferred: preferred.to_owned(),
+            current: OldestObjects::default(),
+            coming: OldestObjects::default(),
+            is_listed: false,
+        }
     }
 
     /// Takes an event of a watch. Returns whether something may have changed.
@@ -47,7 +61,7 @@ impl BoundedObjects {
                 // An equal one is shared, so that a second list takes no memory twice.
                 let known = self.current.by_name.get(&name).filter(|known| **known == object);
                 let object = known.cloned().unwrap_or(object);
-                self.coming.insert(name, object, self.bounds);
+                self.coming.insert(name, object, self.bounds, &self.preferred);
             }
             Event::InitDone => {
                 self.current = std::mem::take(&mut self.coming);
@@ -57,7 +71,7 @@ impl BoundedObjects {
             Event::Apply((name, object)) => {
                 let is_known = self.current.by_name.get(&name) == Some(&object);
                 if !is_known {
-                    self.current.insert(name, object, self.bounds);
+                    self.current.insert(name, object, self.bounds, &self.preferred);
                 }
                 return !is_known;
             }
@@ -68,7 +82,7 @@ impl BoundedObjects {
 
     /// Removes an object. Returns whether it was there.
     pub(super) fn remove(&mut self, name: &str) -> bool {
-        self.current.remove(name).is_some()
+        self.current.remove(name, &self.preferred).is_some()
     }
 
     /// There are none, or no longer. Returns whether something may have changed.
@@ -89,6 +103,11 @@ impl BoundedObjects {
         self.current.is_cut
     }
 
+    /// Whether some of the preferred namespace were left out.
+    pub(super) fn is_preferred_cut(&self) -> bool {
+        self.current.is_preferred_cut
+    }
+
     /// Whether some were left out for which there may be room by now: a list finds them.
     pub(super) fn has_room(&self) -> bool {
         let KindBounds { objects, bytes } = self.bounds;
@@ -102,25 +121,32 @@ impl BoundedObjects {
 }
 
 impl OldestObjects {
-    fn insert(&mut self, name: String, object: WatchedObject, bounds: KindBounds) {
-        self.remove(&name);
+    fn insert(&mut self, name: String, object: WatchedObject, bounds: KindBounds, preferred: &str) {
+        self.remove(&name, preferred);
         self.bytes = self.bytes.saturating_add(object.bytes);
-        self.by_age.insert((created(&object.document), name.clone()));
+        self.by_rank.insert(rank(&name, &object.document, preferred));
         self.by_name.insert(name, object);
         while (self.by_name.len() > bounds.objects || self.bytes > bounds.bytes)
-            && let Some((_, youngest)) = self.by_age.last().cloned()
+            && let Some((is_other, _, last)) = self.by_rank.last().cloned()
         {
-            self.remove(&youngest);
+            self.remove(&last, preferred);
             self.is_cut = true;
+            self.is_preferred_cut |= !is_other;
         }
     }
 
-    fn remove(&mut self, name: &str) -> Option<WatchedObject> {
+    fn remove(&mut self, name: &str, preferred: &str) -> Option<WatchedObject> {
         let object = self.by_name.remove(name)?;
         self.bytes = self.bytes.saturating_sub(object.bytes);
-        self.by_age.remove(&(created(&object.document), name.to_owned()));
+        self.by_rank.remove(&rank(name, &object.document, preferred));
         Some(object)
     }
+}
+
+/// `name` is `namespace/name`, or the name of a cluster-scoped object.
+fn rank(name: &str, document: &Value, preferred: &str) -> Rank {
+    let is_preferred = name.split_once('/').is_some_and(|(namespace, _)| namespace == preferred);
+    (!is_preferred, created(document), name.to_owned())
 }
 
 fn created(document: &Value) -> String {
@@ -152,7 +178,7 @@ mod tests {
 
     #[test]
     fn youngest_objects_beyond_the_bounds_are_left_out() {
-        let mut objects = BoundedObjects::new(BOUNDS);
+        let mut objects = BoundedObjects::new(BOUNDS, "");
         objects.apply(Event::Init);
         for index in 0..30 {
             objects.apply(Event::InitApply(object(index, index, 1)));
@@ -169,8 +195,42 @@ mod tests {
     }
 
     #[test]
+    fn objects_of_the_preferred_namespace_stay_however_young() {
+        let of = |namespace: &str, name: usize, bytes: usize| {
+            let (name, object) = object(name, 59 - name, bytes);
+            (format!("{namespace}/{name}"), object)
+        };
+        let names = |objects: &BoundedObjects| {
+            let names: Vec<String> = objects.iter().map(|(name, _)| name.clone()).collect();
+            names.join(" ")
+        };
+        // Numbers are seconds of creation: the younger, the higher.
+        for is_home_first in [true, false] {
+            let mut objects = BoundedObjects::new(BOUNDS, "home");
+            let mut all: Vec<_> = (0..30).map(|second| of("homeless", second, 1)).collect();
+            let at = if is_home_first { 0 } else { all.len() };
+            all.splice(at..at, [of("home", 58, 1), of("home", 59, 900)]);
+            objects.apply(Event::Init);
+            for one in all {
+                objects.apply(Event::InitApply(one));
+            }
+            objects.apply(Event::InitDone);
+            assert!(objects.is_cut() && !objects.is_preferred_cut());
+            let others: Vec<String> = (0..8).map(|second| format!("homeless/{second}")).collect();
+            assert_eq!(names(&objects), format!("home/58 home/59 {}", others.join(" ")));
+            // Those that have no room beside each other are noticed, and the bounds hold.
+            objects.apply(Event::Apply(of("home", 57, 200)));
+            assert_eq!(names(&objects), "home/57 home/58");
+            assert!(objects.is_preferred_cut() && objects.has_room());
+            objects.apply(Event::Init);
+            objects.apply(Event::InitDone);
+            assert!(!objects.is_preferred_cut());
+        }
+    }
+
+    #[test]
     fn room_for_those_left_out_is_noticed() {
-        let mut objects = BoundedObjects::new(BOUNDS);
+        let mut objects = BoundedObjects::new(BOUNDS, "");
         for index in 0..11 {
             objects.apply(Event::Apply(object(index, index, 1)));
         }
@@ -184,7 +244,7 @@ mod tests {
 
     #[test]
     fn objects_stay_until_a_list_is_complete() {
-        let mut objects = BoundedObjects::new(BOUNDS);
+        let mut objects = BoundedObjects::new(BOUNDS, "");
         assert!(objects.clear() && !objects.clear());
         assert!(objects.apply(Event::Apply(object(1, 1, 1))));
         assert!(!objects.apply(Event::Apply(object(1, 1, 1))));

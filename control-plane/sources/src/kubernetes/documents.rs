@@ -3,7 +3,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use portcullis_api::{SHARED_ANNOTATION, SecretBytes, SecretData, pack_policies};
+use portcullis_api::{SHARED_ANNOTATION, SecretBytes, SecretData, oversized_policy, pack_policies};
 use serde_json::{Value, json};
 
 use super::WatchedKind;
@@ -35,23 +35,29 @@ pub struct StoredStatus {
     pub status: Value,
 }
 
-/// The largest document of the Gateway API: tenants write them, and each is read at every change.
+/// The largest document of the Gateway API, and the largest policy: tenants write them, and each is read at every change.
 const MAX_BYTES: usize = 256 * 1024;
 
 fn length(value: &Value) -> usize {
     serde_json::to_vec(value).map_or(usize::MAX, |bytes| bytes.len())
 }
 
-/// The length of an object within the bound.
-fn bounded_length(document: &Value, status: &Value) -> Option<usize> {
-    let length = length(document);
-    if length <= MAX_BYTES {
-        return Some(length.saturating_add(self::length(status)));
+/// The document within the bound, with the length of the object. Of a policy beyond it the targets are left: one that decides must not
+/// leave its part because of its length.
+fn bounded(kind: WatchedKind, document: Value, status: &Value) -> Option<(Value, usize)> {
+    let of_document = length(&document);
+    if of_document <= MAX_BYTES {
+        return Some((document, of_document.saturating_add(length(status))));
     }
     let text = |field: &str| document.pointer(field).and_then(Value::as_str).unwrap_or_default();
-    let (kind, namespace, name) = (text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
-    tracing::warn!(kind, namespace, name, "an object of more than 256 KiB is not looked at");
-    None
+    let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
+    tracing::warn!(kind = kind.kind(), namespace, name, "an object of more than 256 KiB is not looked at");
+    if !matches!(kind, WatchedKind::Policy(_)) {
+        return None;
+    }
+    let reduced = oversized_policy(&document);
+    let bytes = length(&reduced).saturating_add(length(status));
+    Some((reduced, bytes))
 }
 
 /// Leaves what is judged: labels of namespaces, and ports of Services.
@@ -90,7 +96,7 @@ pub(super) fn object(kind: WatchedKind, mut object: DynamicObject) -> Option<Wat
         // They are most of what is kept.
         pack_policies(&mut document);
     }
-    let bytes = if kind.is_for_gateway_api() { bounded_length(&document, &status)? } else { 0 };
+    let (document, bytes) = if kind.is_judged() { bounded(kind, document, &status)? } else { (document, 0) };
     let stored = Arc::new(StoredStatus { uid, generation, resource_version, status });
     Some(WatchedObject { document: Arc::new(document), stored, bytes })
 }
@@ -118,7 +124,7 @@ pub(super) fn secret(kind: WatchedKind, secret: Secret) -> SecretData {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND};
+    use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND, PolicyKind, check_policy};
 
     use super::*;
 
@@ -181,6 +187,24 @@ mod tests {
         let namespace = read(WatchedKind::Namespace);
         assert_eq!(namespace.document["metadata"], json!({"name": "a", "labels": {"a": "b"}}));
         assert_eq!(namespace.document.get("spec"), None);
+    }
+
+    #[test]
+    fn policy_beyond_the_bound_keeps_its_targets() {
+        let kind = WatchedKind::Policy(PolicyKind::UpstreamIdentity);
+        let target = json!({"group": "proxy.kubegateway.io", "kind": "UpstreamCluster", "name": "a.test"});
+        let object: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": kind.api_version(), "kind": kind.kind(), "metadata": {"name": "a", "namespace": "portcullis"},
+            "spec": {"targetRefs": [target], "overrides": {"forwardedExtras": ["x".repeat(MAX_BYTES)]}},
+            "status": {"ancestors": []},
+        }))
+        .unwrap();
+        let WatchedObject { document, stored, bytes } = super::object(kind, object).unwrap();
+        assert_eq!(document["spec"], json!({"targetRefs": [target], "overrides": {}}));
+        assert_eq!(document["metadata"]["namespace"], "portcullis");
+        assert!(bytes < 1_000 && stored.status == json!({"ancestors": []}));
+        let problems = check_policy(PolicyKind::UpstreamIdentity, &document).outcome.unwrap_err();
+        assert!(problems[0].message.contains("256 KiB"), "{}", problems[0]);
     }
 
     #[test]

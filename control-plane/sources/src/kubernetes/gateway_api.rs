@@ -29,6 +29,21 @@ impl GatewayApiObjects {
         WatchedKind::OF_GATEWAY_API.iter().all(|kind| self.by_kind.contains_key(kind))
     }
 
+    /// The same of the kinds that policies need.
+    pub fn lists_policies(&self) -> bool {
+        WatchedKind::OF_POLICIES.iter().all(|kind| self.by_kind.contains_key(kind))
+    }
+
+    /// Policies as a source lists them: of these kinds, and of the others none.
+    pub fn of_policies(listed: impl IntoIterator<Item = (WatchedKind, Vec<Arc<Value>>)>) -> Self {
+        let mut objects = Self::default();
+        let none = WatchedKind::OF_POLICIES.map(|kind| (kind, Vec::new()));
+        for (kind, documents) in none.into_iter().chain(listed) {
+            objects.set(kind, documents.into(), false);
+        }
+        objects
+    }
+
     /// The objects of a kind.
     pub fn of(&self, kind: WatchedKind) -> impl Iterator<Item = &Arc<Value>> {
         self.by_kind.get(&kind).into_iter().flat_map(|documents| documents.iter())
@@ -62,5 +77,15 @@ mod tests {
         assert_eq!((objects.of_gateway_api().count(), objects.of(WatchedKind::Service).count()), (5, 1));
         objects.set(WatchedKind::Service, [].into(), false);
         assert!(objects.has_all(WatchedKind::Service));
+    }
+
+    #[test]
+    fn policies_are_listed_when_each_kind_is() {
+        let mut objects = GatewayApiObjects::default();
+        for kind in WatchedKind::OF_POLICIES {
+            assert!(!objects.lists_policies());
+            objects.set(kind, [].into(), false);
+        }
+        assert!(objects.lists_policies() && !objects.is_listed());
     }
 }

@@ -1,8 +1,8 @@
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use portcullis_api::{
-    CLUSTER_API_VERSION, CLUSTER_KIND, INSTANCE_API_VERSION, INSTANCE_KIND, SECRET_LABEL, SETTINGS_API_VERSION,
-    SETTINGS_KIND, SETTINGS_SECRET_LABEL,
+    CLUSTER_API_VERSION, CLUSTER_KIND, INSTANCE_API_VERSION, INSTANCE_KIND, POLICY_API_VERSION, PolicyKind,
+    SECRET_LABEL, SETTINGS_API_VERSION, SETTINGS_KIND, SETTINGS_SECRET_LABEL,
 };
 
 /// A kind of objects that is watched.
@@ -28,6 +28,8 @@ pub enum WatchedKind {
     Namespace,
     /// `Service`, to which routes of the Gateway API refer.
     Service,
+    /// A policy that is attached to other objects.
+    Policy(PolicyKind),
 }
 
 /// `apiVersion` of the Gateway API's objects.
@@ -43,6 +45,14 @@ impl WatchedKind {
         WatchedKind::ReferenceGrant,
         WatchedKind::Namespace,
         WatchedKind::Service,
+    ];
+
+    /// The kinds that policies need.
+    pub const OF_POLICIES: [WatchedKind; 4] = [
+        WatchedKind::Policy(PolicyKind::Dispatch),
+        WatchedKind::Policy(PolicyKind::FlowControl),
+        WatchedKind::Policy(PolicyKind::UpstreamIdentity),
+        WatchedKind::ReferenceGrant,
     ];
 
     /// `apiVersion` of its objects.
@@ -72,12 +82,18 @@ impl WatchedKind {
             WatchedKind::ReferenceGrant => (GATEWAY_API, "ReferenceGrant", "referencegrants"),
             WatchedKind::Namespace => ("v1", "Namespace", "namespaces"),
             WatchedKind::Service => ("v1", "Service", "services"),
+            WatchedKind::Policy(kind) => (POLICY_API_VERSION, kind.as_str(), kind.plural()),
         }
     }
 
     /// Whether objects of this kind are watched for the Gateway API.
     pub fn is_for_gateway_api(self) -> bool {
         Self::OF_GATEWAY_API.contains(&self)
+    }
+
+    /// Whether objects of this kind are attached to each other, by rules that look at many of them. Tenants write them.
+    pub fn is_judged(self) -> bool {
+        self.is_for_gateway_api() || matches!(self, WatchedKind::Policy(_))
     }
 
     /// Whether routes and listeners refer to objects of this kind, whose status is none of ours.
@@ -87,7 +103,7 @@ impl WatchedKind {
 
     /// Whether other controllers write the status of its objects, too.
     pub(super) fn has_shared_status(self) -> bool {
-        self.is_for_gateway_api() && !self.is_referred_to()
+        self.is_judged() && !self.is_referred_to()
     }
 
     /// The objects of a Kubernetes, in all namespaces.

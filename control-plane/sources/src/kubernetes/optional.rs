@@ -20,7 +20,8 @@ use super::published::Published;
 use super::watches::config;
 use super::{KubernetesAccess, ObjectKey, StoredStatus, WatchedKind};
 
-/// The most that is kept of a kind. Beyond it the youngest are left out: tenants write routes.
+/// The most that is kept of a kind. Beyond it the youngest are left out: tenants write routes. Policies and permissions of the control
+/// plane's own namespace are the last to be.
 const BOUNDS: KindBounds = KindBounds { objects: 5_000, bytes: 64 * 1024 * 1024 };
 /// The most objects in one answer to a list: each may have 1.5 MiB.
 const PAGE: u32 = 100;
@@ -53,6 +54,8 @@ pub(super) struct OptionalKind {
     kind: WatchedKind,
     objects: BoundedObjects,
     absence: KindAbsence,
+    /// Whether clusters may depend on its objects, so that a definition that is missing says nothing about them.
+    is_needed: bool,
     published: Published,
     /// Changes when the API answers again.
     returns: watch::Receiver<u64>,
@@ -64,12 +67,15 @@ impl OptionalKind {
     pub(super) fn new(
         access: &KubernetesAccess,
         kind: WatchedKind,
+        is_needed: bool,
         published: &Published,
         returns: watch::Receiver<u64>,
     ) -> Self {
         let (access, published) = (access.clone(), published.clone());
-        let (objects, absence) = (BoundedObjects::new(BOUNDS), KindAbsence::default());
-        Self { access, kind, objects, absence, published, returns, logged: None }
+        // No tenant pushes out what the owner denies.
+        let preferred = if WatchedKind::OF_POLICIES.contains(&kind) { access.namespace.as_str() } else { "" };
+        let (objects, absence) = (BoundedObjects::new(BOUNDS, preferred), KindAbsence::default());
+        Self { access, kind, objects, absence, is_needed, published, returns, logged: None }
     }
 
     /// Watches for ever.
@@ -91,7 +97,8 @@ impl OptionalKind {
     }
 
     /// Whether the end of a session says that there are no objects of the kind. Objects of the Gateway API decide what is served: a
-    /// right that is missing, as it is for a moment at an apiserver that starts, leaves such a kind as it was, known or not.
+    /// right that is missing, as it is for a moment at an apiserver that starts, leaves such a kind as it was, known or not. A missing
+    /// definition leaves one as it was that clusters depend on: without its objects their own fields would hold.
     fn has_none(&mut self, end: &KindEnd, now: Instant) -> bool {
         if !matches!(end, KindEnd::NoKind(_)) {
             self.absence.contradicted();
@@ -99,8 +106,8 @@ impl OptionalKind {
         match end {
             KindEnd::Anew | KindEnd::Failed(_) => false,
             // Those that were known before a right was lost stay, as in an outage.
-            KindEnd::Forbidden(_) => !self.kind.is_for_gateway_api() && self.objects.is_empty(),
-            KindEnd::NoKind(_) => self.absence.said(now) || !self.kind.is_for_gateway_api(),
+            KindEnd::Forbidden(_) => !self.kind.is_judged() && self.objects.is_empty(),
+            KindEnd::NoKind(_) => !self.is_needed && (self.absence.said(now) || !self.kind.is_judged()),
         }
     }
 
@@ -220,15 +227,27 @@ impl OptionalKind {
                 "only the oldest objects are looked at: at most {objects}, of {bytes} bytes in all"
             );
         }
+        if self.objects.is_preferred_cut() {
+            tracing::error!(
+                kind = self.kind.plural(),
+                namespace = self.access.namespace.as_str(),
+                "the control plane's own namespace has more objects of this kind than can be looked at; those known before stay"
+            );
+            return;
+        }
         if !self.kind.is_referred_to() {
             let key = |name: &String| ObjectKey::of_path(self.kind, name);
             let statuses: BTreeMap<ObjectKey, Arc<StoredStatus>> =
                 self.objects.iter().map(|(name, object)| (key(name), Arc::clone(&object.stored))).collect();
             self.published.statuses(self.kind, statuses);
         }
+        let document = |(_, object): (&String, &WatchedObject)| Arc::clone(&object.document);
+        let documents: Arc<[_]> = self.objects.iter().map(document).collect();
         if self.kind.is_for_gateway_api() {
-            let document = |(_, object): (&String, &WatchedObject)| Arc::clone(&object.document);
-            self.published.gateway_api(self.kind, self.objects.iter().map(document).collect(), self.objects.is_cut());
+            self.published.gateway_api(self.kind, Arc::clone(&documents), self.objects.is_cut());
+        }
+        if WatchedKind::OF_POLICIES.contains(&self.kind) {
+            self.published.policies(self.kind, documents, self.objects.is_cut());
         }
     }
 
@@ -266,26 +285,33 @@ fn code(error: &watcher::Error) -> Option<u16> {
 mod tests {
     use super::*;
 
-    fn optional(kind: WatchedKind) -> OptionalKind {
+    fn optional(kind: WatchedKind, is_needed: bool) -> OptionalKind {
         let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
         let access =
             KubernetesAccess { client: kube::Client::try_from(config).unwrap(), namespace: "portcullis".to_owned() };
-        OptionalKind::new(&access, kind, &Published::new(), watch::Sender::new(0).subscribe())
+        OptionalKind::new(&access, kind, is_needed, &Published::new(), watch::Sender::new(0).subscribe())
     }
 
     #[tokio::test]
-    async fn refusal_is_no_empty_list_of_the_gateway_api() {
+    async fn refusal_is_no_empty_list_of_what_decides() {
         let (forbidden, no_kind) = (|| KindEnd::Forbidden(String::new()), || KindEnd::NoKind(String::new()));
         let start = Instant::now();
         let later = start + Duration::from_secs(60);
         for kind in WatchedKind::OF_GATEWAY_API {
-            let mut kind = optional(kind);
+            let mut kind = optional(kind, false);
             assert!(!kind.has_none(&forbidden(), start) && !kind.has_none(&forbidden(), later));
             assert!(!kind.has_none(&no_kind(), start), "its definition may come back");
             assert!(!kind.has_none(&forbidden(), later) && !kind.has_none(&no_kind(), later), "it is there");
             assert!(kind.has_none(&no_kind(), later + Duration::from_secs(60)));
         }
-        let mut settings = optional(WatchedKind::GatewaySettings);
+        for kind in WatchedKind::OF_POLICIES {
+            let mut kind = optional(kind, true);
+            for end in [forbidden(), no_kind()] {
+                let ends = [start, later, later + Duration::from_secs(3_600)].map(|now| kind.has_none(&end, now));
+                assert_eq!(ends, [false; 3], "clusters would have their own fields again");
+            }
+        }
+        let mut settings = optional(WatchedKind::GatewaySettings, false);
         assert!(settings.has_none(&forbidden(), start) && settings.has_none(&no_kind(), start));
     }
 }

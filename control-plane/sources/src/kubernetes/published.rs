@@ -11,16 +11,32 @@ use super::{GatewayApiObjects, ObjectKey, StoredStatus, StoredStatuses, WatchedK
 pub(super) struct Published {
     statuses: watch::Sender<Arc<StoredStatuses>>,
     gateway_api: watch::Sender<Arc<GatewayApiObjects>>,
+    policies: watch::Sender<Arc<GatewayApiObjects>>,
+}
+
+/// The receivers of the outputs.
+pub(super) struct PublishedReceivers {
+    pub(super) statuses: watch::Receiver<Arc<StoredStatuses>>,
+    pub(super) gateway_api: watch::Receiver<Arc<GatewayApiObjects>>,
+    pub(super) policies: watch::Receiver<Arc<GatewayApiObjects>>,
 }
 
 impl Published {
     /// With nothing in it.
     pub(super) fn new() -> Self {
-        Self { statuses: watch::Sender::new(Arc::default()), gateway_api: watch::Sender::new(Arc::default()) }
+        Self {
+            statuses: watch::Sender::new(Arc::default()),
+            gateway_api: watch::Sender::new(Arc::default()),
+            policies: watch::Sender::new(Arc::default()),
+        }
     }
 
-    pub(super) fn subscribe(&self) -> (watch::Receiver<Arc<StoredStatuses>>, watch::Receiver<Arc<GatewayApiObjects>>) {
-        (self.statuses.subscribe(), self.gateway_api.subscribe())
+    pub(super) fn subscribe(&self) -> PublishedReceivers {
+        PublishedReceivers {
+            statuses: self.statuses.subscribe(),
+            gateway_api: self.gateway_api.subscribe(),
+            policies: self.policies.subscribe(),
+        }
     }
 
     /// The statuses of all objects of a kind.
@@ -31,6 +47,11 @@ impl Published {
     /// The objects of a kind of the Gateway API.
     pub(super) fn gateway_api(&self, kind: WatchedKind, newest: Arc<[Arc<Value>]>, is_cut: bool) {
         set(&self.gateway_api, |all| all.set(kind, newest, is_cut));
+    }
+
+    /// Policies of a kind, or the permissions for them.
+    pub(super) fn policies(&self, kind: WatchedKind, newest: Arc<[Arc<Value>]>, is_cut: bool) {
+        set(&self.policies, |all| all.set(kind, newest, is_cut));
     }
 }
 

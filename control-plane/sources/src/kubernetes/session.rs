@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -13,7 +14,7 @@ use tokio::task::JoinSet;
 use super::documents;
 use super::health::{Backoff, reason};
 use super::optional::OptionalKind;
-use super::published::Published;
+use super::published::{Published, PublishedReceivers};
 use super::store::Store;
 use super::watches::{Events, WatchEvent, events};
 use super::{GatewayApiObjects, KubernetesAccess, SourceHealth, StoredStatuses, WatchedKind};
@@ -39,6 +40,8 @@ pub struct KubernetesSets {
     pub statuses: watch::Receiver<Arc<StoredStatuses>>,
     /// The objects for the Gateway API, if they are watched.
     pub gateway_api: watch::Receiver<Arc<GatewayApiObjects>>,
+    /// Policies, with the permissions for them, if they are watched.
+    pub policies: watch::Receiver<Arc<GatewayApiObjects>>,
 }
 
 /// The objects that are watched beside `UpstreamCluster`s.
@@ -50,6 +53,8 @@ pub struct WatchOptions {
     pub gateway_api: bool,
     /// Whether `Instance`s are watched. They decide who gets which cluster: nothing is served before they are listed.
     pub instances: bool,
+    /// Whether policies are watched.
+    pub policies: bool,
 }
 
 /// The receivers' other ends.
@@ -66,7 +71,7 @@ pub fn watch_kubernetes(access: &KubernetesAccess, options: WatchOptions) -> Kub
     let starting = SourceHealth::stale(SystemTime::now(), "the first lists are not complete");
     let (health_sender, health) = watch::channel(starting);
     let published = Published::new();
-    let (statuses, gateway_api) = published.subscribe();
+    let PublishedReceivers { statuses, gateway_api, policies } = published.subscribe();
     let senders = Senders { objects: objects_sender, health: health_sender, published };
     let access = access.clone();
     tokio::spawn(async move {
@@ -74,14 +79,16 @@ pub fn watch_kubernetes(access: &KubernetesAccess, options: WatchOptions) -> Kub
         // They end with this task.
         let mut optional = JoinSet::new();
         for kind in options.optional() {
-            optional.spawn(OptionalKind::new(&access, kind, &senders.published, returns.subscribe()).run());
+            let is_needed = options.is_needed(kind);
+            let sessions = OptionalKind::new(&access, kind, is_needed, &senders.published, returns.subscribe());
+            optional.spawn(sessions.run());
         }
         tokio::select! {
             () = senders.objects.closed() => {}
             () = sessions(&access, &options, &senders, &returns) => {}
         }
     });
-    KubernetesSets { objects, health, statuses, gateway_api }
+    KubernetesSets { objects, health, statuses, gateway_api, policies }
 }
 
 impl WatchOptions {
@@ -94,10 +101,17 @@ impl WatchOptions {
 
     /// The kinds that have sessions of their own: a Kubernetes that does not have them has none of their objects. Settings that are
     /// not used are watched for their status alone.
-    fn optional(&self) -> Vec<WatchedKind> {
+    fn optional(&self) -> BTreeSet<WatchedKind> {
         let settings = self.settings.is_none().then_some(WatchedKind::GatewaySettings);
         let of_gateway_api = WatchedKind::OF_GATEWAY_API.into_iter().filter(|_| self.gateway_api);
-        settings.into_iter().chain(of_gateway_api).collect()
+        let of_policies = WatchedKind::OF_POLICIES.into_iter().filter(|_| self.policies);
+        settings.into_iter().chain(of_gateway_api).chain(of_policies).collect()
+    }
+
+    /// Whether clusters may depend on the objects of a kind. Policies are asked for by an option of their own; where their definitions,
+    /// or those of the permissions for them, are missing, that is a mistake.
+    fn is_needed(&self, kind: WatchedKind) -> bool {
+        self.policies && WatchedKind::OF_POLICIES.contains(&kind)
     }
 }
 

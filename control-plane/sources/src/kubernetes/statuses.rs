@@ -23,7 +23,16 @@ impl StoredStatuses {
     /// Whether no status of a kind of the Gateway API is other than in an earlier copy. A statement about copies: equal statuses
     /// that came apart count as others.
     pub fn shares_gateway_api(&self, other: &Self) -> bool {
-        WatchedKind::OF_GATEWAY_API.iter().all(|kind| match (self.by_kind.get(kind), other.by_kind.get(kind)) {
+        self.shares(other, &WatchedKind::OF_GATEWAY_API)
+    }
+
+    /// The same of the kinds that policies need.
+    pub fn shares_policies(&self, other: &Self) -> bool {
+        self.shares(other, &WatchedKind::OF_POLICIES)
+    }
+
+    fn shares(&self, other: &Self, kinds: &[WatchedKind]) -> bool {
+        kinds.iter().all(|kind| match (self.by_kind.get(kind), other.by_kind.get(kind)) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
             (one, other) => one.is_none() && other.is_none(),
         })

@@ -22,7 +22,6 @@ mod tunnel;
 
 pub(crate) use gateway::{GatewayBackends, gateway_listeners};
 pub(crate) use https::only_cluster;
-pub(crate) use tls::client_validation;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,43 +1,18 @@
 use envoy_types::pb::envoy::config::core::v3::{TransportSocket, transport_socket};
-use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::certificate_validation_context::TrustChainVerification;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::downstream_tls_context::SessionTicketKeysType;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::tls_parameters::TlsProtocol;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
-    CertificateValidationContext, CommonTlsContext, DownstreamTlsContext, TlsParameters,
+    CommonTlsContext, DownstreamTlsContext, TlsParameters,
 };
 use envoy_types::util::pack_any;
-use portcullis_api::{ClientCaNames, ClientVerification, Cluster};
 
-use crate::proto::{boolean, inline_bytes, sds};
+use crate::proto::{boolean, sds};
 
 /// TLS that asks for a client certificate and judges it by the secret `validation`. The filter verifies it again, request by
 /// request.
 pub(super) fn with_client_certificate(certificates: Vec<String>, validation: String) -> TransportSocket {
     socket(certificates, Some(ValidationContextType::ValidationContextSdsSecretConfig(sds(validation))))
-}
-
-/// The handling of client certificates in the handshake, as a secret, so that a change of the client CA ends no connection.
-///
-/// `trusted_ca` gives the names of acceptable authorities in the handshake (RFC 8446 4.2.4): Envoy takes them from there for
-/// its own validator only. `ACCEPT_UNTRUSTED` then lets certificates of others in, and leaves them to the filter, as
-/// kube-apiserver's handshake does. The price: with `trusted_ca` BoringSSL decodes all extensions of the presented certificates
-/// before it looks at a signature, and keeps them with the connection.
-pub(crate) fn client_validation(cluster: &Cluster, names: ClientCaNames) -> CertificateValidationContext {
-    let own = |trust_chain_verification: TrustChainVerification| CertificateValidationContext {
-        trusted_ca: cluster.client_ca.as_ref().map(|pem| inline_bytes(pem.as_slice())),
-        trust_chain_verification: trust_chain_verification.into(),
-        ..Default::default()
-    };
-    match cluster.client_verification {
-        ClientVerification::Request if names == ClientCaNames::Omitted => CertificateValidationContext {
-            trust_chain_verification: TrustChainVerification::AcceptUntrusted.into(),
-            ..Default::default()
-        },
-        ClientVerification::Request => own(TrustChainVerification::AcceptUntrusted),
-        // Without a CA Envoy's own validator verifies nothing; the filter then believes no certificate.
-        ClientVerification::Handshake => own(TrustChainVerification::VerifyTrustChain),
-    }
 }
 
 /// TLS that asks for no client certificate.

@@ -137,7 +137,7 @@ fn cluster_at_a_gateway_is_served_as_under_its_own_names() {
 }
 
 #[test]
-fn gateway_has_keys_of_those_clusters_alone_that_its_routes_lead_to() {
+fn gateway_has_keys_of_clusters_alone_that_its_routes_lead_to() {
     let pki = Pki::new();
     let world = world(&pki);
     let gateways = [
@@ -216,7 +216,7 @@ fn clusters_that_take_no_requests_are_named() {
 
 /// A request may wait for long between its decision and its way: routes of two clusters have no name in common.
 #[test]
-fn route_that_leads_to_another_cluster_has_other_routes_and_another_chain() {
+fn route_to_another_cluster_has_other_routes_and_another_chain() {
     let pki = Pki::new();
     let mut world = world(&pki);
     // From files: the two differ in their names alone.

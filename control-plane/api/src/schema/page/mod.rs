@@ -3,6 +3,7 @@
 
 mod cluster;
 mod instance;
+mod policies;
 mod settings;
 
 use std::fmt::Write;

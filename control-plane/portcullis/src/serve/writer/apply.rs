@@ -18,7 +18,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Applies a status; returns the outcome and, if it failed, the reason. The reason holds no secret.
 pub(super) async fn apply(client: Client, key: ObjectKey, object: Value) -> (ObjectKey, WriteOutcome, String) {
     // Force takes back fields of ours that another writer changed. Lists of the Gateway API are written as a whole.
-    let (parameters, patch) = match key.kind.is_for_gateway_api() {
+    let (parameters, patch) = match key.kind.is_judged() {
         true => {
             (PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }, Patch::Merge(&object))
         }
@@ -42,7 +42,7 @@ fn outcome_of(kind: WatchedKind, error: &Error) -> (WriteOutcome, String) {
     let outcome = match status.code {
         404 | 410 | 409 => WriteOutcome::Gone,
         // Their rights are given apart: without them the others' statuses are written all the same.
-        403 if kind.is_for_gateway_api() => WriteOutcome::Refused,
+        403 if kind.is_judged() => WriteOutcome::Refused,
         401 | 403 | 408 | 429 => WriteOutcome::Away,
         400..=499 => WriteOutcome::Refused,
         _ => WriteOutcome::Away,

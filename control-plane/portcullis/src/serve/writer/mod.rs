@@ -26,6 +26,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::gateway_api::GatewayApiVerdicts;
+use super::policies::PolicyVerdicts;
 use super::status::ObjectStatus;
 use super::status_observer::StatusObserver;
 use apply::apply;
@@ -57,6 +58,8 @@ pub(super) struct Writer {
     pub(super) settings: SettingsUse,
     /// The verdicts about objects of the Gateway API, if they are judged.
     pub(super) gateway_api: Option<watch::Receiver<Arc<GatewayApiVerdicts>>>,
+    /// The verdicts about policies, if they are attached.
+    pub(super) policies: Option<watch::Receiver<Arc<PolicyVerdicts>>>,
 }
 
 /// The queue of writes, with the objects to apply.
@@ -70,13 +73,13 @@ impl Writer {
         let mut writes = FuturesUnordered::new();
         let mut planned: Option<Instant> = None;
         let mut followed = None;
-        let mut of_gateway_api = None;
+        let mut judged = JudgedPlans::default();
         loop {
             if !*self.leads.borrow_and_update() {
                 self.follow(&mut queue, &mut followed);
-                (planned, of_gateway_api) = (None, None);
+                (planned, judged) = (None, JudgedPlans::default());
             } else if planned.is_none_or(|at| at.elapsed() >= PLAN_INTERVAL) {
-                self.plan(&mut queue, &mut of_gateway_api, start.elapsed());
+                self.plan(&mut queue, &mut judged, start.elapsed());
                 planned = Some(Instant::now());
             }
             while writes.len() < MAX_CONCURRENT_WRITES
@@ -118,12 +121,12 @@ impl Writer {
     }
 
     /// Hands the wanted status of every object to the queue.
-    fn plan(&self, queue: &mut Writes, of_gateway_api: &mut Option<GatewayApiPlan>, now: Uptime) {
+    fn plan(&self, queue: &mut Writes, judged: &mut JudgedPlans, now: Uptime) {
         let statuses = self.statuses.borrow().clone();
         self.remember(queue, &statuses);
         let status = self.observer.status();
         let present = BTreeSet::new();
-        let mut plan = Plan { queue: &mut *queue, statuses: &statuses, present, keeps_gateway_api: false, now };
+        let mut plan = Plan { queue: &mut *queue, statuses: &statuses, present, now };
         for (object, key) in status.objects.iter().filter_map(|object| Some((object, key(&object.diagnosis)?))) {
             let Some(uid) = &object.diagnosis.version.uid else { continue };
             match key.kind {
@@ -140,21 +143,22 @@ impl Writer {
             let key = ObjectKey::cluster_scoped(WatchedKind::GatewaySettings, name);
             plan.want(key, uid, &status);
         }
-        if let Some(verdicts) = &self.gateway_api {
-            let newest =
-                GatewayApiPlan { verdicts: verdicts.borrow().clone(), statuses: Arc::clone(&statuses), at: now };
-            if of_gateway_api.as_ref().is_none_or(|last| last.is_outdated_by(&newest)) {
-                let now = timestamp().to_string();
-                for (key, status) in newest.verdicts.statuses(&statuses, &now) {
-                    plan.want_whole(key, status);
-                }
-                *of_gateway_api = Some(newest);
-            } else {
-                plan.keeps_gateway_api = true;
-            }
-        }
-        let (present, keeps_gateway_api) = (plan.present, plan.keeps_gateway_api);
-        queue.keep(|key| present.contains(key) || keeps_gateway_api && key.kind.is_for_gateway_api());
+        let keeps_gateway_api = self.gateway_api.as_ref().is_some_and(|verdicts| {
+            let newest = JudgedPlan { verdicts: verdicts.borrow().clone(), statuses: Arc::clone(&statuses), at: now };
+            let wanted = |verdicts: &GatewayApiVerdicts, now: &str| verdicts.statuses(&statuses, now).collect();
+            plan.follow(&mut judged.gateway_api, newest, StoredStatuses::shares_gateway_api, wanted)
+        });
+        let keeps_policies = self.policies.as_ref().is_some_and(|verdicts| {
+            let newest = JudgedPlan { verdicts: verdicts.borrow().clone(), statuses: Arc::clone(&statuses), at: now };
+            let wanted = |verdicts: &PolicyVerdicts, now: &str| verdicts.statuses(&statuses, now).collect();
+            plan.follow(&mut judged.policies, newest, StoredStatuses::shares_policies, wanted)
+        });
+        let present = plan.present;
+        queue.keep(|key| {
+            let is_kept = keeps_gateway_api && key.kind.is_for_gateway_api()
+                || keeps_policies && matches!(key.kind, WatchedKind::Policy(_));
+            is_kept || present.contains(key)
+        });
     }
 
     /// Takes over the transition times of objects that are new here: another replica may have written their status.
@@ -174,28 +178,55 @@ struct Plan<'a> {
     queue: &'a mut Writes,
     statuses: &'a StoredStatuses,
     present: BTreeSet<ObjectKey>,
-    /// Whether what is wanted of the Gateway API's objects is what it was.
-    keeps_gateway_api: bool,
     now: Uptime,
 }
 
-/// The inputs of the statuses of the Gateway API that were wanted last: thousands are computed only if one may be another.
-struct GatewayApiPlan {
-    verdicts: Arc<GatewayApiVerdicts>,
+/// The inputs of statuses that were wanted last, of objects that are judged together: thousands are computed only if one may be another.
+struct JudgedPlan<V> {
+    verdicts: Arc<V>,
     statuses: Arc<StoredStatuses>,
     at: Uptime,
 }
 
-impl GatewayApiPlan {
+/// Those of each group of kinds.
+#[derive(Default)]
+struct JudgedPlans {
+    gateway_api: Option<JudgedPlan<GatewayApiVerdicts>>,
+    policies: Option<JudgedPlan<PolicyVerdicts>>,
+}
+
+/// Whether no status of a group of kinds is another one.
+type SharesStatuses = fn(&StoredStatuses, &StoredStatuses) -> bool;
+
+impl<V> JudgedPlan<V> {
     /// Also after a while, for writes without a visible effect.
-    fn is_outdated_by(&self, newest: &Self) -> bool {
+    fn is_outdated_by(&self, newest: &Self, shares: SharesStatuses) -> bool {
         let is_same = Arc::ptr_eq(&self.verdicts, &newest.verdicts);
-        let has_same_statuses = newest.statuses.shares_gateway_api(&self.statuses);
+        let has_same_statuses = shares(&newest.statuses, &self.statuses);
         !is_same || !has_same_statuses || newest.at >= self.at.saturating_add(REPEAT_AFTER)
     }
 }
 
 impl Plan<'_> {
+    /// Has the statuses written that verdicts lead to, if they may be others than those that were wanted last. Returns whether all of
+    /// these stay wanted.
+    fn follow<V>(
+        &mut self,
+        last: &mut Option<JudgedPlan<V>>,
+        newest: JudgedPlan<V>,
+        shares: SharesStatuses,
+        wanted: impl FnOnce(&V, &str) -> Vec<(ObjectKey, Value)>,
+    ) -> bool {
+        if last.as_ref().is_some_and(|last| !last.is_outdated_by(&newest, shares)) {
+            return true;
+        }
+        for (key, status) in wanted(&newest.verdicts, &timestamp().to_string()) {
+            self.want_whole(key, status);
+        }
+        *last = Some(newest);
+        false
+    }
+
     /// Has a status written, unless it is there.
     fn want(&mut self, key: ObjectKey, uid: &str, status: &impl Serialize) {
         self.want_unless(key, uid, status, apply::is_there);

@@ -13,6 +13,7 @@ mod leader;
 mod limits;
 mod outage;
 mod ownership;
+mod policies;
 mod profiles;
 mod references;
 mod rights;

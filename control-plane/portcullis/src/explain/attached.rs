@@ -1,0 +1,62 @@
+//! Policies in the answer: which is in effect on the cluster, and why the others are not.
+
+use portcullis_api::{FieldOrigin, PolicyKind, origin_of};
+use portcullis_attach::{AttachedPolicies, ConditionVerdict};
+use serde::Serialize;
+
+use super::environment::ServedCluster;
+
+/// A policy that is attached to the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct PolicyAnswer {
+    pub(crate) kind: &'static str,
+    /// Its namespace and name.
+    pub(crate) policy: String,
+    /// `decides` or `tightens`; null if it has no effect.
+    pub(crate) role: Option<&'static str>,
+    /// Why.
+    pub(crate) reason: String,
+}
+
+/// The policies in effect, by the cluster's document, and those without effect, by their verdicts.
+pub(super) fn answers(cluster: &ServedCluster, attached: &AttachedPolicies) -> Vec<PolicyAnswer> {
+    let in_effect = cluster.origins.iter().map(|origin| in_effect(origin, cluster.has_profile));
+    let mut answers: Vec<PolicyAnswer> = in_effect.collect();
+    for verdict in &attached.verdicts {
+        let policy = verdict.name.to_string();
+        let ancestors = verdict.ancestors.iter().filter(|one| one.target.kind == portcullis_api::CLUSTER_KIND);
+        let at = ancestors.filter(|one| one.target.name == cluster.name);
+        let failed = |conditions: &[ConditionVerdict]| conditions.iter().find(|one| !one.status).cloned();
+        for condition in at.filter_map(|ancestor| failed(&ancestor.conditions)) {
+            let is_known = |one: &PolicyAnswer| one.kind == verdict.kind.as_str() && one.policy == policy;
+            if !answers.iter().any(is_known) {
+                let reason = format!("{}: {}", condition.reason, condition.message);
+                answers.push(PolicyAnswer { kind: verdict.kind.as_str(), policy: policy.clone(), role: None, reason });
+            }
+        }
+    }
+    answers
+}
+
+/// A profile has dispatch policies and limits of its own, and no fair queues.
+fn in_effect(origin: &FieldOrigin, has_profile: bool) -> PolicyAnswer {
+    let reason = origin.refusal.clone().unwrap_or_else(|| origin.why.clone());
+    let replaced = match origin.kind {
+        PolicyKind::Dispatch if has_profile => "; a profile is in effect in the place of dispatchPolicies",
+        PolicyKind::FlowControl if has_profile => "; a profile is in effect in the place of flowControl",
+        _ => "",
+    };
+    let has_effect = !(has_profile && origin.kind == PolicyKind::Dispatch);
+    PolicyAnswer {
+        kind: origin.kind.as_str(),
+        policy: origin.policy.clone(),
+        role: has_effect.then(|| origin.role.as_str()),
+        reason: reason + replaced,
+    }
+}
+
+/// The policy that a dispatch policy is of, by its number; `None` if it is the object's own.
+pub(super) fn decided_by(origins: &[FieldOrigin], policy: usize) -> Option<String> {
+    let path = format!("spec.dispatchPolicies[{policy}]");
+    origin_of(origins, &path).map(|of| format!("{} {}", of.kind, of.policy))
+}

@@ -1,0 +1,74 @@
+use portcullis_api::{PolicyKind, parse_cluster};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn cluster(name: &str) -> Arc<Value> {
+    let rules = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
+    Arc::new(json!({
+        "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": name},
+        "spec": {
+            "servers": [{"endpoint": "https://10.0.0.1"}, {"endpoint": "https://10.0.0.2"}],
+            "clientConfig": {"insecure": true, "bearerToken": "YQ=="}, "dispatchPolicies": [{"rules": rules}],
+        },
+    }))
+}
+
+fn policy(name: &str, server: &str) -> Arc<Value> {
+    let rules = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
+    Arc::new(json!({
+        "apiVersion": "portcullis.dev/v1alpha1", "kind": "DispatchPolicy",
+        "metadata": {"name": name, "namespace": "portcullis", "uid": name, "generation": 1},
+        "spec": {
+            "targetRefs": [{"group": "proxy.kubegateway.io", "kind": "UpstreamCluster", "name": "a.test"}],
+            "overrides": {"dispatchPolicies": [{"rules": rules, "upstreamSubset": [server]}]},
+        },
+    }))
+}
+
+fn subset(set: &ObjectSet, index: usize) -> Vec<String> {
+    parse_cluster(&set.clusters[index]).unwrap().spec.dispatch_policies[0].upstream_subset.clone()
+}
+
+fn listed(policies: &[Arc<Value>]) -> GatewayApiObjects {
+    GatewayApiObjects::of_policies([(WatchedKind::Policy(PolicyKind::Dispatch), policies.to_vec())])
+}
+
+#[tokio::test]
+async fn clusters_wait_for_policies_and_follow_them() {
+    let set = ObjectSet { clusters: vec![cluster("a.test"), cluster("b.test")], ..ObjectSet::default() };
+    let (_objects, of_objects) = watch::channel(Arc::new(set));
+    let (policies, of_policies) = watch::channel(Arc::new(GatewayApiObjects::default()));
+    let verdicts = watch::Sender::new(Arc::default());
+    let stage =
+        PolicyStage { policies: of_policies, home_namespace: "portcullis".to_owned(), verdicts: verdicts.clone() };
+    let attached = tokio::spawn(stage.attach(of_objects));
+    tokio::task::yield_now().await;
+    assert!(!attached.is_finished(), "a policy may narrow what the cluster itself lets in");
+    policies.send_replace(Arc::new(listed(&[policy("x", "https://10.0.0.2")])));
+    let mut sets = attached.await.unwrap().unwrap();
+    let first = sets.borrow_and_update().clone();
+    assert_eq!((subset(&first, 0), subset(&first, 1)), (vec!["https://10.0.0.2".to_owned()], vec![]));
+    assert_eq!(verdicts.borrow().affecting("a.test").len(), 1);
+    policies.send_replace(Arc::new(listed(&[policy("y", "https://10.0.0.1")])));
+    let second = sets.wait_for(|set| subset(set, 0) == ["https://10.0.0.1"]).await.unwrap().clone();
+    assert!(Arc::ptr_eq(&first.clusters[1], &second.clusters[1]), "the other cluster has no edit");
+    policies.send_replace(Arc::new(listed(&[])));
+    let third = sets.wait_for(|set| subset(set, 0).is_empty()).await.unwrap().clone();
+    assert_eq!(third.clusters[0], cluster("a.test"), "nothing of the policy is left");
+    assert!(verdicts.borrow().affecting("a.test").is_empty());
+}
+
+#[test]
+fn same_policies_make_no_new_document() {
+    let set = ObjectSet { clusters: vec![cluster("a.test")], ..ObjectSet::default() };
+    let step = |known: StepMemory, name: &str| {
+        merge(&set, &listed(&[policy(name, "https://10.0.0.2")]), "portcullis".to_owned(), known)
+    };
+    let first = step(StepMemory::default(), "x");
+    let document = Arc::clone(&first.set.clusters[0]);
+    let second = step(first.memory, "x");
+    assert!(Arc::ptr_eq(&second.set.clusters[0], &document));
+    let other = step(second.memory, "y");
+    assert!(other.set.clusters[0] != document, "another policy is an edit, also with the same fields");
+}

@@ -1,0 +1,50 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use portcullis_api::PolicyKind;
+use portcullis_attach::{AttachedPolicies, PolicyObject, affected, policy_ancestors};
+use portcullis_sources::{ObjectKey, StoredStatuses, WatchedKind};
+use serde_json::{Value, json};
+
+/// Verdicts about all policies.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in super::super) struct PolicyVerdicts {
+    attached: AttachedPolicies,
+    /// `metadata.uid` of the policies that were judged.
+    uids: BTreeMap<ObjectKey, String>,
+}
+
+impl PolicyVerdicts {
+    pub(super) fn new(attached: AttachedPolicies, policies: &[Arc<PolicyObject>]) -> Self {
+        let uid = |policy: &Arc<PolicyObject>| {
+            let name = policy.name();
+            let key = ObjectKey { kind: WatchedKind::Policy(policy.kind), namespace: name.namespace, name: name.name };
+            Some((key, policy.uid.clone()?))
+        };
+        Self { attached, uids: policies.iter().filter_map(uid).collect() }
+    }
+
+    /// The wanted status of each policy that has one of this controller, by `now` in RFC 3339. A policy that took the place of a
+    /// judged one has none.
+    pub(in super::super) fn statuses<'a>(
+        &'a self,
+        stored: &'a StoredStatuses,
+        now: &'a str,
+    ) -> impl Iterator<Item = (ObjectKey, Value)> + 'a {
+        self.attached.verdicts.iter().filter_map(move |verdict| {
+            let (namespace, name) = (verdict.name.namespace.clone(), verdict.name.name.clone());
+            let key = ObjectKey { kind: WatchedKind::Policy(verdict.kind), namespace, name };
+            let stored = stored.get(&key).filter(|stored| stored.uid.as_ref() == self.uids.get(&key))?;
+            let before = stored.status.get("ancestors").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            let written = policy_ancestors(before, verdict, stored.generation, now);
+            Some((key, json!({"ancestors": written.ancestors})))
+        })
+    }
+
+    /// The kinds of policies that affect an `UpstreamCluster`, each with the message of its condition.
+    pub(in super::super) fn affecting(&self, cluster: &str) -> Vec<(PolicyKind, String)> {
+        let conditions = self.attached.in_effect.get(cluster).map(|all| affected(all)).unwrap_or_default();
+        let kind = |of: &str| PolicyKind::ALL.into_iter().find(|kind| kind.affected() == of);
+        conditions.into_iter().filter_map(|one| Some((kind(one.kind)?, one.message))).collect()
+    }
+}
