@@ -75,6 +75,11 @@ fn served(snapshot: &Snapshot) -> BTreeMap<String, Vec<u8>> {
     views.chain([(String::new(), numbers(snapshot))]).collect()
 }
 
+/// The same of Envoys with the module.
+fn module(snapshot: &Snapshot) -> BTreeMap<String, Vec<u8>> {
+    served(snapshot).into_iter().filter(|(name, _)| !name.ends_with("wasm")).collect()
+}
+
 fn views(of: &[(&str, &[u8])]) -> BTreeMap<String, Vec<u8>> {
     of.iter().map(|(name, numbers)| ((*name).to_owned(), numbers.to_vec())).collect()
 }
@@ -110,9 +115,6 @@ fn both_owners_serve_a_cluster_while_it_passes_over() {
     let mut world = World::new(&[(0, "a"), (1, "b")], &[of_team("a", "1"), of_team("b", "2")]);
     world.snapshot();
     world.clusters.insert(0, "b");
-    let module = |snapshot: &Snapshot| {
-        served(snapshot).into_iter().filter(|(name, _)| !name.ends_with("wasm")).collect::<BTreeMap<_, _>>()
-    };
     let both = views(&[("", &[]), ("instance/a", &[0]), ("instance/b", &[0, 1])]);
     assert_eq!(module(&world.snapshot()), both);
     assert_eq!(world.reconciler.next_expiry(), Some(world.now + HAND_OVER));
@@ -120,6 +122,24 @@ fn both_owners_serve_a_cluster_while_it_passes_over() {
     assert_eq!(module(&world.snapshot()), both);
     world.now += Duration::from_secs(1);
     assert_eq!(module(&world.snapshot()), views(&[("", &[]), ("instance/a", &[]), ("instance/b", &[0, 1])]));
+}
+
+#[test]
+fn first_instance_takes_over_while_envoys_of_none_serve_on() {
+    for is_restarted in [false, true] {
+        let mut world = World::new(&[(0, "a"), (1, "none")], &[]);
+        let before = world.snapshot();
+        if is_restarted {
+            world.reconciler = Reconciler::resume(Some(&before), 24 * HOUR);
+        }
+        world.instances.push(of_team("a", "1"));
+        // One that is new goes to nobody else.
+        world.clusters.insert(2, "a");
+        let both = views(&[("", &[0, 1]), ("instance/a", &[0, 2])]);
+        assert_eq!(module(&world.snapshot()), both, "restarted: {is_restarted}");
+        world.now += HAND_OVER;
+        assert_eq!(module(&world.snapshot()), views(&[("", &[1]), ("instance/a", &[0, 2])]));
+    }
 }
 
 #[test]

@@ -1,0 +1,13 @@
+use portcullis_instances::{Entitlement, Member, MemberName, labels_of};
+use serde_json::Value;
+
+/// An `UpstreamCluster` with its labels.
+pub(super) fn member(document: &Value) -> Member {
+    Member { name: member_name(document), labels: labels_of(document), entitlement: Entitlement::Any }
+}
+
+/// By the name that resources have.
+pub(super) fn member_name(document: &Value) -> MemberName {
+    let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    MemberName::cluster(name.to_ascii_lowercase())
+}
