@@ -182,3 +182,14 @@ fn refused_instance_keeps_its_clusters() {
     // By the version that was accepted last.
     assert_eq!(served(&reconciled.snapshot)["instance/a"], [0, 1]);
 }
+
+#[test]
+fn refused_instance_opens_no_cluster_at_a_start() {
+    let refused = instance("a", "1", json!({"matchFields": []}));
+    let mut world = World::new(&[(0, "a"), (1, "none"), (2, "b")], &[refused, of_team("b", "2")]);
+    let closed = views(&[("", &[]), ("instance/a", &[]), ("instance/b", &[2])]);
+    assert_eq!(module(&world.snapshot()), closed);
+    world.instances = vec![of_team("a", "1"), of_team("b", "2")];
+    let open = views(&[("", &[1]), ("instance/a", &[0]), ("instance/b", &[2])]);
+    assert_eq!(module(&world.snapshot()), open);
+}
