@@ -60,7 +60,8 @@ impl InstanceOwners {
         let resumed = self.resumed.take();
         let had_instances = resumed.as_ref().is_some_and(|one| instances_of(one).next().is_some());
         if input.instances.is_empty() && self.served.is_empty() && !had_instances {
-            // Without instances nothing is divided.
+            // Without instances nothing is divided, and no hand-over is left to wait for.
+            *self = Self::default();
             return;
         }
         let members: Vec<Member> = input.clusters.iter().map(|document| member(document)).collect();

@@ -193,3 +193,20 @@ fn refused_instance_opens_no_cluster_at_a_start() {
     let open = views(&[("", &[1]), ("instance/a", &[0]), ("instance/b", &[2])]);
     assert_eq!(module(&world.snapshot()), open);
 }
+
+#[test]
+fn nothing_is_left_of_more_instances_than_have_views() {
+    let instances: Vec<Value> = (0..201).map(|index| of_team(&format!("t{index:03}"), "1")).collect();
+    let mut world = World::new(&[(0, "t000")], &instances);
+    world.snapshot();
+    // Servers with another CA are of another generation, and the former one is retained for a while.
+    world.keys = certificate();
+    assert_eq!(module(&world.snapshot())["instance/t000"], [0]);
+    assert!(world.reconciler.instances.next_expiry().is_some(), "nothing is retained");
+    world.instances.clear();
+    assert_eq!(served(&world.snapshot()), views(&[("", &[0]), ("wasm", &[0])]));
+    assert_eq!(world.reconciler.instances.next_expiry(), None);
+    world.now += HAND_OVER;
+    world.snapshot();
+    assert_eq!(world.reconciler.next_expiry(), None, "else the same objects are reconciled without end");
+}
