@@ -65,14 +65,14 @@ impl InstanceOwners {
             return;
         }
         let members: Vec<Member> = input.clusters.iter().map(|document| member(document)).collect();
+        let judged = judge_instances(input.instances.iter().map(AsRef::as_ref), &input.settings.instance);
+        let instances: Vec<InstanceClaim> = judged.iter().filter_map(|one| self.claim(one)).collect();
         if let Some(resumed) = resumed {
-            self.settled = settled_by(&resumed, &members);
+            self.settled = settled_by(&resumed, &members, &instances);
             self.served.extend(instances_of(&resumed).map(str::to_owned));
         } else if self.served.is_empty() {
             self.settled = undivided(input.accepted);
         }
-        let judged = judge_instances(input.instances.iter().map(AsRef::as_ref), &input.settings.instance);
-        let instances: Vec<InstanceClaim> = judged.iter().filter_map(|one| self.claim(one)).collect();
         let is_ready = |member: &MemberName, to: &MemberHolder| {
             self.since.get(member).is_some_and(|(next, since)| next == to && now >= *since + HAND_OVER)
         };

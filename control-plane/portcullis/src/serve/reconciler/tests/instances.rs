@@ -210,3 +210,23 @@ fn nothing_is_left_of_more_instances_than_have_views() {
     world.snapshot();
     assert_eq!(world.reconciler.next_expiry(), None, "else the same objects are reconciled without end");
 }
+
+#[test]
+fn hand_over_begins_anew_after_a_restart() {
+    // In both orders of names.
+    for (from, to) in [("a", "b"), ("b", "a"), ("a", "none"), ("none", "b")] {
+        let mut world = World::new(&[(0, from)], &[of_team("a", "1"), of_team("b", "2")]);
+        world.snapshot();
+        world.clusters.insert(0, to);
+        let both = world.snapshot();
+        world.now += HAND_OVER / 2;
+        world.reconciler = Reconciler::resume(Some(&both), 24 * HOUR);
+        assert_eq!(module(&world.snapshot()), module(&both), "{from} {to}");
+        world.now += HAND_OVER / 2;
+        assert_eq!(module(&world.snapshot()), module(&both), "{from} {to}");
+        world.now += HAND_OVER / 2;
+        let served: Vec<String> =
+            module(&world.snapshot()).into_iter().filter(|(_, all)| *all == [0]).map(|(name, _)| name).collect();
+        assert_eq!(served, [if to == "none" { String::new() } else { format!("instance/{to}") }], "{from} {to}");
+    }
+}
