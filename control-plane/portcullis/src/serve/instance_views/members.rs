@@ -1,3 +1,6 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use portcullis_instances::{Entitlement, Member, MemberName, labels_of};
 use serde_json::Value;
 
@@ -10,4 +13,11 @@ pub(super) fn member(document: &Value) -> Member {
 pub(super) fn member_name(document: &Value) -> MemberName {
     let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     MemberName::cluster(name.to_ascii_lowercase())
+}
+
+/// The UIDs of objects: one that was deleted and made anew under its name has another one.
+pub(super) fn uids<'a>(documents: impl IntoIterator<Item = &'a Arc<Value>>) -> BTreeMap<MemberName, String> {
+    let uid =
+        |document: &Arc<Value>| Some((member_name(document), document.pointer("/metadata/uid")?.as_str()?.to_owned()));
+    documents.into_iter().filter_map(uid).collect()
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::diagnoses::diagnosis;
 use super::last_owners::{instances_of, settled_by, undivided};
-use super::members::{member, member_name};
+use super::members::{member, member_name, uids};
 
 /// How long both owners serve an `UpstreamCluster` before the former one lets go: longer than an Envoy takes to warm its pools.
 const HAND_OVER: Duration = Duration::from_secs(30);
@@ -39,6 +39,8 @@ pub(in super::super) struct InstanceOwners {
     /// The snapshot of before this program started, until the first objects.
     resumed: Option<Snapshot>,
     settled: Settlement,
+    /// The UIDs of the objects that it is of.
+    uids: BTreeMap<MemberName, String>,
     /// The claims of instances that were accepted last.
     accepted: BTreeMap<String, InstanceClaim>,
     /// When each hand-over began, and to which owner it is.
@@ -72,7 +74,9 @@ impl InstanceOwners {
             self.served.extend(instances_of(&resumed).map(str::to_owned));
         } else if self.served.is_empty() {
             self.settled = undivided(input.accepted);
+            self.uids = uids(input.accepted.values());
         }
+        self.forget_replaced(input.clusters);
         let is_ready = |member: &MemberName, to: &MemberHolder| {
             self.since.get(member).is_some_and(|(next, since)| next == to && now >= *since + HAND_OVER)
         };
@@ -81,6 +85,17 @@ impl InstanceOwners {
         self.remember(objects.instances, now);
         let documents = judged.iter().zip(input.instances);
         self.diagnoses = documents.map(|(one, document)| Arc::new(diagnosis(one, document, &self.settled))).collect();
+    }
+
+    /// Drops the owners of objects that were deleted and made anew under their names: a former owner gets no key of the new ones.
+    fn forget_replaced(&mut self, clusters: &[Arc<Value>]) {
+        let newer = uids(clusters);
+        for (member, uid) in &newer {
+            if self.uids.get(member).is_some_and(|before| before != uid) {
+                self.settled.owners.remove(member);
+            }
+        }
+        self.uids = newer;
     }
 
     /// The claim of an instance; of one that is refused that of the version which was accepted last.

@@ -19,6 +19,8 @@ struct World {
     keys: [String; 2],
     /// The team of each object, by its number.
     clusters: BTreeMap<u8, &'static str>,
+    /// The edition of all objects.
+    edition: u8,
     instances: Vec<Value>,
     now: Instant,
     reconciler: Reconciler,
@@ -40,6 +42,7 @@ impl World {
         Self {
             keys: certificate(),
             clusters: clusters.iter().copied().collect(),
+            edition: 0,
             instances: instances.to_vec(),
             now: Instant::now(),
             reconciler: Reconciler::resume(None, 24 * HOUR),
@@ -48,7 +51,7 @@ impl World {
 
     fn reconcile(&mut self) -> super::super::Reconciled {
         let clusters = self.clusters.iter().map(|(number, team)| {
-            let mut document = object(*number, 0, &self.keys).as_ref().clone();
+            let mut document = object(*number, self.edition, &self.keys).as_ref().clone();
             document["metadata"]["labels"] = json!({"team": team});
             Arc::new(document)
         });
@@ -228,5 +231,19 @@ fn hand_over_begins_anew_after_a_restart() {
         let served: Vec<String> =
             module(&world.snapshot()).into_iter().filter(|(_, all)| *all == [0]).map(|(name, _)| name).collect();
         assert_eq!(served, [if to == "none" { String::new() } else { format!("instance/{to}") }], "{from} {to}");
+    }
+}
+
+#[test]
+fn object_made_anew_has_no_key_at_its_former_owner() {
+    for had_instances in [true, false] {
+        let instances = [of_team("a", "1"), of_team("b", "2")];
+        let mut world = World::new(&[(0, "a")], if had_instances { &instances[..] } else { &[] });
+        world.snapshot();
+        world.instances = instances.to_vec();
+        world.clusters.insert(0, "b");
+        world.edition = 5;
+        let expected = views(&[("", &[]), ("instance/a", &[]), ("instance/b", &[0])]);
+        assert_eq!(module(&world.snapshot()), expected, "{had_instances}");
     }
 }
