@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use portcullis_api::{Problem, SelectedLabels};
-use portcullis_instances::{JudgedInstance, judge_instances, labels_of};
+use portcullis_instances::{JudgedInstance, judge_instances, text_labels_of};
 use portcullis_sources::ObjectSet;
 use serde_json::{Value, json};
 
@@ -91,7 +91,7 @@ impl SelectedClusters {
     fn of(objects: &[ObjectSet], selector: &SelectedLabels, others: &[SelectedLabels]) -> Self {
         let (mut own, mut contested) = (BTreeSet::new(), BTreeSet::new());
         for document in objects.iter().flat_map(|set| &set.clusters) {
-            let labels = labels_of(document);
+            let Some(labels) = text_labels_of(document) else { continue };
             let Some(name) = document.pointer("/metadata/name").and_then(Value::as_str) else { continue };
             if !selector.selects(&labels) {
                 continue;

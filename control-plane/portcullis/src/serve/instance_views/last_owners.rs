@@ -7,7 +7,7 @@ use portcullis_xds::Snapshot;
 use serde_json::Value;
 
 use super::instance_of_view;
-use super::members::member_name;
+use super::members::{KnownLabels, member, member_name};
 
 /// The instances that have a view in a snapshot.
 pub(super) fn instances_of(snapshot: &Snapshot) -> impl Iterator<Item = &str> {
@@ -22,9 +22,10 @@ pub(super) fn undivided(accepted: &BTreeMap<String, Arc<Value>>) -> Settlement {
 
 /// The owners as a snapshot has them. Of several that serve a member the one that lets it go is the holder: the time of a hand-over
 /// begins anew.
-pub(super) fn settled_by(snapshot: &Snapshot, members: &[Member], claims: &[InstanceClaim]) -> Settlement {
+pub(super) fn settled_by(snapshot: &Snapshot, clusters: &[Arc<Value>], claims: &[InstanceClaim]) -> Settlement {
     let mut settled = Settlement::default();
-    for member in members {
+    for document in clusters {
+        let member = &member(document, &KnownLabels::new(), &Settlement::default());
         let holders = holders(snapshot, &member.name.name);
         let leaving = holders.iter().find(|holder| lets_go(holder, member, claims));
         let Some(holder) = leaving.or(holders.first()).cloned() else { continue };

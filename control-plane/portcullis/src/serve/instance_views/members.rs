@@ -1,12 +1,30 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use portcullis_instances::{Entitlement, Member, MemberName, labels_of};
+use portcullis_instances::{Entitlement, Member, MemberHolder, MemberName, Settlement, text_labels_of};
 use serde_json::Value;
 
-/// An `UpstreamCluster` with its labels.
-pub(super) fn member(document: &Value) -> Member {
-    Member { name: member_name(document), labels: labels_of(document), entitlement: Entitlement::Any }
+/// Labels by the names of their objects.
+pub(super) type KnownLabels = BTreeMap<MemberName, BTreeMap<String, String>>;
+
+/// An `UpstreamCluster` with its labels. One whose labels are no texts keeps those that it had. Without these it stays with Envoys of
+/// none if they serve it, and goes to nobody else: it may be a tenant's.
+pub(super) fn member(document: &Value, known: &KnownLabels, settled: &Settlement) -> Member {
+    let name = member_name(document);
+    let labels = text_labels_of(document).or_else(|| known.get(&name).cloned());
+    let is_free = settled.owners.get(&name).is_some_and(|owner| owner.holder == MemberHolder::Free);
+    let entitlement = match &labels {
+        Some(_) => Entitlement::Any,
+        None if is_free => Entitlement::Free,
+        None => Entitlement::Named(BTreeSet::new()),
+    };
+    Member { name, labels: labels.unwrap_or_default(), entitlement }
+}
+
+/// The labels of those members that have some which can be read.
+pub(super) fn labels_of_all(members: &[Member]) -> KnownLabels {
+    let known = members.iter().filter(|member| member.entitlement == Entitlement::Any);
+    known.map(|member| (member.name.clone(), member.labels.clone())).collect()
 }
 
 /// By the name that resources have.

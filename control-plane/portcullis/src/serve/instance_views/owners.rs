@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::diagnoses::diagnosis;
 use super::last_owners::{instances_of, settled_by, undivided};
-use super::members::{member, member_name, uids};
+use super::members::{KnownLabels, labels_of_all, member, member_name, uids};
 
 /// How long both owners serve an `UpstreamCluster` before the former one lets go: longer than an Envoy takes to warm its pools.
 const HAND_OVER: Duration = Duration::from_secs(30);
@@ -41,6 +41,8 @@ pub(in super::super) struct InstanceOwners {
     settled: Settlement,
     /// The UIDs of the objects that it is of.
     uids: BTreeMap<MemberName, String>,
+    /// Their labels.
+    labels: KnownLabels,
     /// The claims of instances that were accepted last.
     accepted: BTreeMap<String, InstanceClaim>,
     /// When each hand-over began, and to which owner it is.
@@ -66,17 +68,19 @@ impl InstanceOwners {
             *self = Self::default();
             return;
         }
-        let members: Vec<Member> = input.clusters.iter().map(|document| member(document)).collect();
         let judged = judge_instances(input.instances.iter().map(AsRef::as_ref), &input.settings.instance);
         let instances: Vec<InstanceClaim> = judged.iter().filter_map(|one| self.claim(one)).collect();
         if let Some(resumed) = resumed {
-            self.settled = settled_by(&resumed, &members, &instances);
+            self.settled = settled_by(&resumed, input.clusters, &instances);
             self.served.extend(instances_of(&resumed).map(str::to_owned));
         } else if self.served.is_empty() {
             self.settled = undivided(input.accepted);
             self.uids = uids(input.accepted.values());
         }
         self.forget_replaced(input.clusters);
+        let member = |document: &Arc<Value>| member(document, &self.labels, &self.settled);
+        let members: Vec<Member> = input.clusters.iter().map(member).collect();
+        self.labels = labels_of_all(&members);
         let is_ready = |member: &MemberName, to: &MemberHolder| {
             self.since.get(member).is_some_and(|(next, since)| next == to && now >= *since + HAND_OVER)
         };

@@ -52,7 +52,8 @@ impl World {
     fn reconcile(&mut self) -> super::super::Reconciled {
         let clusters = self.clusters.iter().map(|(number, team)| {
             let mut document = object(*number, self.edition, &self.keys).as_ref().clone();
-            document["metadata"]["labels"] = json!({"team": team});
+            // A number, as a file may have it.
+            document["metadata"]["labels"] = if *team == "1" { json!({"team": 1}) } else { json!({"team": team}) };
             Arc::new(document)
         });
         let set = ObjectSet {
@@ -245,5 +246,30 @@ fn object_made_anew_has_no_key_at_its_former_owner() {
         world.edition = 5;
         let expected = views(&[("", &[]), ("instance/a", &[]), ("instance/b", &[0])]);
         assert_eq!(module(&world.snapshot()), expected, "{had_instances}");
+    }
+}
+
+#[test]
+fn label_that_is_no_text_moves_no_cluster() {
+    let mut world = World::new(&[(0, "a"), (1, "none"), (2, "1")], &[of_team("a", "1")]);
+    let served = views(&[("", &[1]), ("instance/a", &[0])]);
+    assert_eq!(module(&world.snapshot()), served, "the third may be of any");
+    world.clusters.extend([(0, "1"), (1, "1")]);
+    for _ in 0..2 {
+        assert_eq!(module(&world.snapshot()), served);
+        world.now += HAND_OVER;
+    }
+    world.clusters.extend([(0, "none"), (1, "a"), (2, "a")]);
+    assert_eq!(module(&world.snapshot()), views(&[("", &[0, 1]), ("instance/a", &[0, 1, 2])]));
+}
+
+#[test]
+fn cluster_without_readable_labels_stays_with_envoys_of_none() {
+    let mut world = World::new(&[(0, "1")], &[]);
+    world.snapshot();
+    world.instances.push(instance("a", "1", json!({})));
+    for _ in 0..2 {
+        assert_eq!(module(&world.snapshot()), views(&[("", &[0]), ("instance/a", &[])]));
+        world.now += HAND_OVER;
     }
 }
