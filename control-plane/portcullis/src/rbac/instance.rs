@@ -51,7 +51,7 @@ pub(super) struct SelectedClusters {
     pub(super) contested: Vec<String>,
 }
 
-/// Why it is not known what an instance has: itself, or another one, is refused.
+/// An instance that is refused: without it is not known what the others have.
 #[derive(Debug)]
 pub(super) struct RefusedInstance {
     pub(super) name: String,

@@ -35,7 +35,7 @@ pub(super) fn settled_by(snapshot: &Snapshot, clusters: &[Arc<Value>], claims: &
     settled
 }
 
-/// Everyone that serves an object, Envoys of none first. The routes of a removed object are no service, nor is what lingers.
+/// The holders that serve an object, Envoys of none first. The routes of a removed object are no service, nor is what lingers.
 fn holders(snapshot: &Snapshot, name: &str) -> BTreeSet<MemberHolder> {
     let clusters = type_urls::cluster();
     let serves = |view: &Snapshot| {
