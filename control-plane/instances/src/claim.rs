@@ -4,12 +4,15 @@ use portcullis_api::{CheckedInstance, SelectedLabels};
 
 use crate::member::{Member, MemberKind};
 
-/// Maximum number of instances that select. Each is compared with each gateway and cluster.
+/// Maximum number of instances that select. Each is compared with each gateway and cluster. Those beyond it are compared with new
+/// clusters that none of these selects.
 pub const MAX_INSTANCES: usize = 100;
 
-/// Why an instance beyond [`MAX_INSTANCES`] gets nothing.
+/// Why an instance beyond [`MAX_INSTANCES`] takes nothing.
 pub(crate) fn too_many() -> String {
-    format!("it keeps what it has and gets no more: there are {MAX_INSTANCES} older instances")
+    format!(
+        "it keeps what it has, and gets what is new and no other one selects: there are {MAX_INSTANCES} older instances"
+    )
 }
 
 /// An `Instance`, as far as it decides about owners.
@@ -81,5 +84,17 @@ impl<'a> OrderedClaims<'a> {
     /// Whether an instance holds what it has without selecting it: it is there, and not known what it selects.
     pub(crate) fn holds_blindly(&self, name: &str) -> bool {
         self.by_name.get(name).is_some_and(|claim| claim.selection.is_none() || self.excess.contains(&name))
+    }
+
+    /// The first instance beyond [`MAX_INSTANCES`] that selects a member.
+    pub(crate) fn excess_selecting(&self, member: &Member) -> Option<&'a str> {
+        let mut claims = self.excess.iter().filter_map(|name| self.by_name.get(name).copied());
+        let found = claims.find(|claim| claim.selects(member) && member.entitlement.admits(&claim.name));
+        found.map(|claim| claim.name.as_str())
+    }
+
+    /// Whether it is not known of some instance what it selects.
+    pub(crate) fn has_unknown(&self) -> bool {
+        self.by_name.values().any(|claim| claim.selection.is_none())
     }
 }

@@ -7,7 +7,8 @@ pub enum MemberHolder {
     Free,
     /// The instance of this name.
     Instance(String),
-    /// Nothing at all: an Envoy whose certificate names instances of which none selects it.
+    /// Nothing at all: an Envoy whose certificate names instances of which none selects it, or a new cluster that none selects while
+    /// it is not known of an instance what it selects.
     Nobody,
 }
 

@@ -91,6 +91,17 @@ pub fn labels_of(document: &Value) -> BTreeMap<String, String> {
     labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
+/// The labels of an object; `None` if one of them is no text. Kubernetes stores no such object, and a file may have it.
+pub fn text_labels_of(document: &Value) -> Option<BTreeMap<String, String>> {
+    match document.pointer("/metadata/labels") {
+        None | Some(Value::Null) => Some(BTreeMap::new()),
+        Some(Value::Object(labels)) => {
+            labels.iter().map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
+        }
+        Some(_) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -126,5 +137,20 @@ mod tests {
         }
         let claims: Vec<_> = judged.iter().map(|one| one.claim().map(|claim| claim.selection.is_some())).collect();
         assert_eq!(claims, [Some(true), None, Some(false), Some(false), None]);
+    }
+
+    #[test]
+    fn labels_are_texts_or_unknown() {
+        let team = |value: &str| Some(BTreeMap::from([("team".to_owned(), value.to_owned())]));
+        for (metadata, expected) in [
+            (json!({}), Some(BTreeMap::new())),
+            (json!({"labels": null}), Some(BTreeMap::new())),
+            (json!({"labels": {"team": "a"}}), team("a")),
+            (json!({"labels": {"team": 1}}), None),
+            (json!({"labels": {"team": "a", "other": null}}), None),
+            (json!({"labels": ["team"]}), None),
+        ] {
+            assert_eq!(text_labels_of(&json!({"metadata": metadata})), expected, "{metadata}");
+        }
     }
 }

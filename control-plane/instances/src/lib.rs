@@ -24,7 +24,7 @@ mod spanning;
 pub use claim::{InstanceClaim, MAX_INSTANCES, Selection};
 pub use conflict::{Conflict, Conflicts, MAX_CONFLICTS};
 pub use holder::MemberHolder;
-pub use judge::{InstanceFindings, JudgedInstance, judge_instances, labels_of};
+pub use judge::{InstanceFindings, JudgedInstance, judge_instances, labels_of, text_labels_of};
 pub use member::{Entitlement, Member, MemberKind, MemberName};
 pub use ownership::{HandOver, Ownership};
 pub use settle::{InstanceObjects, Settlement, settle};

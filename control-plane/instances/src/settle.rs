@@ -22,7 +22,7 @@ pub struct Settlement {
     pub owners: BTreeMap<MemberName, Ownership>,
     /// Conflicts: the members that an instance selects and does not get; only of instances that have some.
     pub conflicts: BTreeMap<String, Conflicts>,
-    /// Instances beyond [`crate::MAX_INSTANCES`]: they keep what they have and get nothing.
+    /// Instances beyond [`crate::MAX_INSTANCES`]: they keep what they have, and take nothing that others have or select.
     pub excess: BTreeSet<String>,
 }
 
@@ -100,7 +100,21 @@ fn wanted(claims: &OrderedClaims<'_>, member: &Member, selecting: &[&str], last:
     let held = of_last(last.map(|last| &last.holder));
     let kept = held.or_else(|| of_last(last.and_then(|last| last.next.as_ref())));
     let name = kept.or_else(|| selecting.first().map(|name| (*name).to_owned()));
-    name.map_or_else(|| member.entitlement.without_instance(), MemberHolder::Instance)
+    name.map_or_else(|| unselected(claims, member, last), MemberHolder::Instance)
+}
+
+/// The holder of a member that no instance selects. A cluster that had none yet may belong to an instance of which it is not known
+/// what it selects: Envoys of none would get its keys.
+fn unselected(claims: &OrderedClaims<'_>, member: &Member, last: Option<&Ownership>) -> MemberHolder {
+    let is_new = last.is_none_or(|last| last.holder == MemberHolder::Nobody);
+    if !is_new || member.name.kind != MemberKind::UpstreamCluster {
+        return member.entitlement.without_instance();
+    }
+    match claims.excess_selecting(member) {
+        Some(name) => MemberHolder::Instance(name.to_owned()),
+        None if claims.has_unknown() => MemberHolder::Nobody,
+        None => member.entitlement.without_instance(),
+    }
 }
 
 /// The owner of a member that should have another one. Waiting for it is right only as long as the last owner may have the member.

@@ -93,7 +93,8 @@ pub(crate) struct Rbac {
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
     /// Print the permissions of the tenant of an Instance, in the cluster that stores the objects: to read the Instance, and to edit
-    /// those UpstreamClusters of the files that it selects, by their names. The user is the group portcullis:instance:NAME if unset.
+    /// those UpstreamClusters of the files that it alone selects, by their names. The files need all Instances. The user is the group
+    /// portcullis:instance:NAME if unset.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["cluster", "control_plane"])]
     pub(crate) instance: Option<String>,
     /// Print the permissions of the control plane in the cluster that stores its objects.

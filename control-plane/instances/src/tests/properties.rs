@@ -194,9 +194,11 @@ proptest! {
             before = step(&before, &world, event);
             for member in world.members.values() {
                 let now = &before.owners[&member.name];
+                let is_cluster = member.name.kind == MemberKind::UpstreamCluster;
+                let may_wait = is_cluster && world.instances.values().any(|one| one.selection.is_none());
                 for holder in std::iter::once(&now.holder).chain(&now.next) {
                     let is_admitted = match (&member.entitlement, holder) {
-                        (Entitlement::Any, holder) => *holder != MemberHolder::Nobody,
+                        (Entitlement::Any, holder) => may_wait || *holder != MemberHolder::Nobody,
                         (Entitlement::Free, holder) => *holder == MemberHolder::Free,
                         (Entitlement::Named(names), MemberHolder::Instance(name)) => names.contains(name),
                         (Entitlement::Named(_), holder) => *holder == MemberHolder::Nobody,

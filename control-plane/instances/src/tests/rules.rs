@@ -48,7 +48,7 @@ fn empty_selector_selects_all_and_none_selects_nothing() {
         (
             unreadable(&instance("a", 1, &json!({}))),
             [cluster("x"), member(MemberName::envoy("e"), "x")],
-            [MemberHolder::Free, MemberHolder::Free],
+            [MemberHolder::Free, MemberHolder::Nobody],
         ),
     ] {
         let settled = first(std::slice::from_ref(&claim), &members);
@@ -114,6 +114,27 @@ fn refused_instance_keeps_what_it_has_and_gets_no_more() {
 }
 
 #[test]
+fn new_cluster_waits_until_it_is_known_who_selects_it() {
+    let (a, b) = (instance("a", 1, &team("x")), instance("b", 2, &team("y")));
+    let refused = [unreadable(&a), b.clone()];
+    let nobody = first(&refused, &[cluster("x")]);
+    assert_eq!(holder(&nobody), &MemberHolder::Nobody);
+    assert_eq!(holder(&settle_waiting(&nobody, &refused, &[cluster("x")])), &MemberHolder::Nobody);
+    for (instances, label, expected) in [
+        (vec![a.clone(), b.clone()], "x", of("a")),
+        (vec![a, b], "z", MemberHolder::Free),
+        (refused.to_vec(), "y", of("b")),
+        (vec![], "x", MemberHolder::Free),
+    ] {
+        let settled = settle_waiting(&nobody, &instances, &[cluster(label)]);
+        assert_eq!(settled.owners.values().next(), Some(&Ownership { holder: expected, next: None }), "{label}");
+    }
+    // One that is served by Envoys of none stays there.
+    let free = first(&[], &[cluster("x")]);
+    assert_eq!(holder(&settle_ready(&free, &refused, &[cluster("x")])), &MemberHolder::Free);
+}
+
+#[test]
 fn envoy_belongs_to_what_its_certificate_names_and_no_more() {
     let instances = [instance("a", 1, &team("x")), instance("b", 2, &team("y")), instance("c", 3, &json!({}))];
     let named = |names: &[&str]| Entitlement::Named(names.iter().map(|name| (*name).to_owned()).collect());
@@ -169,12 +190,15 @@ fn clusters_stay_until_gateways_have_gone_the_same_way() {
 }
 
 #[test]
-fn instances_beyond_the_bound_keep_and_get_nothing() {
+fn instances_beyond_the_bound_keep_and_take_nothing() {
     let name = |index: usize| format!("i{index:03}");
     let all: Vec<_> = (0..=MAX_INSTANCES).map(|index| instance(&name(index), 1, &team(&name(index)))).collect();
     let last = name(MAX_INSTANCES);
-    let settled = first(&all, &[cluster(&last)]);
+    let free = first(&[], &[cluster(&last)]);
+    let settled = settle_ready(&free, &all, &[cluster(&last)]);
     assert_eq!((holder(&settled), settled.excess.len()), (&MemberHolder::Free, 1));
+    // What is new would have its keys at Envoys of none.
+    assert_eq!(holder(&first(&all, &[cluster(&last)])), &of(&last));
     let before = first(&all[1..], &[cluster(&last)]);
     assert_eq!(holder(&before), &of(&last));
     assert_eq!(holder(&settle_ready(&before, &all, &[cluster(&last)])), &of(&last));

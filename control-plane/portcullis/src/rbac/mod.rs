@@ -5,18 +5,18 @@ mod personas;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 pub(crate) use control_plane::manifests as control_plane_rights;
 use portcullis_api::{
-    Cluster, Discovery, Problem, TOKEN_KEYS_PATH, UpstreamIdentity, check_instance, parse_cluster, parse_instance,
-    unchecked_cluster,
+    Cluster, Discovery, Problem, TOKEN_KEYS_PATH, UpstreamIdentity, parse_cluster, unchecked_cluster,
 };
 use portcullis_core::attribution;
 use portcullis_core::request_info::unescape_path;
 use portcullis_filter_config::DEFAULT_EXTRAS;
+use portcullis_translate::choose_settings;
 use serde_json::{Value, json};
 
+use self::instance::SelectedClusters;
 use crate::arguments::Rbac;
 use crate::read_manifests::{ManifestError, read_manifests};
 
@@ -76,25 +76,22 @@ pub(crate) fn run(arguments: &Rbac) -> ExitCode {
     }
 }
 
-/// The role and the binding of a tenant, for what its instance selects among the files.
+/// The role and the binding of a tenant, for what belongs to its instance among the files.
 fn instance_manifests(arguments: &Rbac, instance: &str) -> Result<[Value; 2], RbacError> {
     let sets = arguments.files.iter().map(|path| read_manifests(path)).collect::<Result<Vec<_>, _>>()?;
-    let documents = || sets.iter().flat_map(|set| &set.instances);
-    let is_it = |document: &&Arc<Value>| document.pointer("/metadata/name").and_then(Value::as_str) == Some(instance);
-    let clusters = match documents().find(is_it) {
-        Some(document) => {
-            let failed = |problem| RbacError::Instance(instance.to_owned(), problem);
-            let checked = check_instance(&parse_instance(document).map_err(failed)?).outcome;
-            let checked = checked.map_err(|problems| {
-                let unknown = || Problem::new("", "is not valid");
-                failed(problems.into_iter().next().unwrap_or_else(unknown))
-            })?;
-            checked.clusters.map(|selector| instance::selected(&sets, &selector)).unwrap_or_default()
-        }
-        None if arguments.files.is_empty() => Vec::new(),
+    let settings: Vec<Value> = sets.iter().flat_map(|set| set.settings.iter().cloned()).collect();
+    let settings = choose_settings(&settings, None).settings.unwrap_or_default();
+    let found = instance::selected(&sets, instance, &settings.instance);
+    let found = match found.map_err(|refused| RbacError::Instance(refused.name, refused.problem))? {
+        Some(found) => found,
+        None if arguments.files.is_empty() => SelectedClusters::none(),
         None => return Err(RbacError::NoInstance(instance.to_owned())),
     };
-    Ok(instance::manifests(instance, &clusters, arguments.user.as_deref()))
+    for name in &found.contested {
+        let text = format!("UpstreamCluster {name}: other Instances select it, too, and no right is given on it");
+        crate::complain("warning", &text);
+    }
+    Ok(instance::manifests(instance, &found.own, arguments.user.as_deref()))
 }
 
 /// The role and the binding of the gateway's own user in the clusters.

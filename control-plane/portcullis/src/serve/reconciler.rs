@@ -171,8 +171,10 @@ impl Reconciler {
         let Some(settings) = self.settings.clone() else { return Err(ReconcileError::NoSettings(diagnoses)) };
         let resolved = self.resolver.resolve(objects);
         stopwatch.lap("resolve");
-        let input = InstanceInput { settings: &settings, instances: &objects.instances, clusters: &resolved.documents };
+        let (instances, clusters) = (objects.instances.as_slice(), resolved.documents.as_slice());
+        let input = InstanceInput { settings: &settings, instances, clusters, accepted: self.retention.accepted() };
         self.owners.follow(&input, now);
+        self.instances.keep(self.owners.served());
         let Translated { translation, documents, fallbacks, wants, change, parts: (of, groups) } =
             self.translate_all(&settings, objects, &resolved, now);
         let retired = self.retention.retired_groups();

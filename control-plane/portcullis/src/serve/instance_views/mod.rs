@@ -2,11 +2,15 @@
 //!
 //! - [`claim`]: which instance an Envoy belongs to, by its bootstrap and its certificate.
 //! - [`owners`]: which instance an `UpstreamCluster` belongs to, over time.
+//! - [`last_owners`]: which one it belonged to before there was an instance, or before this program started.
+//! - [`members`]: the labels by which it is selected.
 //! - [`snapshots`]: what the Envoys of an instance are served.
 //! - [`diagnoses`]: what the objects say.
 
 mod claim;
 mod diagnoses;
+mod last_owners;
+mod members;
 mod owners;
 mod snapshots;
 

@@ -4,15 +4,16 @@ use std::time::{Duration, Instant};
 
 use portcullis_api::Settings;
 use portcullis_instances::{
-    Entitlement, InstanceClaim, InstanceObjects, JudgedInstance, Member, MemberHolder, MemberName, Settlement,
-    judge_instances, labels_of, settle,
+    InstanceClaim, InstanceObjects, JudgedInstance, Member, MemberHolder, MemberName, Settlement, judge_instances,
+    settle,
 };
 use portcullis_translate::Diagnosis;
 use portcullis_xds::Snapshot;
 use serde_json::Value;
 
 use super::diagnoses::diagnosis;
-use super::instance_of_view;
+use super::last_owners::{instances_of, settled_by, undivided};
+use super::members::{KnownLabels, labels_of_all, member, member_name, uids};
 
 /// How long both owners serve an `UpstreamCluster` before the former one lets go: longer than an Envoy takes to warm its pools.
 const HAND_OVER: Duration = Duration::from_secs(30);
@@ -28,6 +29,8 @@ pub(in super::super) struct InstanceInput<'a> {
     pub(in super::super) instances: &'a [Arc<Value>],
     /// `UpstreamCluster` documents.
     pub(in super::super) clusters: &'a [Arc<Value>],
+    /// Those that were accepted last, by their names.
+    pub(in super::super) accepted: &'a BTreeMap<String, Arc<Value>>,
 }
 
 /// The owners of `UpstreamClusters`, over time.
@@ -36,6 +39,10 @@ pub(in super::super) struct InstanceOwners {
     /// The snapshot of before this program started, until the first objects.
     resumed: Option<Snapshot>,
     settled: Settlement,
+    /// The UIDs of the objects that it is of.
+    uids: BTreeMap<MemberName, String>,
+    /// Their labels.
+    labels: KnownLabels,
     /// The claims of instances that were accepted last.
     accepted: BTreeMap<String, InstanceClaim>,
     /// When each hand-over began, and to which owner it is.
@@ -49,23 +56,31 @@ pub(in super::super) struct InstanceOwners {
 impl InstanceOwners {
     /// Goes on from the snapshot that was served before this program started: it says who owned what.
     pub(in super::super) fn resume(last_good: Option<&Snapshot>) -> Self {
-        let resumed = last_good.filter(|one| one.views().any(|(name, _)| instance_of_view(name).is_some()));
-        Self { resumed: resumed.cloned(), ..Self::default() }
+        Self { resumed: last_good.cloned(), ..Self::default() }
     }
 
     /// Settles all owners anew.
     pub(in super::super) fn follow(&mut self, input: &InstanceInput<'_>, now: Instant) {
-        if input.instances.is_empty() && self.served.is_empty() && self.resumed.is_none() {
-            // Without instances nothing is divided.
+        let resumed = self.resumed.take();
+        let had_instances = resumed.as_ref().is_some_and(|one| instances_of(one).next().is_some());
+        if input.instances.is_empty() && self.served.is_empty() && !had_instances {
+            // Without instances nothing is divided, and no hand-over is left to wait for.
+            *self = Self::default();
             return;
-        }
-        let members: Vec<Member> = input.clusters.iter().map(|document| member(document)).collect();
-        if let Some(resumed) = self.resumed.take() {
-            self.settled = settled_by(&resumed, &members);
-            self.served.extend(resumed.views().filter_map(|(name, _)| instance_of_view(name)).map(str::to_owned));
         }
         let judged = judge_instances(input.instances.iter().map(AsRef::as_ref), &input.settings.instance);
         let instances: Vec<InstanceClaim> = judged.iter().filter_map(|one| self.claim(one)).collect();
+        if let Some(resumed) = resumed {
+            self.settled = settled_by(&resumed, input.clusters, &instances);
+            self.served.extend(instances_of(&resumed).map(str::to_owned));
+        } else if self.served.is_empty() {
+            self.settled = undivided(input.accepted);
+            self.uids = uids(input.accepted.values());
+        }
+        self.forget_replaced(input.clusters);
+        let member = |document: &Arc<Value>| member(document, &self.labels, &self.settled);
+        let members: Vec<Member> = input.clusters.iter().map(member).collect();
+        self.labels = labels_of_all(&members);
         let is_ready = |member: &MemberName, to: &MemberHolder| {
             self.since.get(member).is_some_and(|(next, since)| next == to && now >= *since + HAND_OVER)
         };
@@ -74,6 +89,17 @@ impl InstanceOwners {
         self.remember(objects.instances, now);
         let documents = judged.iter().zip(input.instances);
         self.diagnoses = documents.map(|(one, document)| Arc::new(diagnosis(one, document, &self.settled))).collect();
+    }
+
+    /// Drops the owners of objects that were deleted and made anew under their names: a former owner gets no key of the new ones.
+    fn forget_replaced(&mut self, clusters: &[Arc<Value>]) {
+        let newer = uids(clusters);
+        for (member, uid) in &newer {
+            if self.uids.get(member).is_some_and(|before| before != uid) {
+                self.settled.owners.remove(member);
+            }
+        }
+        self.uids = newer;
     }
 
     /// The claim of an instance; of one that is refused that of the version which was accepted last.
@@ -132,30 +158,4 @@ impl InstanceOwners {
     pub(in super::super) fn next_expiry(&self) -> Option<Instant> {
         self.since.values().map(|(_, since)| *since + HAND_OVER).min()
     }
-}
-
-fn member(document: &Value) -> Member {
-    Member { name: member_name(document), labels: labels_of(document), entitlement: Entitlement::Any }
-}
-
-/// By the name that resources have.
-fn member_name(document: &Value) -> MemberName {
-    let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    MemberName::cluster(name.to_ascii_lowercase())
-}
-
-/// The owners as a snapshot has them.
-fn settled_by(snapshot: &Snapshot, members: &[Member]) -> Settlement {
-    let holder = |name: &str| {
-        let mut views = snapshot.views().filter(|(_, view)| view.version_of(name).is_some());
-        let instance = views.find_map(|(view, _)| instance_of_view(view));
-        let free = snapshot.version_of(name).map(|_| MemberHolder::Free);
-        instance.map(|instance| MemberHolder::Instance(instance.to_owned())).or(free)
-    };
-    let mut settled = Settlement::default();
-    for member in members {
-        let Some(holder) = holder(&member.name.name) else { continue };
-        settled.owners.insert(member.name.clone(), portcullis_instances::Ownership { holder, next: None });
-    }
-    settled
 }

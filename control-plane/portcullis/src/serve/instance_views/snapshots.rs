@@ -49,6 +49,11 @@ impl InstanceSnapshots {
         Self { views: of_instances.map(one).collect() }
     }
 
+    /// Forgets the views of instances that have none any more, and with them keys and expiries.
+    pub(in super::super) fn keep(&mut self, served: &BTreeSet<String>) {
+        self.views.retain(|name, _| instance_of_view(name).is_some_and(|instance| served.contains(instance)));
+    }
+
     /// The views of a newer translation.
     pub(in super::super) fn follow(
         &mut self,

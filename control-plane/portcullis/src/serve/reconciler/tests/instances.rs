@@ -19,6 +19,8 @@ struct World {
     keys: [String; 2],
     /// The team of each object, by its number.
     clusters: BTreeMap<u8, &'static str>,
+    /// The edition of all objects.
+    edition: u8,
     instances: Vec<Value>,
     now: Instant,
     reconciler: Reconciler,
@@ -40,6 +42,7 @@ impl World {
         Self {
             keys: certificate(),
             clusters: clusters.iter().copied().collect(),
+            edition: 0,
             instances: instances.to_vec(),
             now: Instant::now(),
             reconciler: Reconciler::resume(None, 24 * HOUR),
@@ -48,8 +51,9 @@ impl World {
 
     fn reconcile(&mut self) -> super::super::Reconciled {
         let clusters = self.clusters.iter().map(|(number, team)| {
-            let mut document = object(*number, 0, &self.keys).as_ref().clone();
-            document["metadata"]["labels"] = json!({"team": team});
+            let mut document = object(*number, self.edition, &self.keys).as_ref().clone();
+            // A number, as a file may have it.
+            document["metadata"]["labels"] = if *team == "1" { json!({"team": 1}) } else { json!({"team": team}) };
             Arc::new(document)
         });
         let set = ObjectSet {
@@ -73,6 +77,11 @@ fn served(snapshot: &Snapshot) -> BTreeMap<String, Vec<u8>> {
     };
     let views = snapshot.views().map(|(name, view)| (name.to_owned(), numbers(view)));
     views.chain([(String::new(), numbers(snapshot))]).collect()
+}
+
+/// The same of Envoys with the module.
+fn module(snapshot: &Snapshot) -> BTreeMap<String, Vec<u8>> {
+    served(snapshot).into_iter().filter(|(name, _)| !name.ends_with("wasm")).collect()
 }
 
 fn views(of: &[(&str, &[u8])]) -> BTreeMap<String, Vec<u8>> {
@@ -110,9 +119,6 @@ fn both_owners_serve_a_cluster_while_it_passes_over() {
     let mut world = World::new(&[(0, "a"), (1, "b")], &[of_team("a", "1"), of_team("b", "2")]);
     world.snapshot();
     world.clusters.insert(0, "b");
-    let module = |snapshot: &Snapshot| {
-        served(snapshot).into_iter().filter(|(name, _)| !name.ends_with("wasm")).collect::<BTreeMap<_, _>>()
-    };
     let both = views(&[("", &[]), ("instance/a", &[0]), ("instance/b", &[0, 1])]);
     assert_eq!(module(&world.snapshot()), both);
     assert_eq!(world.reconciler.next_expiry(), Some(world.now + HAND_OVER));
@@ -120,6 +126,24 @@ fn both_owners_serve_a_cluster_while_it_passes_over() {
     assert_eq!(module(&world.snapshot()), both);
     world.now += Duration::from_secs(1);
     assert_eq!(module(&world.snapshot()), views(&[("", &[]), ("instance/a", &[]), ("instance/b", &[0, 1])]));
+}
+
+#[test]
+fn first_instance_takes_over_while_envoys_of_none_serve_on() {
+    for is_restarted in [false, true] {
+        let mut world = World::new(&[(0, "a"), (1, "none")], &[]);
+        let before = world.snapshot();
+        if is_restarted {
+            world.reconciler = Reconciler::resume(Some(&before), 24 * HOUR);
+        }
+        world.instances.push(of_team("a", "1"));
+        // One that is new goes to nobody else.
+        world.clusters.insert(2, "a");
+        let both = views(&[("", &[0, 1]), ("instance/a", &[0, 2])]);
+        assert_eq!(module(&world.snapshot()), both, "restarted: {is_restarted}");
+        world.now += HAND_OVER;
+        assert_eq!(module(&world.snapshot()), views(&[("", &[1]), ("instance/a", &[0, 2])]));
+    }
 }
 
 #[test]
@@ -161,4 +185,91 @@ fn refused_instance_keeps_its_clusters() {
     assert!(!told.accepted && told.message.contains("unknown field"), "{}", told.message);
     // By the version that was accepted last.
     assert_eq!(served(&reconciled.snapshot)["instance/a"], [0, 1]);
+}
+
+#[test]
+fn refused_instance_opens_no_cluster_at_a_start() {
+    let refused = instance("a", "1", json!({"matchFields": []}));
+    let mut world = World::new(&[(0, "a"), (1, "none"), (2, "b")], &[refused, of_team("b", "2")]);
+    let closed = views(&[("", &[]), ("instance/a", &[]), ("instance/b", &[2])]);
+    assert_eq!(module(&world.snapshot()), closed);
+    world.instances = vec![of_team("a", "1"), of_team("b", "2")];
+    let open = views(&[("", &[1]), ("instance/a", &[0]), ("instance/b", &[2])]);
+    assert_eq!(module(&world.snapshot()), open);
+}
+
+#[test]
+fn nothing_is_left_of_more_instances_than_have_views() {
+    let instances: Vec<Value> = (0..201).map(|index| of_team(&format!("t{index:03}"), "1")).collect();
+    let mut world = World::new(&[(0, "t000")], &instances);
+    world.snapshot();
+    // Servers with another CA are of another generation, and the former one is retained for a while.
+    world.keys = certificate();
+    assert_eq!(module(&world.snapshot())["instance/t000"], [0]);
+    assert!(world.reconciler.instances.next_expiry().is_some(), "nothing is retained");
+    world.instances.clear();
+    assert_eq!(served(&world.snapshot()), views(&[("", &[0]), ("wasm", &[0])]));
+    assert_eq!(world.reconciler.instances.next_expiry(), None);
+    world.now += HAND_OVER;
+    world.snapshot();
+    assert_eq!(world.reconciler.next_expiry(), None, "else the same objects are reconciled without end");
+}
+
+#[test]
+fn hand_over_begins_anew_after_a_restart() {
+    // In both orders of names.
+    for (from, to) in [("a", "b"), ("b", "a"), ("a", "none"), ("none", "b")] {
+        let mut world = World::new(&[(0, from)], &[of_team("a", "1"), of_team("b", "2")]);
+        world.snapshot();
+        world.clusters.insert(0, to);
+        let both = world.snapshot();
+        world.now += HAND_OVER / 2;
+        world.reconciler = Reconciler::resume(Some(&both), 24 * HOUR);
+        assert_eq!(module(&world.snapshot()), module(&both), "{from} {to}");
+        world.now += HAND_OVER / 2;
+        assert_eq!(module(&world.snapshot()), module(&both), "{from} {to}");
+        world.now += HAND_OVER / 2;
+        let served: Vec<String> =
+            module(&world.snapshot()).into_iter().filter(|(_, all)| *all == [0]).map(|(name, _)| name).collect();
+        assert_eq!(served, [if to == "none" { String::new() } else { format!("instance/{to}") }], "{from} {to}");
+    }
+}
+
+#[test]
+fn object_made_anew_has_no_key_at_its_former_owner() {
+    for had_instances in [true, false] {
+        let instances = [of_team("a", "1"), of_team("b", "2")];
+        let mut world = World::new(&[(0, "a")], if had_instances { &instances[..] } else { &[] });
+        world.snapshot();
+        world.instances = instances.to_vec();
+        world.clusters.insert(0, "b");
+        world.edition = 5;
+        let expected = views(&[("", &[]), ("instance/a", &[]), ("instance/b", &[0])]);
+        assert_eq!(module(&world.snapshot()), expected, "{had_instances}");
+    }
+}
+
+#[test]
+fn label_that_is_no_text_moves_no_cluster() {
+    let mut world = World::new(&[(0, "a"), (1, "none"), (2, "1")], &[of_team("a", "1")]);
+    let served = views(&[("", &[1]), ("instance/a", &[0])]);
+    assert_eq!(module(&world.snapshot()), served, "the third may be of any");
+    world.clusters.extend([(0, "1"), (1, "1")]);
+    for _ in 0..2 {
+        assert_eq!(module(&world.snapshot()), served);
+        world.now += HAND_OVER;
+    }
+    world.clusters.extend([(0, "none"), (1, "a"), (2, "a")]);
+    assert_eq!(module(&world.snapshot()), views(&[("", &[0, 1]), ("instance/a", &[0, 1, 2])]));
+}
+
+#[test]
+fn cluster_without_readable_labels_stays_with_envoys_of_none() {
+    let mut world = World::new(&[(0, "1")], &[]);
+    world.snapshot();
+    world.instances.push(instance("a", "1", json!({})));
+    for _ in 0..2 {
+        assert_eq!(module(&world.snapshot()), views(&[("", &[0]), ("instance/a", &[])]));
+        world.now += HAND_OVER;
+    }
 }
