@@ -197,7 +197,7 @@ fn instances_beyond_the_bound_keep_and_take_nothing() {
     let free = first(&[], &[cluster(&last)]);
     let settled = settle_ready(&free, &all, &[cluster(&last)]);
     assert_eq!((holder(&settled), settled.excess.len()), (&MemberHolder::Free, 1));
-    // What is new would have its keys at Envoys of none.
+    // Keys of a new one would be at Envoys of none.
     assert_eq!(holder(&first(&all, &[cluster(&last)])), &of(&last));
     let before = first(&all[1..], &[cluster(&last)]);
     assert_eq!(holder(&before), &of(&last));

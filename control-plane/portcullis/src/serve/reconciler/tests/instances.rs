@@ -137,7 +137,7 @@ fn first_instance_takes_over_while_envoys_of_none_serve_on() {
             world.reconciler = Reconciler::resume(Some(&before), 24 * HOUR);
         }
         world.instances.push(of_team("a", "1"));
-        // One that is new goes to nobody else.
+        // One that is new goes to no others.
         world.clusters.insert(2, "a");
         let both = views(&[("", &[0, 1]), ("instance/a", &[0, 2])]);
         assert_eq!(module(&world.snapshot()), both, "restarted: {is_restarted}");
