@@ -283,6 +283,8 @@ lint: ## Check format, lints and wording; warnings are errors
 	@$(SCRIPTS)/wording
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	# As for a release: without the features of dependencies that only tests ask for.
+	cargo check --quiet --workspace --bins
 	$(SCRIPTS)/build-wasm lint
 	# The fuzz targets are a separate workspace; this path keeps libFuzzer itself from being built.
 	cargo fmt --manifest-path fuzz/Cargo.toml --check

@@ -199,7 +199,7 @@ fn refused_instance_opens_no_cluster_at_a_start() {
 }
 
 #[test]
-fn nothing_is_left_of_more_instances_than_have_views() {
+fn instances_beyond_the_views_leave_nothing_behind() {
     let instances: Vec<Value> = (0..201).map(|index| of_team(&format!("t{index:03}"), "1")).collect();
     let mut world = World::new(&[(0, "t000")], &instances);
     world.snapshot();
