@@ -225,7 +225,7 @@ fn conflict(site: &Site, policy: &PolicyObject, holders: &Holders, ordered: &[&P
     Some(PolicyOutcome::Refused(Rejection::new("Conflicted", message)))
 }
 
-/// Every site that stands has an outcome or a holder.
+/// Every site that exists has an outcome or a holder.
 fn unknown() -> PolicyOutcome {
     PolicyOutcome::Refused(Rejection::new("Invalid", "it cannot be judged"))
 }

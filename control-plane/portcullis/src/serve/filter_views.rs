@@ -8,7 +8,8 @@ use tokio::sync::watch;
 use super::gateway_views::{ClaimGuard, GatewayClaims, claimed, gateway_of_view, gateway_view};
 use super::instance_views::{claimed_instance, instance_view};
 
-/// Chooses the view of each Envoy by its Gateway, or by its instance and the build of its filter, and collects the Gateways and builds of all: only
+/// Chooses the view of each Envoy by its Gateway, or by its instance and the build of its filter, and collects the Gateways and
+/// builds of all: only
 /// those are translated. An Envoy whose filter reads another configuration version gets none, and keeps what it has (decision 0080).
 /// One of a Gateway, too, but it never counts as one that keeps what it has of the `UpstreamClusters`.
 pub(crate) struct FilterViews {

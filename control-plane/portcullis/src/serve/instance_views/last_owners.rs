@@ -35,7 +35,7 @@ pub(super) fn settled_by(snapshot: &Snapshot, clusters: &[Arc<Value>], claims: &
     settled
 }
 
-/// The holders that serve an object, Envoys of none first. The routes of a removed object are no service, nor is what lingers.
+/// The holders that serve an object, Envoys of none first. Routes of a removed object and resources that linger do not count.
 fn holders(snapshot: &Snapshot, name: &str) -> BTreeSet<MemberHolder> {
     let clusters = type_urls::cluster();
     let serves = |view: &Snapshot| {

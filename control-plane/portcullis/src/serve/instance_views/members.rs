@@ -8,7 +8,7 @@ use serde_json::Value;
 pub(super) type KnownLabels = BTreeMap<MemberName, BTreeMap<String, String>>;
 
 /// An `UpstreamCluster` with its labels. One whose labels are no texts keeps those that it had. Without these it stays with Envoys of
-/// none if they serve it, and to no others: it may be a tenant's.
+/// none if they serve it, and goes to no others: it may be a tenant's.
 pub(super) fn member(document: &Value, known: &KnownLabels, settled: &Settlement) -> Member {
     let name = member_name(document);
     let labels = text_labels_of(document).or_else(|| known.get(&name).cloned());
