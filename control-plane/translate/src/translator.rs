@@ -275,7 +275,6 @@ impl Translator {
     }
 
     fn listeners(&self, settings: &Settings, chains: &[Arc<Chain>]) -> Vec<Arc<Resource>> {
-        let chains = chains.iter().map(|chain| chain.as_ref().clone()).collect();
         let made = listener::listeners(settings, chains).into_iter();
         let before = || self.own_groups.iter().flat_map(|known| &known.listeners);
         let known = |made: &Resource| before().find(|before| ***before == *made).cloned();

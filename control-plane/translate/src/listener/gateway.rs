@@ -17,12 +17,15 @@ use prost::Message;
 use super::gateway_budget::GatewayBudget;
 use super::https::{HttpsInput, HttpsListener};
 use super::port::{range, tls_inspector};
-use super::{BUFFER_LIMIT, EncodedChains, LISTENER_FILTERS_TIMEOUT, NO_NAME, access_log, chain, passthrough, redirect};
+use super::{
+    BUFFER_LIMIT, EncodedChains, LISTENER_FILTERS_TIMEOUT, ListenerPart, NO_NAME, access_log, chain, passthrough,
+    redirect,
+};
 use crate::backend::{JudgedClusters, Pools};
 use crate::gateway_secrets::GatewaySecrets;
 use crate::names::{ResourceNames, stat_name};
 use crate::proto::{ip_socket, seconds, uint};
-use crate::resource::{Part, Resource};
+use crate::resource::Resource;
 
 /// A cluster that is never there: connections to it are closed.
 const NO_CLUSTER: &str = "nowhere";
@@ -104,7 +107,7 @@ struct PortChains {
     /// Those of no route.
     own: Vec<u8>,
     /// By owner, with those in their place if Envoy refuses them.
-    of_routes: BTreeMap<String, ChainsOfRoute>,
+    of_routes: BTreeMap<String, ListenerPart>,
 }
 
 impl PortChains {
@@ -159,6 +162,10 @@ impl GatewayListeners<'_> {
             let name = ResourceNames::gateway(&self.settings.instance).part("withheld");
             EncodedChains::of([chain::closed(name, closed).encode_to_vec()].into_iter())
         };
+        let part = |(owner, (chains, fallback)): (String, ChainsOfRoute)| {
+            (owner, ListenerPart::new(chains.into_iter(), fallback.into_iter()))
+        };
+        let of_routes = of_routes.into_iter().map(part).collect();
         PortChains { listener_filters: vec![tls_inspector()], own, of_routes }
     }
 
@@ -248,12 +255,7 @@ impl GatewayListeners<'_> {
         };
         let mut resource = Resource::new(name, &listener);
         resource.value.extend(&chains.own);
-        for (owner, (chains, fallback)) in &chains.of_routes {
-            let start = resource.value.len();
-            resource.value.extend(EncodedChains::of(chains.iter().cloned()));
-            let (owner, fallback) = (owner.clone(), EncodedChains::of(fallback.iter().cloned()));
-            resource.parts.push(Part { owner, start, end: resource.value.len(), fallback });
-        }
+        resource.parts = chains.of_routes.iter().map(|(owner, part)| part.owned_by(owner)).collect();
         resource
     }
 }

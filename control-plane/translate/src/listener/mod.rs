@@ -24,7 +24,9 @@ pub(crate) use gateway::{GatewayBackends, gateway_listeners};
 pub(crate) use https::only_cluster;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use bytes::Bytes;
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
 use portcullis_api::{Claims, Cluster, Settings};
 use prost::Message;
@@ -46,7 +48,7 @@ const LISTENER_FILTERS_TIMEOUT: u64 = 10;
 const NO_NAME: &str = "portcullis.invalid";
 
 /// The contribution of a cluster to the listener.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub(crate) enum Chain {
     /// It is served.
     Serving {
@@ -54,10 +56,8 @@ pub(crate) enum Chain {
         owner: String,
         /// The host names, and the virtual IPs.
         names: Vec<String>,
-        /// Its chains, encoded.
-        chains: Vec<Vec<u8>>,
-        /// The chains in their place if Envoy refuses them: they close connections to the same names.
-        fallback: Vec<Vec<u8>>,
+        /// Its part of the listener of each port, in the order of [`port::ports`].
+        parts: Vec<ListenerPart>,
         /// The way to it through tunnels, if there are any.
         tunnel: Option<TunnelEnd>,
     },
@@ -66,6 +66,28 @@ pub(crate) enum Chain {
         /// The host names that it owns.
         names: Vec<String>,
     },
+}
+
+/// Chains of one owner in a listener: fields of it, encoded. Copies share the bytes: with ten thousand clusters they are a large part
+/// of the control plane's memory.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct ListenerPart {
+    /// The chains.
+    body: Bytes,
+    /// The chains in their place if Envoy refuses them: they close connections to the same names.
+    fallback: Bytes,
+}
+
+impl ListenerPart {
+    /// Of encoded chains, and of those in their place.
+    fn new(chains: impl Iterator<Item = Vec<u8>>, fallback: impl Iterator<Item = Vec<u8>>) -> Self {
+        Self { body: EncodedChains::of(chains).into(), fallback: EncodedChains::of(fallback).into() }
+    }
+
+    /// The same as a part of a resource.
+    fn owned_by(&self, owner: &str) -> Part {
+        Part { owner: owner.to_owned(), body: self.body.clone(), fallback: self.fallback.clone() }
+    }
 }
 
 impl Chain {
@@ -79,11 +101,16 @@ impl Chain {
             std::iter::once(chain).chain(at_addresses).map(|chain| chain.encode_to_vec()).collect::<Vec<_>>()
         };
         let others = chain::other_addresses(cluster, names, settings).map(encoded).unwrap_or_default();
+        let chains: Vec<_> = encoded(serving).into_iter().chain(others).collect();
+        let fallback = encoded(closed);
+        let part = |port: &ListenerPort<'_>| {
+            let at_port = |chains: &[Vec<u8>]| chains.iter().map(|chain| port.restrict_sources(chain.clone()));
+            ListenerPart::new(at_port(&chains), at_port(&fallback))
+        };
         Self::Serving {
             owner: cluster.name.clone(),
             names: served.chain(cluster.virtual_ips.iter().map(ToString::to_string)).collect(),
-            chains: encoded(serving).into_iter().chain(others).collect(),
-            fallback: encoded(closed),
+            parts: port::ports(settings).iter().map(part).collect(),
             tunnel: settings.tunnel.is_some().then(|| TunnelEnd::of(cluster, names, settings, filter)),
         }
     }
@@ -97,28 +124,32 @@ impl Chain {
 
 /// The listeners with all chains, and the routes of tunnels. Each cluster's chains are a part of their own, so that one that Envoy
 /// refuses can be left out.
-pub(crate) fn listeners(settings: &Settings, chains: Vec<Chain>) -> Vec<Resource> {
-    let mut reserved = reserved_names(&chains);
+pub(crate) fn listeners(settings: &Settings, chains: &[Arc<Chain>]) -> Vec<Resource> {
+    let mut reserved = reserved_names(chains);
     if settings.default_certificate.is_none() {
         // Envoy refuses a listener without any chain.
         reserved.push(NO_NAME.to_owned());
     }
     let (mut serving, mut ends) = (Serving::new(), TunnelEnds::new());
     for chain in chains {
-        if let Chain::Serving { owner, chains, fallback, tunnel, .. } = chain {
-            ends.extend(tunnel.map(|tunnel| (owner.clone(), tunnel)));
-            serving.insert(owner, (chains, fallback));
+        if let Chain::Serving { owner, parts, tunnel, .. } = chain.as_ref() {
+            ends.extend(tunnel.as_ref().map(|tunnel| (owner.as_str(), tunnel)));
+            serving.insert(owner.as_str(), parts.as_slice());
         }
     }
     let ports = port::ports(settings);
-    let listeners = ports.iter().map(|port| listener(settings, port, &reserved, &serving));
+    let listeners = ports.iter().enumerate().map(|(index, port)| {
+        let parts = serving.iter().filter_map(|(owner, parts)| Some(parts.get(index)?.owned_by(owner)));
+        Resource { parts: parts.collect(), ..listener(settings, port, &reserved) }
+    });
     listeners.chain(tunnel::resources(settings, &ends)).collect()
 }
 
-/// By owner: encoded chains, and the chains in their place.
-type Serving = BTreeMap<String, (Vec<Vec<u8>>, Vec<Vec<u8>>)>;
+/// The parts of each owner, a listener's each.
+type Serving<'a> = BTreeMap<&'a str, &'a [ListenerPart]>;
 
-fn listener(settings: &Settings, port: &ListenerPort<'_>, reserved: &[String], serving: &Serving) -> Resource {
+/// The listener of a port, without the chains of clusters.
+fn listener(settings: &Settings, port: &ListenerPort<'_>, reserved: &[String]) -> Resource {
     let names = ResourceNames::gateway(&settings.instance);
     let name = ResourceNames::listener().part(port.part);
     let default = chain::default(settings);
@@ -142,15 +173,7 @@ fn listener(settings: &Settings, port: &ListenerPort<'_>, reserved: &[String], s
         ..Default::default()
     };
     let mut resource = Resource::new(name, &listener);
-    let restrict_sources =
-        |chains: &[Vec<u8>]| EncodedChains::of(chains.iter().map(|chain| port.restrict_sources(chain.clone())));
-    resource.value.extend(restrict_sources(&own));
-    for (owner, (chains, fallback)) in serving {
-        let start = resource.value.len();
-        resource.value.extend(restrict_sources(chains));
-        let (owner, fallback) = (owner.clone(), restrict_sources(fallback));
-        resource.parts.push(Part { owner, start, end: resource.value.len(), fallback });
-    }
+    resource.value.extend(EncodedChains::of(own.into_iter().map(|chain| port.restrict_sources(chain))));
     resource
 }
 
@@ -169,10 +192,10 @@ impl EncodedChains {
 }
 
 /// Names of refused objects that a served wildcard would catch, and that no object serves.
-fn reserved_names(chains: &[Chain]) -> Vec<String> {
+fn reserved_names(chains: &[Arc<Chain>]) -> Vec<String> {
     let (mut served, mut refused) = (BTreeSet::new(), BTreeSet::new());
     for chain in chains {
-        match chain {
+        match chain.as_ref() {
             Chain::Serving { names, .. } => served.extend(names),
             Chain::Reserved { names } => refused.extend(names),
         }

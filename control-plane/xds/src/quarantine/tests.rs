@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::resource::ContentHash;
+use crate::content_hash::ContentHash;
 
 /// Part and content. A content with `!` is bad; `x@` is bad unless some other part is `x`; the whole itself is `=`.
 type Parts<'a> = &'a [(&'a str, &'a str)];
