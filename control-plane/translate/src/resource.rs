@@ -35,13 +35,14 @@ pub struct Resource {
 pub type ResourceGroup = Arc<[Arc<Resource>]>;
 
 /// A part of a resource that belongs to one `UpstreamCluster`: fields of the same message, which protobuf reads as one with what is
-/// in front of them. As long as it is the same, so are the allocations of its bytes.
+/// in front of them. As long as it is the same, so are the allocations of its bytes, and of those that parts have in common there is
+/// one.
 #[derive(Clone, Eq, PartialOrd, Ord)]
 pub struct Part {
     /// `metadata.name` of the `UpstreamCluster`.
     pub owner: String,
-    /// The fields.
-    pub body: Bytes,
+    /// The fields, encoded: pieces that follow each other.
+    pub body: Vec<Bytes>,
     /// The fields in their place if Envoy refuses them: a chain that closes every connection, so that the names do not fall to
     /// another object's wildcard.
     pub fallback: Bytes,
@@ -62,7 +63,7 @@ impl Resource {
 
     /// The whole message, copied.
     pub fn message(&self) -> Vec<u8> {
-        let parts = self.parts.iter().map(|part| part.body.as_ref());
+        let parts = self.parts.iter().flat_map(|part| &part.body).map(AsRef::as_ref);
         std::iter::once(self.value.as_slice()).chain(parts).collect::<Vec<_>>().concat()
     }
 
@@ -77,8 +78,14 @@ impl Resource {
 
 impl fmt::Debug for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts: usize = self.parts.iter().map(|part| part.body.len()).sum();
+        let parts: usize = self.parts.iter().map(Part::length).sum();
         write!(f, "{} {} ({} bytes)", self.type_url, self.name, self.value.len() + parts)
+    }
+}
+
+impl Part {
+    fn length(&self) -> usize {
+        self.body.iter().map(Bytes::len).sum()
     }
 }
 
@@ -88,13 +95,17 @@ impl PartialEq for Part {
             // The same allocation is not read.
             (one.as_ptr(), one.len()) == (other.as_ptr(), other.len()) || one == other
         };
-        self.owner == other.owner && is_same(&self.body, &other.body) && is_same(&self.fallback, &other.fallback)
+        let pieces = || self.body.iter().zip(&other.body);
+        self.owner == other.owner
+            && self.body.len() == other.body.len()
+            && pieces().all(|(one, other)| is_same(one, other))
+            && is_same(&self.fallback, &other.fallback)
     }
 }
 
 impl fmt::Debug for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({} bytes)", self.owner, self.body.len())
+        write!(f, "{} ({} bytes)", self.owner, self.length())
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::content_hash::hash_of;
+use crate::content_hash::hash_of_pieces;
 
 /// Content that can be refused by itself. Its bytes may be secret. Copies share everything: snapshots, and what each stream has, hold
 /// the same chunks.
@@ -14,14 +14,14 @@ pub(crate) struct Chunk(Arc<ChunkContent>);
 
 struct ChunkContent {
     version: String,
-    body: Bytes,
+    body: ByteChunks,
     /// The chunk in its place when it has to be left out.
     fallback: Option<Chunk>,
 }
 
 impl std::fmt::Debug for Chunk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({} bytes)", self.0.version, self.0.body.len())
+        write!(f, "{} ({} bytes)", self.0.version, length(&self.0.body))
     }
 }
 
@@ -36,15 +36,19 @@ impl PartialEq for Chunk {
 impl Eq for Chunk {}
 
 impl Chunk {
-    pub(crate) fn new(body: Bytes, fallback: Option<Bytes>) -> Self {
-        let fallback = fallback.map(|body| Self::new(body, None));
-        Self(Arc::new(ChunkContent { version: hash_of(&body), body, fallback }))
+    pub(crate) fn new(body: ByteChunks, fallback: Option<Bytes>) -> Self {
+        let fallback = fallback.map(|body| Self::new(vec![body], None));
+        let version = hash_of_pieces(body.iter().map(AsRef::as_ref));
+        Self(Arc::new(ChunkContent { version, body, fallback }))
     }
 
     /// Whether it is made of these bytes, at these places: if so, its versions are known without a hash of them.
-    pub(crate) fn is_made_of(&self, body: &Bytes, fallback: Option<&Bytes>) -> bool {
-        let place = |bytes: &Bytes| (bytes.as_ptr(), bytes.len());
-        place(self.body()) == place(body) && self.fallback().map(|one| place(one.body())) == fallback.map(place)
+    pub(crate) fn is_made_of(&self, body: &[Bytes], fallback: Option<&Bytes>) -> bool {
+        fn places(bytes: &[Bytes]) -> impl Iterator<Item = (*const u8, usize)> {
+            bytes.iter().map(|one| (one.as_ptr(), one.len()))
+        }
+        let known = self.fallback().map_or(&[][..], |one| one.body());
+        places(self.body()).eq(places(body)) && places(known).eq(places(fallback.map_or(&[], std::slice::from_ref)))
     }
 
     /// The hash of the content.
@@ -52,7 +56,7 @@ impl Chunk {
         &self.0.version
     }
 
-    pub(crate) fn body(&self) -> &Bytes {
+    pub(crate) fn body(&self) -> &[Bytes] {
         &self.0.body
     }
 
@@ -83,14 +87,14 @@ impl ChunkKey {
 /// Chunks by key: those of one resource follow each other, the resource itself before its parts.
 pub(crate) type Chunks = BTreeMap<ChunkKey, Chunk>;
 
-/// The chunks of a resource's bytes. They may be secret.
+/// A resource's bytes, in pieces that follow each other. They may be secret.
 pub(crate) type ByteChunks = Vec<Bytes>;
 
 /// The body of every resource.
 pub(crate) fn bodies(chunks: &Chunks) -> BTreeMap<&str, ByteChunks> {
     let mut parts: BTreeMap<&str, ByteChunks> = BTreeMap::new();
     for (key, chunk) in chunks {
-        parts.entry(&key.resource).or_default().push(chunk.body().clone());
+        parts.entry(&key.resource).or_default().extend_from_slice(chunk.body());
     }
     parts
 }

@@ -26,7 +26,12 @@ impl ContentHash {
 
 /// The hash of a body.
 pub(crate) fn hash_of(body: &[u8]) -> String {
+    hash_of_pieces([body])
+}
+
+/// The hash of a body in pieces: that of the whole.
+pub(crate) fn hash_of_pieces<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut hash = ContentHash::default();
-    hash.0.update(body);
+    pieces.into_iter().for_each(|piece| hash.0.update(piece));
     hash.finish()
 }

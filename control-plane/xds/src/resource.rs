@@ -30,8 +30,8 @@ struct Content {
 pub struct Part {
     /// The owner; each part of a resource has another one.
     pub owner: String,
-    /// The bytes. They are shared, not copied.
-    pub body: Bytes,
+    /// The bytes, in pieces that follow each other. They are shared, not copied.
+    pub body: Vec<Bytes>,
     /// The bytes in its place when the part has to be left out.
     pub fallback: Option<Bytes>,
 }
@@ -148,11 +148,11 @@ impl Resource {
             let known = before.and_then(|before| before.part(&part.owner)).filter(is_known).cloned();
             (Some(part.owner), known.unwrap_or_else(|| Chunk::new(part.body, part.fallback)))
         };
-        let head = (None, Chunk::new(self.0.body.clone(), None));
+        let head = (None, Chunk::new(vec![self.0.body.clone()], None));
         let chunks: Vec<_> = std::iter::once(head).chain(parts.into_iter().map(chunk)).collect();
         if !chunks.is_sorted_by(|(owner, _), (next, _)| owner < next) {
-            let bodies: Vec<_> = chunks.iter().map(|(_, chunk)| chunk.body().as_ref()).collect();
-            let body = Bytes::from(bodies.concat());
+            let body =
+                Bytes::from(chunks.iter().flat_map(|(_, chunk)| chunk.body()).cloned().collect::<Vec<_>>().concat());
             return self.with(|content| (content.version, content.body) = (hash_of(&body), body));
         }
         let mut hash = ContentHash::default();
@@ -166,8 +166,8 @@ impl Resource {
     /// The parts, as [`Resource::with_parts`] takes them; `None` if it is in one piece.
     pub fn parts(&self) -> Option<impl Iterator<Item = Part>> {
         let part = |(owner, chunk): &(Option<String>, Chunk)| {
-            let fallback = chunk.fallback().map(|fallback| fallback.body().clone());
-            Some(Part { owner: owner.clone()?, body: chunk.body().clone(), fallback })
+            let fallback = chunk.fallback().and_then(|fallback| fallback.body().first().cloned());
+            Some(Part { owner: owner.clone()?, body: chunk.body().to_vec(), fallback })
         };
         (!self.0.chunks.is_empty()).then(|| self.0.chunks.iter().filter_map(part))
     }
@@ -228,7 +228,7 @@ impl Resource {
     pub fn pieces(&self) -> ByteChunks {
         match self.0.chunks.as_slice() {
             [] => vec![self.0.body.clone()],
-            chunks => chunks.iter().map(|(_, chunk)| chunk.body().clone()).collect(),
+            chunks => chunks.iter().flat_map(|(_, chunk)| chunk.body()).cloned().collect(),
         }
     }
 }
@@ -245,11 +245,11 @@ mod tests {
     use super::*;
 
     fn part(owner: &str, body: &'static str) -> Part {
-        Part { owner: owner.to_owned(), body: body.into(), fallback: None }
+        Part { owner: owner.to_owned(), body: vec![body.into()], fallback: None }
     }
 
     fn shown(resource: &Resource) -> Vec<(Option<String>, Vec<u8>)> {
-        resource.chunks().map(|(owner, chunk)| (owner.map(str::to_owned), chunk.body().to_vec())).collect()
+        resource.chunks().map(|(owner, chunk)| (owner.map(str::to_owned), chunk.body().concat())).collect()
     }
 
     #[test]
@@ -293,11 +293,11 @@ mod tests {
 
     #[test]
     fn part_in_the_same_place_is_not_hashed_again() {
-        let closed = Bytes::from("closed");
+        let (closed, shared) = (Bytes::from("closed"), Bytes::from("shared"));
         let parts = |second: &Bytes| {
             [("1", Bytes::from("one")), ("2", second.clone())].map(|(owner, body)| Part {
                 owner: owner.to_owned(),
-                body,
+                body: vec![shared.clone(), body],
                 fallback: Some(closed.clone()),
             })
         };

@@ -333,7 +333,7 @@ mod tests {
         let with_chains = |chains: &[u8; 3]| {
             let parts = [("A", chains[1]), ("B", chains[2])].map(|(owner, chain)| crate::Part {
                 owner: owner.to_owned(),
-                body: vec![chain].into(),
+                body: vec![vec![chain].into()],
                 fallback: None,
             });
             let listener = Resource::new(vec![chains[0]]).with_parts(parts);

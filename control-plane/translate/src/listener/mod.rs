@@ -6,6 +6,7 @@
 
 mod access_log;
 mod chain;
+mod encoded_chain;
 mod gateway;
 mod gateway_budget;
 mod hcm;
@@ -20,24 +21,25 @@ mod tls;
 mod tracing;
 mod tunnel;
 
+pub(crate) use encoded_chain::CommonBytes;
 pub(crate) use gateway::{GatewayBackends, gateway_listeners};
 pub(crate) use https::only_cluster;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
 use portcullis_api::{Claims, Cluster, Settings};
 use prost::Message;
 
+use encoded_chain::{EncodedChains, ListenerPart};
 use port::ListenerPort;
 use tunnel::{TunnelEnd, TunnelEnds};
 
 use crate::filter_build::FilterBuild;
 use crate::names::{ResourceNames, stat_name};
 use crate::proto::{ip_socket, seconds, uint};
-use crate::resource::{Part, Resource};
+use crate::resource::Resource;
 
 /// Most bytes that Envoy buffers of one connection before it stops reading.
 const BUFFER_LIMIT: u32 = 1024 * 1024;
@@ -68,50 +70,32 @@ pub(crate) enum Chain {
     },
 }
 
-/// Chains of one owner in a listener: fields of it, encoded. Copies share the bytes: with ten thousand clusters they are a large part
-/// of the control plane's memory.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct ListenerPart {
-    /// The chains.
-    body: Bytes,
-    /// The chains in their place if Envoy refuses them: they close connections to the same names.
-    fallback: Bytes,
-}
-
-impl ListenerPart {
-    /// Of encoded chains, and of those in their place.
-    fn new(chains: impl Iterator<Item = Vec<u8>>, fallback: impl Iterator<Item = Vec<u8>>) -> Self {
-        Self { body: EncodedChains::of(chains).into(), fallback: EncodedChains::of(fallback).into() }
-    }
-
-    /// The same as a part of a resource.
-    fn owned_by(&self, owner: &str) -> Part {
-        Part { owner: owner.to_owned(), body: self.body.clone(), fallback: self.fallback.clone() }
-    }
-}
-
 impl Chain {
     /// The chain of a cluster that is served.
     pub(crate) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings, filter: FilterBuild) -> Self {
         let serving = serving::chain(cluster, names, settings, filter, settings.trusted_hops);
         let closed = chain::closed(serving.name.clone(), chain::host_names(cluster));
         let served = chain::host_names(cluster).into_iter();
-        let encoded = |chain: FilterChain| {
+        let everywhere = |chain: FilterChain| {
             let at_addresses = chain::at_virtual_ips(cluster, names, &chain);
-            std::iter::once(chain).chain(at_addresses).map(|chain| chain.encode_to_vec()).collect::<Vec<_>>()
+            std::iter::once(chain).chain(at_addresses).collect::<Vec<_>>()
         };
-        let others = chain::other_addresses(cluster, names, settings).map(encoded).unwrap_or_default();
-        let chains: Vec<_> = encoded(serving).into_iter().chain(others).collect();
-        let fallback = encoded(closed);
-        let part = |port: &ListenerPort<'_>| {
-            let at_port = |chains: &[Vec<u8>]| chains.iter().map(|chain| port.restrict_sources(chain.clone()));
-            ListenerPart::new(at_port(&chains), at_port(&fallback))
-        };
+        let mut chains = everywhere(serving);
+        chains.extend(chain::other_addresses(cluster, names, settings).into_iter().flat_map(everywhere));
+        let closed = everywhere(closed);
         Self::Serving {
             owner: cluster.name.clone(),
             names: served.chain(cluster.virtual_ips.iter().map(ToString::to_string)).collect(),
-            parts: port::ports(settings).iter().map(part).collect(),
+            parts: port::ports(settings).iter().map(|port| ListenerPart::at_port(port, &chains, &closed)).collect(),
             tunnel: settings.tunnel.is_some().then(|| TunnelEnd::of(cluster, names, settings, filter)),
+        }
+    }
+
+    /// Has bytes that other clusters' chains have as well in the same allocation as they.
+    pub(crate) fn share(&mut self, common: &mut CommonBytes) {
+        if let Self::Serving { parts, tunnel, .. } = self {
+            let tunnels = tunnel.iter_mut().map(|tunnel| &mut tunnel.part);
+            parts.iter_mut().chain(tunnels).for_each(|part| part.share(common));
         }
     }
 
@@ -175,20 +159,6 @@ fn listener(settings: &Settings, port: &ListenerPort<'_>, reserved: &[String]) -
     let mut resource = Resource::new(name, &listener);
     resource.value.extend(EncodedChains::of(own.into_iter().map(|chain| port.restrict_sources(chain))));
     resource
-}
-
-/// `envoy.config.listener.v3.Listener`, its filter chains only, each encoded already. Encodings of parts of a message, one
-/// behind the other, are the encoding of the whole.
-#[derive(Clone, PartialEq, Message)]
-struct EncodedChains {
-    #[prost(bytes = "vec", repeated, tag = "3")]
-    filter_chains: Vec<Vec<u8>>,
-}
-
-impl EncodedChains {
-    fn of(chains: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
-        Self { filter_chains: chains.collect() }.encode_to_vec()
-    }
 }
 
 /// Names of refused objects that a served wildcard would catch, and that no object serves.

@@ -17,10 +17,10 @@ use envoy_types::pb::envoy::extensions::filters::network::http_connection_manage
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::CodecType;
 use envoy_types::util::pack_any;
 use portcullis_api::{Cidr, Cluster, Settings, Tunnel};
-use prost::Message;
 
+use super::encoded_chain::ListenerPart;
 use super::port::{listener_filter, range, tls_inspector};
-use super::{BUFFER_LIMIT, LISTENER_FILTERS_TIMEOUT, ListenerPart, access_log, chain, hcm, peer, serving};
+use super::{BUFFER_LIMIT, LISTENER_FILTERS_TIMEOUT, access_log, chain, hcm, peer, serving};
 use crate::filter_build::FilterBuild;
 use crate::generation::tunnel_address;
 use crate::names::{ResourceNames, parts, stat_name};
@@ -41,7 +41,7 @@ pub(crate) struct TunnelEnd {
     /// The address of the chain.
     address: Ipv6Addr,
     /// Its part of the listener inside Envoy.
-    part: ListenerPart,
+    pub(super) part: ListenerPart,
 }
 
 impl TunnelEnd {
@@ -52,13 +52,13 @@ impl TunnelEnd {
         let serving = serving::chain(cluster, names, settings, filter, 0);
         let at = |chain: &FilterChain| {
             let one = vec![range(&Cidr { ip: address.into(), length: 128 })];
-            std::iter::once(chain::at_addresses(names.part(parts::TUNNELLED), one, chain).encode_to_vec())
+            [chain::at_addresses(names.part(parts::TUNNELLED), one, chain)]
         };
         let closed = chain::closed(String::new(), Vec::new());
         // A wildcard is no name that one can ask for.
         let own = chain::host_names(cluster).into_iter().filter(|name| !name.starts_with('*'));
         let destinations = own.flat_map(|name| [format!("outbound|443||{name}"), name]).collect();
-        Self { destinations, address, part: ListenerPart::new(at(&serving), at(&closed)) }
+        Self { destinations, address, part: ListenerPart::new(&at(&serving), &at(&closed)) }
     }
 }
 

@@ -132,7 +132,7 @@ fn chain_that_is_refused_is_closed_at_its_own_address() {
     let owners: Vec<_> = listener.parts.iter().map(|part| part.owner.as_str()).collect();
     assert_eq!(owners, [OTHER, NAME]);
     for part in &listener.parts {
-        let chains = [&part.body, &part.fallback].map(|bytes| Listener::decode(bytes.as_ref()).unwrap());
+        let chains = [part.body.concat(), part.fallback.to_vec()].map(|bytes| Listener::decode(&*bytes).unwrap());
         let [own, closed] = chains.map(|mut one| one.filter_chains.remove(0));
         assert_eq!(own.filter_chain_match, closed.filter_chain_match);
         assert_eq!((own.name == closed.name, closed.transport_socket), (true, None));

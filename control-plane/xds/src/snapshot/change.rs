@@ -143,7 +143,7 @@ mod tests {
         let resource = match name {
             0 => {
                 let part =
-                    |owner: &str, body| Part { owner: owner.to_owned(), body: vec![body].into(), fallback: None };
+                    |owner: &str, body| Part { owner: owner.to_owned(), body: vec![vec![body].into()], fallback: None };
                 Resource::new(vec![body / 4]).with_parts([part("o0", body % 2), part("o1", body / 2 % 2)])
             }
             _ => Resource::new(vec![body]).owned_by(format!("o{}", body % 3)),

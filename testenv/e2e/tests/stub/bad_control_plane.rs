@@ -94,7 +94,7 @@ impl BadControlPlane {
         let replaced = |bytes: &[u8]| replace(bytes, written.as_bytes(), other.as_bytes());
         self.publish_as(manifests, |mut one| {
             one.value = replaced(&one.value);
-            one.parts.iter_mut().for_each(|part| part.body = replaced(&part.body).into());
+            one.parts.iter_mut().for_each(|part| part.body = vec![replaced(&part.body.concat()).into()]);
             entry(one, &[])
         });
     }
@@ -133,7 +133,7 @@ pub(crate) fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource)
     let is_optional = one.is_optional();
     let parts = one.parts.into_iter().map(|part| {
         let is_bad = bad.contains(&part.owner.as_str());
-        let body = if is_bad { spoilt(&part.body).into() } else { part.body };
+        let body = if is_bad { vec![spoilt(&part.body.concat()).into()] } else { part.body };
         Part { owner: part.owner, body, fallback: Some(part.fallback) }
     });
     let mut resource = Resource::new(one.value);

@@ -30,7 +30,7 @@ fn clusters(objects: &Objects) -> Arc<Snapshot> {
 fn chains(objects: &Objects) -> Arc<Snapshot> {
     let parts = objects.iter().map(|(name, content)| Part {
         owner: name.clone(),
-        body: format!("{name}={content};").into(),
+        body: vec![format!("{name}={content};").into()],
         fallback: Some(format!("{name}=closed;").into()),
     });
     Arc::new(Snapshot::new([(LDS.to_owned(), "l".to_owned(), Resource::new("l=1;").with_parts(parts))]))

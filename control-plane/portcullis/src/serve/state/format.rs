@@ -165,7 +165,7 @@ fn saved_parts(parts: impl Iterator<Item = Part>, pieces: &[Bytes]) -> Vec<Saved
     let mut end = pieces.first().map_or(0, Bytes::len);
     let part = |part: Part| {
         let start = end;
-        end += part.body.len();
+        end += part.body.iter().map(Bytes::len).sum::<usize>();
         let instead = part.fallback.map(|fallback| STANDARD.encode(fallback));
         SavedPart { owner: part.owner, start, end, instead }
     };
@@ -257,7 +257,7 @@ fn divided(body: &Bytes, parts: Vec<SavedPart>) -> Result<Resource, SavedError> 
             return Err(SavedError::Content);
         }
         end = next;
-        divided.push(Part { owner, body: piece(start..end)?, fallback: instead.map(decoded).transpose()? });
+        divided.push(Part { owner, body: vec![piece(start..end)?], fallback: instead.map(decoded).transpose()? });
     }
     if end == body.len() { Ok(head.with_parts(divided)) } else { Err(SavedError::Content) }
 }
@@ -290,7 +290,11 @@ mod tests {
         };
         let secret = b"\xff no secret at all, so that nobody knows what it holds: CANARY";
         let cluster = entry(type_urls::cluster(), "c", b"cluster");
-        let part = |owner: &str| Part { owner: owner.to_owned(), body: "part".into(), fallback: Some("none".into()) };
+        let part = |owner: &str| Part {
+            owner: owner.to_owned(),
+            body: vec!["pa".into(), "rt".into()],
+            fallback: Some("none".into()),
+        };
         let listener = Resource::new("base").with_parts([part("a.test"), part("b.test")]).optional();
         let listener = (type_urls::listener(), "l".to_owned(), listener);
         let base = Snapshot::new([cluster.clone(), listener.clone(), entry(type_urls::secret(), "s", secret)]);
