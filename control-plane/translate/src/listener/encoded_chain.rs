@@ -45,7 +45,7 @@ pub(crate) struct ListenerPart {
 #[derive(Clone, PartialEq, Eq)]
 struct EncodedChain {
     own: Bytes,
-    /// What others have as well; may be empty.
+    /// The bytes that others have as well; may be empty.
     common: Bytes,
 }
 
