@@ -36,7 +36,7 @@ test-one: ## Run the tests whose names contain NAME, as in make test-one NAME=st
 test: ## Run format, lints, unit, integration and end-to-end tests; the parts of testenv/parts.json have targets of their own
 	@$(SCRIPTS)/test
 
-test-all: ## Run everything that must pass, as CI does: make test, its parts, and each supported Envoy
+test-all: ## Run everything that must pass, as CI does: make test, its parts, each supported Envoy, and make bench-check SHORT=1
 	@$(SCRIPTS)/test all
 
 test-store: ## Run the tests of the store of objects, with real etcds and kube-apiservers
@@ -180,9 +180,10 @@ bench: ## Measure the gateway beside a bare Envoy, Envoy with Lua, HAProxy and n
 	target/debug/portcullis-bench compare --write
 	target/debug/portcullis-bench watches --write
 
-bench-check: ## Fail when a request costs more instructions, in proportion to a bare Envoy, than testenv/bench/ratios.json says; SHORT=1 for CI, UPDATE=1 to write the file; needs valgrind
-	@$(MAKE) --no-print-directory module build
-	target/debug/portcullis-bench check $(if $(SHORT),--short) $(if $(UPDATE),--update)
+bench-check: ## Fail when a request costs more instructions, in proportion to a bare Envoy, than testenv/bench/ratios.json says; SHORT=1 as test-all runs it, UPDATE=1 to write the file; needs valgrind or apt-get
+	@$(SCRIPTS)/install-valgrind
+	$(MAKE) --no-print-directory module $(if $(SHORT),,wasm) build
+	PATH="$$PWD/.deps/valgrind:$$PATH" target/debug/portcullis-bench check $(if $(SHORT),--short) $(if $(UPDATE),--update)
 
 bench-restart: ## Restart one of three servers behind HAProxy on layer 4 and behind the gateway, and draw each server's share
 	@$(SCRIPTS)/install-peers

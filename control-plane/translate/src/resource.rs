@@ -1,6 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
 use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use envoy_types::pb::envoy::config::listener::v3::Listener;
@@ -17,7 +18,7 @@ pub struct Resource {
     pub type_url: String,
     /// The name, unique in its type.
     pub name: String,
-    /// The message, as in `Any.value`. A secret's bytes are secret.
+    /// The message, as in `Any.value`, without the parts. A secret's bytes are secret.
     pub value: Vec<u8>,
     /// The assignment that Envoy waits for when it builds this cluster: it has to be sent again with the cluster.
     pub assignment: Option<String>,
@@ -25,7 +26,7 @@ pub struct Resource {
     pub on_demand: bool,
     /// `metadata.name` of the `UpstreamCluster` that it belongs to. The listener and the default certificate have no owner.
     pub owner: Option<String>,
-    /// The owners of parts of `value`: of the filter chains of the listener. Sorted by owner, without gaps, at the end.
+    /// The parts that follow `value`, by owner: the filter chains of the listener.
     pub parts: Vec<Part>,
 }
 
@@ -33,18 +34,18 @@ pub struct Resource {
 /// allocation.
 pub type ResourceGroup = Arc<[Arc<Resource>]>;
 
-/// A part of a resource that belongs to one `UpstreamCluster`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A part of a resource that belongs to one `UpstreamCluster`: fields of the same message, which protobuf reads as one with what is
+/// in front of them. As long as it is the same, so are the allocations of its bytes, and of those that parts have in common there is
+/// one.
+#[derive(Clone, Eq, PartialOrd, Ord)]
 pub struct Part {
     /// `metadata.name` of the `UpstreamCluster`.
     pub owner: String,
-    /// First byte in `value`.
-    pub start: usize,
-    /// Behind the last byte in `value`.
-    pub end: usize,
-    /// The bytes in its place if Envoy refuses it: a chain that closes every connection, so that the names do not fall to
+    /// The fields, encoded: pieces that follow each other.
+    pub body: Vec<Bytes>,
+    /// The fields in their place if Envoy refuses them: a chain that closes every connection, so that the names do not fall to
     /// another object's wildcard.
-    pub fallback: Vec<u8>,
+    pub fallback: Bytes,
 }
 
 impl Resource {
@@ -60,6 +61,12 @@ impl Resource {
         }
     }
 
+    /// The whole message, copied.
+    pub fn message(&self) -> Vec<u8> {
+        let parts = self.parts.iter().flat_map(|part| &part.body).map(AsRef::as_ref);
+        std::iter::once(self.value.as_slice()).chain(parts).collect::<Vec<_>>().concat()
+    }
+
     /// Whether clusters count as served by an Envoy that refuses it: the listeners of tunnels, which need another bootstrap and
     /// a port of their own. Tunnels are then not served.
     pub fn is_optional(&self) -> bool {
@@ -71,7 +78,34 @@ impl Resource {
 
 impl fmt::Debug for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ({} bytes)", self.type_url, self.name, self.value.len())
+        let parts: usize = self.parts.iter().map(Part::length).sum();
+        write!(f, "{} {} ({} bytes)", self.type_url, self.name, self.value.len() + parts)
+    }
+}
+
+impl Part {
+    fn length(&self) -> usize {
+        self.body.iter().map(Bytes::len).sum()
+    }
+}
+
+impl PartialEq for Part {
+    fn eq(&self, other: &Self) -> bool {
+        let is_same = |one: &Bytes, other: &Bytes| {
+            // The same allocation is not read.
+            (one.as_ptr(), one.len()) == (other.as_ptr(), other.len()) || one == other
+        };
+        let pieces = || self.body.iter().zip(&other.body);
+        self.owner == other.owner
+            && self.body.len() == other.body.len()
+            && pieces().all(|(one, other)| is_same(one, other))
+            && is_same(&self.fallback, &other.fallback)
+    }
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({} bytes)", self.owner, self.length())
     }
 }
 

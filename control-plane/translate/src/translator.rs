@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::diagnosis::{Diagnosis, Reason};
 use crate::document_parts::{PartedTranslation, Parts};
 use crate::filter_build::FilterBuild;
-use crate::listener::{self, Chain};
+use crate::listener::{self, Chain, CommonBytes};
 use crate::ownership::LostName;
 use crate::resource::{Resource, ResourceGroup};
 use crate::{Input, Translation, check, cluster, emit, ownership, secrets};
@@ -40,6 +40,8 @@ pub struct Translator {
     own_groups: Vec<OwnGroup>,
     /// The names that objects do not get, also of the last two translations.
     conflicts: Vec<KnownConflicts>,
+    /// The bytes that the chains of many objects have.
+    common: CommonBytes,
     /// The number of the present translation.
     sequence: u64,
     client_ca_check: Option<ClientCaCheck>,
@@ -205,7 +207,7 @@ impl Translator {
             self.known.insert(name.to_owned(), Vec::new());
         }
         let Some(known) = self.known.get_mut(name) else {
-            return Arc::new(translate_object(document, lost, input, check));
+            return Arc::new(translate_object(document, lost, input, check, &mut self.common));
         };
         let same = |one: &&mut CachedTranslation| {
             one.lost == lost && (Arc::ptr_eq(&one.document, document) || one.document == *document)
@@ -216,7 +218,7 @@ impl Translator {
             one.document = Arc::clone(document);
             return Arc::clone(&one.checked);
         }
-        let mut checked = translate_object(document, lost, input, check);
+        let mut checked = translate_object(document, lost, input, check, &mut self.common);
         known.iter().for_each(|before| checked.keep_allocations(&before.checked));
         checked.used = AtomicU64::new(self.sequence);
         let checked = Arc::new(checked);
@@ -235,6 +237,7 @@ impl Translator {
                 known.retain(|one| one.checked.used.load(Ordering::Relaxed) + 1 >= sequence);
                 !known.is_empty()
             });
+            self.common.forget();
         }
         self.own_groups.retain(|one| one.used + 1 >= sequence);
         self.conflicts.retain(|one| one.used + 1 >= sequence);
@@ -275,7 +278,6 @@ impl Translator {
     }
 
     fn listeners(&self, settings: &Settings, chains: &[Arc<Chain>]) -> Vec<Arc<Resource>> {
-        let chains = chains.iter().map(|chain| chain.as_ref().clone()).collect();
         let made = listener::listeners(settings, chains).into_iter();
         let before = || self.own_groups.iter().flat_map(|known| &known.listeners);
         let known = |made: &Resource| before().find(|before| ***before == *made).cloned();
@@ -354,6 +356,7 @@ fn translate_object(
     lost: &[String],
     input: &Input<'_>,
     client_ca: Option<ClientCaCheck>,
+    common: &mut CommonBytes,
 ) -> CheckedCluster {
     let claims = claims_of(document);
     let (cluster, mut diagnosis) = check(document, &claims.name, input.settings, client_ca);
@@ -361,7 +364,8 @@ fn translate_object(
         cluster.server_names.retain(|name| !lost.contains(name));
         cluster.virtual_ips.retain(|ip| !lost.contains(&ip.to_string()));
         let mut resources = Vec::new();
-        let (chain, shadow) = emit(&cluster, input, &mut resources);
+        let (mut chain, shadow) = emit(&cluster, input, &mut resources);
+        chain.share(common);
         let resources = resources.into_iter().map(Arc::new).collect();
         let is_by_default = cluster.serving.is_none() && cluster.transport == Transport::Terminate;
         EmittedResources { resources, chain: Arc::new(chain), shadow, is_by_default }

@@ -6,6 +6,8 @@
 //! reports of gateways.
 
 mod admission;
+mod chunk;
+mod content_hash;
 mod delta;
 mod health;
 mod kind;

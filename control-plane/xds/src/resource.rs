@@ -1,10 +1,9 @@
-use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use portcullis_filter_config::hex;
-use ring::digest::{Context, SHA256};
+
+use crate::chunk::{ByteChunks, Chunk, ChunkKey, Chunks, length};
+use crate::content_hash::{ContentHash, hash_of};
 
 /// A resource, encoded. Its bytes may be secret. Copies share everything: a snapshot has thousands.
 #[derive(Clone, PartialEq, Eq)]
@@ -13,6 +12,7 @@ pub struct Resource(Arc<Content>);
 #[derive(Clone, PartialEq, Eq)]
 struct Content {
     version: String,
+    /// The bytes, without those of parts.
     body: Bytes,
     companion: Option<(String, String)>,
     owner: Option<String>,
@@ -30,15 +30,15 @@ struct Content {
 pub struct Part {
     /// The owner; each part of a resource has another one.
     pub owner: String,
-    /// The position in the resource's bytes.
-    pub range: Range<usize>,
+    /// The bytes, in pieces that follow each other. They are shared, not copied.
+    pub body: Vec<Bytes>,
     /// The bytes in its place when the part has to be left out.
     pub fallback: Option<Bytes>,
 }
 
 impl std::fmt::Debug for Resource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({} bytes)", self.0.version, self.0.body.len())
+        write!(f, "{} ({} bytes)", self.0.version, length(&self.pieces()))
     }
 }
 
@@ -133,44 +133,43 @@ impl Resource {
         self.0.is_optional
     }
 
-    /// Sets the owners of parts. A node that refuses the whole is offered it without some of the parts, until the bad one is
-    /// found. The parts are the last bytes of the resource, sorted by owner and without gaps; if they are not, the resource
-    /// stays in one piece.
+    /// Adds parts, whose bytes follow those that are there. A node that refuses the whole is offered it without some of the parts,
+    /// until the bad one is found. They are sorted by owner; if they are not, the resource is in one piece.
+    #[must_use]
     pub fn with_parts(self, parts: impl IntoIterator<Item = Part>) -> Self {
-        let parts: Vec<_> = parts.into_iter().collect();
-        let body = &self.0.body;
-        let mut end = parts.first().map_or(body.len(), |part| part.range.start);
-        let fits = end <= body.len();
-        let mut chunks = Vec::new();
-        if fits {
-            chunks.push((None, Chunk::new(body.slice(..end), None)));
+        self.with_parts_after(None, parts)
+    }
+
+    /// The same after an earlier resource: a part that this one has as well is not hashed again, if its bytes are the same allocation.
+    #[must_use]
+    pub fn with_parts_after(self, before: Option<&Self>, parts: impl IntoIterator<Item = Part>) -> Self {
+        let chunk = |part: Part| {
+            let is_known = |chunk: &&Chunk| chunk.is_made_of(&part.body, part.fallback.as_ref());
+            let known = before.and_then(|before| before.part(&part.owner)).filter(is_known).cloned();
+            (Some(part.owner), known.unwrap_or_else(|| Chunk::new(part.body, part.fallback)))
+        };
+        let head = (None, Chunk::new(vec![self.0.body.clone()], None));
+        let chunks: Vec<_> = std::iter::once(head).chain(parts.into_iter().map(chunk)).collect();
+        if !chunks.is_sorted_by(|(owner, _), (next, _)| owner < next) {
+            let body =
+                Bytes::from(chunks.iter().flat_map(|(_, chunk)| chunk.body()).cloned().collect::<Vec<_>>().concat());
+            return self.with(|content| (content.version, content.body) = (hash_of(&body), body));
         }
-        for part in parts {
-            let range = part.range;
-            let is_sorted = chunks.last().is_none_or(|(last, _)| last.as_ref() < Some(&part.owner));
-            if !is_sorted || range.start != end || range.end < range.start || range.end > body.len() || !fits {
-                return self;
-            }
-            end = range.end;
-            let chunk = Chunk::new(body.slice(range), part.fallback);
-            chunks.push((Some(part.owner), chunk));
+        let mut hash = ContentHash::default();
+        for (owner, chunk) in &chunks {
+            hash.add(owner.as_deref().unwrap_or_default());
+            hash.add(chunk.version());
         }
-        if end == body.len() { self.with(|content| content.chunks = chunks) } else { self }
+        self.with(|content| (content.version, content.chunks) = (hash.finish(), chunks))
     }
 
     /// The parts, as [`Resource::with_parts`] takes them; `None` if it is in one piece.
-    pub fn parts(&self) -> Option<Vec<Part>> {
-        let mut end = 0;
-        let mut parts = Vec::new();
-        for (owner, chunk) in &self.0.chunks {
-            let start = end;
-            end += chunk.body().len();
-            if let Some(owner) = owner {
-                let fallback = chunk.fallback().map(|fallback| fallback.body().clone());
-                parts.push(Part { owner: owner.clone(), range: start..end, fallback });
-            }
-        }
-        (!self.0.chunks.is_empty()).then_some(parts)
+    pub fn parts(&self) -> Option<impl Iterator<Item = Part>> {
+        let part = |(owner, chunk): &(Option<String>, Chunk)| {
+            let fallback = chunk.fallback().and_then(|fallback| fallback.body().first().cloned());
+            Some(Part { owner: owner.clone()?, body: chunk.body().to_vec(), fallback })
+        };
+        (!self.0.chunks.is_empty()).then(|| self.0.chunks.iter().filter_map(part))
     }
 
     /// The bytes before the parts, and the parts with their owners; empty if the resource is in one piece.
@@ -203,7 +202,7 @@ impl Resource {
     pub(crate) fn owners_of_difference<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> + use<'a> {
         let wholes = self.owner().into_iter().chain(other.owner());
         let differs = |owner: &&str| match (self.part(owner), other.part(owner)) {
-            (Some(one), Some(other_part)) => one.version != other_part.version || self.lingers() != other.lingers(),
+            (Some(one), Some(other_part)) => one.version() != other_part.version() || self.lingers() != other.lingers(),
             _ => true,
         };
         wholes.chain(self.part_owners().chain(other.part_owners()).filter(differs))
@@ -225,68 +224,14 @@ impl Resource {
         &self.0.version
     }
 
-    /// The message, as in `Any.value`.
-    pub fn body(&self) -> &Bytes {
-        &self.0.body
+    /// The message, as in `Any.value`: pieces that follow each other.
+    pub fn pieces(&self) -> ByteChunks {
+        match self.0.chunks.as_slice() {
+            [] => vec![self.0.body.clone()],
+            chunks => chunks.iter().flat_map(|(_, chunk)| chunk.body()).cloned().collect(),
+        }
     }
 }
-
-/// Content that can be refused by itself. Its bytes may be secret.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Chunk {
-    version: String,
-    body: Bytes,
-    /// The chunk in its place when it has to be left out.
-    fallback: Option<Box<Chunk>>,
-}
-
-impl std::fmt::Debug for Chunk {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({} bytes)", self.version, self.body.len())
-    }
-}
-
-impl Chunk {
-    pub(crate) fn new(body: Bytes, fallback: Option<Bytes>) -> Self {
-        let fallback = fallback.map(|body| Box::new(Self::new(body, None)));
-        Self { version: hash_of(&body), body, fallback }
-    }
-
-    /// The hash of the content.
-    pub(crate) fn version(&self) -> &str {
-        &self.version
-    }
-
-    pub(crate) fn body(&self) -> &Bytes {
-        &self.body
-    }
-
-    pub(crate) fn fallback(&self) -> Option<&Self> {
-        self.fallback.as_deref()
-    }
-}
-
-/// Which chunk of which resource.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ChunkKey {
-    pub(crate) resource: String,
-    /// The owner of a part; `None` is the resource itself, without its parts.
-    pub(crate) part: Option<String>,
-}
-
-impl ChunkKey {
-    pub(crate) fn whole(resource: &str) -> Self {
-        Self { resource: resource.to_owned(), part: None }
-    }
-
-    /// How error texts may call it.
-    pub(crate) fn name(&self) -> &str {
-        self.part.as_deref().unwrap_or(&self.resource)
-    }
-}
-
-/// Chunks by key: those of one resource follow each other, the resource itself before its parts.
-pub(crate) type Chunks = BTreeMap<ChunkKey, Chunk>;
 
 /// Adds the chunks of a resource that is made of parts.
 pub(crate) fn add_chunks(chunks: &mut Chunks, name: &str, resource: &Resource) {
@@ -295,86 +240,76 @@ pub(crate) fn add_chunks(chunks: &mut Chunks, name: &str, resource: &Resource) {
     }
 }
 
-/// The chunks of a resource's bytes. They may be secret.
-pub(crate) type ByteChunks = Vec<Bytes>;
-
-/// The body of every resource.
-pub(crate) fn bodies(chunks: &Chunks) -> BTreeMap<&str, ByteChunks> {
-    let mut parts: BTreeMap<&str, ByteChunks> = BTreeMap::new();
-    for (key, chunk) in chunks {
-        parts.entry(&key.resource).or_default().push(chunk.body().clone());
-    }
-    parts
-}
-
-/// How many bytes a body has.
-pub(crate) fn length(body: &[Bytes]) -> usize {
-    body.iter().map(Bytes::len).sum()
-}
-
-/// A hash of several texts, each of which ends where it ends.
-pub(crate) struct ContentHash(Context);
-
-impl Default for ContentHash {
-    fn default() -> Self {
-        Self(Context::new(&SHA256))
-    }
-}
-
-impl ContentHash {
-    /// No text holds a NUL.
-    pub(crate) fn add(&mut self, text: &str) {
-        self.0.update(text.as_bytes());
-        self.0.update(&[0]);
-    }
-
-    /// 16 of the 32 bytes: far more than versions need to differ.
-    pub(crate) fn finish(self) -> String {
-        let digest = self.0.finish();
-        hex(digest.as_ref().get(..16).unwrap_or_default())
-    }
-}
-
-/// The hash of a body.
-pub(crate) fn hash_of(body: &[u8]) -> String {
-    let mut hash = ContentHash::default();
-    hash.0.update(body);
-    hash.finish()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn part(owner: &str, range: Range<usize>) -> Part {
-        Part { owner: owner.to_owned(), range, fallback: None }
+    fn part(owner: &str, body: &'static str) -> Part {
+        Part { owner: owner.to_owned(), body: vec![body.into()], fallback: None }
+    }
+
+    fn shown(resource: &Resource) -> Vec<(Option<String>, Vec<u8>)> {
+        resource.chunks().map(|(owner, chunk)| (owner.map(str::to_owned), chunk.body().concat())).collect()
     }
 
     #[test]
-    fn parts_are_the_end_of_the_bytes_without_gaps() {
-        let whole = || Resource::new(b"baseonetwo".to_vec());
-        let shown = |resource: &Resource| -> Vec<(Option<String>, Vec<u8>)> {
-            resource.chunks().map(|(owner, chunk)| (owner.map(str::to_owned), chunk.body().to_vec())).collect()
-        };
-        let good = whole().with_parts([part("1", 4..7), part("2", 7..10)]);
+    fn parts_follow_the_bytes_sorted_by_owner() {
+        let head = || Resource::new("base");
+        let good = head().with_parts([part("1", "one"), part("2", "two")]);
         assert_eq!(
             shown(&good),
             [(None, b"base".to_vec()), (Some("1".into()), b"one".to_vec()), (Some("2".into()), b"two".to_vec())]
         );
-        assert_eq!(good.version(), whole().version());
-        assert_eq!(whole().with_parts(good.parts().unwrap()), good);
-        assert_eq!(whole().parts(), None);
-        assert_eq!(shown(&whole()), []);
-        assert_eq!(shown(&whole().with_parts([])), [(None, b"baseonetwo".to_vec())]);
-        for parts in [
-            vec![part("1", 4..7)],
-            vec![part("1", 4..6), part("2", 7..10)],
-            vec![part("1", 4..11)],
-            vec![part("1", 40..41)],
-            vec![part("2", 7..10), part("1", 4..7)],
-            vec![part("2", 4..7), part("1", 7..10)],
-        ] {
-            assert_eq!(shown(&whole().with_parts(parts.clone())), [], "{parts:?}");
+        assert_eq!(good.pieces(), ["base", "one", "two"]);
+        assert_eq!(head().with_parts(good.parts().unwrap()), good);
+        assert!(head().parts().is_none() && head().with_parts([]).parts().is_some());
+        assert_eq!(shown(&head()), []);
+        assert_eq!(shown(&head().with_parts([])), [(None, b"base".to_vec())]);
+        for parts in [[part("2", "two"), part("1", "one")], [part("1", "two"), part("1", "one")]] {
+            assert_eq!(head().with_parts(parts), Resource::new("basetwoone"), "in one piece");
         }
+    }
+
+    #[test]
+    fn version_of_parts_is_that_of_their_content_and_owners() {
+        let version = |parts: &[(&str, &'static str)]| {
+            let parts = parts.iter().map(|(owner, body)| part(owner, body));
+            Resource::new("base").with_parts(parts).version().to_owned()
+        };
+        let all: Vec<_> = [
+            version(&[]),
+            version(&[("1", "one"), ("2", "two")]),
+            version(&[("1", "one"), ("3", "two")]),
+            version(&[("1", "onet"), ("2", "wo")]),
+            version(&[("1", "one")]),
+        ]
+        .into();
+        let mut different = all.clone();
+        different.sort();
+        different.dedup();
+        assert_eq!(different.len(), all.len());
+        assert_eq!(version(&[("1", "one"), ("2", "two")]), all[1]);
+    }
+
+    #[test]
+    fn part_in_the_same_place_is_not_hashed_again() {
+        let (closed, shared) = (Bytes::from("closed"), Bytes::from("shared"));
+        let parts = |second: &Bytes| {
+            [("1", Bytes::from("one")), ("2", second.clone())].map(|(owner, body)| Part {
+                owner: owner.to_owned(),
+                body: vec![shared.clone(), body],
+                fallback: Some(closed.clone()),
+            })
+        };
+        let kept = Bytes::from(b"two".to_vec());
+        let before = Resource::new("base").with_parts(parts(&kept));
+        let version = |resource: &Resource| resource.part_version("2").unwrap().as_ptr();
+        for (second, is_kept) in [(kept, true), (Bytes::from(b"two".to_vec()), false)] {
+            let after = Resource::new("base").with_parts_after(Some(&before), parts(&second));
+            assert_eq!(after, before);
+            assert_eq!(version(&after) == version(&before), is_kept);
+        }
+        let other = Resource::new("base").with_parts_after(Some(&before), parts(&"2".into()));
+        assert_ne!(other.version(), before.version());
     }
 }

@@ -5,9 +5,10 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::content_hash::ContentHash;
 use crate::kind::{CDS, ResourceKind};
 use crate::node::View;
-use crate::resource::{ContentHash, Resource};
+use crate::resource::Resource;
 
 pub use change::{OwnerVersions, SnapshotChange};
 use resources_of_type::ResourcesOfType;
@@ -330,12 +331,12 @@ mod tests {
         assert!(!Snapshot::new(left).succeeded_by(wanted.clone()).get("t", "left").unwrap().lingers());
         assert_ne!(version(&wanted, "A"), before);
         let with_chains = |chains: &[u8; 3]| {
-            let parts = [("A", 1..2), ("B", 2..3)].map(|(owner, range)| crate::Part {
+            let parts = [("A", chains[1]), ("B", chains[2])].map(|(owner, chain)| crate::Part {
                 owner: owner.to_owned(),
-                range,
+                body: vec![vec![chain].into()],
                 fallback: None,
             });
-            let listener = Resource::new(chains.to_vec()).with_parts(parts);
+            let listener = Resource::new(vec![chains[0]]).with_parts(parts);
             base.iter().cloned().chain([("l".to_owned(), "all".to_owned(), listener)]).collect::<Vec<_>>()
         };
         let chained = version(&with_chains(&[1, 2, 3]), "A");

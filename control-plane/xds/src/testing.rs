@@ -133,7 +133,7 @@ impl<'a> FuzzInput<'a> {
 /// Clusters with endpoints and routes, a listener of parts and a secret.
 fn resources(bits: usize, edition: usize) -> Vec<(String, String, Resource)> {
     let mut all = Vec::new();
-    let (mut listener, mut parts) = (b"l".to_vec(), Vec::new());
+    let mut parts = Vec::new();
     for number in (0..6).filter(|bit| bits & 1 << bit != 0) {
         let name = format!("c{number}");
         let body = format!("{name}={}", edition & 1 << (number % 3));
@@ -144,11 +144,9 @@ fn resources(bits: usize, edition: usize) -> Vec<(String, String, Resource)> {
         all.extend([EDS, RDS].map(made));
         let (url, name, cluster) = made(CDS);
         all.push((url, name.clone(), cluster.with_companion(EDS, name.clone())));
-        let start = listener.len();
-        listener.extend(body.as_bytes());
-        parts.push(Part { owner: name, range: start..listener.len(), fallback: Some("-".into()) });
+        parts.push(Part { owner: name, body: vec![body.into()], fallback: Some("-".into()) });
     }
-    all.push((LDS.to_owned(), "l".to_owned(), Resource::new(listener).with_parts(parts)));
+    all.push((LDS.to_owned(), "l".to_owned(), Resource::new("l").with_parts(parts)));
     all.push((SDS.to_owned(), "s".to_owned(), Resource::new(b"SECRET".to_vec())));
     all
 }
@@ -169,7 +167,7 @@ struct Client {
 impl Client {
     fn serve(&mut self) {
         for (_, _, resource) in self.snapshot.resources() {
-            self.served.insert(resource.body().to_vec());
+            self.served.insert(resource.pieces().concat());
         }
     }
 

@@ -54,8 +54,8 @@ impl XdsResources {
         let gone = before.iter().filter(|(key, _)| !self.retained.contains_key(key)).map(|(_, one)| one);
         let gone = change.gone().chain(gone);
         let retained = self.retained.iter().filter(|(key, _)| !before.contains_key(key));
-        let retained = retained.map(|((_, is_retired), one)| (one, xds_resource(one, *is_retired)));
-        let new = change.made().map(|one| (one, xds_resource(one, false))).chain(retained);
+        let retained = retained.map(|((_, is_retired), one)| (one, self.made(one, *is_retired)));
+        let new = change.made().map(|one| (one, self.made(one, false))).chain(retained);
         SnapshotChange {
             gone: gone.map(|one| (one.type_url.clone(), one.name.clone())).collect(),
             new: new.map(|(one, resource)| (one.type_url.clone(), one.name.clone(), resource)).collect(),
@@ -70,11 +70,15 @@ impl XdsResources {
         all.extend(retained.tombstones.iter().map(|one| (one, false)));
         all.extend(retained.retired.iter().map(|one| (one, true)));
         let (count, entry) = (all.len(), |(one, is_retired): (&Arc<Translated>, bool)| {
-            (one.type_url.clone(), one.name.clone(), xds_resource(one, is_retired))
+            (one.type_url.clone(), one.name.clone(), self.made(one, is_retired))
         });
         let snapshot = self.snapshot.succeeded_by(all.into_iter().map(entry));
         self.is_followed = snapshot.resources().count() == count;
         snapshot
+    }
+
+    fn made(&self, one: &Arc<Translated>, is_retired: bool) -> Resource {
+        xds_resource(one, is_retired, self.snapshot.get(&one.type_url, &one.name))
     }
 }
 
@@ -86,15 +90,16 @@ impl Retained<'_> {
     }
 }
 
-fn xds_resource(one: &Arc<Translated>, is_retired: bool) -> Resource {
+/// The resource to serve. `before`: the one that is served under its name.
+fn xds_resource(one: &Arc<Translated>, is_retired: bool, before: Option<&Resource>) -> Resource {
     let part = |part: &translated::Part| Part {
         owner: part.owner.clone(),
-        range: part.start..part.end,
-        fallback: Some(part.fallback.clone().into()),
+        body: part.body.clone(),
+        fallback: Some(part.fallback.clone()),
     };
     let mut resource = Resource::new(Bytes::from_owner(SharedBody(Arc::clone(one))));
     if one.type_url == type_urls::listener() {
-        resource = resource.with_parts(one.parts.iter().map(part));
+        resource = resource.with_parts_after(before, one.parts.iter().map(part));
     }
     if one.on_demand {
         resource = resource.on_demand();
@@ -111,7 +116,7 @@ fn xds_resource(one: &Arc<Translated>, is_retired: bool) -> Resource {
     if is_retired { resource.lingering() } else { resource }
 }
 
-/// The bytes of a translated resource, which are not copied.
+/// The bytes of a translated resource without its parts, which are not copied.
 struct SharedBody(Arc<Translated>);
 
 impl AsRef<[u8]> for SharedBody {
@@ -197,7 +202,7 @@ mod tests {
             followed.follow(&groups, &known.follow(&groups), retained);
             let served = followed.snapshot().get(&type_urls::cluster(), "o1/pool").unwrap();
             let expected = retained.tombstones.first().map_or(0, |one| one.value[0]);
-            assert_eq!(served.body().as_ref(), [expected]);
+            assert_eq!(served.pieces().concat(), [expected]);
         }
     }
 }

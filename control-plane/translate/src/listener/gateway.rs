@@ -14,15 +14,16 @@ use portcullis_attach::{
 };
 use prost::Message;
 
+use super::encoded_chain::{EncodedChains, ListenerPart};
 use super::gateway_budget::GatewayBudget;
 use super::https::{HttpsInput, HttpsListener};
 use super::port::{range, tls_inspector};
-use super::{BUFFER_LIMIT, EncodedChains, LISTENER_FILTERS_TIMEOUT, NO_NAME, access_log, chain, passthrough, redirect};
+use super::{BUFFER_LIMIT, LISTENER_FILTERS_TIMEOUT, NO_NAME, access_log, chain, passthrough, redirect};
 use crate::backend::{JudgedClusters, Pools};
 use crate::gateway_secrets::GatewaySecrets;
 use crate::names::{ResourceNames, stat_name};
 use crate::proto::{ip_socket, seconds, uint};
-use crate::resource::{Part, Resource};
+use crate::resource::Resource;
 
 /// A cluster that is never there: connections to it are closed.
 const NO_CLUSTER: &str = "nowhere";
@@ -95,8 +96,8 @@ struct Referred {
     budget: GatewayBudget,
 }
 
-/// The encoded chains of a route, and those in their place.
-type ChainsOfRoute = (Vec<Vec<u8>>, Vec<Vec<u8>>);
+/// The chains of a route, and those in their place.
+type ChainsOfRoute = (Vec<FilterChain>, Vec<FilterChain>);
 
 /// The chains of a port, encoded.
 struct PortChains {
@@ -104,7 +105,7 @@ struct PortChains {
     /// Those of no route.
     own: Vec<u8>,
     /// By owner, with those in their place if Envoy refuses them.
-    of_routes: BTreeMap<String, ChainsOfRoute>,
+    of_routes: BTreeMap<String, ListenerPart>,
 }
 
 impl PortChains {
@@ -115,7 +116,7 @@ impl PortChains {
             filters: vec![chain::http_connection_manager(redirect::manager(tables, open, settings))],
             ..Default::default()
         };
-        let own = EncodedChains::of([chain.encode_to_vec()].into_iter());
+        let own = EncodedChains::of([chain.encode_to_vec()]);
         Self { listener_filters: Vec::new(), own, of_routes: BTreeMap::new() }
     }
 }
@@ -142,8 +143,8 @@ impl GatewayListeners<'_> {
                 let chain = chain.filter(|chain| referred.budget.takes_chain(&of_route.namespace, chain));
                 let chain = chain.unwrap_or_else(|| closed.clone());
                 let (chains, fallback) = of_routes.entry(format!("{} {of_route}", route.kind)).or_default();
-                chains.push(chain.encode_to_vec());
-                fallback.push(closed.encode_to_vec());
+                chains.push(chain);
+                fallback.push(closed);
             }
         }
         let served: BTreeSet<&HostPattern> = tables().flat_map(|table| table.routes.keys()).collect();
@@ -157,8 +158,11 @@ impl GatewayListeners<'_> {
             Vec::new()
         } else {
             let name = ResourceNames::gateway(&self.settings.instance).part("withheld");
-            EncodedChains::of([chain::closed(name, closed).encode_to_vec()].into_iter())
+            EncodedChains::of([chain::closed(name, closed).encode_to_vec()])
         };
+        let part =
+            |(owner, (chains, fallback)): (String, ChainsOfRoute)| (owner, ListenerPart::new(&chains, &fallback));
+        let of_routes = of_routes.into_iter().map(part).collect();
         PortChains { listener_filters: vec![tls_inspector()], own, of_routes }
     }
 
@@ -248,12 +252,7 @@ impl GatewayListeners<'_> {
         };
         let mut resource = Resource::new(name, &listener);
         resource.value.extend(&chains.own);
-        for (owner, (chains, fallback)) in &chains.of_routes {
-            let start = resource.value.len();
-            resource.value.extend(EncodedChains::of(chains.iter().cloned()));
-            let (owner, fallback) = (owner.clone(), EncodedChains::of(fallback.iter().cloned()));
-            resource.parts.push(Part { owner, start, end: resource.value.len(), fallback });
-        }
+        resource.parts = chains.of_routes.iter().map(|(owner, part)| part.owned_by(owner)).collect();
         resource
     }
 }

@@ -6,6 +6,7 @@
 
 mod access_log;
 mod chain;
+mod encoded_chain;
 mod gateway;
 mod gateway_budget;
 mod hcm;
@@ -20,22 +21,25 @@ mod tls;
 mod tracing;
 mod tunnel;
 
+pub(crate) use encoded_chain::CommonBytes;
 pub(crate) use gateway::{GatewayBackends, gateway_listeners};
 pub(crate) use https::only_cluster;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
 use portcullis_api::{Claims, Cluster, Settings};
 use prost::Message;
 
+use encoded_chain::{EncodedChains, ListenerPart};
 use port::ListenerPort;
 use tunnel::{TunnelEnd, TunnelEnds};
 
 use crate::filter_build::FilterBuild;
 use crate::names::{ResourceNames, stat_name};
 use crate::proto::{ip_socket, seconds, uint};
-use crate::resource::{Part, Resource};
+use crate::resource::Resource;
 
 /// Most bytes that Envoy buffers of one connection before it stops reading.
 const BUFFER_LIMIT: u32 = 1024 * 1024;
@@ -46,7 +50,7 @@ const LISTENER_FILTERS_TIMEOUT: u64 = 10;
 const NO_NAME: &str = "portcullis.invalid";
 
 /// The contribution of a cluster to the listener.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub(crate) enum Chain {
     /// It is served.
     Serving {
@@ -54,10 +58,8 @@ pub(crate) enum Chain {
         owner: String,
         /// The host names, and the virtual IPs.
         names: Vec<String>,
-        /// Its chains, encoded.
-        chains: Vec<Vec<u8>>,
-        /// The chains in their place if Envoy refuses them: they close connections to the same names.
-        fallback: Vec<Vec<u8>>,
+        /// Its part of the listener of each port, in the order of [`port::ports`].
+        parts: Vec<ListenerPart>,
         /// The way to it through tunnels, if there are any.
         tunnel: Option<TunnelEnd>,
     },
@@ -74,17 +76,26 @@ impl Chain {
         let serving = serving::chain(cluster, names, settings, filter, settings.trusted_hops);
         let closed = chain::closed(serving.name.clone(), chain::host_names(cluster));
         let served = chain::host_names(cluster).into_iter();
-        let encoded = |chain: FilterChain| {
+        let everywhere = |chain: FilterChain| {
             let at_addresses = chain::at_virtual_ips(cluster, names, &chain);
-            std::iter::once(chain).chain(at_addresses).map(|chain| chain.encode_to_vec()).collect::<Vec<_>>()
+            std::iter::once(chain).chain(at_addresses).collect::<Vec<_>>()
         };
-        let others = chain::other_addresses(cluster, names, settings).map(encoded).unwrap_or_default();
+        let mut chains = everywhere(serving);
+        chains.extend(chain::other_addresses(cluster, names, settings).into_iter().flat_map(everywhere));
+        let closed = everywhere(closed);
         Self::Serving {
             owner: cluster.name.clone(),
             names: served.chain(cluster.virtual_ips.iter().map(ToString::to_string)).collect(),
-            chains: encoded(serving).into_iter().chain(others).collect(),
-            fallback: encoded(closed),
+            parts: port::ports(settings).iter().map(|port| ListenerPart::at_port(port, &chains, &closed)).collect(),
             tunnel: settings.tunnel.is_some().then(|| TunnelEnd::of(cluster, names, settings, filter)),
+        }
+    }
+
+    /// Has bytes that other clusters' chains have as well in the same allocation as they.
+    pub(crate) fn share(&mut self, common: &mut CommonBytes) {
+        if let Self::Serving { parts, tunnel, .. } = self {
+            let tunnels = tunnel.iter_mut().map(|tunnel| &mut tunnel.part);
+            parts.iter_mut().chain(tunnels).for_each(|part| part.share(common));
         }
     }
 
@@ -97,28 +108,32 @@ impl Chain {
 
 /// The listeners with all chains, and the routes of tunnels. Each cluster's chains are a part of their own, so that one that Envoy
 /// refuses can be left out.
-pub(crate) fn listeners(settings: &Settings, chains: Vec<Chain>) -> Vec<Resource> {
-    let mut reserved = reserved_names(&chains);
+pub(crate) fn listeners(settings: &Settings, chains: &[Arc<Chain>]) -> Vec<Resource> {
+    let mut reserved = reserved_names(chains);
     if settings.default_certificate.is_none() {
         // Envoy refuses a listener without any chain.
         reserved.push(NO_NAME.to_owned());
     }
     let (mut serving, mut ends) = (Serving::new(), TunnelEnds::new());
     for chain in chains {
-        if let Chain::Serving { owner, chains, fallback, tunnel, .. } = chain {
-            ends.extend(tunnel.map(|tunnel| (owner.clone(), tunnel)));
-            serving.insert(owner, (chains, fallback));
+        if let Chain::Serving { owner, parts, tunnel, .. } = chain.as_ref() {
+            ends.extend(tunnel.as_ref().map(|tunnel| (owner.as_str(), tunnel)));
+            serving.insert(owner.as_str(), parts.as_slice());
         }
     }
     let ports = port::ports(settings);
-    let listeners = ports.iter().map(|port| listener(settings, port, &reserved, &serving));
+    let listeners = ports.iter().enumerate().map(|(index, port)| {
+        let parts = serving.iter().filter_map(|(owner, parts)| Some(parts.get(index)?.owned_by(owner)));
+        Resource { parts: parts.collect(), ..listener(settings, port, &reserved) }
+    });
     listeners.chain(tunnel::resources(settings, &ends)).collect()
 }
 
-/// By owner: encoded chains, and the chains in their place.
-type Serving = BTreeMap<String, (Vec<Vec<u8>>, Vec<Vec<u8>>)>;
+/// The parts of each owner, a listener's each.
+type Serving<'a> = BTreeMap<&'a str, &'a [ListenerPart]>;
 
-fn listener(settings: &Settings, port: &ListenerPort<'_>, reserved: &[String], serving: &Serving) -> Resource {
+/// The listener of a port, without the chains of clusters.
+fn listener(settings: &Settings, port: &ListenerPort<'_>, reserved: &[String]) -> Resource {
     let names = ResourceNames::gateway(&settings.instance);
     let name = ResourceNames::listener().part(port.part);
     let default = chain::default(settings);
@@ -142,37 +157,15 @@ fn listener(settings: &Settings, port: &ListenerPort<'_>, reserved: &[String], s
         ..Default::default()
     };
     let mut resource = Resource::new(name, &listener);
-    let restrict_sources =
-        |chains: &[Vec<u8>]| EncodedChains::of(chains.iter().map(|chain| port.restrict_sources(chain.clone())));
-    resource.value.extend(restrict_sources(&own));
-    for (owner, (chains, fallback)) in serving {
-        let start = resource.value.len();
-        resource.value.extend(restrict_sources(chains));
-        let (owner, fallback) = (owner.clone(), restrict_sources(fallback));
-        resource.parts.push(Part { owner, start, end: resource.value.len(), fallback });
-    }
+    resource.value.extend(EncodedChains::of(own.into_iter().map(|chain| port.restrict_sources(chain))));
     resource
 }
 
-/// `envoy.config.listener.v3.Listener`, its filter chains only, each encoded already. Encodings of parts of a message, one
-/// behind the other, are the encoding of the whole.
-#[derive(Clone, PartialEq, Message)]
-struct EncodedChains {
-    #[prost(bytes = "vec", repeated, tag = "3")]
-    filter_chains: Vec<Vec<u8>>,
-}
-
-impl EncodedChains {
-    fn of(chains: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
-        Self { filter_chains: chains.collect() }.encode_to_vec()
-    }
-}
-
 /// Names of refused objects that a served wildcard would catch, and that no object serves.
-fn reserved_names(chains: &[Chain]) -> Vec<String> {
+fn reserved_names(chains: &[Arc<Chain>]) -> Vec<String> {
     let (mut served, mut refused) = (BTreeSet::new(), BTreeSet::new());
     for chain in chains {
-        match chain {
+        match chain.as_ref() {
             Chain::Serving { names, .. } => served.extend(names),
             Chain::Reserved { names } => refused.extend(names),
         }

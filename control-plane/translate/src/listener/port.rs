@@ -48,17 +48,14 @@ impl ListenerPort<'_> {
 
     /// The encoded chain, restricted to the allowed sources by the address of the connection itself, whatever the PROXY header
     /// says. Envoy closes connections that match no chain before any handshake.
-    pub(super) fn restrict_sources(&self, mut chain: Vec<u8>) -> Vec<u8> {
-        if let Some(trusted) = self.trusted {
-            // A message that comes twice is one with the fields of both.
-            let condition = FilterChainMatch {
-                direct_source_prefix_ranges: trusted.iter().map(range).collect(),
-                ..Default::default()
-            };
-            let more = FilterChain { filter_chain_match: Some(condition), ..Default::default() };
-            chain.extend(more.encode_to_vec());
-        }
-        chain
+    pub(super) fn restrict_sources(&self, chain: Vec<u8>) -> Vec<u8> {
+        let Some(trusted) = self.trusted else { return chain };
+        let condition =
+            FilterChainMatch { direct_source_prefix_ranges: trusted.iter().map(range).collect(), ..Default::default() };
+        // A message that comes twice is one with the fields of both. In front: chains have their end in common.
+        let mut restricted = FilterChain { filter_chain_match: Some(condition), ..Default::default() }.encode_to_vec();
+        restricted.extend(chain);
+        restricted
     }
 }
 

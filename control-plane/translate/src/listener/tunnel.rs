@@ -17,15 +17,15 @@ use envoy_types::pb::envoy::extensions::filters::network::http_connection_manage
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::CodecType;
 use envoy_types::util::pack_any;
 use portcullis_api::{Cidr, Cluster, Settings, Tunnel};
-use prost::Message;
 
+use super::encoded_chain::ListenerPart;
 use super::port::{listener_filter, range, tls_inspector};
-use super::{BUFFER_LIMIT, EncodedChains, LISTENER_FILTERS_TIMEOUT, access_log, chain, hcm, peer, serving};
+use super::{BUFFER_LIMIT, LISTENER_FILTERS_TIMEOUT, access_log, chain, hcm, peer, serving};
 use crate::filter_build::FilterBuild;
 use crate::generation::tunnel_address;
 use crate::names::{ResourceNames, parts, stat_name};
 use crate::proto::{ip_socket, seconds, uint};
-use crate::resource::{Part, Resource};
+use crate::resource::Resource;
 use crate::route::{ADDRESS_OF_ROUTE, tunnel_routes};
 
 /// The kind of upgrade that CONNECT is to Envoy.
@@ -40,10 +40,8 @@ pub(crate) struct TunnelEnd {
     pub(super) destinations: Vec<String>,
     /// The address of the chain.
     address: Ipv6Addr,
-    /// The chain, encoded.
-    chain: Vec<u8>,
-    /// The one in its place if Envoy refuses it: it closes connections.
-    fallback: Vec<u8>,
+    /// Its part of the listener inside Envoy.
+    pub(super) part: ListenerPart,
 }
 
 impl TunnelEnd {
@@ -54,21 +52,21 @@ impl TunnelEnd {
         let serving = serving::chain(cluster, names, settings, filter, 0);
         let at = |chain: &FilterChain| {
             let one = vec![range(&Cidr { ip: address.into(), length: 128 })];
-            chain::at_addresses(names.part(parts::TUNNELLED), one, chain).encode_to_vec()
+            [chain::at_addresses(names.part(parts::TUNNELLED), one, chain)]
         };
         let closed = chain::closed(String::new(), Vec::new());
         // A wildcard is no name that one can ask for.
         let own = chain::host_names(cluster).into_iter().filter(|name| !name.starts_with('*'));
         let destinations = own.flat_map(|name| [format!("outbound|443||{name}"), name]).collect();
-        Self { destinations, address, chain: at(&serving), fallback: at(&closed) }
+        Self { destinations, address, part: ListenerPart::new(&at(&serving), &at(&closed)) }
     }
 }
 
 /// By owner.
-pub(super) type TunnelEnds = BTreeMap<String, TunnelEnd>;
+pub(super) type TunnelEnds<'a> = BTreeMap<&'a str, &'a TunnelEnd>;
 
 /// The port's listener, the one inside, and the routes from the one to the other; nothing without a port.
-pub(super) fn resources(settings: &Settings, ends: &TunnelEnds) -> Vec<Resource> {
+pub(super) fn resources(settings: &Settings, ends: &TunnelEnds<'_>) -> Vec<Resource> {
     let Some(tunnel) = &settings.tunnel else { return Vec::new() };
     let all = ends.values().flat_map(|end| end.destinations.iter().map(|name| (name.clone(), end.address)));
     vec![entrance(tunnel, settings), inside(settings, ends), tunnel_routes(settings, &tunnel.header, all)]
@@ -131,7 +129,7 @@ fn addresses() -> HttpFilter {
 }
 
 /// The listener inside Envoy.
-fn inside(settings: &Settings, ends: &TunnelEnds) -> Resource {
+fn inside(settings: &Settings, ends: &TunnelEnds<'_>) -> Resource {
     let names = ResourceNames::gateway(&settings.instance);
     let name = ResourceNames::listener().part(parts::TUNNELLED_LISTENER);
     let listener = Listener {
@@ -145,13 +143,6 @@ fn inside(settings: &Settings, ends: &TunnelEnds) -> Resource {
         filter_chains: vec![chain::closed(names.part("reserved"), vec![super::NO_NAME.to_owned()])],
         ..Default::default()
     };
-    let mut resource = Resource::new(name, &listener);
-    for (owner, end) in ends {
-        let encoded = |chain: &Vec<u8>| EncodedChains::of(std::iter::once(chain.clone()));
-        let start = resource.value.len();
-        resource.value.extend(encoded(&end.chain));
-        let (owner, fallback) = (owner.clone(), encoded(&end.fallback));
-        resource.parts.push(Part { owner, start, end: resource.value.len(), fallback });
-    }
-    resource
+    let parts = ends.iter().map(|(owner, end)| end.part.owned_by(owner)).collect();
+    Resource { parts, ..Resource::new(name, &listener) }
 }

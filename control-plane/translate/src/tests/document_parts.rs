@@ -21,7 +21,7 @@ fn owners(groups: &[ResourceGroup]) -> Vec<&str> {
 fn names_in_listener(groups: &[ResourceGroup], name: &str) -> bool {
     let all = groups.iter().flat_map(|group| group.iter());
     let listener = all.into_iter().find(|one| one.type_url == type_urls::listener()).unwrap();
-    listener.value.windows(name.len()).any(|window| window == name.as_bytes())
+    listener.message().windows(name.len()).any(|window| window == name.as_bytes())
 }
 
 /// Else a tenant's Envoy could pose as the gateway of all.

@@ -161,7 +161,7 @@ fn gateway_has_keys_of_clusters_alone_that_its_routes_lead_to() {
     assert_eq!(keys_of("none"), [""; 0], "Envoy asks for no certificate of a listener without routes");
     for (name, group) in &made {
         let foreign = if name.name == "edge" { OTHER } else { NAME };
-        let holds = group.iter().any(|one| String::from_utf8_lossy(&one.value).contains(foreign));
+        let holds = group.iter().any(|one| String::from_utf8_lossy(&one.message()).contains(foreign));
         assert!(!holds, "{name} has nothing of {foreign}");
     }
 }

@@ -90,7 +90,7 @@ impl World {
 
 pub(super) fn listeners(group: &[Arc<Resource>]) -> Vec<Listener> {
     let listeners = group.iter().filter(|one| one.type_url == type_urls::listener());
-    listeners.map(|one| Listener::decode(one.value.as_slice()).unwrap()).collect()
+    listeners.map(|one| Listener::decode(one.message().as_slice()).unwrap()).collect()
 }
 
 pub(super) fn chain_of(group: &[Arc<Resource>], server_name: &str) -> FilterChain {

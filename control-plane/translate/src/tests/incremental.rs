@@ -1,13 +1,15 @@
 //! Whatever was translated before, the outcome is that of a translation from scratch.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use portcullis_api::{AccessLog, Settings};
+use portcullis_api::{AccessLog, Settings, Tunnel};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::fixture::{Pki, set};
 use crate::filter_build::FilterBuild;
+use crate::resource::Part;
 use crate::translator::Translator;
 use crate::{Input, translate};
 
@@ -103,6 +105,37 @@ fn unchanged_object_keeps_its_resources() {
     assert!(!other.is_empty() && other.iter().all(|name| name.contains("/c1.example.com/")), "{other:?}");
     let same = before.groups.iter().zip(&after.groups).map(|(one, other)| Arc::ptr_eq(one, other));
     assert_eq!(same.collect::<Vec<_>>(), [true, false, true, true], "the gateway's own group has the listener");
+}
+
+/// With ten thousand clusters the bytes of chains are a large part of the control plane's memory.
+#[test]
+fn chain_has_the_same_bytes_in_every_listener() {
+    let pki = Pki::new();
+    let gateway = Settings { tunnel: Some(tunnel()), trusted_hops: 2, ..pki.settings() };
+    let clusters: Vec<_> = (0..3).map(|number| Arc::new(edition(&pki, number, 0))).collect();
+    let mut translator = Translator::default();
+    let mut parts = |clusters: &[Arc<Value>]| -> Vec<(String, Part)> {
+        let translation = translator.translate(&Input { settings: &gateway, clusters, filter: FilterBuild::Module });
+        let resources = translation.resources().into_iter();
+        resources.flat_map(|one| one.parts.iter().map(|part| (one.name.clone(), part.clone()))).collect()
+    };
+    let places = |part: &Part| part.body.iter().chain([&part.fallback]).map(|one| one.as_ptr()).collect::<Vec<_>>();
+    let before = parts(&clusters[..2]);
+    let after = parts(&clusters);
+    assert_eq!((before.len(), after.len()), (4, 6));
+    for (listener, part) in &before {
+        let is_twin = |(name, other): &&(String, Part)| (name, &other.owner) == (listener, &part.owner);
+        let (_, twin) = after.iter().find(is_twin).unwrap();
+        assert_eq!(places(part), places(twin), "{listener}: {part:?}");
+    }
+    // Each chain has a piece of its own, and one in common with all others of its listener.
+    let pieces: Vec<_> = after.iter().flat_map(|(_, part)| &part.body).map(|one| one.as_ptr()).collect();
+    let different: BTreeSet<_> = pieces.iter().collect();
+    assert_eq!((pieces.len(), different.len()), (12, 8));
+}
+
+fn tunnel() -> Tunnel {
+    Tunnel { port: 8443, header: "x-to".to_owned(), sources: Vec::new() }
 }
 
 #[test]

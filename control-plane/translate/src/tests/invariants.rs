@@ -79,12 +79,12 @@ fn keys_and_tokens_are_in_secrets_only() {
             translation
                 .resources()
                 .into_iter()
-                .any(|one| is_secret(&one.type_url) == wanted && holds(&one.value, secret))
+                .any(|one| is_secret(&one.type_url) == wanted && holds(&one.message(), secret))
         };
         assert!(found(true) && !found(false), "{secret}");
     }
     for stray in &strays {
-        assert!(!translation.resources().into_iter().any(|one| holds(&one.value, stray)));
+        assert!(!translation.resources().into_iter().any(|one| holds(&one.message(), stray)));
     }
     let shown = format!("{translation:?}");
     assert!(!shown.contains(TOKEN) && secrets.iter().all(|secret| !shown.contains(secret.as_str())));
@@ -132,7 +132,7 @@ fn name_of_a_refused_object_does_not_fall_to_a_wildcard() {
     let is_closed = |refused: &Value| {
         let translation = translated(&pki.settings(), &[wild.clone(), refused.clone()]);
         let listener = translation.resources().into_iter().find(|one| one.type_url == type_urls::listener()).unwrap();
-        let names = ["sub.example.com", "lab/-/-/reserved"].map(|name| holds(&listener.value, name));
+        let names = ["sub.example.com", "lab/-/-/reserved"].map(|name| holds(&listener.message(), name));
         assert_eq!(names[0], names[1]);
         names[0]
     };

@@ -26,7 +26,7 @@ fn settings(pki: &Pki) -> Settings {
 
 fn named<M: Message + Default>(translation: &Translation, name: &str) -> M {
     let one = translation.resources().into_iter().find(|one| one.name == name).unwrap();
-    M::decode(one.value.as_slice()).unwrap()
+    M::decode(one.message().as_slice()).unwrap()
 }
 
 /// The address that each destination leads to.
@@ -132,8 +132,7 @@ fn chain_that_is_refused_is_closed_at_its_own_address() {
     let owners: Vec<_> = listener.parts.iter().map(|part| part.owner.as_str()).collect();
     assert_eq!(owners, [OTHER, NAME]);
     for part in &listener.parts {
-        let chains =
-            [&listener.value[part.start..part.end], &part.fallback].map(|bytes| Listener::decode(bytes).unwrap());
+        let chains = [part.body.concat(), part.fallback.to_vec()].map(|bytes| Listener::decode(&*bytes).unwrap());
         let [own, closed] = chains.map(|mut one| one.filter_chains.remove(0));
         assert_eq!(own.filter_chain_match, closed.filter_chain_match);
         assert_eq!((own.name == closed.name, closed.transport_socket), (true, None));

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::chunk::{ByteChunks, ChunkKey, Chunks, bodies};
 use crate::quarantine::{ChunkRefusal, Offer, Quarantine};
-use crate::resource::Resource;
-use crate::resource::{ByteChunks, ChunkKey, Chunks, add_chunks, bodies};
+use crate::resource::{Resource, add_chunks};
 use crate::snapshot::Snapshot;
 use portcullis_api::status::GatewayProgress;
 
@@ -71,7 +71,7 @@ impl Composed {
     pub(super) fn body(&self, name: &str, resource: &Resource) -> ByteChunks {
         let offer = self.by_name.get(name).and_then(|one| one.offer.as_ref());
         let body = offer.and_then(|offer| bodies(&offer.chunks).remove(name));
-        body.unwrap_or_else(|| vec![resource.body().clone()])
+        body.unwrap_or_else(|| resource.pieces())
     }
 
     /// Takes an acknowledgement of what was to be sent last.

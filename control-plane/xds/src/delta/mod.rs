@@ -22,9 +22,9 @@ use envoy_types::pb::envoy::service::discovery::v3::{
 };
 use envoy_types::pb::google::protobuf::Any;
 
+use crate::chunk::length;
 use crate::kind::{RDS, ResourceKind};
 use crate::node::{Refused, combined};
-use crate::resource::length;
 use crate::snapshot::Snapshot;
 use gates::{Blocked, SendGates};
 use portcullis_api::status::GatewayProgress;

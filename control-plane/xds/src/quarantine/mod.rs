@@ -19,7 +19,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::resource::{Chunk, ChunkKey, Chunks};
+use crate::chunk::{Chunk, ChunkKey, Chunks};
 use portcullis_api::status::GatewayProgress;
 
 pub(crate) use offer::Offer;

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
-use crate::resource::{Chunk, ChunkKey, Chunks};
-use crate::resource::{ContentHash, hash_of};
+use crate::chunk::{Chunk, ChunkKey, Chunks};
+use crate::content_hash::{ContentHash, hash_of};
 
 /// Chunks that are sent, or wanted, together.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::resource::ContentHash;
+use crate::content_hash::ContentHash;
 
 /// Part and content. A content with `!` is bad; `x@` is bad unless some other part is `x`; the whole itself is `=`.
 type Parts<'a> = &'a [(&'a str, &'a str)];
@@ -15,7 +15,7 @@ fn offer(parts: Parts<'_>) -> Offer {
     for (part, content) in parts {
         let key = ChunkKey { resource: "l".to_owned(), part: (*part != "=").then(|| (*part).to_owned()) };
         let fallback = key.part.is_some().then(|| Bytes::from("closed"));
-        chunks.insert(key, Chunk::new(Bytes::copy_from_slice(content.as_bytes()), fallback));
+        chunks.insert(key, Chunk::new(vec![Bytes::copy_from_slice(content.as_bytes())], fallback));
         hash.add(part);
         hash.add(content);
     }
@@ -23,7 +23,7 @@ fn offer(parts: Parts<'_>) -> Offer {
 }
 
 fn show(offer: &Offer) -> String {
-    let text = |chunk: &Chunk| String::from_utf8_lossy(chunk.body()).into_owned();
+    let text = |chunk: &Chunk| String::from_utf8(chunk.body().concat()).unwrap();
     let one = |(key, chunk): (&ChunkKey, &Chunk)| format!("{}:{}", key.part.as_deref().unwrap_or("="), text(chunk));
     offer.chunks.iter().map(one).collect::<Vec<_>>().join(" ")
 }
@@ -215,7 +215,7 @@ fn one_bad_among_many_costs_few_trials_and_stops_nobody() {
             }
             assert!(pushes <= most, "{pushes} for {bad_ones} bad among {others}");
             assert_eq!(bad(&quarantine).len(), bad_ones);
-            let served = quarantine.accepted.chunks.values().filter(|chunk| chunk.body().as_ref() == b"1").count();
+            let served = quarantine.accepted.chunks.values().filter(|chunk| chunk.body().concat() == b"1").count();
             assert_eq!(served, others + 1, "the good ones and the base");
         }
     }
@@ -280,7 +280,7 @@ proptest! {
             }
             for (part, content) in &texts {
                 let key = ChunkKey { resource: "l".to_owned(), part: Some(part.clone()) };
-                let has = has.chunks.get(&key).map(|chunk| String::from_utf8_lossy(chunk.body()).into_owned());
+                let has = has.chunks.get(&key).map(|chunk| String::from_utf8(chunk.body().concat()).unwrap());
                 let is_right = |has: &String| content.contains('!') && !has.contains('!') || *has == *content;
                 prop_assert!(has.as_ref().is_some_and(is_right), "{part} is to be {content}, and is {has:?}");
             }

@@ -142,8 +142,9 @@ mod tests {
     fn resource(name: u8, body: u8) -> Resource {
         let resource = match name {
             0 => {
-                let part = |owner: &str, at: usize| Part { owner: owner.to_owned(), range: at..at + 1, fallback: None };
-                Resource::new(vec![body / 4, body % 2, body / 2 % 2]).with_parts([part("o0", 1), part("o1", 2)])
+                let part =
+                    |owner: &str, body| Part { owner: owner.to_owned(), body: vec![vec![body].into()], fallback: None };
+                Resource::new(vec![body / 4]).with_parts([part("o0", body % 2), part("o1", body / 2 % 2)])
             }
             _ => Resource::new(vec![body]).owned_by(format!("o{}", body % 3)),
         };

@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::resource::{ContentHash, Resource};
+use crate::content_hash::ContentHash;
+use crate::resource::Resource;
 
 /// The resources of one type. Snapshots that follow each other share what did not change.
 #[derive(Debug, Default, PartialEq, Eq)]

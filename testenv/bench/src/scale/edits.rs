@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_harness::client::H2Client;
 
-use super::fixture::{Fixture, PATIENCE, POD};
+use super::fixture::{Fixture, POD};
 use crate::error::BenchError;
 
 impl Fixture {
@@ -13,9 +13,9 @@ impl Fixture {
     pub(crate) fn edit_policy(&mut self, number: u32) -> Result<[(Duration, Duration); 2], BenchError> {
         let client = self.connect(number)?;
         let text = self.parts.manifest(number, false).to_text();
-        let taken = self.time(number, &text, |start| until(start, || status(&client) == Some(403)))?;
+        let taken = self.time(number, &text, || status(&client) == Some(403))?;
         let text = self.parts.manifest(number, true).to_text();
-        let given = self.time(number, &text, |start| until(start, || status(&client) == Some(200)))?;
+        let given = self.time(number, &text, || status(&client) == Some(200))?;
         Ok([taken, given])
     }
 
@@ -23,25 +23,23 @@ impl Fixture {
     pub(crate) fn add_cluster(&mut self, number: u32) -> Result<(Duration, Duration), BenchError> {
         let text = self.parts.manifest(number, true).to_text();
         let target = self.target(number).timeout(Duration::from_secs(1));
-        self.time(number, &text, |start| {
-            until(start, || H2Client::connect(&target).is_ok_and(|client| status(&client) == Some(200)))
-        })
+        self.time(number, &text, || H2Client::connect(&target).is_ok_and(|client| status(&client) == Some(200)))
     }
 
-    /// Writes the file; the log is followed on a thread of its own meanwhile.
+    /// Writes the file: until Envoy has acknowledged it, until it is seen. The log is followed on a thread of its own meanwhile.
     fn time(
         &mut self,
         number: u32,
         text: &str,
-        seen: impl FnOnce(Instant) -> Result<Duration, BenchError>,
+        is_seen: impl FnMut() -> bool,
     ) -> Result<(Duration, Duration), BenchError> {
         self.log.skip()?;
         let start = Instant::now();
         self.write(number, text)?;
-        let log = &mut self.log;
+        let (log, patience) = (&mut self.log, self.patience);
         std::thread::scope(|scope| {
-            let acked = scope.spawn(move || log.line_with("in sync", PATIENCE).map(|_| start.elapsed()));
-            let seen = seen(start)?;
+            let acked = scope.spawn(move || log.line_with("in sync", patience).map(|_| start.elapsed()));
+            let seen = until(start, patience, is_seen)?;
             let acked = acked.join().map_err(|_| BenchError::Silent { text: "in sync" })??;
             Ok((acked, seen))
         })
@@ -52,12 +50,12 @@ fn status(client: &H2Client) -> Option<u16> {
     client.get(POD, &[]).ok().map(|answer| answer.status)
 }
 
-fn until(start: Instant, mut holds: impl FnMut() -> bool) -> Result<Duration, BenchError> {
+fn until(start: Instant, patience: Duration, mut holds: impl FnMut() -> bool) -> Result<Duration, BenchError> {
     loop {
         if holds() {
             return Ok(start.elapsed());
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > patience {
             return Err(BenchError::Unseen);
         }
     }

@@ -21,8 +21,6 @@ use super::manifests::{Parts, name};
 use crate::error::BenchError;
 use crate::usage;
 
-/// How long the slowest step may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// The requested path.
 pub(crate) const POD: &str = "/api/v1/namespaces/default/pods/web-0";
 
@@ -31,6 +29,8 @@ pub(crate) struct Fixture {
     pub(crate) parts: Parts,
     pub(crate) count: u32,
     pub(crate) log: Log,
+    /// How long the slowest step may take.
+    pub(crate) patience: Duration,
     manifests: PathBuf,
     address: SocketAddr,
     alice: Identity,
@@ -60,27 +60,29 @@ impl Fixture {
         }
         write_private(&manifests.join("settings.yaml"), settings.to_string().as_bytes())?;
         let servers = stubs.iter().map(StubServer::address).collect();
-        let parts = Parts { servers, gateway, server_ca, serving, client_ca, policies: options.policies };
+        let (policies, check_interval) = (options.policies, options.check_interval);
+        let parts = Parts { servers, gateway, server_ca, serving, client_ca, policies, check_interval };
         let mut figures = Figures { clusters: count, ..Figures::default() };
         for number in 0..count {
             let text = parts.manifest(number, true).to_text();
             figures.bytes += u64::try_from(text.len()).unwrap_or_default();
             write_private(&manifests.join(format!("{}.yaml", name(number))), text.as_bytes())?;
         }
+        let patience = options.patience(count);
         let start = Instant::now();
         let plane = ControlPlane::start(&dir, &manifests)?;
         let mut log = Log::open(plane.process().log_path())?;
-        log.line_with("serving", PATIENCE)?;
+        log.line_with("serving", patience)?;
         figures.served = start.elapsed();
         let flags: &[&str] = if options.all_envoy_statistics { &["--all-envoy-statistics"] } else { &[] };
         let mut options = EnvoyOptions::new(plane.bootstrap_with("bench", flags)?);
-        options.patience = PATIENCE;
+        options.patience = patience;
         let start = Instant::now();
         let envoy = Envoy::start(&dir, "envoy", &options)?;
-        envoy.wait_ready(PATIENCE)?;
-        plane.wait_in_sync(1, PATIENCE)?;
+        envoy.wait_ready(patience)?;
+        plane.wait_in_sync(1, patience)?;
         figures.pushed = start.elapsed();
-        Ok(Self { parts, count, log, manifests, address, alice, figures, envoy, plane, stubs })
+        Ok(Self { parts, count, log, patience, manifests, address, alice, figures, envoy, plane, stubs })
     }
 
     /// Measures everything.
@@ -129,7 +131,7 @@ impl Fixture {
     pub(crate) fn connect(&self, number: u32) -> Result<H2Client, BenchError> {
         let target = self.target(number).timeout(Duration::from_secs(30));
         let client = H2Client::connect(&target)?;
-        wait::until("the cluster's answer", PATIENCE, || {
+        wait::until("the cluster's answer", self.patience, || {
             let answer = client.get(POD, &[]).ok()?;
             (answer.status == 200).then_some(())
         })?;

@@ -17,6 +17,8 @@ pub(crate) struct Parts {
     pub(crate) serving: Identity,
     pub(crate) client_ca: Ca,
     pub(crate) policies: u32,
+    /// Seconds between two checks of a server.
+    pub(crate) check_interval: u32,
 }
 
 /// The host name of a cluster.
@@ -31,8 +33,11 @@ impl Parts {
             .upstream(&self.gateway, &self.server_ca, "kubernetes")
             .serving(&self.serving, &self.client_ca)
             .policies(self.policies(number, allows))
-            // Checks of so many pools would be the load that is measured.
-            .set("/spec/portcullis", json!({"healthCheck": {"interval": "2m", "timeout": "1m"}}))
+            // Checks of so many pools at the usual interval would be the load that is measured.
+            .set(
+                "/spec/portcullis",
+                json!({"healthCheck": {"interval": format!("{}s", self.check_interval), "timeout": "1m"}}),
+            )
     }
 
     fn policies(&self, number: u32, allows: bool) -> Value {

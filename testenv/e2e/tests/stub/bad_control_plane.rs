@@ -94,6 +94,7 @@ impl BadControlPlane {
         let replaced = |bytes: &[u8]| replace(bytes, written.as_bytes(), other.as_bytes());
         self.publish_as(manifests, |mut one| {
             one.value = replaced(&one.value);
+            one.parts.iter_mut().for_each(|part| part.body = vec![replaced(&part.body.concat()).into()]);
             entry(one, &[])
         });
     }
@@ -130,21 +131,12 @@ fn filter() -> FilterBuild {
 /// A resource as a control plane serves it; the chains of the clusters in `bad` are such that Envoy refuses them.
 pub(crate) fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource) {
     let is_optional = one.is_optional();
-    let mut value = Vec::new();
-    let mut parts = Vec::new();
-    let mut end = one.parts.first().map_or(one.value.len(), |part| part.start);
-    value.extend(&one.value[..end]);
-    for part in one.parts {
-        let mut chain = one.value[part.start..part.end].to_vec();
-        if bad.contains(&part.owner.as_str()) {
-            chain = spoilt(&chain);
-        }
-        value.extend(&chain);
-        let range = end..end + chain.len();
-        end = range.end;
-        parts.push(Part { owner: part.owner, range, fallback: Some(part.fallback.into()) });
-    }
-    let mut resource = Resource::new(value);
+    let parts = one.parts.into_iter().map(|part| {
+        let is_bad = bad.contains(&part.owner.as_str());
+        let body = if is_bad { vec![spoilt(&part.body.concat()).into()] } else { part.body };
+        Part { owner: part.owner, body, fallback: Some(part.fallback) }
+    });
+    let mut resource = Resource::new(one.value);
     if one.type_url == type_urls::listener() {
         resource = resource.with_parts(parts);
     }

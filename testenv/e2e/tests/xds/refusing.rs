@@ -28,15 +28,12 @@ fn clusters(objects: &Objects) -> Arc<Snapshot> {
 
 /// Each object is a chain of one listener.
 fn chains(objects: &Objects) -> Arc<Snapshot> {
-    let mut body = b"l=1;".to_vec();
-    let mut parts = Vec::new();
-    for (name, content) in objects {
-        let start = body.len();
-        body.extend(format!("{name}={content};").into_bytes());
-        let fallback = Some(format!("{name}=closed;").into_bytes().into());
-        parts.push(Part { owner: name.clone(), range: start..body.len(), fallback });
-    }
-    Arc::new(Snapshot::new([(LDS.to_owned(), "l".to_owned(), Resource::new(body).with_parts(parts))]))
+    let parts = objects.iter().map(|(name, content)| Part {
+        owner: name.clone(),
+        body: vec![format!("{name}={content};").into()],
+        fallback: Some(format!("{name}=closed;").into()),
+    });
+    Arc::new(Snapshot::new([(LDS.to_owned(), "l".to_owned(), Resource::new("l=1;").with_parts(parts))]))
 }
 
 fn made(type_url: &str, objects: &Objects) -> Arc<Snapshot> {

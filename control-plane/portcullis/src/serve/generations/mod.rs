@@ -156,7 +156,7 @@ impl Simulation {
         let facts = self.object.facts();
         let seen = self.as_seen(&update.snapshot);
         for (url, name, resource) in &seen {
-            let made = Applied { url: url.clone(), name: name.clone(), body: resource.body().to_vec() };
+            let made = Applied { url: url.clone(), name: name.clone(), body: resource.pieces().concat() };
             let chains = if *url == type_urls::listener() { chains::of(&made.body) } else { Vec::new() };
             for made in chains.into_iter().chain([made]) {
                 self.made_of.entry(made).or_insert_with(|| facts.clone());
@@ -179,7 +179,7 @@ impl Simulation {
         if self.names == Names::AsTheyAre {
             return resource.clone();
         }
-        let mut renamed = Resource::new(self.seen_bytes(resource.body()));
+        let mut renamed = Resource::new(self.seen_bytes(&resource.pieces().concat()));
         if let Some((url, name)) = resource.companion() {
             renamed = renamed.with_companion(url, String::from_utf8(self.seen_bytes(name.as_bytes())).unwrap());
         }

@@ -1,5 +1,5 @@
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -41,22 +41,57 @@ pub(in super::super) fn read(path: &Path) -> Result<Option<Vec<u8>>, StateError>
     Ok(Some(bytes))
 }
 
-/// Puts the file in its place in one step, written through to the disk: after a crash there is the old one or the new one.
+/// Puts a file of these bytes in its place: see [`write_with`].
 pub(in super::super) fn write(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 GiB"));
-    }
+    write_with(directory, name, |file| file.write_all(bytes))
+}
+
+/// Puts the file in its place in one step, written through to the disk: after a crash, or if `content` cannot be written, there is
+/// the old one or the new one.
+pub(super) fn write_with(
+    directory: &Path,
+    name: &str,
+    content: impl FnOnce(&mut BoundedFile) -> io::Result<()>,
+) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let coming = directory.join(format!(".{name}.new"));
     match fs::remove_file(&coming) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&coming)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&coming)?;
+    let mut file = BoundedFile { file, position: 0 };
+    content(&mut file).and_then(|()| file.file.sync_all()).inspect_err(|_| drop(fs::remove_file(&coming)))?;
     fs::rename(&coming, directory.join(name))?;
     File::open(directory)?.sync_all()
+}
+
+/// A file that does not become larger than what is read again.
+pub(super) struct BoundedFile {
+    file: File,
+    position: u64,
+}
+
+impl Write for BoundedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.position.saturating_add(bytes.len() as u64) > MAX_FILE_BYTES {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 GiB"));
+        }
+        let written = self.file.write(bytes)?;
+        self.position += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Seek for BoundedFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.position = self.file.seek(to)?;
+        Ok(self.position)
+    }
 }
 
 #[cfg(test)]
@@ -65,6 +100,26 @@ mod tests {
 
     use super::super::FILE;
     use super::*;
+
+    #[test]
+    fn file_that_cannot_be_written_leaves_the_one_before() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), FILE, b"one").unwrap();
+        let fails =
+            |content: fn(&mut BoundedFile) -> io::Result<()>| write_with(dir.path(), FILE, content).unwrap_err();
+        let full = fails(|file| {
+            file.write_all(b"two")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+        let large = fails(|file| {
+            file.seek(SeekFrom::Start(MAX_FILE_BYTES - 1))?;
+            file.write_all(b"12")
+        });
+        assert_eq!(large.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(read(&dir.path().join(FILE)).unwrap().unwrap(), b"one");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
 
     #[test]
     fn file_is_read_only_if_it_is_private() {

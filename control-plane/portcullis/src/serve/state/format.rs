@@ -1,14 +1,22 @@
 //! How a snapshot is written: a line that says what follows, then JSON.
+//!
+//! It is written resource by resource: with ten thousand clusters the text has hundreds of MiB, which are never in memory.
 
 use std::collections::BTreeMap;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::ops::Range;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use portcullis_filter_config::{CONFIG_VERSION, hex};
 use portcullis_translate::holds_key;
 use portcullis_xds::{Part, Resource, Snapshot};
 use ring::digest::{SHA256, digest};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::base64_pieces::Base64Pieces;
+use super::digested::Digested;
 
 /// The first word of the file.
 const MAGIC: &str = "portcullis-last-good";
@@ -30,18 +38,30 @@ pub(crate) enum SavedError {
     Content,
 }
 
+/// Everything, with lists `L` of [`SavedResource`]s.
 #[derive(Serialize, Deserialize)]
-struct Saved {
+struct Saved<L> {
     /// The version of the filter's configuration in the resources. Gateways of this release read no other.
     config_version: u32,
-    resources: Vec<SavedResource>,
+    resources: L,
     /// The same for Envoys with other builds of the filter, by view.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    views: BTreeMap<String, Vec<SavedResource>>,
+    views: BTreeMap<String, L>,
+}
+
+/// The resources as they are read.
+type SavedResources = Vec<SavedResource<String>>;
+
+/// The resources as they are written.
+struct WrittenResources<'a> {
+    resources: &'a Snapshot,
+    /// Of a view: the module's snapshot.
+    common: Option<&'a Snapshot>,
+    with_keys: bool,
 }
 
 #[derive(Serialize, Deserialize)]
-struct SavedResource {
+struct SavedResource<B> {
     r#type: String,
     name: String,
     version: String,
@@ -54,8 +74,8 @@ struct SavedResource {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     optional: bool,
     /// In base64; none if it is held elsewhere.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    body: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<B>,
     /// In a view: the resource is the same as in the module's snapshot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     common: bool,
@@ -73,28 +93,43 @@ struct SavedPart {
     instead: Option<String>,
 }
 
-/// Writes a snapshot; with the keys in it only if they are asked for.
-pub(super) fn encode(snapshot: &Snapshot, with_keys: bool) -> Vec<u8> {
-    let resources = snapshot.resources().map(|(type_url, name, one)| saved(type_url, name, one, with_keys)).collect();
-    let of_view = |view: &Snapshot| {
+impl Serialize for WrittenResources<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let one = |(type_url, name, resource): (&str, &str, &Resource)| {
-            if snapshot.get(type_url, name) == Some(resource) {
+            if self.common.and_then(|common| common.get(type_url, name)) == Some(resource) {
                 return common(type_url, name, resource);
             }
-            saved(type_url, name, resource, with_keys)
+            saved(type_url, name, resource, self.with_keys)
         };
-        view.resources().map(one).collect()
-    };
-    let views = snapshot.views().map(|(name, view)| (name.to_owned(), of_view(view))).collect();
-    // Strings and lists always serialise; an empty text would be refused by the reader.
-    let body = serde_json::to_vec(&Saved { config_version: CONFIG_VERSION, resources, views }).unwrap_or_default();
-    let mut bytes = format!("{MAGIC} {VERSION} {}\n", hash(&body)).into_bytes();
-    bytes.extend(body);
-    bytes
+        serializer.collect_seq(self.resources.resources().map(one))
+    }
+}
+
+/// Writes a snapshot; with the keys in it only if they are asked for. The file is whole when this returns: its first line holds the
+/// hash of all that follows, which is known last.
+pub(super) fn write(file: &mut (impl Write + Seek), snapshot: &Snapshot, with_keys: bool) -> io::Result<()> {
+    let resources = |resources, common| WrittenResources { resources, common, with_keys };
+    let views = snapshot.views().map(|(name, view)| (name.to_owned(), resources(view, Some(snapshot))));
+    let saved = Saved { config_version: CONFIG_VERSION, resources: resources(snapshot, None), views: views.collect() };
+    // Of the same length as the one that takes its place.
+    file.write_all(first_line(&hash(&[])).as_bytes())?;
+    let mut body = BufWriter::with_capacity(BUFFER, Digested::new(&mut *file));
+    serde_json::to_writer(&mut body, &saved)?;
+    let hash = body.into_inner().map_err(io::IntoInnerError::into_error)?.hash();
+    file.seek(SeekFrom::Start(0))?;
+    file.write_all(first_line(&hash).as_bytes())
+}
+
+/// Bytes that are written at once.
+const BUFFER: usize = 64 * 1024;
+
+/// The line in front of the JSON. All have the same length.
+fn first_line(hash: &str) -> String {
+    format!("{MAGIC} {VERSION} {hash}\n")
 }
 
 /// A resource that is the same as in the module's snapshot: its name is enough.
-fn common(type_url: &str, name: &str, resource: &Resource) -> SavedResource {
+fn common(type_url: &str, name: &str, resource: &Resource) -> SavedResource<Base64Pieces> {
     SavedResource {
         r#type: type_url.to_owned(),
         name: name.to_owned(),
@@ -109,27 +144,35 @@ fn common(type_url: &str, name: &str, resource: &Resource) -> SavedResource {
     }
 }
 
-fn saved(type_url: &str, name: &str, resource: &Resource, with_keys: bool) -> SavedResource {
-    let is_kept = !resource.is_version_only() && (with_keys || !holds_key(type_url, resource.body()));
-    let part = |part: Part| SavedPart {
-        owner: part.owner,
-        start: part.range.start,
-        end: part.range.end,
-        instead: part.fallback.map(|fallback| STANDARD.encode(fallback)),
-    };
+fn saved(type_url: &str, name: &str, resource: &Resource, with_keys: bool) -> SavedResource<Base64Pieces> {
+    let body = Some(resource.pieces()).filter(|pieces| {
+        !resource.is_version_only() && (with_keys || !pieces.iter().any(|piece| holds_key(type_url, piece)))
+    });
     SavedResource {
         owner: resource.owner().map(str::to_owned),
         companion: resource.companion().map(|(type_url, name)| (type_url.to_owned(), name.to_owned())),
-        body: is_kept.then(|| STANDARD.encode(resource.body())),
+        parts: resource.parts().zip(body.as_ref()).map(|(parts, body)| saved_parts(parts, body)),
+        body: body.map(Base64Pieces),
         on_demand: resource.is_on_demand(),
         optional: resource.is_optional(),
         common: false,
-        parts: resource.parts().filter(|_| is_kept).map(|parts| parts.into_iter().map(part).collect()),
         ..common(type_url, name, resource)
     }
 }
 
-/// Reads what [`encode`] wrote.
+/// `pieces`: what is in front of the parts, and the parts.
+fn saved_parts(parts: impl Iterator<Item = Part>, pieces: &[Bytes]) -> Vec<SavedPart> {
+    let mut end = pieces.first().map_or(0, Bytes::len);
+    let part = |part: Part| {
+        let start = end;
+        end += part.body.iter().map(Bytes::len).sum::<usize>();
+        let instead = part.fallback.map(|fallback| STANDARD.encode(fallback));
+        SavedPart { owner: part.owner, start, end, instead }
+    };
+    parts.map(part).collect()
+}
+
+/// Reads what [`write`] wrote.
 pub(super) fn decode(bytes: &[u8]) -> Result<Snapshot, SavedError> {
     let split = bytes.iter().position(|byte| *byte == b'\n').ok_or(SavedError::Foreign)?;
     let (head, body) = bytes.split_at(split);
@@ -145,18 +188,18 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Snapshot, SavedError> {
     if words.next() != Some(hash(body).as_str()) {
         return Err(SavedError::Corrupted);
     }
-    let saved: Saved = serde_json::from_slice(body).map_err(|_| SavedError::Content)?;
+    let saved: Saved<SavedResources> = serde_json::from_slice(body).map_err(|_| SavedError::Content)?;
     if saved.config_version != CONFIG_VERSION {
         return Err(SavedError::ConfigVersion);
     }
     let resources: Result<Vec<_>, _> = saved.resources.into_iter().map(restored).collect();
     let snapshot = Snapshot::new(resources?);
-    let view = |(name, resources): (String, Vec<SavedResource>)| {
-        let one = |saved: SavedResource| {
+    let view = |(name, resources): (String, SavedResources)| {
+        let one = |saved: SavedResource<String>| {
             if !saved.common {
                 return restored(saved);
             }
-            let known = snapshot.get(&saved.r#type, &saved.name).filter(|known| known.version() == saved.version);
+            let known = snapshot.get(&saved.r#type, &saved.name).filter(|known| is_saved(known, &saved.version));
             let known = known.cloned().ok_or(SavedError::Content)?;
             Ok((saved.r#type, saved.name, known))
         };
@@ -167,22 +210,19 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Snapshot, SavedError> {
     Ok(snapshot.with_views(views?))
 }
 
-fn restored(saved: SavedResource) -> Result<(String, String, Resource), SavedError> {
-    let decoded = |text: String| STANDARD.decode(text).map_err(|_| SavedError::Content);
-    let mut resource = match saved.body {
-        Some(body) => Resource::new(decoded(body)?),
-        None => Resource::version_only(saved.version.clone()),
+/// Whether a resource has the version that was saved. Releases before this one computed that of a resource with parts otherwise.
+fn is_saved(resource: &Resource, version: &str) -> bool {
+    resource.parts().is_some() || resource.version() == version
+}
+
+fn restored(saved: SavedResource<String>) -> Result<(String, String, Resource), SavedError> {
+    let mut resource = match (saved.body.map(decoded).transpose()?, saved.parts) {
+        (None, _) => Resource::version_only(saved.version.clone()),
+        (Some(body), None) => Resource::new(body),
+        (Some(body), Some(parts)) => divided(&body, parts)?,
     };
-    if resource.version() != saved.version {
+    if !is_saved(&resource, &saved.version) {
         return Err(SavedError::Content);
-    }
-    if let Some(parts) = saved.parts {
-        let part = |part: SavedPart| {
-            let fallback = part.instead.map(decoded).transpose()?.map(Into::into);
-            Ok(Part { owner: part.owner, range: part.start..part.end, fallback })
-        };
-        let parts: Result<Vec<_>, SavedError> = parts.into_iter().map(part).collect();
-        resource = resource.with_parts(parts?);
     }
     if let Some((type_url, name)) = saved.companion {
         resource = resource.with_companion(type_url, name);
@@ -199,6 +239,29 @@ fn restored(saved: SavedResource) -> Result<(String, String, Resource), SavedErr
     Ok((saved.r#type, saved.name, resource))
 }
 
+fn decoded(text: String) -> Result<Bytes, SavedError> {
+    STANDARD.decode(text).map(Bytes::from).map_err(|_| SavedError::Content)
+}
+
+/// A resource of these bytes, the last of which are parts.
+fn divided(body: &Bytes, parts: Vec<SavedPart>) -> Result<Resource, SavedError> {
+    let piece = |range: Range<usize>| {
+        let is_there = range.start <= range.end && range.end <= body.len();
+        is_there.then(|| body.slice(range)).ok_or(SavedError::Content)
+    };
+    let mut end = parts.first().map_or(body.len(), |part| part.start);
+    let head = Resource::new(piece(0..end)?);
+    let mut divided = Vec::with_capacity(parts.len());
+    for SavedPart { owner, start, end: next, instead } in parts {
+        if start != end {
+            return Err(SavedError::Content);
+        }
+        end = next;
+        divided.push(Part { owner, body: vec![piece(start..end)?], fallback: instead.map(decoded).transpose()? });
+    }
+    if end == body.len() { Ok(head.with_parts(divided)) } else { Err(SavedError::Content) }
+}
+
 fn hash(bytes: &[u8]) -> String {
     hex(digest(&SHA256, bytes).as_ref())
 }
@@ -210,6 +273,16 @@ mod tests {
 
     use super::*;
 
+    fn encode(snapshot: &Snapshot, with_keys: bool) -> Vec<u8> {
+        let mut file = std::io::Cursor::new(Vec::new());
+        write(&mut file, snapshot, with_keys).unwrap();
+        file.into_inner()
+    }
+
+    fn with_hash(body: &[u8]) -> Vec<u8> {
+        [first_line(&hash(body)).as_bytes(), body].concat()
+    }
+
     fn snapshot() -> Snapshot {
         let entry = |url: String, name: &str, body: &[u8]| {
             let resource = Resource::new(body.to_vec()).owned_by("a.test").with_companion(type_urls::assignment(), "b");
@@ -217,8 +290,12 @@ mod tests {
         };
         let secret = b"\xff no secret at all, so that nobody knows what it holds: CANARY";
         let cluster = entry(type_urls::cluster(), "c", b"cluster");
-        let part = Part { owner: "a.test".to_owned(), range: 4..8, fallback: Some("none".into()) };
-        let listener = Resource::new(b"basepart".to_vec()).with_parts([part]).optional();
+        let part = |owner: &str| Part {
+            owner: owner.to_owned(),
+            body: vec!["pa".into(), "rt".into()],
+            fallback: Some("none".into()),
+        };
+        let listener = Resource::new("base").with_parts([part("a.test"), part("b.test")]).optional();
         let listener = (type_urls::listener(), "l".to_owned(), listener);
         let base = Snapshot::new([cluster.clone(), listener.clone(), entry(type_urls::secret(), "s", secret)]);
         let other = entry(type_urls::secret(), "s", b"\xff another CANARY");
@@ -264,10 +341,44 @@ mod tests {
 
     #[test]
     fn file_of_another_configuration_version_is_not_used() {
-        let saved = Saved { config_version: CONFIG_VERSION - 1, resources: Vec::new(), views: BTreeMap::new() };
-        let body = serde_json::to_vec(&saved).unwrap();
-        let mut bytes = format!("{MAGIC} {VERSION} {}\n", hash(&body)).into_bytes();
-        bytes.extend(body);
+        let resources = SavedResources::new();
+        let saved = Saved { config_version: CONFIG_VERSION - 1, resources, views: BTreeMap::new() };
+        let bytes = with_hash(&serde_json::to_vec(&saved).unwrap());
         assert_eq!(decode(&bytes).unwrap_err(), SavedError::ConfigVersion);
+    }
+
+    /// Before, the version of a resource with parts was the hash of its bytes.
+    #[test]
+    fn file_of_an_earlier_release_is_read() {
+        let expected = snapshot();
+        let text = String::from_utf8(encode(&expected, true)).unwrap();
+        let (_, body) = text.split_once('\n').unwrap();
+        let listener = expected.get(&type_urls::listener(), "l").unwrap();
+        let earlier = Resource::new(listener.pieces().concat());
+        let body = body.replace(listener.version(), earlier.version());
+        assert_eq!(body.matches(earlier.version()).count(), 2, "of the module and of the view");
+        assert_eq!(decode(&with_hash(body.as_bytes())).unwrap(), expected);
+        let cluster = expected.get(&type_urls::cluster(), "c").unwrap();
+        let body = body.replace(cluster.version(), earlier.version());
+        assert_eq!(decode(&with_hash(body.as_bytes())).unwrap_err(), SavedError::Content);
+    }
+
+    #[test]
+    fn parts_are_the_end_of_the_bytes_without_gaps() {
+        let part = |start, end| SavedPart { owner: format!("o{start}"), start, end, instead: None };
+        let divided = |parts: Vec<SavedPart>| divided(&"baseonetwo".into(), parts);
+        let good = divided(vec![part(4, 7), part(7, 10)]).unwrap();
+        assert_eq!(good.pieces(), ["base", "one", "two"]);
+        assert_eq!(divided(Vec::new()).unwrap().pieces(), ["baseonetwo"]);
+        for parts in [
+            vec![part(4, 7)],
+            vec![part(4, 6), part(7, 10)],
+            vec![part(4, 11)],
+            vec![part(7, 4), part(4, 10)],
+            vec![part(40, 41)],
+            vec![part(7, 10), part(4, 7)],
+        ] {
+            assert_eq!(divided(parts).unwrap_err(), SavedError::Content);
+        }
     }
 }

@@ -3,6 +3,8 @@
 //! Keys and tokens are left out unless asked for. Of a resource that holds one its name and version are kept: an Envoy that
 //! has it keeps it, and one that has not gets it when the source is back.
 
+mod base64_pieces;
+mod digested;
 mod file;
 mod format;
 mod state_writer;

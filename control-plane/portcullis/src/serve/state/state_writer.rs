@@ -70,7 +70,7 @@ impl StateWriter {
 
     async fn write(&self, snapshot: &Arc<Snapshot>) -> bool {
         let (snapshot, directory, with_keys) = (Arc::clone(snapshot), self.directory.clone(), self.with_keys);
-        let write = move || file::write(&directory, FILE, &format::encode(&snapshot, with_keys));
+        let write = move || file::write_with(&directory, FILE, |file| format::write(file, &snapshot, with_keys));
         let outcome =
             tokio::task::spawn_blocking(write).await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         if let Err(error) = &outcome {

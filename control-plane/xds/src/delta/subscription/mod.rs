@@ -8,9 +8,10 @@ use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
 use super::composed::Composed;
 use super::{SendGates, TypeStatus};
+use crate::chunk::{ByteChunks, length};
 use crate::delta::gates::Blocked;
 use crate::kind::ResourceKind;
-use crate::resource::{ByteChunks, Resource, length};
+use crate::resource::Resource;
 use crate::snapshot::Snapshot;
 use retired::RetiredNames;
 

@@ -78,17 +78,13 @@ fn owner_learns_where_a_node_stands() {
     assert_eq!(stream.progress(&newer, "A"), Some(GatewayProgress::Pending), "the stream need not know the snapshot");
 }
 
+fn part((owner, content): &(&str, &str)) -> crate::Part {
+    crate::Part { owner: (*owner).to_owned(), body: vec![(*content).to_owned().into()], fallback: Some("-".into()) }
+}
+
 /// A listener of a base and parts.
 fn listener(parts: &[(&str, &str)]) -> Arc<crate::Snapshot> {
-    let mut body = b"base".to_vec();
-    let mut ranges = Vec::new();
-    for (owner, content) in parts {
-        let start = body.len();
-        body.extend(content.as_bytes());
-        let fallback = Some("-".into());
-        ranges.push(crate::Part { owner: (*owner).to_owned(), range: start..body.len(), fallback });
-    }
-    let resource = crate::Resource::new(body).with_parts(ranges);
+    let resource = crate::Resource::new("base").with_parts(parts.iter().map(part));
     Arc::new(crate::Snapshot::new([(LDS.to_owned(), "l".to_owned(), resource)]))
 }
 
@@ -152,15 +148,8 @@ fn reconnect_does_not_send_a_refused_part_again() {
 
 /// A cluster of each object, the listener of all, and an optional one that the node refuses.
 fn beside_an_optional(objects: &[(&str, &str)]) -> Arc<Snapshot> {
-    let composed = |base: &str, name: &str| {
-        let mut body = base.as_bytes().to_vec();
-        let part = |(owner, content): &(&str, &str)| {
-            let start = body.len();
-            body.extend(content.as_bytes());
-            crate::Part { owner: (*owner).to_owned(), range: start..body.len(), fallback: Some("-".into()) }
-        };
-        let ranges: Vec<_> = objects.iter().map(part).collect();
-        (LDS.to_owned(), name.to_owned(), Resource::new(body).with_parts(ranges))
+    let composed = |base: &'static str, name: &str| {
+        (LDS.to_owned(), name.to_owned(), Resource::new(base).with_parts(objects.iter().map(part)))
     };
     let (url, name, resource) = composed("bad!", "tunnels");
     let clusters = objects.iter().map(|(owner, content)| {
