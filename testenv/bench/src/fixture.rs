@@ -270,7 +270,8 @@ impl<'a> Fixture<'a> {
     fn connect(&self, case: Case, envoy: &CaseEnvoy, address: SocketAddr) -> Result<H2Client, BenchError> {
         envoy.wait_listening(address)?;
         // Under callgrind V8 compiles for minutes, and Envoy ends handshakes that last 15 seconds.
-        let client = wait::until_ok("the case's connection", STARTS, || H2Client::connect(&self.target(case, address)))?;
+        let client =
+            wait::until_ok("the case's connection", STARTS, || H2Client::connect(&self.target(case, address)))?;
         wait::until_ok("the case's answer", STARTS, || client::send(&client, case, &self.token, 1))?;
         client::send(&client, case, &self.token, WARM_UP)?;
         envoy.wait_leased()?;
