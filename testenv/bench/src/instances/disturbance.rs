@@ -141,7 +141,7 @@ fn limit(site: &mut TwoInstances, limits: u32) -> Result<(), BenchError> {
 
 /// Threads for clients, of the lowest priority if they are to have it.
 fn pool(is_lowered: bool) -> Result<ClientPool, BenchError> {
-    let make = move || {
+    let make = move || -> Result<ClientPool, BenchError> {
         if is_lowered {
             priority::lower_this_thread()?;
         }

@@ -30,13 +30,10 @@ impl Observer {
         let clusters = &site.b.clusters;
         let client = |number: u32| {
             let cluster = number % clusters.count;
-            let lane =
-                |target| LoadProfile::new(format!("b-{number}"), &target, Protocol::Http2).handshakes(HANDSHAKES);
-            if number / clusters.count.max(1) % 2 == number % 2 {
-                lane(site.alice(clusters, cluster))
-            } else {
-                lane(site.stranger(clusters, cluster)).token(Tenant::TOKEN)
-            }
+            let has_certificate = number / clusters.count.max(1) % 2 == number % 2;
+            let target = if has_certificate { site.alice(clusters, cluster) } else { site.stranger(clusters, cluster) };
+            let lane = LoadProfile::new(format!("b-{number}"), &target, Protocol::Http2).handshakes(HANDSHAKES);
+            if has_certificate { lane } else { lane.token(Tenant::TOKEN) }
         };
         let lanes: Vec<LoadProfile> = (0..CLIENTS).map(client).collect();
         let path = format!("{NAMESPACES_PATH}{}/configmaps/config", clusters::namespace(0));

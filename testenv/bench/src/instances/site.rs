@@ -182,12 +182,9 @@ impl Tenant {
     /// The requests of clients that each of its Envoys got so far.
     pub(super) fn requests(&self) -> Result<Vec<u64>, BenchError> {
         let count = |agent: &Agent| {
-            let counts = agent.admin().stats(r"^http\..*\.downstream_rq_total$")?;
-            Ok(counts
-                .into_iter()
-                .filter(|(name, _)| name != "http.admin.downstream_rq_total")
-                .map(|(_, count)| count)
-                .sum())
+            // Those of clusters, whose names begin so.
+            let counts = agent.admin().stats(r"^http\.c[0-9].*\.downstream_rq_total$")?;
+            Ok(counts.iter().map(|(_, count)| count).sum::<u64>())
         };
         self.agents.iter().map(count).collect()
     }
