@@ -4,7 +4,9 @@
 //! four Envoys listen at one address, because settings are shared: the kernel gives a connection to any of them, one that does not
 //! have the name closes it in the handshake, and clients connect again until they have one that does. They keep that connection.
 //!
-//! An edit is a file that is renamed into place; it is acknowledged when the control plane's log has both Envoys in sync with it.
+//! Envoys follow the control plane by mutual TLS, as members of their instance by their certificates: at its Unix socket none would
+//! have a share of its own. An edit is a file that is renamed into place; it is acknowledged when the control plane's log has both
+//! Envoys in sync with it.
 
 mod clusters;
 mod disturbance;
@@ -13,6 +15,7 @@ mod observer;
 mod phase;
 mod priority;
 mod site;
+mod xds;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::clusters::Clusters;
 use super::priority;
+use super::xds::XdsNetwork;
 use crate::error::BenchError;
 use crate::pause::pause;
 use crate::plane_log::Log;
@@ -90,16 +91,20 @@ impl TwoInstances {
             }
             sides.push((team, clusters, server));
         }
-        let plane = ControlPlane::start(&dir, &manifests)?;
+        let network = XdsNetwork::new(&dir)?;
+        let flags = network.server_flags();
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let plane = ControlPlane::start_with(&dir, &manifests, &flags)?;
         let log = Log::open(plane.process().log_path())?;
         let tenants = sides.into_iter().map(|(team, clusters, server)| {
             let agents = (0..ENVOYS).map(|number| {
-                let mut options = AgentOptions::new([plane.xds_socket()]);
-                options.flags = ["--instance", team].map(str::to_owned).into();
+                let node = node(team, number);
+                let mut options = AgentOptions::new([]);
+                options.flags = network.member_flags(&node, team)?;
                 options.envoy_flags = ["--concurrency", "1"].map(str::to_owned).into();
-                Agent::start(&dir, &node(team, number), &options)
+                Ok(Agent::start(&dir, &node, &options)?)
             });
-            Ok(Tenant { clusters, agents: agents.collect::<Result<_, _>>()?, server })
+            Ok(Tenant { clusters, agents: agents.collect::<Result<_, BenchError>>()?, server })
         });
         let mut tenants = tenants.collect::<Result<Vec<_>, BenchError>>()?.into_iter();
         let (Some(a), Some(b)) = (tenants.next(), tenants.next()) else { return Err(BenchError::Lacks("instances")) };
