@@ -144,7 +144,7 @@ fn measure(
 fn text(options: &Instances, trials: &Trials) -> String {
     let priority = if options.nice { "at the lowest priority" } else { "at the same priority as all else" };
     format!(
-        "{} rounds, {} s for each phase; {} clusters of `a` and {} of `b`; {} reads a second at `b`; the load of `a` {priority}. In brackets the quartiles of the rounds.\n\n{}\n{}",
+        "{} rounds, {} s for each phase; {} clusters of `a` and {} of `b`; {} reads a second at `b`; the load of `a` {priority}. In brackets the quartiles of the rounds; CPU time is of one core.\n\n{}\n{}",
         options.rounds,
         options.seconds,
         options.clusters,
