@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-store-faults test-store-upgrade test-onboard test-objects test-tokens test-limits test-istio test-envoy-gateway test-clients test-cmd test-conformance kubernetes-versions test-otel test-helm test-dashboard test-console screenshots compatibility test-long test-storms tsan miri bench bench-check bench-restart bench-connections bench-soak bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-all test-one test-wasm test-store test-store-faults test-store-upgrade test-onboard test-objects test-tokens test-limits test-istio test-envoy-gateway test-clients test-cmd test-conformance kubernetes-versions test-otel test-helm test-dashboard test-console screenshots compatibility test-long test-storms tsan miri bench bench-check bench-restart bench-instances bench-connections bench-soak bench-envoy bench-cpu bench-scale images test-images deb test-deb dist deps istio otel helm kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -189,6 +189,11 @@ bench-restart: ## Restart one of three servers behind HAProxy on layer 4 and beh
 	@$(SCRIPTS)/install-peers
 	$(MAKE) --no-print-directory module build
 	target/debug/portcullis-bench restart --write
+
+bench-instances: ## Flood, edit and limit one instance, and measure answers and edits of another one of the same control plane; ten minutes
+	@$(MAKE) --no-print-directory module
+	cargo build --release -p portcullis -p portcullis-bench -p portcullis-stub-apiserver
+	target/release/portcullis-bench instances --write
 
 bench-connections: ## Count the connections of servers that 2,000 clients make, in each identity mode
 	@$(MAKE) --no-print-directory module build

@@ -36,6 +36,9 @@ pub(crate) enum BenchError {
         /// The cause.
         source: std::io::Error,
     },
+    /// The kernel refused another priority.
+    #[error("lowering the priority of {0}: {1}")]
+    Priority(String, std::io::Error),
     /// Envoy's executable does not say what its functions are.
     #[error("{path}: {source}")]
     Executable {
@@ -72,6 +75,9 @@ pub(crate) enum BenchError {
     /// A request costs more than it did.
     #[error("dearer than by testenv/bench/ratios.json: {0}")]
     Dearer(String),
+    /// An Envoy got no request of clients that connect to all of an address.
+    #[error("{0} got no request")]
+    Unasked(String),
     /// No request was answered by an edit.
     #[error("an edit had no effect on requests")]
     Unseen,

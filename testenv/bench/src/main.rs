@@ -18,10 +18,12 @@ mod document;
 mod error;
 mod filtered;
 mod fixture;
+mod instances;
 mod limits;
 mod lua;
 mod pause;
 mod peers;
+mod plane_log;
 mod profile;
 mod ratios;
 mod report;
@@ -79,6 +81,7 @@ enum Command {
     Compare(compare::Compare),
     Check(ratios::Check),
     Converge(converge::Converge),
+    Instances(instances::Instances),
     Restart(restart::Restart),
     Watches(watches::Watches),
     Scale(scale::Scale),
@@ -101,6 +104,7 @@ fn run(options: &Options) -> Result<(), BenchError> {
         Some(Command::Compare(compare)) => return compare::run(compare),
         Some(Command::Check(check)) => return ratios::run(check),
         Some(Command::Converge(converge)) => return converge::run(converge),
+        Some(Command::Instances(instances)) => return instances::run(instances),
         Some(Command::Restart(restart)) => return restart::run(restart),
         Some(Command::Watches(watches)) => return watches::run(watches),
         Some(Command::Scale(scale)) => return scale::run(scale),

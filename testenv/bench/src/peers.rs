@@ -44,7 +44,7 @@ impl RunningPeer {
     fn start(spec: Spec, address: SocketAddr) -> Result<Self, BenchError> {
         let libraries = deps::peers().map_err(Error::from)?.libraries;
         let process = Process::start(spec.env("LD_LIBRARY_PATH", libraries))?;
-        process.wait_ready("an open port", STARTS, || std::net::TcpStream::connect(address).map(drop))?;
+        process.wait_listening(address, STARTS)?;
         Ok(RunningPeer { address, process })
     }
 }

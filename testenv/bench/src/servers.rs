@@ -34,7 +34,6 @@ pub(crate) struct Server {
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
     admin: SocketAddr,
-    spec: Spec,
     process: Process,
     /// Answers of its own, by the beginning of a path.
     answers: Value,
@@ -62,8 +61,8 @@ impl Server {
             .flag("impersonators", "portcullis")
             .flag("name", name)
             .flag("backlog", BACKLOG);
-        let process = Process::start(spec.clone())?;
-        let server = Server { name: name.to_owned(), address, admin, spec, process, answers: json!([]) };
+        let process = Process::start(spec)?;
+        let server = Server { name: name.to_owned(), address, admin, process, answers: json!([]) };
         server.wait_listening()?;
         Ok(server)
     }
@@ -85,7 +84,7 @@ impl Server {
 
     /// Starts it again.
     pub(crate) fn start_again(&mut self) -> Result<(), BenchError> {
-        self.process = Process::start(self.spec.clone())?;
+        self.process.start_again()?;
         self.wait_listening()?;
         self.ask("PUT", "faults", &self.answers.to_string())
     }

@@ -1,6 +1,7 @@
-//! A median and how far the middle half lies around it, which one noisy neighbour does not move.
+//! A median and how far the middle half lies around it, which one noisy neighbour does not move; and quantiles of times.
 
 use std::fmt::{Display, Formatter, Result};
+use std::time::Duration;
 
 /// Quartiles of some figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,9 +36,27 @@ impl Display for Spread {
     }
 }
 
+/// The time within which that part of the events came; none without events.
+pub(crate) fn quantile(times: &[Duration], part: f64) -> Option<Duration> {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let index = sorted.len().saturating_sub(1) as f64 * part.clamp(0.0, 1.0);
+    sorted.get(index.round() as usize).copied()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Spread;
+    use std::time::Duration;
+
+    use super::{Spread, quantile};
+
+    #[test]
+    fn quantile_is_one_of_the_times() {
+        let times: Vec<Duration> = [40, 10, 30, 20, 50].map(Duration::from_millis).into();
+        let at = |part| quantile(&times, part).map(|time| time.as_millis());
+        assert_eq!([at(0.0), at(0.5), at(0.99), at(1.0)], [Some(10), Some(30), Some(50), Some(50)]);
+        assert_eq!(quantile(&[], 0.5), None);
+    }
 
     #[test]
     fn one_odd_figure_moves_nothing() {

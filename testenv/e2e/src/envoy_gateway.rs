@@ -8,7 +8,6 @@ use portcullis_harness::certs::Ca;
 use portcullis_harness::client::TlsTarget;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::envoy_gateway::{EnvoyGateway, EnvoyGatewayBuild, SYSTEM, write_data};
-use portcullis_harness::istiod::apply;
 use portcullis_harness::kube::RealKube;
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{Error, Result, deps, ports, wait};
@@ -55,8 +54,8 @@ impl EnvoyGatewaySite {
             .replace("/etc/portcullis", &upstream.display().to_string());
         mount(&objects, object, &upstream)?;
         let site = Self { control, address, gateway: object.to_owned(), namespace: NAMESPACE.to_owned() };
-        apply(kube, &run.write("loopback.json", site.on_loopback(ready).to_string())?)?;
-        apply(kube, &run.write("objects.yaml", &objects)?)?;
+        kube.apply(&run.write("loopback.json", site.on_loopback(ready).to_string())?)?;
+        kube.apply(&run.write("objects.yaml", &objects)?)?;
         wait::until_ok("all patches are programmed", ARRIVES, || site.programmed(kube))?;
         Ok(site)
     }

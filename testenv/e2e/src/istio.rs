@@ -7,7 +7,7 @@ use std::time::Duration;
 use portcullis_harness::certs::Ca;
 use portcullis_harness::client::TlsTarget;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
-use portcullis_harness::istiod::{GatewayNode, Istiod, apply};
+use portcullis_harness::istiod::{GatewayNode, Istiod};
 use portcullis_harness::kube::RealKube;
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::rundir::RunDir;
@@ -77,11 +77,11 @@ impl Mesh {
         let istiod = Istiod::start(run, kube, &mesh_configuration())?;
         kube.admin_kubectl()?.args(["create", "namespace", setup.namespace]).run_ok()?;
         let service = run.write("gateway-service.json", service(setup, address.port()).to_string())?;
-        apply(kube, &service)?;
-        apply(kube, &run.write("loopback.json", on_loopback(setup, address).to_string())?)?;
+        kube.apply(&service)?;
+        kube.apply(&run.write("loopback.json", on_loopback(setup, address).to_string())?)?;
         let objects =
             setup.objects.replace(&format!("portNumber: {}", setup.port), &format!("portNumber: {}", address.port()));
-        apply(kube, &run.write("objects.yaml", &objects)?)?;
+        kube.apply(&run.write("objects.yaml", &objects)?)?;
         let node = GatewayNode {
             namespace: setup.namespace.to_owned(),
             labels: setup.labels.clone(),

@@ -48,7 +48,6 @@ impl AgentOptions {
 #[derive(Debug)]
 pub struct Agent {
     process: Process,
-    spec: Spec,
     dir: PathBuf,
     name: String,
     admin: Admin,
@@ -64,8 +63,8 @@ impl Agent {
         let (http, admin) = (ports::free_address()?, ports::free_address()?);
         let spec = Self::spec(dir, name, options, (http, admin))?;
         inotify::wait_for_room();
-        let process = Process::start(spec.clone())?;
-        let agent = Self { process, spec, dir: dir.to_owned(), name: name.to_owned(), admin: Admin::new(admin), http };
+        let process = Process::start(spec)?;
+        let agent = Self { process, dir: dir.to_owned(), name: name.to_owned(), admin: Admin::new(admin), http };
         agent.wait_answering()?;
         Ok(agent)
     }
@@ -98,8 +97,9 @@ impl Agent {
     /// # Errors
     /// As [`Agent::start`].
     pub fn start_again_with(&mut self, options: &AgentOptions) -> Result<()> {
-        self.spec = Self::spec(&self.dir, &self.name, options, (self.http, self.admin.address()))?;
-        self.start_again()
+        let spec = Self::spec(&self.dir, &self.name, options, (self.http, self.admin.address()))?;
+        self.process = Process::start(spec)?;
+        self.wait_answering()
     }
 
     /// Starts it again, after it has ended, with the same addresses.
@@ -107,7 +107,7 @@ impl Agent {
     /// # Errors
     /// As [`Agent::start`].
     pub fn start_again(&mut self) -> Result<()> {
-        self.process = Process::start(self.spec.clone())?;
+        self.process.start_again()?;
         self.wait_answering()
     }
 

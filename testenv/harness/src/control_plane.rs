@@ -16,7 +16,6 @@ use crate::{deps, ports};
 #[derive(Debug)]
 pub struct ControlPlane {
     process: Process,
-    spec: Spec,
     binary: PathBuf,
     dir: PathBuf,
     xds_socket: PathBuf,
@@ -93,8 +92,8 @@ impl ControlPlane {
             .args(["--http-address", &format!("{}:{}", pages.map_or(http.ip(), IpAddr::V4), http.port())])
             .args(flags);
         let spec = env.iter().fold(spec, |spec, (name, value)| spec.env(name, value));
-        let process = Process::start(spec.clone())?;
-        Ok(Self { process, spec, binary, dir: dir.to_owned(), xds_socket, http, _socket_dir: socket_dir })
+        let process = Process::start(spec)?;
+        Ok(Self { process, binary, dir: dir.to_owned(), xds_socket, http, _socket_dir: socket_dir })
     }
 
     /// Ends the process (in order, or with SIGKILL through [`ControlPlane::process`] before) and starts it again on the
@@ -103,8 +102,7 @@ impl ControlPlane {
     /// # Errors
     /// The step that failed, with the last log lines.
     pub fn restart(&mut self) -> Result<()> {
-        self.process.stop();
-        self.process = Process::start(self.spec.clone())?;
+        self.process.start_again()?;
         self.wait_answering()
     }
 

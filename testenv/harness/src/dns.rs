@@ -16,7 +16,6 @@ pub struct DnsServer {
     process: Process,
     address: SocketAddr,
     file: PathBuf,
-    spec: Spec,
 }
 
 impl DnsServer {
@@ -33,13 +32,9 @@ impl DnsServer {
             .arg(format!("--conf-file={}", file.display()))
             .env("LD_LIBRARY_PATH", found.libraries);
         write(&file, address, records)?;
-        let server = Self { process: Process::start(spec.clone())?, address, file, spec };
-        server.wait_ready()?;
-        Ok(server)
-    }
-
-    fn wait_ready(&self) -> Result<()> {
-        self.process.wait_ready("an open port", READY, || std::net::TcpStream::connect(self.address).map(drop))
+        let process = Process::start(spec)?;
+        process.wait_listening(address, READY)?;
+        Ok(Self { process, address, file })
     }
 
     /// Starts it again with these records in the place of those before.
@@ -49,8 +44,8 @@ impl DnsServer {
     pub fn restart(&mut self, records: &[String]) -> Result<()> {
         self.process.kill();
         write(&self.file, self.address, records)?;
-        self.process = Process::start(self.spec.clone())?;
-        self.wait_ready()
+        self.process.start_again()?;
+        self.process.wait_listening(self.address, READY)
     }
 
     /// The process.

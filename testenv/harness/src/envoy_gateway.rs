@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::client::plain;
 use crate::deps::{Missing, present, unless_required};
+use crate::envoy::foreign_bootstrap;
 use crate::error::{Error, Result};
-use crate::istiod::apply;
 use crate::kube::RealKube;
 use crate::process::{Process, Spec};
 use crate::rundir::RunDir;
@@ -63,10 +63,8 @@ impl EnvoyGateway {
     /// The step that failed, with the last log lines.
     pub fn start(run: &RunDir, kube: &RealKube, built: &EnvoyGatewayBuild) -> Result<Self> {
         let directory = run.make_dir("eg")?;
-        apply(kube, &built.crds)?;
-        kube.admin_kubectl()?.args(["create", "namespace", SYSTEM]).run_ok()?;
-        apply(kube, &run.write("eg/class.json", class().to_string())?)?;
-        let kubeconfig = kube.kubeconfig().identity(kube.admin()).write(&directory.join("kubeconfig"))?;
+        let kubeconfig = kube.prepare(&built.crds, SYSTEM, &directory)?;
+        kube.apply(&run.write("eg/class.json", class().to_string())?)?;
         let command = |name: &str, args: &[&str]| {
             let spec = Spec::new(name, "env", &directory).arg(format!("--chdir={}", directory.display()));
             let spec = spec.arg(&built.program).args(args).env("KUBECONFIG", &kubeconfig);
@@ -104,32 +102,9 @@ impl EnvoyGateway {
                 "validation_context": {"trusted_ca": file("ca.crt")},
             },
         });
-        let ads = json!({"ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s"});
-        json!({
-            "node": {"id": node, "cluster": gateway},
-            "admin": {"address": {"socket_address": {"address": admin.ip().to_string(), "port_value": admin.port()}}},
-            "dynamic_resources": {
-                "lds_config": ads,
-                "cds_config": ads,
-                "ads_config": {
-                    "api_type": "DELTA_GRPC",
-                    "transport_api_version": "V3",
-                    "set_node_on_first_message_only": true,
-                    "grpc_services": [{"envoy_grpc": {"cluster_name": "xds_cluster"}}],
-                },
-            },
-            "static_resources": {"clusters": [{
-                "name": "xds_cluster",
-                "type": "STATIC",
-                "connect_timeout": "10s",
-                "load_assignment": {"cluster_name": "xds_cluster", "endpoints": [{"lb_endpoints": [{"endpoint": {"address": socket}}]}]},
-                "transport_socket": {"name": "envoy.transport_sockets.tls", "typed_config": tls},
-                "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-                    "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-                    "explicit_http_config": {"http2_protocol_options": {}},
-                }},
-            }]},
-        })
+        let tls = json!({"name": "envoy.transport_sockets.tls", "typed_config": tls});
+        let node = json!({"id": node, "cluster": gateway});
+        foreign_bootstrap(&node, admin, ("xds_cluster", &socket), &tls, &json!([]))
     }
 
     /// The process, its log included.

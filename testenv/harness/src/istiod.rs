@@ -3,12 +3,12 @@
 #![allow(clippy::indexing_slicing, reason = "what a JSON value does not have is null")]
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::client::plain;
+use crate::envoy::{foreign_bootstrap, socket_address};
 use crate::error::{Error, Result};
 use crate::kube::RealKube;
 use crate::process::{Process, Spec};
@@ -57,9 +57,7 @@ impl Istiod {
     pub fn start(run: &RunDir, kube: &RealKube, mesh: &Value) -> Result<Self> {
         let istio = deps::istio()?;
         let files = run.make_dir("istiod")?;
-        apply(kube, &istio.crds)?;
-        kube.admin_kubectl()?.args(["create", "namespace", SYSTEM]).run_ok()?;
-        let kubeconfig = kube.kubeconfig().identity(kube.admin()).write(&files.join("kubeconfig"))?;
+        let kubeconfig = kube.prepare(&istio.crds, SYSTEM, &files)?;
         let mesh_file = run.write(MESH, mesh.to_string())?;
         let (xds, http) = (ports::free_address()?, ports::free_address()?);
         let mut spec = Spec::new("istiod", istio.istiod, &files)
@@ -182,65 +180,33 @@ impl Istiod {
     }
 }
 
-/// `kubectl apply --server-side` of a file.
-///
-/// # Errors
-/// [`Error::Command`] with what kubectl says.
-pub fn apply(kube: &RealKube, file: &Path) -> Result<()> {
-    let kubectl = kube.admin_kubectl()?.timeout(Duration::from_secs(60));
-    kubectl.args(["apply", "--server-side", "-f"]).args([file]).run_ok().map(drop)
-}
-
 /// The bootstrap that the agent in a gateway's pod writes for its Envoy: the identity of the gateway, and the address of
 /// istiod.
 fn bootstrap(node: &GatewayNode, xds: SocketAddr, admin: SocketAddr, token: &str) -> Value {
     let GatewayNode { namespace, labels, name } = node;
-    let socket = |address: SocketAddr| json!({"socket_address": {"address": address.ip().to_string(), "port_value": address.port()}});
-    let ads = json!({"ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s"});
     let version = deps::pinned("ISTIO_VERSION").unwrap_or_default();
     // Of no machine: istiod finds the pods of a gateway's Services by it, and there are none.
     let address = "192.0.2.10";
-    json!({
-        "node": {
-            "id": format!("router~{address}~{name}.{namespace}~{namespace}.svc.cluster.local"),
-            "cluster": format!("{name}.{namespace}"),
-            "metadata": {
-                "NAME": name,
-                "NAMESPACE": namespace,
-                "SERVICE_ACCOUNT": name,
-                "WORKLOAD_NAME": name,
-                "LABELS": labels,
-                "INSTANCE_IPS": address,
-                "ISTIO_VERSION": version,
-                "CLUSTER_ID": "Kubernetes",
-                "MESH_ID": "cluster.local",
-            },
+    let node = json!({
+        "id": format!("router~{address}~{name}.{namespace}~{namespace}.svc.cluster.local"),
+        "cluster": format!("{name}.{namespace}"),
+        "metadata": {
+            "NAME": name,
+            "NAMESPACE": namespace,
+            "SERVICE_ACCOUNT": name,
+            "WORKLOAD_NAME": name,
+            "LABELS": labels,
+            "INSTANCE_IPS": address,
+            "ISTIO_VERSION": version,
+            "CLUSTER_ID": "Kubernetes",
+            "MESH_ID": "cluster.local",
         },
-        "admin": {"address": socket(admin)},
-        // Of Istio's own bootstrap; before Envoy 1.39 there is a bound that long regular expressions do not keep.
-        "layered_runtime": {"layers": [{"name": "istio", "static_layer": {"re2.max_program_size.error_level": "32768"}}]},
-        "dynamic_resources": {
-            "lds_config": ads,
-            "cds_config": ads,
-            "ads_config": {
-                "api_type": "DELTA_GRPC",
-                "transport_api_version": "V3",
-                "set_node_on_first_message_only": true,
-                "grpc_services": [{
-                    "envoy_grpc": {"cluster_name": "xds-grpc"},
-                    "initial_metadata": [{"key": "authorization", "value": format!("Bearer {token}")}],
-                }],
-            },
-        },
-        "static_resources": {"clusters": [{
-            "name": "xds-grpc",
-            "type": "STATIC",
-            "connect_timeout": "1s",
-            "load_assignment": {"cluster_name": "xds-grpc", "endpoints": [{"lb_endpoints": [{"endpoint": {"address": socket(xds)}}]}]},
-            "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
-                "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
-                "explicit_http_config": {"http2_protocol_options": {}},
-            }},
-        }]},
-    })
+    });
+    let headers = json!([{"key": "authorization", "value": format!("Bearer {token}")}]);
+    let plane = ("xds-grpc", &socket_address(xds));
+    let mut bootstrap = foreign_bootstrap(&node, admin, plane, &Value::Null, &headers);
+    // Of Istio's own bootstrap; before Envoy 1.39 there is a bound that long regular expressions do not keep.
+    let bound = json!({"re2.max_program_size.error_level": "32768"});
+    bootstrap["layered_runtime"] = json!({"layers": [{"name": "istio", "static_layer": bound}]});
+    bootstrap
 }

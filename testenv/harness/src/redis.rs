@@ -15,7 +15,6 @@ const READY: Duration = Duration::from_secs(20);
 pub struct Redis {
     process: Process,
     address: SocketAddr,
-    spec: Spec,
 }
 
 impl Redis {
@@ -56,15 +55,9 @@ impl Redis {
         crate::write_private(&file, text.as_bytes())?;
         let libraries = deps::redis()?.libraries;
         let spec = Spec::new(name, program, directory).arg(&file).env("LD_LIBRARY_PATH", libraries);
-        let process = Process::start(spec.clone())?;
-        let server = Self { process, address, spec };
-        server.wait_ready()?;
-        Ok(server)
-    }
-
-    fn wait_ready(&self) -> Result<()> {
-        let is_open = || std::net::TcpStream::connect(self.address).map(drop);
-        self.process.wait_ready("an open port", READY, is_open)
+        let process = Process::start(spec)?;
+        process.wait_listening(address, READY)?;
+        Ok(Self { process, address })
     }
 
     /// Starts it again, after its process has ended.
@@ -73,8 +66,8 @@ impl Redis {
     /// As [`Redis::server`].
     pub fn restart(&mut self) -> Result<()> {
         self.process.kill();
-        self.process = Process::start(self.spec.clone())?;
-        self.wait_ready()
+        self.process.start_again()?;
+        self.process.wait_listening(self.address, READY)
     }
 
     /// The process.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::spread::quantile;
 use crate::usage::Memory;
 
 /// The measurements with one number of clusters.
@@ -62,12 +63,9 @@ fn cpu(what: &str, (plane, envoy): (Duration, Duration)) {
 }
 
 fn row(what: &str, times: &[Duration]) {
-    let mut sorted = times.to_vec();
-    sorted.sort();
-    let at = |percent: usize| sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied();
-    if let (Some(half), Some(most), Some(worst)) = (at(50), at(99), sorted.last()) {
-        let (half, most, worst) = (show(half), show(most), show(*worst));
-        println!("  {what}\tp50 {half}, p99 {most}, worst {worst} ({} edits)", sorted.len());
+    let at = |part| quantile(times, part).map(show);
+    if let (Some(half), Some(most), Some(worst)) = (at(0.5), at(0.99), at(1.0)) {
+        println!("  {what}\tp50 {half}, p99 {most}, worst {worst} ({} edits)", times.len());
     }
 }
 

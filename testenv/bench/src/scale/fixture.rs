@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 
 use super::Scale;
 use super::figures::Figures;
-use super::log::Log;
 use super::manifests::{Parts, name};
 use crate::error::BenchError;
+use crate::plane_log::Log;
 use crate::usage;
 
 /// The requested path.

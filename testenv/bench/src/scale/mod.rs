@@ -7,7 +7,6 @@
 mod edits;
 mod figures;
 mod fixture;
-mod log;
 mod manifests;
 
 use std::path::PathBuf;

@@ -2,6 +2,7 @@
 
 mod admin;
 mod filter;
+mod foreign;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use serde_json::Value;
 
 pub use admin::Admin;
 pub use filter::FilterChannel;
+pub(crate) use foreign::{foreign_bootstrap, socket_address};
 
 use crate::error::{Error, Result};
 use crate::process::{Process, Spec};
@@ -136,9 +138,7 @@ impl Envoy {
     /// # Errors
     /// As [`Envoy::wait_ready`].
     pub fn wait_listening(&self, address: SocketAddr, deadline: Duration) -> Result<()> {
-        let what = format!("a listener on {address}");
-        let connect = || std::net::TcpStream::connect_timeout(&address, Duration::from_secs(1)).map(drop);
-        self.process.wait_ready(&what, deadline, connect)
+        self.process.wait_listening(address, deadline)
     }
 
     /// The admin page.

@@ -28,7 +28,6 @@ pub(super) struct Setup<'a> {
 #[derive(Debug)]
 pub struct ApiServer {
     process: Process,
-    spec: Spec,
     address: SocketAddr,
     audit_log: PathBuf,
 }
@@ -51,8 +50,7 @@ impl ApiServer {
             .flag("tls-private-key-file", file(".key"))
             .flag("audit-log-path", &audit_log);
         let spec = common_flags(spec, setup);
-        let process = Process::start(spec.clone())?;
-        Ok(Self { process, spec, address, audit_log })
+        Ok(Self { process: Process::start(spec)?, address, audit_log })
     }
 
     /// The address of its listener.
@@ -96,9 +94,7 @@ impl ApiServer {
     }
 
     pub(super) fn restart(&mut self) -> Result<()> {
-        self.process.stop();
-        self.process = Process::start(self.spec.clone())?;
-        Ok(())
+        self.process.start_again()
     }
 
     pub(super) fn wait_ready(&self, ca: &Ca, admin: &Identity, deadline: Duration) -> Result<()> {

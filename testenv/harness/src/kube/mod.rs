@@ -170,6 +170,23 @@ impl RealKube {
         Ok(self.kubectl(&path))
     }
 
+    /// Applies a file as the administrator, server-side.
+    ///
+    /// # Errors
+    /// [`Error::Command`] with what kubectl says.
+    pub fn apply(&self, file: &Path) -> Result<()> {
+        let kubectl = self.admin_kubectl()?.timeout(Duration::from_secs(60));
+        kubectl.args(["apply", "--server-side", "-f"]).args([file]).run_ok().map(drop)
+    }
+
+    /// Prepares another project's control plane: installs the definitions of its objects, makes its namespace, and gives the file of an
+    /// administrator's kubeconfig in `directory`.
+    pub(crate) fn prepare(&self, definitions: &Path, namespace: &str, directory: &Path) -> Result<PathBuf> {
+        self.apply(definitions)?;
+        self.admin_kubectl()?.args(["create", "namespace", namespace]).run_ok()?;
+        self.kubeconfig().identity(&self.admin).write(&directory.join("kubeconfig"))
+    }
+
     /// kubectl with any kubeconfig.
     pub fn kubectl(&self, kubeconfig: &Path) -> Kubectl {
         Kubectl::new(&self.binaries.kubectl, kubeconfig, &self.dir)

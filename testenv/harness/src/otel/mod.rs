@@ -73,12 +73,9 @@ impl Collector {
         let file = run.write("otel/config.yaml", config.to_string())?;
         let spec = Spec::new("otel-collector", binary, &dir).flag("config", format!("file:{}", file.display()));
         let collector = Self { process: Process::start(spec)?, grpc, http, spans };
-        collector.process.wait_ready("readiness of the collector", Duration::from_secs(60), || {
-            for address in [grpc, http] {
-                std::net::TcpStream::connect(address).map_err(|error| error.to_string())?;
-            }
-            Ok::<_, String>(())
-        })?;
+        for address in [grpc, http] {
+            collector.process.wait_listening(address, Duration::from_secs(60))?;
+        }
         Ok(collector)
     }
 

@@ -9,7 +9,8 @@ mod spawner;
 mod spec;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ExitStatus};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -42,12 +43,10 @@ pub enum Signal {
 /// A running process with its log.
 #[derive(Debug)]
 pub struct Process {
-    name: String,
     pid: u32,
     child: Mutex<Child>,
     input: Mutex<Option<ChildStdin>>,
-    log: PathBuf,
-    stdout: PathBuf,
+    spec: Spec,
 }
 
 impl Process {
@@ -55,13 +54,23 @@ impl Process {
     ///
     /// # Errors
     /// [`Error::Spawn`] if it cannot be started, [`Error::File`] if its log cannot be written.
-    pub fn start(spec: Spec) -> Result<Self> {
-        let (name, log, stdout) = (spec.name.clone(), spec.log.clone(), spec.stdout_path().to_owned());
+    pub fn start(mut spec: Spec) -> Result<Self> {
         let mut child = spawner::spawn(spec.command()?)
             .map_err(name_the_missing)
-            .map_err(|source| Error::Spawn { name: name.clone(), source })?;
+            .map_err(|source| Error::Spawn { name: spec.name.clone(), source })?;
+        spec.close_socket();
         let input = Mutex::new(child.stdin.take());
-        Ok(Self { name, pid: child.id(), child: Mutex::new(child), input, log, stdout })
+        Ok(Self { pid: child.id(), child: Mutex::new(child), input, spec })
+    }
+
+    /// Ends it, unless it has ended, and starts it again as before, but for a socket that was its standard input.
+    ///
+    /// # Errors
+    /// As [`Process::start`].
+    pub fn start_again(&mut self) -> Result<()> {
+        self.stop();
+        *self = Self::start(self.spec.clone())?;
+        Ok(())
     }
 
     /// Writes to its standard input, which must be a pipe ([`Spec::stdin_piped`]) and open.
@@ -72,7 +81,7 @@ impl Process {
         let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
         let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
         let written = input.as_mut().ok_or_else(closed).and_then(|input| input.write_all(bytes));
-        written.map_err(Error::connection("writing to the input of", &self.name))
+        written.map_err(Error::connection("writing to the input of", &self.spec.name))
     }
 
     /// Ends its standard input, if that is a pipe.
@@ -87,7 +96,7 @@ impl Process {
 
     /// The name given in the [`Spec`].
     pub fn name(&self) -> &str {
-        &self.name
+        &self.spec.name
     }
 
     /// Whether it has not ended.
@@ -105,7 +114,7 @@ impl Process {
     /// # Errors
     /// [`Error::Deadline`] with the last log lines; the process keeps running.
     pub fn wait_exit(&self, deadline: Duration) -> Result<ExitStatus> {
-        let what = format!("end of {}", self.name);
+        let what = format!("end of {}", self.spec.name);
         wait::until_ok(&what, deadline, || self.exit_status().ok_or_else(|| self.log_tail()))
     }
 
@@ -127,7 +136,7 @@ impl Process {
         match outcome {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(status)) => Err(Error::Ended {
-                name: self.name.clone(),
+                name: self.spec.name.clone(),
                 status: status.to_string(),
                 what: what.to_owned(),
                 log: self.log_tail(),
@@ -137,6 +146,15 @@ impl Process {
             }
             Err(other) => Err(other),
         }
+    }
+
+    /// Waits until it takes TCP connections at an address.
+    ///
+    /// # Errors
+    /// As [`Process::wait_ready`].
+    pub fn wait_listening(&self, address: SocketAddr, deadline: Duration) -> Result<()> {
+        let connect = || TcpStream::connect_timeout(&address, Duration::from_secs(1)).map(drop);
+        self.wait_ready(&format!("a listener on {address}"), deadline, connect)
     }
 
     /// Sends a signal; nothing happens if the process has ended.
@@ -153,7 +171,7 @@ impl Process {
             Some(pid) => rustix::process::kill_process(pid, signal.into()),
             None => Err(rustix::io::Errno::SRCH),
         };
-        sent.map_err(|errno| Error::Signal { name: self.name.clone(), source: errno.into() })
+        sent.map_err(|errno| Error::Signal { name: self.spec.name.clone(), source: errno.into() })
     }
 
     /// Ends the process: SIGTERM, up to five seconds of patience, then SIGKILL for its whole group.
@@ -180,22 +198,22 @@ impl Process {
 
     /// The file that holds its standard error (and standard output unless that goes elsewhere).
     pub fn log_path(&self) -> &Path {
-        &self.log
+        &self.spec.log
     }
 
     /// The content of its standard output file so far.
     pub fn stdout(&self) -> String {
-        log::read(&self.stdout)
+        log::read(self.spec.stdout_path())
     }
 
     /// The content of its log so far.
     pub fn log(&self) -> String {
-        log::read(&self.log)
+        log::read(&self.spec.log)
     }
 
     /// The last lines of its log, with a heading that starts with a line break.
     pub fn log_tail(&self) -> String {
-        log::tail(&self.name, &self.log)
+        log::tail(&self.spec.name, &self.spec.log)
     }
 
     fn rustix_pid(&self) -> Option<Pid> {

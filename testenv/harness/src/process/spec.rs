@@ -132,11 +132,18 @@ impl Spec {
         format!("{} {}", self.program.display(), args.join(" "))
     }
 
+    /// Closes its copy of a socket, whose other end is to see when the process ends.
+    pub(super) fn close_socket(&mut self) {
+        if matches!(self.stdin, Input::Socket(_)) {
+            self.stdin = Input::Nothing;
+        }
+    }
+
     pub(super) fn stdout_path(&self) -> &Path {
         self.stdout.as_deref().unwrap_or(&self.log)
     }
 
-    pub(super) fn command(self) -> Result<Command> {
+    pub(super) fn command(&self) -> Result<Command> {
         let log = File::options()
             .create(true)
             .append(true)
@@ -161,7 +168,7 @@ impl Spec {
         for name in &self.env_remove {
             command.env_remove(name);
         }
-        command.envs(self.env);
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }
 }

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use portcullis_e2e::{Mesh, MeshSetup};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::{H2Client, TlsTarget};
-use portcullis_harness::istiod::apply;
 use portcullis_harness::kube::{KubeOptions, RealKube};
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, ports, project_root};
@@ -228,7 +227,7 @@ fn nobody_else_gets_to_the_servers(shoot: &Shoot) {
         secrets: &secrets.each_ref().map(String::as_str),
         policy: &format!("{}-kube-apiserver", shoot.namespace),
     };
-    let apply = |file: &str, objects: &str| apply(&shoot.kube, &shoot.run.write(file, objects).unwrap()).unwrap();
+    let apply = |file: &str, objects: &str| shoot.kube.apply(&shoot.run.write(file, objects).unwrap()).unwrap();
     other_tenant.nobody_else_routes_to_the_servers(apply);
     other_tenant.nobody_else_names_the_secrets(apply);
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use portcullis_harness::istiod::apply;
 use portcullis_harness::kube::KubeOptions;
 use portcullis_harness::{deps, project_root, wait};
 use serde_json::{Value, json};
@@ -29,7 +28,7 @@ impl Seed {
         let istio = deps::or_skip(test, deps::istio()).unwrap()?;
         let bare = BareKube::start(test, KubeOptions::default())?;
         let kube = &bare.kube;
-        apply(kube, &istio.crds).unwrap();
+        kube.apply(&istio.crds).unwrap();
         for namespace in [SHOOT, "istio-ingress", "shoot--dev--other"] {
             admin(kube, &["create", "namespace", namespace]);
         }

@@ -31,7 +31,6 @@ pub(super) enum Failure {
 
 /// A stub in a process of its own, always at the same address.
 pub(super) struct Server {
-    spec: Spec,
     process: Process,
     /// The connections that fill the queue.
     queued: Mutex<Vec<TcpStream>>,
@@ -63,8 +62,8 @@ impl Server {
             .flag("impersonators", "portcullis")
             .flag("name", &name)
             .flag("backlog", BACKLOG.to_string());
-        let process = Process::start(spec.clone()).unwrap();
-        let server = Server { spec, process, queued: Mutex::default(), address, admin, certificate, expired };
+        let process = Process::start(spec).unwrap();
+        let server = Server { process, queued: Mutex::default(), address, admin, certificate, expired };
         server.wait_listening();
         server
     }
@@ -96,7 +95,7 @@ impl Server {
     pub(super) fn recover(&mut self, from: Failure) {
         match from {
             Failure::Killed => {
-                self.process = Process::start(self.spec.clone()).unwrap();
+                self.process.start_again().unwrap();
                 self.wait_listening();
             }
             Failure::Frozen => self.process.signal(Signal::Cont).unwrap(),

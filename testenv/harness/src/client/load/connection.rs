@@ -144,6 +144,17 @@ impl LoadConnection {
     }
 
     async fn tls(&self) -> std::result::Result<TlsStream<TcpStream>, Failed> {
+        let mut outcome = self.handshake().await;
+        for _ in 1..self.lane.handshakes {
+            if outcome.is_ok() {
+                break;
+            }
+            outcome = self.handshake().await;
+        }
+        outcome
+    }
+
+    async fn handshake(&self) -> std::result::Result<TlsStream<TcpStream>, Failed> {
         self.connections.fetch_add(1, Ordering::AcqRel);
         let address = self.lane.target.address;
         let name = self.lane.target.server_name().map_err(|error| error.to_string())?;

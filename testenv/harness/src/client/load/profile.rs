@@ -22,6 +22,7 @@ pub struct LoadProfile {
     pub(super) token: Option<String>,
     /// The number of the next token, where each request has one of its own.
     next: Option<Arc<AtomicU64>>,
+    pub(super) handshakes: u32,
     pub(super) headers: Vec<(String, String)>,
 }
 
@@ -35,6 +36,7 @@ impl LoadProfile {
             protocol,
             token: None,
             next: None,
+            handshakes: 1,
             headers: Vec::new(),
         }
     }
@@ -49,6 +51,13 @@ impl LoadProfile {
     #[must_use]
     pub fn new_tokens(self, beginning: &str) -> Self {
         Self { next: Some(Arc::default()), ..self.token(beginning) }
+    }
+
+    /// Repeats a handshake that fails until there were so many, for a connection: where several servers listen at one address, of which
+    /// some do not have the name.
+    #[must_use]
+    pub fn handshakes(self, most: u32) -> Self {
+        Self { handshakes: most, ..self }
     }
 
     /// Sends one more header line with each request.
