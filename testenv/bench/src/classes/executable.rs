@@ -156,7 +156,9 @@ mod tests {
         assert_eq!(executable.function(entry + 1), entry);
         assert!(executable.functions.len() > 1_000);
         assert!(executable.pointers.values().any(|target| executable.is_code(*target)));
-        let text = executable.addresses_taken().filter_map(|(_, target)| executable.text(target));
-        assert!(text.filter(|text| text.contains("no table of functions")).count() > 0);
+        // With its end, as texts of C++ have it: what follows one of Rust's may be no text.
+        let own = std::hint::black_box(c"a text whose address is taken").to_str().unwrap();
+        let mut texts = executable.addresses_taken().filter_map(|(_, target)| executable.text(target));
+        assert!(texts.any(|text| text == own));
     }
 }
