@@ -6,8 +6,10 @@
 
 mod access_log;
 mod chain;
+mod closed_route;
 mod gateway;
 mod gateway_budget;
+mod handshake;
 mod hcm;
 mod https;
 mod local_reply;
