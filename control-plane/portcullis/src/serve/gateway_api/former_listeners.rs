@@ -102,11 +102,9 @@ impl FormerListeners {
 #[cfg(test)]
 mod tests {
     use portcullis_attach::{ContentKind, HostPattern, HostTable, ServedGateway, ServedListener, referred_contents};
-    use portcullis_gateway_api::read_object;
-    use serde_json::{Value, json};
 
     use super::super::content_documents::{made_secret, read_document};
-    use super::super::secrets::ContentAnswer;
+    use super::super::secrets::{ContentAnswer, referring};
     use super::*;
 
     fn gateway() -> ObjectName {
@@ -115,24 +113,6 @@ mod tests {
 
     fn secret(name: &str) -> ObjectName {
         ObjectName::new("infra", name)
-    }
-
-    /// A Gateway whose listener has these certificates.
-    fn objects(secrets: &[&str]) -> GatewayObjects {
-        let references: Vec<Value> = secrets.iter().map(|name| json!({"name": name})).collect();
-        let listener = json!({"name": "l", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": references}});
-        let version = "gateway.networking.k8s.io/v1";
-        let gateway = json!({
-            "apiVersion": version, "kind": "Gateway", "metadata": {"name": "g", "namespace": "infra"},
-            "spec": {"gatewayClassName": "c", "listeners": [listener]},
-        });
-        let class = json!({
-            "apiVersion": version, "kind": "GatewayClass", "metadata": {"name": "c"},
-            "spec": {"controllerName": portcullis_attach::CONTROLLER_NAME},
-        });
-        let mut objects = GatewayObjects::default();
-        [class, gateway].iter().for_each(|document| objects.add(read_object(document).unwrap()));
-        objects
     }
 
     fn served_with(secrets: &[&str]) -> Attached {
@@ -178,13 +158,13 @@ mod tests {
         ] {
             let mut former = FormerListeners::default();
             former.remember(&served_with(&["a"]), uid("u"));
-            let objects = objects(&["b"]);
+            let objects = referring(&["b"]);
             let contents = contents(&objects, &answers);
             assert_eq!(kept_names(&former.kept(&objects, &contents, uid(of), Instant::now())), expected, "{case}");
         }
         let mut former = FormerListeners::default();
         former.remember(&served_with(&["a"]), uid("u"));
-        let objects = objects(&["b"]);
+        let objects = referring(&["b"]);
         let none = GatewayContents::default();
         assert_eq!(kept_names(&former.possible(&objects, &none, uid("u"))), ["a"]);
         assert!(former.kept(&objects, &none, uid("u"), Instant::now()).is_empty(), "one that may not be read");
@@ -195,7 +175,7 @@ mod tests {
         let start = Instant::now();
         let mut former = FormerListeners::default();
         let at = |name: &str, seconds: u64, former: &mut FormerListeners| {
-            let (objects, now) = (objects(&[name]), start + Duration::from_secs(seconds));
+            let (objects, now) = (referring(&[name]), start + Duration::from_secs(seconds));
             let kept = former.kept(&objects, &contents(&objects, &[]), uid("u"), now);
             former.remember(&served_with(&kept_names(&kept)), uid("u"));
             kept_names(&kept).len()
@@ -214,9 +194,9 @@ mod tests {
         let start = Instant::now();
         let mut former = FormerListeners::default();
         former.remember(&served_with(&["a"]), uid("u"));
-        let turned = objects(&["b"]);
+        let turned = referring(&["b"]);
         assert_eq!(former.kept(&turned, &contents(&turned, &[]), uid("u"), start).len(), 1);
-        let back = objects(&["a"]);
+        let back = referring(&["a"]);
         let read = ContentAnswer::Found(read_document(ContentKind::Secret, &made_secret()));
         assert!(former.kept(&back, &contents(&back, &[("a", read)]), uid("u"), start + KEPT_FOR / 2).is_empty());
         former.remember(&served_with(&["a"]), uid("u"));

@@ -141,14 +141,10 @@ impl GatewayApi {
                     }
                 };
                 known = Some((Arc::clone(&objects), Arc::clone(&read)));
-                let gateway_uids = gateway_uids(&objects);
-                let uid = |gateway: &ObjectName| gateway_uids.get(gateway).cloned();
-                let wanted = former.possible(&read, &contents.newest(), uid);
-                contents.read(referred_contents(&read, &wanted)).await;
-                names.former_certificates = former.kept(&read, &contents.newest(), uid, Instant::now());
-                // Those that turned out to be needless are forgotten.
-                contents.follow(&referred_contents(&read, &names.former_certificates));
-                names.contents = contents.newest();
+                let of_gateways = gateway_uids(&objects);
+                let uid = |gateway: &ObjectName| of_gateways.get(gateway).cloned();
+                (names.contents, names.former_certificates) =
+                    read_contents(&read, &mut contents, &mut former, uid).await;
                 let (of, by, home) = (Arc::clone(&objects), names.clone(), self.access.namespace.clone());
                 let step = move || (judge(&read, &of, by, home), uids_of(&of));
                 let Ok((newer, judged_uids)) = tokio::task::spawn_blocking(step).await else { return };
@@ -199,6 +195,21 @@ impl GatewayApi {
         let statuses = self.statuses.borrow_and_update().clone();
         names(&diagnoses, &statuses, &self.settings, has_judged)
     }
+}
+
+/// Has the contents of Gateways read, and yields them beside the certificates that listeners keep.
+async fn read_contents(
+    objects: &GatewayObjects,
+    contents: &mut ContentReader,
+    former: &mut FormerListeners,
+    uid: impl Fn(&ObjectName) -> Option<String> + Copy,
+) -> (Arc<GatewayContents>, FormerCertificates) {
+    let possible = former.possible(objects, &contents.newest(), uid);
+    let known = contents.read(referred_contents(objects, &possible)).await;
+    let kept = former.kept(objects, &known, uid, Instant::now());
+    // Those that are needless are forgotten.
+    contents.follow(&referred_contents(objects, &kept));
+    (contents.newest(), kept)
 }
 
 /// None before the first step while an `UpstreamCluster` of the source is not reconciled: names that it owns would be another

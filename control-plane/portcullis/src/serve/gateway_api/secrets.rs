@@ -182,7 +182,7 @@ pub(super) fn resource(kind: ContentKind) -> &'static str {
 }
 
 #[cfg(test)]
-pub(super) use tests::referred;
+pub(super) use tests::{referred, referring};
 
 #[cfg(test)]
 mod tests {
@@ -199,6 +199,11 @@ mod tests {
 
     /// Those of a Gateway with certificates of these names.
     pub(in super::super) fn referred(names: &[&str]) -> ReferredContents {
+        referred_contents(&referring(names), &FormerCertificates::new())
+    }
+
+    /// A Gateway `infra/g` whose listener `l` has certificates of these names.
+    pub(in super::super) fn referring(names: &[&str]) -> GatewayObjects {
         let references: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
         let listener = json!({"name": "l", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": references}});
         let version = "gateway.networking.k8s.io/v1";
@@ -212,7 +217,7 @@ mod tests {
         });
         let mut objects = GatewayObjects::default();
         [class, gateway].iter().for_each(|document| objects.add(read_object(document).unwrap()));
-        referred_contents(&objects, &FormerCertificates::new())
+        objects
     }
 
     #[test]
