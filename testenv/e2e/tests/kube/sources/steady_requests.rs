@@ -7,7 +7,7 @@ use portcullis_harness::wait;
 
 use super::control_plane::SOON;
 
-/// Requests for the version of a kube-apiserver, one after the other: by turns on a connection that stays and on a new one.
+/// Requests for the version of a kube-apiserver, one after the other, in a thread of their own.
 pub(super) struct SteadyRequests {
     ended: Arc<AtomicBool>,
     asked: Arc<AtomicUsize>,
@@ -15,15 +15,25 @@ pub(super) struct SteadyRequests {
 }
 
 impl SteadyRequests {
+    /// By turns on a connection that stays and on a new one.
     pub(super) fn start(target: &TlsTarget) -> Self {
+        Self::of(target, Some(H2Client::connect(target).unwrap()))
+    }
+
+    /// On a new connection each.
+    pub(super) fn on_new_connections(target: &TlsTarget) -> Self {
+        Self::of(target, None)
+    }
+
+    fn of(target: &TlsTarget, open: Option<H2Client>) -> Self {
         let (ended, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (end, count, target) = (Arc::clone(&ended), Arc::clone(&asked), target.clone());
         let thread = std::thread::spawn(move || {
-            let client = H2Client::connect(&target).unwrap();
             let mut failed = Vec::new();
             while !end.load(Ordering::Relaxed) {
                 let new = H2Client::connect(&target).and_then(|client| client.get("/version", &[]));
-                for (which, answer) in [("open", client.get("/version", &[])), ("new", new)] {
+                let on_open = open.iter().map(|client| ("open", client.get("/version", &[])));
+                for (which, answer) in on_open.chain([("new", new)]) {
                     count.fetch_add(1, Ordering::Relaxed);
                     match answer {
                         Ok(answer) if answer.status == 200 => {}
