@@ -33,8 +33,8 @@ impl HandshakeValidation {
     /// As the Gateway asks for them, too. The filter verifies each certificate by the cluster's CA in any case; what is decided here
     /// is which connections there are.
     ///
-    /// Envoy verifies a handshake by one bundle. Where the cluster has its own CA verify it, the smaller of two bundles is enough: a
-    /// path that ends there ends in the larger one.
+    /// Envoy verifies a handshake by one bundle. For a cluster that has its own CAs verify it the smaller of both bundles is enough: a
+    /// path that ends there ends in the larger one, too.
     pub(super) fn at_gateway(
         frontend: &FrontendValidation,
         cluster: &Cluster,
