@@ -86,7 +86,9 @@ impl<'a> HttpsInput<'a> {
                 continue;
             }
             match HandshakeValidation::at_gateway(&frontend, &open.cluster, &open.names, &names) {
-                Err(DifferentAuthorities) => drop(closed.insert(name, ClosedBecause::ClientAuthorities)),
+                Err(DifferentAuthorities) => {
+                    closed.insert(name, ClosedBecause::ClientAuthorities);
+                }
                 Ok(_) if !budget.takes_config(open.config_bytes) => {
                     closed.insert(name, ClosedBecause::Configurations);
                 }

@@ -107,7 +107,7 @@ fn cas_of_a_gateway_hold_in_addition_to_the_clusters() {
 }
 
 #[test]
-fn two_cas_that_verify_handshakes_close_the_route_unless_one_has_the_other() {
+fn two_cas_of_handshakes_close_a_route_unless_one_has_the_other() {
     let Some(gateway) = HttpsSite::start("gateway-frontend-handshake") else { return };
     let (site, users) = (&gateway.site, gateway.site.fixture.kube.client_ca());
     let transport = Ca::new("transport").unwrap();
