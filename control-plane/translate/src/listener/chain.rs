@@ -40,7 +40,7 @@ pub(super) fn judging(
         hops,
         traced: tracing::of(cluster, settings),
     };
-    door.chain(cluster, names, settings, filter)
+    door.chain(cluster, settings, filter)
 }
 
 /// The way of clients to a cluster whose requests are judged: under its own names, or those of a route of a Gateway.
@@ -65,13 +65,7 @@ pub(super) struct Door<'a> {
 impl Door<'_> {
     /// Its chain. Users of certificates are those of the cluster's CA, whatever else a handshake asks for: the author of the door
     /// decides nothing about identities.
-    pub(super) fn chain(
-        self,
-        cluster: &Cluster,
-        names: &ResourceNames,
-        settings: &Settings,
-        filter: FilterBuild,
-    ) -> FilterChain {
+    pub(super) fn chain(self, cluster: &Cluster, settings: &Settings, filter: FilterBuild) -> FilterChain {
         let socket = tls::with_client_certificate(self.certificates, self.validation);
         let mut manager = hcm::serving(stat_name(&cluster.name), self.routes, settings, self.traced, filter, self.hops);
         manager.access_log.extend(self.more_logs);

@@ -132,7 +132,7 @@ impl HttpsListener<'_> {
             // The collector of the settings is no part of the view.
             traced: None,
         };
-        Some(door.chain(&open.cluster, &open.names, self.input.settings, FilterBuild::Module))
+        Some(door.chain(&open.cluster, self.input.settings, FilterBuild::Module))
     }
 
     /// The resources to which its chains refer, beside those of clusters: Envoy asks for no others.
