@@ -159,9 +159,8 @@ fn is_served_as_under_its_own_names(fields: &Value) {
         DownstreamTlsContext::decode(config.value.as_slice()).unwrap()
     };
     let (mut mine, its) = (tls(&chain), tls(&own_chain));
-    let certificates =
-        |tls: &DownstreamTlsContext| tls.common_tls_context.clone().unwrap().tls_certificate_sds_secret_configs;
-    mine.common_tls_context.as_mut().unwrap().tls_certificate_sds_secret_configs = certificates(&its);
+    let own_certificates = its.common_tls_context.clone().unwrap().tls_certificate_sds_secret_configs;
+    mine.common_tls_context.as_mut().unwrap().tls_certificate_sds_secret_configs = own_certificates;
     assert_eq!(mine, its, "the certificate is the route's, client certificates are asked for as by the cluster");
     assert_eq!(server_names(&chain), ["a.test"]);
     let condition = FilterChainMatch { server_names: server_names(&own_chain), ..chain.filter_chain_match.unwrap() };
