@@ -52,9 +52,10 @@ pub use check::{
     CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls, CredentialCache, Discovery, DiscoveryDocumentError,
     Endpoint, FeatureGates, HealthCheck, IssuerUrl, IssuerUrlError, JwksError, KeyPair, Limits, LogMode, MergeStrategy,
     PASSED_ON, PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, SelectedLabels, Server, ServerHost, Settings,
-    SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel, UpstreamIdentity, check_cluster,
-    check_instance, check_policy, check_settings, is_allowed_server, is_label_key, is_label_value, read_client_bundle,
-    read_discovery_document, read_key_pair, read_keys, targets_of, unchecked_cluster, usable_servers, with_profile,
+    SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel, UpstreamIdentity, bundle_parts,
+    check_cluster, check_instance, check_policy, check_settings, is_allowed_server, is_label_key, is_label_value,
+    read_client_bundle, read_discovery_document, read_key_pair, read_keys, targets_of, unchecked_cluster,
+    usable_servers, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use discovered::{Discovered, DiscoveredServer, discovered_of, with_discovered};

@@ -8,6 +8,7 @@ use portcullis_gateway_api::{AddressKind, Gateway, GatewayClass, GatewayTls, Par
 use crate::CONTROLLER_NAME;
 use crate::condition::{ConditionVerdict, Note, Rejection};
 use crate::contents::ReferredContents;
+use crate::former::FormerCertificates;
 use crate::grants::Grants;
 use crate::input::{GatewayObjects, Inventory, Presence};
 use crate::listener::{JudgedListener, judge_listeners, permitted_contents};
@@ -46,14 +47,18 @@ fn own_classes(objects: &GatewayObjects) -> impl Iterator<Item = &GatewayClass> 
 
 /// The Secrets and `ConfigMaps` of Gateways of this controller. The oldest Gateways have room first, so that a new one takes nothing
 /// from them.
-pub(crate) fn referred_contents(objects: &GatewayObjects, grants: &Grants<'_>) -> ReferredContents {
+pub(crate) fn referred_contents(
+    objects: &GatewayObjects,
+    grants: &Grants<'_>,
+    former: &FormerCertificates,
+) -> ReferredContents {
     let classes: BTreeSet<&str> = own_classes(objects).map(|class| class.metadata.name.as_str()).collect();
     let is_own = |gateway: &&Gateway| classes.contains(gateway.spec.gateway_class_name.as_str());
     let mut gateways: Vec<&Gateway> = objects.gateways.iter().filter(is_own).collect();
     gateways.sort_by_key(|gateway| CreationOrder::of(&gateway.metadata));
     let mut contents = ReferredContents::default();
     for gateway in gateways {
-        contents.charge(&gateway.metadata.namespace, permitted_contents(gateway, grants));
+        contents.charge(&gateway.metadata.namespace, permitted_contents(gateway, grants, former));
     }
     contents
 }
@@ -86,7 +91,7 @@ pub(crate) fn judge_gateways<'a>(
     grants: &Grants<'_>,
     inventory: &Inventory,
 ) -> Vec<JudgedGateway<'a>> {
-    let contents = referred_contents(objects, grants);
+    let contents = referred_contents(objects, grants, &inventory.former_certificates);
     let classes: BTreeMap<&str, &JudgedClass<'a>> =
         classes.iter().map(|class| (class.class.metadata.name.as_str(), class)).collect();
     let ours = |gateway: &'a Gateway| Some((gateway, *classes.get(gateway.spec.gateway_class_name.as_str())?));

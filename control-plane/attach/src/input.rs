@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use portcullis_gateway_api::{Gateway, GatewayApiObject, GatewayClass, HttpRoute, ReferenceGrant, TlsRoute};
 
+use crate::former::FormerCertificates;
 use crate::name::ObjectName;
 
 /// The objects of the Gateway API.
@@ -44,6 +45,8 @@ pub struct Inventory {
     pub passing_clusters: BTreeMap<String, String>,
     /// `GatewaySettings`.
     pub settings: BTreeMap<String, Usability>,
+    /// Certificates that listeners keep while new ones are not read.
+    pub former_certificates: FormerCertificates,
 }
 
 /// Kinds of which not all objects are looked at.

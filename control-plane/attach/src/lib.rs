@@ -14,9 +14,11 @@ mod tests;
 
 mod budget;
 mod claims;
+mod closures;
 mod condition;
 mod contents;
 mod credentials;
+mod former;
 mod gateway;
 mod grants;
 mod host;
@@ -29,11 +31,13 @@ mod served;
 mod status;
 mod verdict;
 
+pub use closures::{RouteClosure, RouteClosures};
 pub use condition::{ConditionVerdict, Note, NoteKind};
 pub use contents::{ContentKind, ContentName, ReferredContents};
+pub use former::{FormerCertificates, ListenerName};
 pub use host::HostPattern;
 pub use input::{GatewayObjects, Inventory, UnseenKinds, Usability};
-pub use listener::ServedClientCa;
+pub use listener::{ServedClientCa, listener_secrets};
 pub use name::{ObjectName, RouteKind};
 pub use policy::{
     AncestorVerdict, AttachedPolicies, PolicyAncestors, PolicyCandidate, PolicyMemo, PolicyObject, PolicyTargets,
@@ -75,9 +79,10 @@ pub struct Attached {
     pub requested_clusters: BTreeSet<String>,
 }
 
-/// The Secrets and `ConfigMaps` that the judgement needs, by the objects alone. The [`Inventory`] has their contents.
-pub fn referred_contents(objects: &GatewayObjects) -> ReferredContents {
-    gateway::referred_contents(objects, &Grants::of(&objects.grants))
+/// The Secrets and `ConfigMaps` that the judgement needs, by the objects and the former certificates alone. The [`Inventory`] has their
+/// contents.
+pub fn referred_contents(objects: &GatewayObjects, former: &FormerCertificates) -> ReferredContents {
+    gateway::referred_contents(objects, &Grants::of(&objects.grants), former)
 }
 
 /// Judges objects. Within a kind their names are unique, as in a Kubernetes API.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_api::Settings;
-use portcullis_attach::{ListenerRole, ObjectName, ServedBackend, ServedGateway};
+use portcullis_attach::{ListenerRole, ObjectName, RouteClosures, ServedBackend, ServedGateway};
 use serde_json::Value;
 
 use crate::backend::{
@@ -58,6 +58,7 @@ struct KnownGateway {
     served: Arc<ServedGateway>,
     backends: OwnBackends,
     group: ResourceGroup,
+    closures: Arc<RouteClosures>,
 }
 
 /// The part of everything that one Gateway refers to.
@@ -82,6 +83,15 @@ impl GatewayTranslator {
         let before = std::mem::take(&mut self.known);
         self.known = input.gateways.iter().map(|gateway| known(gateway, all, input.settings, &before)).collect();
         self.known.iter().map(|(name, known)| (name.clone(), Arc::clone(&known.group))).collect()
+    }
+
+    /// The routes of the last translation whose connections are closed, though their objects do not say so.
+    pub fn closures(&self) -> RouteClosures {
+        let mut all = RouteClosures::new();
+        for (route, closures) in self.known.values().flat_map(|known| known.closures.iter()) {
+            all.entry(route.clone()).or_default().extend(closures.iter().cloned());
+        }
+        all
     }
 
     /// Of the clusters `connections` those to which no connection may be passed on, and of `requests` those to which no request may be
@@ -191,10 +201,18 @@ impl OwnBackends {
             ListenerRole::Passthrough(_) | ListenerRole::Redirect(_) => &[],
         });
         let secret = |name: &ObjectName| Some((name.clone(), Arc::clone(all.secrets.serving.get(name)?)));
+        let authorities = served.listeners.iter().flat_map(|listener| match &listener.role {
+            ListenerRole::Terminate { client_ca: Some(client_ca), .. } => client_ca.config_maps.as_slice(),
+            _ => &[],
+        });
+        let authority = |name: &ObjectName| Some((name.clone(), Arc::clone(all.secrets.client_authorities.get(name)?)));
         Self {
             pools: served.passed_on_backends().filter_map(pool).collect(),
             clusters: requested(served).filter_map(cluster).collect(),
-            secrets: GatewaySecrets { serving: certificates.filter_map(secret).collect() },
+            secrets: GatewaySecrets {
+                serving: certificates.filter_map(secret).collect(),
+                client_authorities: authorities.filter_map(authority).collect(),
+            },
         }
     }
 
@@ -218,19 +236,20 @@ fn known(
 ) -> (ObjectName, KnownGateway) {
     let backends = OwnBackends::of(served, all);
     let is_same = |known: &&KnownGateway| known.served == *served && known.backends.is_same(&backends);
-    let group = match before.get(&served.gateway).filter(is_same) {
-        Some(known) => Arc::clone(&known.group),
+    let (group, closures) = match before.get(&served.gateway).filter(is_same) {
+        Some(known) => (Arc::clone(&known.group), Arc::clone(&known.closures)),
         None => group(served, &backends, settings),
     };
-    (served.gateway.clone(), KnownGateway { served: Arc::clone(served), backends, group })
+    (served.gateway.clone(), KnownGateway { served: Arc::clone(served), backends, group, closures })
 }
 
-fn group(served: &ServedGateway, own: &OwnBackends, settings: &Settings) -> ResourceGroup {
+fn group(served: &ServedGateway, own: &OwnBackends, settings: &Settings) -> (ResourceGroup, Arc<RouteClosures>) {
     let backends = GatewayBackends { pools: &own.pools, clusters: &own.clusters, secrets: &own.secrets };
     let listeners = gateway_listeners(served, backends, settings);
     let is_used = |(name, _): &(&String, &Arc<JudgedCluster>)| listeners.clusters.contains(*name);
     let clusters = own.clusters.iter().filter(is_used).filter_map(|(_, cluster)| cluster.open());
     let clusters: Vec<_> = clusters.flat_map(|open| open.resources.iter().cloned()).collect();
     let pools = own.pools.values().flat_map(|pool| pool.resources.iter().cloned());
-    listeners.resources.into_iter().map(Arc::new).chain(clusters).chain(pools).collect()
+    let group = listeners.resources.into_iter().map(Arc::new).chain(clusters).chain(pools).collect();
+    (group, Arc::new(listeners.closures))
 }

@@ -1,14 +1,28 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use portcullis_api::KeyPair;
-use portcullis_attach::{ListenerRole, ObjectName, ServedListener};
+use portcullis_api::{KeyPair, PublicBytes, bundle_parts, read_client_bundle};
+use portcullis_attach::{ListenerRole, ObjectName, ServedListener, ValidationMode};
 
-/// The Secrets of listeners' certificates, as far as they can be used. `Debug` shows no key.
+/// Most bytes of the CAs of a port: each chain there has a copy of its own in Envoy.
+const MAX_AUTHORITIES: usize = 64 * 1024;
+
+/// The certificates of listeners, as far as they can be used. `Debug` shows no key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GatewaySecrets {
     /// Certificates with their keys, by the name of their Secret.
     pub serving: BTreeMap<ObjectName, Arc<KeyPair>>,
+    /// CAs of client certificates, by the name of their `ConfigMap`.
+    pub client_authorities: BTreeMap<ObjectName, Arc<PublicBytes>>,
+}
+
+/// The client certificates that a Gateway asks for at a listener, beside its `UpstreamClusters`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FrontendValidation {
+    /// None: each cluster decides.
+    ByCluster,
+    /// One of these CAs, each as PEM by itself, must have signed the certificate of every connection.
+    Required(BTreeSet<String>),
 }
 
 impl GatewaySecrets {
@@ -21,16 +35,40 @@ impl GatewaySecrets {
     }
 
     /// Why all connections to an accepted listener are closed; `None` if they are not.
-    ///
-    /// CAs of the Gateway for client certificates would have to hold beside that of each cluster, which decides about identities:
-    /// Envoy verifies a handshake by one bundle.
     pub fn closed_because(&self, listener: &ServedListener) -> Option<&'static str> {
-        let ListenerRole::Terminate { certificates, client_ca, .. } = &listener.role else { return None };
-        if client_ca.is_some() {
-            return Some(
-                "tls.frontend of the Gateway is not served yet: client certificates are verified by the UpstreamCluster's own CA",
+        let ListenerRole::Terminate { certificates, .. } = &listener.role else { return None };
+        if self.of(certificates).next().is_none() {
+            return Some("none of its certificates can be read");
+        }
+        self.frontend(listener).err()
+    }
+
+    /// The client certificates that a Gateway asks for at a listener.
+    ///
+    /// # Errors
+    /// Why none can be verified: then every connection is closed.
+    pub(crate) fn frontend(&self, listener: &ServedListener) -> Result<FrontendValidation, &'static str> {
+        let ListenerRole::Terminate { client_ca: Some(client_ca), .. } = &listener.role else {
+            return Ok(FrontendValidation::ByCluster);
+        };
+        match client_ca.mode {
+            // A connection goes on without a valid certificate, and a user is whom the cluster's CA names: nothing is left to these.
+            ValidationMode::AllowInsecureFallback => return Ok(FrontendValidation::ByCluster),
+            ValidationMode::AllowValidOnly => {}
+            ValidationMode::Other(_) => return Err("the mode of tls.frontend is not known"),
+        }
+        // One that cannot be read is not trusted.
+        let known = client_ca.config_maps.iter().filter_map(|name| self.client_authorities.get(name));
+        let all: Vec<u8> = known.flat_map(|bundle| bundle.as_slice()).copied().collect();
+        if all.is_empty() {
+            return Err("none of the CAs of tls.frontend can be read");
+        }
+        let bundle = PublicBytes::new(all);
+        if bundle.as_slice().len() > MAX_AUTHORITIES || read_client_bundle(&bundle).is_err() {
+            return Err(
+                "the CAs of tls.frontend take more than 64 KiB, or their names more than a handshake has room for",
             );
         }
-        self.of(certificates).next().is_none().then_some("none of its certificates can be read")
+        Ok(FrontendValidation::Required(bundle_parts(&bundle)))
     }
 }

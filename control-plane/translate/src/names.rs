@@ -73,6 +73,11 @@ impl ResourceNames {
         format!("{}/{part}", self.prefix)
     }
 
+    /// The name of a part that is another one with another content.
+    pub(crate) fn of_content(&self, part: &str, content: &[u8]) -> String {
+        format!("{}{GENERATION_MARK}{}", self.part(part), sha256_hex([content]))
+    }
+
     /// The name of a secret that is shown to servers, or that they are verified by.
     pub(crate) fn upstream(&self, part: &str) -> String {
         self.marked(self.part(part))
@@ -121,6 +126,7 @@ pub(crate) mod parts {
     pub(crate) const PASSTHROUGH: &str = "passthrough";
     pub(crate) const SERVING: &str = "serving";
     pub(crate) const CLIENT_VALIDATION: &str = "client-validation";
+    pub(crate) const FRONTEND_VALIDATION: &str = "frontend-validation";
     pub(crate) const CLIENT: &str = "client";
     pub(crate) const TOKEN: &str = "token";
     pub(crate) const UPSTREAM_CA: &str = "ca";

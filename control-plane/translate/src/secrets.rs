@@ -66,6 +66,16 @@ fn client_validation(cluster: &Cluster, names: ClientCaNames) -> CertificateVali
     }
 }
 
+/// The CAs by which a Gateway's listener has every certificate of a client verified in the handshake.
+pub(crate) fn listener_validation(name: String, bundle: &str) -> Resource {
+    let context = CertificateValidationContext {
+        trusted_ca: Some(inline_bytes(bundle.as_bytes())),
+        trust_chain_verification: TrustChainVerification::VerifyTrustChain.into(),
+        ..Default::default()
+    };
+    secret(name, secret::Type::ValidationContext(context))
+}
+
 /// A certificate of a Gateway's listener, and its key.
 pub(crate) fn listener_certificate(name: String, pair: &KeyPair) -> Resource {
     secret(name, certificate(pair))

@@ -91,6 +91,11 @@ pub fn read_client_bundle(pem: &PublicBytes) -> Result<PublicBytes, CertificateE
     }
 }
 
+/// The certificates of a bundle, each as PEM by itself: equal certificates are equal texts. None of a text that is no bundle.
+pub fn bundle_parts(pem: &PublicBytes) -> BTreeSet<String> {
+    certificates(pem).iter().map(encode_one).collect()
+}
+
 /// How much the subjects of these certificates take in a handshake. Envoy lists equal ones once.
 fn bytes_of_names(chain: &[CertificateDer<'_>]) -> Result<usize, CertificateError> {
     let mut subjects = BTreeSet::new();
@@ -167,20 +172,20 @@ fn envoy_can_use(leaf: &CertificateDer<'_>) -> Result<(), CertificateError> {
 }
 
 fn encode(chain: &[CertificateDer<'_>]) -> PublicBytes {
-    let mut pem = String::new();
-    for certificate in chain {
-        pem.push_str("-----BEGIN CERTIFICATE-----\n");
-        let text = STANDARD.encode(certificate);
-        let mut rest = text.as_str();
-        while !rest.is_empty() {
-            let (line, after) = rest.split_at(rest.len().min(64));
-            pem.push_str(line);
-            pem.push('\n');
-            rest = after;
-        }
-        pem.push_str("-----END CERTIFICATE-----\n");
+    PublicBytes::new(chain.iter().map(encode_one).collect::<String>().into_bytes())
+}
+
+fn encode_one(certificate: &CertificateDer<'_>) -> String {
+    let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    let text = STANDARD.encode(certificate);
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(rest.len().min(64));
+        pem.push_str(line);
+        pem.push('\n');
+        rest = after;
     }
-    PublicBytes::new(pem.into_bytes())
+    pem + "-----END CERTIFICATE-----\n"
 }
 
 #[cfg(test)]
@@ -250,5 +255,16 @@ mod tests {
         let mixed = PublicBytes::new(format!("# comment\n{key}{cert}{cert}").into_bytes());
         let read = String::from_utf8(read_bundle(&mixed).unwrap().as_slice().to_vec()).unwrap();
         assert_eq!(read, format!("{cert}{cert}").replace("\r\n", "\n"));
+    }
+
+    #[test]
+    fn parts_of_a_bundle_are_equal_if_their_certificates_are() {
+        let [(one, key), (other, _)] = [(); 2].map(|()| made(&rcgen::PKCS_ECDSA_P256_SHA256));
+        let parts = |pem: &str| bundle_parts(&PublicBytes::new(pem.into()));
+        let both = parts(&format!("{one}{key}{}# comment\n{one}", other.replace("\r\n", "\n")));
+        assert_eq!(both, parts(&one).into_iter().chain(parts(&other)).collect::<BTreeSet<_>>());
+        assert_eq!((both.len(), parts("no bundle").len()), (2, 0));
+        let joined: String = both.iter().cloned().collect();
+        assert_eq!(parts(&joined), both);
     }
 }

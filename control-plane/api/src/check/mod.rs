@@ -40,7 +40,7 @@ pub use address_policy::is_allowed_server;
 pub use asked_issuer::{AskedIssuer, DiscoveryDocumentError, IssuerUrl, IssuerUrlError, read_discovery_document};
 pub use attached::{AttachablePolicy, MergeStrategy, check_policy, targets_of};
 pub(crate) use certificates::certificates;
-pub use certificates::{CertificateError, KeyPair, read_client_bundle, read_key_pair};
+pub use certificates::{CertificateError, KeyPair, bundle_parts, read_client_bundle, read_key_pair};
 pub use cidr::Cidr;
 pub use client::{PeerName, Trust};
 pub use cluster::{ClientVerification, Cluster, check_cluster, unchecked_cluster};

@@ -10,13 +10,14 @@ use portcullis_gateway_api::{Gateway, Listener, OtherFields, TlsMode};
 
 use crate::condition::{ConditionVerdict, Note, Rejection};
 use crate::contents::{ContentName, ReferredContents};
+use crate::former::FormerCertificates;
 use crate::grants::Grants;
 use crate::host::HostPattern;
 use crate::input::Inventory;
 use crate::name::{ObjectName, RouteKind};
 
 pub(crate) use allowed::allows_namespace;
-pub use tls::ServedClientCa;
+pub use tls::{ServedClientCa, listener_secrets};
 
 /// The protocols that are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +74,16 @@ pub(crate) fn judge_listeners<'a>(
     judged
 }
 
-/// The Secrets and `ConfigMaps` to which a Gateway may refer, of its listeners that end TLS.
+/// The Secrets and `ConfigMaps` to which a Gateway may refer, of its listeners that end TLS; former ones last.
 pub(crate) fn permitted_contents<'a>(
     gateway: &'a Gateway,
     grants: &'a Grants<'a>,
+    former: &'a FormerCertificates,
 ) -> impl Iterator<Item = ContentName> + 'a {
     let ends_tls = |listener: &&Listener| matches!(protocol(listener, ""), Ok(ListenerProtocol::Https));
     let listeners = gateway.spec.listeners.iter().filter(ends_tls);
-    listeners.flat_map(|listener| tls::permitted_contents(gateway, listener, grants))
+    let own = listeners.clone().flat_map(|listener| tls::permitted_contents(gateway, listener, grants));
+    own.chain(listeners.flat_map(|listener| tls::permitted_former(gateway, listener, grants, former)))
 }
 
 fn judge<'a>(at: &tls::ReferenceContext<'_>, spec: &'a Listener) -> JudgedListener<'a> {

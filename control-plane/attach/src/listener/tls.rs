@@ -6,6 +6,7 @@ use portcullis_gateway_api::{
 
 use crate::condition::{Note, Rejection};
 use crate::contents::{ContentKind, ContentName, ReferredContents};
+use crate::former::{FormerCertificates, ListenerName};
 use crate::grants::{Grants, Referent, Referrer};
 use crate::input::{Inventory, Presence};
 use crate::name::ObjectName;
@@ -65,7 +66,19 @@ pub(super) fn certificates(at: &ReferenceContext<'_>, spec: &Listener) -> Certif
         let message = format!("{}.tls.certificateRefs: a certificate is required", at.listener);
         found.unresolved = Some(Rejection::new("InvalidCertificateRef", message));
     }
+    if found.usable.is_empty() {
+        found.usable = former(at, spec);
+    }
     found
+}
+
+/// The certificates from before an edit, as far as they are permitted and usable now.
+fn former(at: &ReferenceContext<'_>, spec: &Listener) -> Vec<ObjectName> {
+    let permitted = permitted_former(at.gateway, spec, at.grants, &at.inventory.former_certificates);
+    let is_usable = |content: &ContentName| {
+        at.contents.contains(content) && at.inventory.secret(&content.object) == Presence::Present
+    };
+    permitted.filter(is_usable).map(|content| content.object).collect()
 }
 
 fn certificate(at: &ReferenceContext<'_>, reference: &SecretReference, path: &str) -> Result<ObjectName, Rejection> {
@@ -159,11 +172,28 @@ pub(super) fn permitted_contents<'a>(
     listener: &'a Listener,
     grants: &'a Grants<'a>,
 ) -> impl Iterator<Item = ContentName> + 'a {
-    let certificates = listener.tls.iter().flat_map(|tls| &tls.certificate_refs);
     let authorities = validation(gateway, listener.port).map(|(_, validation)| &validation.ca_certificate_refs);
-    let certificates = certificates.filter_map(|reference| secret_name(gateway, reference));
     let authorities = authorities.into_iter().flatten().filter_map(|reference| config_map_name(gateway, reference));
-    certificates.chain(authorities).filter(|content| permits(gateway, grants, content))
+    listener_secrets(gateway, listener).chain(authorities).filter(|content| permits(gateway, grants, content))
+}
+
+/// The former certificates of a listener to which its Gateway may refer.
+pub(super) fn permitted_former<'a>(
+    gateway: &'a Gateway,
+    listener: &Listener,
+    grants: &'a Grants<'a>,
+    former: &'a FormerCertificates,
+) -> impl Iterator<Item = ContentName> + 'a {
+    let name = ListenerName { gateway: ObjectName::of(&gateway.metadata), listener: listener.name.clone() };
+    let secrets = former.get(&name).into_iter().flatten();
+    let contents = secrets.map(|secret| ContentName { kind: ContentKind::Secret, object: secret.clone() });
+    contents.filter(|content| permits(gateway, grants, content))
+}
+
+/// The Secrets that a listener's `certificateRefs` name, permitted or not.
+pub fn listener_secrets(gateway: &Gateway, listener: &Listener) -> impl Iterator<Item = ContentName> {
+    let references = listener.tls.iter().flat_map(|tls| &tls.certificate_refs);
+    references.filter_map(|reference| secret_name(gateway, reference))
 }
 
 fn permits(gateway: &Gateway, grants: &Grants<'_>, content: &ContentName) -> bool {

@@ -14,7 +14,7 @@ use crate::name::{CreationOrder, ObjectName, RouteKind};
 
 pub(crate) use backends::CLUSTER;
 pub use backends::{ServedBackend, WeightedBackend};
-pub(crate) use parent::{Attachment, GatewaysByName, attach_parent};
+pub(crate) use parent::{Attachment, GatewaysByName, attach_parent, means};
 
 /// A route and what its own fields say, whatever it attaches to.
 pub(crate) struct JudgedRoute<'a> {

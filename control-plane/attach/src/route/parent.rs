@@ -48,11 +48,7 @@ fn attachment(
     gateway: &JudgedGateway<'_>,
     inventory: &Inventory,
 ) -> Result<Attachment, Rejection> {
-    let is_meant = |listener: &JudgedListener<'_>| {
-        let section = parent.section_name.as_deref().filter(|name| !name.is_empty());
-        section.is_none_or(|name| name == listener.spec.name)
-            && parent.port.is_none_or(|port| port == listener.spec.port)
-    };
+    let is_meant = |listener: &JudgedListener<'_>| means(parent, &listener.spec.name, listener.spec.port);
     let meant: Vec<_> = gateway.listeners.iter().enumerate().filter(|(_, listener)| is_meant(listener)).collect();
     if meant.is_empty() {
         return Err(Rejection::new("NoMatchingParent", "the Gateway has no listener of this name and port"));
@@ -83,6 +79,12 @@ fn attachment(
         return Err(Rejection::new("UnsupportedValue", message));
     }
     Ok(attached)
+}
+
+/// Whether a parent reference means a listener of its Gateway, by name and port.
+pub(crate) fn means(parent: &ParentReference, name: &str, port: u16) -> bool {
+    let section = parent.section_name.as_deref().filter(|section| !section.is_empty());
+    section.is_none_or(|section| section == name) && parent.port.is_none_or(|asked| asked == port)
 }
 
 /// The host names of both; without any of its own a route has the listener's.

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::world::{INFRA, assert_lines, class, created, gateway, inventory, listener, object, read};
-use crate::{attach, referred_contents};
+use crate::{FormerCertificates, Inventory, ListenerName, ObjectName, Usability, attach, referred_contents};
 
 fn https(name: &str, port: u16, references: &Value) -> Value {
     let mut https = listener(name, port, "HTTPS", "a.test");
@@ -12,7 +12,7 @@ fn https(name: &str, port: u16, references: &Value) -> Value {
 }
 
 fn names(documents: &[Value]) -> Vec<String> {
-    referred_contents(&read(documents)).iter().map(ToString::to_string).collect()
+    referred_contents(&read(documents), &FormerCertificates::new()).iter().map(ToString::to_string).collect()
 }
 
 fn grant(kind: &str) -> Value {
@@ -68,8 +68,8 @@ fn gateway_refers_to_a_bounded_number_of_contents() {
     assert_lines("room for it", &[super::world::gateway(&with_room)], &["served m:8443 a.test terminate infra/cert"]);
     let mut known = inventory();
     let all = secrets("a", 64);
-    let all = all.as_array().unwrap().iter().map(|one| crate::ObjectName::new(INFRA, one["name"].as_str().unwrap()));
-    known.secrets.extend(all.map(|name| (name, crate::Usability::Usable)));
+    let all = all.as_array().unwrap().iter().map(|one| ObjectName::new(INFRA, one["name"].as_str().unwrap()));
+    known.secrets.extend(all.map(|name| (name, Usability::Usable)));
     let attached = attach(&read(&[class(), gateway]), &known);
     let message = &attached.gateways[0].listeners[1].conditions[2].message;
     assert!(message.contains("Secret infra/cert is not read: more than 64"), "{message}");
@@ -112,4 +112,62 @@ fn gateways_of_one_namespace_leave_room_for_others() {
     let all = names(&with_class(crowd.chain([gateway_of("team", "late", 2024, 64)])));
     let of = |namespace: &str| all.iter().filter(|name| name.contains(&format!(" {namespace}/"))).count();
     assert_eq!((of("crowd"), of("team")), (128, 64));
+}
+
+/// A listener whose references have turned from these Secrets to one that is not read yet.
+fn turned_from(former: &[(&str, &str)], grants: &[Value]) -> Vec<String> {
+    let gateway = gateway(&json!([https("l", 443, &json!([{"name": "unread"}]))]));
+    let documents: Vec<Value> = [class(), gateway].into_iter().chain(grants.iter().cloned()).collect();
+    let listener = ListenerName { gateway: ObjectName::new(INFRA, "g"), listener: "l".to_owned() };
+    let former: Vec<_> = former.iter().map(|(namespace, name)| ObjectName::new(*namespace, *name)).collect();
+    let mut known = Inventory { former_certificates: [(listener, former)].into(), ..inventory() };
+    known.secrets.insert(ObjectName::new(INFRA, "unread"), Usability::Malformed("it is not read yet".to_owned()));
+    let objects = read(&documents);
+    let referred = referred_contents(&objects, &known.former_certificates);
+    let lines = super::world::lines(&attach(&objects, &known));
+    let served = lines.into_iter().filter(|line| line.starts_with("served ") || line.contains("ResolvedRefs False"));
+    served.chain(referred.iter().map(|name| format!("read {name}"))).collect()
+}
+
+#[test]
+fn former_certificate_stays_while_the_new_one_is_not_read() {
+    let unread = "listener l ResolvedRefs False InvalidCertificateRef: spec.listeners[0].tls.certificateRefs[0]: Secret \
+                  infra/unread: it is not read yet";
+    let is_served = |lines: &[String], with: &str| lines.contains(&format!("served l:443 a.test terminate {with}"));
+    let kept = turned_from(&[(INFRA, "cert")], &[]);
+    assert!(is_served(&kept, "infra/cert") && kept.iter().any(|line| line == unread), "{kept:#?}");
+    assert!(kept.contains(&"read Secret infra/cert".to_owned()), "it is read, so that its end is noticed");
+    for (case, former, grants) in [
+        ("no former one", vec![], vec![]),
+        ("one that is gone", vec![(INFRA, "gone")], vec![]),
+        ("one that is malformed", vec![(INFRA, "bad")], vec![]),
+        ("one without a grant any more", vec![("other", "cert")], vec![]),
+        ("a grant for another kind", vec![("other", "cert")], vec![grant("ConfigMap")]),
+    ] {
+        let lines = turned_from(&former, &grants);
+        assert!(!lines.iter().any(|line| line.starts_with("served ")), "{case}: {lines:#?}");
+    }
+    let granted = turned_from(&[("other", "cert")], &[grant("Secret")]);
+    assert!(is_served(&granted, "other/cert"), "{granted:#?}");
+}
+
+#[test]
+fn listener_with_a_usable_certificate_has_no_former_one() {
+    let gateway = gateway(&json!([https("l", 443, &json!([{"name": "unread"}, {"name": "cert"}]))]));
+    let listener = ListenerName { gateway: ObjectName::new(INFRA, "g"), listener: "l".to_owned() };
+    let former = [(listener, vec![ObjectName::new("other", "cert")])].into();
+    let known = Inventory { former_certificates: former, ..inventory() };
+    let lines = super::world::lines(&attach(&read(&[class(), gateway, grant("Secret")]), &known));
+    assert!(lines.contains(&"served l:443 a.test terminate infra/cert".to_owned()), "{lines:#?}");
+}
+
+#[test]
+fn former_certificates_take_no_room_from_new_ones() {
+    let gateway = gateway(&json!([https("l", 443, &secrets("a", 63)), https("m", 8443, &json!([{"name": "b"}]))]));
+    let listener = ListenerName { gateway: ObjectName::new(INFRA, "g"), listener: "l".to_owned() };
+    let former = [(listener, vec![ObjectName::new(INFRA, "former")])].into();
+    let all = referred_contents(&read(&[class(), gateway]), &former);
+    let names: Vec<String> = all.iter().map(ToString::to_string).collect();
+    assert!(names.len() == 64 && names.contains(&"Secret infra/b".to_owned()), "{names:?}");
+    assert!(!names.contains(&"Secret infra/former".to_owned()));
 }

@@ -1,4 +1,5 @@
 mod bounds;
+mod closures;
 mod contents;
 mod credentials;
 mod fields;

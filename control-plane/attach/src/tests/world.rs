@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::condition::ConditionVerdict;
 use crate::served::HostTable;
 use crate::{
-    Attached, CONTROLLER_NAME, GatewayObjects, Inventory, ListenerRole, ObjectName, ServedBackend, UnseenKinds,
-    Usability, attach,
+    Attached, CONTROLLER_NAME, FormerCertificates, GatewayObjects, Inventory, ListenerRole, ObjectName, ServedBackend,
+    UnseenKinds, Usability, attach,
 };
 
 /// The namespace of Gateways, and of routes unless a test says otherwise.
@@ -124,6 +124,7 @@ pub(super) fn inventory() -> Inventory {
             ("other".to_owned(), Usability::Malformed("is not used".to_owned())),
         ]
         .into(),
+        former_certificates: FormerCertificates::new(),
     }
 }
 

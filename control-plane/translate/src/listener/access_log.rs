@@ -6,12 +6,9 @@
 use envoy_types::pb::envoy::config::accesslog::v3::access_log::ConfigType;
 use envoy_types::pb::envoy::config::accesslog::v3::access_log_filter::FilterSpecifier;
 use envoy_types::pb::envoy::config::accesslog::v3::comparison_filter::Op;
-use envoy_types::pb::envoy::config::accesslog::v3::{
-    AccessLog as Log, AccessLogFilter, ExtensionFilter, MetadataFilter, extension_filter,
-};
+use envoy_types::pb::envoy::config::accesslog::v3::{AccessLog as Log, AccessLogFilter, AndFilter, MetadataFilter};
 use envoy_types::pb::envoy::config::core::v3::{SubstitutionFormatString, substitution_format_string::Format};
 use envoy_types::pb::envoy::extensions::access_loggers::file::v3::{FileAccessLog, file_access_log};
-use envoy_types::pb::envoy::extensions::access_loggers::filters::cel::v3::ExpressionFilter;
 use envoy_types::pb::envoy::extensions::access_loggers::stream::v3::{
     StderrAccessLog, StdoutAccessLog, stderr_access_log, stdout_access_log,
 };
@@ -51,14 +48,7 @@ pub(super) fn of_requests(destination: &AccessLog, filter: FilterBuild) -> Vec<L
 fn of_filter_state(destination: &AccessLog) -> Vec<Log> {
     let key = format!("{}{}", names::wasm::FILTER_STATE_PREFIX, names::wasm::LOG_MEMBERS);
     let expression = format!("'{key}' in filter_state");
-    let filter = ExtensionFilter {
-        name: "envoy.access_loggers.extension_filters.cel".to_owned(),
-        config_type: Some(extension_filter::ConfigType::TypedConfig(pack_any(ExpressionFilter {
-            expression,
-            ..Default::default()
-        }))),
-    };
-    let filter = AccessLogFilter { filter_specifier: Some(FilterSpecifier::ExtensionFilter(filter)) };
+    let filter = local_reply::cel(expression);
     let members = format!("%FILTER_STATE({key}:PLAIN)%");
     log(destination, Format::TextFormatSource(inline_string(line(&members))), Some(filter))
 }
@@ -95,6 +85,17 @@ pub(super) fn of_route(destination: &AccessLog, gateway: &str, route: &str) -> V
     let names = format!(r#""gateway":"{gateway}","route":"{route}","pool":"%UPSTREAM_CLUSTER%""#);
     let members = format!(r#"{names},"sni":"%REQUESTED_SERVER_NAME%","decision":"passed_on""#);
     log(destination, Format::TextFormatSource(inline_string(line(&members))), None)
+}
+
+/// The log of requests at a Gateway that a connection for other names got: the filter is off for these. Names of objects are DNS names.
+pub(super) fn of_misdirected(destination: &AccessLog, gateway: &str) -> Vec<Log> {
+    let names = format!(r#""gateway":"{gateway}","sni":"%REQUESTED_SERVER_NAME%""#);
+    let members = format!(r#"{names},"decision":"refused","reason":"misdirected""#);
+    // Those that the filter refuses have a line of its own.
+    let direct = local_reply::cel("response.code_details == 'direct_response'".to_owned());
+    let both = AndFilter { filters: vec![local_reply::coded(Op::Eq, 421), direct] };
+    let filter = AccessLogFilter { filter_specifier: Some(FilterSpecifier::AndFilter(both)) };
+    log(destination, Format::TextFormatSource(inline_string(line(&members))), Some(filter))
 }
 
 /// The log of tunnels that were not opened. The filter does not see them; those that are, are in the lines of the requests inside.

@@ -1,5 +1,6 @@
 use std::net::IpAddr;
 
+use envoy_types::pb::envoy::config::accesslog::v3::AccessLog;
 use envoy_types::pb::envoy::config::core::v3::CidrRange;
 use envoy_types::pb::envoy::config::listener::v3::filter_chain_match::ConnectionSourceType;
 use envoy_types::pb::envoy::config::listener::v3::{Filter, FilterChain, FilterChainMatch, filter};
@@ -7,6 +8,7 @@ use envoy_types::pb::envoy::extensions::filters::network::direct_response::v3::C
 use envoy_types::util::pack_any;
 use portcullis_api::{Cidr, Cluster, Settings, Tracing, Transport};
 
+use super::handshake::HandshakeValidation;
 use super::port::range;
 use super::{hcm, peer, tls, tracing};
 use crate::filter_build::FilterBuild;
@@ -32,11 +34,13 @@ pub(super) fn judging(
         name: names.chain().to_owned(),
         server_names: host_names(cluster),
         certificates: vec![certificate],
+        validation: HandshakeValidation::of_cluster(names),
         routes: names.part(parts::ROUTES),
+        more_logs: Vec::new(),
         hops,
         traced: tracing::of(cluster, settings),
     };
-    door.chain(cluster, names, settings, filter)
+    door.chain(cluster, settings, filter)
 }
 
 /// The way of clients to a cluster whose requests are judged: under its own names, or those of a route of a Gateway.
@@ -47,25 +51,24 @@ pub(super) struct Door<'a> {
     pub(super) server_names: Vec<String>,
     /// The secrets with the certificates that clients see.
     pub(super) certificates: Vec<String>,
+    /// The client certificates that are asked for.
+    pub(super) validation: HandshakeValidation,
     /// The route configuration.
     pub(super) routes: String,
+    /// Logs of requests that the filter does not see.
+    pub(super) more_logs: Vec<AccessLog>,
     /// The trusted HTTP proxies in front.
     pub(super) hops: u32,
     pub(super) traced: Option<&'a Tracing>,
 }
 
 impl Door<'_> {
-    /// Its chain. Client certificates are asked for as the cluster says, by its own CA: the author of the door decides nothing
-    /// about identities.
-    pub(super) fn chain(
-        self,
-        cluster: &Cluster,
-        names: &ResourceNames,
-        settings: &Settings,
-        filter: FilterBuild,
-    ) -> FilterChain {
-        let socket = tls::with_client_certificate(self.certificates, names.part(parts::CLIENT_VALIDATION));
-        let manager = hcm::serving(stat_name(&cluster.name), self.routes, settings, self.traced, filter, self.hops);
+    /// Its chain. Users of certificates are those of the cluster's CA, whatever else a handshake asks for: the author of the door
+    /// decides nothing about identities.
+    pub(super) fn chain(self, cluster: &Cluster, settings: &Settings, filter: FilterBuild) -> FilterChain {
+        let socket = tls::with_client_certificate(self.certificates, self.validation);
+        let mut manager = hcm::serving(stat_name(&cluster.name), self.routes, settings, self.traced, filter, self.hops);
+        manager.access_log.extend(self.more_logs);
         let source_prefix_ranges = cluster.client_addresses.iter().map(range).collect();
         let server_names = self.server_names;
         FilterChain {

@@ -10,10 +10,12 @@ use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3::tcp_pro
 };
 use portcullis_api::{Cidr, Settings};
 use portcullis_attach::{
-    BoundRoute, HostPattern, HostTable, ListenerRole, ObjectName, RedirectTable, ServedGateway, ServedListener,
+    BoundRoute, HostPattern, HostTable, ListenerRole, ObjectName, RedirectTable, RouteClosure, RouteClosures,
+    ServedGateway, ServedListener,
 };
 use prost::Message;
 
+use super::closed_route::ClosedBecause;
 use super::encoded_chain::{EncodedChains, ListenerPart};
 use super::gateway_budget::GatewayBudget;
 use super::https::{HttpsInput, HttpsListener};
@@ -43,6 +45,8 @@ pub(crate) struct GatewayResources {
     pub(crate) resources: Vec<Resource>,
     /// The `UpstreamClusters` to which requests are sent.
     pub(crate) clusters: BTreeSet<String>,
+    /// Routes whose connections are closed, though their objects do not say so.
+    pub(crate) closures: RouteClosures,
 }
 
 /// The listeners of a Gateway.
@@ -67,8 +71,12 @@ pub(crate) fn gateway_listeners(
     let addresses = if gateway.addresses.is_empty() { vec![settings.address] } else { gateway.addresses.clone() };
     let addresses: BTreeSet<IpAddr> = addresses.into_iter().collect();
     let translator = GatewayListeners { gateway, backends, settings };
-    let mut referred =
-        Referred { resources: BTreeMap::new(), clusters: BTreeSet::new(), budget: GatewayBudget::new(addresses.len()) };
+    let mut referred = Referred {
+        resources: BTreeMap::new(),
+        clusters: BTreeSet::new(),
+        budget: GatewayBudget::new(addresses.len()),
+        closures: RouteClosures::new(),
+    };
     let mut listeners = Vec::new();
     for (port, tables) in &ports {
         let chains = translator.chains(tables, &mut referred);
@@ -78,8 +86,8 @@ pub(crate) fn gateway_listeners(
         let chains = PortChains::plain(tables, &open, settings);
         listeners.extend(addresses.iter().map(|address| translator.listener(*address, *port, &chains)));
     }
-    let Referred { resources, clusters, .. } = referred;
-    GatewayResources { resources: listeners.into_iter().chain(resources.into_values()).collect(), clusters }
+    let Referred { resources, clusters, closures, .. } = referred;
+    GatewayResources { resources: listeners.into_iter().chain(resources.into_values()).collect(), clusters, closures }
 }
 
 #[derive(Clone, Copy)]
@@ -94,6 +102,7 @@ struct Referred {
     resources: BTreeMap<String, Resource>,
     clusters: BTreeSet<String>,
     budget: GatewayBudget,
+    closures: RouteClosures,
 }
 
 /// The chains of a route, and those in their place.
@@ -140,7 +149,13 @@ impl GatewayListeners<'_> {
                     (_, Some(https)) => https.chain(&name, route, hosts),
                     (_, None) => None,
                 };
-                let chain = chain.filter(|chain| referred.budget.takes_chain(&of_route.namespace, chain));
+                let mut because = https.as_ref().and_then(|https| https.closed_because(route));
+                let chain = chain.filter(|chain| {
+                    let has_room = referred.budget.takes_chain(&of_route.namespace, chain);
+                    because = because.or((!has_room).then_some(ClosedBecause::ClientAddresses));
+                    has_room
+                });
+                referred.close(route, because.map(|because| self.closure(listener, because)));
                 let chain = chain.unwrap_or_else(|| closed.clone());
                 let (chains, fallback) = of_routes.entry(format!("{} {of_route}", route.kind)).or_default();
                 chains.push(chain);
@@ -164,6 +179,15 @@ impl GatewayListeners<'_> {
             |(owner, (chains, fallback)): (String, ChainsOfRoute)| (owner, ListenerPart::new(&chains, &fallback));
         let of_routes = of_routes.into_iter().map(part).collect();
         PortChains { listener_filters: vec![tls_inspector()], own, of_routes }
+    }
+
+    fn closure(&self, listener: &ServedListener, because: ClosedBecause) -> RouteClosure {
+        RouteClosure {
+            gateway: self.gateway.gateway.clone(),
+            listener: listener.name.clone(),
+            reason: because.reason(),
+            message: because.to_string(),
+        }
     }
 
     fn chain_name(&self, listener: &ServedListener, route: &BoundRoute) -> String {
@@ -258,6 +282,12 @@ impl GatewayListeners<'_> {
 }
 
 impl Referred {
+    fn close(&mut self, route: &BoundRoute, closure: Option<RouteClosure>) {
+        if let Some(closure) = closure {
+            self.closures.entry((route.kind, route.route.clone())).or_default().push(closure);
+        }
+    }
+
     fn extend(&mut self, listener: Option<&HttpsListener<'_>>) {
         let Some(listener) = listener else { return };
         self.clusters.extend(listener.clusters().map(str::to_owned));

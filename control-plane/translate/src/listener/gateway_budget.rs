@@ -6,11 +6,11 @@ use envoy_types::pb::envoy::config::listener::v3::FilterChain;
 
 /// The most bits of the client addresses of one namespace's routes, each counted for every host name and address of the Gateway: Envoy
 /// keeps a tree of them for each, of 60 bytes a bit. As many as one `UpstreamCluster` may have.
-const MAX_BITS_OF_NAMESPACE: usize = 100_000;
+pub(super) const MAX_BITS_OF_NAMESPACE: usize = 100_000;
 /// The most of all routes of a Gateway.
-const MAX_BITS: usize = 1_000_000;
+pub(super) const MAX_BITS: usize = 1_000_000;
 /// The most bytes of the filter's configurations at a Gateway: each listener has one for each cluster behind it.
-const MAX_CONFIG_BYTES: usize = 64 << 20;
+pub(super) const MAX_CONFIG_BYTES: usize = 64 << 20;
 
 /// The memory that is taken so far.
 #[derive(Debug)]

@@ -8,8 +8,11 @@ use portcullis_api::Settings;
 use portcullis_attach::{BoundRoute, HostPattern, HostTable, ListenerRole, ObjectName, ServedBackend, ServedListener};
 use portcullis_filter_config::ClusterConfig;
 
+use super::access_log;
 use super::chain::Door;
+use super::closed_route::ClosedBecause;
 use super::gateway_budget::GatewayBudget;
+use super::handshake::{DifferentAuthorities, HandshakeValidation};
 use crate::backend::{JudgedClusters, OpenCluster, owner};
 use crate::filter_build::FilterBuild;
 use crate::gateway_secrets::GatewaySecrets;
@@ -36,8 +39,16 @@ pub(super) struct HttpsListener<'a> {
     name: &'a str,
     /// The Secrets with its certificates.
     certificates: Vec<Resource>,
-    /// The host names of each cluster.
-    hosts: BTreeMap<&'a str, BTreeSet<&'a HostPattern>>,
+    /// The clusters that requests are sent to.
+    served: BTreeMap<&'a str, ServedCluster<'a>>,
+    /// Those that are not, and why.
+    closed: BTreeMap<&'a str, ClosedBecause>,
+}
+
+/// A cluster at a listener.
+struct ServedCluster<'a> {
+    hosts: BTreeSet<&'a HostPattern>,
+    validation: HandshakeValidation,
 }
 
 impl<'a> HttpsInput<'a> {
@@ -51,6 +62,7 @@ impl<'a> HttpsInput<'a> {
         if self.secrets.closed_because(listener).is_some() {
             return None;
         }
+        let frontend = self.secrets.frontend(listener).ok()?;
         let names = ResourceNames::namespaced(&self.settings.instance, self.gateway);
         let certificate = |secret: &ObjectName| {
             let part = format!("{}/{}/{}", parts::CERTIFICATE, secret.namespace, secret.name);
@@ -61,19 +73,29 @@ impl<'a> HttpsInput<'a> {
             .of(certificates)
             .map(|(secret, pair)| listener_certificate(certificate(secret), pair))
             .collect();
-        let mut hosts: BTreeMap<&str, BTreeSet<&HostPattern>> = BTreeMap::new();
-        let mut too_many: BTreeSet<&str> = BTreeSet::new();
+        let mut served: BTreeMap<&str, ServedCluster<'_>> = BTreeMap::new();
+        let mut closed: BTreeMap<&str, ClosedBecause> = BTreeMap::new();
         for (host, route) in &routes.routes {
             let Some(open) = self.open(route) else { continue };
             let name = open.cluster.name.as_str();
-            let is_known = hosts.contains_key(name);
-            if !is_known && (too_many.contains(name) || !budget.takes_config(open.config_bytes)) {
-                too_many.insert(name);
+            if closed.contains_key(name) {
                 continue;
             }
-            hosts.entry(name).or_default().insert(host);
+            if let Some(known) = served.get_mut(name) {
+                known.hosts.insert(host);
+                continue;
+            }
+            match HandshakeValidation::at_gateway(&frontend, &open.cluster, &open.names, &names) {
+                Err(DifferentAuthorities) => {
+                    closed.insert(name, ClosedBecause::ClientAuthorities);
+                }
+                Ok(_) if !budget.takes_config(open.config_bytes) => {
+                    closed.insert(name, ClosedBecause::Configurations);
+                }
+                Ok(validation) => drop(served.insert(name, ServedCluster { hosts: [host].into(), validation })),
+            }
         }
-        Some(HttpsListener { input: self, table: routes, names, name: &listener.name, certificates, hosts })
+        Some(HttpsListener { input: self, table: routes, names, name: &listener.name, certificates, served, closed })
     }
 
     /// The cluster of a route; `None` if connections to it are closed.
@@ -85,30 +107,41 @@ impl<'a> HttpsInput<'a> {
 impl HttpsListener<'_> {
     /// The clusters to which requests are sent.
     pub(super) fn clusters(&self) -> impl Iterator<Item = &str> {
-        self.hosts.keys().copied()
+        self.served.keys().copied()
+    }
+
+    /// Why connections of a route are closed here, if the route and its cluster do not say so themselves.
+    pub(super) fn closed_because(&self, route: &BoundRoute) -> Option<ClosedBecause> {
+        self.closed.get(only_cluster(route)?).copied()
     }
 
     /// The chain of a route, with its host names; `None` if connections to it are closed.
     pub(super) fn chain(&self, name: &str, route: &BoundRoute, server_names: Vec<String>) -> Option<FilterChain> {
-        let open = self.input.open(route).filter(|open| self.hosts.contains_key(open.cluster.name.as_str()))?;
+        let open = self.input.open(route)?;
+        let served = self.served.get(open.cluster.name.as_str())?;
+        let gateway = self.input.gateway.to_string();
         let door = Door {
             name: name.to_owned(),
             server_names,
             certificates: self.certificates.iter().map(|one| one.name.clone()).collect(),
+            validation: served.validation.clone(),
             routes: self.routes_name(open),
+            more_logs: access_log::of_misdirected(&self.input.settings.access_log, &gateway),
             // The proxies of the settings are in front of other Envoys.
             hops: 0,
             // The collector of the settings is no part of the view.
             traced: None,
         };
-        Some(door.chain(&open.cluster, &open.names, self.input.settings, FilterBuild::Module))
+        Some(door.chain(&open.cluster, self.input.settings, FilterBuild::Module))
     }
 
     /// The resources to which its chains refer, beside those of clusters: Envoy asks for no others.
     pub(super) fn resources(&self) -> impl Iterator<Item = Resource> {
-        let certificates = self.certificates.iter().filter(|_| !self.hosts.is_empty()).cloned();
-        let open = self.hosts.iter().filter_map(|(name, hosts)| Some((self.input.clusters.get(*name)?.open()?, hosts)));
-        certificates.chain(open.map(|(open, hosts)| self.routes(open, hosts)))
+        let certificates = self.certificates.iter().filter(|_| !self.served.is_empty()).cloned();
+        let validations = self.served.values().filter_map(|served| served.validation.resource()).cloned();
+        let open =
+            self.served.iter().filter_map(|(name, served)| Some((self.input.clusters.get(*name)?.open()?, served)));
+        certificates.chain(validations).chain(open.map(|(open, served)| self.routes(open, &served.hosts)))
     }
 
     /// The cluster is in the name, because a route may lead to another one tomorrow: connections of today stay with this one.

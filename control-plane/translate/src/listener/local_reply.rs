@@ -146,7 +146,8 @@ fn flagged(flags: &[&str]) -> AccessLogFilter {
     AccessLogFilter { filter_specifier: Some(FilterSpecifier::ResponseFlagFilter(ResponseFlagFilter { flags })) }
 }
 
-fn cel(expression: String) -> AccessLogFilter {
+/// The condition of an expression.
+pub(super) fn cel(expression: String) -> AccessLogFilter {
     let config = ExpressionFilter { expression, ..Default::default() };
     let filter = ExtensionFilter {
         name: "envoy.access_loggers.extension_filters.cel".to_owned(),

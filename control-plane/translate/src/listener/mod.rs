@@ -6,9 +6,11 @@
 
 mod access_log;
 mod chain;
+mod closed_route;
 mod encoded_chain;
 mod gateway;
 mod gateway_budget;
+mod handshake;
 mod hcm;
 mod https;
 mod local_reply;

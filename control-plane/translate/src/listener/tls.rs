@@ -7,22 +7,23 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
 };
 use envoy_types::util::pack_any;
 
+use super::handshake::HandshakeValidation;
 use crate::proto::{boolean, sds};
 
-/// TLS that asks for a client certificate and judges it by the secret `validation`. The filter verifies it again, request by
-/// request.
-pub(super) fn with_client_certificate(certificates: Vec<String>, validation: String) -> TransportSocket {
-    socket(certificates, Some(ValidationContextType::ValidationContextSdsSecretConfig(sds(validation))))
+/// TLS that asks for a client certificate. The filter verifies it again, request by request.
+pub(super) fn with_client_certificate(certificates: Vec<String>, validation: HandshakeValidation) -> TransportSocket {
+    let by_secret = ValidationContextType::ValidationContextSdsSecretConfig(sds(validation.secret));
+    socket(certificates, Some(by_secret), validation.is_required)
 }
 
 /// TLS that asks for no client certificate.
 pub(super) fn plain(certificate: String) -> TransportSocket {
-    socket(vec![certificate], None)
+    socket(vec![certificate], None, false)
 }
 
-fn socket(certificates: Vec<String>, validation: Option<ValidationContextType>) -> TransportSocket {
+fn socket(certificates: Vec<String>, validation: Option<ValidationContextType>, is_required: bool) -> TransportSocket {
     let context = DownstreamTlsContext {
-        require_client_certificate: Some(boolean(false)),
+        require_client_certificate: Some(boolean(is_required)),
         // A resumed session would skip the validator, and a ticket could be taken to another cluster.
         disable_stateful_session_resumption: true,
         session_ticket_keys_type: Some(SessionTicketKeysType::DisableStatelessSessionResumption(true)),

@@ -3,18 +3,20 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use envoy_types::pb::envoy::config::listener::v3::FilterChain;
+use envoy_types::pb::envoy::config::core::v3::transport_socket;
 use envoy_types::pb::envoy::config::listener::v3::filter::ConfigType;
+use envoy_types::pb::envoy::config::listener::v3::{FilterChain, FilterChainMatch};
 use envoy_types::pb::envoy::config::route::v3::redirect_action::RedirectResponseCode;
 use envoy_types::pb::envoy::config::route::v3::route::Action;
 use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilterPerRoute;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
 use envoy_types::pb::google::protobuf::StringValue;
 use portcullis_attach::{
-    BoundRoute, HostTable, ListenerRole, ObjectName, RedirectTable, RouteKind, ServedClientCa, ServedGateway,
-    ServedListener, ValidationMode, WeightedBackend,
+    BoundRoute, HostTable, ListenerRole, ObjectName, RedirectTable, RouteKind, ServedGateway, ServedListener,
+    WeightedBackend,
 };
 use portcullis_filter_config::names::HTTP_FILTER;
 use prost::Message;
@@ -27,39 +29,39 @@ use super::render::render;
 use crate::resource::{Resource, type_urls};
 use crate::{GatewaySecrets, GatewayTranslator, holds_key};
 
-fn certificate() -> ObjectName {
+pub(super) fn certificate() -> ObjectName {
     ObjectName::new("infra", "cert")
 }
 
-fn route(name: &str, backends: Vec<WeightedBackend>, refused_weight: u32) -> BoundRoute {
+pub(super) fn route(name: &str, backends: Vec<WeightedBackend>, refused_weight: u32) -> BoundRoute {
     BoundRoute { kind: RouteKind::Http, ..super::gateway_world::route(name, backends, refused_weight) }
 }
 
-fn https(name: &str, routes: Vec<(&str, BoundRoute)>, withheld: &[&str]) -> ServedListener {
+pub(super) fn https(name: &str, routes: Vec<(&str, BoundRoute)>, withheld: &[&str]) -> ServedListener {
     let routes = routes.into_iter().map(|(name, route)| (host(name), route)).collect();
     let routes = HostTable { routes, withheld: withheld.iter().map(|name| host(name)).collect() };
     let role = ListenerRole::Terminate { certificates: vec![certificate()], client_ca: None, routes };
     ServedListener { role, ..listener(name, 443, Vec::new(), &[]) }
 }
 
-fn edge(listeners: Vec<ServedListener>) -> ServedGateway {
+pub(super) fn edge(listeners: Vec<ServedListener>) -> ServedGateway {
     gateway("edge", Vec::new(), listeners)
 }
 
 /// With the listener's certificate.
-fn world(pki: &Pki) -> World {
+pub(super) fn world(pki: &Pki) -> World {
     let mut world = World::new(pki);
     let pair = world.settings.default_certificate.clone().unwrap();
-    world.secrets = GatewaySecrets { serving: [(certificate(), Arc::new(pair))].into() };
+    world.secrets.serving.insert(certificate(), Arc::new(pair));
     world
 }
 
-fn names(group: &[Arc<Resource>], type_url: &str) -> BTreeSet<String> {
+pub(super) fn names(group: &[Arc<Resource>], type_url: &str) -> BTreeSet<String> {
     group.iter().filter(|one| one.type_url == type_url).map(|one| one.name.clone()).collect()
 }
 
 /// The parts of Secrets' names that hold keys, without generations.
-fn keys(group: &[Arc<Resource>]) -> Vec<&str> {
+pub(super) fn keys(group: &[Arc<Resource>]) -> Vec<&str> {
     let keys = group.iter().filter(|one| holds_key(&one.type_url, &one.value));
     keys.map(|one| one.name.split('@').next().unwrap()).collect()
 }
@@ -74,7 +76,7 @@ fn routes_of(one: &Resource) -> (VirtualHost, Value) {
     (host, config)
 }
 
-fn is_closed(chain: &FilterChain) -> bool {
+pub(super) fn is_closed(chain: &FilterChain) -> bool {
     chain.transport_socket.is_none() && chain.filters.len() == 1 && chain.filters[0].name.ends_with("direct_response")
 }
 
@@ -99,10 +101,23 @@ fn https_listener_has_chains_routes_and_credentials() {
 /// The same pools, credentials, CAs, policies and limits: only names and the certificate that clients see are the route's.
 #[test]
 fn cluster_at_a_gateway_is_served_as_under_its_own_names() {
+    let addresses = json!({"clientAddresses": {"allow": ["192.0.2.0/24", "2001:db8::/32"]}});
+    let handshake = json!({"clientCertificateVerification": "Handshake"});
+    for fields in [json!({}), addresses, handshake] {
+        is_served_as_under_its_own_names(&fields);
+    }
+}
+
+fn server_names(chain: &FilterChain) -> Vec<String> {
+    chain.filter_chain_match.clone().unwrap().server_names
+}
+
+fn is_served_as_under_its_own_names(fields: &Value) {
     let pki = Pki::new();
-    let world = world(&pki);
+    let mut world = world(&pki);
+    world.edit(NAME, "/spec/portcullis", fields.clone());
     let group = world.one(edge(vec![https("https", vec![("a.test", route("a", vec![cluster(NAME, 1)], 0))], &[])]));
-    let own = translated(&world.settings, &[pki.cluster(NAME)]);
+    let own = translated(&world.settings, &[world.clusters[NAME].as_ref().clone()]);
     let is_its_own = |one: &&&Arc<Resource>| one.owner.as_deref() == Some(NAME);
     let own: Vec<_> = own.resources();
     let (mut twins, mut routes) = (0, 0);
@@ -124,15 +139,32 @@ fn cluster_at_a_gateway_is_served_as_under_its_own_names() {
         }
     }
     assert!(twins > 8 && routes == 1, "{twins}");
-    let own_chain = own.iter().find(|one| one.name.ends_with("/listener")).unwrap();
-    let own_chain = chain_of(&[Arc::clone(own_chain)], NAME);
+    let own_listener = own.iter().find(|one| one.name.ends_with("/listener")).unwrap();
+    let own_chains = listeners(&[Arc::clone(own_listener)]).remove(0).filter_chains;
+    let has_name = |chain: &&FilterChain| server_names(chain).iter().any(|name| name == NAME);
+    // Beside it is the one that closes connections of other addresses.
+    let own_chain = own_chains.iter().filter(has_name).find(|chain| chain.transport_socket.is_some()).unwrap().clone();
     let chain = chain_of(&group, "a.test");
     let manager = |chain: &FilterChain| {
         let Some(ConfigType::TypedConfig(config)) = &chain.filters[1].config_type else { panic!("{chain:?}") };
         HttpConnectionManager::decode(config.value.as_slice()).unwrap()
     };
-    let (mine, its) = (manager(&chain), manager(&own_chain));
+    let (mut mine, its) = (manager(&chain), manager(&own_chain));
+    let of_others = mine.access_log.split_off(its.access_log.len());
+    assert_eq!(of_others.len(), 1, "requests for names of others have a line");
     assert_eq!(HttpConnectionManager { route_specifier: its.route_specifier.clone(), ..mine }, its);
+    let tls = |chain: &FilterChain| {
+        let socket = chain.transport_socket.clone().unwrap();
+        let Some(transport_socket::ConfigType::TypedConfig(config)) = socket.config_type else { panic!("{socket:?}") };
+        DownstreamTlsContext::decode(config.value.as_slice()).unwrap()
+    };
+    let (mut mine, its) = (tls(&chain), tls(&own_chain));
+    let own_certificates = its.common_tls_context.clone().unwrap().tls_certificate_sds_secret_configs;
+    mine.common_tls_context.as_mut().unwrap().tls_certificate_sds_secret_configs = own_certificates;
+    assert_eq!(mine, its, "the certificate is the route's, client certificates are asked for as by the cluster");
+    assert_eq!(server_names(&chain), ["a.test"]);
+    let condition = FilterChainMatch { server_names: server_names(&own_chain), ..chain.filter_chain_match.unwrap() };
+    assert_eq!(Some(condition), own_chain.filter_chain_match, "clientAddresses are the cluster's");
     assert_eq!(chain.filters[0], own_chain.filters[0], "the certificate is recorded");
 }
 
@@ -193,14 +225,6 @@ fn route_without_its_certificate_or_its_one_cluster_is_closed() {
         assert_eq!((group.len(), keys(&group).len()), (1, 0), "{case}: only the listener");
         assert_eq!(is_listener_closed, case == "no certificate");
     }
-    let mut validated = https("https", one(vec![cluster(NAME, 1)], 0), &[]);
-    if let ListenerRole::Terminate { client_ca, .. } = &mut validated.role {
-        let config_maps = vec![ObjectName::new("infra", "ca")];
-        *client_ca = Some(ServedClientCa { config_maps, mode: ValidationMode::AllowValidOnly });
-    }
-    let world = world(&pki);
-    assert!(world.secrets.closed_because(&validated).unwrap().contains("tls.frontend"));
-    assert!(is_closed(&chain_of(&world.one(edge(vec![validated])), "a.test")));
 }
 
 #[test]

@@ -55,17 +55,22 @@ impl ContentReader {
     pub(super) async fn read(&mut self, referred: ReferredContents) -> Arc<GatewayContents> {
         let (are_all_read, patience) = if self.has_waited { (false, PATIENCE) } else { (true, FIRST_PATIENCE) };
         self.has_waited = true;
+        self.follow(&referred);
+        let has_answers = |contents: &Arc<GatewayContents>| contents.has_answers(&referred, are_all_read);
+        // After that the contents that are known so far have to do.
+        let _ = timeout(patience, self.contents.wait_for(has_answers)).await;
+        self.newest()
+    }
+
+    /// Has these read and no others.
+    pub(super) fn follow(&self, referred: &ReferredContents) {
         self.referred.send_if_modified(|before| {
-            let is_new = **before != referred;
+            let is_new = **before != *referred;
             if is_new {
                 *before = Arc::new(referred.clone());
             }
             is_new
         });
-        let has_answers = |contents: &Arc<GatewayContents>| contents.has_answers(&referred, are_all_read);
-        // After that the contents that are known so far have to do.
-        let _ = timeout(patience, self.contents.wait_for(has_answers)).await;
-        self.newest()
     }
 
     /// The contents that are known now. Later ones are changes.

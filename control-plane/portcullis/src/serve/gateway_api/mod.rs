@@ -6,6 +6,7 @@
 mod content_documents;
 mod content_reader;
 mod demand;
+mod former_listeners;
 mod programmed;
 mod read_pace;
 mod secrets;
@@ -18,18 +19,20 @@ use std::time::Duration;
 
 use portcullis_api::{CLUSTER_KIND, SETTINGS_KIND};
 use portcullis_attach::{
-    Attached, ConditionVerdict, GatewayObjects, Inventory, ObjectName, UnseenKinds, Usability, attach,
-    referred_contents,
+    Attached, ConditionVerdict, FormerCertificates, GatewayObjects, Inventory, ObjectName, RouteClosures, UnseenKinds,
+    Usability, attach, referred_contents,
 };
 use portcullis_gateway_api::{NAMESPACE_NAME_LABEL, read_object};
 use portcullis_sources::{GatewayApiObjects, KubernetesAccess, ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
 use portcullis_translate::{Diagnosis, RefusedClusters};
 use serde_json::Value;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-use super::gateway_views::{ClosedListeners, GatewayEnvoys, ProgrammedState};
+use super::gateway_views::{ClosedListeners, GatewayEnvoys, GatewayRefusals, ProgrammedState};
 use super::source::SettingsOrigin;
 use content_reader::ContentReader;
+use former_listeners::FormerListeners;
 use secrets::GatewayContents;
 use statuses::JudgedUids;
 
@@ -50,6 +53,7 @@ pub(super) struct GatewayApiVerdicts {
     supported: Option<ConditionVerdict>,
     programmed_states: BTreeMap<ObjectName, ProgrammedState>,
     closed_listeners: Arc<ClosedListeners>,
+    closures: Arc<RouteClosures>,
 }
 
 impl GatewayApiVerdicts {
@@ -64,6 +68,7 @@ impl GatewayApiVerdicts {
             uids: &self.uids,
             programmed_states: &self.programmed_states,
             closed_listeners: &self.closed_listeners,
+            closures: &self.closures,
         };
         statuses::statuses(judged, self.supported.as_ref(), stored, now)
     }
@@ -93,6 +98,8 @@ struct ReferredNames {
     refused_clusters: Arc<RefusedClusters>,
     /// Certificates of listeners.
     contents: Arc<GatewayContents>,
+    /// Those that listeners keep for a time.
+    former_certificates: FormerCertificates,
 }
 
 impl GatewayApi {
@@ -109,6 +116,7 @@ impl GatewayApi {
         let mut judged: Option<(Arc<GatewayApiObjects>, ReferredNames)> = None;
         let mut known: Option<(Arc<GatewayApiObjects>, Arc<GatewayObjects>)> = None;
         let mut contents = ContentReader::start(self.access.client.clone());
+        let mut former = FormerListeners::default();
         let (mut attached, mut uids) = (Arc::<Attached>::default(), Arc::<JudgedUids>::default());
         loop {
             let objects = self.objects.borrow_and_update().clone();
@@ -117,6 +125,7 @@ impl GatewayApi {
             if let Some(names) = &mut names {
                 names.refused_clusters = self.envoys.refusals().clusters;
                 names.contents = contents.newest();
+                names.former_certificates = former.names(Instant::now());
             }
             let is_known =
                 judged.as_ref().is_some_and(|(of, by)| Arc::ptr_eq(of, &objects) && Some(by) == names.as_ref());
@@ -132,10 +141,14 @@ impl GatewayApi {
                     }
                 };
                 known = Some((Arc::clone(&objects), Arc::clone(&read)));
-                names.contents = contents.read(referred_contents(&read)).await;
+                let of_gateways = gateway_uids(&objects);
+                let uid = |gateway: &ObjectName| of_gateways.get(gateway).cloned();
+                (names.contents, names.former_certificates) =
+                    read_contents(&read, &mut contents, &mut former, uid).await;
                 let (of, by, home) = (Arc::clone(&objects), names.clone(), self.access.namespace.clone());
                 let step = move || (judge(&read, &of, by, home), uids_of(&of));
                 let Ok((newer, judged_uids)) = tokio::task::spawn_blocking(step).await else { return };
+                former.remember(&newer, uid);
                 (attached, uids) = (Arc::new(newer), Arc::new(judged_uids));
                 self.envoys.demand(demand::demand(&attached, &objects, &names.contents));
                 judged = Some((objects, names));
@@ -145,7 +158,7 @@ impl GatewayApi {
                 uids.get(&ObjectKey { kind, namespace, name }).cloned()
             };
             let programmed_states = self.envoys.programmed_states(&attached, uid);
-            let closed_listeners = self.envoys.refusals().listeners;
+            let GatewayRefusals { listeners: closed_listeners, routes: closures, .. } = self.envoys.refusals();
             let has_served = !attached.served.is_empty();
             let (attached, uids) = (Arc::clone(&attached), Arc::clone(&uids));
             let verdicts = GatewayApiVerdicts {
@@ -154,6 +167,7 @@ impl GatewayApi {
                 supported: supported.clone(),
                 programmed_states,
                 closed_listeners,
+                closures,
             };
             sender.send_if_modified(|before| {
                 let is_new = **before != verdicts;
@@ -181,6 +195,21 @@ impl GatewayApi {
         let statuses = self.statuses.borrow_and_update().clone();
         names(&diagnoses, &statuses, &self.settings, has_judged)
     }
+}
+
+/// Has the contents of Gateways read, and yields them beside the certificates that listeners keep.
+async fn read_contents(
+    objects: &GatewayObjects,
+    contents: &mut ContentReader,
+    former: &mut FormerListeners,
+    uid: impl Fn(&ObjectName) -> Option<String> + Copy,
+) -> (Arc<GatewayContents>, FormerCertificates) {
+    let possible = former.possible(objects, &contents.newest(), uid);
+    let known = contents.read(referred_contents(objects, &possible)).await;
+    let kept = former.kept(objects, &known, uid, Instant::now());
+    // Those that are needless are forgotten.
+    contents.follow(&referred_contents(objects, &kept));
+    (contents.newest(), kept)
 }
 
 /// None before the first step while an `UpstreamCluster` of the source is not reconciled: names that it owns would be another
@@ -219,6 +248,12 @@ fn names(
 fn names_given(stored: &StoredStatus) -> BTreeSet<String> {
     let names = stored.status.get("names").and_then(Value::as_array).into_iter().flatten();
     names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
+}
+
+fn gateway_uids(objects: &GatewayApiObjects) -> BTreeMap<ObjectName, String> {
+    let uid =
+        |document: &Arc<Value>| Some((name_of(document), document.pointer("/metadata/uid")?.as_str()?.to_owned()));
+    objects.of(WatchedKind::Gateway).filter_map(uid).collect()
 }
 
 fn uids_of(objects: &GatewayApiObjects) -> JudgedUids {
@@ -278,6 +313,7 @@ fn judge(read: &GatewayObjects, objects: &GatewayApiObjects, names: ReferredName
         judging_clusters: names.refused_clusters.connections.clone(),
         passing_clusters: names.refused_clusters.requests.clone(),
         settings: names.settings,
+        former_certificates: names.former_certificates,
     };
     attach(read, &inventory)
 }

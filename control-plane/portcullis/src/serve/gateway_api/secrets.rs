@@ -90,6 +90,16 @@ impl GatewayContents {
         self.0.get(name).is_some_and(|known| known.state == ContentState::Unread)
     }
 
+    /// Whether something is known of a Secret: what is in it, or that it is not there.
+    pub(super) fn is_read(&self, name: &ContentName) -> bool {
+        self.0.get(name).is_some_and(KnownContent::is_read)
+    }
+
+    /// Whether this one is to be read, and nothing is known of it.
+    pub(super) fn is_awaited(&self, name: &ContentName) -> bool {
+        self.0.get(name).is_some_and(|known| !known.is_read())
+    }
+
     /// Whether each of these was answered for, or, if `are_all_read`, read or known not to be there.
     pub(super) fn has_answers(&self, referred: &ReferredContents, are_all_read: bool) -> bool {
         let has_answer = |name: &ContentName| {
@@ -172,11 +182,11 @@ pub(super) fn resource(kind: ContentKind) -> &'static str {
 }
 
 #[cfg(test)]
-pub(super) use tests::referred;
+pub(super) use tests::{referred, referring};
 
 #[cfg(test)]
 mod tests {
-    use portcullis_attach::{GatewayObjects, referred_contents};
+    use portcullis_attach::{FormerCertificates, GatewayObjects, referred_contents};
     use portcullis_gateway_api::read_object;
     use serde_json::{Value, json};
 
@@ -189,6 +199,11 @@ mod tests {
 
     /// Those of a Gateway with certificates of these names.
     pub(in super::super) fn referred(names: &[&str]) -> ReferredContents {
+        referred_contents(&referring(names), &FormerCertificates::new())
+    }
+
+    /// A Gateway `infra/g` whose listener `l` has certificates of these names.
+    pub(in super::super) fn referring(names: &[&str]) -> GatewayObjects {
         let references: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
         let listener = json!({"name": "l", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": references}});
         let version = "gateway.networking.k8s.io/v1";
@@ -202,7 +217,7 @@ mod tests {
         });
         let mut objects = GatewayObjects::default();
         [class, gateway].iter().for_each(|document| objects.add(read_object(document).unwrap()));
-        referred_contents(&objects)
+        objects
     }
 
     #[test]

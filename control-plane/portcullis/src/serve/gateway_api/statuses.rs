@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use portcullis_attach::{
     Attached, CONTROLLER_NAME, ConditionVerdict, GatewayVerdict, ListenerVerdict, ObjectGenerations, ObjectName,
-    RouteKind, RouteVerdict, ServedGateway, conditions, route_parents,
+    RouteClosures, RouteKind, RouteVerdict, ServedGateway, conditions, route_parents,
 };
 use portcullis_gateway_api::GATEWAY_API_GROUP;
 use portcullis_sources::{ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
@@ -23,6 +23,7 @@ pub(super) struct Judged<'a> {
     pub(super) uids: &'a JudgedUids,
     pub(super) programmed_states: &'a BTreeMap<ObjectName, ProgrammedState>,
     pub(super) closed_listeners: &'a ClosedListeners,
+    pub(super) closures: &'a RouteClosures,
 }
 
 /// The wanted status of each object that has one of this controller, by `now` in RFC 3339. `supported` is the condition of classes
@@ -33,7 +34,7 @@ pub(super) fn statuses<'a>(
     stored: &'a StoredStatuses,
     now: &'a str,
 ) -> impl Iterator<Item = (ObjectKey, Value)> + 'a {
-    let Judged { attached, uids, programmed_states, closed_listeners } = judged;
+    let Judged { attached, uids, programmed_states, closed_listeners, closures } = judged;
     let status = move |key: &ObjectKey| stored.get(key).filter(|stored| stored.uid.as_ref() == uids.get(key));
     let served: BTreeMap<&ObjectName, &ServedGateway> = attached.served.iter().map(|one| (&one.gateway, one)).collect();
     let classes = attached.classes.iter().filter_map(move |class| {
@@ -44,6 +45,7 @@ pub(super) fn statuses<'a>(
         let conditions = conditions(before(stored, "conditions"), &verdicts, generations, now);
         Some((key, json!({"conditions": conditions})))
     });
+    let of_routes = served.clone();
     let gateways = attached.gateways.iter().filter_map(move |gateway| {
         let key = key(WatchedKind::Gateway, &gateway.name);
         let (served, state) = (served.get(&gateway.name).copied(), programmed_states.get(&gateway.name));
@@ -54,7 +56,10 @@ pub(super) fn statuses<'a>(
     let routes = attached.routes.iter().filter_map(move |route| {
         let kind = if route.kind == RouteKind::Http { WatchedKind::HttpRoute } else { WatchedKind::TlsRoute };
         let key = key(kind, &route.name);
-        let written = route_status(route, status(&key)?, now)?;
+        let stored = status(&key)?;
+        let closed = closures.get(&(route.kind, route.name.clone()));
+        let closed = closed.map(|closed| route.with_closures(closed, |name| of_routes.get(name).copied()));
+        let written = route_status(closed.as_ref().unwrap_or(route), stored, now)?;
         Some((key, written))
     });
     classes.chain(gateways).chain(routes)
@@ -107,7 +112,7 @@ fn route_status(route: &RouteVerdict, stored: &StoredStatus, now: &str) -> Optio
 
 #[cfg(test)]
 mod tests {
-    use portcullis_attach::{GatewayObjects, Inventory, attach};
+    use portcullis_attach::{GatewayObjects, Inventory, RouteClosure, attach};
     use portcullis_gateway_api::read_object;
 
     use super::*;
@@ -159,7 +164,8 @@ mod tests {
     fn no_envoy<'a>(attached: &'a Attached, uids: &'a JudgedUids) -> Judged<'a> {
         static NONE: BTreeMap<ObjectName, ProgrammedState> = BTreeMap::new();
         static OPEN: ClosedListeners = ClosedListeners::new();
-        Judged { attached, uids, programmed_states: &NONE, closed_listeners: &OPEN }
+        static NO_CLOSURE: RouteClosures = RouteClosures::new();
+        Judged { attached, uids, programmed_states: &NONE, closed_listeners: &OPEN, closures: &NO_CLOSURE }
     }
 
     fn one_stored(status: Value) -> StoredStatus {
@@ -204,6 +210,25 @@ mod tests {
         assert_eq!(reason(&gateway["listeners"][1]["conditions"], "Programmed"), "False Invalid");
         assert_eq!(gateway["listeners"][0]["attachedRoutes"], 1);
         assert_eq!(reason(&found[2].1["parents"][0]["conditions"], "Accepted"), "True Accepted");
+    }
+
+    #[test]
+    fn route_whose_connections_are_closed_is_not_accepted() {
+        let (attached, stored) = (attached(), stored(&Value::Null));
+        let closure = RouteClosure {
+            gateway: ObjectName::new("infra", "x"),
+            listener: "a".to_owned(),
+            reason: "TooManyClientAddresses",
+            message: "no room".to_owned(),
+        };
+        let closures = [((RouteKind::Tls, ObjectName::new("infra", "x")), vec![closure])].into();
+        let uids = judged();
+        let judged = Judged { closures: &closures, ..no_envoy(&attached, &uids) };
+        let (_, route) = statuses(judged, None, &stored, NOW).last().unwrap();
+        let accepted = &route["parents"][0]["conditions"][0];
+        assert_eq!((&accepted["type"], &accepted["status"]), (&json!("Accepted"), &json!("False")), "{route}");
+        assert_eq!(accepted["reason"], "TooManyClientAddresses");
+        assert_eq!(accepted["message"], "connections at listener a are closed: no room");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_api::{KeyPair, PublicBytes};
-use portcullis_attach::{ObjectName, ServedGateway};
+use portcullis_attach::{ObjectName, RouteClosures, ServedGateway};
 use portcullis_translate::{RefusedClusters, ServicePort};
 use portcullis_xds::{Snapshot, View};
 use tokio::sync::watch;
@@ -92,6 +92,8 @@ pub(super) struct GatewayRefusals {
     pub(super) clusters: Arc<RefusedClusters>,
     /// Accepted listeners whose connections are all closed.
     pub(super) listeners: Arc<ClosedListeners>,
+    /// Accepted routes whose connections are closed at a listener.
+    pub(super) routes: Arc<RouteClosures>,
 }
 
 /// Listeners of Gateways by their names, and a message.

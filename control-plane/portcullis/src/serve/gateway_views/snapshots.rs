@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portcullis_api::Settings;
-use portcullis_attach::{ObjectName, ServedGateway, ServedListener};
+use portcullis_attach::{ObjectName, RouteClosures, ServedGateway, ServedListener};
 use portcullis_translate::{
     GatewayInput, GatewaySecrets, GatewayTranslator, RefusedClusters, ResourceGroup, ServicePort, ServiceServers,
 };
@@ -28,6 +28,7 @@ pub(in super::super) struct GatewaySnapshots {
     views: BTreeMap<ObjectName, GatewaySnapshot>,
     refused: Arc<RefusedClusters>,
     closed: Arc<ClosedListeners>,
+    closures: Arc<RouteClosures>,
     /// The sources of Services' servers, and the demand that they are of, with whether servers may be at loopback.
     wants: (Option<(Arc<GatewayDemand>, bool)>, Wants),
     followed: Option<FollowedInputs>,
@@ -88,7 +89,8 @@ impl GatewaySnapshots {
 
     /// Everything that is refused and closed, as of the last snapshots.
     pub(in super::super) fn refusals(&self) -> GatewayRefusals {
-        GatewayRefusals { clusters: Arc::clone(&self.refused), listeners: Arc::clone(&self.closed) }
+        let (clusters, listeners) = (Arc::clone(&self.refused), Arc::clone(&self.closed));
+        GatewayRefusals { clusters, listeners, routes: Arc::clone(&self.closures) }
     }
 
     /// The sources of Services' servers.
@@ -148,11 +150,16 @@ impl GatewaySnapshots {
             Some(awaited) => awaited.intersection(&unasked).cloned().collect(),
         };
         let (gateways, translator) = (demand.served.as_slice(), &mut self.translator);
-        let secrets = GatewaySecrets { serving: demand.certificates.clone() };
+        let (serving, client_authorities) = (demand.certificates.clone(), demand.client_authorities.clone());
+        let secrets = GatewaySecrets { serving, client_authorities };
         let input = GatewayInput { settings, gateways, clusters, services: &services, secrets: &secrets };
         let groups = translator.translate(&input);
+        let closures = translator.closures();
         let refused = translator.refused(&demand.passed_clusters, &demand.requested_clusters, settings, clusters);
         self.closed = Arc::new(closed_listeners(gateways, &secrets));
+        if *self.closures != closures {
+            self.closures = Arc::new(closures);
+        }
         if *self.refused != refused {
             self.refused = Arc::new(refused);
         }

@@ -1,7 +1,7 @@
 //! Other users who may write HTTPRoutes and Backends in the cluster of the gateway, but not in its namespace.
 
 use portcullis_harness::certs::{Ca, CertSpec};
-use portcullis_harness::client::{H2Client, Response, TlsTarget};
+use portcullis_harness::client::{Response, TlsTarget};
 use serde_json::{Value, json};
 
 use super::fixture::{EnvoyGatewayFixture, OBJECT, OURS, SECRETS, eventually, values};
@@ -127,8 +127,10 @@ impl<'a> Shop<'a> {
         shop
     }
 
+    /// By HTTP/1.1: the certificate has names of our listener's, and Envoy Gateway then offers no HTTP/2 where no policy asks for it.
     fn ask(&self, path: &str) -> Option<Response> {
-        H2Client::connect(&self.target).ok()?.get(path, &[]).ok()
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
+        self.target.raw_request(request.as_bytes()).ok()
     }
 
     /// Status of a request for all Secrets by one of the tenant's routes, and whether the answer has them.

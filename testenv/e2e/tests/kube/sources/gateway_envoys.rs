@@ -1,8 +1,6 @@
 //! Envoys that belong to a Gateway of the Gateway API: TLSRoutes lead through them to real kube-apiservers.
 
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use portcullis_harness::certs::{CertSpec, Identity};
@@ -17,6 +15,7 @@ use super::control_plane::SOON;
 use super::discovery::{Relay, own_address};
 use super::fixture::NAMESPACE;
 use super::gateway_api::{CLASS, CLUSTER, GROUP, Site};
+use super::steady_requests::SteadyRequests;
 
 /// The host name of the route of another namespace, and of the one that needs no grant.
 const GUEST: &str = "guest.example.com";
@@ -161,42 +160,18 @@ fn grant_that_is_deleted_takes_the_backend_away() {
     gateway.wait_reached(OWN, true);
     gateway.wait_reached(GUEST, true);
 
-    let (ended, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let (end, count, target) = (Arc::clone(&ended), Arc::clone(&asked), gateway.target(OWN));
-    let others = std::thread::spawn(move || {
-        // One connection that stays, and a new one each time.
-        let client = H2Client::connect(&target).unwrap();
-        let mut failed = Vec::new();
-        while !end.load(Ordering::Relaxed) {
-            let new = H2Client::connect(&target).and_then(|client| client.get("/version", &[]));
-            for answer in [client.get("/version", &[]), new] {
-                count.fetch_add(1, Ordering::Relaxed);
-                match answer {
-                    Ok(answer) if answer.status == 200 => {}
-                    other => failed.push(format!("{other:?}")),
-                }
-            }
-        }
-        failed
-    });
-    let wait_for = |more: usize| {
-        let wanted = asked.load(Ordering::Relaxed) + more;
-        let has = || (asked.load(Ordering::Relaxed) >= wanted).then_some(());
-        wait::until("requests of the other route", SOON, has).unwrap();
-    };
-    wait_for(20);
+    let others = SteadyRequests::start(&gateway.target(OWN));
+    others.wait_for(20);
     site.fixture.admin(&["delete", "referencegrants", "team", "-n", NAMESPACE]);
     let deleted = Instant::now();
     gateway.wait_reached(GUEST, false);
     eprintln!("the backend was gone {} ms after the grant", deleted.elapsed().as_millis());
     site.wait(["tlsroutes", "team", "route"], "/parents/0", &["ResolvedRefs False RefNotPermitted"]);
-    wait_for(20);
+    others.wait_for(20);
     gateway.grant();
     gateway.wait_reached(GUEST, true);
-    wait_for(20);
-    ended.store(true, Ordering::Relaxed);
-    let failed = others.join().unwrap();
-    assert!(failed.is_empty(), "{} of {}: {failed:?}", failed.len(), asked.load(Ordering::Relaxed));
+    others.wait_for(20);
+    others.none_failed();
 }
 
 /// A Service without a selector, and its only slice.

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use portcullis_harness::certs::{CertSpec, Identity};
 use portcullis_harness::client::{H2Client, TlsTarget, plain};
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
+use portcullis_harness::kube::KubeOptions;
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::{ports, wait};
 use serde_json::{Value, json};
@@ -15,28 +16,35 @@ use super::gateway_api::{CLASS, CLUSTER, GROUP, Site};
 use crate::kubectl::whoami;
 
 /// The host name of the tenant's route.
-const JUDGED: &str = "judged.example.com";
+pub(super) const JUDGED: &str = "judged.example.com";
+/// Host names for which the listener's certificate is good as well.
+const MORE: &str = "*.wide.example.com";
 const CLUSTER_GROUP: &str = "proxy.kubegateway.io";
 
-struct HttpsSite {
-    site: Site,
-    alice: Identity,
+pub(super) struct HttpsSite {
+    pub(super) site: Site,
+    pub(super) alice: Identity,
     /// The addresses of the listeners.
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     plain: SocketAddr,
 }
 
 /// A rule that leads to the cluster, with more fields.
-fn rules(more: &Value) -> Value {
-    let mut rule = json!({"backendRefs": [{"group": CLUSTER_GROUP, "kind": "UpstreamCluster", "name": CLUSTER}]});
+fn rules(cluster: &str, more: &Value) -> Value {
+    let mut rule = json!({"backendRefs": [{"group": CLUSTER_GROUP, "kind": "UpstreamCluster", "name": cluster}]});
     rule.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     json!([rule])
 }
 
 impl HttpsSite {
     /// A Gateway with a certificate, and a tenant's route to the cluster.
-    fn start(test: &str) -> Option<Self> {
-        let site = Site::start(test)?;
+    pub(super) fn start(test: &str) -> Option<Self> {
+        Self::of(test, &KubeOptions::default())
+    }
+
+    /// The same, of kube-apiservers like these.
+    pub(super) fn of(test: &str, options: &KubeOptions) -> Option<Self> {
+        let site = Site::of(test, options)?;
         for namespace in ["infra", "team"] {
             site.fixture.admin(&["create", "namespace", namespace]);
         }
@@ -48,57 +56,73 @@ impl HttpsSite {
         let alice = site.fixture.kube.client_ca().issue(&CertSpec::client("alice", ["dev"])).unwrap();
         let [address, plain] = [(); 2].map(|()| ports::free_address().unwrap());
         let this = Self { site, alice, address, plain };
-        this.certificate();
+        this.certificate("cert");
         this.gateway("edge", this.address.port(), this.plain.port());
         this.grant("team", &[("HTTPRoute", "team"), ("Gateway", "infra")]);
         this.route("route", JUDGED, &json!({}));
         Some(this)
     }
 
-    /// The Secret of the Gateways.
-    fn certificate(&self) {
-        let serving = self.site.fixture.serving_ca.issue(&CertSpec::server(JUDGED, [JUDGED])).unwrap();
+    /// A Secret of the Gateways, with a new certificate.
+    pub(super) fn certificate(&self, name: &str) -> Identity {
+        let serving = self.site.fixture.serving_ca.issue(&CertSpec::server(JUDGED, [JUDGED, MORE])).unwrap();
         let data = json!({"tls.crt": serving.pem(), "tls.key": serving.key_pem()});
-        let metadata = json!({"name": "cert", "namespace": "infra"});
+        let metadata = json!({"name": name, "namespace": "infra"});
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata, "stringData": data,
         });
         self.site.fixture.apply(&secret.to_string());
+        serving
     }
 
     fn gateway(&self, name: &str, https: u16, http: u16) {
+        self.site.apply("Gateway", "infra", name, &self.gateway_spec("cert", https, http));
+    }
+
+    /// The Gateway `edge` with the certificate of this Secret, and more fields.
+    pub(super) fn edge(&self, secret: &str, more: &Value) {
+        let mut spec = self.gateway_spec(secret, self.address.port(), self.plain.port());
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        self.site.apply("Gateway", "infra", "edge", &spec);
+    }
+
+    fn gateway_spec(&self, secret: &str, https: u16, http: u16) -> Value {
         let listener = json!({
-            "name": "https", "port": https, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "cert"}]},
+            "name": "https", "port": https, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": secret}]},
             "allowedRoutes": {"namespaces": {"from": "All"}},
         });
         let plain = json!({"name": "http", "port": http, "protocol": "HTTP"});
         let addresses = json!([{"type": "IPAddress", "value": self.address.ip().to_string()}]);
-        let spec = json!({"gatewayClassName": CLASS, "listeners": [listener, plain], "addresses": addresses});
-        self.site.apply("Gateway", "infra", name, &spec);
+        json!({"gatewayClassName": CLASS, "listeners": [listener, plain], "addresses": addresses})
     }
 
-    fn grant(&self, name: &str, from: &[(&str, &str)]) {
+    pub(super) fn grant(&self, name: &str, from: &[(&str, &str)]) {
         let from: Vec<Value> = from
             .iter()
             .map(|(kind, namespace)| json!({"group": GROUP, "kind": kind, "namespace": namespace}))
             .collect();
-        let to = json!([{"group": CLUSTER_GROUP, "kind": "UpstreamCluster", "name": CLUSTER}]);
+        let to = json!([{"group": CLUSTER_GROUP, "kind": "UpstreamCluster"}]);
         self.site.apply("ReferenceGrant", NAMESPACE, name, &json!({"from": from, "to": to}));
     }
 
-    fn route(&self, name: &str, host: &str, more: &Value) {
+    pub(super) fn route(&self, name: &str, host: &str, more: &Value) {
+        self.route_to(CLUSTER, name, host, more);
+    }
+
+    /// A route to another cluster.
+    pub(super) fn route_to(&self, cluster: &str, name: &str, host: &str, more: &Value) {
         let parents = json!([{"name": "edge", "namespace": "infra"}]);
-        let spec = json!({"parentRefs": parents, "hostnames": [host], "rules": rules(more)});
+        let spec = json!({"parentRefs": parents, "hostnames": [host], "rules": rules(cluster, more)});
         self.site.apply("HTTPRoute", "team", name, &spec);
     }
 
-    fn envoy(&self, node: &str, flags: &[&str]) -> Envoy {
+    pub(super) fn envoy(&self, node: &str, flags: &[&str]) -> Envoy {
         let dir = self.site.fixture.run.make_dir(node).unwrap();
         let bootstrap = self.site.plane.bootstrap_with(node, flags).unwrap();
         Envoy::start(&dir, node, &EnvoyOptions::new(bootstrap)).unwrap()
     }
 
-    fn target(&self, host: &str) -> TlsTarget {
+    pub(super) fn target(&self, host: &str) -> TlsTarget {
         TlsTarget::new(self.address).sni(host).trust(&self.site.fixture.serving_ca).identity(&self.alice)
     }
 
@@ -107,13 +131,13 @@ impl HttpsSite {
         client.get("/version", &[]).ok().map(|answer| answer.status)
     }
 
-    fn wait_status(&self, host: &str, expected: Option<u16>) {
+    pub(super) fn wait_status(&self, host: &str, expected: Option<u16>) {
         let what = format!("{host} answers {expected:?}");
         wait::until(&what, SOON, || (self.status(host, host) == expected).then_some(())).unwrap();
     }
 
     /// The user that the apiserver knows, through an address.
-    fn user(&self, at: SocketAddr, name: &str, with: impl Fn(Kubeconfig) -> Kubeconfig) -> Value {
+    pub(super) fn user(&self, at: SocketAddr, name: &str, with: impl Fn(Kubeconfig) -> Kubeconfig) -> Value {
         let kubeconfig = Kubeconfig::new(format!("https://{at}")).ca(&self.site.fixture.serving_ca);
         let kubeconfig = with(kubeconfig.tls_server_name(name));
         let path = kubeconfig.write(&self.site.fixture.run.next("kubeconfig")).unwrap();

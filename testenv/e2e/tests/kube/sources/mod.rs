@@ -6,7 +6,9 @@ mod discovery;
 mod fixture;
 mod gateway_api;
 mod gateway_envoys;
+mod gateway_frontend;
 mod gateway_https;
+mod gateway_https_edits;
 mod gateway_secrets;
 mod in_cluster;
 mod leader;
@@ -19,6 +21,7 @@ mod references;
 mod rights;
 mod scale;
 mod settings;
+mod steady_requests;
 mod traffic;
 
 pub(crate) use control_plane::{ControlPlaneUnderTest, SOON};

@@ -1,0 +1,46 @@
+use std::fmt;
+
+use super::gateway_budget::{MAX_BITS, MAX_BITS_OF_NAMESPACE, MAX_CONFIG_BYTES};
+
+/// Why the connections of an accepted route are closed at a listener, where neither the route nor its cluster is the reason by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClosedBecause {
+    /// The client addresses of clusters take more of Envoy's memory than there is for routes.
+    ClientAddresses,
+    /// The filter's configurations do.
+    Configurations,
+    /// The cluster and the Gateway both verify handshakes, by different CAs.
+    ClientAuthorities,
+}
+
+impl ClosedBecause {
+    /// The reason of a condition.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::ClientAddresses => "TooManyClientAddresses",
+            Self::Configurations => "TooManyConfigurations",
+            Self::ClientAuthorities => "DifferentClientAuthorities",
+        }
+    }
+}
+
+impl fmt::Display for ClosedBecause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClientAddresses => write!(
+                f,
+                "the bits of clientAddresses, for each host name of a route and each address of the Gateway, are more than \
+                 {MAX_BITS_OF_NAMESPACE} of this namespace, or {MAX_BITS} of the Gateway"
+            ),
+            Self::Configurations => write!(
+                f,
+                "the configurations of UpstreamClusters, one for each listener, are more than {} MiB at the Gateway",
+                MAX_CONFIG_BYTES >> 20
+            ),
+            Self::ClientAuthorities => f.write_str(
+                "the UpstreamCluster verifies handshakes (clientCertificateVerification: Handshake), and so does tls.frontend of the \
+                 Gateway; the client CAs of one have to contain those of the other",
+            ),
+        }
+    }
+}
