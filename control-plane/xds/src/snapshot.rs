@@ -139,7 +139,16 @@ impl Snapshot {
             let next = one.resources.range(marked.clone()..).next();
             one.resources.contains_key(name) || next.is_some_and(|(other, _)| other.starts_with(&marked))
         };
-        self.types.get(CDS).is_some_and(has) || self.views.values().any(|view| view.has_cluster(name))
+        self.types.get(CDS).is_some_and(has)
+    }
+
+    /// The snapshots of these views, as far as there are any; of all views if there are no certain ones.
+    pub(crate) fn within<'a>(&'a self, views: Option<&'a [View]>) -> impl Iterator<Item = &'a Self> {
+        let (all, some) = match views {
+            None => (Some(std::iter::once(self).chain(self.views.values().map(Arc::as_ref))), None),
+            Some(views) => (None, Some(views.iter().filter_map(move |view| self.view(view)))),
+        };
+        all.into_iter().flatten().chain(some.into_iter().flatten())
     }
 
     /// Everything: type URL, name and resource.

@@ -173,10 +173,13 @@ fn bounded(body: Body, admission: Arc<Admission>) -> Body {
     Body::new(StreamBody::new(frames))
 }
 
+/// The room that a response takes of its peer's, and of its instance's; empty for one that is too small to count.
+pub(crate) type ResponseRoom = Vec<OwnedSemaphorePermit>;
+
 /// A response, and the room that it takes.
 pub(crate) struct QueuedResponse<T> {
     pub(crate) content: Result<T, Status>,
-    pub(crate) room: Option<OwnedSemaphorePermit>,
+    pub(crate) room: ResponseRoom,
 }
 
 /// The stream from which the transport takes responses. It asks for the next one when most of the last one is written, not
@@ -184,14 +187,14 @@ pub(crate) struct QueuedResponse<T> {
 pub(crate) struct ResponseStream<T> {
     queued: mpsc::Receiver<QueuedResponse<T>>,
     /// Of what was taken last.
-    room: Option<OwnedSemaphorePermit>,
+    room: ResponseRoom,
     /// The stream counts for as long as something of it waits here.
     _admission: Arc<Admission>,
 }
 
 impl<T> ResponseStream<T> {
     pub(crate) fn new(queued: mpsc::Receiver<QueuedResponse<T>>, admission: Arc<Admission>) -> Self {
-        Self { queued, room: None, _admission: admission }
+        Self { queued, room: Vec::new(), _admission: admission }
     }
 }
 
@@ -199,7 +202,7 @@ impl<T> Stream for ResponseStream<T> {
     type Item = Result<T, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.room = None;
+        self.room.clear();
         self.queued.poll_recv(context).map(|response| {
             let response = response?;
             self.room = response.room;

@@ -58,7 +58,7 @@ impl Task {
     {
         if let Err(status) = self.serve(requests).await {
             // A closed stream needs no reason.
-            let _ = self.responses.send(QueuedResponse { content: Err(status), room: None }).await;
+            let _ = self.responses.send(QueuedResponse { content: Err(status), room: Vec::new() }).await;
         }
     }
 
