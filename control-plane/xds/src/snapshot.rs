@@ -66,6 +66,11 @@ impl Snapshot {
         self
     }
 
+    /// Whether it has the same resources, whatever its views have. Fast where both share them.
+    pub(crate) fn has_same_resources(&self, other: &Self) -> bool {
+        self.version == other.version && self.types == other.types
+    }
+
     /// The views, by name.
     pub fn views(&self) -> impl Iterator<Item = (&str, &Self)> {
         self.views.iter().map(|(name, view)| (name.as_str(), view.as_ref()))

@@ -163,7 +163,7 @@ impl Connection {
         Ok(Arc::new(admission))
     }
 
-    /// What it counts against.
+    /// The quotas against which it counts.
     fn quotas(&self) -> impl Iterator<Item = &Quota> {
         std::iter::once(&self.quota).chain(&self.instance).map(AsRef::as_ref)
     }

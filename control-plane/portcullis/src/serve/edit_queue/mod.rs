@@ -3,8 +3,8 @@
 //! round that runs, and for its own.
 //!
 //! An object whose newest version waits is there as it was before, or not yet. A watch that brings its event later would do the same:
-//! each version is one that the object had, with the references that it had then. Only the newest version waits, once. What is removed
-//! goes at once, and settings and instances do not wait.
+//! each version is one that the object had, with the references that it had then. Only the newest version waits, once. Removals,
+//! settings and instances do not wait.
 //!
 //! - [`EditQueue`]: which versions are translated next. Start here.
 //! - [`fair_queue`]: the order.

@@ -95,7 +95,7 @@ impl ServedObjects {
         match membership {
             Membership::Local => true,
             Membership::Bound(_) => false,
-            // Of what nothing is known nobody else has anything.
+            // An object of which nothing is known is no instance's.
             Membership::Free => owner.is_none() || is_holder(&|holder| *holder == MemberHolder::Free),
             Membership::Instances(names) => {
                 is_holder(&|holder| holder.instance().is_some_and(|name| names.contains(name)))

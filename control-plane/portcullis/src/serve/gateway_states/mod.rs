@@ -167,7 +167,7 @@ impl GroupHealth<'_> {
     }
 }
 
-/// Whether an object, or what nobody is served, is for gateways that belong to no instance.
+/// Whether an object is for gateways that belong to no instance. One that is not served at all is.
 fn is_free(snapshot: &Snapshot, owner: &str) -> bool {
     owns(snapshot, owner) || !snapshot.views().any(|(name, view)| is_lasting_view(name) && owns(view, owner))
 }
