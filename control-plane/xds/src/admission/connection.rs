@@ -1,15 +1,14 @@
 //! The open connections and streams of each peer, and their bounds.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::{Stream, StreamExt};
 use tonic::Status;
 
-use super::quota::{Quota, QuotaBounds, QuotaTable};
-use super::transport::ResponseRoom;
+use super::quota::{Quota, QuotaBounds, QuotaTable, ResponseRoom};
 use crate::limits::{Limits, Rejection};
 use crate::membership::Membership;
 use crate::metrics::OptionalMetrics;
@@ -118,9 +117,10 @@ impl Connection {
     pub(crate) fn open_stream(self: &Arc<Self>) -> Result<Arc<Admission>, Rejection> {
         let is_local = self.peer == Peer::Local;
         let before = self.quota.streams.fetch_add(1, Ordering::Relaxed);
-        let is_full = self.instance.as_ref().is_some_and(|quota| {
-            quota.streams.fetch_add(1, Ordering::Relaxed) >= quota.bounds.streams
-        });
+        let is_full = self
+            .instance
+            .as_ref()
+            .is_some_and(|quota| quota.streams.fetch_add(1, Ordering::Relaxed) >= quota.bounds.streams);
         let admission = self.admission(false);
         if is_local {
             return Ok(Arc::new(admission));
@@ -141,9 +141,10 @@ impl Connection {
     /// Counts an exchange about limits, if the peer may begin another one.
     pub(crate) fn open_exchange(self: &Arc<Self>) -> Result<Arc<Admission>, Rejection> {
         let before = self.quota.exchanges.fetch_add(1, Ordering::Relaxed);
-        let is_full = self.instance.as_ref().is_some_and(|quota| {
-            quota.exchanges.fetch_add(1, Ordering::Relaxed) >= quota.bounds.exchanges
-        });
+        let is_full = self
+            .instance
+            .as_ref()
+            .is_some_and(|quota| quota.exchanges.fetch_add(1, Ordering::Relaxed) >= quota.bounds.exchanges);
         let admission = self.admission(true);
         if self.peer == Peer::Local {
             return Ok(Arc::new(admission));

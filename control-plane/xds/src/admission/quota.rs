@@ -17,6 +17,9 @@ const UNIT: usize = 1_024;
 const PEER_WORK: f64 = 0.25;
 const INSTANCE_WORK: f64 = 0.5;
 
+/// The room that a response takes of its peer's, and of its instance's; empty for one that is too small to count.
+pub(crate) type ResponseRoom = Vec<OwnedSemaphorePermit>;
+
 /// Bounds of a [`Quota`].
 pub(super) struct QuotaBounds {
     pub(super) connections: usize,

@@ -13,7 +13,7 @@ use http_body_util::{BodyStream, StreamBody};
 use portcullis_report::EXCHANGE_LIMITS;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 use tonic::Status;
@@ -23,6 +23,7 @@ use tonic::server::NamedService;
 use tonic::transport::server::Connected;
 
 use super::connection::{Admission, Connection};
+use super::quota::ResponseRoom;
 use crate::limits::Rejection;
 use crate::peer::Peer;
 
@@ -172,9 +173,6 @@ fn bounded(body: Body, admission: Arc<Admission>) -> Body {
     });
     Body::new(StreamBody::new(frames))
 }
-
-/// The room that a response takes of its peer's, and of its instance's; empty for one that is too small to count.
-pub(crate) type ResponseRoom = Vec<OwnedSemaphorePermit>;
 
 /// A response, and the room that it takes.
 pub(crate) struct QueuedResponse<T> {

@@ -47,12 +47,10 @@ const MAX_NODES_OF_INSTANCES: usize = 10_000;
 
 /// Whether there is no room for another node with these views. Nodes of no instance have the snapshot itself, or all views.
 fn is_crowded(reports: &BTreeMap<String, Report>, views: &Option<Vec<View>>) -> bool {
-    let is_tenants = |views: &Option<Vec<View>>| {
-        views.as_ref().is_some_and(|views| views.iter().all(|view| view.0.is_some()))
-    };
-    let count = |is_like: &dyn Fn(&Option<Vec<View>>) -> bool| {
-        reports.values().filter(|report| is_like(&report.views)).count()
-    };
+    let is_tenants =
+        |views: &Option<Vec<View>>| views.as_ref().is_some_and(|views| views.iter().all(|view| view.0.is_some()));
+    let count =
+        |is_like: &dyn Fn(&Option<Vec<View>>) -> bool| reports.values().filter(|report| is_like(&report.views)).count();
     if is_tenants(views) {
         return count(&|one| one == views) >= MAX_NODES_OF_INSTANCE || count(&is_tenants) >= MAX_NODES_OF_INSTANCES;
     }

@@ -135,13 +135,14 @@ fn storm_of_edits_in_one_instance_leaves_anothers_their_time() {
         // Each round is an edit of each of three hundred clusters.
         let storm = scope.spawn(|| {
             let rounds = (0..ROUNDS).take_while(|_| !is_over.load(Ordering::Relaxed));
-            rounds.map(|round| {
-                for one in &stormy {
-                    let edited = one.clone().policies(policy_of(&format!("storm-{round}")));
-                    fixture.write(one.name(), &edited.to_text());
-                }
-            })
-            .count()
+            rounds
+                .map(|round| {
+                    for one in &stormy {
+                        let edited = one.clone().policies(policy_of(&format!("storm-{round}")));
+                        fixture.write(one.name(), &edited.to_text());
+                    }
+                })
+                .count()
         });
         for edit in 0..5 {
             let user = format!("edit-{edit}");

@@ -35,11 +35,8 @@ fn objects(ca: &Ca) -> Vec<Value> {
     let address = ports::free_address().unwrap();
     let listener = json!({"address": address.ip().to_string(), "port": address.port()});
     let spec = json!({"instance": "e2e", "listener": listener, "allowLoopbackUpstreams": true});
-    let object = |kind: &str, name: &str, spec: Value| {
-        json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec})
-    };
-    let instance =
-        |name: &str| object("Instance", name, json!({"clustersSelector": {"matchLabels": {"team": name}}}));
+    let object = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let instance = |name: &str| object("Instance", name, json!({"clustersSelector": {"matchLabels": {"team": name}}}));
     let server = ports::free_address().unwrap();
     vec![
         object("GatewaySettings", "e2e", spec),
@@ -66,10 +63,11 @@ async fn agent_of_an_instance_has_no_part_of_anothers_cluster() {
     let flags = xds_server_flags(address, [&file("server.pem"), &file("server.key"), &file("clients.pem")]);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let plane = ControlPlane::start_with(run.path(), &manifests, &flags).unwrap();
-    plane.wait_status("both clusters are served", SOON, |status| {
-        status["objects"].as_array().is_some_and(|all| all.len() == 5)
-    })
-    .unwrap();
+    plane
+        .wait_status("both clusters are served", SOON, |status| {
+            status["objects"].as_array().is_some_and(|all| all.len() == 5)
+        })
+        .unwrap();
     for (instance, expected) in [("a", [Some(MAX), None]), ("b", [None, Some(MAX)])] {
         let dns = vec![format!("{instance}.instance.portcullis.dev")];
         let node = format!("envoy-of-{instance}");

@@ -7,9 +7,9 @@
 //! settings and instances do not wait.
 //!
 //! - [`EditQueue`]: which versions are translated next. Start here.
-//! - [`fair_queue`]: the order.
+//! - [`tenant_queue`]: the order.
 
-mod fair_queue;
+mod tenant_queue;
 #[cfg(test)]
 mod tests;
 
@@ -21,8 +21,8 @@ use portcullis_instances::MemberHolder;
 use portcullis_sources::{NoticedAt, ObjectSet, Place};
 use serde_json::Value;
 
-use self::fair_queue::FairQueue;
-use super::references::{ResolvedCluster, Resolved};
+use self::tenant_queue::TenantQueue;
+use super::references::{Resolved, ResolvedCluster};
 
 /// Weight of the edits of one round. An object of a usual size has one.
 const ROUND: u64 = 128;
@@ -31,14 +31,14 @@ const ROUND: u64 = 128;
 const VALUES_OF_WEIGHT: u64 = 1_000;
 
 /// An object by its name, and by its position among those of the same name, of which files may hold several.
-type ObjectKey = (String, usize);
+type EditKey = (String, usize);
 
 /// The edits that wait, and the versions from before.
 #[derive(Default)]
 pub(super) struct EditQueue {
-    queue: FairQueue<MemberHolder, ObjectKey>,
+    queue: TenantQueue<MemberHolder, EditKey>,
     /// When the edit of each one that waits was noticed.
-    noticed: BTreeMap<ObjectKey, Instant>,
+    noticed: BTreeMap<EditKey, Instant>,
     /// The versions that were translated last, in their order; `None` before the first ones.
     versions: Option<Vec<ObjectVersion>>,
 }
@@ -67,9 +67,9 @@ impl EditQueue {
             return self.take_all(newest);
         }
         self.follow(&edits, &newest, owner, objects.noticed.0.unwrap_or(now));
-        let version = |key: &ObjectKey| newest.get(*edits.dirty.get(key)?);
-        let weight = |key: &ObjectKey| version(key).map_or(1, ObjectVersion::weight);
-        let taken: HashSet<ObjectKey> = self.queue.take(ROUND, weight).into_iter().collect();
+        let version = |key: &EditKey| newest.get(*edits.dirty.get(key)?);
+        let weight = |key: &EditKey| version(key).map_or(1, ObjectVersion::weight);
+        let taken: HashSet<EditKey> = self.queue.take(ROUND, weight).into_iter().collect();
         let oldest = taken.iter().filter_map(|key| self.noticed.remove(key)).min();
         if self.queue.is_empty() {
             return self.take_all(newest);
@@ -117,7 +117,7 @@ impl EditQueue {
         self.queue.retain(|key| edits.dirty.contains_key(key));
         self.noticed.retain(|key, _| edits.dirty.contains_key(key));
         // In the order of the set, so that the same edits lead to the same rounds.
-        let mut dirty: Vec<(&ObjectKey, usize)> = edits.dirty.iter().map(|(key, at)| (key, *at)).collect();
+        let mut dirty: Vec<(&EditKey, usize)> = edits.dirty.iter().map(|(key, at)| (key, *at)).collect();
         dirty.sort_unstable_by_key(|(_, at)| *at);
         for (key, at) in dirty {
             let Some(version) = newest.get(at) else { continue };
@@ -130,7 +130,7 @@ impl EditQueue {
 /// The difference between two sets.
 struct Edits {
     /// The objects that are new or other ones, by their positions in the newer set.
-    dirty: HashMap<ObjectKey, usize>,
+    dirty: HashMap<EditKey, usize>,
     /// The positions in the older set of those that were there.
     known: HashMap<usize, usize>,
 }
@@ -138,7 +138,8 @@ struct Edits {
 impl Edits {
     fn between(before: &[ObjectVersion], newest: &[ObjectVersion]) -> Self {
         let mut edits = Self { dirty: HashMap::new(), known: HashMap::new() };
-        let is_same = before.len() == newest.len() && before.iter().zip(newest).all(|(one, other)| one.is_shared_with(other));
+        let is_same =
+            before.len() == newest.len() && before.iter().zip(newest).all(|(one, other)| one.is_shared_with(other));
         if is_same {
             return edits;
         }
@@ -155,7 +156,7 @@ impl Edits {
     }
 
     /// The positions in the newer set of what waits, with those in the older one.
-    fn waiting(&self, taken: &HashSet<ObjectKey>) -> HashMap<usize, Option<usize>> {
+    fn waiting(&self, taken: &HashSet<EditKey>) -> HashMap<usize, Option<usize>> {
         let waiting = self.dirty.iter().filter(|(key, _)| !taken.contains(*key));
         waiting.map(|(_, at)| (*at, self.known.get(at).copied())).collect()
     }

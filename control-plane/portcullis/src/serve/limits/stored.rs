@@ -50,11 +50,7 @@ impl StoredDivision {
     }
 
     /// Whether this control plane knows each limit of a report and the gateway may have a part of it, and the use of those.
-    fn exchanges(
-        &self,
-        membership: &Membership,
-        clusters: &[ClusterUseMessage],
-    ) -> (Vec<bool>, Vec<ClusterExchange>) {
+    fn exchanges(&self, membership: &Membership, clusters: &[ClusterUseMessage]) -> (Vec<bool>, Vec<ClusterExchange>) {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         if objects.served.has_changed().unwrap_or(false) {
             let limits = objects.served.borrow_and_update().shared_limits();

@@ -184,7 +184,12 @@ mod tests {
         has("portcullis_instance_edits_waiting{portcullis_instance=\"i001\"} 2");
         has("portcullis_instance_edits_waiting{portcullis_instance=\"other/\"} 4");
         has("portcullis_instance_edits_waiting{portcullis_instance=\"\"} 5");
-        metrics.nodes(&[node(None), node(Some("wasm")), node(Some("instance/i001/wasm")), node(Some("instance/thief"))]);
+        metrics.nodes(&[
+            node(None),
+            node(Some("wasm")),
+            node(Some("instance/i001/wasm")),
+            node(Some("instance/thief")),
+        ]);
         has("portcullis_instance_xds_nodes{portcullis_instance=\"\",state=\"connected\"} 2");
         has("portcullis_instance_xds_nodes{portcullis_instance=\"i001\",state=\"connected\"} 1");
         has("portcullis_instance_xds_nodes{portcullis_instance=\"other/\",state=\"connected\"} 1");

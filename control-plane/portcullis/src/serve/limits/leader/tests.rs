@@ -16,9 +16,9 @@ fn served(max: u32) -> Arc<ServedObjects> {
 /// Objects that are divided: the holder of each, and the one that takes over.
 fn divided(objects: &[(&str, &str, Option<&str>)]) -> Arc<ServedObjects> {
     let holder = |name: &str| MemberHolder::Instance(name.to_owned());
-    let owners = objects.iter().map(|(name, of, next)| {
-        (MemberName::cluster(*name), Ownership { holder: holder(of), next: next.map(holder) })
-    });
+    let owners = objects
+        .iter()
+        .map(|(name, of, next)| (MemberName::cluster(*name), Ownership { holder: holder(of), next: next.map(holder) }));
     let settled = Settlement { owners: owners.collect(), ..Settlement::default() };
     let names: Vec<&str> = objects.iter().map(|(name, ..)| *name).collect();
     Arc::new(read_objects(&names, 10).owned_by(Some(Arc::new(settled))))

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Things of tenants that wait, each once.
 #[derive(Debug)]
-pub(super) struct FairQueue<T, K> {
+pub(super) struct TenantQueue<T, K> {
     lines: BTreeMap<T, TenantLine<K>>,
     /// The tenant in whose line a thing waits.
     tenants: BTreeMap<K, T>,
@@ -21,13 +21,13 @@ struct TenantLine<K> {
     start: u64,
 }
 
-impl<T, K> Default for FairQueue<T, K> {
+impl<T, K> Default for TenantQueue<T, K> {
     fn default() -> Self {
         Self { lines: BTreeMap::new(), tenants: BTreeMap::new(), clock: 0 }
     }
 }
 
-impl<T: Ord + Clone, K: Ord + Clone> FairQueue<T, K> {
+impl<T: Ord + Clone, K: Ord + Clone> TenantQueue<T, K> {
     /// Adds a thing; one that waits already keeps its place.
     pub(super) fn add(&mut self, key: K, tenant: impl FnOnce() -> T) {
         if self.tenants.contains_key(&key) {
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn tenants_are_served_in_turn_and_a_thing_waits_once() {
-        let mut queue: FairQueue<&str, u32> = FairQueue::default();
+        let mut queue: TenantQueue<&str, u32> = TenantQueue::default();
         (0..100).for_each(|key| queue.add(key, || "storm"));
         assert_eq!(queue.take(3, |_| 1), [0, 1, 2]);
         queue.add(200, || "quiet");
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn heavy_thing_does_not_go_before_light_ones() {
-        let mut queue: FairQueue<&str, u32> = FairQueue::default();
+        let mut queue: TenantQueue<&str, u32> = TenantQueue::default();
         (0..3).for_each(|key| queue.add(key, || "heavy"));
         (10..14).for_each(|key| queue.add(key, || "light"));
         let weight = |key: &u32| if *key < 10 { 3 } else { 1 };
@@ -139,7 +139,7 @@ mod tests {
         #[test]
         fn quiet_tenants_edit_waits_for_its_share_alone(rounds in arrivals(), budget in 60..90_u64) {
             const QUIET: u8 = 200;
-            let (mut queue, mut weights) = (FairQueue::default(), BTreeMap::new());
+            let (mut queue, mut weights) = (TenantQueue::default(), BTreeMap::new());
             let (mut added, mut taken) = (BTreeSet::new(), BTreeSet::new());
             let mut next = 0_u64;
             for arrivals in &rounds {
@@ -172,7 +172,7 @@ mod tests {
 
         #[test]
         fn tenants_with_work_get_equal_shares(weights in proptest::collection::vec(1..8_u64, 2..6)) {
-            let mut queue = FairQueue::default();
+            let mut queue = TenantQueue::default();
             for (tenant, _) in weights.iter().enumerate() {
                 (0..2_000_usize).for_each(|number| queue.add((tenant, number), || tenant));
             }
