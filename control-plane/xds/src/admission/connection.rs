@@ -105,9 +105,13 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.quota.connections.fetch_sub(1, Ordering::Relaxed);
         match &self.instance {
-            Some(quota) => drop(quota.connections.fetch_sub(1, Ordering::Relaxed)),
+            Some(quota) => {
+                quota.connections.fetch_sub(1, Ordering::Relaxed);
+            }
             None if self.peer == Peer::Local => {}
-            None => drop(self.peers.network.fetch_sub(1, Ordering::Relaxed)),
+            None => {
+                self.peers.network.fetch_sub(1, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -249,7 +253,9 @@ impl Admission {
         };
         let Some(message) = message.transpose()? else { return Ok(None) };
         let bytes = message.encoded_len() as f64;
-        self.connection.quotas().for_each(|quota| drop(lock(&quota.bytes).take(bytes)));
+        for quota in self.connection.quotas() {
+            lock(&quota.bytes).take(bytes);
+        }
         Ok(Some(message))
     }
 

@@ -45,16 +45,19 @@ const MAX_NODES: usize = 1_000;
 const MAX_NODES_OF_INSTANCE: usize = 100;
 const MAX_NODES_OF_INSTANCES: usize = 10_000;
 
-/// Whether there is no room for another node with these views. Nodes of no instance have the snapshot itself, or all views.
-fn is_crowded(reports: &BTreeMap<String, Report>, views: &Option<Vec<View>>) -> bool {
-    let is_tenants =
-        |views: &Option<Vec<View>>| views.as_ref().is_some_and(|views| views.iter().all(|view| view.0.is_some()));
-    let count =
-        |is_like: &dyn Fn(&Option<Vec<View>>) -> bool| reports.values().filter(|report| is_like(&report.views)).count();
-    if is_tenants(views) {
-        return count(&|one| one == views) >= MAX_NODES_OF_INSTANCE || count(&is_tenants) >= MAX_NODES_OF_INSTANCES;
+/// Whether there is no room for another node with these views.
+fn is_crowded(reports: &BTreeMap<String, Report>, views: Option<&[View]>) -> bool {
+    let of_all = || reports.values().map(|report| report.views.as_deref());
+    if !are_of_instances(views) {
+        return of_all().filter(|views| !are_of_instances(*views)).count() >= MAX_NODES;
     }
-    count(&|one| !is_tenants(one)) >= MAX_NODES
+    of_all().filter(|one| *one == views).count() >= MAX_NODES_OF_INSTANCE
+        || of_all().filter(|views| are_of_instances(*views)).count() >= MAX_NODES_OF_INSTANCES
+}
+
+/// Whether views are those of instances. Nodes of none have the snapshot itself, or all views.
+fn are_of_instances(views: Option<&[View]>) -> bool {
+    views.is_some_and(|views| views.iter().all(|view| view.0.is_some()))
 }
 
 impl Default for HealthRegistry {
@@ -113,9 +116,9 @@ impl HealthRegistry {
         at: Instant,
     ) {
         let mut reports = self.lock();
-        if !reports.contains_key(node) && is_crowded(&reports, &views) {
+        if !reports.contains_key(node) && is_crowded(&reports, views.as_deref()) {
             reports.retain(|_, report| report.is_fresh(at));
-            if is_crowded(&reports, &views) {
+            if is_crowded(&reports, views.as_deref()) {
                 return;
             }
         }

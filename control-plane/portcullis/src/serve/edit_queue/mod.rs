@@ -199,10 +199,10 @@ impl ObjectVersion {
 
 /// The number of values in one. JSON that was read is 128 levels deep at most.
 fn values(value: &Value) -> u64 {
-    let of_all = |all: &mut dyn Iterator<Item = &Value>| all.map(values).fold(1, u64::saturating_add);
-    match value {
-        Value::Array(all) => of_all(&mut all.iter()),
-        Value::Object(all) => of_all(&mut all.values()),
-        _ => 1,
-    }
+    let inner = match value {
+        Value::Array(all) => all.iter().map(values).fold(0, u64::saturating_add),
+        Value::Object(all) => all.values().map(values).fold(0, u64::saturating_add),
+        _ => 0,
+    };
+    inner.saturating_add(1)
 }
