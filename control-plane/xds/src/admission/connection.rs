@@ -81,10 +81,6 @@ impl Peers {
     }
 }
 
-fn units(bytes: usize) -> usize {
-    (bytes / UNIT).clamp(1, Semaphore::MAX_PERMITS)
-}
-
 /// A connection that was let in.
 pub(crate) struct Connection {
     pub(crate) peer: Peer,
