@@ -85,21 +85,21 @@ impl<'a> GatewayStates<'a> {
         let mut elsewhere: BTreeSet<&String> = reporting.filter(|name| !is_here(name)).collect();
         if !elsewhere.is_empty() {
             let is_free = is_free(snapshot, owner);
-            elsewhere.retain(|name| self.may_have(name, (snapshot, owner), is_free));
+            let reports_it = |name: &String| health.all.is_some_and(|all| all.contains_key(name));
+            elsewhere.retain(|name| self.may_have(name, (snapshot, owner), is_free) || reports_it(name));
         }
         let key = (owner.to_owned(), content_hash.to_owned());
         gateways.extend(elsewhere.into_iter().map(|name| health.gateway(name, self.elsewhere(name, &key))));
         gateways
     }
 
-    /// Whether a gateway that follows another replica may have an object: it may report about a view with it. One of which that is not
-    /// known belongs to no instance.
+    /// Whether a gateway that follows another replica may have an object: it may report about a view with it. One that may report about
+    /// all, or of which that is not known, is taken for one of no instance.
     fn may_have(&self, node: &str, (snapshot, owner): (&Snapshot, &str), is_free: bool) -> bool {
         let has = |view: &View| snapshot.view(view).is_some_and(|view| owns(view, owner));
         match self.reported.get(node) {
             Some(Some(views)) => views.iter().any(|view| if view.0.is_none() { is_free } else { has(view) }),
-            Some(None) => true,
-            None => is_free,
+            Some(None) | None => is_free,
         }
     }
 

@@ -216,7 +216,7 @@ fn both_owners_have_no_more_than_the_limit_at_a_hand_over() {
     replica.served.send_replace(objects("b", None));
     assert_eq!(part("a", 5, 6.4), None);
     assert_eq!(part("b", 5, 6.5), Some(5), "the former owner's lease lasts");
-    assert_eq!(part("b", 5, 9.2), Some(5));
+    assert_eq!(part("b", 5, 8.8), Some(5));
     assert_eq!(part("b", 5, 9.4), Some(10), "and then it has ended");
 }
 
