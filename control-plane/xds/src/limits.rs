@@ -3,7 +3,8 @@ use std::time::Duration;
 /// The bounds of unauthenticated clients and of peers. The defaults are meant for thousands of Envoys; `docs/operations.md`
 /// lists them.
 ///
-/// A peer is the set of clients whose certificates have the same names. All processes that may use the Unix socket are one
+/// A peer is the set of clients whose certificates have the same names. Those whose certificates name an instance of the fleet have the
+/// instance's share of connections, streams, unread bytes and work together, and take nothing from that of others. All processes that may use the Unix socket are one
 /// peer, whose connections have the bound of all network connections together, and which is not paced.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -13,7 +14,7 @@ pub struct Limits {
     pub handshakes_per_source: usize,
     /// How long a handshake may take.
     pub handshake_time: Duration,
-    /// Connections whose client certificate was verified.
+    /// Connections whose client certificate was verified and names no instance.
     pub connections: usize,
     /// The same of one peer.
     pub connections_per_peer: usize,
@@ -51,6 +52,20 @@ pub struct Limits {
     pub answer: Duration,
     /// Time that a peer's requests may take of this process in a burst; a quarter of the time that passes makes up for it.
     pub work: Duration,
+    /// Instances with connections that have a share of their own. Those beyond have one together.
+    pub instances: usize,
+    /// Connections of one instance.
+    pub connections_per_instance: usize,
+    /// Streams of one instance.
+    pub streams_per_instance: usize,
+    /// Exchanges about limits of one instance that may be under way.
+    pub exchanges_per_instance: usize,
+    /// Bytes of the reports in them in a burst; each second makes up for half of them.
+    pub exchange_bytes_per_instance: usize,
+    /// Bytes of responses that all Envoys of one instance have not read yet.
+    pub unread_per_instance: usize,
+    /// Time that the requests of one instance may take in a burst; half of the time that passes makes up for it.
+    pub work_per_instance: Duration,
 }
 
 impl Default for Limits {
@@ -78,6 +93,13 @@ impl Default for Limits {
             unread: 32 << 20,
             answer: Duration::from_secs(120),
             work: Duration::from_secs(5),
+            instances: 100,
+            connections_per_instance: 128,
+            streams_per_instance: 256,
+            exchanges_per_instance: 128,
+            exchange_bytes_per_instance: 64 << 20,
+            unread_per_instance: 64 << 20,
+            work_per_instance: Duration::from_secs(10),
         }
     }
 }

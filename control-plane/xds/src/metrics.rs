@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use crate::limits::Rejection;
+use crate::node::View;
 
 /// Counters of xDS streams. Calls come from within the streams, so they must not wait.
 ///
@@ -12,8 +13,8 @@ pub trait XdsMetrics: Send + Sync {
     fn acked(&self, kind: &'static str);
     /// A response was refused (NACK).
     fn nacked(&self, kind: &'static str);
-    /// A node acknowledged the whole of a snapshot that came while it was connected.
-    fn propagated(&self, node: &str, snapshot: &str);
+    /// A node acknowledged the whole of its view of a snapshot that came while it was connected.
+    fn propagated(&self, view: &View, node: &str, snapshot: &str);
     /// The server refused or ended a handshake, connection, stream or message.
     fn rejected(&self, reason: Rejection);
 }

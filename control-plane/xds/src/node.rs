@@ -51,6 +51,11 @@ pub trait Views: Send + Sync {
     fn hold(&self, _node: &NodeInfo, _view: &View) -> StreamGuard {
         None
     }
+
+    /// The views about whose clusters an agent may report whose certificate says this; `None` are all of them.
+    fn reported(&self, _membership: &Membership) -> Option<Vec<View>> {
+        None
+    }
 }
 
 /// One view for all nodes.

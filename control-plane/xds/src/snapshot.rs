@@ -67,6 +67,11 @@ impl Snapshot {
         self
     }
 
+    /// Whether it has the same resources, whatever its views have. Fast where both share them.
+    pub(crate) fn has_same_resources(&self, other: &Self) -> bool {
+        self.version == other.version && self.types == other.types
+    }
+
     /// The views, by name.
     pub fn views(&self) -> impl Iterator<Item = (&str, &Self)> {
         self.views.iter().map(|(name, view)| (name.as_str(), view.as_ref()))
@@ -140,7 +145,16 @@ impl Snapshot {
             let next = one.resources.range(marked.clone()..).next();
             one.resources.contains_key(name) || next.is_some_and(|(other, _)| other.starts_with(&marked))
         };
-        self.types.get(CDS).is_some_and(has) || self.views.values().any(|view| view.has_cluster(name))
+        self.types.get(CDS).is_some_and(has)
+    }
+
+    /// The snapshots of these views, as far as there are any; of all views if there are no certain ones.
+    pub(crate) fn within<'a>(&'a self, views: Option<&'a [View]>) -> impl Iterator<Item = &'a Self> {
+        let (all, some) = match views {
+            None => (Some(std::iter::once(self).chain(self.views.values().map(Arc::as_ref))), None),
+            Some(views) => (None, Some(views.iter().filter_map(move |view| self.view(view)))),
+        };
+        all.into_iter().flatten().chain(some.into_iter().flatten())
     }
 
     /// Everything: type URL, name and resource.

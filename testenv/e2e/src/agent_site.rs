@@ -7,7 +7,7 @@ use portcullis_harness::certs::Ca;
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{Error, Result, ports, write_private};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::manifest::{Manifest, default_certificate, settings};
 
@@ -80,6 +80,17 @@ impl<'a> AgentSiteSetup<'a> {
     #[must_use]
     pub fn cluster(mut self, file: &str, manifest: &Manifest) -> Self {
         self.files.push((file.to_owned(), manifest.to_text()));
+        self
+    }
+
+    /// Adds an instance with the clusters that it selects.
+    #[must_use]
+    pub fn instance(mut self, name: &str, clusters: &Value) -> Self {
+        let object = json!({
+            "apiVersion": "portcullis.dev/v1alpha1", "kind": "Instance",
+            "metadata": {"name": name}, "spec": {"clustersSelector": clusters},
+        });
+        self.files.push((format!("instance-{name}.yaml"), object.to_string()));
         self
     }
 

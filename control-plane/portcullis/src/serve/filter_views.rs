@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use portcullis_filter_config::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER};
 use portcullis_translate::FilterBuild;
-use portcullis_xds::{NodeInfo, StreamGuard, Unserved, View, Views};
+use portcullis_xds::{Membership, NodeInfo, StreamGuard, Unserved, View, Views};
 use tokio::sync::watch;
 
 use super::gateway_views::{ClaimGuard, GatewayClaims, claimed, gateway_of_view, gateway_view};
@@ -89,13 +89,24 @@ impl Views for FilterViews {
         let gateway = gateway_of_view(view.0.as_deref()?)?;
         Some(Box::new(ClaimGuard::open(&self.claims, gateway, node)))
     }
+
+    /// Names of statistics are the same for all builds of the filter: the views of the module have all of them.
+    fn reported(&self, membership: &Membership) -> Option<Vec<View>> {
+        match membership {
+            Membership::Local => None,
+            Membership::Free => Some(vec![View(None)]),
+            Membership::Bound(_) => Some(Vec::new()),
+            Membership::Instances(names) => {
+                Some(names.iter().map(|name| instance_view(name, FilterBuild::Module)).collect())
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use portcullis_attach::ObjectName;
     use portcullis_filter_config::{NODE_GATEWAY, NODE_INSTANCE};
-    use portcullis_xds::Membership;
 
     use super::*;
 

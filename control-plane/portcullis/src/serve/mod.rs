@@ -22,6 +22,7 @@ mod diagnosis_log;
 mod discovery;
 #[cfg(test)]
 mod edit_cost;
+mod edit_queue;
 mod edit_traces;
 mod explained_diagnoses;
 mod filter_views;

@@ -92,7 +92,7 @@ impl ReconcileLoop {
     }
 
     /// Waits for newer objects, for an Envoy with another build of the filter, for other discovered servers or Gateways, or for an
-    /// expiry; false if the senders are gone.
+    /// expiry, which is past while edits wait; false if the senders are gone.
     async fn wait(
         &mut self,
         objects: &mut watch::Receiver<Arc<ObjectSet>>,
@@ -133,10 +133,12 @@ impl ReconcileLoop {
             outcome = self.reconcile(&objects, filters, gateways, now).await;
         }
         match outcome {
-            Ok(reconciled) => {
+            Ok(mut reconciled) => {
+                let objects = reconciled.paced.take().unwrap_or(objects);
                 self.last_good = LastGood::default();
                 self.outputs.metrics.reconciled(&reconciled.diagnoses, now.elapsed());
                 self.outputs.metrics.revoked_references(reconciled.serving_revoked);
+                self.outputs.metrics.edits_waiting(&reconciled.waiting);
                 self.trace(&objects, &reconciled, now);
                 self.outputs.served.send_replace(Arc::new(reconciled.served));
                 // In this order: a reader of the diagnoses and then of the snapshot never takes an older snapshot for the

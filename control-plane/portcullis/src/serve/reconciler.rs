@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use portcullis_api::Settings;
 use portcullis_api::status::{FilledDefault, filled_defaults};
 use portcullis_attach::{ObjectName, ServedGateway};
+use portcullis_instances::MemberHolder;
 use portcullis_sources::{FileDiagnosis, ObjectSet};
 use portcullis_translate::{
     Diagnosis, FilterBuild, Input, PartedTranslation, Parts, Reason, Resource, ResourceGroup, Translation, Translator,
@@ -16,6 +17,7 @@ use portcullis_xds::Snapshot;
 use serde_json::Value;
 
 use super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
+use super::edit_queue::EditQueue;
 use super::edit_traces::Step;
 use super::explained_diagnoses::{ExplainedDiagnoses, locate};
 use super::filter_views::view_for;
@@ -41,6 +43,9 @@ pub(super) struct Reconciler {
     defaults: Vec<FilledDefault>,
     retention: Retention,
     resolver: Resolver,
+    edits: EditQueue,
+    /// When edits were left waiting, if they were.
+    behind: Option<Instant>,
     discovered: DiscoveredDocuments,
     translator: CheckedTranslator,
     groups: KnownGroups,
@@ -87,6 +92,10 @@ pub(super) struct Reconciled {
     pub(super) wants: Arc<Wants>,
     /// The steps that led to it.
     pub(super) steps: Vec<Step>,
+    /// The objects that it is of, if edits wait; else those that were given.
+    pub(super) paced: Option<Arc<ObjectSet>>,
+    /// The number of edits that wait, by the owner of their objects.
+    pub(super) waiting: BTreeMap<MemberHolder, usize>,
     /// The Gateways that are served, if it is known which should be, and what of them is not.
     pub(super) gateways: (Option<ServedGateways>, GatewayRefusals),
 }
@@ -171,6 +180,11 @@ impl Reconciler {
         let Some(settings) = self.settings.clone() else { return Err(ReconcileError::NoSettings(diagnoses)) };
         let resolved = self.resolver.resolve(objects);
         stopwatch.lap("resolve");
+        let owner = self.owners.is_divided().then_some(|document: &Value| self.owners.likely_holder(document));
+        let (paced, resolved) = self.edits.take((objects, resolved), owner, now);
+        self.behind = self.edits.is_behind().then_some(now);
+        let paced = paced.map(Arc::new);
+        let objects = paced.as_deref().unwrap_or(objects);
         let (instances, clusters) = (objects.instances.as_slice(), resolved.documents.as_slice());
         let input = InstanceInput { settings: &settings, instances, clusters, accepted: self.retention.accepted() };
         self.owners.follow(&input, now);
@@ -190,16 +204,19 @@ impl Reconciler {
         diagnoses.extend(self.owners.diagnoses());
         let snapshot = self.resources.snapshot().clone().with_views(views);
         let served = self.served.follow(&settings.instance, self.retention.accepted(), self.retention.touched());
+        let served = served.owned_by(self.owners.settled());
         stopwatch.lap("assemble");
         let (serving_revoked, steps) = (self.retention.revoked_count(), stopwatch.steps);
         let gateways = (self.gateways.served(), self.gateways.refusals());
-        Ok(Reconciled { snapshot, diagnoses, serving_revoked, served, wants: Arc::new(wants), steps, gateways })
+        let (wants, waiting) = (Arc::new(wants), self.edits.lengths());
+        Ok(Reconciled { snapshot, diagnoses, serving_revoked, served, wants, steps, paced, waiting, gateways })
     }
 
-    /// The next time at which the same objects lead to another snapshot.
+    /// The next time at which the same objects lead to another snapshot; one that has passed if edits wait.
     pub(super) fn next_expiry(&self) -> Option<Instant> {
         let of_instances = self.owners.next_expiry().into_iter().chain(self.instances.next_expiry());
-        self.retention.next_expiry().into_iter().chain(self.gateways.next_expiry()).chain(of_instances).min()
+        let others = self.gateways.next_expiry().into_iter().chain(self.behind);
+        self.retention.next_expiry().into_iter().chain(others).chain(of_instances).min()
     }
 
     /// Takes the set's settings if they are good; the ones before stay in use otherwise.

@@ -14,6 +14,21 @@ pub(crate) struct Resolved {
     problems: Vec<Vec<Problem>>,
 }
 
+/// One of them.
+#[derive(Clone)]
+pub(crate) struct ResolvedCluster {
+    /// As it is translated.
+    pub(crate) document: Arc<Value>,
+    problems: Vec<Problem>,
+}
+
+impl FromIterator<ResolvedCluster> for Resolved {
+    fn from_iter<I: IntoIterator<Item = ResolvedCluster>>(clusters: I) -> Self {
+        let (documents, problems) = clusters.into_iter().map(|one| (one.document, one.problems)).unzip();
+        Self { documents, problems }
+    }
+}
+
 /// Resolves the references of sets that follow each other. A document that is the same allocation as before, with the same material
 /// for its references, leads to the same allocation, and so does one whose references still lead to the same.
 #[derive(Default)]
@@ -56,6 +71,12 @@ impl Resolved {
         let all = objects.clusters.iter().map(|document| resolve(document, &objects.referenced_data));
         let (documents, problems) = all.map(|Resolution { document, problems }| (document, problems)).unzip();
         Self { documents, problems }
+    }
+
+    /// Each of them, in the set's order.
+    pub(crate) fn into_clusters(self) -> impl Iterator<Item = ResolvedCluster> {
+        let all = self.documents.into_iter().zip(self.problems);
+        all.map(|(document, problems)| ResolvedCluster { document, problems })
     }
 
     /// Whether every reference of one of the documents is resolved.

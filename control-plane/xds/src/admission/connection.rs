@@ -1,14 +1,14 @@
 //! The open connections and streams of each peer, and their bounds.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::{Stream, StreamExt};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
+use super::quota::{Quota, QuotaBounds, QuotaTable, ResponseRoom};
 use crate::limits::{Limits, Rejection};
 use crate::membership::Membership;
 use crate::metrics::OptionalMetrics;
@@ -19,127 +19,61 @@ use crate::registry::lock;
 pub(crate) struct Peers {
     pub(crate) limits: Limits,
     metrics: OptionalMetrics,
-    /// A peer without connections stays until its buckets are full again, so that a reconnect does not refill them.
-    open: Mutex<BTreeMap<Peer, Arc<PeerQuota>>>,
+    open: QuotaTable<Peer>,
+    /// By the instances that a certificate names.
+    instances: QuotaTable<BTreeSet<String>>,
+    /// The share of all those beyond the number that have one of their own.
+    others: QuotaTable<()>,
+    /// Connections of network peers that belong to no instance.
     network: AtomicUsize,
-}
-
-/// The usage of one peer.
-struct PeerQuota {
-    connections: AtomicUsize,
-    streams: AtomicUsize,
-    exchanges: AtomicUsize,
-    /// Streams that may be opened, and when that was so.
-    openings: Mutex<Bucket>,
-    /// Exchanges that may begin, and bytes that may come in them.
-    beginnings: Mutex<Bucket>,
-    bytes: Mutex<Bucket>,
-    /// Time that requests may take.
-    work: Mutex<Bucket>,
-    /// Units of bytes that may be unread.
-    unread: Arc<Semaphore>,
-}
-
-impl PeerQuota {
-    /// Whether the quota is that of a new peer.
-    fn is_at_rest(&self, now: Instant) -> bool {
-        let is_full = |bucket: &Mutex<Bucket>| {
-            let mut bucket = lock(bucket);
-            bucket.level(now) >= bucket.size
-        };
-        self.connections.load(Ordering::Relaxed) == 0
-            && self.streams.load(Ordering::Relaxed) == 0
-            && self.exchanges.load(Ordering::Relaxed) == 0
-            && is_full(&self.openings)
-            && is_full(&self.beginnings)
-            && is_full(&self.bytes)
-            && is_full(&self.work)
-    }
-}
-
-/// A token bucket: it fills while time passes.
-struct Bucket {
-    level: f64,
-    size: f64,
-    per_second: f64,
-    at: Instant,
-}
-
-impl Bucket {
-    /// Takes more than there is, too. Returns what is left.
-    fn take(&mut self, amount: f64) -> f64 {
-        self.level = self.level(Instant::now()) - amount;
-        self.level
-    }
-
-    fn new(size: f64, per_second: f64) -> Self {
-        Self { level: size, size, per_second, at: Instant::now() }
-    }
-
-    fn filled_in_two_seconds(size: f64) -> Self {
-        Self::new(size, size / 2.0)
-    }
-
-    fn level(&mut self, now: Instant) -> f64 {
-        let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        self.at = now;
-        self.level = (self.level + passed * self.per_second).min(self.size);
-        self.level
-    }
 }
 
 /// Looks after which a connection is idle that had a stream of a node.
 const IDLE_LOOKS_BETWEEN_STREAMS: u32 = 4;
 
-/// The number of bytes of one permit.
-const UNIT: usize = 1_024;
-
 impl Peers {
     pub(crate) fn new(limits: Limits, metrics: OptionalMetrics) -> Arc<Self> {
-        Arc::new(Self { limits, metrics, open: Mutex::default(), network: AtomicUsize::new(0) })
+        let (open, instances, others) = (QuotaTable::default(), QuotaTable::default(), QuotaTable::default());
+        Arc::new(Self { limits, metrics, open, instances, others, network: AtomicUsize::new(0) })
     }
 
-    /// Counts a connection of a peer, if the peer may have another one.
+    /// Counts a connection of a peer, if the peer may have another one. Envoys of an instance have its share of connections, and take
+    /// none from others.
     pub(crate) fn connect(self: &Arc<Self>, peer: Peer) -> Result<Arc<Connection>, Rejection> {
         let is_local = peer == Peer::Local;
-        let quota = self.quota(&peer);
-        let most = if is_local { self.limits.connections } else { self.limits.connections_per_peer };
+        let of_peer = self.open.get(&peer, usize::MAX, || QuotaBounds::of_peer(&self.limits));
+        let quota = of_peer.ok_or(Rejection::Connections)?;
+        let instance = self.instance_quota(&peer)?;
+        let most = if is_local { self.limits.connections } else { quota.bounds.connections };
         let connection = Arc::new(Connection {
             peer,
             peers: Arc::clone(self),
             quota,
+            instance,
             streams: AtomicUsize::new(0),
             idle_looks: AtomicU32::new(0),
             named: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         });
         let of_peer = connection.quota.connections.fetch_add(1, Ordering::Relaxed);
-        let of_all = self.network.fetch_add(usize::from(!is_local), Ordering::Relaxed);
-        if of_peer >= most || (!is_local && of_all >= self.limits.connections) {
+        let is_full = match &connection.instance {
+            Some(quota) => quota.connections.fetch_add(1, Ordering::Relaxed) >= quota.bounds.connections,
+            None if is_local => false,
+            None => self.network.fetch_add(1, Ordering::Relaxed) >= self.limits.connections,
+        };
+        if of_peer >= most || is_full {
             return Err(Rejection::Connections);
         }
         Ok(connection)
     }
 
-    fn quota(&self, peer: &Peer) -> Arc<PeerQuota> {
-        let mut open = lock(&self.open);
-        if let Some(quota) = open.get(peer) {
-            return Arc::clone(quota);
-        }
-        let now = Instant::now();
-        open.retain(|_, quota| !quota.is_at_rest(now));
-        let quota = Arc::new(PeerQuota {
-            connections: AtomicUsize::new(0),
-            streams: AtomicUsize::new(0),
-            exchanges: AtomicUsize::new(0),
-            openings: Mutex::new(Bucket::new(f64::from(self.limits.stream_burst), 1.0)),
-            beginnings: Mutex::new(Bucket::filled_in_two_seconds(f64::from(self.limits.exchange_burst))),
-            bytes: Mutex::new(Bucket::filled_in_two_seconds(self.limits.exchange_bytes as f64)),
-            work: Mutex::new(Bucket::new(self.limits.work.as_secs_f64(), 0.25)),
-            unread: Arc::new(Semaphore::new(units(self.limits.unread))),
-        });
-        open.insert(peer.clone(), Arc::clone(&quota));
-        quota
+    /// The share of the instance that a peer's certificate names; of several, that of exactly these.
+    fn instance_quota(&self, peer: &Peer) -> Result<Option<Arc<Quota>>, Rejection> {
+        let Membership::Instances(names) = peer.membership() else { return Ok(None) };
+        let bounds = || QuotaBounds::of_instance(&self.limits);
+        let own = self.instances.get(&names, self.limits.instances, bounds);
+        let quota = own.or_else(|| self.others.get(&(), usize::MAX, bounds));
+        quota.map(Some).ok_or(Rejection::Connections)
     }
 
     pub(crate) fn rejected(&self, excess: Rejection) {
@@ -147,15 +81,13 @@ impl Peers {
     }
 }
 
-fn units(bytes: usize) -> usize {
-    (bytes / UNIT).clamp(1, Semaphore::MAX_PERMITS)
-}
-
 /// A connection that was let in.
 pub(crate) struct Connection {
     pub(crate) peer: Peer,
     pub(crate) peers: Arc<Peers>,
-    quota: Arc<PeerQuota>,
+    quota: Arc<Quota>,
+    /// The share of its instance, if it belongs to one.
+    instance: Option<Arc<Quota>>,
     /// Streams whose node is known.
     streams: AtomicUsize,
     /// Looks that found no such stream, since there was one.
@@ -168,8 +100,14 @@ pub(crate) struct Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.quota.connections.fetch_sub(1, Ordering::Relaxed);
-        if self.peer != Peer::Local {
-            self.peers.network.fetch_sub(1, Ordering::Relaxed);
+        match &self.instance {
+            Some(quota) => {
+                quota.connections.fetch_sub(1, Ordering::Relaxed);
+            }
+            None if self.peer == Peer::Local => {}
+            None => {
+                self.peers.network.fetch_sub(1, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -179,6 +117,10 @@ impl Connection {
     pub(crate) fn open_stream(self: &Arc<Self>) -> Result<Arc<Admission>, Rejection> {
         let is_local = self.peer == Peer::Local;
         let before = self.quota.streams.fetch_add(1, Ordering::Relaxed);
+        let is_full = self
+            .instance
+            .as_ref()
+            .is_some_and(|quota| quota.streams.fetch_add(1, Ordering::Relaxed) >= quota.bounds.streams);
         let admission = self.admission(false);
         if is_local {
             return Ok(Arc::new(admission));
@@ -190,7 +132,7 @@ impl Connection {
             return Err(Rejection::Streams);
         }
         openings.level -= 1.0;
-        if before >= self.peers.limits.streams_per_peer {
+        if is_full || before >= self.quota.bounds.streams {
             return Err(Rejection::Streams);
         }
         Ok(Arc::new(admission))
@@ -199,6 +141,10 @@ impl Connection {
     /// Counts an exchange about limits, if the peer may begin another one.
     pub(crate) fn open_exchange(self: &Arc<Self>) -> Result<Arc<Admission>, Rejection> {
         let before = self.quota.exchanges.fetch_add(1, Ordering::Relaxed);
+        let is_full = self
+            .instance
+            .as_ref()
+            .is_some_and(|quota| quota.exchanges.fetch_add(1, Ordering::Relaxed) >= quota.bounds.exchanges);
         let admission = self.admission(true);
         if self.peer == Peer::Local {
             return Ok(Arc::new(admission));
@@ -211,14 +157,16 @@ impl Connection {
             return Err(Rejection::Exchanges);
         }
         beginnings.level -= 1.0;
-        let is_in_debt = |bucket: &Mutex<Bucket>| lock(bucket).level(now) < 0.0;
-        if before >= self.peers.limits.exchanges_per_peer
-            || is_in_debt(&self.quota.bytes)
-            || is_in_debt(&self.quota.work)
-        {
+        let is_in_debt = self.quotas().any(|quota| quota.is_in_debt(now));
+        if is_full || is_in_debt || before >= self.quota.bounds.exchanges {
             return Err(Rejection::Exchanges);
         }
         Ok(Arc::new(admission))
+    }
+
+    /// The quotas against which it counts.
+    fn quotas(&self) -> impl Iterator<Item = &Quota> {
+        std::iter::once(&self.quota).chain(&self.instance).map(AsRef::as_ref)
     }
 
     fn admission(self: &Arc<Self>, is_exchange: bool) -> Admission {
@@ -254,8 +202,10 @@ pub(crate) struct Admission {
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        let PeerQuota { exchanges, streams, .. } = &*self.connection.quota;
-        if self.is_exchange { exchanges } else { streams }.fetch_sub(1, Ordering::Relaxed);
+        for quota in self.connection.quotas() {
+            let count = if self.is_exchange { &quota.exchanges } else { &quota.streams };
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
         if self.is_admitted() {
             self.connection.streams.fetch_sub(1, Ordering::Relaxed);
         }
@@ -298,17 +248,20 @@ impl Admission {
             return Err(Status::deadline_exceeded("the report did not come"));
         };
         let Some(message) = message.transpose()? else { return Ok(None) };
-        lock(&self.connection.quota.bytes).take(message.encoded_len() as f64);
+        let bytes = message.encoded_len() as f64;
+        for quota in self.connection.quotas() {
+            lock(&quota.bytes).take(bytes);
+        }
         Ok(Some(message))
     }
 
     /// Refuses the id of a node that the peer may not be, or that is longer than `most` bytes.
     pub(crate) fn check_node(&self, id: &str, most: usize) -> Result<(), Status> {
         self.peer().may_be(id).inspect_err(|_| self.rejected(Rejection::Node))?;
-        // Its Envoy is a tenant's, and reports are about all clusters.
-        if let Membership::Bound(_) | Membership::Instances(_) = self.peer().membership() {
+        // Its Envoy is a tenant's, and has no clusters of its own to report about.
+        if let Membership::Bound(_) = self.peer().membership() {
             self.rejected(Rejection::Node);
-            return Err(Status::permission_denied("an Envoy of a Gateway or of an instance reports nothing"));
+            return Err(Status::permission_denied("an Envoy of a Gateway reports nothing"));
         }
         if id.is_empty() || id.len() > most {
             return Err(Status::invalid_argument(format!("a node id has 1 to {most} bytes")));
@@ -333,11 +286,13 @@ impl Admission {
         self.connection.close();
     }
 
-    /// Waits until the peer may have so many bytes more unread. They count until the permit is dropped.
-    pub(crate) async fn unread(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let wanted = units(bytes).min(units(self.limits().unread));
-        let permits = u32::try_from(wanted).unwrap_or(u32::MAX);
-        Arc::clone(&self.connection.quota.unread).acquire_many_owned(permits).await.ok()
+    /// Waits until the peer, and its instance, may have so many bytes more unread. They count until the result is dropped.
+    pub(crate) async fn unread(&self, bytes: usize) -> ResponseRoom {
+        let mut room = ResponseRoom::default();
+        for quota in self.connection.quotas() {
+            room.extend(quota.unread(bytes).await);
+        }
+        room
     }
 
     /// Records the time that a request of the peer took. Returns the time that its next one has to wait.
@@ -345,10 +300,8 @@ impl Admission {
         if self.connection.peer == Peer::Local {
             return Duration::ZERO;
         }
-        let mut work = lock(&self.connection.quota.work);
-        let level = work.take(took.as_secs_f64());
-        let missing = (-level).max(0.0) / work.per_second;
-        Duration::try_from_secs_f64(missing).unwrap_or_default().min(self.limits().answer / 4)
+        let waits = self.connection.quotas().map(|quota| quota.worked(took));
+        waits.max().unwrap_or_default().min(self.limits().answer / 4)
     }
 }
 

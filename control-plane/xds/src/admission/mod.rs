@@ -2,6 +2,9 @@
 
 mod connection;
 mod connection_table;
+mod quota;
+#[cfg(test)]
+mod tests;
 mod transport;
 
 pub(crate) use connection::{Admission, Peers, admission};

@@ -13,7 +13,7 @@ use http_body_util::{BodyStream, StreamBody};
 use portcullis_report::EXCHANGE_LIMITS;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 use tonic::Status;
@@ -23,6 +23,7 @@ use tonic::server::NamedService;
 use tonic::transport::server::Connected;
 
 use super::connection::{Admission, Connection};
+use super::quota::ResponseRoom;
 use crate::limits::Rejection;
 use crate::peer::Peer;
 
@@ -176,7 +177,7 @@ fn bounded(body: Body, admission: Arc<Admission>) -> Body {
 /// A response, and the room that it takes.
 pub(crate) struct QueuedResponse<T> {
     pub(crate) content: Result<T, Status>,
-    pub(crate) room: Option<OwnedSemaphorePermit>,
+    pub(crate) room: ResponseRoom,
 }
 
 /// The stream from which the transport takes responses. It asks for the next one when most of the last one is written, not
@@ -184,14 +185,14 @@ pub(crate) struct QueuedResponse<T> {
 pub(crate) struct ResponseStream<T> {
     queued: mpsc::Receiver<QueuedResponse<T>>,
     /// Of what was taken last.
-    room: Option<OwnedSemaphorePermit>,
+    room: ResponseRoom,
     /// The stream counts for as long as something of it waits here.
     _admission: Arc<Admission>,
 }
 
 impl<T> ResponseStream<T> {
     pub(crate) fn new(queued: mpsc::Receiver<QueuedResponse<T>>, admission: Arc<Admission>) -> Self {
-        Self { queued, room: None, _admission: admission }
+        Self { queued, room: Vec::new(), _admission: admission }
     }
 }
 
@@ -199,7 +200,7 @@ impl<T> Stream for ResponseStream<T> {
     type Item = Result<T, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.room = None;
+        self.room.clear();
         self.queued.poll_recv(context).map(|response| {
             let response = response?;
             self.room = response.room;

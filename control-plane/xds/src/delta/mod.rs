@@ -227,6 +227,11 @@ impl DeltaStream {
 
     /// Takes a newer snapshot. Returns responses in the order to send them.
     pub(crate) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<PendingResponse> {
+        if self.snapshot.has_same_resources(&snapshot) {
+            // It is another one for nodes of other views alone.
+            self.snapshot = snapshot;
+            return Vec::new();
+        }
         for ((_, type_url), subscription) in &mut self.subscriptions {
             subscription.on_snapshot(self.snapshot.changes(&snapshot, type_url));
         }

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
+use crate::node::View;
+
 /// Endpoints of one cluster as one node sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints {
@@ -32,11 +34,31 @@ pub struct HealthRegistry {
 struct Report {
     at: Instant,
     clusters: BTreeMap<String, Endpoints>,
+    /// The views about which the node may report; `None` are all.
+    views: Option<Vec<View>>,
     answers: Arc<AckStates>,
 }
 
-/// Most nodes that are remembered.
+/// Most nodes that are remembered and belong to no instance.
 const MAX_NODES: usize = 1_000;
+/// The same of those of one instance, and of the nodes of all instances together.
+const MAX_NODES_OF_INSTANCE: usize = 100;
+const MAX_NODES_OF_INSTANCES: usize = 10_000;
+
+/// Whether there is no room for another node with these views.
+fn is_crowded(reports: &BTreeMap<String, Report>, views: Option<&[View]>) -> bool {
+    let of_all = || reports.values().map(|report| report.views.as_deref());
+    if !are_of_instances(views) {
+        return of_all().filter(|views| !are_of_instances(*views)).count() >= MAX_NODES;
+    }
+    of_all().filter(|one| *one == views).count() >= MAX_NODES_OF_INSTANCE
+        || of_all().filter(|views| are_of_instances(*views)).count() >= MAX_NODES_OF_INSTANCES
+}
+
+/// Whether views are those of instances. Nodes of none have the snapshot itself, or all views.
+fn are_of_instances(views: Option<&[View]>) -> bool {
+    views.is_some_and(|views| views.iter().all(|view| view.0.is_some()))
+}
 
 impl Default for HealthRegistry {
     fn default() -> Self {
@@ -78,18 +100,30 @@ impl HealthRegistry {
         self.changes.subscribe()
     }
 
-    /// Takes a node's report in the place of its last one. Of more than a thousand nodes those that report are kept. Its
-    /// answers at other replicas stay until [`HealthRegistry::answered`].
+    /// Takes a node's report about whatever is served, as [`HealthRegistry::record_within`].
     pub fn record(&self, node: &str, clusters: BTreeMap<String, Endpoints>, at: Instant) {
+        self.record_within(node, clusters, None, at);
+    }
+
+    /// Takes a node's report in the place of its last one. It may report about these views; `None` are all. Of more than a thousand nodes
+    /// those that report are kept, and of more than a hundred of the same instances these. Its answers at other replicas stay until
+    /// [`HealthRegistry::answered`].
+    pub fn record_within(
+        &self,
+        node: &str,
+        clusters: BTreeMap<String, Endpoints>,
+        views: Option<Vec<View>>,
+        at: Instant,
+    ) {
         let mut reports = self.lock();
-        if !reports.contains_key(node) && reports.len() >= MAX_NODES {
+        if !reports.contains_key(node) && is_crowded(&reports, views.as_deref()) {
             reports.retain(|_, report| report.is_fresh(at));
-            if reports.len() >= MAX_NODES {
+            if is_crowded(&reports, views.as_deref()) {
                 return;
             }
         }
         let answers = reports.get(node).filter(|before| before.is_fresh(at)).map(|before| Arc::clone(&before.answers));
-        let report = Report { at, clusters, answers: answers.unwrap_or_default() };
+        let report = Report { at, clusters, views, answers: answers.unwrap_or_default() };
         let before = reports.insert(node.to_owned(), report);
         let is_same = |before: &Report| {
             before.is_fresh(at) && reports.get(node).is_some_and(|now| now.clusters == before.clusters)
@@ -114,6 +148,13 @@ impl HealthRegistry {
         let reports = self.lock();
         let known = reports.iter().filter(|(_, report)| report.is_fresh(now) && !report.answers.is_empty());
         known.map(|(node, report)| (node.clone(), Arc::clone(&report.answers))).collect()
+    }
+
+    /// The views about which each node that has reported lately may report, by node id; `None` are all.
+    pub fn views(&self, now: Instant) -> BTreeMap<String, Option<Vec<View>>> {
+        let reports = self.lock();
+        let fresh = reports.iter().filter(|(_, report)| report.is_fresh(now));
+        fresh.map(|(node, report)| (node.clone(), report.views.clone())).collect()
     }
 
     /// A panic elsewhere leaves the map whole: each change is one insertion or removal.

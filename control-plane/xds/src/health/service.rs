@@ -20,7 +20,9 @@ use super::acknowledgements::{self, MAX_ENTRIES};
 use super::acknowledgements::{AnswerSender, REPORT_INTERVAL, Snapshots};
 use super::{AckStates, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyServer};
 use crate::admission::{Admission, QueuedResponse, ResponseStream, admission};
+use crate::node::{View, Views};
 use crate::registry::Registry;
+use crate::snapshot::Snapshot;
 
 /// The number of clusters that are read of one report.
 const MAX_CLUSTERS: usize = 20_000;
@@ -34,14 +36,16 @@ pub(crate) fn service(
     registry: Arc<HealthRegistry>,
     nodes: Arc<Registry>,
     snapshots: Snapshots,
+    views: Arc<dyn Views>,
 ) -> HealthDiscoveryServiceServer<impl HealthDiscoveryService> {
-    HealthDiscoveryServiceServer::new(Service { registry, nodes, snapshots })
+    HealthDiscoveryServiceServer::new(Service { registry, nodes, snapshots, views })
 }
 
 struct Service {
     registry: Arc<HealthRegistry>,
     nodes: Arc<Registry>,
     snapshots: Snapshots,
+    views: Arc<dyn Views>,
 }
 
 #[tonic::async_trait]
@@ -57,11 +61,12 @@ impl HealthDiscoveryService for Service {
         // Nothing to check: the reports are about Envoy's own health checks.
         let specifier = HealthCheckSpecifier { interval: Some(REPORT_INTERVAL), ..Default::default() };
         // There is room for one message.
-        let _ = sender.try_send(QueuedResponse { content: Ok(specifier), room: None });
+        let _ = sender.try_send(QueuedResponse { content: Ok(specifier), room: Vec::new() });
         let (registry, mut life) = (Arc::clone(&self.registry), self.snapshots.clone());
         let answers = ResponseStream::new(receiver, Arc::clone(&admission));
         let (named, name) = watch::channel(String::new());
-        let stream = HealthStream { registry, snapshots: self.snapshots.clone(), admission, named };
+        let reported = self.views.reported(&admission.peer().membership());
+        let stream = HealthStream { registry, snapshots: self.snapshots.clone(), admission, named, reported };
         let mut answer_sender = AnswerSender::new(Arc::clone(&self.nodes), self.snapshots.clone());
         tokio::spawn(async move {
             let ended = tokio::select! {
@@ -72,7 +77,7 @@ impl HealthDiscoveryService for Service {
             };
             if let Err(status) = ended {
                 // A closed stream needs no reason.
-                let _ = sender.send(QueuedResponse { content: Err(status), room: None }).await;
+                let _ = sender.send(QueuedResponse { content: Err(status), room: Vec::new() }).await;
             }
         });
         Ok(Response::new(answers.boxed()))
@@ -93,6 +98,8 @@ pub(super) struct HealthStream {
     pub(super) admission: Arc<Admission>,
     /// The node's id, once it is known.
     pub(super) named: watch::Sender<String>,
+    /// The views about whose clusters it may report; `None` are all.
+    pub(super) reported: Option<Vec<View>>,
 }
 
 impl HealthStream {
@@ -114,7 +121,7 @@ impl HealthStream {
                 Some(RequestType::HealthCheckRequest(again)) => self.is_still(&node, again)?,
                 Some(RequestType::EndpointHealthResponse(report)) => {
                     let counts = self.read(&report);
-                    self.registry.record(&node, counts, Instant::now());
+                    self.registry.record_within(&node, counts, self.reported.clone(), Instant::now());
                     self.registry.answered(&node, self.answers(&report));
                     tokio::time::sleep(limits.report_pause).await;
                 }
@@ -138,14 +145,17 @@ impl HealthStream {
 
     fn answers(&self, report: &EndpointHealthResponse) -> AckStates {
         let served = self.snapshots.borrow().clone();
-        served.map(|served| acknowledgements::read(report, &served)).unwrap_or_default()
+        let views = self.reported.as_deref();
+        let is_known = |served: &Snapshot, owner: &str| served.within(views).any(|view| view.has_owner(owner));
+        served.map(|served| acknowledgements::read(report, |owner| is_known(&served, owner))).unwrap_or_default()
     }
 
-    /// Counts the endpoints of each cluster that is served.
+    /// Counts the endpoints of each cluster that is served to gateways like this one.
     pub(super) fn read(&self, report: &EndpointHealthResponse) -> BTreeMap<String, Endpoints> {
         let Some(served) = self.snapshots.borrow().clone() else { return BTreeMap::new() };
         let clusters = report.cluster_endpoints_health.iter().take(MAX_CLUSTERS + MAX_ENTRIES);
-        let known = clusters.filter(|cluster| served.has_cluster(&cluster.cluster_name));
+        let is_known = |name: &str| served.within(self.reported.as_deref()).any(|view| view.has_cluster(name));
+        let known = clusters.filter(|cluster| is_known(&cluster.cluster_name));
         let mut room = MAX_NAMED_SERVERS;
         known.map(|cluster| (cluster.cluster_name.clone(), count(cluster, &mut room))).collect()
     }

@@ -18,6 +18,7 @@ use super::{Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, U
 use crate::admission::Admission;
 use crate::kind::CDS;
 use crate::limits::Limits;
+use crate::node::View;
 use crate::resource::Resource;
 use crate::snapshot::Snapshot;
 
@@ -32,6 +33,7 @@ fn stream_for(clusters: &[&str]) -> HealthStream {
         snapshots,
         admission: Admission::local(limits),
         named: watch::Sender::default(),
+        reported: None,
     }
 }
 
@@ -179,6 +181,46 @@ async fn envoy_of_a_gateway_reports_no_health() {
     let ended = stream.listen(stream::iter(messages)).await;
     assert_eq!(ended.unwrap_err().code(), tonic::Code::PermissionDenied);
     assert!(stream.registry.reporting(Instant::now()).is_empty());
+}
+
+#[tokio::test]
+async fn envoy_of_an_instance_reports_about_its_view_alone() {
+    let cluster = |name: &str| Snapshot::new([(CDS.to_owned(), name.to_owned(), Resource::new(Vec::new()))]);
+    let views = ["a", "b"].map(|name| (format!("instance/{name}"), cluster(name)));
+    let served = Arc::new(cluster("none").with_views(views));
+    let view = |name: &str| View(Some(format!("instance/{name}")));
+    let report = |name: &str| ClusterEndpointsHealth { cluster_name: name.to_owned(), ..Default::default() };
+    let names = ["a", "b", "none"];
+    let cluster_endpoints_health = names.map(report).to_vec();
+    let report = EndpointHealthResponse { cluster_endpoints_health, ..Default::default() };
+    for (reported, expected) in [
+        (None, &names[..]),
+        (Some(vec![View(None)]), &["none"]),
+        (Some(vec![view("a")]), &["a"]),
+        (Some(vec![view("b"), view("a")]), &["a", "b"]),
+        (Some(vec![view("gone")]), &[]),
+        (Some(vec![]), &[]),
+    ] {
+        let (_, snapshots) = watch::channel(Some(Arc::clone(&served)));
+        let stream = HealthStream { snapshots, reported: reported.clone(), ..stream_for(&[]) };
+        assert_eq!(stream.read(&report).into_keys().collect::<Vec<_>>(), expected, "{reported:?}");
+    }
+}
+
+#[test]
+fn nodes_of_an_instance_leave_room_for_those_of_others() {
+    let (registry, now) = (HealthRegistry::default(), Instant::now());
+    let of = |name: &str| Some(vec![View(Some(format!("instance/{name}")))]);
+    for number in 0..200 {
+        registry.record_within(&format!("a-{number}"), counts(1, 1), of("a"), now);
+    }
+    assert_eq!(registry.reporting(now).len(), 100);
+    registry.record_within("b", counts(1, 1), of("b"), now);
+    registry.record("free", counts(1, 1), now);
+    let views = registry.views(now);
+    assert_eq!((views.get("b"), views.get("free"), views.get("a-150")), (Some(&of("b")), Some(&None), None));
+    registry.record_within("a-1", counts(0, 1), of("a"), now);
+    assert_eq!(registry.endpoints("a", now)["a-1"].healthy, 0, "one that is known reports on");
 }
 
 #[tokio::test]

@@ -12,6 +12,8 @@ mod tests;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
+use crate::membership::Membership;
+
 pub use client::{ReportClient, ReportStream};
 pub(crate) use service::service;
 
@@ -20,6 +22,8 @@ pub(crate) use service::service;
 pub struct GatewayReport {
     /// The node's id.
     pub node: String,
+    /// The Gateways and instances that it may belong to: it may report about objects of these alone.
+    pub membership: Membership,
     /// The instance that it is about; empty where there is one.
     pub instance: String,
     /// The report itself.

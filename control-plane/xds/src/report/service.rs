@@ -111,7 +111,7 @@ impl Streams {
             };
             if let Err(status) = ended {
                 // A closed stream needs no reason.
-                let _ = sender.send(QueuedResponse { content: Err(status), room: None }).await;
+                let _ = sender.send(QueuedResponse { content: Err(status), room: Vec::new() }).await;
             }
         });
         responses.boxed()
@@ -176,7 +176,12 @@ impl GatewayStream {
         }
         let mut worked = Duration::ZERO;
         let (mut limits, mut pause) = (Bytes::new(), Duration::ZERO);
-        let report = |content| GatewayReport { node: node.to_owned(), instance: message.instance.clone(), content };
+        let report = |content| GatewayReport {
+            node: node.to_owned(),
+            membership: self.admission.peer().membership(),
+            instance: message.instance.clone(),
+            content,
+        };
         let refused = |error: UnreadableReport| Status::invalid_argument(error.to_string());
         if !message.content.is_empty() {
             let start = Instant::now();
@@ -198,7 +203,7 @@ impl GatewayStream {
 
     /// A peer that does not read its acknowledgements is not read either, and is not waited for without end.
     async fn acknowledge(&self, limits: Bytes) -> Result<(), Status> {
-        let response = QueuedResponse { content: Ok(ReportResponse { limits }), room: None };
+        let response = QueuedResponse { content: Ok(ReportResponse { limits }), room: Vec::new() };
         match tokio::time::timeout(self.admission.limits().answer, self.responses.send(response)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(Status::cancelled("the stream is closed")),

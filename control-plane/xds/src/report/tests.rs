@@ -12,6 +12,7 @@ use super::service::GatewayStream;
 use super::{GatewayReport, ReportSink, UnreadableReport};
 use crate::admission::Admission;
 use crate::limits::Limits;
+use crate::membership::Membership;
 
 /// Remembers every report; `bad` cannot be read.
 #[derive(Default)]
@@ -120,6 +121,20 @@ async fn envoy_of_a_gateway_reports_nothing() {
         let taken = witness.0.lock().unwrap().len();
         assert_eq!(taken, if expected.is_none() { 2 } else { 0 }, "{names:?}");
     }
+}
+
+#[tokio::test]
+async fn report_of_an_instances_envoy_says_whose_it_is() {
+    let (responses, _queued) = mpsc::channel(8);
+    let witness = Arc::new(Witness::default());
+    let names = ["one", "a.instance.portcullis.dev"];
+    let admission = Admission::of_certificate(&names, limits());
+    let stream = GatewayStream { sink: witness.clone(), admission, responses };
+    let limited = ReportRequest { limits: Bytes::from_static(b"a"), ..message("one", "", "a") };
+    stream.listen(stream::iter([Ok(limited)])).await.unwrap();
+    let taken: Vec<_> = witness.0.lock().unwrap().drain(..).map(|one| one.membership).collect();
+    let of_a = Membership::Instances(["a".to_owned()].into());
+    assert_eq!(taken, [of_a.clone(), of_a], "of its activity and of its limits");
 }
 
 #[tokio::test]

@@ -101,8 +101,8 @@ pub async fn serve(
         acceptors.spawn(accept::accept_tls(listener, credentials, Arc::clone(&peers), connections.clone()));
     }
     drop(connections);
-    let health =
-        crate::health::service(Arc::clone(&served.health), Arc::clone(&served.registry), served.snapshots.clone());
+    let (registry, views) = (Arc::clone(&served.registry), Arc::clone(&served.views));
+    let health = crate::health::service(Arc::clone(&served.health), registry, served.snapshots.clone(), views);
     let reports = served
         .reports
         .clone()

@@ -58,7 +58,7 @@ impl Task {
     {
         if let Err(status) = self.serve(requests).await {
             // A closed stream needs no reason.
-            let _ = self.responses.send(QueuedResponse { content: Err(status), room: None }).await;
+            let _ = self.responses.send(QueuedResponse { content: Err(status), room: Vec::new() }).await;
         }
     }
 
@@ -94,7 +94,7 @@ impl Task {
                     newest.map(|newest| lock(&stream).on_snapshot(newest)).unwrap_or_default()
                 }
             };
-            self.report_sync(&mut state.sync, &stream);
+            self.report_sync(&mut state.sync, &stream, &view);
             if !self.send(&stream, pending).await {
                 return Ok(());
             }
@@ -193,10 +193,11 @@ impl Task {
         Ok(pending)
     }
 
-    fn report_sync(&self, sync: &mut SyncTracker, stream: &Mutex<DeltaStream>) {
+    fn report_sync(&self, sync: &mut SyncTracker, stream: &Mutex<DeltaStream>, view: &View) {
         let stream = lock(stream);
         if sync.is_reached(&stream) {
-            self.served.registry.metrics.with(|metrics| metrics.propagated(stream.node(), stream.snapshot_version()));
+            let (node, version) = (stream.node(), stream.snapshot_version());
+            self.served.registry.metrics.with(|metrics| metrics.propagated(view, node, version));
         }
     }
 

@@ -1,12 +1,13 @@
 //! Instances with Envoys of their own.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use portcullis_e2e::Manifest;
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::envoy::Envoy;
-use portcullis_harness::ports;
+use portcullis_harness::{ports, wait};
 use serde_json::{Value, json};
 
 use crate::network::Fixture;
@@ -31,9 +32,13 @@ fn instance(name: &str) -> String {
 /// A cluster of a team, with keys of its own.
 fn cluster(name: &str, team: &str, server: SocketAddr, ca: &Ca) -> String {
     let serving = ca.issue(&CertSpec::server(name, [name])).unwrap();
+    manifest(name, team, server, (ca, &serving)).to_text()
+}
+
+fn manifest(name: &str, team: &str, server: SocketAddr, (ca, serving): (&Ca, &Identity)) -> Manifest {
     let client = ca.issue(&CertSpec::client("system:gateway", ["x"])).unwrap();
-    let manifest = Manifest::new(name, [server]).upstream(&client, ca, "kubernetes").serving(&serving, ca);
-    manifest.set("/metadata/labels", json!({"team": team})).to_text()
+    let manifest = Manifest::new(name, [server]).upstream(&client, ca, "kubernetes").serving(serving, ca);
+    manifest.set("/metadata/labels", json!({"team": team}))
 }
 
 fn dump(envoy: &Envoy) -> String {
@@ -99,4 +104,57 @@ fn envoy_of_an_instance_has_its_clusters_and_no_key_of_others() {
     let has_own =
         |status: &Value| ["one.a.test", "one.b.test", "free.test"].map(|name| gateways(status, name)) == expected;
     fixture.plane.wait_status("each object has the gateways of its owner", SOON, has_own).unwrap();
+}
+
+/// A policy for one user, by which an edition of a cluster is found in an Envoy's configuration.
+fn policy_of(user: &str) -> Value {
+    json!([{"rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "users": [user]}]}])
+}
+
+#[test]
+fn storm_of_edits_in_one_instance_leaves_anothers_their_time() {
+    const STORM: usize = 300;
+    const ROUNDS: usize = 60;
+    let ca = Ca::new("all of them").unwrap();
+    let server = ports::free_address().unwrap();
+    let serving = ca.issue(&CertSpec::server("*.a.test", ["*.a.test"])).unwrap();
+    let stormy: Vec<_> = (0..STORM).map(|number| format!("c{number}.a.test")).collect();
+    let stormy: Vec<_> = stormy.iter().map(|name| manifest(name, "a", server, (&ca, &serving))).collect();
+    let quiet_serving = ca.issue(&CertSpec::server("one.b.test", ["one.b.test"])).unwrap();
+    let quiet = manifest("one.b.test", "b", server, (&ca, &quiet_serving));
+    let mut objects = vec![("settings", settings()), ("a", instance("a")), ("b", instance("b"))];
+    objects.extend(stormy.iter().map(|one| (one.name(), one.to_text())));
+    objects.push(("quiet", quiet.to_text()));
+    let fixture = Fixture::serving("instance-storm", &objects);
+    let dns = vec!["b.instance.portcullis.dev".to_owned()];
+    let identity = fixture.client_ca.issue(&CertSpec { dns, ..CertSpec::client("member", [""; 0]) }).unwrap();
+    let member = fixture.envoy_with("member", "member", &identity, &fixture.server_ca, &["--instance", "b"]);
+    fixture.plane.wait_in_sync(1, SOON).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Each round is an edit of each of three hundred clusters.
+        let storm = scope.spawn(|| {
+            let rounds = (0..ROUNDS).take_while(|_| !is_over.load(Ordering::Relaxed));
+            rounds
+                .map(|round| {
+                    for one in &stormy {
+                        let edited = one.clone().policies(policy_of(&format!("storm-{round}")));
+                        fixture.write(one.name(), &edited.to_text());
+                    }
+                })
+                .count()
+        });
+        for edit in 0..5 {
+            let user = format!("edit-{edit}");
+            let started = Instant::now();
+            fixture.write("quiet", &quiet.clone().policies(policy_of(&user)).to_text());
+            wait::until("the edit is in Envoy", SOON, || dump(&member).contains(&user).then_some(())).unwrap();
+            eprintln!("edit {edit} took {:?}", started.elapsed());
+        }
+        is_over.store(true, Ordering::Relaxed);
+        eprintln!("{} edits meanwhile", storm.join().unwrap() * STORM);
+    });
+    assert!(!dump(&member).contains("storm-"), "nothing of the other instance");
+    let is_settled = |status: &Value| list(status, "nodes").iter().all(|one| one["inSync"] == true);
+    fixture.plane.wait_status("the storm is over", SOON, is_settled).unwrap();
 }

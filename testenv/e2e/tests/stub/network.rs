@@ -21,7 +21,7 @@ pub(super) struct Fixture {
     dir: PathBuf,
     pub(super) server_ca: Ca,
     pub(super) client_ca: Ca,
-    _run: RunDir,
+    run: RunDir,
 }
 
 impl Fixture {
@@ -47,7 +47,12 @@ impl Fixture {
         let flags = xds_server_flags(xds, [&cert, &key, &ca]);
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let plane = ControlPlane::start_with(&dir, &manifests, &flags).unwrap();
-        Fixture { plane, xds, dir, server_ca, client_ca, _run: run }
+        Fixture { plane, xds, dir, server_ca, client_ca, run }
+    }
+
+    /// Puts a manifest into the place of the one of that name.
+    pub(super) fn write(&self, name: &str, text: &str) {
+        self.run.write(&format!("net/manifests/{name}.yaml"), text).unwrap();
     }
 
     /// An Envoy that calls itself `node` and comes with `identity`, trusting `server_ca`.

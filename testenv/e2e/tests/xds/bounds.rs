@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use portcullis_harness::certs::CertSpec;
 use portcullis_xds::Limits;
 use tokio::io::AsyncReadExt;
 
@@ -33,6 +34,31 @@ async fn peer_has_so_many_connections_and_others_have_theirs() {
         left -= 1;
         assert!(left > 0, "a connection that went makes room");
         tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_of_an_instance_leave_room_for_others() {
+    let limits = Limits { connections: 2, connections_per_instance: 3, ..Limits::default() };
+    let site = Site::start("bounds-instances", limits, snapshot(1, 1)).await;
+    let of = |instance: &str, node: &str| {
+        let dns = vec![format!("{instance}.instance.portcullis.dev")];
+        site.caller(&site.client_ca.issue(&CertSpec { dns, ..CertSpec::client(node, [""; 0]) }).unwrap())
+    };
+    let mut kept = Vec::new();
+    for number in 0..3 {
+        let node = format!("a-{number}");
+        let mut stream = of("a", &node).delta().await.unwrap();
+        stream.introduce(&node).await.unwrap();
+        kept.push(stream);
+    }
+    assert!(of("a", "a-3").delta().await.is_err(), "each is another peer");
+    assert!(site.rejected("connections") > 0);
+    of("b", "b-0").delta().await.unwrap().introduce("b-0").await.unwrap();
+    for node in ["free-0", "free-1"] {
+        let mut stream = site.caller(&site.identity(node)).delta().await.unwrap();
+        stream.introduce(node).await.unwrap();
+        kept.push(stream);
     }
 }
 

@@ -6,6 +6,7 @@ mod envoy;
 mod exchanges;
 mod flood;
 mod hostile;
+mod instance_reports;
 mod refusing;
 mod reports;
 mod site;

@@ -17,7 +17,7 @@ use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::rundir::RunDir;
 use portcullis_xds::{
     Credentials, HealthRegistry, Limits, Listeners, OneView, Registry, Rejection, ReportSink, Resource, ServerState,
-    Snapshot, XdsMetrics,
+    Snapshot, View, XdsMetrics,
 };
 use rustix::process::{Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::ServerName;
@@ -44,7 +44,7 @@ impl XdsMetrics for Counts {
     fn responded(&self, _: &'static str) {}
     fn acked(&self, _: &'static str) {}
     fn nacked(&self, _: &'static str) {}
-    fn propagated(&self, _: &str, _: &str) {}
+    fn propagated(&self, _: &View, _: &str, _: &str) {}
     fn rejected(&self, why: Rejection) {
         *self.0.lock().unwrap().entry(why.label()).or_default() += 1;
     }
@@ -121,16 +121,7 @@ impl Site {
     }
 
     pub(crate) fn caller(&self, identity: &Identity) -> Caller {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.server_ca.certificate_der().to_vec().into()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let mut config = builder
-            .with_root_certificates(roots)
-            .with_client_auth_cert(identity.rustls_chain(), identity.rustls_key())
-            .unwrap();
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        Caller { address: self.address, from: Ipv4Addr::LOCALHOST.into(), tls: Arc::new(config) }
+        Caller::new(self.address, &self.server_ca, identity)
     }
 
     /// Waits until a condition holds.
@@ -161,6 +152,20 @@ pub(crate) async fn dial(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> 
 }
 
 impl Caller {
+    /// A client of a server whose certificate is of that CA.
+    pub(crate) fn new(address: SocketAddr, server_ca: &Ca, identity: &Identity) -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.add(server_ca.certificate_der().to_vec().into()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+        let mut config = builder
+            .with_root_certificates(roots)
+            .with_client_auth_cert(identity.rustls_chain(), identity.rustls_key())
+            .unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Caller { address, from: Ipv4Addr::LOCALHOST.into(), tls: Arc::new(config) }
+    }
+
     pub(crate) async fn connect(&self) -> io::Result<TlsStream<TcpStream>> {
         let stream = dial(self.from, self.address).await?;
         let name = ServerName::try_from("xds.internal").unwrap();

@@ -15,7 +15,7 @@ use export::Exporter;
 pub(crate) use export::{TracingArguments, TracingError};
 use portcullis_sources::ObjectSet;
 use portcullis_translate::Diagnosis;
-use portcullis_xds::{Registry, Rejection, Snapshot, XdsMetrics};
+use portcullis_xds::{Registry, Rejection, Snapshot, View, XdsMetrics};
 use ring::rand::{SecureRandom, SystemRandom};
 use tracker::{Edit, EditTracker, Finished, Phase};
 
@@ -183,8 +183,8 @@ impl XdsMetrics for StreamObserver {
         self.metrics.nacked(kind);
     }
 
-    fn propagated(&self, node: &str, snapshot: &str) {
-        self.metrics.propagated(node, snapshot);
+    fn propagated(&self, view: &View, node: &str, snapshot: &str) {
+        self.metrics.propagated(view, node, snapshot);
         if let Some(traces) = &self.traces {
             traces.acknowledged(node, snapshot);
         }

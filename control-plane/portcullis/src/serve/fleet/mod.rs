@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use portcullis_translate::object_word;
-use portcullis_xds::{GatewayReport, UnreadableReport};
+use portcullis_xds::{GatewayReport, Membership, UnreadableReport};
 use tokio::sync::watch;
 
 use activity::GatewayActivity;
@@ -159,8 +159,15 @@ impl Fleet {
         make(Inputs { status, served: &served, activity: &memory.activity, now }, &memory)
     }
 
-    fn record(&self, node: &str, report: &ReportPart, at: Instant) -> Result<(), ReadError> {
-        let clusters = report.clusters().collect::<Result<Vec<_>, _>>()?;
+    fn record(
+        &self,
+        (node, membership): (&str, &Membership),
+        report: &ReportPart,
+        at: Instant,
+    ) -> Result<(), ReadError> {
+        let mut clusters = report.clusters().collect::<Result<Vec<_>, _>>()?;
+        let served = self.served.borrow().clone();
+        clusters.retain(|cluster| served.may_report(membership, &cluster.cluster));
         self.shadows.take(node, report.process, &clusters, at);
         let mut memory = lock(&self.memory);
         memory.activity.take(node, report, clusters, at);
@@ -227,11 +234,12 @@ impl Fleet {
     /// # Errors
     /// It cannot be read.
     pub(crate) fn take(&self, report: GatewayReport) -> Result<(), UnreadableReport> {
-        // There is one instance today. A gateway that names one knows of several.
+        // There is one instance id. A gateway that names one knows of several.
         if !report.instance.is_empty() && report.instance != self.served.borrow().instance {
             return Ok(());
         }
-        let read = ReportPart::read(report.content).and_then(|part| self.record(&report.node, &part, Instant::now()));
+        let read = ReportPart::read(report.content)
+            .and_then(|part| self.record((&report.node, &report.membership), &part, Instant::now()));
         read.map_err(|error| UnreadableReport(error.to_string()))
     }
 }

@@ -6,7 +6,9 @@ use portcullis_api::{
     CertificateDates, Transport, UpstreamCluster, certificate_dates, parse_cluster, unchecked_cluster,
 };
 use portcullis_filter_config::{GlobalLimit, counted_name};
+use portcullis_instances::{MemberHolder, MemberName, Settlement};
 use portcullis_translate::{ResourceNames, cluster_word};
+use portcullis_xds::Membership;
 use serde_json::Value;
 
 use crate::rule_text::rule_text;
@@ -17,11 +19,15 @@ pub(crate) struct ServedObjects {
     /// The instance of the control plane.
     pub(crate) instance: String,
     pub(super) by_name: Arc<BTreeMap<String, Arc<ServedObject>>>,
+    /// The owners of objects, if they are divided among instances.
+    owners: Option<Arc<Settlement>>,
 }
 
 /// Limits of one object of all gateways together.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedLimits {
+    /// `metadata.name` of the object.
+    pub(crate) object: String,
     /// The object's name with the instance, the same for each object of this name.
     pub(crate) name: String,
     /// By schema.
@@ -72,10 +78,29 @@ impl ServedObjects {
         self.by_name.get(name).is_some_and(|object| !object.global_limits.is_empty())
     }
 
-    /// The limits of all gateways together, by the name under which a cluster counts, then by schema.
-    pub(crate) fn global_limits(&self) -> BTreeMap<String, BTreeMap<String, GlobalLimit>> {
-        let objects = self.by_name.iter().filter(|(_, object)| !object.global_limits.is_empty());
-        objects.map(|(name, object)| (self.counted(name, object), object.global_limits.clone())).collect()
+    /// The objects with owners from now on; without any they are not divided.
+    pub(crate) fn owned_by(mut self, owners: Option<Arc<Settlement>>) -> Self {
+        self.owners = owners;
+        self
+    }
+
+    /// Whether a gateway whose certificate says this may report about an object, and have a part of its limits: while an object passes
+    /// over, gateways of both owners. A process of this machine may report about all.
+    pub(crate) fn may_report(&self, membership: &Membership, object: &str) -> bool {
+        let member = || MemberName::cluster(object.to_ascii_lowercase());
+        let owner = self.owners.as_ref().and_then(|settled| settled.owners.get(&member()));
+        let is_holder = |is_one: &dyn Fn(&MemberHolder) -> bool| {
+            owner.is_some_and(|owner| is_one(&owner.holder) || owner.next.as_ref().is_some_and(is_one))
+        };
+        match membership {
+            Membership::Local => true,
+            Membership::Bound(_) => false,
+            // An object of which nothing is known is no instance's.
+            Membership::Free => owner.is_none() || is_holder(&|holder| *holder == MemberHolder::Free),
+            Membership::Instances(names) => {
+                is_holder(&|holder| holder.instance().is_some_and(|name| names.contains(name)))
+            }
+        }
     }
 
     /// The name under which the cluster of a report counts: a gateway that does not have its configuration from a control plane knows
@@ -88,13 +113,14 @@ impl ServedObjects {
         counted_name(ResourceNames::new(&self.instance, name).chain(), &object.word)
     }
 
-    /// As [`ServedObjects::global_limits`], for control planes that have the object of the same name from different sources.
+    /// The limits of all gateways together, by the name under which a cluster counts.
     pub(crate) fn shared_limits(&self) -> HashMap<String, SharedLimits> {
         let objects = self.by_name.iter().filter(|(_, object)| !object.global_limits.is_empty());
-        let shared = objects.map(|(name, object)| {
-            let name = ResourceNames::new(&self.instance, name).chain().to_owned();
+        let shared = objects.map(|(object_name, object)| {
+            let name = ResourceNames::new(&self.instance, object_name).chain().to_owned();
             let limits = Arc::new(object.global_limits.clone());
-            (counted_name(&name, &object.word), SharedLimits { name, limits })
+            let counted = counted_name(&name, &object.word);
+            (counted, SharedLimits { object: object_name.clone(), name, limits })
         });
         shared.collect()
     }
@@ -129,7 +155,7 @@ impl ServedObjectCache {
                 documents.iter().for_each(|(name, document)| self.take(name, Some(document)));
             }
         }
-        ServedObjects { instance: instance.to_owned(), by_name: Arc::clone(&self.read) }
+        ServedObjects { instance: instance.to_owned(), by_name: Arc::clone(&self.read), owners: None }
     }
 
     fn take(&mut self, name: &str, document: Option<&Arc<Value>>) {

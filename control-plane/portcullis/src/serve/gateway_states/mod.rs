@@ -8,7 +8,7 @@ use std::time::Instant;
 use portcullis_api::status::{Gateway, GatewayProgress, Health, Timestamp, UnhealthyServer};
 use portcullis_filter_config::{Pool, TCP_POOL, without_generation};
 use portcullis_translate::type_urls;
-use portcullis_xds::{AckState, AckStates, Endpoints, HealthRegistry, NodeStatus, Refused, Registry, Snapshot};
+use portcullis_xds::{AckState, AckStates, Endpoints, HealthRegistry, NodeStatus, Refused, Registry, Snapshot, View};
 
 use super::instance_views::is_lasting_view;
 
@@ -46,6 +46,8 @@ pub(super) struct GatewayStates<'a> {
     answers: BTreeMap<String, Arc<AckStates>>,
     /// Those that keep their last configuration, and the reason.
     frozen: BTreeMap<String, String>,
+    /// The views about which each gateway may report whose agent does; `None` are all.
+    reported: BTreeMap<String, Option<Vec<View>>>,
 }
 
 impl<'a> GatewayStates<'a> {
@@ -56,8 +58,8 @@ impl<'a> GatewayStates<'a> {
         reports: &'a EndpointHealth,
     ) -> Self {
         let now = Instant::now();
-        let (answers, frozen) = (health.answers(now), registry.frozen(now));
-        Self { registry, nodes: registry.nodes(), snapshot, reports, answers, frozen }
+        let (answers, frozen, reported) = (health.answers(now), registry.frozen(now), health.views(now));
+        Self { registry, nodes: registry.nodes(), snapshot, reports, answers, frozen, reported }
     }
 
     /// Every node that was seen.
@@ -77,19 +79,28 @@ impl<'a> GatewayStates<'a> {
             let Some(progress) = progresses.remove(&node.id) else { continue };
             gateways.push(health.gateway(&node.id, self::progress(progress, node)));
         }
-        // Envoys of an instance report nothing, and those that do have none of its objects.
-        let has = |view: &Snapshot| view.owned_by(owner).next().is_some();
-        let is_of_instance = |(name, view): (&str, &Snapshot)| is_lasting_view(name) && has(view);
-        if !has(snapshot) && snapshot.views().any(is_of_instance) {
-            return gateways;
-        }
         let is_here = |name: &str| self.nodes.iter().any(|node| node.connected && node.id == name);
         let reporting =
             health.all.into_iter().flat_map(BTreeMap::keys).chain(self.answers.keys()).chain(self.frozen.keys());
-        let elsewhere: BTreeSet<&String> = reporting.filter(|name| !is_here(name)).collect();
+        let mut elsewhere: BTreeSet<&String> = reporting.filter(|name| !is_here(name)).collect();
+        if !elsewhere.is_empty() {
+            let is_free = is_free(snapshot, owner);
+            let reports_it = |name: &String| health.all.is_some_and(|all| all.contains_key(name));
+            elsewhere.retain(|name| self.may_have(name, (snapshot, owner), is_free) || reports_it(name));
+        }
         let key = (owner.to_owned(), content_hash.to_owned());
         gateways.extend(elsewhere.into_iter().map(|name| health.gateway(name, self.elsewhere(name, &key))));
         gateways
+    }
+
+    /// Whether a gateway that follows another replica may have an object: it may report about a view with it. One that may report about
+    /// all, or of which that is not known, is taken for one of no instance.
+    fn may_have(&self, node: &str, (snapshot, owner): (&Snapshot, &str), is_free: bool) -> bool {
+        let has = |view: &View| snapshot.view(view).is_some_and(|view| owns(view, owner));
+        match self.reported.get(node) {
+            Some(Some(views)) => views.iter().any(|view| if view.0.is_none() { is_free } else { has(view) }),
+            Some(None) | None => is_free,
+        }
     }
 
     /// The state of a gateway that follows another replica, from the reports of its agent.
@@ -111,13 +122,20 @@ impl<'a> GatewayStates<'a> {
     /// all generations of an object.
     fn health(&self, snapshot: &Snapshot, owner: &str) -> GroupHealth<'_> {
         let clusters = type_urls::cluster();
-        let is_wanted = |(url, name): &(&str, &str)| {
-            *url == clusters && snapshot.get(url, name).is_some_and(|resource| !resource.lingers())
+        let pools_of = |view: &Snapshot| -> BTreeSet<String> {
+            let is_wanted = |(url, name): &(&str, &str)| {
+                *url == clusters && view.get(url, name).is_some_and(|resource| !resource.lingers())
+            };
+            view.owned_by(owner).filter(is_wanted).map(|(_, name)| without_generation(name).to_owned()).collect()
         };
-        let pools: BTreeSet<&str> =
-            snapshot.owned_by(owner).filter(is_wanted).map(|(_, name)| without_generation(name)).collect();
+        // All views of an object have the same pools.
+        let mut pools = pools_of(snapshot);
+        if pools.is_empty() {
+            let of_instances = snapshot.views().filter(|(name, _)| is_lasting_view(name));
+            pools = of_instances.map(|(_, view)| pools_of(view)).find(|pools| !pools.is_empty()).unwrap_or_default();
+        }
         let mut health = GroupHealth::default();
-        for pool in pools {
+        for pool in &pools {
             let group = [Pool::Http2.as_str(), TCP_POOL].iter().find_map(|suffix| pool.strip_suffix(suffix));
             let Some(group) = group else { continue };
             let Some(reports) = self.reports.get(pool) else { continue };
@@ -147,6 +165,15 @@ impl GroupHealth<'_> {
         let health = self.all.and_then(|reports| reports.get(name)).cloned();
         Gateway { name, progress, health, lost_subsets: lost.cloned().collect() }
     }
+}
+
+/// Whether an object is for gateways that belong to no instance. One that is not served at all is.
+fn is_free(snapshot: &Snapshot, owner: &str) -> bool {
+    owns(snapshot, owner) || !snapshot.views().any(|(name, view)| is_lasting_view(name) && owns(view, owner))
+}
+
+fn owns(view: &Snapshot, owner: &str) -> bool {
+    view.owned_by(owner).next().is_some()
 }
 
 /// The state of a node. An object that is pending because the node refuses the shared listener would wait in vain: it counts as

@@ -3,7 +3,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portcullis_api::status::GatewayProgress;
-use portcullis_xds::{AckState, AckStates, HealthRegistry, Registry, Snapshot};
+use portcullis_translate::type_urls;
+use portcullis_xds::{AckState, AckStates, HealthRegistry, Registry, Resource, Snapshot, View};
 
 use super::{EndpointHealth, GatewayStates};
 
@@ -63,4 +64,37 @@ fn gateway_elsewhere_counts_for_the_served_version_only() {
     }
     let old = HealthRegistry::MAX_AGE + Duration::from_secs(1);
     assert_eq!(listed(Some(answers([(OWNER, SERVED, Acknowledged)])), old), None, "words of long ago");
+}
+
+#[test]
+fn gateway_elsewhere_counts_for_objects_of_its_own_instance() {
+    let of_owner = || {
+        let resource = Resource::new(vec![1]).owned_by(OWNER);
+        Snapshot::new([(type_urls::cluster().to_owned(), "lab/-/prod.example.com/all.h2@1".to_owned(), resource)])
+    };
+    let view = |name: &str| View(Some(format!("instance/{name}")));
+    let (registry, health, reports) = (Registry::default(), HealthRegistry::default(), EndpointHealth::new());
+    for (node, views) in [
+        ("local", None),
+        ("free", Some(vec![View(None)])),
+        ("of-a", Some(vec![view("a")])),
+        ("of-b", Some(vec![view("b")])),
+    ] {
+        health.record_within(node, BTreeMap::new(), views, Instant::now());
+        health.answered(node, answers([(OWNER, SERVED, AckState::Acknowledged)]));
+    }
+    let views = |of_a: Snapshot| [("a", of_a), ("b", Snapshot::default())];
+    let served = |free: Snapshot, of_a: Snapshot| {
+        free.with_views(views(of_a).map(|(name, view)| (format!("instance/{name}"), view)))
+    };
+    for (snapshot, expected) in [
+        (served(Snapshot::default(), of_owner()), &["of-a"][..]),
+        (served(of_owner(), Snapshot::default()), &["free", "local"]),
+        (served(of_owner(), of_owner()), &["free", "local", "of-a"]),
+        (served(Snapshot::default(), Snapshot::default()), &["free", "local"]),
+    ] {
+        let states = GatewayStates::new(&registry, &health, Some(Arc::new(snapshot)), &reports);
+        let names: Vec<_> = states.gateways(OWNER, SERVED).iter().map(|gateway| gateway.name.to_owned()).collect();
+        assert_eq!(names, expected);
+    }
 }

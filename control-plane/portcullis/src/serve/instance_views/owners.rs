@@ -38,7 +38,7 @@ pub(in super::super) struct InstanceInput<'a> {
 pub(in super::super) struct InstanceOwners {
     /// The snapshot of before this program started, until the first objects.
     resumed: Option<Snapshot>,
-    settled: Settlement,
+    settled: Arc<Settlement>,
     /// The UIDs of the objects that it is of.
     uids: BTreeMap<MemberName, String>,
     /// Their labels.
@@ -71,10 +71,10 @@ impl InstanceOwners {
         let judged = judge_instances(input.instances.iter().map(AsRef::as_ref), &input.settings.instance);
         let instances: Vec<InstanceClaim> = judged.iter().filter_map(|one| self.claim(one)).collect();
         if let Some(resumed) = resumed {
-            self.settled = settled_by(&resumed, input.clusters, &instances);
+            self.settled = Arc::new(settled_by(&resumed, input.clusters, &instances));
             self.served.extend(instances_of(&resumed).map(str::to_owned));
         } else if self.served.is_empty() {
-            self.settled = undivided(input.accepted);
+            self.settled = Arc::new(undivided(input.accepted));
             self.uids = uids(input.accepted.values());
         }
         self.forget_replaced(input.clusters);
@@ -85,7 +85,7 @@ impl InstanceOwners {
             self.since.get(member).is_some_and(|(next, since)| next == to && now >= *since + HAND_OVER)
         };
         let objects = InstanceObjects { instances, members };
-        self.settled = settle(&self.settled, &objects, is_ready);
+        self.settled = Arc::new(settle(&self.settled, &objects, is_ready));
         self.remember(objects.instances, now);
         let documents = judged.iter().zip(input.instances);
         self.diagnoses = documents.map(|(one, document)| Arc::new(diagnosis(one, document, &self.settled))).collect();
@@ -96,7 +96,7 @@ impl InstanceOwners {
         let newer = uids(clusters);
         for (member, uid) in &newer {
             if self.uids.get(member).is_some_and(|before| before != uid) {
-                self.settled.owners.remove(member);
+                Arc::make_mut(&mut self.settled).owners.remove(member);
             }
         }
         self.uids = newer;
@@ -147,6 +147,31 @@ impl InstanceOwners {
             holders.filter_map(part).collect()
         };
         clusters.iter().map(of).collect()
+    }
+
+    /// The owners, if clusters are divided among instances.
+    pub(in super::super) fn settled(&self) -> Option<Arc<Settlement>> {
+        self.is_divided().then(|| Arc::clone(&self.settled))
+    }
+
+    /// Whether clusters are divided among instances.
+    pub(in super::super) fn is_divided(&self) -> bool {
+        !self.served.is_empty()
+    }
+
+    /// The holder of a cluster; of a new one an instance that selects it.
+    pub(in super::super) fn likely_holder(&self, document: &Value) -> MemberHolder {
+        let name = member_name(document);
+        if let Some(owner) = self.settled.owners.get(&name) {
+            return owner.holder.clone();
+        }
+        let labels = member(document, &self.labels, &self.settled).labels;
+        let selects = |claim: &&InstanceClaim| {
+            let selector = claim.selection.as_ref().and_then(|selection| selection.clusters.as_ref());
+            selector.is_some_and(|selector| selector.selects(&labels))
+        };
+        let instance = self.accepted.values().find(selects);
+        instance.map_or(MemberHolder::Free, |claim| MemberHolder::Instance(claim.name.clone()))
     }
 
     /// The diagnoses of the instances, in the order of their documents.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use portcullis_limits_store::{ClusterExchange, LimitStore, ProcessReport};
 use portcullis_report::limits::ClusterUseMessage;
-use portcullis_xds::{GatewayReport, UnreadableReport};
+use portcullis_xds::{GatewayReport, Membership, UnreadableReport};
 use tokio::sync::watch;
 
 use super::super::fleet::{ServedObjects, SharedLimits};
@@ -35,7 +35,7 @@ impl StoredDivision {
         let bytes = report.content.len();
         let (message, clusters) = read(&report.content)?;
         let (process, number) = (message.process, message.number);
-        let (known, exchanges) = self.exchanges(&clusters);
+        let (known, exchanges) = self.exchanges(&report.membership, &clusters);
         // A report waits with the limits that objects have, however long it is.
         drop((message, clusters));
         if exchanges.is_empty() {
@@ -49,22 +49,24 @@ impl StoredDivision {
         Ok(answer(number, answers, bytes))
     }
 
-    /// Whether this control plane knows each limit of a report, and the use of those that it knows.
-    fn exchanges(&self, clusters: &[ClusterUseMessage]) -> (Vec<bool>, Vec<ClusterExchange>) {
+    /// Whether this control plane knows each limit of a report and the gateway may have a part of it, and the use of those.
+    fn exchanges(&self, membership: &Membership, clusters: &[ClusterUseMessage]) -> (Vec<bool>, Vec<ClusterExchange>) {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         if objects.served.has_changed().unwrap_or(false) {
             let limits = objects.served.borrow_and_update().shared_limits();
             objects.limits = limits;
         }
         let (mut known, mut exchanges) = (Vec::new(), Vec::new());
-        let names = counted_names(clusters, &objects.served.borrow());
+        let served = objects.served.borrow().clone();
+        let names = counted_names(clusters, &served);
         for (cluster, name) in clusters.iter().zip(names) {
             let object = name.and_then(|name| objects.limits.get(&*name));
+            let object = object.filter(|object| served.may_report(membership, &object.object));
             let is_known = |schema: &str| object.is_some_and(|object| object.limits.contains_key(schema));
             known.extend(cluster.uses().map(|(schema, _)| is_known(schema)));
             let uses = cluster.uses().filter(|(schema, _)| is_known(schema));
             let uses: Vec<_> = uses.map(|(schema, used)| (schema.to_owned(), used)).collect();
-            if let Some(SharedLimits { name, limits }) = object.cloned().filter(|_| !uses.is_empty()) {
+            if let Some(SharedLimits { name, limits, .. }) = object.cloned().filter(|_| !uses.is_empty()) {
                 exchanges.push(ClusterExchange { name, limits, uses });
             }
         }
@@ -103,10 +105,13 @@ mod tests {
             schemas.into_iter().for_each(|schema| message.push(schema, PartUse::default()));
             clusters.push(message);
         }
-        let (known, exchanges) = division.exchanges(&clusters);
+        let (known, exchanges) = division.exchanges(&Membership::Free, &clusters);
         assert_eq!(known, [false, false, true, false]);
         let uses: Vec<_> =
             exchanges.iter().flat_map(|one| one.uses.iter().map(|(schema, _)| schema.as_str())).collect();
         assert_eq!((exchanges.len(), uses), (1, vec!["few"]));
+        let foreign = Membership::Instances(["a".to_owned()].into());
+        let (known, exchanges) = division.exchanges(&foreign, &clusters);
+        assert!(exchanges.is_empty() && !known.contains(&true), "the object is no instance's");
     }
 }

@@ -119,11 +119,28 @@ pub(super) const DISCOVERED_SERVERS: Metric =
     metric("portcullis_discovered_servers", "gauge", &[], "Servers in the last answers of all these sources");
 pub(super) const DISCOVERY_CHANGES: Metric =
     metric("portcullis_discovery_changes_total", "counter", &[], "Times that the servers of a source became others");
+pub(super) const INSTANCE_EDITS_WAITING: Metric = metric(
+    "portcullis_instance_edits_waiting",
+    "gauge",
+    &[INSTANCE_LABEL],
+    "Edits of UpstreamClusters that wait for translation, because others of the same instance come first",
+);
+pub(super) const INSTANCE_NODES: Metric =
+    metric("portcullis_instance_xds_nodes", "gauge", &[INSTANCE_LABEL, "state"], "Nodes of an instance by state");
+pub(super) const INSTANCE_PROPAGATION: Metric = metric(
+    "portcullis_instance_propagation_seconds",
+    "histogram",
+    &[INSTANCE_LABEL],
+    "Time from reading a set of objects to the acknowledgement of an instance's whole view by a node of it",
+);
 pub(super) const BUILD: Metric =
     metric("portcullis_build_info", "gauge", &["version"], "Always 1; the control plane's version");
 
+/// The label of an instance. Prometheus would rename one that is called `instance`.
+pub(super) const INSTANCE_LABEL: &str = "portcullis_instance";
+
 #[cfg(test)]
-pub(super) const METRICS: [&Metric; 23] = [
+pub(super) const METRICS: [&Metric; 26] = [
     &OBJECTS,
     &REJECTED_UPDATES,
     &TRANSLATION,
@@ -146,6 +163,9 @@ pub(super) const METRICS: [&Metric; 23] = [
     &DISCOVERY_SOURCES,
     &DISCOVERED_SERVERS,
     &DISCOVERY_CHANGES,
+    &INSTANCE_EDITS_WAITING,
+    &INSTANCE_NODES,
+    &INSTANCE_PROPAGATION,
     &BUILD,
 ];
 
@@ -153,6 +173,7 @@ pub(super) const KINDS: [&str; 3] = ["UpstreamCluster", "GatewaySettings", "File
 pub(super) const STATES: [&str; 3] = ["accepted", "invalid", "conflicted"];
 pub(super) const TYPES: [&str; 6] = ["clusters", "endpoints", "secrets", "listeners", "routes", "other"];
 pub(super) const NODE_STATES: [&str; 5] = ["connected", "in_sync", "refusing", "reporting", "frozen"];
+pub(super) const INSTANCE_NODE_STATES: [&str; 3] = ["connected", "in_sync", "refusing"];
 pub(super) const DISCOVERY_STATES: [&str; 3] = ["current", "empty", "unavailable"];
 pub(super) const ORIGINS: [&str; 2] = ["source", "last_good"];
 pub(super) const OUTCOMES: [&str; 2] = ["written", "failed"];
@@ -160,7 +181,7 @@ pub(super) const OUTCOMES: [&str; 2] = ["written", "failed"];
 pub(super) const REASONS: [&str; 12] = Rejection::LABELS;
 
 #[cfg(test)]
-pub(super) const LABELS: [Label; 9] = [
+pub(super) const LABELS: [Label; 10] = [
     Label {
         name: "kind",
         values: &KINDS,
@@ -191,6 +212,11 @@ pub(super) const LABELS: [Label; 9] = [
                trusted certificate. `connections`, `streams`, `exchanges`: too many of one peer. `idle`: no node id was sent in time. \
                `message`, `names`: too large, or too many. `answer`: a response was neither acknowledged nor refused in \
                time. `node`: the node id is no name of the certificate, or the Envoy cannot be served.",
+    },
+    Label {
+        name: INSTANCE_LABEL,
+        values: &[],
+        help: "The name of an Instance that is served, of a hundred at most; `other/` for those beyond and for names that are none; empty for what belongs to no Instance.",
     },
     Label { name: "version", values: &[], help: "The version of the program." },
 ];

@@ -2,6 +2,7 @@
 
 mod catalog;
 mod discovery;
+mod instances;
 mod limits_store;
 #[cfg(test)]
 mod page;
@@ -11,10 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use portcullis_instances::MemberHolder;
 use portcullis_limits_store::StoreStatistics;
 use portcullis_sources::SourceHealth;
 use portcullis_translate::{Diagnosis, Reason};
-use portcullis_xds::{Endpoints, HealthRegistry, Registry, Rejection, Snapshot, XdsMetrics};
+use portcullis_xds::{Endpoints, HealthRegistry, Registry, Rejection, Snapshot, View, XdsMetrics};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -24,6 +26,7 @@ use prometheus_client::registry::Registry as MetricRegistry;
 
 use catalog::Metric;
 use discovery::DiscoveryMetrics;
+use instances::InstanceMetrics;
 use limits_store::LimitsStoreMetrics;
 
 pub(crate) use discovery::DiscoveryCounts;
@@ -78,6 +81,7 @@ pub(crate) struct ControlPlaneMetrics {
     unhealthy: Gauge,
     limits_store: LimitsStoreMetrics,
     discovery: DiscoveryMetrics,
+    instances: InstanceMetrics,
     state: Mutex<MetricsState>,
 }
 
@@ -114,6 +118,7 @@ impl Default for ControlPlaneMetrics {
             unhealthy: Gauge::default(),
             limits_store: LimitsStoreMetrics::default(),
             discovery: DiscoveryMetrics::default(),
+            instances: InstanceMetrics::default(),
             state: Mutex::default(),
         };
         metrics.register();
@@ -142,6 +147,7 @@ impl ControlPlaneMetrics {
         add(page, &catalog::UNHEALTHY, self.unhealthy.clone());
         self.limits_store.register(page);
         self.discovery.register(page);
+        self.instances.register(page);
         let build: Family<OneLabel, Gauge> = Family::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         add(page, &catalog::BUILD, build);
@@ -175,6 +181,7 @@ impl ControlPlaneMetrics {
         count("connected", &|node| node.connected);
         count("in_sync", &|node| node.connected && node.in_sync);
         count("refusing", &|node| node.connected && !node.refused.is_empty());
+        self.instances.nodes(&nodes);
         self.unhealthy.set(unhealthy(health));
         self.limits_store.read();
         let reporting = number(health.reporting(Instant::now()).len());
@@ -227,6 +234,7 @@ impl ControlPlaneMetrics {
         if !is_new {
             return;
         }
+        self.instances.follow(snapshot);
         let mut state = self.lock();
         let views = snapshot.views().map(|(_, view)| view);
         let versions = std::iter::once(snapshot).chain(views).map(|one| one.version().to_owned()).collect();
@@ -251,6 +259,11 @@ impl ControlPlaneMetrics {
     /// Takes the number of objects that are served with revoked references.
     pub(crate) fn revoked_references(&self, count: usize) {
         self.revoked.set(number(count));
+    }
+
+    /// Takes the number of edits that wait for translation, by the owner of their objects.
+    pub(crate) fn edits_waiting(&self, waiting: &BTreeMap<MemberHolder, usize>) {
+        self.instances.edits_waiting(waiting);
     }
 
     /// Takes whether the source can be read.
@@ -288,13 +301,14 @@ impl XdsMetrics for ControlPlaneMetrics {
         self.rejections.get_or_create(&[("reason", why.label())]).inc();
     }
 
-    fn propagated(&self, _node: &str, snapshot: &str) {
+    fn propagated(&self, view: &View, _node: &str, snapshot: &str) {
         let since = {
             let state = self.lock();
             state.changes.iter().rev().find(|(versions, _)| versions.contains(snapshot)).map(|(_, since)| *since)
         };
-        if let Some(since) = since {
-            self.propagation.observe(since.elapsed().as_secs_f64());
+        if let Some(took) = since.map(|since| since.elapsed()) {
+            self.propagation.observe(took.as_secs_f64());
+            self.instances.propagated(view, took);
         }
     }
 }
@@ -373,8 +387,8 @@ mod tests {
         let metrics = ControlPlaneMetrics::default();
         let snapshot = Snapshot::default();
         metrics.published(&snapshot, Origin::LastGood, Instant::now(), true);
-        metrics.propagated("envoy-0", snapshot.version());
-        metrics.propagated("envoy-0", "another");
+        metrics.propagated(&View(None), "envoy-0", snapshot.version());
+        metrics.propagated(&View(None), "envoy-0", "another");
         let text = metrics.text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
         assert!(text.contains("portcullis_propagation_seconds_count 1\n"), "{text}");
         assert!(text.contains("portcullis_snapshot_source{source=\"last_good\"} 1\n"), "{text}");

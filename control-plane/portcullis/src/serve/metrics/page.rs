@@ -17,7 +17,7 @@ const HEAD: &str = "# Metrics of the control plane
 `portcullis serve` has them at `/metrics` of its `--http-address`, as OpenMetrics text, which Prometheus reads. The \
 filter's own are [another page](metrics.md), on Envoy's side.
 
-Every label has a closed set of values; no object's and no node's name is one. `/status` lists the objects one by one.
+Every label has a closed set of values; of names only those of Instances are among them, no other object's and no node's. `/status` lists the objects one by one.
 ";
 
 fn page() -> String {

@@ -6,6 +6,7 @@ pub(crate) mod fixture;
 mod fleet;
 mod global_limits;
 mod in_flight;
+mod instances;
 mod limit_fleet;
 mod limit_partition;
 mod limit_status;

@@ -273,3 +273,51 @@ fn cluster_without_readable_labels_stays_with_envoys_of_none() {
         world.now += HAND_OVER;
     }
 }
+
+#[test]
+fn storm_of_one_instance_leaves_anothers_edit_its_round() {
+    const QUIET: u8 = 200;
+    let (keys, now) = (certificate(), Instant::now());
+    let set = |storm: u8, quiet: u8| {
+        let clusters = (0..=QUIET).map(|number| {
+            let (team, edition) = if number == QUIET { ("b", quiet) } else { ("a", storm) };
+            let mut document = object(number, edition, &keys).as_ref().clone();
+            document["metadata"]["labels"] = json!({"team": team});
+            Arc::new(document)
+        });
+        ObjectSet {
+            clusters: clusters.collect(),
+            settings: vec![settings(false)],
+            instances: [of_team("a", "1"), of_team("b", "2")].map(Arc::new).to_vec(),
+            ..ObjectSet::default()
+        }
+    };
+    let mut reconciler = Reconciler::resume(None, 24 * HOUR);
+    let mut follow = |objects: &ObjectSet| {
+        let reconciled = reconciler.reconcile(objects, &BTreeSet::new(), now).unwrap();
+        (reconciled, reconciler.next_expiry())
+    };
+    let version = |reconciled: &super::super::Reconciled| {
+        let view = reconciled.snapshot.view(&View(Some("instance/b".to_owned()))).unwrap();
+        view.version_of(&format!("c{QUIET}.example.com")).unwrap()
+    };
+    let (first, _) = follow(&set(0, 0));
+    let (stormy, expiry) = follow(&set(1, 0));
+    assert!(expiry == Some(now) && stormy.paced.is_some(), "the rest waits for another round, which is due");
+    assert_eq!(stormy.diagnoses.len(), first.diagnoses.len());
+    let (next, _) = follow(&set(2, 1));
+    assert_ne!(version(&next), version(&first));
+    assert!(!next.waiting.is_empty(), "the storm goes on");
+    let mut last = next;
+    for _ in 0..3 {
+        last = follow(&set(2, 1)).0;
+    }
+    assert!(last.waiting.is_empty() && last.paced.is_none());
+    let fresh = Reconciler::resume(None, 24 * HOUR).reconcile(&set(2, 1), &BTreeSet::new(), now).unwrap();
+    let names = |one: &Snapshot| {
+        let view = one.view(&View(Some("instance/a".to_owned()))).unwrap();
+        (0..QUIET).map(|number| view.version_of(&format!("c{number}.example.com"))).collect::<Vec<_>>()
+    };
+    assert_eq!(version(&last), version(&fresh));
+    assert!(names(&fresh.snapshot).iter().all(Option::is_some));
+}

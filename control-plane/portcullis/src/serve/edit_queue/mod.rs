@@ -1,0 +1,208 @@
+//! Edits of `UpstreamClusters` on their way from the source to translation, with a line for each instance and one for what belongs to
+//! none. A round translates so many at most: an instance of which thousands of objects change leaves another one's edit waiting for the
+//! round that runs, and for its own.
+//!
+//! An object whose newest version waits is there as it was before, or not yet. A watch that brings its event later would do the same:
+//! each version is one that the object had, with the references that it had then. Only the newest version waits, once. Removals,
+//! settings and instances do not wait.
+//!
+//! - [`EditQueue`]: which versions are translated next. Start here.
+//! - [`tenant_queue`]: the order.
+
+mod tenant_queue;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use portcullis_instances::MemberHolder;
+use portcullis_sources::{NoticedAt, ObjectSet, Place};
+use serde_json::Value;
+
+use self::tenant_queue::TenantQueue;
+use super::references::{Resolved, ResolvedCluster};
+
+/// Weight of the edits of one round. An object of a usual size has one.
+const ROUND: u64 = 128;
+
+/// JSON values of a document that make one more of its weight.
+const VALUES_OF_WEIGHT: u64 = 1_000;
+
+/// An object by its name, and by its position among those of the same name, of which files may hold several.
+type EditKey = (String, usize);
+
+/// The edits that wait, and the versions from before.
+#[derive(Default)]
+pub(super) struct EditQueue {
+    queue: TenantQueue<MemberHolder, EditKey>,
+    /// When the edit of each one that waits was noticed.
+    noticed: BTreeMap<EditKey, Instant>,
+    /// The versions that were translated last, in their order; `None` before the first ones.
+    versions: Option<Vec<ObjectVersion>>,
+}
+
+/// A version of an object.
+#[derive(Clone)]
+struct ObjectVersion {
+    written: Arc<Value>,
+    place: Option<Place>,
+    resolved: ResolvedCluster,
+}
+
+impl EditQueue {
+    /// The set of objects to translate next: the newest one, with the versions from before in place of edits that wait; `None` if none
+    /// does. Without an owner of objects (`owner`) none does.
+    pub(super) fn take(
+        &mut self,
+        (objects, resolved): (&ObjectSet, Resolved),
+        owner: Option<impl Fn(&Value) -> MemberHolder>,
+        now: Instant,
+    ) -> (Option<ObjectSet>, Resolved) {
+        let newest = versions(objects, resolved);
+        let (Some(before), Some(owner)) = (self.versions.take(), owner) else { return self.take_all(newest) };
+        let edits = Edits::between(&before, &newest);
+        if edits.dirty.is_empty() {
+            return self.take_all(newest);
+        }
+        self.follow(&edits, &newest, owner, objects.noticed.0.unwrap_or(now));
+        let version = |key: &EditKey| newest.get(*edits.dirty.get(key)?);
+        let weight = |key: &EditKey| version(key).map_or(1, ObjectVersion::weight);
+        let taken: HashSet<EditKey> = self.queue.take(ROUND, weight).into_iter().collect();
+        let oldest = taken.iter().filter_map(|key| self.noticed.remove(key)).min();
+        if self.queue.is_empty() {
+            return self.take_all(newest);
+        }
+        let waiting = edits.waiting(&taken);
+        let next = newest.into_iter().enumerate().filter_map(|(at, version)| match waiting.get(&at) {
+            Some(known) => before.get((*known)?).cloned(),
+            None => Some(version),
+        });
+        let next: Vec<ObjectVersion> = next.collect();
+        let mut set = objects.clone();
+        set.clusters = next.iter().map(|one| Arc::clone(&one.written)).collect();
+        set.cluster_places = next.iter().filter_map(|one| one.place.clone()).collect();
+        set.noticed = NoticedAt(oldest.or(objects.noticed.0));
+        let resolved = next.iter().map(|one| one.resolved.clone()).collect();
+        self.versions = Some(next);
+        (Some(set), resolved)
+    }
+
+    /// The number of edits that wait, by the owner of their objects.
+    pub(super) fn lengths(&self) -> BTreeMap<MemberHolder, usize> {
+        self.queue.lengths().map(|(owner, length)| (owner.clone(), length)).collect()
+    }
+
+    /// Whether edits wait for another round.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    fn take_all(&mut self, newest: Vec<ObjectVersion>) -> (Option<ObjectSet>, Resolved) {
+        self.queue.clear();
+        self.noticed.clear();
+        let resolved = newest.iter().map(|one| one.resolved.clone()).collect();
+        self.versions = Some(newest);
+        (None, resolved)
+    }
+
+    fn follow(
+        &mut self,
+        edits: &Edits,
+        newest: &[ObjectVersion],
+        owner: impl Fn(&Value) -> MemberHolder,
+        noticed: Instant,
+    ) {
+        self.queue.retain(|key| edits.dirty.contains_key(key));
+        self.noticed.retain(|key, _| edits.dirty.contains_key(key));
+        // In the order of the set, so that the same edits lead to the same rounds.
+        let mut dirty: Vec<(&EditKey, usize)> = edits.dirty.iter().map(|(key, at)| (key, *at)).collect();
+        dirty.sort_unstable_by_key(|(_, at)| *at);
+        for (key, at) in dirty {
+            let Some(version) = newest.get(at) else { continue };
+            self.noticed.entry(key.clone()).or_insert(noticed);
+            self.queue.add(key.clone(), || owner(&version.resolved.document));
+        }
+    }
+}
+
+/// The difference between two sets.
+struct Edits {
+    /// The objects that are new or other ones, by their positions in the newer set.
+    dirty: HashMap<EditKey, usize>,
+    /// The positions in the older set of those that were there.
+    known: HashMap<usize, usize>,
+}
+
+impl Edits {
+    fn between(before: &[ObjectVersion], newest: &[ObjectVersion]) -> Self {
+        let mut edits = Self { dirty: HashMap::new(), known: HashMap::new() };
+        let is_same =
+            before.len() == newest.len() && before.iter().zip(newest).all(|(one, other)| one.is_shared_with(other));
+        if is_same {
+            return edits;
+        }
+        let of_before: HashMap<(&str, usize), usize> = keys(before).zip(0..).collect();
+        for (at, ((name, number), version)) in keys(newest).zip(newest).enumerate() {
+            let known = of_before.get(&(name, number)).copied();
+            if known.and_then(|known| before.get(known)).is_some_and(|known| known.is_same(version)) {
+                continue;
+            }
+            edits.dirty.insert((name.to_owned(), number), at);
+            edits.known.extend(known.map(|known| (at, known)));
+        }
+        edits
+    }
+
+    /// The positions in the newer set of what waits, with those in the older one.
+    fn waiting(&self, taken: &HashSet<EditKey>) -> HashMap<usize, Option<usize>> {
+        let waiting = self.dirty.iter().filter(|(key, _)| !taken.contains(*key));
+        waiting.map(|(_, at)| (*at, self.known.get(at).copied())).collect()
+    }
+}
+
+/// The keys of versions, in their order.
+fn keys(versions: &[ObjectVersion]) -> impl Iterator<Item = (&str, usize)> {
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
+    versions.iter().map(move |version| {
+        let name = version.written.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let number = numbers.entry(name).or_default();
+        *number = number.saturating_add(1);
+        (name, *number)
+    })
+}
+
+fn versions(objects: &ObjectSet, resolved: Resolved) -> Vec<ObjectVersion> {
+    let places = objects.cluster_places.iter().cloned().map(Some).chain(std::iter::repeat(None));
+    let all = objects.clusters.iter().zip(places).zip(resolved.into_clusters());
+    all.map(|((written, place), resolved)| ObjectVersion { written: Arc::clone(written), place, resolved }).collect()
+}
+
+impl ObjectVersion {
+    fn is_shared_with(&self, other: &Self) -> bool {
+        let (own, others) = (&self.resolved, &other.resolved);
+        Arc::ptr_eq(&self.written, &other.written) && Arc::ptr_eq(&own.document, &others.document)
+    }
+
+    /// Whether nothing is to be translated anew.
+    fn is_same(&self, other: &Self) -> bool {
+        self.is_shared_with(other)
+            || (self.written == other.written && self.resolved.document == other.resolved.document)
+    }
+
+    /// By its size, which translation's time grows with.
+    fn weight(&self) -> u64 {
+        values(&self.resolved.document).checked_div(VALUES_OF_WEIGHT).unwrap_or_default().saturating_add(1)
+    }
+}
+
+/// The number of values in one. JSON that was read is 128 levels deep at most.
+fn values(value: &Value) -> u64 {
+    let inner = match value {
+        Value::Array(all) => all.iter().map(values).fold(0, u64::saturating_add),
+        Value::Object(all) => all.values().map(values).fold(0, u64::saturating_add),
+        _ => 0,
+    };
+    inner.saturating_add(1)
+}

@@ -1,0 +1,126 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use portcullis_instances::MemberHolder;
+use portcullis_sources::ObjectSet;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::super::references::Resolved;
+use super::{EditQueue, ROUND};
+
+/// The source's objects: by name, their tenant and the number of their edition.
+type Editions = BTreeMap<String, (&'static str, u32)>;
+
+fn set(editions: &Editions) -> ObjectSet {
+    let cluster = |(name, (tenant, edition)): (&String, &(&str, u32))| {
+        Arc::new(json!({"metadata": {"name": name, "labels": {"tenant": tenant}}, "edition": edition}))
+    };
+    ObjectSet { clusters: editions.iter().map(cluster).collect(), ..ObjectSet::default() }
+}
+
+fn owner(document: &Value) -> MemberHolder {
+    MemberHolder::Instance(document["metadata"]["labels"]["tenant"].as_str().unwrap().to_owned())
+}
+
+/// The editions that are translated next.
+fn next(queue: &mut EditQueue, editions: &Editions) -> BTreeMap<String, u32> {
+    let objects = set(editions);
+    let (paced, resolved) = queue.take((&objects, Resolved::of(&objects)), Some(owner), Instant::now());
+    let written = paced.unwrap_or(objects).clusters;
+    assert_eq!(written, resolved.documents, "nothing here refers to anything");
+    let read = |one: &Arc<Value>| {
+        let edition = one["edition"].as_u64().unwrap();
+        (one["metadata"]["name"].as_str().unwrap().to_owned(), u32::try_from(edition).unwrap())
+    };
+    written.iter().map(read).collect()
+}
+
+fn newest(editions: &Editions) -> BTreeMap<String, u32> {
+    editions.iter().map(|(name, (_, edition))| (name.clone(), *edition)).collect()
+}
+
+fn put(editions: &mut Editions, tenant: &'static str, numbers: std::ops::Range<usize>, edition: u32) {
+    editions.extend(numbers.map(|number| (format!("{tenant}-{number}"), (tenant, edition))));
+}
+
+#[test]
+fn first_set_and_undivided_sets_are_taken_whole() {
+    let (mut queue, mut editions) = (EditQueue::default(), Editions::new());
+    put(&mut editions, "a", 0..1_000, 1);
+    assert_eq!(next(&mut queue, &editions), newest(&editions), "Envoys would lose what is left out");
+    put(&mut editions, "a", 0..1_000, 2);
+    let objects = set(&editions);
+    let nobody: Option<fn(&Value) -> MemberHolder> = None;
+    let (paced, resolved) = queue.take((&objects, Resolved::of(&objects)), nobody, Instant::now());
+    assert!(paced.is_none() && !queue.is_behind());
+    assert_eq!(resolved.documents.len(), 1_000);
+}
+
+#[test]
+fn storm_leaves_another_tenants_edit_in_the_next_round() {
+    let (mut queue, mut editions) = (EditQueue::default(), Editions::new());
+    put(&mut editions, "a", 0..1_000, 1);
+    put(&mut editions, "b", 0..2, 1);
+    next(&mut queue, &editions);
+    put(&mut editions, "a", 0..1_000, 2);
+    let translated = next(&mut queue, &editions);
+    let taken = translated.values().filter(|edition| **edition == 2).count();
+    assert_eq!(u64::try_from(taken).unwrap(), ROUND);
+    assert_eq!(translated.len(), 1_002, "what waits is there as it was");
+    put(&mut editions, "b", 1..3, 2);
+    editions.remove("a-999");
+    editions.remove("b-0");
+    let translated = next(&mut queue, &editions);
+    assert_eq!((translated["b-1"], translated["b-2"]), (2, 2), "an edit and a new one");
+    assert!(!translated.contains_key("a-999") && !translated.contains_key("b-0"), "what is removed goes at once");
+    assert!(queue.is_behind());
+    assert_eq!(queue.lengths().into_keys().collect::<Vec<_>>(), [MemberHolder::Instance("a".to_owned())]);
+    // Edits of what waits take no second place, and an edit that is taken back none.
+    put(&mut editions, "a", 500..999, 3);
+    put(&mut editions, "a", 900..999, 1);
+    let rounds = (0..100).find(|_| next(&mut queue, &editions) == newest(&editions) && !queue.is_behind());
+    assert!(rounds.is_some_and(|rounds| rounds < 8), "{rounds:?}");
+}
+
+/// The edit of one object: its tenant and number, and a removal instead of a new edition.
+fn edits() -> impl Strategy<Value = Vec<Vec<(usize, usize, bool)>>> {
+    let edit = (0..3_usize, 0..150_usize, any::<bool>());
+    proptest::collection::vec(proptest::collection::vec(edit, 0..200), 1..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn each_version_is_one_that_was_and_the_last_is_the_newest(rounds in edits()) {
+        const TENANTS: [&str; 3] = ["a", "b", "c"];
+        let (mut queue, mut editions) = (EditQueue::default(), Editions::new());
+        TENANTS.iter().for_each(|tenant| put(&mut editions, tenant, 0..100, 0));
+        let mut before = next(&mut queue, &editions);
+        for (round, edits) in (1..).zip(rounds) {
+            for (tenant, number, is_removed) in edits {
+                let name = format!("{}-{number}", TENANTS[tenant]);
+                if is_removed && number % 10 == 0 {
+                    editions.remove(&name);
+                } else {
+                    editions.insert(name, (TENANTS[tenant], round));
+                }
+            }
+            let (translated, newest) = (next(&mut queue, &editions), newest(&editions));
+            let mut changed = 0;
+            for (name, edition) in &translated {
+                prop_assert!(newest.get(name) == Some(edition) || before.get(name) == Some(edition), "{name}");
+                changed += u64::from(before.get(name) != Some(edition));
+            }
+            prop_assert!(before.keys().all(|name| translated.contains_key(name) || !newest.contains_key(name)));
+            prop_assert!(changed <= ROUND, "{changed}");
+            before = translated;
+        }
+        for _ in 0..10 {
+            before = next(&mut queue, &editions);
+        }
+        prop_assert!(!queue.is_behind());
+        prop_assert_eq!(before, newest(&editions));
+    }
+}

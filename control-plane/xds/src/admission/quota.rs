@@ -1,0 +1,195 @@
+//! The usage of one peer, or of all Envoys of one instance together, and its bounds.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::limits::Limits;
+use crate::registry::lock;
+
+/// The number of bytes of one permit.
+const UNIT: usize = 1_024;
+
+/// The part of the time that passes which makes up for work: of a peer, and of an instance.
+const PEER_WORK: f64 = 0.25;
+const INSTANCE_WORK: f64 = 0.5;
+
+/// The room that a response takes of its peer's, and of its instance's; empty for one that is too small to count.
+pub(crate) type ResponseRoom = Vec<OwnedSemaphorePermit>;
+
+/// Bounds of a [`Quota`].
+pub(super) struct QuotaBounds {
+    pub(super) connections: usize,
+    pub(super) streams: usize,
+    pub(super) exchanges: usize,
+    unread: usize,
+    openings: f64,
+    beginnings: f64,
+    bytes: f64,
+    work: Duration,
+    work_per_second: f64,
+}
+
+impl QuotaBounds {
+    /// Those of one peer.
+    pub(super) fn of_peer(limits: &Limits) -> Self {
+        Self {
+            connections: limits.connections_per_peer,
+            streams: limits.streams_per_peer,
+            exchanges: limits.exchanges_per_peer,
+            unread: limits.unread,
+            openings: f64::from(limits.stream_burst),
+            beginnings: f64::from(limits.exchange_burst),
+            bytes: limits.exchange_bytes as f64,
+            work: limits.work,
+            work_per_second: PEER_WORK,
+        }
+    }
+
+    /// Those of all Envoys of one instance. Streams and exchanges are paced for each peer.
+    pub(super) fn of_instance(limits: &Limits) -> Self {
+        Self {
+            connections: limits.connections_per_instance,
+            streams: limits.streams_per_instance,
+            exchanges: limits.exchanges_per_instance,
+            unread: limits.unread_per_instance,
+            openings: f64::MAX,
+            beginnings: f64::MAX,
+            bytes: limits.exchange_bytes_per_instance as f64,
+            work: limits.work_per_instance,
+            work_per_second: INSTANCE_WORK,
+        }
+    }
+}
+
+/// The usage within [`QuotaBounds`].
+pub(super) struct Quota {
+    pub(super) bounds: QuotaBounds,
+    pub(super) connections: AtomicUsize,
+    pub(super) streams: AtomicUsize,
+    pub(super) exchanges: AtomicUsize,
+    /// Streams that may be opened, and when that was so.
+    pub(super) openings: Mutex<Bucket>,
+    /// Exchanges that may begin, and bytes that may come in them.
+    pub(super) beginnings: Mutex<Bucket>,
+    pub(super) bytes: Mutex<Bucket>,
+    /// Time that requests may take.
+    pub(super) work: Mutex<Bucket>,
+    /// Units of bytes that may be unread.
+    unread: Arc<Semaphore>,
+}
+
+impl Quota {
+    fn new(bounds: QuotaBounds) -> Self {
+        Self {
+            connections: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
+            exchanges: AtomicUsize::new(0),
+            openings: Mutex::new(Bucket::new(bounds.openings, 1.0)),
+            beginnings: Mutex::new(Bucket::filled_in_two_seconds(bounds.beginnings)),
+            bytes: Mutex::new(Bucket::filled_in_two_seconds(bounds.bytes)),
+            work: Mutex::new(Bucket::new(bounds.work.as_secs_f64(), bounds.work_per_second)),
+            unread: Arc::new(Semaphore::new(units(bounds.unread))),
+            bounds,
+        }
+    }
+
+    /// Whether it is that of a new one.
+    fn is_at_rest(&self, now: Instant) -> bool {
+        let is_full = |bucket: &Mutex<Bucket>| {
+            let mut bucket = lock(bucket);
+            bucket.level(now) >= bucket.size
+        };
+        self.connections.load(Ordering::Relaxed) == 0
+            && self.streams.load(Ordering::Relaxed) == 0
+            && self.exchanges.load(Ordering::Relaxed) == 0
+            && is_full(&self.openings)
+            && is_full(&self.beginnings)
+            && is_full(&self.bytes)
+            && is_full(&self.work)
+    }
+
+    /// Whether bytes or work of before have to be made up for.
+    pub(super) fn is_in_debt(&self, now: Instant) -> bool {
+        [&self.bytes, &self.work].into_iter().any(|bucket| lock(bucket).level(now) < 0.0)
+    }
+
+    /// Waits for room for so many bytes; one response that is larger than all room goes alone.
+    pub(super) async fn unread(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let permits = u32::try_from(units(bytes).min(units(self.bounds.unread))).unwrap_or(u32::MAX);
+        Arc::clone(&self.unread).acquire_many_owned(permits).await.ok()
+    }
+
+    /// Records work. Returns the time that the next one has to wait.
+    pub(super) fn worked(&self, took: Duration) -> Duration {
+        let mut work = lock(&self.work);
+        let missing = (-work.take(took.as_secs_f64())).max(0.0) / work.per_second;
+        Duration::try_from_secs_f64(missing).unwrap_or_default()
+    }
+}
+
+/// The quotas of those with a connection. One without stays until its buckets are full again, so that a reconnect does not refill
+/// them.
+pub(super) struct QuotaTable<K>(Mutex<BTreeMap<K, Arc<Quota>>>);
+
+impl<K> Default for QuotaTable<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Ord + Clone> QuotaTable<K> {
+    /// The quota of one, if there is room for another one.
+    pub(super) fn get(&self, key: &K, room: usize, bounds: impl FnOnce() -> QuotaBounds) -> Option<Arc<Quota>> {
+        let mut open = lock(&self.0);
+        if let Some(quota) = open.get(key) {
+            return Some(Arc::clone(quota));
+        }
+        let now = Instant::now();
+        open.retain(|_, quota| !quota.is_at_rest(now));
+        if open.len() >= room {
+            return None;
+        }
+        let quota = Arc::new(Quota::new(bounds()));
+        open.insert(key.clone(), Arc::clone(&quota));
+        Some(quota)
+    }
+}
+
+/// A token bucket: it fills while time passes.
+pub(super) struct Bucket {
+    pub(super) level: f64,
+    size: f64,
+    per_second: f64,
+    at: Instant,
+}
+
+impl Bucket {
+    /// Takes more than there is, too. Returns what is left.
+    pub(super) fn take(&mut self, amount: f64) -> f64 {
+        self.level = self.level(Instant::now()) - amount;
+        self.level
+    }
+
+    fn new(size: f64, per_second: f64) -> Self {
+        Self { level: size, size, per_second, at: Instant::now() }
+    }
+
+    fn filled_in_two_seconds(size: f64) -> Self {
+        Self::new(size, size / 2.0)
+    }
+
+    pub(super) fn level(&mut self, now: Instant) -> f64 {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.at = now;
+        self.level = (self.level + passed * self.per_second).min(self.size);
+        self.level
+    }
+}
+
+fn units(bytes: usize) -> usize {
+    (bytes / UNIT).clamp(1, Semaphore::MAX_PERMITS)
+}
