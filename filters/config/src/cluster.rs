@@ -27,6 +27,11 @@ pub struct ClusterConfig {
     /// another object's.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub object: String,
+    /// The name of a variant for some of the cluster's routes; empty for the cluster's own configuration. Variants have policies and
+    /// limits of their own, and editions of their own. What they count is counted together, by `name` and `object`, so that a limit of
+    /// one is reached by the requests of all.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub variant: String,
     /// The host names that a request's `:authority` may carry, lower-case, without port; `*.example.com` covers one
     /// label. Requests for another name are answered 421. An IP address as authority is always accepted, because no
     /// cluster can be named like one.
