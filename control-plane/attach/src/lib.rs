@@ -32,12 +32,12 @@ mod verdict;
 pub use condition::{ConditionVerdict, Note, NoteKind};
 pub use contents::{ContentKind, ContentName, ReferredContents};
 pub use host::HostPattern;
-pub use input::{GatewayObjects, Inventory, UnseenKinds, Usability};
+pub use input::{GatewayObjects, Inventory, UnfitPolicy, UnseenKinds, Usability};
 pub use listener::ServedClientCa;
 pub use name::{ObjectName, RouteKind};
 pub use policy::{
-    AncestorVerdict, AttachedPolicies, PolicyAncestors, PolicyCandidate, PolicyMemo, PolicyObject, PolicyTargets,
-    PolicyVerdict, TargetLevel, affected, attach_policies, deciding, policy_ancestors,
+    AncestorVerdict, AttachedPolicies, Door, DoorPolicies, DoorTargets, ListedDoors, PolicyAncestors, PolicyMemo,
+    PolicyObject, PolicyTargets, PolicyVerdict, affected, attach_policies, policy_ancestors,
 };
 pub use portcullis_gateway_api::ValidationMode;
 pub use route::{ServedBackend, WeightedBackend};
@@ -116,7 +116,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
         passed_clusters: routes.iter().flat_map(|route| &route.passed_clusters).cloned().collect(),
         classes: classes.iter().map(verdict::class_verdict).collect(),
         gateways: gateway_verdicts
-            .map(|(index, one)| verdict::gateway_verdict(index, one, &verdicts.attached))
+            .map(|(index, one)| verdict::gateway_verdict(index, one, &verdicts.attached, &inventory.door_policies))
             .collect(),
         routes: verdicts.routes,
         served: Settled { gateways: &gateways, routes: &routes, claims: &claims, clusters: &clusters, credentials }

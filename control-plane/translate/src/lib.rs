@@ -244,8 +244,8 @@ fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> 
     for group in &groups {
         cluster::emit_clusters(cluster, group, &names, settings, resources);
     }
-    let place = RoutePlace { name: &names.part(parts::ROUTES), own: &[], others: &[] };
-    resources.push(route::routes(place, cluster, &groups, &names, &config, input.filter));
+    let place = names.part(parts::ROUTES);
+    resources.push(route::routes(RoutePlace::of_all(&place), cluster, &groups, &names, &config, input.filter));
     resources.iter_mut().skip(first).for_each(|resource| resource.owner = Some(cluster.name.clone()));
     let shadow = config.shadow.map(|shadow| shadow.generation);
     (Chain::serving(cluster, &names, settings, input.filter), shadow)

@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use envoy_types::pb::envoy::config::listener::v3::FilterChain;
 use portcullis_api::Settings;
-use portcullis_attach::{BoundRoute, HostPattern, HostTable, ListenerRole, ObjectName, ServedBackend, ServedListener};
+use portcullis_attach::{
+    BoundRoute, Door, HostPattern, HostTable, ListenerRole, ObjectName, ServedBackend, ServedGateway, ServedListener,
+};
 use portcullis_filter_config::ClusterConfig;
 
-use super::chain::Door;
+use super::chain::Door as ChainDoor;
 use super::gateway_budget::GatewayBudget;
-use crate::backend::{JudgedClusters, OpenCluster, owner};
+use crate::backend::{JudgedClusters, OpenCluster, TightenedConfig, Tightenings, owner};
 use crate::filter_build::FilterBuild;
 use crate::gateway_secrets::GatewaySecrets;
 use crate::names::{ResourceNames, parts};
@@ -21,9 +23,10 @@ use crate::secrets::listener_certificate;
 /// The inputs of these listeners.
 #[derive(Clone, Copy)]
 pub(super) struct HttpsInput<'a> {
-    pub(super) gateway: &'a ObjectName,
+    pub(super) gateway: &'a ServedGateway,
     pub(super) clusters: &'a JudgedClusters,
     pub(super) secrets: &'a GatewaySecrets,
+    pub(super) tightened: &'a Tightenings,
     pub(super) settings: &'a Settings,
 }
 
@@ -36,8 +39,14 @@ pub(super) struct HttpsListener<'a> {
     name: &'a str,
     /// The Secrets with its certificates.
     certificates: Vec<Resource>,
-    /// The host names of each cluster.
-    hosts: BTreeMap<&'a str, BTreeSet<&'a HostPattern>>,
+    /// The host names of each cluster, by the variant of its configuration.
+    hosts: BTreeMap<&'a str, BTreeMap<String, VariantHosts<'a>>>,
+}
+
+/// Host names whose requests are judged by one configuration.
+struct VariantHosts<'a> {
+    config: &'a ClusterConfig,
+    hosts: BTreeSet<&'a HostPattern>,
 }
 
 impl<'a> HttpsInput<'a> {
@@ -51,7 +60,7 @@ impl<'a> HttpsInput<'a> {
         if self.secrets.closed_because(listener).is_some() {
             return None;
         }
-        let names = ResourceNames::namespaced(&self.settings.instance, self.gateway);
+        let names = ResourceNames::namespaced(&self.settings.instance, &self.gateway.gateway);
         let certificate = |secret: &ObjectName| {
             let part = format!("{}/{}/{}", parts::CERTIFICATE, secret.namespace, secret.name);
             names.part(&part)
@@ -61,18 +70,23 @@ impl<'a> HttpsInput<'a> {
             .of(certificates)
             .map(|(secret, pair)| listener_certificate(certificate(secret), pair))
             .collect();
-        let mut hosts: BTreeMap<&str, BTreeSet<&HostPattern>> = BTreeMap::new();
-        let mut too_many: BTreeSet<&str> = BTreeSet::new();
+        let mut hosts: BTreeMap<&str, BTreeMap<String, VariantHosts<'_>>> = BTreeMap::new();
+        let mut too_many: BTreeSet<(&str, String)> = BTreeSet::new();
         for (host, route) in &routes.routes {
             let Some(open) = self.open(route) else { continue };
+            let judged = self.judged(&listener.name, route, open);
             let name = open.cluster.name.as_str();
-            let is_known = hosts.contains_key(name);
-            if !is_known && (too_many.contains(name) || !budget.takes_config(open.config_bytes)) {
-                too_many.insert(name);
-                continue;
+            let of_cluster = hosts.entry(name).or_default();
+            if let Some(known) = of_cluster.get_mut(&judged.variant) {
+                known.hosts.insert(host);
+            } else if !too_many.contains(&(name, judged.variant.clone())) && judged.has_room(route, budget) {
+                let new = VariantHosts { config: judged.config, hosts: [host].into() };
+                of_cluster.insert(judged.variant, new);
+            } else {
+                too_many.insert((name, judged.variant));
             }
-            hosts.entry(name).or_default().insert(host);
         }
+        hosts.retain(|_, variants| !variants.is_empty());
         Some(HttpsListener { input: self, table: routes, names, name: &listener.name, certificates, hosts })
     }
 
@@ -80,6 +94,50 @@ impl<'a> HttpsInput<'a> {
     fn open(self, route: &BoundRoute) -> Option<&'a OpenCluster> {
         self.clusters.get(only_cluster(route)?)?.open()
     }
+
+    /// The configuration by which requests of a route are judged: the cluster's own, or one with the policies of its doors.
+    fn judged(self, listener: &str, route: &BoundRoute, open: &'a OpenCluster) -> JudgedRoute<'a> {
+        let gateway = &self.gateway.gateway;
+        let own = JudgedRoute { variant: String::new(), config: &open.config, bytes: open.config_bytes };
+        let doors = self.gateway.policies.doors(gateway, listener, &route.route);
+        let variant = variant(&doors);
+        let made = self.tightened.get(&(open.cluster.name.clone(), doors));
+        let config = made.and_then(|made| made.config.as_ref());
+        config.map_or(own, |TightenedConfig { config, bytes }| JudgedRoute { variant, config, bytes: *bytes })
+    }
+}
+
+/// The configuration for a route.
+struct JudgedRoute<'a> {
+    variant: String,
+    config: &'a ClusterConfig,
+    bytes: usize,
+}
+
+impl JudgedRoute<'_> {
+    /// Those of routes are counted by the namespaces that may attach policies to them.
+    fn has_room(&self, route: &BoundRoute, budget: &mut GatewayBudget) -> bool {
+        match self.variant.contains(OF_ROUTE) {
+            true => budget.takes_tightened(&route.route.namespace, self.bytes),
+            false => budget.takes_config(self.bytes),
+        }
+    }
+}
+
+/// In the name of a variant before that of a route. No name of a listener has it.
+const OF_ROUTE: char = '/';
+
+/// The name of a variant, which is the same over all edits of the policies at these doors.
+fn variant(doors: &[Door]) -> String {
+    let (mut listener, mut of_route) = ("*", String::new());
+    for door in doors {
+        match door {
+            Door::Gateway(_) => {}
+            Door::Listener(_, name) => listener = name,
+            Door::Route(name) => of_route = format!("{OF_ROUTE}{name}"),
+        }
+    }
+    format!("{listener}{of_route}")
 }
 
 impl HttpsListener<'_> {
@@ -90,8 +148,10 @@ impl HttpsListener<'_> {
 
     /// The chain of a route, with its host names; `None` if connections to it are closed.
     pub(super) fn chain(&self, name: &str, route: &BoundRoute, server_names: Vec<String>) -> Option<FilterChain> {
-        let open = self.input.open(route).filter(|open| self.hosts.contains_key(open.cluster.name.as_str()))?;
-        let door = Door {
+        let open = self.input.open(route)?;
+        let variant = self.input.judged(self.name, route, open).variant;
+        self.hosts.get(open.cluster.name.as_str())?.get(&variant)?;
+        let door = ChainDoor {
             name: name.to_owned(),
             server_names,
             certificates: self.certificates.iter().map(|one| one.name.clone()).collect(),
@@ -108,7 +168,7 @@ impl HttpsListener<'_> {
     pub(super) fn resources(&self) -> impl Iterator<Item = Resource> {
         let certificates = self.certificates.iter().filter(|_| !self.hosts.is_empty()).cloned();
         let open = self.hosts.iter().filter_map(|(name, hosts)| Some((self.input.clusters.get(*name)?.open()?, hosts)));
-        certificates.chain(open.map(|(open, hosts)| self.routes(open, hosts)))
+        certificates.chain(open.filter_map(|(open, variants)| self.routes(open, variants)))
     }
 
     /// The cluster is in the name, because a route may lead to another one tomorrow: connections of today stay with this one.
@@ -116,12 +176,29 @@ impl HttpsListener<'_> {
         self.names.part(&format!("{}/{}/{}", self.name, open.cluster.name, parts::ROUTES))
     }
 
-    fn routes(&self, open: &OpenCluster, hosts: &BTreeSet<&HostPattern>) -> Resource {
-        let own: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-        let (others, config) = (self.others(hosts), ClusterConfig { authorities: own.clone(), ..open.config.clone() });
-        let place = RoutePlace { name: &self.routes_name(open), own: &own, others: &others };
+    /// One route configuration for all routes to a cluster, whatever policies they have: an edit of these turns no connection away.
+    fn routes(&self, open: &OpenCluster, variants: &BTreeMap<String, VariantHosts<'_>>) -> Option<Resource> {
+        let all: BTreeSet<&HostPattern> = variants.values().flat_map(|one| &one.hosts).copied().collect();
+        let others = self.others(&all);
+        let configs = variants.iter().map(|(variant, one)| ClusterConfig {
+            variant: variant.clone(),
+            authorities: one.hosts.iter().map(ToString::to_string).collect(),
+            ..one.config.clone()
+        });
+        let mut configs: Vec<ClusterConfig> = configs.collect();
+        // An address as authority names no route: it is one of the routes without policies of their own, or the only one.
+        let rest = configs.iter().position(|one| !one.variant.contains(OF_ROUTE));
+        let has_rest = rest.is_some() || configs.len() == 1;
+        let rest = rest.unwrap_or_default();
+        if rest >= configs.len() {
+            return None;
+        }
+        let config = configs.remove(rest);
+        let name = self.routes_name(open);
+        let place =
+            RoutePlace { name: &name, own: &config.authorities, others: &others, variants: &configs, has_rest };
         let made = routes(place, &open.cluster, &open.groups, &open.names, &config, FilterBuild::Module);
-        Resource { owner: Some(owner(&open.cluster.name)), ..made }
+        Some(Resource { owner: Some(owner(&open.cluster.name)), ..made })
     }
 
     /// Host names below these wildcards that are not among these: of other clusters, and withheld ones.
