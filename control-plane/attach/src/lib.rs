@@ -37,7 +37,7 @@ pub use listener::ServedClientCa;
 pub use name::{ObjectName, RouteKind};
 pub use policy::{
     AncestorVerdict, AttachedPolicies, Door, DoorPolicies, DoorTargets, ListedDoors, PolicyAncestors, PolicyMemo,
-    PolicyObject, PolicyTargets, PolicyVerdict, affected, attach_policies, policy_ancestors,
+    PolicyObject, PolicyTargets, PolicyVerdict, affected, attach_policies, behind_doors, policy_ancestors,
 };
 pub use portcullis_gateway_api::ValidationMode;
 pub use route::{ServedBackend, WeightedBackend};

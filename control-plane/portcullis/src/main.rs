@@ -33,6 +33,7 @@ mod promote;
 mod rbac;
 mod read_manifests;
 mod replay;
+mod routed;
 mod rule_text;
 mod runtime;
 mod serve;

@@ -45,6 +45,7 @@ pub use filter_build::{FilterBuild, UnknownBuild};
 pub use gateway::{GatewayInput, GatewayTranslator, RefusedClusters};
 pub use gateway_secrets::GatewaySecrets;
 pub use generation::{cluster_word, object_word};
+pub use listener::only_cluster;
 pub use names::ResourceNames;
 pub use removed_cluster::tombstone_routes;
 pub use resource::{Part, Resource, ResourceGroup, type_urls};

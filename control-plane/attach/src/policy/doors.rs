@@ -60,7 +60,7 @@ pub struct DoorPolicies(BTreeMap<Door, Arc<[PolicyInEffect]>>);
 
 impl Door {
     /// That of a target of a policy in a namespace; `None` if the target is none.
-    pub(super) fn of(target: &PolicyTarget, namespace: &str) -> Option<Self> {
+    pub fn of(target: &PolicyTarget, namespace: &str) -> Option<Self> {
         let name = ObjectName::new(namespace, target.name.as_str());
         match (target.kind.as_str(), &target.section_name) {
             _ if target.group != GATEWAY_API_GROUP => None,
@@ -69,6 +69,12 @@ impl Door {
             ("HTTPRoute", _) => Some(Self::Route(name)),
             _ => None,
         }
+    }
+
+    /// Those of a route at a listener, the widest first.
+    pub fn all(gateway: &ObjectName, listener: &str, route: &ObjectName) -> [Self; 3] {
+        let listener = Door::Listener(gateway.clone(), listener.to_owned());
+        [Door::Gateway(gateway.clone()), listener, Door::Route(route.clone())]
     }
 }
 
@@ -149,9 +155,7 @@ impl DoorPolicies {
 
     /// The doors of a route at a listener that have policies, the widest first.
     pub fn doors(&self, gateway: &ObjectName, listener: &str, route: &ObjectName) -> Vec<Door> {
-        let listener = Door::Listener(gateway.clone(), listener.to_owned());
-        let all = [Door::Gateway(gateway.clone()), listener, Door::Route(route.clone())];
-        all.into_iter().filter(|door| self.0.contains_key(door)).collect()
+        Door::all(gateway, listener, route).into_iter().filter(|door| self.0.contains_key(door)).collect()
     }
 
     /// Those at each of some doors.

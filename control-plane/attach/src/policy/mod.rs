@@ -21,7 +21,7 @@ mod site;
 mod tests;
 
 pub use ancestors::{PolicyAncestors, policy_ancestors};
-pub use cluster::PolicyMemo;
+pub use cluster::{PolicyMemo, behind_doors};
 pub(crate) use doors::affected_by;
 pub use doors::{Door, DoorPolicies, DoorTargets, ListedDoors};
 pub use object::PolicyObject;

@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use portcullis_api::{PolicyInEffect, Settings, behind_door};
-use portcullis_attach::{Door, UnfitPolicy};
+use portcullis_api::{PolicyInEffect, Settings};
+use portcullis_attach::{Door, UnfitPolicy, behind_doors};
 use portcullis_filter_config::ClusterConfig;
 use serde_json::Value;
 
@@ -14,12 +14,22 @@ use crate::policy::cluster_config;
 pub(crate) type Tightenings = BTreeMap<(String, Vec<Door>), Arc<Tightening>>;
 
 /// What the policies of some doors make of a cluster for the requests that come by these.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Tightening {
-    /// None if it is good with none of them: then requests are judged as by any other door.
-    pub(crate) config: Option<TightenedConfig>,
+    pub(crate) rules: DoorRules,
     /// The policies that are left out, and why.
     pub(crate) unfit: BTreeMap<UnfitPolicy, String>,
+}
+
+/// The rules by which requests that come by a door are judged.
+#[derive(Debug)]
+pub(crate) enum DoorRules {
+    /// The cluster's own: it is good with none of the policies.
+    Own,
+    /// Those with policies of the door.
+    Tightened(Box<TightenedConfig>),
+    /// None: all connections are closed.
+    Closed,
 }
 
 /// The filter's configuration of a cluster with policies of doors. Pools, credentials and the generation are the cluster's.
@@ -71,7 +81,6 @@ impl KnownTightenings {
 }
 
 impl Tightening {
-    /// A policy with which the cluster would be refused is left out, as at the cluster itself: nobody else holds up the owner's edits.
     fn of<'a>(
         document: &Arc<Value>,
         open: &OpenCluster,
@@ -79,31 +88,20 @@ impl Tightening {
         settings: &Settings,
     ) -> Self {
         let name = open.cluster.name.as_str();
-        let mut tightening = Self::default();
-        let mut document = Arc::clone(document);
-        let mut cluster = None;
-        for policy in policies {
-            let tightened = behind_door(&document, policy).map_err(|error| error.to_string());
-            let checked = tightened.and_then(|newer| match check(&newer, name, settings, None) {
-                (Some(cluster), _) => Ok((newer, cluster)),
-                (None, diagnosis) => {
-                    Err(format!("UpstreamCluster {name} would be refused with it: {}", diagnosis.message))
-                }
-            });
-            match checked {
-                Ok((newer, tightened)) => (document, cluster) = (newer, Some(tightened)),
-                Err(why) => {
-                    let (cluster, kind, policy) = (name.to_owned(), policy.kind, policy.policy.clone());
-                    tightening.unfit.insert(UnfitPolicy { cluster, kind, policy }, why);
-                }
-            }
+        let (tightened, unfit) = behind_doors(document, name, policies);
+        if Arc::ptr_eq(&tightened, document) {
+            return Self { rules: DoorRules::Own, unfit };
         }
-        tightening.config = cluster.map(|cluster| {
-            // A shadow is an alternative to the cluster's own rules, and its differences are counted for these.
-            let config = ClusterConfig { shadow: None, ..cluster_config(&cluster, &open.names, settings) };
-            let bytes = serde_json::to_vec(&config).map_or(usize::MAX, |bytes| bytes.len());
-            TightenedConfig { config, bytes }
-        });
-        tightening
+        let rules = match check(&tightened, name, settings, None) {
+            (Some(cluster), _) => {
+                // A shadow is an alternative to the cluster's own rules, and its differences are counted for these.
+                let config = ClusterConfig { shadow: None, ..cluster_config(&cluster, &open.names, settings) };
+                let bytes = serde_json::to_vec(&config).map_or(usize::MAX, |bytes| bytes.len());
+                DoorRules::Tightened(Box::new(TightenedConfig { config, bytes }))
+            }
+            // It was good with each of them.
+            (None, _) => DoorRules::Closed,
+        };
+        Self { rules, unfit }
     }
 }

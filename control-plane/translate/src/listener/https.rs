@@ -12,7 +12,7 @@ use portcullis_filter_config::ClusterConfig;
 
 use super::chain::Door as ChainDoor;
 use super::gateway_budget::GatewayBudget;
-use crate::backend::{JudgedClusters, OpenCluster, TightenedConfig, Tightenings, owner};
+use crate::backend::{DoorRules, JudgedClusters, OpenCluster, Tightenings, owner};
 use crate::filter_build::FilterBuild;
 use crate::gateway_secrets::GatewaySecrets;
 use crate::names::{ResourceNames, parts};
@@ -74,7 +74,7 @@ impl<'a> HttpsInput<'a> {
         let mut too_many: BTreeSet<(&str, String)> = BTreeSet::new();
         for (host, route) in &routes.routes {
             let Some(open) = self.open(route) else { continue };
-            let judged = self.judged(&listener.name, route, open);
+            let Some(judged) = self.judged(&listener.name, route, open) else { continue };
             let name = open.cluster.name.as_str();
             let of_cluster = hosts.entry(name).or_default();
             if let Some(known) = of_cluster.get_mut(&judged.variant) {
@@ -95,15 +95,21 @@ impl<'a> HttpsInput<'a> {
         self.clusters.get(only_cluster(route)?)?.open()
     }
 
-    /// The configuration by which requests of a route are judged: the cluster's own, or one with the policies of its doors.
-    fn judged(self, listener: &str, route: &BoundRoute, open: &'a OpenCluster) -> JudgedRoute<'a> {
+    /// The configuration by which requests of a route are judged: the cluster's own, or one with the policies of its doors. `None` if connections to it
+    /// are closed.
+    fn judged(self, listener: &str, route: &BoundRoute, open: &'a OpenCluster) -> Option<JudgedRoute<'a>> {
         let gateway = &self.gateway.gateway;
-        let own = JudgedRoute { variant: String::new(), config: &open.config, bytes: open.config_bytes };
+        let own = || JudgedRoute { variant: String::new(), config: &open.config, bytes: open.config_bytes };
         let doors = self.gateway.policies.doors(gateway, listener, &route.route);
+        if doors.is_empty() {
+            return Some(own());
+        }
         let variant = variant(&doors);
-        let made = self.tightened.get(&(open.cluster.name.clone(), doors));
-        let config = made.and_then(|made| made.config.as_ref());
-        config.map_or(own, |TightenedConfig { config, bytes }| JudgedRoute { variant, config, bytes: *bytes })
+        match &self.tightened.get(&(open.cluster.name.clone(), doors))?.rules {
+            DoorRules::Own => Some(own()),
+            DoorRules::Tightened(made) => Some(JudgedRoute { variant, config: &made.config, bytes: made.bytes }),
+            DoorRules::Closed => None,
+        }
     }
 }
 
@@ -149,7 +155,7 @@ impl HttpsListener<'_> {
     /// The chain of a route, with its host names; `None` if connections to it are closed.
     pub(super) fn chain(&self, name: &str, route: &BoundRoute, server_names: Vec<String>) -> Option<FilterChain> {
         let open = self.input.open(route)?;
-        let variant = self.input.judged(self.name, route, open).variant;
+        let variant = self.input.judged(self.name, route, open)?.variant;
         self.hosts.get(open.cluster.name.as_str())?.get(&variant)?;
         let door = ChainDoor {
             name: name.to_owned(),
@@ -211,7 +217,7 @@ impl HttpsListener<'_> {
 }
 
 /// The one cluster of a route. A decision for one cluster is none for another: shares of several are not served.
-pub(crate) fn only_cluster(route: &BoundRoute) -> Option<&str> {
+pub fn only_cluster(route: &BoundRoute) -> Option<&str> {
     let mut clusters = route.backends.iter().filter(|one| one.weight > 0).map(|one| match &one.backend {
         ServedBackend::Cluster(name) => Some(name.as_str()),
         ServedBackend::Service { .. } => None,

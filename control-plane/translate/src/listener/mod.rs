@@ -21,7 +21,7 @@ mod tracing;
 mod tunnel;
 
 pub(crate) use gateway::{GatewayBackends, gateway_listeners};
-pub(crate) use https::only_cluster;
+pub use https::only_cluster;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -27,27 +27,27 @@ use super::render::render;
 use crate::resource::{Resource, type_urls};
 use crate::{GatewaySecrets, GatewayTranslator, holds_key};
 
-fn certificate() -> ObjectName {
+pub(super) fn certificate() -> ObjectName {
     ObjectName::new("infra", "cert")
 }
 
-fn route(name: &str, backends: Vec<WeightedBackend>, refused_weight: u32) -> BoundRoute {
+pub(super) fn route(name: &str, backends: Vec<WeightedBackend>, refused_weight: u32) -> BoundRoute {
     BoundRoute { kind: RouteKind::Http, ..super::gateway_world::route(name, backends, refused_weight) }
 }
 
-fn https(name: &str, routes: Vec<(&str, BoundRoute)>, withheld: &[&str]) -> ServedListener {
+pub(super) fn https(name: &str, routes: Vec<(&str, BoundRoute)>, withheld: &[&str]) -> ServedListener {
     let routes = routes.into_iter().map(|(name, route)| (host(name), route)).collect();
     let routes = HostTable { routes, withheld: withheld.iter().map(|name| host(name)).collect() };
     let role = ListenerRole::Terminate { certificates: vec![certificate()], client_ca: None, routes };
     ServedListener { role, ..listener(name, 443, Vec::new(), &[]) }
 }
 
-fn edge(listeners: Vec<ServedListener>) -> ServedGateway {
+pub(super) fn edge(listeners: Vec<ServedListener>) -> ServedGateway {
     gateway("edge", Vec::new(), listeners)
 }
 
 /// With the listener's certificate.
-fn world(pki: &Pki) -> World {
+pub(super) fn world(pki: &Pki) -> World {
     let mut world = World::new(pki);
     let pair = world.settings.default_certificate.clone().unwrap();
     world.secrets = GatewaySecrets { serving: [(certificate(), Arc::new(pair))].into() };

@@ -3,6 +3,7 @@ mod diagnoses;
 mod document_parts;
 mod fixture;
 mod flat;
+mod gateway_doors;
 mod gateway_https;
 mod gateway_world;
 mod gateways;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use portcullis_harness::certs::{CertSpec, Identity};
 use portcullis_harness::client::{H2Client, TlsTarget, plain};
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
+use portcullis_harness::kube::KubeOptions;
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::{ports, wait};
 use serde_json::{Value, json};
@@ -15,12 +16,14 @@ use super::gateway_api::{CLASS, CLUSTER, GROUP, Site};
 use crate::kubectl::whoami;
 
 /// The host name of the tenant's route.
-const JUDGED: &str = "judged.example.com";
+pub(super) const JUDGED: &str = "judged.example.com";
+/// The host name of another route of the tenant.
+pub(super) const NEIGHBOUR: &str = "neighbour.example.com";
 const CLUSTER_GROUP: &str = "proxy.kubegateway.io";
 
-struct HttpsSite {
-    site: Site,
-    alice: Identity,
+pub(super) struct HttpsSite {
+    pub(super) site: Site,
+    pub(super) alice: Identity,
     /// The addresses of the listeners.
     address: SocketAddr,
     plain: SocketAddr,
@@ -36,12 +39,17 @@ fn rules(more: &Value) -> Value {
 impl HttpsSite {
     /// A Gateway with a certificate, and a tenant's route to the cluster.
     fn start(test: &str) -> Option<Self> {
-        let site = Site::start(test)?;
+        Self::start_with(test, &[])
+    }
+
+    /// The same, with further flags of the control plane, each with the rights for it.
+    pub(super) fn start_with(test: &str, flags: &[&str]) -> Option<Self> {
+        let site = Site::with_flags(test, &KubeOptions::default(), flags)?;
         for namespace in ["infra", "team"] {
             site.fixture.admin(&["create", "namespace", namespace]);
         }
         let rights = ["rbac", "--control-plane", "--namespace", NAMESPACE, "--user", USER];
-        let rights = [&rights[..], &["--gateway-api", "--gateway-secrets", "infra"]].concat();
+        let rights = [&rights[..], &["--gateway-api", "--gateway-secrets", "infra"], flags].concat();
         site.fixture.apply(&printed(&rights));
         site.fixture.apply(&printed(&["rbac", "--user", "portcullis"]));
         site.apply("GatewayClass", "", CLASS, &json!({"controllerName": "portcullis.dev/gateway-controller"}));
@@ -57,7 +65,7 @@ impl HttpsSite {
 
     /// The Secret of the Gateways.
     fn certificate(&self) {
-        let serving = self.site.fixture.serving_ca.issue(&CertSpec::server(JUDGED, [JUDGED])).unwrap();
+        let serving = self.site.fixture.serving_ca.issue(&CertSpec::server(JUDGED, [JUDGED, NEIGHBOUR])).unwrap();
         let data = json!({"tls.crt": serving.pem(), "tls.key": serving.key_pem()});
         let metadata = json!({"name": "cert", "namespace": "infra"});
         let secret = json!({
@@ -86,19 +94,19 @@ impl HttpsSite {
         self.site.apply("ReferenceGrant", NAMESPACE, name, &json!({"from": from, "to": to}));
     }
 
-    fn route(&self, name: &str, host: &str, more: &Value) {
+    pub(super) fn route(&self, name: &str, host: &str, more: &Value) {
         let parents = json!([{"name": "edge", "namespace": "infra"}]);
         let spec = json!({"parentRefs": parents, "hostnames": [host], "rules": rules(more)});
         self.site.apply("HTTPRoute", "team", name, &spec);
     }
 
-    fn envoy(&self, node: &str, flags: &[&str]) -> Envoy {
+    pub(super) fn envoy(&self, node: &str, flags: &[&str]) -> Envoy {
         let dir = self.site.fixture.run.make_dir(node).unwrap();
         let bootstrap = self.site.plane.bootstrap_with(node, flags).unwrap();
         Envoy::start(&dir, node, &EnvoyOptions::new(bootstrap)).unwrap()
     }
 
-    fn target(&self, host: &str) -> TlsTarget {
+    pub(super) fn target(&self, host: &str) -> TlsTarget {
         TlsTarget::new(self.address).sni(host).trust(&self.site.fixture.serving_ca).identity(&self.alice)
     }
 
@@ -107,7 +115,7 @@ impl HttpsSite {
         client.get("/version", &[]).ok().map(|answer| answer.status)
     }
 
-    fn wait_status(&self, host: &str, expected: Option<u16>) {
+    pub(super) fn wait_status(&self, host: &str, expected: Option<u16>) {
         let what = format!("{host} answers {expected:?}");
         wait::until(&what, SOON, || (self.status(host, host) == expected).then_some(())).unwrap();
     }

@@ -7,6 +7,7 @@ mod fixture;
 mod gateway_api;
 mod gateway_envoys;
 mod gateway_https;
+mod gateway_policies;
 mod gateway_secrets;
 mod in_cluster;
 mod leader;
