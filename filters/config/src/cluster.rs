@@ -29,7 +29,7 @@ pub struct ClusterConfig {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub object: String,
     /// The name of a variant for some of the cluster's routes; empty for the cluster's own configuration. Variants have policies and
-    /// limits of their own, and editions of their own. What they count is counted together, by `name` and `object`, so that a limit of
+    /// limits of their own, and editions of their own. Counts are common, by `name` and `object`, so that a limit of
     /// one is reached by the requests of all.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub variant: String,

@@ -199,8 +199,8 @@ fn blamed(refused: &[Problem], policy: &PolicyObject, document: Option<&Value>, 
 }
 
 /// The document of an `UpstreamCluster` for requests that come by doors with these policies, the widest door's first, and the policies that
-/// are left out, and why: those with which the cluster would be refused. As at the cluster itself nobody else holds up its owner's
-/// edits.
+/// are left out, and why: those with which the cluster would be refused. As at the cluster itself no other namespace holds up its
+/// owner's edits.
 pub fn behind_doors<'a>(
     document: &Arc<Value>,
     cluster: &str,

@@ -50,7 +50,7 @@ pub struct ListedDoors {
 pub(super) enum DoorAbsence {
     /// It is not there, and is only assumed to be if not all objects are known.
     Missing(String),
-    /// Another controller judges the policy there, or nobody does yet.
+    /// Another controller judges the policy there, or none does yet.
     Foreign,
 }
 

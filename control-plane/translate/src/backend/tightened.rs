@@ -10,10 +10,10 @@ use super::OpenCluster;
 use crate::check;
 use crate::policy::cluster_config;
 
-/// What policies of doors make of clusters, by the cluster and the doors that have policies, the widest first.
+/// Clusters behind doors with policies, by the cluster and the doors that have policies, the widest first.
 pub(crate) type Tightenings = BTreeMap<(String, Vec<Door>), Arc<Tightening>>;
 
-/// What the policies of some doors make of a cluster for the requests that come by these.
+/// A cluster for the requests that come by some doors with policies.
 #[derive(Debug)]
 pub(crate) struct Tightening {
     pub(crate) rules: DoorRules,

@@ -61,8 +61,8 @@ impl GatewayBudget {
 }
 
 impl GatewayBudget {
-    /// Counts a configuration of the filter for a route with policies of its own; false if there is no room for it. Who attaches
-    /// policies to routes takes nothing from the others.
+    /// Counts a configuration of the filter for a route with policies of its own; false if there is no room for it. They take
+    /// nothing from the others.
     pub(super) fn takes_tightened(&mut self, namespace: &str, bytes: usize) -> bool {
         let bytes = bytes.saturating_add(TIGHTENED_BYTES);
         let all = self.tightened_bytes.values().fold(bytes, |sum, bytes| sum.saturating_add(*bytes));

@@ -87,7 +87,7 @@ impl Judged {
     /// Takes the judge of an edition that comes into use. Returns the greatest edition of its variant that was in use, or none if it denies
     /// what the one before denied.
     fn replace(&mut self, judge: &Arc<dyn StreamJudge>, edition: u64) -> Option<u64> {
-        // Whoever makes routes makes variants.
+        // Tenants make routes, and with them variants.
         self.judges.retain(|variant, one| variant.is_empty() || !one.judge.is_gone());
         let before = self.judges.get(judge.variant());
         let is_other = before.is_none_or(|before| before.judge.digest() != judge.digest());

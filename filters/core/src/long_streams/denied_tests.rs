@@ -219,7 +219,7 @@ fn denials_of_a_variant_end_streams_of_its_routes_alone() {
     assert_eq!(ended(&streams), ["/log"]);
     let late = begin_at(&streams, &variant, "a.test", "/log");
     assert_eq!((late.1.is_some(), ended(&streams)), (true, vec!["/log"]), "it began under the edition before");
-    // What the cluster itself denies is denied by each route.
+    // Denials of the cluster itself hold for each route.
     let _kept = begin_at(&streams, &variant, "a.test", "/x");
     judge(&streams, &denying(&["/x"]), 4);
     assert_eq!(ended(&streams), ["/x"]);

@@ -108,7 +108,7 @@ fn policy_at_a_door_denies_by_that_door_alone() {
     site.delete(operator);
     site.answers(200, 200);
 
-    // Nobody decides about users but the cluster.
+    // About users the cluster alone decides.
     let users = ("infra", "users");
     let gateway = json!({"group": GROUP, "kind": "Gateway", "name": "edge"});
     site.apply("UpstreamIdentityPolicy", users, &gateway, &json!({"allowAnonymous": false}));
