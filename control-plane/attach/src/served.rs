@@ -144,7 +144,8 @@ impl Settled<'_> {
             ListenerRole::Terminate { routes, .. } => Some(routes),
             ListenerRole::Redirect(_) | ListenerRole::Passthrough(_) => None,
         });
-        let routes: BTreeSet<&ObjectName> = tables.flat_map(|table| table.routes.values()).map(|one| &one.route).collect();
+        let routes: BTreeSet<&ObjectName> =
+            tables.flat_map(|table| table.routes.values()).map(|one| &one.route).collect();
         self.credentials.inventory.door_policies.of_gateway(&gateway.name, &routes)
     }
 

@@ -161,7 +161,8 @@ fn affected_at(
     let doors = &inventory.door_policies;
     let attached = attachment.listeners.iter().flatten();
     let listeners = attached.filter_map(|(index, _)| gateway.listeners.get(*index));
-    let at_listener = |listener: &JudgedListener<'_>| doors.at(&Door::Listener(gateway.name.clone(), listener.spec.name.clone()));
+    let at_listener =
+        |listener: &JudgedListener<'_>| doors.at(&Door::Listener(gateway.name.clone(), listener.spec.name.clone()));
     let at_gateway = doors.at(&Door::Gateway(gateway.name.clone())).iter();
     let policies: Vec<&PolicyInEffect> =
         at_gateway.chain(listeners.flat_map(at_listener)).chain(doors.at(&Door::Route(route.name.clone()))).collect();

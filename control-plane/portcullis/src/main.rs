@@ -17,6 +17,7 @@ mod diff;
 mod display_text;
 mod explain;
 mod freeze;
+mod gateway_objects;
 mod http_client;
 mod init;
 mod kubectl_plugin;

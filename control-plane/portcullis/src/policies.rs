@@ -11,7 +11,7 @@ use portcullis_gateway_api::{GatewayApiObject, ReferenceGrant, read_object};
 use portcullis_sources::ObjectSet;
 use serde_json::Value;
 
-use crate::routed::gateway_objects_of;
+use crate::gateway_objects::gateway_objects_of;
 
 /// The policies of a set, and the verdicts about them.
 pub(crate) struct JudgedPolicies {

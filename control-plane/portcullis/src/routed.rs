@@ -3,15 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use portcullis_attach::{
-    Attached, CONTROLLER_NAME, Door, DoorPolicies, GatewayObjects, Inventory, ListenerRole, UnfitPolicy, attach,
-    behind_doors,
-};
-use portcullis_gateway_api::{GatewayApiObject, GatewayClass, GatewayClassSpec, ObjectMeta, OtherFields, read_object};
+use portcullis_attach::{Attached, Door, DoorPolicies, Inventory, ListenerRole, UnfitPolicy, attach, behind_doors};
 use portcullis_sources::ObjectSet;
 use portcullis_translate::only_cluster;
 use serde_json::Value;
 
+use crate::gateway_objects::gateway_objects_of;
 use crate::policies::name_of;
 
 /// A route at a listener, with the one cluster to which its requests go.
@@ -25,22 +22,6 @@ pub(crate) struct RoutedCluster {
     pub(crate) document: Arc<Value>,
     /// The policies that are left out, and why.
     pub(crate) unfit: BTreeMap<UnfitPolicy, String>,
-}
-
-/// The objects, and a class of ours for each Gateway whose class is not among them.
-pub(crate) fn gateway_objects(documents: impl IntoIterator<Item = GatewayApiObject>) -> GatewayObjects {
-    let mut objects = GatewayObjects::default();
-    documents.into_iter().for_each(|object| objects.add(object));
-    let known: BTreeSet<String> = objects.classes.iter().map(|class| class.metadata.name.clone()).collect();
-    let named: BTreeSet<String> =
-        objects.gateways.iter().map(|gateway| gateway.spec.gateway_class_name.clone()).collect();
-    objects.classes.extend(named.difference(&known).map(|name| assumed_class(name)));
-    objects
-}
-
-/// Those of files. One that cannot be read is left out.
-pub(crate) fn gateway_objects_of(objects: &ObjectSet) -> GatewayObjects {
-    gateway_objects(objects.others.iter().filter_map(|document| read_object(document).ok()))
 }
 
 /// The routes that would be served, as far as the cluster behind them is among the objects.
@@ -80,14 +61,4 @@ fn of_attached(attached: &Attached, policies: &DoorPolicies, clusters: &[Arc<Val
         }
     }
     routes.into_values().collect()
-}
-
-fn assumed_class(name: &str) -> GatewayClass {
-    let spec = GatewayClassSpec {
-        controller_name: CONTROLLER_NAME.to_owned(),
-        parameters_ref: None,
-        description: None,
-        other: OtherFields::default(),
-    };
-    GatewayClass { metadata: ObjectMeta { name: name.to_owned(), ..ObjectMeta::default() }, spec }
 }

@@ -87,8 +87,7 @@ impl GatewayTranslator {
         let clusters: JudgedClusters = requested.into_iter().filter_map(judge).collect();
         let tightened = self.tightened(input, &clusters);
         self.unfit = tightened.values().flat_map(|one| one.unfit.clone()).collect();
-        let all =
-            GatewayBackends { pools: &pools, clusters: &clusters, secrets: input.secrets, tightened: &tightened };
+        let all = GatewayBackends { pools: &pools, clusters: &clusters, secrets: input.secrets, tightened: &tightened };
         let before = std::mem::take(&mut self.known);
         self.known = input.gateways.iter().map(|gateway| known(gateway, all, input.settings, &before)).collect();
         self.known.iter().map(|(name, known)| (name.clone(), Arc::clone(&known.group))).collect()
@@ -263,12 +262,7 @@ fn known(
 }
 
 /// The tightened clusters depend on the Gateway's policies and on the clusters alone, so that they are no part of what is compared.
-fn group(
-    served: &ServedGateway,
-    own: &OwnBackends,
-    tightened: &Tightenings,
-    settings: &Settings,
-) -> ResourceGroup {
+fn group(served: &ServedGateway, own: &OwnBackends, tightened: &Tightenings, settings: &Settings) -> ResourceGroup {
     let backends = GatewayBackends { pools: &own.pools, clusters: &own.clusters, secrets: &own.secrets, tightened };
     let listeners = gateway_listeners(served, backends, settings);
     let is_used = |(name, _): &(&String, &Arc<JudgedCluster>)| listeners.clusters.contains(*name);

@@ -1,5 +1,5 @@
-//! Effects of a policy that tightens on an `UpstreamCluster`: it can only take away. It is of another namespace, or attached to a door: a
-//! Gateway, a listener or a route by which requests get to the cluster.
+//! Effects of a policy that tightens on an `UpstreamCluster`: it can only take away. It is of another namespace, or attached to a
+//! door: a Gateway, a listener or a route by which requests get to the cluster.
 //!
 //! - Its dispatch policies deny, and are asked before the others. A request that none of them matches is judged as it would be
 //!   without them.
@@ -43,7 +43,9 @@ pub enum TightenError {
     #[error("flowControlSchemas: {0} has to be of maxRequestsInflight, from 1 on, without exempt and strategy")]
     NoLimit(String),
     /// A rate.
-    #[error("flowControlSchemas: {0} is a token bucket, and another rate would fill it: these are for policies that decide")]
+    #[error(
+        "flowControlSchemas: {0} is a token bucket, and another rate would fill it: these are for policies that decide"
+    )]
     Bucket(String),
 }
 

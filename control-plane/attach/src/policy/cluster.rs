@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use portcullis_api::{
-    MergeStrategy, PolicyInEffect, PolicyKind, PolicyRole, Problem, ProblemCode, behind_door, check_cluster, has_fields,
-    origins, parse_cluster, tightened, with_policies,
+    MergeStrategy, PolicyInEffect, PolicyKind, PolicyRole, Problem, ProblemCode, behind_door, check_cluster,
+    has_fields, origins, parse_cluster, tightened, with_policies,
 };
 use serde_json::Value;
 
@@ -198,8 +198,8 @@ fn blamed(refused: &[Problem], policy: &PolicyObject, document: Option<&Value>, 
     found.map(ToString::to_string)
 }
 
-/// The document of an `UpstreamCluster` for requests that come by doors with these policies, the widest door's first, and the policies that
-/// are left out, and why: those with which the cluster would be refused. As at the cluster itself no other namespace holds up its
+/// The document of an `UpstreamCluster` for requests that come by doors with these policies, the widest door's first, and the policies
+/// that are left out, and why: those with which the cluster would be refused. As at the cluster itself no other namespace holds up its
 /// owner's edits.
 pub fn behind_doors<'a>(
     document: &Arc<Value>,

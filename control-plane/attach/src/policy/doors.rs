@@ -1,5 +1,5 @@
-//! Doors by which requests get to `UpstreamClusters`: Gateways, their listeners and `HTTPRoutes`. A policy at a door tightens for all
-//! requests that come by it, whatever its namespace: the cluster's own rules are its owner's, and the same by each door.
+//! Doors by which requests get to `UpstreamClusters`: Gateways, their listeners and `HTTPRoutes`. A policy at a door tightens for
+//! all requests that come by it, whatever its namespace: the cluster's own rules are its owner's, and the same by each door.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -204,8 +204,8 @@ pub(super) fn outcome(settled: &Result<PolicyInEffect, Rejection>) -> PolicyOutc
     }
 }
 
-/// The conditions of what policies of doors hold for: one for each kind. `cluster` is the one behind a route, and `unfit` are those that
-/// are left out at clusters, and why.
+/// The conditions of an object that policies of doors hold for: one for each kind. `cluster` is the one behind a route, and `unfit`
+/// are those that are left out at clusters, and why.
 pub(crate) fn affected_by(
     policies: &[&PolicyInEffect],
     cluster: Option<&str>,
@@ -217,18 +217,15 @@ pub(crate) fn affected_by(
         Some(format!("{} {} is left out: {why}", one.kind, one.policy))
     };
     let of_kind = |kind: PolicyKind| {
-        let of_kind: Vec<&PolicyInEffect> = policies.iter().copied().filter(|one| one.kind == kind).collect();
-        let (unfit, fit): (Vec<_>, Vec<_>) = of_kind.into_iter().partition(|one| left_out(one).is_some());
-        let why: Vec<String> = unfit.into_iter().filter_map(left_out).collect();
-        match affected(fit).pop() {
-            Some(mut condition) if !why.is_empty() => {
-                condition = ConditionVerdict::holds(condition.kind, condition.reason, [vec![condition.message], why].concat().join("; "));
-                Some(condition)
-            }
-            Some(condition) => Some(condition),
-            None if why.is_empty() => None,
-            None => Some(ConditionVerdict::fails(kind.affected(), &Rejection::new("PolicyLeftOut", why.join("; ")))),
-        }
+        let all = policies.iter().copied().filter(|one| one.kind == kind);
+        let (out, fit): (Vec<_>, Vec<_>) = all.partition(|one| left_out(one).is_some());
+        let why: Vec<String> = out.into_iter().filter_map(left_out).collect();
+        let Some(condition) = affected(fit).pop() else {
+            let why = (!why.is_empty()).then(|| Rejection::new("PolicyLeftOut", why.join("; ")))?;
+            return Some(ConditionVerdict::fails(kind.affected(), &why));
+        };
+        let message: Vec<String> = std::iter::once(condition.message).chain(why).collect();
+        Some(ConditionVerdict::holds(condition.kind, condition.reason, message.join("; ")))
     };
     PolicyKind::ALL.into_iter().filter_map(of_kind).collect()
 }

@@ -2,8 +2,8 @@
 //!
 //! Each policy that is in effect at a target has a part of its own there. One of the control plane's own namespace *decides*: its
 //! fields are in the place of the target's own. One of another namespace *tightens* what holds without it and can permit nothing;
-//! each namespace has a part of its own for that. At a door by which requests get to clusters each policy tightens. For each part the policy that comes first by creation time, namespace and name has
-//! it; the others are `Conflicted`. A policy that is refused keeps its part: a mistake must not hand it to another one.
+//! each namespace has a part of its own for that. At a door by which requests get to clusters each policy tightens. For each part
+//! the policy that comes first by creation time, namespace and name has it; the others are `Conflicted`. A policy that is refused keeps its part: a mistake must not hand it to another one.
 //!
 //! - [`object`]: a policy as it was read.
 //! - [`site`]: a policy at one of its targets: whether it may be there, and its part.

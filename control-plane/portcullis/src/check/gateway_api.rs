@@ -15,7 +15,8 @@ use portcullis_translate::{Diagnosis, Reason};
 use serde_json::Value;
 
 use super::checked::{CheckedObject, Finding};
-use crate::routed::{gateway_objects, unfit};
+use crate::gateway_objects::gateway_objects;
+use crate::routed::unfit;
 
 /// The outcome of objects of the Gateway API.
 #[derive(Debug, Default)]
@@ -71,8 +72,7 @@ pub(super) fn check(
         }
     }
     let read = gateway_objects(documents.iter().map(|document| document.object.clone()));
-    let mut inventory =
-        Inventory { door_policies: policies.clone(), ..inventory(objects, clusters, home_namespace) };
+    let mut inventory = Inventory { door_policies: policies.clone(), ..inventory(objects, clusters, home_namespace) };
     let mut attached = attach(&read, &inventory);
     inventory.unfit_policies = unfit(&attached, &objects.clusters);
     if !inventory.unfit_policies.is_empty() {

@@ -95,8 +95,8 @@ impl<'a> HttpsInput<'a> {
         self.clusters.get(only_cluster(route)?)?.open()
     }
 
-    /// The configuration by which requests of a route are judged: the cluster's own, or one with the policies of its doors. `None` if connections to it
-    /// are closed.
+    /// The configuration by which requests of a route are judged: the cluster's own, or one with the policies of its doors. `None` if
+    /// connections to it are closed.
     fn judged(self, listener: &str, route: &BoundRoute, open: &'a OpenCluster) -> Option<JudgedRoute<'a>> {
         let gateway = &self.gateway.gateway;
         let own = || JudgedRoute { variant: String::new(), config: &open.config, bytes: open.config_bytes };
@@ -201,8 +201,7 @@ impl HttpsListener<'_> {
         }
         let config = configs.remove(rest);
         let name = self.routes_name(open);
-        let place =
-            RoutePlace { name: &name, own: &config.authorities, others: &others, variants: &configs, has_rest };
+        let place = RoutePlace { name: &name, own: &config.authorities, others: &others, variants: &configs, has_rest };
         let made = routes(place, &open.cluster, &open.groups, &open.names, &config, FilterBuild::Module);
         Some(Resource { owner: Some(owner(&open.cluster.name)), ..made })
     }

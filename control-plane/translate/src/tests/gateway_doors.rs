@@ -25,7 +25,11 @@ fn policy(kind: PolicyKind, name: &str, fields: Value) -> PolicyInEffect {
 /// Denies a path.
 fn denies(name: &str, path: &str) -> PolicyInEffect {
     let rules = json!([{"verbs": ["*"], "nonResourceURLs": [path]}]);
-    policy(PolicyKind::Dispatch, name, json!({"dispatchPolicies": [{"rules": rules, "portcullis": {"action": "Deny"}}]}))
+    policy(
+        PolicyKind::Dispatch,
+        name,
+        json!({"dispatchPolicies": [{"rules": rules, "portcullis": {"action": "Deny"}}]}),
+    )
 }
 
 fn of_route(name: &str) -> Door {
@@ -88,7 +92,8 @@ fn route_with_a_policy_has_a_configuration_of_its_own() {
             config[hidden] = json!("<hidden>");
         }
         let keys: Vec<_> = host.typed_per_filter_config.keys().collect();
-        text += &format!("{} {:?} {keys:?}\n{}\n", host.name, host.domains, serde_json::to_string_pretty(&config).unwrap());
+        text +=
+            &format!("{} {:?} {keys:?}\n{}\n", host.name, host.domains, serde_json::to_string_pretty(&config).unwrap());
     }
     insta::assert_snapshot!("gateway_doors", pki.hide(&text));
     assert!(routes.ignore_port_in_host_matching);
@@ -108,14 +113,22 @@ fn policies_of_wider_doors_hold_for_all_that_is_below() {
         (both(), vec![(gateway.clone(), vec![wide.clone()])], vec![r#"* denies ["/x"] for ["*.b.test","a.test"]: *"#]),
         (
             both(),
-            vec![(gateway.clone(), vec![wide.clone()]), (at_listener(), vec![at_https.clone()]), (of_route("a"), vec![narrow.clone()])],
+            vec![
+                (gateway.clone(), vec![wide.clone()]),
+                (at_listener(), vec![at_https.clone()]),
+                (of_route("a"), vec![narrow.clone()]),
+            ],
             vec![
                 r#"https denies ["/y", "/x"] for ["*.b.test"]: *"#,
                 r#"https/team/a denies ["/z", "/y", "/x"] for ["a.test"]: a.test"#,
             ],
         ),
         // Of the only configuration it is known which one an address as authority means.
-        (vec![("a.test", to("a"))], vec![(of_route("a"), vec![narrow.clone()])], vec![r#"*/team/a denies ["/z"] for ["a.test"]: *"#]),
+        (
+            vec![("a.test", to("a"))],
+            vec![(of_route("a"), vec![narrow.clone()])],
+            vec![r#"*/team/a denies ["/z"] for ["a.test"]: *"#],
+        ),
         (
             both(),
             vec![(of_route("a"), vec![narrow.clone()]), (of_route("b"), vec![at_https.clone()])],
@@ -164,7 +177,11 @@ fn edit_of_a_policy_turns_no_connection_away() {
     assert_eq!(without_routes(&before), without_routes(&after), "chains and pools are what they were");
     assert_ne!(shown(&routes_to(&before, NAME)), shown(&routes_to(&after, NAME)));
     let again = made(vec![]);
-    assert_eq!(shown(&routes_to(&before, NAME)), shown(&routes_to(&again, NAME)), "without the policy nothing is left of it");
+    assert_eq!(
+        shown(&routes_to(&before, NAME)),
+        shown(&routes_to(&again, NAME)),
+        "without the policy nothing is left of it"
+    );
 }
 
 #[test]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
 use portcullis_api::{DiscoveredServer, Settings};
 use portcullis_attach::{
-    BoundRoute, DoorPolicies, HostPattern, HostTable, ListenerRole, ObjectName, RouteKind, ServedBackend, ServedGateway,
-    ServedListener, WeightedBackend,
+    BoundRoute, DoorPolicies, HostPattern, HostTable, ListenerRole, ObjectName, RouteKind, ServedBackend,
+    ServedGateway, ServedListener, WeightedBackend,
 };
 use prost::Message;
 use serde_json::Value;

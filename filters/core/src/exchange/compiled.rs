@@ -9,8 +9,8 @@ use crate::state_store::StateStore;
 use crate::weak_map::WeakMap;
 use crate::x509::hex_digest;
 
-/// The newest compiled configuration of each cluster's name and variant, while something has it loaded: loads that differ from it in host names
-/// alone share it. Never an older one that streams keep: compiling has set limits, servers and gauges to the newer one's.
+/// The newest compiled configuration of each cluster's name and variant, while something has it loaded: loads that differ from it in
+/// host names alone share it. Never an older one that streams keep: compiling has set limits, servers and gauges to the newer one's.
 #[derive(Debug, Default)]
 pub struct CompiledClusters(WeakMap<(String, String), CompiledEdition>);
 

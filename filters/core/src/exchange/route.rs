@@ -163,7 +163,7 @@ impl<T> RouteConfig<T> {
     ) -> (Self, RouteUpdate<T>) {
         let cluster = Cluster::named(&config.authorities, Arc::clone(&compiled.cluster));
         let edition = Arc::clone(&compiled.edition);
-        let names = if config.variant.is_empty() { &[][..] } else { &config.authorities };
+        let names = if config.variant.is_empty() { &[][..] } else { config.authorities.as_slice() };
         let update = RouteUpdate {
             name: config.name.clone(),
             object: config.object.clone(),

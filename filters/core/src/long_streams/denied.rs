@@ -84,8 +84,8 @@ impl Judged {
         !self.waiting.is_empty()
     }
 
-    /// Takes the judge of an edition that comes into use. Returns the greatest edition of its variant that was in use, or none if it denies
-    /// what the one before denied.
+    /// Takes the judge of an edition that comes into use. Returns the greatest edition of its variant that was in use, or none if it
+    /// denies what the one before denied.
     fn replace(&mut self, judge: &Arc<dyn StreamJudge>, edition: u64) -> Option<u64> {
         // Tenants make routes, and with them variants.
         self.judges.retain(|variant, one| variant.is_empty() || !one.judge.is_gone());
@@ -138,9 +138,8 @@ impl<T> StreamRegistry<T> {
         if waiting.is_empty() {
             return;
         }
-        let verdict = |((number, _), one): ((u64, Box<str>), WaitingStream)| {
-            (number, one.judge.denies(&one.origin, one.since))
-        };
+        let verdict =
+            |((number, _), one): ((u64, Box<str>), WaitingStream)| (number, one.judge.denies(&one.origin, one.since));
         let verdicts: Vec<_> = waiting.into_iter().map(verdict).collect();
         let mut inner = self.lock();
         for (number, verdict) in verdicts {

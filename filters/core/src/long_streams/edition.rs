@@ -53,7 +53,7 @@ impl Edition {
     /// is unique in the process.
     pub fn new(id: u64, text: usize, entries: usize) -> Self {
         let bytes = text.saturating_mul(TEXT_COPIES).saturating_add(entries.saturating_mul(ENTRY_BYTES));
-        Edition { id, bytes, ..Edition::default() }
+        Edition { id, variant: Box::default(), bytes, loads: AtomicUsize::new(0), state: AtomicU8::new(GOING_ON) }
     }
 
     /// The edition as one of a variant of the configuration.

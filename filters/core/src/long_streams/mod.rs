@@ -245,7 +245,9 @@ impl<T> StreamRegistry<T> {
         let judges = inner.judged.judges_of(variant, edition);
         drop(inner);
         let guard = StreamGuard { streams: Arc::clone(self), number };
-        for (origin, judge) in arrival.origin.into_iter().flat_map(|origin| judges.iter().map(move |judge| (origin, judge))) {
+        for (origin, judge) in
+            arrival.origin.into_iter().flat_map(|origin| judges.iter().map(move |judge| (origin, judge)))
+        {
             match judge.denies(origin, time_of_day) {
                 Some(true) => {
                     self.lock().judged.deny(number);

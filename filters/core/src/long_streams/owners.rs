@@ -46,7 +46,8 @@ impl<T> Default for OwnerName<T> {
 
 impl<T> OwnerName<T> {
     fn is_used(&self) -> bool {
-        !(self.editions.are_gone() && self.of_variants.are_gone()) || self.objects.iter().any(|(_, streams)| streams.strong_count() > 0)
+        !(self.editions.are_gone() && self.of_variants.are_gone())
+            || self.objects.iter().any(|(_, streams)| streams.strong_count() > 0)
     }
 
     fn alive(&self) -> impl Iterator<Item = (&str, Arc<StreamRegistry<T>>)> {

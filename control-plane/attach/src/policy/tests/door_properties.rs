@@ -16,7 +16,9 @@ fn fields(kind: PolicyKind, which: usize, number: i32) -> Value {
     match (kind, which) {
         (PolicyKind::Dispatch, 0 | 1) => json!({"dispatchPolicies": [denial(path)]}),
         (PolicyKind::Dispatch, 2) => json!({"dispatchPolicies": [denial(path), {"rules": rules()}]}),
-        (PolicyKind::Dispatch, _) => json!({"dispatchPolicies": [{"rules": rules(), "upstreamSubset": ["https://10.0.0.2"]}]}),
+        (PolicyKind::Dispatch, _) => {
+            json!({"dispatchPolicies": [{"rules": rules(), "upstreamSubset": ["https://10.0.0.2"]}]})
+        }
         (PolicyKind::FlowControl, 3) => json!({"flowControl": {"flowControlSchemas": [{"name": "few", "exempt": {}}]}}),
         (PolicyKind::FlowControl, which) => {
             let schema = json!({"name": SCHEMAS[which % SCHEMAS.len()], "maxRequestsInflight": {"max": number}});
@@ -30,14 +32,18 @@ fn fields(kind: PolicyKind, which: usize, number: i32) -> Value {
 fn policies() -> impl Strategy<Value = Vec<PolicyObject>> {
     let one = (0..3_usize, 0..3_usize, 0..3_usize, 0..4_usize, -1..9_i32, any::<bool>());
     prop::collection::vec(one, 0..8).prop_map(|all| {
-        let object = |(index, (kind, namespace, target, which, number, has_defaults)): (usize, (usize, usize, usize, usize, i32, bool))| {
+        let object = |(index, (kind, namespace, target, which, number, has_defaults)): (
+            usize,
+            (usize, usize, usize, usize, i32, bool),
+        )| {
             let (kind, namespace) = (PolicyKind::ALL[kind], [HOME, "infra", "team-a"][namespace]);
             let group = "gateway.networking.k8s.io";
             let target = [
                 json!({"group": group, "kind": "Gateway", "name": "edge"}),
                 json!({"group": group, "kind": "Gateway", "name": "edge", "sectionName": "https"}),
                 json!({"group": group, "kind": "HTTPRoute", "name": "prod"}),
-            ][target].clone();
+            ][target]
+                .clone();
             let strategy = if has_defaults { "defaults" } else { "overrides" };
             let strategy = json!({strategy: fields(kind, which, number)});
             policy(kind, (namespace, &format!("p{index}")), 2020, &json!([target]), &strategy)
@@ -49,7 +55,9 @@ fn policies() -> impl Strategy<Value = Vec<PolicyObject>> {
 /// Whether a path is denied, by the checked form, and the most requests in flight.
 fn decision(document: &Value, path: &str) -> (bool, i64) {
     let cluster = check_cluster(&parse_cluster(document).unwrap(), true).outcome.unwrap();
-    let rules = |of: &portcullis_api::Policy| of.rules.iter().flat_map(|rule| rule.non_resource_urls.clone()).collect::<Vec<_>>();
+    let rules = |of: &portcullis_api::Policy| {
+        of.rules.iter().flat_map(|rule| rule.non_resource_urls.clone()).collect::<Vec<_>>()
+    };
     let first = cluster.policies.iter().find(|policy| rules(policy).iter().any(|one| one == path));
     let schemas = document["spec"]["flowControl"]["flowControlSchemas"].as_array().unwrap();
     let few = schemas.iter().find(|schema| schema["name"] == "few").unwrap();

@@ -123,7 +123,9 @@ fn policy_at_a_door_only_tightens_whatever_its_namespace() {
 #[test]
 fn oldest_policy_of_a_kind_has_its_door() {
     let at_gateway = json!([at("Gateway", "edge", None)]);
-    let of = |name: &str, year: u32, kind: PolicyKind, strategy: &Value| policy(kind, ("infra", name), year, &at_gateway, strategy);
+    let of = |name: &str, year: u32, kind: PolicyKind, strategy: &Value| {
+        policy(kind, ("infra", name), year, &at_gateway, strategy)
+    };
     let limits = json!({"overrides": limit("few", 3)});
     let policies = [
         of("b", 2020, Dispatch, &denies()),
@@ -151,7 +153,8 @@ fn in_effect(kind: PolicyKind, name: &str, strategy: &Value) -> PolicyInEffect {
 fn cluster_behind_doors_denies_more_and_limits_lower() {
     let (name, document) = cluster("a.test");
     let wide = in_effect(Dispatch, "wide", &denies());
-    let narrow = in_effect(Dispatch, "narrow", &json!({"overrides": {"dispatchPolicies": [denial("/y"), denial("/z")]}}));
+    let narrow =
+        in_effect(Dispatch, "narrow", &json!({"overrides": {"dispatchPolicies": [denial("/y"), denial("/z")]}}));
     let limits = json!({"overrides": {"flowControl": {"flowControlSchemas": [
         {"name": "few", "maxRequestsInflight": {"max": 3}}, {"name": "free", "maxRequestsInflight": {"max": 3}},
         {"name": "of-another-cluster", "maxRequestsInflight": {"max": 3}},

@@ -105,7 +105,13 @@ mod tests {
         };
         let listener = ServedListener { name: "l".to_owned(), port: 443, host: HostPattern::Any, role };
         let gateway = ObjectName::new("infra", "edge");
-        let served = ServedGateway { gateway, addresses: Vec::new(), settings: None, listeners: vec![listener], policies: DoorPolicies::default() };
+        let served = ServedGateway {
+            gateway,
+            addresses: Vec::new(),
+            settings: None,
+            listeners: vec![listener],
+            policies: DoorPolicies::default(),
+        };
         let attached = Attached { served: vec![served], ..Attached::default() };
         let found = demand(&attached, &GatewayApiObjects::default(), &contents);
         assert_eq!(found.certificates.keys().collect::<Vec<_>>(), [&used]);

@@ -245,7 +245,13 @@ mod tests {
         let table = HostTable { routes: routes.into_iter().collect(), ..HostTable::default() };
         let role = ListenerRole::Passthrough(table);
         let listener = ServedListener { name: "tls".to_owned(), port: 443, host: HostPattern::Any, role };
-        ServedGateway { gateway: edge(), addresses: Vec::new(), settings: None, listeners: vec![listener], policies: DoorPolicies::default() }
+        ServedGateway {
+            gateway: edge(),
+            addresses: Vec::new(),
+            settings: None,
+            listeners: vec![listener],
+            policies: DoorPolicies::default(),
+        }
     }
 
     fn demand(gateways: Vec<ServedGateway>, service: Option<&ServicePort>) -> Option<Arc<GatewayDemand>> {

@@ -68,7 +68,8 @@ impl Site {
         }
         fixture.apply(&fixture.manifest(CLUSTER).to_text());
         let flags = fixture.kubernetes_flags(&fixture.settings.display().to_string());
-        let flags: Vec<&str> = flags.iter().map(String::as_str).chain(["--gateway-api"]).chain(more.iter().copied()).collect();
+        let flags: Vec<&str> =
+            flags.iter().map(String::as_str).chain(["--gateway-api"]).chain(more.iter().copied()).collect();
         let plane = ControlPlane::start_from(&fixture.run.make_dir("plane").unwrap(), &flags).unwrap();
         Some(Site { fixture, plane })
     }
