@@ -107,7 +107,7 @@ enum PolicyOutcome {
 impl AttachedPolicies {
     /// The conditions of an `UpstreamCluster` that policies affect.
     pub fn affected(&self, cluster: &str) -> Vec<ConditionVerdict> {
-        self.in_effect.get(cluster).map(|all| affected(all)).unwrap_or_default()
+        self.in_effect.get(cluster).map(affected).unwrap_or_default()
     }
 }
 

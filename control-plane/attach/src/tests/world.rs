@@ -6,6 +6,7 @@ use portcullis_gateway_api::read_object;
 use serde_json::{Value, json};
 
 use crate::condition::ConditionVerdict;
+use crate::policy::DoorPolicies;
 use crate::served::HostTable;
 use crate::{
     Attached, CONTROLLER_NAME, GatewayObjects, Inventory, ListenerRole, ObjectName, ServedBackend, UnseenKinds,
@@ -124,6 +125,8 @@ pub(super) fn inventory() -> Inventory {
             ("other".to_owned(), Usability::Malformed("is not used".to_owned())),
         ]
         .into(),
+        door_policies: DoorPolicies::default(),
+        unfit_policies: BTreeMap::new(),
     }
 }
 

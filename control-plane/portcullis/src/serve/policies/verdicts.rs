@@ -50,7 +50,7 @@ impl PolicyVerdicts {
 
     /// The kinds of policies that affect an `UpstreamCluster`, each with the message of its condition.
     pub(in super::super) fn affecting(&self, cluster: &str) -> Vec<(PolicyKind, String)> {
-        let conditions = self.attached.in_effect.get(cluster).map(|all| affected(all)).unwrap_or_default();
+        let conditions = self.attached.in_effect.get(cluster).map(affected).unwrap_or_default();
         let kind = |of: &str| PolicyKind::ALL.into_iter().find(|kind| kind.affected() == of);
         conditions.into_iter().filter_map(|one| Some((kind(one.kind)?, one.message))).collect()
     }
