@@ -5,7 +5,8 @@
 //! server in it is permitted: of the route's own namespace, or by a `ReferenceGrant`. [`route_parents`] and [`conditions`] write
 //! the verdicts into a status and leave other controllers' entries alone.
 //!
-//! [`attach_policies`] does the same for policies that are attached to other objects.
+//! [`attach_policies`] does the same for policies that are attached to other objects. Those of Gateways, listeners and routes are part of
+//! what is served, by the [`Inventory`].
 //!
 //! No I/O, no clock, no randomness; the order of objects makes no difference.
 
