@@ -47,7 +47,7 @@ pub struct AttachedPolicySpec<T> {
     /// Fields that hold where nothing below the target says otherwise: neither a policy nor the `UpstreamCluster` itself.
     pub defaults: Option<T>,
     /// Fields that hold whatever policies below the target and the `UpstreamCluster` itself say. A policy of another namespace than
-    /// the control plane's, and one at a Gateway or an `HTTPRoute`, can only tighten what holds without it, and has these.
+    /// the control plane's can only tighten what holds without it, and has these.
     pub overrides: Option<T>,
 }
 
