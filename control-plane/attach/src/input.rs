@@ -1,9 +1,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
+use portcullis_api::PolicyKind;
 use portcullis_gateway_api::{Gateway, GatewayApiObject, GatewayClass, HttpRoute, ReferenceGrant, TlsRoute};
 
 use crate::former::FormerCertificates;
 use crate::name::ObjectName;
+use crate::policy::DoorPolicies;
 
 /// The objects of the Gateway API.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,6 +49,21 @@ pub struct Inventory {
     pub settings: BTreeMap<String, Usability>,
     /// Certificates that listeners keep while new ones are not read.
     pub former_certificates: FormerCertificates,
+    /// Policies at Gateways, listeners and `HTTPRoutes`.
+    pub door_policies: DoorPolicies,
+    /// Those that are left out at an `UpstreamCluster`, and why.
+    pub unfit_policies: BTreeMap<UnfitPolicy, String>,
+}
+
+/// A policy of a door with which an `UpstreamCluster` behind that would be refused.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UnfitPolicy {
+    /// The cluster.
+    pub cluster: String,
+    /// The policy's kind.
+    pub kind: PolicyKind,
+    /// Its namespace and name.
+    pub policy: String,
 }
 
 /// Kinds of which not all objects are looked at.

@@ -5,7 +5,8 @@
 //! server in it is permitted: of the route's own namespace, or by a `ReferenceGrant`. [`route_parents`] and [`conditions`] write
 //! the verdicts into a status and leave other controllers' entries alone.
 //!
-//! [`attach_policies`] does the same for policies that are attached to other objects.
+//! [`attach_policies`] does the same for policies that are attached to other objects. Those of Gateways, listeners and routes are part of
+//! what is served, by the [`Inventory`].
 //!
 //! No I/O, no clock, no randomness; the order of objects makes no difference.
 
@@ -36,12 +37,12 @@ pub use condition::{ConditionVerdict, Note, NoteKind};
 pub use contents::{ContentKind, ContentName, ReferredContents};
 pub use former::{FormerCertificates, ListenerName};
 pub use host::HostPattern;
-pub use input::{GatewayObjects, Inventory, UnseenKinds, Usability};
+pub use input::{GatewayObjects, Inventory, UnfitPolicy, UnseenKinds, Usability};
 pub use listener::{ServedClientCa, listener_secrets};
 pub use name::{ObjectName, RouteKind};
 pub use policy::{
-    AncestorVerdict, AttachedPolicies, PolicyAncestors, PolicyCandidate, PolicyMemo, PolicyObject, PolicyTargets,
-    PolicyVerdict, TargetLevel, affected, attach_policies, deciding, policy_ancestors,
+    AncestorVerdict, AttachedPolicies, Door, DoorPolicies, DoorTargets, ListedDoors, PolicyAncestors, PolicyMemo,
+    PolicyObject, PolicyTargets, PolicyVerdict, affected, attach_policies, behind_doors, policy_ancestors,
 };
 pub use portcullis_gateway_api::ValidationMode;
 pub use route::{ServedBackend, WeightedBackend};
@@ -121,7 +122,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
         passed_clusters: routes.iter().flat_map(|route| &route.passed_clusters).cloned().collect(),
         classes: classes.iter().map(verdict::class_verdict).collect(),
         gateways: gateway_verdicts
-            .map(|(index, one)| verdict::gateway_verdict(index, one, &verdicts.attached))
+            .map(|(index, one)| verdict::gateway_verdict(index, one, &verdicts.attached, &inventory.door_policies))
             .collect(),
         routes: verdicts.routes,
         served: Settled { gateways: &gateways, routes: &routes, claims: &claims, clusters: &clusters, credentials }

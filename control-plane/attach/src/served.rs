@@ -9,6 +9,7 @@ use crate::gateway::JudgedGateway;
 use crate::host::HostPattern;
 use crate::listener::{JudgedListener, ListenerProtocol, ServedClientCa};
 use crate::name::{ObjectName, RouteKind};
+use crate::policy::DoorPolicies;
 use crate::route::{JudgedRoute, ServedBackend, WeightedBackend};
 
 /// An accepted Gateway.
@@ -22,6 +23,8 @@ pub struct ServedGateway {
     pub settings: Option<String>,
     /// Its accepted listeners with all they need.
     pub listeners: Vec<ServedListener>,
+    /// The policies that hold for requests at it.
+    pub policies: DoorPolicies,
 }
 
 /// A listener that accepts connections.
@@ -125,13 +128,25 @@ impl Settled<'_> {
         let tables: Vec<(&JudgedListener<'_>, HostTable)> =
             listeners.map(|(at, listener)| (listener, self.table(index, gateway, at))).collect();
         let https = self.https(index, gateway, &tables);
-        let listeners = tables.into_iter().filter_map(|(listener, table)| serve(listener, table, &https)).collect();
+        let listeners: Vec<ServedListener> =
+            tables.into_iter().filter_map(|(listener, table)| serve(listener, table, &https)).collect();
         ServedGateway {
             gateway: gateway.name.clone(),
             addresses: gateway.addresses.clone(),
             settings: gateway.settings.map(str::to_owned),
+            policies: self.policies(gateway, &listeners),
             listeners,
         }
+    }
+
+    fn policies(&self, gateway: &JudgedGateway<'_>, listeners: &[ServedListener]) -> DoorPolicies {
+        let tables = listeners.iter().filter_map(|listener| match &listener.role {
+            ListenerRole::Terminate { routes, .. } => Some(routes),
+            ListenerRole::Redirect(_) | ListenerRole::Passthrough(_) => None,
+        });
+        let routes: BTreeSet<&ObjectName> =
+            tables.flat_map(|table| table.routes.values()).map(|one| &one.route).collect();
+        self.credentials.inventory.door_policies.of_gateway(&gateway.name, &routes)
     }
 
     /// The ports at which routes have host names, and whether requests for the name are answered there. Browsers keep a redirect,

@@ -1,5 +1,6 @@
 //! Verdicts as status: merged into what is there.
 
+use portcullis_api::PolicyKind;
 use serde_json::{Value, json};
 
 use crate::CONTROLLER_NAME;
@@ -58,7 +59,7 @@ pub fn conditions(
 ) -> Vec<Value> {
     let kind = |condition: &Value| condition.get("type").and_then(Value::as_str).map(str::to_owned);
     let verdict_of = |condition: &Value| verdicts.iter().find(|one| Some(one.kind) == kind(condition).as_deref());
-    let is_withdrawn = |condition: &Value| kind(condition).is_some_and(|kind| OWN_TYPES.contains(&kind.as_str()));
+    let is_withdrawn = |condition: &Value| kind(condition).is_some_and(|kind| is_own(&kind));
     let mut merged: Vec<Value> = Vec::new();
     let mut places_of_others = MAX_CONDITIONS.saturating_sub(verdicts.len());
     for condition in before {
@@ -88,6 +89,11 @@ fn is_newer(condition: &Value, generations: ObjectGenerations) -> bool {
 
 /// Types of conditions that are absent when they do not hold.
 const OWN_TYPES: [&str; 3] = ["PartiallyInvalid", "OverlappingTLSConfig", "InsecureFrontendValidationMode"];
+
+/// Those of policies are absent, too, where none is attached.
+fn is_own(kind: &str) -> bool {
+    OWN_TYPES.contains(&kind) || PolicyKind::ALL.iter().any(|policy| policy.affected() == kind)
+}
 
 fn written(verdict: &ConditionVerdict, before: Option<&Value>, generation: Option<i64>, now: &str) -> Value {
     let status = if verdict.status { "True" } else { "False" };

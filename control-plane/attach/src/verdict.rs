@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use portcullis_api::PolicyInEffect;
 use portcullis_gateway_api::ParentReference;
 
 use crate::claims::{Holder, HostClaims};
@@ -9,8 +10,10 @@ use crate::condition::{ConditionVerdict, Note, Rejection};
 use crate::credentials::CredentialGrants;
 use crate::gateway::{JudgedClass, JudgedGateway};
 use crate::host::HostPattern;
+use crate::input::Inventory;
 use crate::listener::JudgedListener;
 use crate::name::{CreationOrder, ObjectName, RouteKind};
+use crate::policy::{Door, DoorPolicies, affected, affected_by};
 use crate::route::{Attachment, JudgedRoute};
 
 /// The verdict about a `GatewayClass`.
@@ -121,7 +124,8 @@ pub(crate) fn route_verdicts(
         }
         let refused = gateways.get(attachment.gateway).filter(|_| has_requests(attachment, gateways));
         let refused = refused.and_then(|gateway| credentials.refusal(&gateway.name, route));
-        let conditions = conditions(accepted, route, refused.as_ref());
+        let mut conditions = conditions(accepted, route, refused.as_ref());
+        conditions.extend(affected_at(attachment, route, gateways, credentials.inventory));
         verdict.parents.push(ParentVerdict { parent: parent.clone(), conditions });
     }
     RouteVerdicts { routes: verdicts, attached }
@@ -141,6 +145,28 @@ fn without_parents(route: &JudgedRoute<'_>) -> RouteVerdict {
 /// Whether requests of a route go on to servers: those of plain HTTP do not.
 fn has_requests(attachment: &ParentAttachment, gateways: &[JudgedGateway<'_>]) -> bool {
     attachment.listeners.iter().flatten().any(|(listener, _)| !is_plain(attachment.gateway, *listener, gateways))
+}
+
+/// The conditions of a route for the policies that hold for its requests at a Gateway.
+fn affected_at(
+    attachment: &ParentAttachment,
+    route: &JudgedRoute<'_>,
+    gateways: &[JudgedGateway<'_>],
+    inventory: &Inventory,
+) -> Vec<ConditionVerdict> {
+    let Some(gateway) = gateways.get(attachment.gateway) else { return Vec::new() };
+    if route.kind != RouteKind::Http || !has_requests(attachment, gateways) {
+        return Vec::new();
+    }
+    let doors = &inventory.door_policies;
+    let attached = attachment.listeners.iter().flatten();
+    let listeners = attached.filter_map(|(index, _)| gateway.listeners.get(*index));
+    let at_listener =
+        |listener: &JudgedListener<'_>| doors.at(&Door::Listener(gateway.name.clone(), listener.spec.name.clone()));
+    let at_gateway = doors.at(&Door::Gateway(gateway.name.clone())).iter();
+    let policies: Vec<&PolicyInEffect> =
+        at_gateway.chain(listeners.flat_map(at_listener)).chain(doors.at(&Door::Route(route.name.clone()))).collect();
+    affected_by(&policies, route.only_cluster(), &inventory.unfit_policies)
 }
 
 /// `refused`: why the Gateway may not lead to all of its servers.
@@ -255,18 +281,21 @@ pub(crate) fn gateway_verdict(
     index: usize,
     judged: &JudgedGateway<'_>,
     attached: &BTreeMap<(usize, usize), BTreeSet<usize>>,
+    policies: &DoorPolicies,
 ) -> GatewayVerdict {
+    let affected = |door: Door| affected(policies.at(&door));
     let listeners = judged.listeners.iter().enumerate().map(|(at, listener)| ListenerVerdict {
         name: listener.spec.name.clone(),
         supported_kinds: listener.kinds.clone(),
         attached_routes: attached.get(&(index, at)).map_or(0, BTreeSet::len),
-        conditions: listener.conditions(),
+        conditions: [listener.conditions(), affected(Door::Listener(judged.name.clone(), listener.spec.name.clone()))]
+            .concat(),
     });
     let notes = judged.notes.iter().chain(judged.listeners.iter().flat_map(|listener| &listener.notes));
     GatewayVerdict {
         name: judged.name.clone(),
         generation: judged.gateway.metadata.generation,
-        conditions: judged.conditions(),
+        conditions: [judged.conditions(), affected(Door::Gateway(judged.name.clone()))].concat(),
         listeners: listeners.collect(),
         notes: notes.cloned().collect(),
     }

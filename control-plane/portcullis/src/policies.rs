@@ -4,10 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use portcullis_api::{ObjectKind, PolicyKind, kind_of, with_policies};
-use portcullis_attach::{AttachedPolicies, PolicyMemo, PolicyObject, PolicyTargets, attach_policies};
+use portcullis_attach::{
+    AttachedPolicies, DoorTargets, ListedDoors, PolicyMemo, PolicyObject, PolicyTargets, attach_policies,
+};
 use portcullis_gateway_api::{GatewayApiObject, ReferenceGrant, read_object};
 use portcullis_sources::ObjectSet;
 use serde_json::Value;
+
+use crate::gateway_objects::gateway_objects_of;
 
 /// The policies of a set, and the verdicts about them.
 pub(crate) struct JudgedPolicies {
@@ -23,6 +27,7 @@ pub(crate) fn judge(objects: &ObjectSet, home_namespace: &str) -> JudgedPolicies
     for document in &objects.clusters {
         targets.clusters.entry(name_of(document).to_owned()).or_insert_with(|| Arc::clone(document));
     }
+    targets.doors = DoorTargets::Listed(ListedDoors::of(&gateway_objects_of(objects)));
     let grants = grants(objects.others.iter());
     let policies: Vec<PolicyObject> =
         objects.policies.iter().filter_map(|document| Some(PolicyObject::read(kind(document)?, document))).collect();

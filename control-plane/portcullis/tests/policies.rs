@@ -53,6 +53,48 @@ spec:
   to: [{group: proxy.kubegateway.io, kind: UpstreamCluster, name: prod.test}]
 ";
 
+/// A Gateway of team-a's namespace with two of its routes to the cluster, with their grants.
+const GATEWAY: &str = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: team-a}
+spec:
+  gatewayClassName: portcullis
+  listeners:
+  - {name: https, port: 443, protocol: HTTPS, hostname: '*.edge.test', tls: {certificateRefs: [{name: cert}]}}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: tight, namespace: team-a}
+spec:
+  parentRefs: [{name: edge}]
+  hostnames: [tight.edge.test]
+  rules: [{backendRefs: [{group: proxy.kubegateway.io, kind: UpstreamCluster, name: prod.test}]}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: free, namespace: team-a}
+spec:
+  parentRefs: [{name: edge}]
+  hostnames: [free.edge.test]
+  rules: [{backendRefs: [{group: proxy.kubegateway.io, kind: UpstreamCluster, name: prod.test}]}]
+---
+apiVersion: gateway.networking.k8s.io/v1beta1
+kind: ReferenceGrant
+metadata: {name: routes, namespace: portcullis}
+spec:
+  from:
+  - {group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: team-a}
+  - {group: gateway.networking.k8s.io, kind: Gateway, namespace: team-a}
+  to: [{group: proxy.kubegateway.io, kind: UpstreamCluster, name: prod.test}]
+";
+
+/// The tenant's policy at a Gateway or a route.
+fn at_door(policy: &str, kind: &str, name: &str) -> String {
+    let target = format!("{{group: gateway.networking.k8s.io, kind: {kind}, name: {name}}}");
+    policy.replace("{group: proxy.kubegateway.io, kind: UpstreamCluster, name: prod.test}", &target)
+}
+
 /// Exit code and lines of a command for documents in one file.
 fn run(command: &str, documents: &[&str], arguments: &[&str]) -> (Option<i32>, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
@@ -89,11 +131,8 @@ fn accepted_policies_are_named_at_their_cluster() {
 fn findings_of_policies_have_places_and_reasons() {
     let unknown_server = BASE.replace("10.0.0.2:6443", "10.9.9.9:6443");
     let typo = BASE.replace("flowControlSchemaName", "flowControlSchema");
-    let at_gateway = TENANT.replace(
-        "{group: proxy.kubegateway.io, kind: UpstreamCluster, name: prod.test}",
-        "{group: gateway.networking.k8s.io, kind: Gateway, name: g}",
-    );
     let allows = TENANT.replace("portcullis: {action: Deny, message: not in team-a}", "strategy: Random");
+    let at_gateway = at_door(&allows, "Gateway", "g");
     let other = BASE.replace("name: base", "name: other");
     for (documents, wanted) in [
         (
@@ -105,11 +144,8 @@ fn findings_of_policies_have_places_and_reasons() {
             vec![CLUSTER, TENANT],
             "RefNotPermitted: no ReferenceGrant in namespace portcullis permits UpstreamCluster prod.test",
         ),
-        (
-            vec![CLUSTER, &at_gateway],
-            "UnsupportedValue: Gateway team-a/g: policies are served for UpstreamClusters alone",
-        ),
-        (vec![CLUSTER, &allows, GRANT], "Invalid: spec.overrides.dispatchPolicies[0]: a policy of another namespace"),
+        (vec![CLUSTER, &allows, GRANT], "Invalid: spec.overrides.dispatchPolicies[0]: a policy that tightens can only"),
+        (vec![CLUSTER, &at_gateway], "Invalid: spec.overrides.dispatchPolicies[0]: a policy that tightens can only"),
         (vec![CLUSTER, BASE, &other], "Conflicted: DispatchPolicy portcullis/base comes first"),
     ] {
         let (code, lines) = run("check", &documents, &[]);
@@ -163,4 +199,38 @@ fn explanation_names_the_policy_that_won_and_why() {
         "{}",
         lines.join("\n")
     );
+}
+
+#[test]
+fn policy_at_a_route_is_checked_and_explained() {
+    let at_route = at_door(TENANT, "HTTPRoute", "tight");
+    let at_none = at_door(TENANT, "Gateway", "none").replace("name: tight", "name: none");
+    let (code, lines) = run("check", &[CLUSTER, GATEWAY, &at_route, &at_none], &[]);
+    assert_eq!(code, Some(0), "{}", lines.join("\n"));
+    for wanted in [
+        "  parent edge: portcullis.dev/DispatchPolicyAffected True DispatchPolicy team-a/tight tightens",
+        "  target HTTPRoute tight: Accepted True Accepted",
+        "note: Gateway none is not among the objects; it is assumed to exist",
+    ] {
+        assert_has(&lines, wanted);
+    }
+    let cluster = lines.iter().position(|line| line.starts_with("UpstreamCluster prod.test")).unwrap();
+    assert!(!lines[cluster + 1].contains("PolicyAffected"), "by its own names nothing is other: {}", lines.join("\n"));
+    let objects = [CLUSTER, GATEWAY, &at_route, BASE];
+    let explain = |host: &str| {
+        let request = ["DELETE", "/api/v1/namespaces/a/pods/b", "--user", "alice", "--host", host, "-o", "json"];
+        let (_, lines) = run("explain", &objects, &request);
+        serde_json::from_str::<serde_json::Value>(&lines.join("\n")).unwrap()
+    };
+    let answer = explain("tight.edge.test");
+    assert_eq!(answer["refusal"]["code"], 403, "{answer:#}");
+    assert_eq!(answer["dispatch"]["decidedBy"], "DispatchPolicy team-a/tight");
+    let policy = answer["policies"].as_array().unwrap().iter().find(|one| one["policy"] == "team-a/tight").unwrap();
+    assert_eq!(policy["role"], "tightens");
+    assert!(policy["reason"].as_str().unwrap().contains("overrides at HTTPRoute team-a/tight"), "{policy:#}");
+    for host in ["free.edge.test", "prod.test"] {
+        let answer = explain(host);
+        assert_eq!(answer["refusal"], serde_json::Value::Null, "{host} {answer:#}");
+        assert_eq!(answer["dispatch"]["decidedBy"], "DispatchPolicy portcullis/base", "{host}");
+    }
 }

@@ -5,11 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_api::Settings;
-use portcullis_attach::{ListenerRole, ObjectName, RouteClosures, ServedBackend, ServedGateway};
+use portcullis_attach::{
+    BoundRoute, ListenerRole, ObjectName, RouteClosures, ServedBackend, ServedGateway, ServedListener, UnfitPolicy,
+};
 use serde_json::Value;
 
 use crate::backend::{
-    BackendPool, JudgedCluster, JudgedClusters, KnownPools, Passage, PoolOrigin, Pools, ServicePort, ServiceServers,
+    BackendPool, JudgedCluster, JudgedClusters, KnownPools, KnownTightenings, Passage, PoolOrigin, Pools, ServicePort,
+    ServiceServers, Tightenings,
 };
 use crate::gateway_secrets::GatewaySecrets;
 use crate::listener::{GatewayBackends, gateway_listeners, only_cluster};
@@ -37,6 +40,8 @@ pub struct RefusedClusters {
     pub connections: BTreeMap<String, String>,
     /// No request may be sent.
     pub requests: BTreeMap<String, String>,
+    /// Policies of Gateways, listeners and routes that are left out at a cluster, and why.
+    pub policies: BTreeMap<UnfitPolicy, String>,
 }
 
 /// Translates Gateways repeatedly: one for which nothing is other than before has the same group.
@@ -48,6 +53,8 @@ pub struct GatewayTranslator {
     passages: CheckedDocuments<Passage>,
     judged: CheckedDocuments<JudgedCluster>,
     pools: KnownPools,
+    tightenings: KnownTightenings,
+    unfit: BTreeMap<UnfitPolicy, String>,
     known: BTreeMap<ObjectName, KnownGateway>,
 }
 
@@ -79,7 +86,9 @@ impl GatewayTranslator {
         let requested: BTreeSet<&str> = input.gateways.iter().flat_map(|gateway| requested(gateway)).collect();
         let judge = |name: &str| Some((name.to_owned(), self.judged.of(name, input.settings, input.clusters)?));
         let clusters: JudgedClusters = requested.into_iter().filter_map(judge).collect();
-        let all = GatewayBackends { pools: &pools, clusters: &clusters, secrets: input.secrets };
+        let tightened = self.tightened(input, &clusters);
+        self.unfit = tightened.values().flat_map(|one| one.unfit.clone()).collect();
+        let all = GatewayBackends { pools: &pools, clusters: &clusters, secrets: input.secrets, tightened: &tightened };
         let before = std::mem::take(&mut self.known);
         self.known = input.gateways.iter().map(|gateway| known(gateway, all, input.settings, &before)).collect();
         self.known.iter().map(|(name, known)| (name.clone(), Arc::clone(&known.group))).collect()
@@ -115,7 +124,29 @@ impl GatewayTranslator {
                 JudgedCluster::Refused(why) => Some((name.clone(), why.clone())),
                 JudgedCluster::Open(_) => None,
             });
-        RefusedClusters { connections, requests: requests.collect() }
+        RefusedClusters { connections, requests: requests.collect(), policies: self.unfit.clone() }
+    }
+
+    /// The clusters behind doors with policies.
+    fn tightened(&mut self, input: &GatewayInput<'_>, clusters: &JudgedClusters) -> Tightenings {
+        let mut tightened = Tightenings::new();
+        for gateway in input.gateways.iter().filter(|gateway| !gateway.policies.is_empty()) {
+            for (listener, route) in requested_routes(gateway) {
+                let Some(cluster) = only_cluster(route) else { continue };
+                let open = clusters.get(cluster).and_then(|judged| judged.open());
+                let Some((document, open)) = input.clusters.get(cluster).zip(open) else { continue };
+                let doors = gateway.policies.doors(&gateway.gateway, &listener.name, &route.route);
+                let key = (cluster.to_owned(), doors);
+                if key.1.is_empty() || tightened.contains_key(&key) {
+                    continue;
+                }
+                let policies = gateway.policies.of_doors(&key.1);
+                let made = self.tightenings.of((cluster, &key.1), policies, (document, open), input.settings);
+                tightened.insert(key, made);
+            }
+        }
+        self.tightenings.keep(&tightened);
+        tightened
     }
 
     fn follow(&mut self, settings: &Settings) {
@@ -185,11 +216,16 @@ impl<T: OfDocument> CheckedDocuments<T> {
 
 /// The `UpstreamClusters` to which requests are sent.
 fn requested(gateway: &ServedGateway) -> impl Iterator<Item = &str> {
+    requested_routes(gateway).filter_map(|(_, route)| only_cluster(route))
+}
+
+/// The routes for requests, each for every of its host names.
+fn requested_routes(gateway: &ServedGateway) -> impl Iterator<Item = (&ServedListener, &BoundRoute)> {
     let tables = gateway.listeners.iter().filter_map(|listener| match &listener.role {
-        ListenerRole::Terminate { routes, .. } => Some(routes),
+        ListenerRole::Terminate { routes, .. } => Some((listener, routes)),
         ListenerRole::Passthrough(_) | ListenerRole::Redirect(_) => None,
     });
-    tables.flat_map(|table| table.routes.values()).filter_map(only_cluster)
+    tables.flat_map(|(listener, table)| table.routes.values().map(move |route| (listener, route)))
 }
 
 impl OwnBackends {
@@ -238,13 +274,19 @@ fn known(
     let is_same = |known: &&KnownGateway| known.served == *served && known.backends.is_same(&backends);
     let (group, closures) = match before.get(&served.gateway).filter(is_same) {
         Some(known) => (Arc::clone(&known.group), Arc::clone(&known.closures)),
-        None => group(served, &backends, settings),
+        None => group(served, &backends, all.tightened, settings),
     };
     (served.gateway.clone(), KnownGateway { served: Arc::clone(served), backends, group, closures })
 }
 
-fn group(served: &ServedGateway, own: &OwnBackends, settings: &Settings) -> (ResourceGroup, Arc<RouteClosures>) {
-    let backends = GatewayBackends { pools: &own.pools, clusters: &own.clusters, secrets: &own.secrets };
+/// The tightened clusters depend on the Gateway's policies and on the clusters alone, so that they are no part of what is compared.
+fn group(
+    served: &ServedGateway,
+    own: &OwnBackends,
+    tightened: &Tightenings,
+    settings: &Settings,
+) -> (ResourceGroup, Arc<RouteClosures>) {
+    let backends = GatewayBackends { pools: &own.pools, clusters: &own.clusters, secrets: &own.secrets, tightened };
     let listeners = gateway_listeners(served, backends, settings);
     let is_used = |(name, _): &(&String, &Arc<JudgedCluster>)| listeners.clusters.contains(*name);
     let clusters = own.clusters.iter().filter(is_used).filter_map(|(_, cluster)| cluster.open());

@@ -45,6 +45,7 @@ pub use filter_build::{FilterBuild, UnknownBuild};
 pub use gateway::{GatewayInput, GatewayTranslator, RefusedClusters};
 pub use gateway_secrets::GatewaySecrets;
 pub use generation::{cluster_word, object_word};
+pub use listener::only_cluster;
 pub use names::ResourceNames;
 pub use removed_cluster::tombstone_routes;
 pub use resource::{Part, Resource, ResourceGroup, type_urls};
@@ -244,8 +245,8 @@ fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> 
     for group in &groups {
         cluster::emit_clusters(cluster, group, &names, settings, resources);
     }
-    let place = RoutePlace { name: &names.part(parts::ROUTES), own: &[], others: &[] };
-    resources.push(route::routes(place, cluster, &groups, &names, &config, input.filter));
+    let place = names.part(parts::ROUTES);
+    resources.push(route::routes(RoutePlace::of_all(&place), cluster, &groups, &names, &config, input.filter));
     resources.iter_mut().skip(first).for_each(|resource| resource.owner = Some(cluster.name.clone()));
     let shadow = config.shadow.map(|shadow| shadow.generation);
     (Chain::serving(cluster, &names, settings, input.filter), shadow)

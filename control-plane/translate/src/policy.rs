@@ -24,6 +24,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         name: names.chain().to_owned(),
         identity: identity(cluster, &settings.instance, &Generation::of(cluster, settings)),
         object: cluster_word(cluster),
+        variant: String::new(),
         authorities,
         client_ca: cluster.client_ca.as_ref().map(text),
         deny_all_requests: cluster.gates.deny_all_requests,

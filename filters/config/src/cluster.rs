@@ -5,6 +5,7 @@ use crate::dispatch::Dispatch;
 use crate::fair_queue::FairQueueConfig;
 use crate::policy::Policy;
 use crate::rebalance::Rebalance;
+use crate::request_export::RequestInfoExport;
 use crate::token_issuer::TokenIssuer;
 
 /// One `UpstreamCluster`, as its virtual host carries it (`DynamicModuleFilterPerRoute.filter_config`).
@@ -27,6 +28,11 @@ pub struct ClusterConfig {
     /// another object's.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub object: String,
+    /// The name of a variant for some of the cluster's routes; empty for the cluster's own configuration. Variants have policies and
+    /// limits of their own, and editions of their own. Counts are common, by `name` and `object`, so that a limit of
+    /// one is reached by the requests of all.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub variant: String,
     /// The host names that a request's `:authority` may carry, lower-case, without port; `*.example.com` covers one
     /// label. Requests for another name are answered 421. An IP address as authority is always accepted, because no
     /// cluster can be named like one.
@@ -123,54 +129,6 @@ pub struct Shadow {
     pub flow_control_schemas: Vec<FlowControlSchema>,
     /// Policies in the place of [`ClusterConfig::policies`]. Their groups need no servers.
     pub policies: Vec<Policy>,
-}
-
-/// Export of a request's attributes, as filter state and metadata ([`crate::names::request`]), also of requests that are
-/// refused as far as they are known by then.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct RequestInfoExport {
-    /// The attributes that are exported, those that routes and logs read: each costs. `class` always is, and without this list all are.
-    /// A route that refuses requests by an attribute that is not exported refuses none of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fields: Option<Vec<RequestInfoField>>,
-    /// Whether the module exports them as dynamic metadata as well.
-    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
-    pub metadata: bool,
-    /// Whether the name of the user for dispatch is exported as well: not of an unknown client.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub user: bool,
-}
-
-impl Default for RequestInfoExport {
-    fn default() -> Self {
-        RequestInfoExport { fields: None, metadata: true, user: false }
-    }
-}
-
-/// An attribute of a request ([`crate::names::request`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "described in names::request")]
-pub enum RequestInfoField {
-    IsResourceRequest,
-    Verb,
-    Class,
-    ApiGroup,
-    ApiVersion,
-    Resource,
-    Subresource,
-    Namespace,
-    Name,
-}
-
-impl RequestInfoExport {
-    /// Whether the attribute is exported.
-    pub fn has(&self, field: RequestInfoField) -> bool {
-        field == RequestInfoField::Class || self.fields.as_ref().is_none_or(|fields| fields.contains(&field))
-    }
 }
 
 /// The servers of a cluster: streams of others are on their way out.

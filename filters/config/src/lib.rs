@@ -25,6 +25,7 @@ mod policy;
 mod rebalance;
 #[cfg(test)]
 mod reference;
+mod request_export;
 mod shadow;
 mod token_issuer;
 mod validator;
@@ -33,8 +34,7 @@ mod version;
 pub use access::{AccessEntry, AccessLists, AccessScope};
 pub use cluster::{
     ClusterConfig, CountedRequests, FlowControlLimit, FlowControlSchema, GlobalLimit, GlobalStrategy,
-    ProtectedIdentities, RequestHeaders, RequestInfoExport, RequestInfoField, Reviews, Servers, Shadow,
-    UpstreamIdentity,
+    ProtectedIdentities, RequestHeaders, Reviews, Servers, Shadow, UpstreamIdentity,
 };
 pub use destination::{
     GENERATION_MARK, Pool, RequestClass, TCP_POOL, counted_name, destination, destinations, without_generation,
@@ -45,6 +45,7 @@ pub use filter::{ActivityReports, FilterConfig, LimitExchanges, PeerSource, Span
 pub use hex::hex;
 pub use policy::{Denial, Policy, Rule, RuleEntries, RuleList, ServiceAccount};
 pub use rebalance::{Rebalance, RebalanceConditions};
+pub use request_export::{RequestInfoExport, RequestInfoField};
 pub use token_issuer::{PrefixedClaim, TokenIssuer, TokenKey, TokenPublicKey, TokenUsers};
 pub use validator::ValidatorConfig;
 pub use version::{

@@ -11,6 +11,8 @@ pub struct StreamOrigin {
     pub(crate) method: Box<[u8]>,
     /// With its query: the verb may depend on it.
     pub(crate) path: Box<[u8]>,
+    /// The authority, with its port.
+    pub(crate) host: Box<[u8]>,
     pub(crate) address: Option<IpAddr>,
     pub(crate) user_agent: Box<[u8]>,
     /// The authenticated client, with all its groups.

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::origin::{AppliedPolicy, MEMBER, written};
-use super::tighten::{TightenError, tighten};
+use super::origin::{AppliedPolicy, MEMBER, joined, written};
+use super::tighten::{TightenError, tighten, tighten_at_door};
 use super::{PolicyInEffect, PolicyRole};
 use crate::kind::PolicyKind;
 use crate::packed::{pack_policies, unpacked};
@@ -48,6 +48,20 @@ pub fn tightened(document: &Arc<Value>, kind: PolicyKind, fields: &Value) -> Res
     let mut tightened = unpacked(document).into_owned();
     let spec = spec_of(&mut tightened).ok_or(TightenError::Unreadable)?;
     tighten(kind, spec, fields)?;
+    Ok(Arc::new(tightened))
+}
+
+/// The document with one more policy, of a door that leads to the object. The object's own policies and their origins stay.
+///
+/// # Errors
+/// A policy that would not only tighten.
+pub fn behind_door(document: &Arc<Value>, policy: &PolicyInEffect) -> Result<Arc<Value>, TightenError> {
+    let fields = policy.fields.as_ref().map_err(|_| TightenError::Unreadable)?;
+    let mut tightened = unpacked(document).into_owned();
+    let spec = spec_of(&mut tightened).ok_or(TightenError::Unreadable)?;
+    let entries = tighten_at_door(policy.kind, spec, fields)?;
+    let origin = AppliedPolicy { policy, first: 0, entries, dropped: Vec::new() };
+    put_member(&mut tightened, Some(joined(document, &origin)));
     Ok(Arc::new(tightened))
 }
 

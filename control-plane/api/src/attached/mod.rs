@@ -11,10 +11,10 @@ mod origin;
 mod oversized;
 mod tighten;
 
-pub use merge::{has_fields, tightened, with_policies};
+pub use merge::{behind_door, has_fields, tightened, with_policies};
 pub use origin::{FieldOrigin, origin_of, origins};
 pub use oversized::oversized_policy;
-pub use tighten::TightenError;
+pub use tighten::{TightenError, check_door_fields};
 
 pub(crate) use merge::is_set;
 pub(crate) use origin::{explain_origins, origins_of};
@@ -44,8 +44,8 @@ impl PolicyRole {
     }
 }
 
-/// A policy that is in effect on an `UpstreamCluster`.
-#[derive(Clone, Debug, PartialEq)]
+/// A policy that is in effect on an `UpstreamCluster`, or on the requests that come by a door.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyInEffect {
     /// The kind.
     pub kind: PolicyKind,

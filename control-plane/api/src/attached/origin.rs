@@ -58,6 +58,18 @@ pub(super) fn written(policies: &[AppliedPolicy<'_>]) -> Value {
     policies.iter().map(one).collect()
 }
 
+/// The member of a document with one more policy, whose dispatch policies are before those that are there.
+pub(super) fn joined(document: &Value, policy: &AppliedPolicy<'_>) -> Value {
+    let known = document.get("status").and_then(|status| status.get(MEMBER)).and_then(Value::as_array);
+    let shifted = known.into_iter().flatten().cloned().map(|mut origin| {
+        if let Some(first) = origin.get_mut("first") {
+            *first = json!(first.as_u64().unwrap_or_default().saturating_add(policy.entries as u64));
+        }
+        origin
+    });
+    shifted.chain(written(std::slice::from_ref(policy)).as_array().cloned().unwrap_or_default()).collect()
+}
+
 /// The origins of the fields of a document that [`super::with_policies`] made.
 pub fn origins(document: &Value) -> Vec<FieldOrigin> {
     document.get("status").map(read).unwrap_or_default()

@@ -1,4 +1,5 @@
-//! Effects of a policy of another namespace on an `UpstreamCluster`: it can only take away.
+//! Effects of a policy that tightens on an `UpstreamCluster`: it can only take away. It is of another namespace, or attached to a
+//! door: a Gateway, a listener or a route by which requests get to the cluster.
 //!
 //! - Its dispatch policies deny, and are asked before the others. A request that none of them matches is judged as it would be
 //!   without them.
@@ -9,7 +10,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::kind::PolicyKind;
-use crate::parse::parse_part;
+use crate::parse::{parse_part, without_nulls};
 use crate::types::{
     DispatchFields, DispatchPolicy, FlowControl, FlowControlFields, FlowControlSchema, MaxRequestsInflight,
 };
@@ -21,18 +22,16 @@ pub enum TightenError {
     #[error("the fields cannot be read")]
     Unreadable,
     /// It decides about users.
-    #[error("identities are decided in the control plane's own namespace alone")]
+    #[error("identities are decided at the UpstreamCluster, in the control plane's own namespace alone")]
     Identity,
     /// A dispatch policy that does not deny.
-    #[error(
-        "dispatchPolicies[{0}]: a policy of another namespace than the control plane's can only deny (action: Deny)"
-    )]
+    #[error("dispatchPolicies[{0}]: a policy that tightens can only deny (action: Deny)")]
     NoDenial(usize),
     /// A dispatch policy that takes the heartbeats of kubelets knowingly, or only reports.
-    #[error("dispatchPolicies[{0}]: force and mode are for the control plane's own namespace alone")]
+    #[error("dispatchPolicies[{0}]: force and mode are for policies that decide")]
     Extended(usize),
     /// Queues, which could let in more.
-    #[error("fairQueues are for the control plane's own namespace alone")]
+    #[error("fairQueues are for policies that decide")]
     Queues,
     /// A limit that is not there.
     #[error("flowControlSchemas: {0} is not one of the UpstreamCluster's")]
@@ -40,9 +39,12 @@ pub enum TightenError {
     /// A limit that is none, or another one than that which is there.
     #[error("flowControlSchemas: {0} has to limit the same as that of the UpstreamCluster, from 1 on")]
     OtherLimit(String),
+    /// A limit at a door that lowers none of requests in flight.
+    #[error("flowControlSchemas: {0} has to be of maxRequestsInflight, from 1 on, without exempt and strategy")]
+    NoLimit(String),
     /// A rate.
     #[error(
-        "flowControlSchemas: {0} is a token bucket, and another rate would fill it: these are for the control plane's own namespace alone"
+        "flowControlSchemas: {0} is a token bucket, and another rate would fill it: these are for policies that decide"
     )]
     Bucket(String),
 }
@@ -56,7 +58,73 @@ pub(super) fn tighten(kind: PolicyKind, spec: &mut Map<String, Value>, fields: &
     }
 }
 
-fn deny(spec: &mut Map<String, Value>, fields: &Value) -> Result<usize, TightenError> {
+/// Checks the fields of a policy at a door, whatever clusters are behind that.
+///
+/// # Errors
+/// A policy that would not only tighten.
+pub fn check_door_fields(kind: PolicyKind, fields: &Value) -> Result<(), TightenError> {
+    match kind {
+        PolicyKind::Dispatch => only_denies(fields),
+        PolicyKind::FlowControl => door_limits(fields).map(drop),
+        PolicyKind::UpstreamIdentity => Err(TightenError::Identity),
+    }
+}
+
+/// Tightens a specification by a policy of a door. Limits that are not there stay so: other clusters behind the door may have them.
+pub(super) fn tighten_at_door(
+    kind: PolicyKind,
+    spec: &mut Map<String, Value>,
+    fields: &Value,
+) -> Result<usize, TightenError> {
+    check_door_fields(kind, fields)?;
+    if kind == PolicyKind::Dispatch {
+        return deny(spec, fields);
+    }
+    let Some(present) = spec.get("flowControl").filter(|present| !present.is_null()) else { return Ok(0) };
+    let known: FlowControl = parse_part(present).ok_or(TightenError::Unreadable)?;
+    let find = |name: &str| known.flow_control_schemas.iter().find(|one| one.name == name);
+    let mut limits = door_limits(fields)?;
+    limits.retain_mut(|limit| {
+        let Some(known) = find(&limit.name) else { return false };
+        if known.global_max_requests_inflight.is_none() {
+            limit.global_max_requests_inflight = None;
+        }
+        lowered(known, limit).is_some()
+    });
+    let written = limits.into_iter().map(|limit| {
+        let max = |limit: &Option<MaxRequestsInflight>| limit.as_ref().map(|limit| json!({"max": limit.max}));
+        json!({
+            "name": limit.name,
+            "maxRequestsInflight": max(&limit.max_requests_inflight),
+            "globalMaxRequestsInflight": max(&limit.global_max_requests_inflight),
+        })
+    });
+    let comparable = json!({"flowControl": {"flowControlSchemas": written.collect::<Vec<_>>()}});
+    lower(spec, &without_nulls(&comparable)).map(|()| 0)
+}
+
+fn door_limits(fields: &Value) -> Result<Vec<FlowControlSchema>, TightenError> {
+    let FlowControlFields { flow_control, fair_queues } = parse_part(fields).ok_or(TightenError::Unreadable)?;
+    if !fair_queues.is_empty() {
+        return Err(TightenError::Queues);
+    }
+    for schema in &flow_control.flow_control_schemas {
+        if schema.token_bucket.is_some() || schema.global_token_bucket.is_some() {
+            return Err(TightenError::Bucket(schema.name.clone()));
+        }
+        let is_limit = |limit: &MaxRequestsInflight| limit.max >= 1;
+        let lowers = schema.max_requests_inflight.as_ref().is_some_and(is_limit)
+            && schema.global_max_requests_inflight.as_ref().is_none_or(is_limit)
+            && schema.exempt.is_none()
+            && schema.strategy.is_empty();
+        if !lowers {
+            return Err(TightenError::NoLimit(schema.name.clone()));
+        }
+    }
+    Ok(flow_control.flow_control_schemas)
+}
+
+fn only_denies(fields: &Value) -> Result<(), TightenError> {
     let DispatchFields { dispatch_policies } = parse_part(fields).ok_or(TightenError::Unreadable)?;
     for (index, policy) in dispatch_policies.iter().enumerate() {
         let DispatchPolicy { portcullis, .. } = policy;
@@ -67,6 +135,11 @@ fn deny(spec: &mut Map<String, Value>, fields: &Value) -> Result<usize, TightenE
             return Err(TightenError::Extended(index));
         }
     }
+    Ok(())
+}
+
+fn deny(spec: &mut Map<String, Value>, fields: &Value) -> Result<usize, TightenError> {
+    only_denies(fields)?;
     let first = fields.get("dispatchPolicies").and_then(Value::as_array).ok_or(TightenError::Unreadable)?;
     let all = spec.get_mut("dispatchPolicies").and_then(Value::as_array_mut).ok_or(TightenError::Unreadable)?;
     all.splice(..0, first.iter().cloned());

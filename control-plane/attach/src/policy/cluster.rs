@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use portcullis_api::{
-    MergeStrategy, PolicyInEffect, PolicyKind, PolicyRole, Problem, ProblemCode, check_cluster, has_fields, origins,
-    parse_cluster, tightened, with_policies,
+    MergeStrategy, PolicyInEffect, PolicyKind, PolicyRole, Problem, ProblemCode, behind_door, check_cluster,
+    has_fields, origins, parse_cluster, tightened, with_policies,
 };
 use serde_json::Value;
 
 use super::{PolicyObject, PolicyOutcome};
 use crate::condition::Rejection;
+use crate::input::UnfitPolicy;
 
 /// A part at a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -195,6 +196,34 @@ fn blamed(refused: &[Problem], policy: &PolicyObject, document: Option<&Value>, 
     let is_its = |problem: &&Problem| origin.is_some_and(|origin| origin.is_of(&problem.path));
     let found = refused.iter().find(is_its).or_else(|| refused.first().filter(|_| own_is_good));
     found.map(ToString::to_string)
+}
+
+/// The document of an `UpstreamCluster` for requests that come by doors with these policies, the widest door's first, and the policies
+/// that are left out, and why: those with which the cluster would be refused. As at the cluster itself no other namespace holds up its
+/// owner's edits.
+pub fn behind_doors<'a>(
+    document: &Arc<Value>,
+    cluster: &str,
+    policies: impl IntoIterator<Item = &'a PolicyInEffect>,
+) -> (Arc<Value>, BTreeMap<UnfitPolicy, String>) {
+    // With a cluster that is refused anyway nothing can be compared.
+    let is_refused = !refusals(document).is_empty();
+    let (mut document, mut unfit) = (Arc::clone(document), BTreeMap::new());
+    for policy in policies {
+        let newer = behind_door(&document, policy).map_err(|error| error.to_string());
+        let fit = newer.and_then(|newer| match refusals(&newer).first().filter(|_| !is_refused) {
+            Some(problem) => Err(format!("UpstreamCluster {cluster} would be refused with it: {problem}")),
+            None => Ok(newer),
+        });
+        match fit {
+            Ok(newer) => document = newer,
+            Err(why) => {
+                let (cluster, policy_name) = (cluster.to_owned(), policy.policy.clone());
+                unfit.insert(UnfitPolicy { cluster, kind: policy.kind, policy: policy_name }, why);
+            }
+        }
+    }
+    (document, unfit)
 }
 
 fn tighten(

@@ -2,28 +2,29 @@
 //!
 //! Each policy that is in effect at a target has a part of its own there. One of the control plane's own namespace *decides*: its
 //! fields are in the place of the target's own. One of another namespace *tightens* what holds without it and can permit nothing;
-//! each namespace has a part of its own for that. For each part the policy that comes first by creation time, namespace and name has
-//! it; the others are `Conflicted`. A policy that is refused keeps its part: a mistake must not hand it to another one.
+//! each namespace has a part of its own for that. At a door by which requests get to clusters each policy tightens. For each part
+//! the policy that comes first by creation time, namespace and name has it; the others are `Conflicted`. A policy that is refused keeps its part: a mistake must not hand it to another one.
 //!
 //! - [`object`]: a policy as it was read.
 //! - [`site`]: a policy at one of its targets: whether it may be there, and its part.
 //! - [`cluster`]: the policies of one `UpstreamCluster`, and the outcome for each.
-//! - [`precedence`]: which policy decides for requests that pass several targets.
+//! - [`doors`]: policies of Gateways, listeners and `HTTPRoutes`, which tighten for the requests that come by them.
 //! - [`ancestors`]: verdicts as `status.ancestors`.
 
 mod ancestors;
 mod cluster;
+mod doors;
 mod object;
-mod precedence;
 mod site;
 
 #[cfg(test)]
 mod tests;
 
 pub use ancestors::{PolicyAncestors, policy_ancestors};
-pub use cluster::PolicyMemo;
+pub use cluster::{PolicyMemo, behind_doors};
+pub(crate) use doors::affected_by;
+pub use doors::{Door, DoorPolicies, DoorTargets, ListedDoors};
 pub use object::PolicyObject;
-pub use precedence::{PolicyCandidate, TargetLevel, deciding};
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -38,7 +39,8 @@ use crate::condition::{ConditionVerdict, Note, Rejection};
 use crate::grants::Grants;
 use crate::name::{CreationOrder, ObjectName};
 use cluster::{ClusterPolicies, PolicyPart};
-use site::Site;
+use doors::DoorAbsence;
+use site::{PolicyPlace, Site};
 
 /// The most namespaces whose policies of a kind tighten one cluster: with each the cluster is checked once more.
 const MAX_TIGHTENING: usize = 16;
@@ -52,6 +54,8 @@ pub struct PolicyTargets {
     pub home_namespace: String,
     /// `UpstreamClusters`, without any policy.
     pub clusters: BTreeMap<String, Arc<Value>>,
+    /// Gateways, listeners and `HTTPRoutes`.
+    pub doors: DoorTargets,
 }
 
 /// The outcome of all policies.
@@ -61,6 +65,8 @@ pub struct AttachedPolicies {
     pub verdicts: Vec<PolicyVerdict>,
     /// The policies that are in effect on `UpstreamClusters`, by the names of these.
     pub in_effect: BTreeMap<String, Vec<PolicyInEffect>>,
+    /// Those at doors, whether these are there or not: one that comes next is never served without them.
+    pub at_doors: DoorPolicies,
 }
 
 /// The verdict about a policy.
@@ -72,7 +78,7 @@ pub struct PolicyVerdict {
     pub name: ObjectName,
     /// The version that it is about.
     pub generation: Option<i64>,
-    /// Its targets, in their order.
+    /// Its targets, in their order. Those of other controllers are not among them.
     pub ancestors: Vec<AncestorVerdict>,
     /// Targets that are not here and are assumed to exist.
     pub notes: Vec<Note>,
@@ -101,15 +107,16 @@ enum PolicyOutcome {
 impl AttachedPolicies {
     /// The conditions of an `UpstreamCluster` that policies affect.
     pub fn affected(&self, cluster: &str) -> Vec<ConditionVerdict> {
-        self.in_effect.get(cluster).map(|all| affected(all)).unwrap_or_default()
+        self.in_effect.get(cluster).map(affected).unwrap_or_default()
     }
 }
 
 /// The conditions of an object with these policies in effect: one for each kind.
-pub fn affected(policies: &[PolicyInEffect]) -> Vec<ConditionVerdict> {
+pub fn affected<'a>(policies: impl IntoIterator<Item = &'a PolicyInEffect> + Clone) -> Vec<ConditionVerdict> {
     let of_kind = |kind: PolicyKind| {
         let told: Vec<String> = policies
-            .iter()
+            .clone()
+            .into_iter()
             .filter(|one| one.kind == kind)
             .map(|one| format!("{kind} {} {} ({})", one.policy, one.role.as_str(), one.why))
             .collect();
@@ -133,71 +140,93 @@ pub fn attach_policies<P: Borrow<PolicyObject>>(
     });
     let sites: Vec<Vec<Site>> = ordered.iter().map(|policy| site::sites(policy, &grants, targets)).collect();
     let holders = holders(&ordered, &sites);
-    let (in_effect, mut outcomes) = settle(&holders, &ordered, targets, memo);
-    let mut attached = AttachedPolicies { in_effect, verdicts: Vec::new() };
+    let SettledPlaces { in_effect, at_doors, mut outcomes } = settle(&holders, &ordered, targets, memo);
+    let mut attached = AttachedPolicies { in_effect, at_doors, verdicts: Vec::new() };
     for (index, (policy, sites)) in ordered.iter().zip(&sites).enumerate() {
         let mut verdict = |(at, site): (usize, &Site)| {
             let outcome = outcomes.remove(&(index, at)).or_else(|| conflict(site, policy, &holders, &ordered));
-            let outcome =
-                site.standing.clone().map_or_else(PolicyOutcome::Refused, |_| outcome.unwrap_or_else(unknown));
-            AncestorVerdict { target: site.target.clone(), conditions: outcome.conditions() }
+            let outcome = match (&site.standing, &site.absence) {
+                (Err(why), _) => PolicyOutcome::Refused(why.clone()),
+                (Ok(_), Some(DoorAbsence::Foreign)) => return None,
+                (Ok(_), Some(DoorAbsence::Missing(why))) => {
+                    PolicyOutcome::Refused(Rejection::new("TargetNotFound", why))
+                }
+                (Ok(_), None) => outcome.unwrap_or_else(unknown),
+            };
+            Some(AncestorVerdict { target: site.target.clone(), conditions: outcome.conditions() })
         };
         attached.verdicts.push(PolicyVerdict {
             kind: policy.kind,
             name: policy.name(),
             generation: policy.metadata.generation,
-            ancestors: sites.iter().enumerate().map(&mut verdict).collect(),
+            ancestors: sites.iter().enumerate().filter_map(&mut verdict).collect(),
             notes: sites.iter().filter_map(|site| site.note.clone()).collect(),
         });
     }
     attached
 }
 
-/// The policies in effect by cluster, and the outcome for each holder of a part.
-type SettledClusters = (BTreeMap<String, Vec<PolicyInEffect>>, BTreeMap<(usize, usize), PolicyOutcome>);
+/// The policies in effect by place, and the outcome for each holder of a part.
+#[derive(Default)]
+struct SettledPlaces {
+    in_effect: BTreeMap<String, Vec<PolicyInEffect>>,
+    at_doors: DoorPolicies,
+    outcomes: BTreeMap<(usize, usize), PolicyOutcome>,
+}
 
 fn settle(
     holders: &Holders,
     ordered: &[&PolicyObject],
     targets: &PolicyTargets,
     memo: &mut PolicyMemo,
-) -> SettledClusters {
+) -> SettledPlaces {
     let mut by_cluster: BTreeMap<&str, ClusterPolicies<'_>> = BTreeMap::new();
     let mut by_age: Vec<_> = holders.iter().collect();
     by_age.sort_by_key(|(_, at)| **at);
-    for ((name, part), (policy, _)) in by_age {
-        let Some(holder) = ordered.get(*policy) else { continue };
-        by_cluster.entry(name).or_default().add(part.clone(), holder);
-    }
-    memo.keep(|name| by_cluster.contains_key(name));
-    let (mut in_effect, mut outcomes) = SettledClusters::default();
-    for (name, policies) in by_cluster {
-        let settled = memo.settle(name, &policies, targets.clusters.get(name));
-        for (part, outcome) in settled.outcomes {
-            if let Some(at) = holders.get(&(name.to_owned(), part)) {
-                outcomes.insert(*at, outcome);
+    let mut settled = SettledPlaces::default();
+    let mut at_doors: BTreeMap<Door, Vec<PolicyInEffect>> = BTreeMap::new();
+    for ((place, part), at) in by_age {
+        let Some(holder) = ordered.get(at.0) else { continue };
+        match place {
+            PolicyPlace::Cluster(name) => by_cluster.entry(name).or_default().add(part.clone(), holder),
+            PolicyPlace::Door(door) => {
+                let policy = doors::settle(holder, door);
+                settled.outcomes.insert(*at, doors::outcome(&policy));
+                if let Ok(policy) = policy {
+                    at_doors.entry(door.clone()).or_default().push(policy);
+                }
             }
         }
-        if !settled.in_effect.is_empty() {
-            in_effect.insert(name.to_owned(), settled.in_effect);
+    }
+    settled.at_doors = DoorPolicies::new(at_doors);
+    memo.keep(|name| by_cluster.contains_key(name));
+    for (name, policies) in by_cluster {
+        let of_cluster = memo.settle(name, &policies, targets.clusters.get(name));
+        for (part, outcome) in of_cluster.outcomes {
+            if let Some(at) = holders.get(&(PolicyPlace::Cluster(name.to_owned()), part)) {
+                settled.outcomes.insert(*at, outcome);
+            }
+        }
+        if !of_cluster.in_effect.is_empty() {
+            settled.in_effect.insert(name.to_owned(), of_cluster.in_effect);
         }
     }
-    (in_effect, outcomes)
+    settled
 }
 
-/// By the name of the cluster and the part.
-type Holders = BTreeMap<(String, PolicyPart), (usize, usize)>;
+/// By the place and the part.
+type Holders = BTreeMap<(PolicyPlace, PolicyPart), (usize, usize)>;
 
 /// The policy that has each part, by the indices of policy and target: the first in order, whether it is good or not.
 fn holders(ordered: &[&PolicyObject], sites: &[Vec<Site>]) -> Holders {
     let mut holders = Holders::new();
-    let mut tightening: BTreeMap<(&str, PolicyKind), usize> = BTreeMap::new();
+    let mut tightening: BTreeMap<(&PolicyPlace, PolicyKind), usize> = BTreeMap::new();
     for (index, (policy, sites)) in ordered.iter().zip(sites).enumerate() {
         for (at, site) in sites.iter().enumerate() {
-            let Ok((name, role)) = &site.standing else { continue };
-            let Entry::Vacant(part) = holders.entry((name.clone(), PolicyPart::of(policy, *role))) else { continue };
+            let Ok((place, role)) = &site.standing else { continue };
+            let Entry::Vacant(part) = holders.entry((place.clone(), PolicyPart::of(policy, *role))) else { continue };
             if *role == PolicyRole::Tightens {
-                let count = tightening.entry((name.as_str(), policy.kind)).or_default();
+                let count = tightening.entry((place, policy.kind)).or_default();
                 if *count >= MAX_TIGHTENING {
                     continue;
                 }
@@ -210,8 +239,8 @@ fn holders(ordered: &[&PolicyObject], sites: &[Vec<Site>]) -> Holders {
 }
 
 fn conflict(site: &Site, policy: &PolicyObject, holders: &Holders, ordered: &[&PolicyObject]) -> Option<PolicyOutcome> {
-    let (name, role) = site.standing.as_ref().ok()?;
-    let Some((holder, _)) = holders.get(&(name.clone(), PolicyPart::of(policy, *role))) else {
+    let (place, role) = site.standing.as_ref().ok()?;
+    let Some((holder, _)) = holders.get(&(place.clone(), PolicyPart::of(policy, *role))) else {
         let message = format!("policies of {MAX_TIGHTENING} other namespaces come first and tighten there");
         return Some(PolicyOutcome::Refused(Rejection::new("Conflicted", message)));
     };

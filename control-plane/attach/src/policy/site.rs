@@ -1,16 +1,26 @@
 use portcullis_api::{CLUSTER_KIND, POLICY_API_VERSION, PolicyRole, PolicyTarget};
 
+use super::doors::{Door, DoorAbsence, DoorTargets};
 use super::{PolicyObject, PolicyTargets};
 use crate::condition::{Note, Rejection};
 use crate::grants::{Grants, Referent, Referrer};
-use crate::name::ObjectName;
+
+/// A place where a policy has a part.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum PolicyPlace {
+    /// An `UpstreamCluster`, by its name.
+    Cluster(String),
+    Door(Door),
+}
 
 /// A policy at one of its targets.
 #[derive(Clone, Debug)]
 pub(super) struct Site {
     pub(super) target: PolicyTarget,
-    /// The `UpstreamCluster` and the part that the policy may have there, or why it may not be there.
-    pub(super) standing: Result<(String, PolicyRole), Rejection>,
+    /// The place and the part that the policy may have there, or why it may not be there.
+    pub(super) standing: Result<(PolicyPlace, PolicyRole), Rejection>,
+    /// Why the place, if it is a door, is none that is served. The policy keeps its part: the door may come next.
+    pub(super) absence: Option<DoorAbsence>,
     pub(super) note: Option<Note>,
 }
 
@@ -18,11 +28,30 @@ pub(super) struct Site {
 pub(super) fn sites(policy: &PolicyObject, grants: &Grants<'_>, targets: &PolicyTargets) -> Vec<Site> {
     let site = |(index, target): (usize, &PolicyTarget)| {
         let standing = standing(policy, target, grants, targets);
-        let is_assumed = matches!(&standing, Ok((name, _)) if !targets.clusters.contains_key(name));
+        let mut absence = match &standing {
+            Ok((PolicyPlace::Door(door), _)) => targets.absence(door),
+            _ => None,
+        };
+        let is_missing = match &standing {
+            Ok((PolicyPlace::Cluster(name), _)) => !targets.clusters.contains_key(name),
+            Ok((PolicyPlace::Door(_), _)) => matches!(absence, Some(DoorAbsence::Missing(_))),
+            Err(_) => false,
+        };
+        let is_assumed = is_missing && !targets.is_complete;
+        absence = absence.filter(|_| !is_assumed);
         let note = is_assumed.then(|| Note::assumed(format!("spec.targetRefs[{index}]"), &target.kind, &target.name));
-        Site { target: target.clone(), standing, note }
+        Site { target: target.clone(), standing, absence, note }
     };
     policy.targets.iter().enumerate().map(site).collect()
+}
+
+impl PolicyTargets {
+    fn absence(&self, door: &Door) -> Option<DoorAbsence> {
+        match &self.doors {
+            DoorTargets::Unserved | DoorTargets::Unlisted => Some(DoorAbsence::Foreign),
+            DoorTargets::Listed(doors) => doors.absence(door),
+        }
+    }
 }
 
 fn standing(
@@ -30,9 +59,17 @@ fn standing(
     target: &PolicyTarget,
     grants: &Grants<'_>,
     targets: &PolicyTargets,
-) -> Result<(String, PolicyRole), Rejection> {
+) -> Result<(PolicyPlace, PolicyRole), Rejection> {
     if target.kind != CLUSTER_KIND {
-        return Err(unserved(policy, target));
+        // It is of the policy's own namespace, and needs no permission.
+        let door = Door::of(target, &policy.metadata.namespace).ok_or_else(|| {
+            Rejection::new("Invalid", format!("{} of group {:?} is no target of a policy", target.kind, target.group))
+        })?;
+        if targets.doors == DoorTargets::Unserved {
+            let message = format!("{door}: the control plane serves no Gateways (--gateway-api)");
+            return Err(Rejection::new("UnsupportedValue", message));
+        }
+        return Ok((PolicyPlace::Door(door), PolicyRole::Tightens));
     }
     permitted(policy, target, grants, &targets.home_namespace)?;
     let name = target.name.clone();
@@ -40,20 +77,7 @@ fn standing(
         return Err(Rejection::new("TargetNotFound", format!("there is no UpstreamCluster {name}")));
     }
     let is_home = policy.metadata.namespace == targets.home_namespace;
-    Ok((name, if is_home { PolicyRole::Decides } else { PolicyRole::Tightens }))
-}
-
-/// This is the one place to change once the Envoys of Gateways serve `HTTPRoutes` with policies: [`super::deciding`] then says which
-/// one decides. Until then a policy there has to say that nothing asks it.
-fn unserved(policy: &PolicyObject, target: &PolicyTarget) -> Rejection {
-    let what = match target.kind.as_str() {
-        "Gateway" | "HTTPRoute" => &target.kind,
-        kind => return Rejection::new("Invalid", format!("kind {kind:?} is no target of a policy")),
-    };
-    let name = ObjectName::new(policy.metadata.namespace.as_str(), target.name.as_str());
-    let message =
-        format!("{what} {name}: policies are served for UpstreamClusters alone, and have no effect elsewhere");
-    Rejection::new("UnsupportedValue", message)
+    Ok((PolicyPlace::Cluster(name), if is_home { PolicyRole::Decides } else { PolicyRole::Tightens }))
 }
 
 /// Whether the policy may be attached to an `UpstreamCluster`. This is asked before whether that is there. A cluster has no namespace;

@@ -6,6 +6,7 @@ use portcullis_gateway_api::read_object;
 use serde_json::{Value, json};
 
 use crate::condition::ConditionVerdict;
+use crate::policy::DoorPolicies;
 use crate::served::HostTable;
 use crate::{
     Attached, CONTROLLER_NAME, FormerCertificates, GatewayObjects, Inventory, ListenerRole, ObjectName, ServedBackend,
@@ -125,6 +126,8 @@ pub(super) fn inventory() -> Inventory {
         ]
         .into(),
         former_certificates: FormerCertificates::new(),
+        door_policies: DoorPolicies::default(),
+        unfit_policies: BTreeMap::new(),
     }
 }
 

@@ -4,18 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use portcullis_api::{Problem, ProblemCode};
 use portcullis_attach::{
-    Attached, CONTROLLER_NAME, ConditionVerdict, GatewayObjects, GatewayVerdict, Inventory, Note, NoteKind, ObjectName,
+    Attached, CONTROLLER_NAME, ConditionVerdict, DoorPolicies, GatewayVerdict, Inventory, Note, NoteKind, ObjectName,
     RouteVerdict, Usability, attach,
 };
 use portcullis_gateway_api::{
-    GatewayApiObject, GatewayClass, GatewayClassSpec, NAMESPACE_NAME_LABEL, ObjectMeta, OtherFields, ParentReference,
-    ReadError, is_gateway_api, read_object,
+    GatewayApiObject, NAMESPACE_NAME_LABEL, OtherFields, ParentReference, ReadError, is_gateway_api, read_object,
 };
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{Diagnosis, Reason};
 use serde_json::Value;
 
 use super::checked::{CheckedObject, Finding};
+use crate::gateway_objects::gateway_objects;
+use crate::routed::unfit;
 
 /// The outcome of objects of the Gateway API.
 #[derive(Debug, Default)]
@@ -47,8 +48,13 @@ pub(super) fn is_checked(objects: &ObjectSet, diagnosis: &FileDiagnosis) -> bool
     has_any(objects) && documents.into_iter().any(|(document, place)| is_at(place) && known(document))
 }
 
-/// Checks all objects. `clusters` are the `UpstreamClusters` beside them.
-pub(super) fn check(objects: &ObjectSet, clusters: &[Diagnosis], home_namespace: &str) -> CheckedGatewayApi {
+/// Checks all objects. `clusters` are the `UpstreamClusters` beside them, `policies` those at Gateways, listeners and routes.
+pub(super) fn check(
+    objects: &ObjectSet,
+    clusters: &[Diagnosis],
+    policies: &DoorPolicies,
+    home_namespace: &str,
+) -> CheckedGatewayApi {
     let mut checked = CheckedGatewayApi::default();
     let mut documents: Vec<ReadDocument<'_>> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -65,7 +71,13 @@ pub(super) fn check(objects: &ObjectSet, clusters: &[Diagnosis], home_namespace:
             Ok(object) => documents.push(ReadDocument { object, name, kind, place }),
         }
     }
-    let attached = attach(&gateway_objects(&documents), &inventory(objects, clusters, home_namespace));
+    let read = gateway_objects(documents.iter().map(|document| document.object.clone()));
+    let mut inventory = Inventory { door_policies: policies.clone(), ..inventory(objects, clusters, home_namespace) };
+    let mut attached = attach(&read, &inventory);
+    inventory.unfit_policies = unfit(&attached, &objects.clusters);
+    if !inventory.unfit_policies.is_empty() {
+        attached = attach(&read, &inventory);
+    }
     for document in &documents {
         checked.objects.push(outcome(document, &attached, &mut checked.notes));
     }
@@ -77,27 +89,6 @@ pub(super) fn check(objects: &ObjectSet, clusters: &[Diagnosis], home_namespace:
 fn name_of(document: &Value) -> ObjectName {
     let text = |field: &str| document.pointer(field).and_then(Value::as_str).unwrap_or_default();
     ObjectName::new(text("/metadata/namespace"), text("/metadata/name"))
-}
-
-/// The objects, and a class of ours for each Gateway whose class is not among them.
-fn gateway_objects(documents: &[ReadDocument<'_>]) -> GatewayObjects {
-    let mut objects = GatewayObjects::default();
-    documents.iter().for_each(|document| objects.add(document.object.clone()));
-    let known: BTreeSet<String> = objects.classes.iter().map(|class| class.metadata.name.clone()).collect();
-    let named: BTreeSet<String> =
-        objects.gateways.iter().map(|gateway| gateway.spec.gateway_class_name.clone()).collect();
-    objects.classes.extend(named.difference(&known).map(|name| assumed_class(name)));
-    objects
-}
-
-fn assumed_class(name: &str) -> GatewayClass {
-    let spec = GatewayClassSpec {
-        controller_name: CONTROLLER_NAME.to_owned(),
-        parameters_ref: None,
-        description: None,
-        other: OtherFields::default(),
-    };
-    GatewayClass { metadata: ObjectMeta { name: name.to_owned(), ..ObjectMeta::default() }, spec }
 }
 
 fn inventory(objects: &ObjectSet, clusters: &[Diagnosis], home_namespace: &str) -> Inventory {
@@ -221,7 +212,9 @@ impl<'a> ObjectReport<'a> {
     fn add(&mut self, scope: &str, conditions: &[ConditionVerdict], path: &str) {
         for one in conditions {
             let status = if one.status { "True" } else { "False" };
-            self.conditions.push(format!("{scope}{} {status} {}", one.kind, one.reason));
+            // Of policies the message says which.
+            let says = if one.kind.ends_with("PolicyAffected") { &one.message } else { one.reason };
+            self.conditions.push(format!("{scope}{} {status} {says}", one.kind));
             let Some((is_error, code)) = severity(one, scope.starts_with("parent ")) else { continue };
             self.is_conflicted |= one.reason == "HostnameConflict";
             let named = one.message.split([' ', ',']).find(|word| word.starts_with("spec."));
@@ -245,6 +238,7 @@ impl<'a> ObjectReport<'a> {
 fn severity(condition: &ConditionVerdict, is_of_route: bool) -> Option<(bool, ProblemCode)> {
     match (condition.kind, condition.status, condition.reason) {
         (_, _, "ListenersNotValid" | "ListenersNotResolved") => None,
+        (_, false, "PolicyLeftOut") => Some((false, ProblemCode::Caution)),
         ("Accepted", false, _) | ("PartiallyInvalid", true, _) => Some((true, ProblemCode::Invalid)),
         ("ResolvedRefs", false, _) => Some((true, ProblemCode::Unresolved)),
         ("OverlappingTLSConfig" | "InsecureFrontendValidationMode", true, _) => Some((false, ProblemCode::Caution)),

@@ -73,7 +73,9 @@ fn outcome(policy: &PolicyObject, verdict: &PolicyVerdict, place: &Place) -> Che
     };
     object.findings.extend(policy.checked.as_ref().err().into_iter().flatten().map(at(true)));
     object.findings.extend(policy.warnings.iter().map(at(false)));
-    for (index, ancestor) in verdict.ancestors.iter().enumerate() {
+    for ancestor in &verdict.ancestors {
+        // Targets of other controllers have no verdict.
+        let index = policy.targets.iter().position(|target| *target == ancestor.target).unwrap_or_default();
         add(&mut object, ancestor, index, policy.checked.is_err(), place);
     }
     object.findings.sort_by_key(|finding| finding.at);
@@ -81,7 +83,8 @@ fn outcome(policy: &PolicyObject, verdict: &PolicyVerdict, place: &Place) -> Che
 }
 
 fn add(object: &mut CheckedObject, ancestor: &AncestorVerdict, index: usize, is_refused: bool, place: &Place) {
-    let target = format!("{} {}", ancestor.target.kind, ancestor.target.name);
+    let section = ancestor.target.section_name.as_ref().map(|section| format!(" {section}")).unwrap_or_default();
+    let target = format!("{} {}{section}", ancestor.target.kind, ancestor.target.name);
     for one in &ancestor.conditions {
         let status = if one.status { "True" } else { "False" };
         object.conditions.push(format!("target {target}: {} {status} {}", one.kind, one.reason));

@@ -48,7 +48,7 @@ pub(crate) struct Explain {
     /// Path and query, as in the request line.
     #[arg(value_name = "TARGET")]
     pub(crate) target: Option<String>,
-    /// Host name that the client asks for; needed if there are several clusters.
+    /// Host name that the client asks for, of a cluster or of an HTTPRoute; needed if there are several clusters.
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Option<String>,
     /// Header line; may be repeated.

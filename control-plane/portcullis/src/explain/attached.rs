@@ -1,7 +1,7 @@
 //! Policies in the answer: which is in effect on the cluster, and why the others are not.
 
-use portcullis_api::{FieldOrigin, PolicyKind, origin_of};
-use portcullis_attach::{AttachedPolicies, ConditionVerdict};
+use portcullis_api::{CLUSTER_KIND, FieldOrigin, PolicyKind, origin_of};
+use portcullis_attach::{AttachedPolicies, ConditionVerdict, Door, UnfitPolicy};
 use serde::Serialize;
 
 use super::environment::ServedCluster;
@@ -24,8 +24,10 @@ pub(super) fn answers(cluster: &ServedCluster, attached: &AttachedPolicies) -> V
     let mut answers: Vec<PolicyAnswer> = in_effect.collect();
     for verdict in &attached.verdicts {
         let policy = verdict.name.to_string();
-        let ancestors = verdict.ancestors.iter().filter(|one| one.target.kind == portcullis_api::CLUSTER_KIND);
-        let at = ancestors.filter(|one| one.target.name == cluster.name);
+        let at = verdict.ancestors.iter().filter(|one| match one.target.kind.as_str() {
+            CLUSTER_KIND => one.target.name == cluster.name,
+            _ => Door::of(&one.target, &verdict.name.namespace).is_some_and(|door| cluster.doors.contains(&door)),
+        });
         let failed = |conditions: &[ConditionVerdict]| conditions.iter().find(|one| !one.status).cloned();
         for condition in at.filter_map(|ancestor| failed(&ancestor.conditions)) {
             let is_known = |one: &PolicyAnswer| one.kind == verdict.kind.as_str() && one.policy == policy;
@@ -34,6 +36,10 @@ pub(super) fn answers(cluster: &ServedCluster, attached: &AttachedPolicies) -> V
                 answers.push(PolicyAnswer { kind: verdict.kind.as_str(), policy: policy.clone(), role: None, reason });
             }
         }
+    }
+    for (UnfitPolicy { kind, policy, .. }, why) in &cluster.unfit {
+        let (kind, reason) = (kind.as_str(), format!("left out: {why}"));
+        answers.push(PolicyAnswer { kind, policy: policy.clone(), role: None, reason });
     }
     answers
 }

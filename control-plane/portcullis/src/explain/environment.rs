@@ -1,10 +1,11 @@
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use portcullis_api::{FieldOrigin, Problem, Settings, claims_of, origins, without_references};
-use portcullis_attach::AttachedPolicies;
+use portcullis_attach::{AttachedPolicies, Door, UnfitPolicy};
 use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::exchange::RouteConfig;
 use portcullis_core::host_names::AllowedHosts;
@@ -21,6 +22,7 @@ use serde_json::Value;
 use crate::client_ca::check_client_ca;
 use crate::policies::{self, JudgedPolicies};
 use crate::read_manifests::{ManifestError, read_manifests};
+use crate::routed::{RoutedCluster, routes};
 
 /// Why the clusters cannot be asked.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +46,8 @@ pub(crate) enum EnvironmentError {
 pub(crate) struct Environment {
     pub(crate) gateway: Gateway,
     pub(crate) clusters: Vec<ServedCluster>,
+    /// Those behind HTTPRoutes, each under the host names of a route.
+    pub(super) routed: Vec<ServedCluster>,
     /// Whether clusters were asked about at all.
     pub(super) has_files: bool,
     /// Whether answers have those of a shadow beside them.
@@ -67,6 +71,9 @@ pub(crate) struct ServedCluster {
     pub(super) strategies: Vec<&'static str>,
     /// The fields that are of policies.
     pub(super) origins: Vec<FieldOrigin>,
+    /// The doors by which requests reach it, and the policies there that are left out, and why.
+    pub(super) doors: Vec<Door>,
+    pub(super) unfit: BTreeMap<UnfitPolicy, String>,
     /// Whether a profile is in the place of policies and limits.
     pub(super) has_profile: bool,
     pub(super) matcher: LinearMatcher,
@@ -80,7 +87,13 @@ impl Environment {
     /// Reads the objects of all files.
     pub(crate) fn read(paths: &[PathBuf], home_namespace: &str, asks_shadow: bool) -> Result<Self, EnvironmentError> {
         let (objects, attached) = read_all(paths, home_namespace)?;
-        Ok(Environment { asks_shadow, attached, ..Self::of_objects(&objects, !paths.is_empty())? })
+        let routes = routes(&objects, &attached.at_doors, home_namespace);
+        let mut environment = Environment { asks_shadow, attached, ..Self::of_objects(&objects, !paths.is_empty())? };
+        let settings = settings(&objects).map_err(EnvironmentError::Settings)?;
+        for route in routes {
+            environment.add_route(route, &settings)?;
+        }
+        Ok(environment)
     }
 
     /// The gateway with these objects.
@@ -113,9 +126,23 @@ impl Environment {
 
     fn empty(settings: &Settings, has_files: bool) -> Result<Self, EnvironmentError> {
         let gateway = Gateway::compile(&explain_gateway(settings)).map_err(EnvironmentError::Gateway)?;
-        let (clusters, problems) = (Vec::new(), Vec::new());
+        let (clusters, routed, problems) = (Vec::new(), Vec::new(), Vec::new());
         let (attached, asked) = (AttachedPolicies::default(), AtomicU64::new(0));
-        Ok(Environment { gateway, clusters, has_files, asks_shadow: true, attached, problems, asked })
+        Ok(Environment { gateway, clusters, routed, has_files, asks_shadow: true, attached, problems, asked })
+    }
+
+    fn add_route(&mut self, route: RoutedCluster, settings: &Settings) -> Result<(), EnvironmentError> {
+        let RoutedCluster { hosts, doors, document, unfit } = route;
+        let name = name_of(&document).to_owned();
+        let mut read =
+            explain_input(&document, settings).map_err(|problem| EnvironmentError::Cluster(name.clone(), problem))?;
+        let names = || hosts.iter().map(String::as_str);
+        let (exact, all) = (names().filter(|name| !name.starts_with('*')), names());
+        let hosts_of = [AllowedHosts::new(exact), AllowedHosts::new(all)];
+        read.config.authorities = hosts.iter().cloned().collect();
+        let served = ServedCluster::new(name, hosts_of, read)?;
+        self.routed.push(ServedCluster { origins: origins(&document), doors: doors.into(), unfit, ..served });
+        Ok(())
     }
 
     /// A time so long after every earlier one that each request finds the token buckets full.
@@ -170,6 +197,8 @@ impl ServedCluster {
             subsets: read.subsets,
             strategies: read.strategies,
             origins: Vec::new(),
+            doors: Vec::new(),
+            unfit: BTreeMap::new(),
             has_profile: read.has_profile,
             config: read.config,
             is_passed_on: read.is_passed_on,

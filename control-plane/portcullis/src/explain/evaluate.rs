@@ -63,17 +63,18 @@ impl Environment {
         answer
     }
 
-    /// The cluster that owns the host name; `None` if no cluster does.
+    /// The cluster that owns the host name, or to which an HTTPRoute leads under it; `None` if there is none.
     fn find(&self, host: Option<&str>) -> Result<Option<&ServedCluster>, String> {
+        let owns = |served: &ServedCluster| host.is_some_and(|host| served.names.name(host.as_bytes()));
+        let routed = host.and_then(|host| by_host(&self.routed, host));
+        if let Some(routed) = routed.filter(|_| !self.clusters.iter().any(owns)) {
+            return Ok(Some(routed));
+        }
         match (self.clusters.as_slice(), host) {
             // The connection was made to it, whatever the request names.
             ([only], _) => Ok(Some(only)),
             (_, None) => Err("several UpstreamClusters are given: name the host".to_owned()),
-            (all, Some(host)) => {
-                let host = host.as_bytes();
-                let exact = all.iter().find(|served| served.exact.name(host));
-                Ok(exact.or_else(|| all.iter().find(|served| served.names.name(host))))
-            }
+            (all, Some(host)) => Ok(by_host(all, host)),
         }
     }
 
@@ -118,6 +119,13 @@ impl Environment {
                 self.gateway.acting_user(cluster, &context).map(|user| served.dispatch(info, &user, scan));
         }
     }
+}
+
+/// A name without a wildcard wins.
+fn by_host<'a>(all: &'a [ServedCluster], host: &str) -> Option<&'a ServedCluster> {
+    let host = host.as_bytes();
+    let exact = all.iter().find(|served| served.exact.name(host));
+    exact.or_else(|| all.iter().find(|served| served.names.name(host)))
 }
 
 impl ServedCluster {

@@ -138,7 +138,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
             let (access, settings) = (access.clone(), source.settings.clone());
             let (envoys, link) = GatewayEnvoys::new(&views.claims(), Arc::clone(&registry));
             gateways = link;
-            GatewayApi { access, objects, diagnoses, statuses, settings, envoys }.start()
+            let policies = source.policies.clone();
+            GatewayApi { access, objects, diagnoses, statuses, settings, envoys, policies }.start()
         });
         let settings = SettingsUse::new(source.settings.clone(), source.control_plane.clone());
         let (observer, policies) = (Arc::clone(&observer), source.policies.clone());

@@ -192,7 +192,8 @@ impl Source {
         let mut sets: Sets = Box::pin(with_settings(objects, files));
         let verdicts = arguments.policies.then(|| watch::Sender::new(Arc::default()));
         if let Some(verdicts) = verdicts.clone() {
-            let stage = PolicyStage { policies, home_namespace: access.namespace.clone(), verdicts };
+            let (gateway_api, home_namespace) = (gateway_api.clone(), access.namespace.clone());
+            let stage = PolicyStage { policies, gateway_api, home_namespace, verdicts };
             let own = sets;
             sets = Box::pin(async { stage.attach(own.await?).await });
         }

@@ -2,12 +2,14 @@
 //!
 //! - [`passage`]: whether connections may be passed on to an `UpstreamCluster`, by the rules of its own `transport`.
 //! - [`judged`]: an `UpstreamCluster` whose requests are judged.
+//! - [`tightened`]: such a cluster behind a Gateway, a listener or a route with policies of its own.
 //! - [`pool`]: the Envoy cluster of a server; [`known_pools`]: those of before.
 
 mod judged;
 mod known_pools;
 mod passage;
 mod pool;
+mod tightened;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ pub(crate) use judged::{JudgedCluster, OpenCluster, owner};
 pub(crate) use known_pools::{KnownPools, PoolOrigin};
 pub(crate) use passage::Passage;
 pub(crate) use pool::BackendPool;
+pub(crate) use tightened::{DoorRules, KnownTightenings, Tightenings};
 
 /// The pools of the servers behind routes.
 pub(crate) type Pools = BTreeMap<ServedBackend, Arc<BackendPool>>;

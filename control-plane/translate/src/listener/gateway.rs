@@ -21,7 +21,7 @@ use super::gateway_budget::GatewayBudget;
 use super::https::{HttpsInput, HttpsListener};
 use super::port::{range, tls_inspector};
 use super::{BUFFER_LIMIT, LISTENER_FILTERS_TIMEOUT, NO_NAME, access_log, chain, passthrough, redirect};
-use crate::backend::{JudgedClusters, Pools};
+use crate::backend::{JudgedClusters, Pools, Tightenings};
 use crate::gateway_secrets::GatewaySecrets;
 use crate::names::{ResourceNames, stat_name};
 use crate::proto::{ip_socket, seconds, uint};
@@ -38,6 +38,8 @@ pub(crate) struct GatewayBackends<'a> {
     /// For requests.
     pub(crate) clusters: &'a JudgedClusters,
     pub(crate) secrets: &'a GatewaySecrets,
+    /// Clusters behind doors with policies.
+    pub(crate) tightened: &'a Tightenings,
 }
 
 /// The listeners of a Gateway, and what their chains refer to beside their servers.
@@ -195,8 +197,8 @@ impl GatewayListeners<'_> {
     }
 
     fn https<'a>(&'a self, listener: &'a ServedListener, budget: &mut GatewayBudget) -> Option<HttpsListener<'a>> {
-        let GatewayBackends { clusters, secrets, .. } = self.backends;
-        HttpsInput { gateway: &self.gateway.gateway, clusters, secrets, settings: self.settings }
+        let GatewayBackends { clusters, secrets, tightened, .. } = self.backends;
+        HttpsInput { gateway: self.gateway, clusters, secrets, tightened, settings: self.settings }
             .listener(listener, budget)
     }
 

@@ -10,7 +10,17 @@ pub(super) const MAX_BITS_OF_NAMESPACE: usize = 100_000;
 /// The most of all routes of a Gateway.
 pub(super) const MAX_BITS: usize = 1_000_000;
 /// The most bytes of the filter's configurations at a Gateway: each listener has one for each cluster behind it.
+<<<<<<< HEAD
 pub(super) const MAX_CONFIG_BYTES: usize = 64 << 20;
+=======
+const MAX_CONFIG_BYTES: usize = 64 << 20;
+/// The most bytes of configurations for routes of one namespace with policies of their own: each has one at each listener.
+const MAX_TIGHTENED_BYTES_OF_NAMESPACE: usize = 8 << 20;
+/// The most of all such routes of a Gateway.
+const MAX_TIGHTENED_BYTES: usize = 32 << 20;
+/// Bytes of such a configuration beside its text: Envoy's routes, and what the filter compiles.
+const TIGHTENED_BYTES: usize = 32 << 10;
+>>>>>>> polgw
 
 /// The memory that is taken so far.
 #[derive(Debug)]
@@ -19,11 +29,13 @@ pub(super) struct GatewayBudget {
     addresses: usize,
     bits: BTreeMap<String, usize>,
     config_bytes: usize,
+    /// By namespace.
+    tightened_bytes: BTreeMap<String, usize>,
 }
 
 impl GatewayBudget {
     pub(super) fn new(addresses: usize) -> Self {
-        Self { addresses, bits: BTreeMap::new(), config_bytes: 0 }
+        Self { addresses, bits: BTreeMap::new(), config_bytes: 0, tightened_bytes: BTreeMap::new() }
     }
 
     /// Counts the client addresses of a route's chain; false if there is no room for them.
@@ -47,6 +59,21 @@ impl GatewayBudget {
         let has_room = all <= MAX_CONFIG_BYTES;
         if has_room {
             self.config_bytes = all;
+        }
+        has_room
+    }
+}
+
+impl GatewayBudget {
+    /// Counts a configuration of the filter for a route with policies of its own; false if there is no room for it. They take
+    /// nothing from the others.
+    pub(super) fn takes_tightened(&mut self, namespace: &str, bytes: usize) -> bool {
+        let bytes = bytes.saturating_add(TIGHTENED_BYTES);
+        let all = self.tightened_bytes.values().fold(bytes, |sum, bytes| sum.saturating_add(*bytes));
+        let own = self.tightened_bytes.entry(namespace.to_owned()).or_default();
+        let has_room = own.saturating_add(bytes) <= MAX_TIGHTENED_BYTES_OF_NAMESPACE && all <= MAX_TIGHTENED_BYTES;
+        if has_room {
+            *own = own.saturating_add(bytes);
         }
         has_room
     }
@@ -87,5 +114,17 @@ mod tests {
         let mut budget = GatewayBudget::new(1);
         assert!((0..64).all(|_| budget.takes_config(1 << 20)));
         assert!(!budget.takes_config(1) && budget.takes_config(0));
+    }
+
+    #[test]
+    fn configurations_of_routes_with_policies_are_bounded() {
+        let mut budget = GatewayBudget::new(1);
+        let taken = (0..1_000).take_while(|_| budget.takes_tightened("crowd", 1)).count();
+        assert_eq!(taken, 255, "of one namespace");
+        assert!(budget.takes_tightened("team", 1 << 20));
+        let most = (8 << 20) - (32 << 10);
+        assert!((0..2).all(|other| budget.takes_tightened(&format!("team-{other}"), most)));
+        assert!(!budget.takes_tightened("late", most), "of all");
+        assert!((0..64).all(|_| budget.takes_config(1 << 20)), "clusters have their own room");
     }
 }

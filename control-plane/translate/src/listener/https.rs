@@ -1,19 +1,22 @@
 //! Listeners of a Gateway that end TLS. Each route has the chain of the cluster behind it, with the listener's certificates and the
 //! route's host names in the place of the cluster's own; routes to one cluster share its route configuration.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::btree_map::{BTreeMap, Entry};
+use std::collections::BTreeSet;
 
 use envoy_types::pb::envoy::config::listener::v3::FilterChain;
 use portcullis_api::Settings;
-use portcullis_attach::{BoundRoute, HostPattern, HostTable, ListenerRole, ObjectName, ServedBackend, ServedListener};
+use portcullis_attach::{
+    BoundRoute, Door, HostPattern, HostTable, ListenerRole, ObjectName, ServedBackend, ServedGateway, ServedListener,
+};
 use portcullis_filter_config::ClusterConfig;
 
 use super::access_log;
-use super::chain::Door;
+use super::chain::Door as ChainDoor;
 use super::closed_route::ClosedBecause;
 use super::gateway_budget::GatewayBudget;
 use super::handshake::{DifferentAuthorities, HandshakeValidation};
-use crate::backend::{JudgedClusters, OpenCluster, owner};
+use crate::backend::{DoorRules, JudgedClusters, OpenCluster, Tightenings, owner};
 use crate::filter_build::FilterBuild;
 use crate::gateway_secrets::GatewaySecrets;
 use crate::names::{ResourceNames, parts};
@@ -24,9 +27,10 @@ use crate::secrets::listener_certificate;
 /// The inputs of these listeners.
 #[derive(Clone, Copy)]
 pub(super) struct HttpsInput<'a> {
-    pub(super) gateway: &'a ObjectName,
+    pub(super) gateway: &'a ServedGateway,
     pub(super) clusters: &'a JudgedClusters,
     pub(super) secrets: &'a GatewaySecrets,
+    pub(super) tightened: &'a Tightenings,
     pub(super) settings: &'a Settings,
 }
 
@@ -41,14 +45,21 @@ pub(super) struct HttpsListener<'a> {
     certificates: Vec<Resource>,
     /// The clusters that requests are sent to.
     served: BTreeMap<&'a str, ServedCluster<'a>>,
-    /// Those that are not, and why.
-    closed: BTreeMap<&'a str, ClosedBecause>,
+    /// The variants of clusters' configurations that are not served, and why.
+    closed: BTreeMap<(&'a str, String), ClosedBecause>,
 }
 
 /// A cluster at a listener.
 struct ServedCluster<'a> {
-    hosts: BTreeSet<&'a HostPattern>,
+    /// Host names by the variant of the configuration that judges their requests.
+    variants: BTreeMap<String, VariantHosts<'a>>,
     validation: HandshakeValidation,
+}
+
+/// Host names whose requests are judged by one configuration.
+struct VariantHosts<'a> {
+    config: &'a ClusterConfig,
+    hosts: BTreeSet<&'a HostPattern>,
 }
 
 impl<'a> HttpsInput<'a> {
@@ -63,7 +74,7 @@ impl<'a> HttpsInput<'a> {
             return None;
         }
         let frontend = self.secrets.frontend(listener).ok()?;
-        let names = ResourceNames::namespaced(&self.settings.instance, self.gateway);
+        let names = ResourceNames::namespaced(&self.settings.instance, &self.gateway.gateway);
         let certificate = |secret: &ObjectName| {
             let part = format!("{}/{}/{}", parts::CERTIFICATE, secret.namespace, secret.name);
             names.part(&part)
@@ -74,27 +85,37 @@ impl<'a> HttpsInput<'a> {
             .map(|(secret, pair)| listener_certificate(certificate(secret), pair))
             .collect();
         let mut served: BTreeMap<&str, ServedCluster<'_>> = BTreeMap::new();
-        let mut closed: BTreeMap<&str, ClosedBecause> = BTreeMap::new();
+        let mut closed: BTreeMap<(&str, String), ClosedBecause> = BTreeMap::new();
         for (host, route) in &routes.routes {
             let Some(open) = self.open(route) else { continue };
+            let Some(judged) = self.judged(&listener.name, route, open) else { continue };
             let name = open.cluster.name.as_str();
-            if closed.contains_key(name) {
+            let key = (name, judged.variant.clone());
+            if closed.contains_key(&key) {
                 continue;
             }
-            if let Some(known) = served.get_mut(name) {
+            let of_cluster = match served.entry(name) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    match HandshakeValidation::at_gateway(&frontend, &open.cluster, &open.names, &names) {
+                        Ok(validation) => new.insert(ServedCluster { variants: BTreeMap::new(), validation }),
+                        Err(DifferentAuthorities) => {
+                            closed.insert(key, ClosedBecause::ClientAuthorities);
+                            continue;
+                        }
+                    }
+                }
+            };
+            if let Some(known) = of_cluster.variants.get_mut(&judged.variant) {
                 known.hosts.insert(host);
-                continue;
-            }
-            match HandshakeValidation::at_gateway(&frontend, &open.cluster, &open.names, &names) {
-                Err(DifferentAuthorities) => {
-                    closed.insert(name, ClosedBecause::ClientAuthorities);
-                }
-                Ok(_) if !budget.takes_config(open.config_bytes) => {
-                    closed.insert(name, ClosedBecause::Configurations);
-                }
-                Ok(validation) => drop(served.insert(name, ServedCluster { hosts: [host].into(), validation })),
+            } else if judged.has_room(route, budget) {
+                let new = VariantHosts { config: judged.config, hosts: [host].into() };
+                of_cluster.variants.insert(judged.variant, new);
+            } else {
+                closed.insert(key, ClosedBecause::Configurations);
             }
         }
+        served.retain(|_, one| !one.variants.is_empty());
         Some(HttpsListener { input: self, table: routes, names, name: &listener.name, certificates, served, closed })
     }
 
@@ -102,6 +123,56 @@ impl<'a> HttpsInput<'a> {
     fn open(self, route: &BoundRoute) -> Option<&'a OpenCluster> {
         self.clusters.get(only_cluster(route)?)?.open()
     }
+
+    /// The configuration by which requests of a route are judged: the cluster's own, or one with the policies of its doors. `None` if
+    /// connections to it are closed.
+    fn judged(self, listener: &str, route: &BoundRoute, open: &'a OpenCluster) -> Option<JudgedRoute<'a>> {
+        let gateway = &self.gateway.gateway;
+        let own = || JudgedRoute { variant: String::new(), config: &open.config, bytes: open.config_bytes };
+        let doors = self.gateway.policies.doors(gateway, listener, &route.route);
+        if doors.is_empty() {
+            return Some(own());
+        }
+        let variant = variant(&doors);
+        match &self.tightened.get(&(open.cluster.name.clone(), doors))?.rules {
+            DoorRules::Own => Some(own()),
+            DoorRules::Tightened(made) => Some(JudgedRoute { variant, config: &made.config, bytes: made.bytes }),
+            DoorRules::Closed => None,
+        }
+    }
+}
+
+/// The configuration for a route.
+struct JudgedRoute<'a> {
+    variant: String,
+    config: &'a ClusterConfig,
+    bytes: usize,
+}
+
+impl JudgedRoute<'_> {
+    /// Those of routes are counted by the namespaces that may attach policies to them.
+    fn has_room(&self, route: &BoundRoute, budget: &mut GatewayBudget) -> bool {
+        match self.variant.contains(OF_ROUTE) {
+            true => budget.takes_tightened(&route.route.namespace, self.bytes),
+            false => budget.takes_config(self.bytes),
+        }
+    }
+}
+
+/// In the name of a variant before that of a route. No name of a listener has it.
+const OF_ROUTE: char = '/';
+
+/// The name of a variant, which is the same over all edits of the policies at these doors.
+fn variant(doors: &[Door]) -> String {
+    let (mut listener, mut of_route) = ("*", String::new());
+    for door in doors {
+        match door {
+            Door::Gateway(_) => {}
+            Door::Listener(_, name) => listener = name,
+            Door::Route(name) => of_route = format!("{OF_ROUTE}{name}"),
+        }
+    }
+    format!("{listener}{of_route}")
 }
 
 impl HttpsListener<'_> {
@@ -112,15 +183,19 @@ impl HttpsListener<'_> {
 
     /// Why connections of a route are closed here, if the route and its cluster do not say so themselves.
     pub(super) fn closed_because(&self, route: &BoundRoute) -> Option<ClosedBecause> {
-        self.closed.get(only_cluster(route)?).copied()
+        let open = self.input.open(route)?;
+        let variant = self.input.judged(self.name, route, open)?.variant;
+        self.closed.get(&(open.cluster.name.as_str(), variant)).copied()
     }
 
     /// The chain of a route, with its host names; `None` if connections to it are closed.
     pub(super) fn chain(&self, name: &str, route: &BoundRoute, server_names: Vec<String>) -> Option<FilterChain> {
         let open = self.input.open(route)?;
+        let variant = self.input.judged(self.name, route, open)?.variant;
         let served = self.served.get(open.cluster.name.as_str())?;
-        let gateway = self.input.gateway.to_string();
-        let door = Door {
+        served.variants.get(&variant)?;
+        let gateway = self.input.gateway.gateway.to_string();
+        let door = ChainDoor {
             name: name.to_owned(),
             server_names,
             certificates: self.certificates.iter().map(|one| one.name.clone()).collect(),
@@ -141,7 +216,7 @@ impl HttpsListener<'_> {
         let validations = self.served.values().filter_map(|served| served.validation.resource()).cloned();
         let open =
             self.served.iter().filter_map(|(name, served)| Some((self.input.clusters.get(*name)?.open()?, served)));
-        certificates.chain(validations).chain(open.map(|(open, served)| self.routes(open, &served.hosts)))
+        certificates.chain(validations).chain(open.filter_map(|(open, served)| self.routes(open, &served.variants)))
     }
 
     /// The cluster is in the name, because a route may lead to another one tomorrow: connections of today stay with this one.
@@ -149,12 +224,28 @@ impl HttpsListener<'_> {
         self.names.part(&format!("{}/{}/{}", self.name, open.cluster.name, parts::ROUTES))
     }
 
-    fn routes(&self, open: &OpenCluster, hosts: &BTreeSet<&HostPattern>) -> Resource {
-        let own: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-        let (others, config) = (self.others(hosts), ClusterConfig { authorities: own.clone(), ..open.config.clone() });
-        let place = RoutePlace { name: &self.routes_name(open), own: &own, others: &others };
+    /// One route configuration for all routes to a cluster, whatever policies they have: an edit of these turns no connection away.
+    fn routes(&self, open: &OpenCluster, variants: &BTreeMap<String, VariantHosts<'_>>) -> Option<Resource> {
+        let all: BTreeSet<&HostPattern> = variants.values().flat_map(|one| &one.hosts).copied().collect();
+        let others = self.others(&all);
+        let configs = variants.iter().map(|(variant, one)| ClusterConfig {
+            variant: variant.clone(),
+            authorities: one.hosts.iter().map(ToString::to_string).collect(),
+            ..one.config.clone()
+        });
+        let mut configs: Vec<ClusterConfig> = configs.collect();
+        // An address as authority names no route: it is one of the routes without policies of their own, or the only one.
+        let rest = configs.iter().position(|one| !one.variant.contains(OF_ROUTE));
+        let has_rest = rest.is_some() || configs.len() == 1;
+        let rest = rest.unwrap_or_default();
+        if rest >= configs.len() {
+            return None;
+        }
+        let config = configs.remove(rest);
+        let name = self.routes_name(open);
+        let place = RoutePlace { name: &name, own: &config.authorities, others: &others, variants: &configs, has_rest };
         let made = routes(place, &open.cluster, &open.groups, &open.names, &config, FilterBuild::Module);
-        Resource { owner: Some(owner(&open.cluster.name)), ..made }
+        Some(Resource { owner: Some(owner(&open.cluster.name)), ..made })
     }
 
     /// Host names below these wildcards that are not among these: of other clusters, and withheld ones.
@@ -167,7 +258,7 @@ impl HttpsListener<'_> {
 }
 
 /// The one cluster of a route. A decision for one cluster is none for another: shares of several are not served.
-pub(crate) fn only_cluster(route: &BoundRoute) -> Option<&str> {
+pub fn only_cluster(route: &BoundRoute) -> Option<&str> {
     let mut clusters = route.backends.iter().filter(|one| one.weight > 0).map(|one| match &one.backend {
         ServedBackend::Cluster(name) => Some(name.as_str()),
         ServedBackend::Service { .. } => None,

@@ -127,6 +127,18 @@ pub(super) fn more_hosts(host: &VirtualHost) -> Vec<u8> {
     MoreHosts { host: Some(host.clone()), ignore_port_in_host_matching: true }.encode_to_vec()
 }
 
+/// Encodes a further virtual host with a matcher, as [`route_configuration`] does the first one.
+pub(super) fn more_routes(host: &VirtualHost, matcher: Matcher) -> Vec<u8> {
+    let mut encoded = host.encode_to_vec();
+    encoded.extend(VirtualHostMatcher { matcher: Some(matcher) }.encode_to_vec());
+    RouteConfiguration { name: String::new(), virtual_hosts: vec![encoded] }.encode_to_vec()
+}
+
+/// Encodes that host names are matched without the port, for the end of a route configuration.
+pub(super) fn without_ports() -> Vec<u8> {
+    MoreHosts { host: None, ignore_port_in_host_matching: true }.encode_to_vec()
+}
+
 /// A route configuration with its matcher in order, for tests to show.
 #[cfg(test)]
 #[derive(Debug)]

@@ -42,6 +42,17 @@ pub(crate) struct RoutePlace<'a> {
     pub(crate) own: &'a [String],
     /// Host names below a wildcard of this place that are another's. The connection is not theirs, and neither are the routes.
     pub(crate) others: &'a [String],
+    /// The filter's configurations for routes with policies of their own, with their host names.
+    pub(crate) variants: &'a [ClusterConfig],
+    /// Whether a request for a name of none, which may be an address, is one of the cluster's own. Otherwise it gets 421.
+    pub(crate) has_rest: bool,
+}
+
+impl<'a> RoutePlace<'a> {
+    /// That of all names.
+    pub(crate) fn of_all(name: &'a str) -> Self {
+        Self { name, own: &[], others: &[], variants: &[], has_rest: true }
+    }
 }
 
 /// The cluster's routes.
@@ -66,13 +77,25 @@ pub(crate) fn routes(
     let matcher = deterministic_encoding::Matcher::exact(filter_state_input(filter), entries, Some(on_match(deny())));
     let name = place.name.to_owned();
     let (mut host, metadata) = virtual_host(&cluster.name, config, filter);
-    if !place.others.is_empty() {
+    if !place.has_rest {
+        host.domains.clear();
+    }
+    if !(place.others.is_empty() && place.variants.is_empty()) {
         // Names of its own below a wildcard of others.
         host.domains.extend(as_written(place.own));
     }
-    let mut value = deterministic_encoding::route_configuration(&name, &host, metadata, Some(matcher));
-    if !place.others.is_empty() {
-        value.extend(deterministic_encoding::more_hosts(&misdirected(place.others)));
+    let mut value = deterministic_encoding::route_configuration(&name, &host, metadata, Some(matcher.clone()));
+    for config in place.variants {
+        let (host, _) = virtual_host(&format!("{} {}", cluster.name, config.variant), config, filter);
+        let host = VirtualHost { domains: as_written(&config.authorities).collect(), ..host };
+        value.extend(deterministic_encoding::more_routes(&host, matcher.clone()));
+    }
+    let mut misdirected = misdirected(place.others);
+    misdirected.domains.extend((!place.has_rest).then(|| "*".to_owned()));
+    if !misdirected.domains.is_empty() {
+        value.extend(deterministic_encoding::more_hosts(&misdirected));
+    } else if !place.variants.is_empty() {
+        value.extend(deterministic_encoding::without_ports());
     }
     Resource {
         type_url: type_urls::route_configuration(),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
 use portcullis_api::{DiscoveredServer, Settings};
 use portcullis_attach::{
-    BoundRoute, HostPattern, HostTable, ListenerRole, ObjectName, RouteKind, ServedBackend, ServedGateway,
-    ServedListener, WeightedBackend,
+    BoundRoute, DoorPolicies, HostPattern, HostTable, ListenerRole, ObjectName, RouteKind, ServedBackend,
+    ServedGateway, ServedListener, WeightedBackend,
 };
 use prost::Message;
 use serde_json::Value;
@@ -43,7 +43,8 @@ pub(super) fn listener(name: &str, port: u16, routes: Vec<(&str, BoundRoute)>, w
 }
 
 pub(super) fn gateway(name: &str, addresses: Vec<IpAddr>, listeners: Vec<ServedListener>) -> ServedGateway {
-    ServedGateway { gateway: ObjectName::new("infra", name), addresses, settings: None, listeners }
+    let policies = DoorPolicies::default();
+    ServedGateway { gateway: ObjectName::new("infra", name), addresses, settings: None, listeners, policies }
 }
 
 /// The inputs of a translation beside the Gateways.

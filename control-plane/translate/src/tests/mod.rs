@@ -4,6 +4,7 @@ mod document_parts;
 mod fixture;
 mod flat;
 mod gateway_frontend;
+mod gateway_doors;
 mod gateway_https;
 mod gateway_world;
 mod gateways;

@@ -131,6 +131,7 @@ fn cluster(client_ca: String) -> config::ClusterConfig {
         name: "bench/-/prod.example.com".into(),
         identity: "prod".into(),
         object: String::new(),
+        variant: String::new(),
         authorities: vec!["prod.example.com".into()],
         client_ca: Some(client_ca),
         deny_all_requests: false,

@@ -9,10 +9,10 @@ use crate::state_store::StateStore;
 use crate::weak_map::WeakMap;
 use crate::x509::hex_digest;
 
-/// The newest compiled configuration of each cluster's name, while something has it loaded: loads that differ from it in host names
-/// alone share it. Never an older one that streams keep: compiling has set limits, servers and gauges to the newer one's.
+/// The newest compiled configuration of each cluster's name and variant, while something has it loaded: loads that differ from it in
+/// host names alone share it. Never an older one that streams keep: compiling has set limits, servers and gauges to the newer one's.
 #[derive(Debug, Default)]
-pub struct CompiledClusters(WeakMap<String, CompiledEdition>);
+pub struct CompiledClusters(WeakMap<(String, String), CompiledEdition>);
 
 /// A compiled configuration with what belongs to all its loads.
 #[derive(Debug)]
@@ -34,7 +34,8 @@ impl CompiledEdition {
         digest: Option<[u8; 64]>,
     ) -> Result<Arc<Self>, CompileError> {
         let cluster = Arc::new(CompiledCluster::compile(config, memory)?);
-        let edition = Arc::new(Edition::new(cluster.series().id(), text, cluster.entries()));
+        let edition = Edition::new(cluster.series().id(), text, cluster.entries());
+        let edition = Arc::new(edition.of_variant(&config.variant));
         let denials = digest_of_denials(config, edition.id());
         Ok(Arc::new(CompiledEdition { digest, denials, cluster, edition }))
     }
@@ -49,14 +50,15 @@ impl CompiledClusters {
         text: usize,
     ) -> Result<(Arc<CompiledEdition>, Option<EditionLoad>), CompileError> {
         let digest = digest_without_names(config);
-        let known = self.0.get(&config.name).filter(|known| digest.is_some() && known.digest == digest);
+        let key = (config.name.clone(), config.variant.clone());
+        let known = self.0.get(&key).filter(|known| digest.is_some() && known.digest == digest);
         if let Some(known) = known
             && let Some(load) = known.edition.load(text)
         {
             return Ok((known, Some(load)));
         }
         let compiled = CompiledEdition::compile(config, memory, text, digest)?;
-        self.0.replace(config.name.clone(), &compiled);
+        self.0.replace(key, &compiled);
         Ok((compiled, None))
     }
 }

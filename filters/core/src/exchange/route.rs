@@ -6,10 +6,11 @@ use std::time::Duration;
 use portcullis_filter_config::{ClusterConfig, FairQueueConfig, FilterConfig, PeerSource, Servers};
 
 use super::compiled::{CompiledClusters, CompiledEdition};
-use super::route_judge::RouteJudge;
+use super::route_judge::{RouteJudge, of_names};
 use crate::cluster::{Cluster, CompileError, CompiledCluster};
 use crate::fair::FairQueue;
 use crate::gateway::Gateway;
+use crate::host_names::AllowedHosts;
 use crate::long_streams::{Edition, EditionLoad, StreamJudge, StreamOwners, StreamRegistry};
 use crate::moment::Moment;
 use crate::state_store::StateStore;
@@ -81,6 +82,9 @@ pub struct RouteUpdate<T> {
     queues: Vec<(Arc<FairQueue>, FairQueueConfig)>,
     judge: Weak<CompiledCluster>,
     denials: [u8; 64],
+    variant: Box<str>,
+    /// The host names of a variant.
+    hosts: Arc<AllowedHosts>,
 }
 
 impl<T> RouteUpdate<T> {
@@ -100,8 +104,12 @@ impl<T> RouteUpdate<T> {
             streams.set_servers(names, Duration::from_secs(servers.drain_seconds), edition.id(), uptime)
         });
         let by_limit = streams.limit_sessions(self.session_limit);
-        let judge: Arc<dyn StreamJudge> =
-            Arc::new(RouteJudge { cluster: Weak::clone(&self.judge), digest: self.denials });
+        let judge: Arc<dyn StreamJudge> = Arc::new(RouteJudge {
+            cluster: Weak::clone(&self.judge),
+            digest: self.denials,
+            variant: self.variant.clone(),
+            hosts: Arc::clone(&self.hosts),
+        });
         let by_denial = streams.judge(&judge, edition.id(), at);
         let next = on_servers.into_iter().chain(by_limit).chain(by_denial).min();
         let others = owners.others(&self.name, &self.object).into_iter();
@@ -155,6 +163,7 @@ impl<T> RouteConfig<T> {
     ) -> (Self, RouteUpdate<T>) {
         let cluster = Cluster::named(&config.authorities, Arc::clone(&compiled.cluster));
         let edition = Arc::clone(&compiled.edition);
+        let names = if config.variant.is_empty() { &[][..] } else { config.authorities.as_slice() };
         let update = RouteUpdate {
             name: config.name.clone(),
             object: config.object.clone(),
@@ -163,7 +172,9 @@ impl<T> RouteConfig<T> {
             servers: config.servers.clone(),
             session_limit: config.max_session_duration_seconds.map(Duration::from_secs),
             judge: Arc::downgrade(&compiled.cluster),
-            denials: compiled.denials,
+            denials: of_names(compiled.denials, names),
+            variant: config.variant.as_str().into(),
+            hosts: Arc::new(AllowedHosts::new(names.iter().map(String::as_str))),
             queues: cluster.queues().cloned().zip(config.fair_queues.iter().cloned()).collect(),
         };
         let name = config.name.clone();

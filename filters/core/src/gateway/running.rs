@@ -21,6 +21,7 @@ pub(super) fn origin_of(known: &KnownUsers, request: &RequestContext<'_>) -> Opt
     Some(StreamOrigin {
         method: scan.method.into(),
         path: scan.path.into(),
+        host: scan.authority.into(),
         address: scan.client_ip(),
         user_agent: scan.user_agent.into(),
         client: known.client.clone()?,

@@ -1,9 +1,9 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::StreamRegistry;
+use super::{RegisteredStream, StreamRegistry};
 use crate::moment::Moment;
 use crate::stream_origin::StreamOrigin;
 
@@ -12,27 +12,54 @@ const SLICE: usize = 256;
 
 /// The part of an edition that denies senders.
 pub trait StreamJudge: Debug + Send + Sync {
-    /// Digest of all that [`StreamJudge::denies`] depends on but the time.
+    /// Digest of all that [`StreamJudge::denies`] depends on but the time, and of the streams that it concerns.
     fn digest(&self) -> &[u8];
 
     /// Whether a request that runs would be denied now, in seconds since 1970. `None` if the edition is gone.
     fn denies(&self, origin: &StreamOrigin, now: u64) -> Option<bool>;
+
+    /// The variant of the configuration that the edition is of.
+    fn variant(&self) -> &str {
+        ""
+    }
+
+    /// Whether the edition is gone.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
+    /// Whether the edition denies for a stream that began under a variant.
+    fn concerns(&self, _variant: &str, _origin: &StreamOrigin) -> bool {
+        true
+    }
 }
 
-/// The judge of the edition in use, and the streams that it has denied.
+/// The judges of the editions in use, and the streams that they have denied.
 #[derive(Debug, Default)]
 pub(super) struct Judged {
-    judge: Option<Arc<dyn StreamJudge>>,
-    edition: u64,
-    /// The greatest edition that was ever in use.
-    latest: u64,
-    /// The time of day at which it came into use, in seconds since 1970.
-    since: u64,
-    /// Streams that are yet to be judged.
-    waiting: Vec<(u64, Arc<StreamOrigin>)>,
+    /// By variant.
+    judges: BTreeMap<Box<str>, JudgeInUse>,
+    /// Streams that are yet to be judged, by their numbers and the judge's variant.
+    waiting: BTreeMap<(u64, Box<str>), WaitingStream>,
     /// A stream could not be judged when it was registered.
     has_missed: bool,
     denied: BTreeSet<u64>,
+}
+
+#[derive(Debug)]
+struct JudgeInUse {
+    judge: Arc<dyn StreamJudge>,
+    edition: u64,
+    /// The greatest edition of the variant that was ever in use.
+    latest: u64,
+}
+
+#[derive(Debug)]
+struct WaitingStream {
+    judge: Arc<dyn StreamJudge>,
+    /// The time of day at which the judge came into use, in seconds since 1970.
+    since: u64,
+    origin: Arc<StreamOrigin>,
 }
 
 impl Judged {
@@ -57,20 +84,26 @@ impl Judged {
         !self.waiting.is_empty()
     }
 
-    /// Takes the judge of an edition that comes into use. False if it denies what the one before denied.
-    fn replace(&mut self, judge: Arc<dyn StreamJudge>, edition: u64, now: u64) -> bool {
-        let is_other = self.judge.as_ref().is_none_or(|before| before.digest() != judge.digest());
-        self.judge = Some(judge);
-        self.edition = edition;
-        self.latest = self.latest.max(edition);
-        self.since = now;
-        is_other || std::mem::take(&mut self.has_missed)
+    /// Takes the judge of an edition that comes into use. Returns the greatest edition of its variant that was in use, or none if it
+    /// denies what the one before denied.
+    fn replace(&mut self, judge: &Arc<dyn StreamJudge>, edition: u64) -> Option<u64> {
+        // Tenants make routes, and with them variants.
+        self.judges.retain(|variant, one| variant.is_empty() || !one.judge.is_gone());
+        let before = self.judges.get(judge.variant());
+        let is_other = before.is_none_or(|before| before.judge.digest() != judge.digest());
+        let latest = before.map_or(edition, |before| before.latest.max(edition));
+        self.judges.insert(judge.variant().into(), JudgeInUse { judge: Arc::clone(judge), edition, latest });
+        (is_other || std::mem::take(&mut self.has_missed)).then_some(latest)
     }
 
-    /// The judge of a stream that began under an edition and is registered only now, if another edition is in use. One that has not
-    /// come into use yet has judged the stream already.
-    pub(super) fn judge_of(&self, edition: u64) -> Option<Arc<dyn StreamJudge>> {
-        self.judge.clone().filter(|_| edition != self.edition && edition <= self.latest)
+    /// The judges of a stream that began under an edition and is registered only now, if another edition is in use: those of its own
+    /// variant, and of the cluster's own configuration, whose denials all variants have. One that has not come into use yet has judged
+    /// the stream already.
+    pub(super) fn judges_of(&self, variant: &str, edition: u64) -> Vec<Arc<dyn StreamJudge>> {
+        let own = self.judges.get(variant);
+        let of_cluster = self.judges.get("").filter(|_| !variant.is_empty());
+        let is_newer = |one: &&JudgeInUse| edition != one.edition && edition <= one.latest;
+        own.into_iter().chain(of_cluster).filter(is_newer).map(|one| Arc::clone(&one.judge)).collect()
     }
 }
 
@@ -79,26 +112,35 @@ impl<T> StreamRegistry<T> {
     /// registered. Returns when [`StreamRegistry::expire`] has to be called because of it, if at all.
     pub(crate) fn judge(&self, judge: &Arc<dyn StreamJudge>, edition: u64, now: Moment) -> Option<Duration> {
         let mut inner = self.lock();
-        if !inner.judged.replace(Arc::clone(judge), edition, now.now.as_secs()) {
-            return None;
+        let latest = inner.judged.replace(judge, edition)?;
+        let variant = judge.variant();
+        // Of another variant each is judged by this one for the first time.
+        let began = |stream: &RegisteredStream<T>| stream.edition <= latest || *stream.variant != *variant;
+        let mut waiting = std::mem::take(&mut inner.judged.waiting);
+        for (number, stream) in &inner.streams {
+            let Some(origin) = stream.origin.as_ref().filter(|_| began(stream)) else { continue };
+            if judge.concerns(&stream.variant, origin) {
+                let (judge, origin) = (Arc::clone(judge), Arc::clone(origin));
+                let stream = WaitingStream { judge, since: now.now.as_secs(), origin };
+                waiting.insert((*number, variant.into()), stream);
+            }
         }
-        let latest = inner.judged.latest;
-        let began = inner.streams.iter().filter(|(_, stream)| stream.edition <= latest);
-        let waiting: Vec<_> =
-            began.filter_map(|(number, stream)| Some((*number, Arc::clone(stream.origin.as_ref()?)))).collect();
         inner.judged.waiting = waiting;
         inner.judged.is_waiting().then_some(now.uptime)
     }
 
     /// Judges some of the streams that wait for it, without the lock: workers register streams meanwhile.
     pub(super) fn judge_some(&self) {
-        let (judge, now, waiting) = {
-            let judged = &mut self.lock().judged;
-            let Some(judge) = judged.judge.clone().filter(|_| judged.is_waiting()) else { return };
-            let rest = judged.waiting.len().saturating_sub(SLICE);
-            (judge, judged.since, judged.waiting.split_off(rest))
+        let waiting: Vec<_> = {
+            let waiting = &mut self.lock().judged.waiting;
+            std::iter::from_fn(|| waiting.pop_last()).take(SLICE).collect()
         };
-        let verdicts: Vec<_> = waiting.iter().map(|(number, origin)| (*number, judge.denies(origin, now))).collect();
+        if waiting.is_empty() {
+            return;
+        }
+        let verdict =
+            |((number, _), one): ((u64, Box<str>), WaitingStream)| (number, one.judge.denies(&one.origin, one.since));
+        let verdicts: Vec<_> = waiting.into_iter().map(verdict).collect();
         let mut inner = self.lock();
         for (number, verdict) in verdicts {
             match verdict {

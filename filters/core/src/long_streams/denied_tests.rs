@@ -12,6 +12,14 @@ struct Paths {
     denied: &'static [&'static str],
     between: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     is_gone: bool,
+    variant: &'static str,
+    host: &'static str,
+}
+
+impl Paths {
+    fn new(denied: &'static [&'static str]) -> Self {
+        Paths { denied, between: Mutex::new(None), is_gone: false, variant: "", host: "" }
+    }
 }
 
 impl Debug for Paths {
@@ -32,10 +40,26 @@ impl StreamJudge for Paths {
         }
         (!self.is_gone).then(|| self.denied.iter().any(|path| *path.as_bytes() == *origin.path))
     }
+
+    fn variant(&self) -> &str {
+        self.variant
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    fn concerns(&self, variant: &str, origin: &StreamOrigin) -> bool {
+        self.variant.is_empty() || self.variant == variant || *self.host.as_bytes() == *origin.host
+    }
 }
 
 fn denying(denied: &'static [&'static str]) -> Arc<dyn StreamJudge> {
-    Arc::new(Paths { denied, between: Mutex::new(None), is_gone: false })
+    Arc::new(Paths::new(denied))
+}
+
+fn of_variant(variant: &'static str, host: &'static str, denied: &'static [&'static str]) -> Arc<dyn StreamJudge> {
+    Arc::new(Paths { variant, host, ..Paths::new(denied) })
 }
 
 fn edition(id: u64) -> Arc<Edition> {
@@ -48,9 +72,19 @@ fn begin(
     edition: &Arc<Edition>,
     path: &'static str,
 ) -> (StreamGuard<&'static str>, Option<Duration>) {
+    begin_at(streams, edition, "", path)
+}
+
+fn begin_at(
+    streams: &Arc<StreamRegistry<&'static str>>,
+    edition: &Arc<Edition>,
+    host: &str,
+    path: &'static str,
+) -> (StreamGuard<&'static str>, Option<Duration>) {
     let origin = Arc::new(StreamOrigin {
         method: (*b"GET").into(),
         path: path.as_bytes().into(),
+        host: host.as_bytes().into(),
         address: None,
         user_agent: Box::default(),
         client: Client::Anonymous,
@@ -132,7 +166,7 @@ fn stream_that_is_registered_during_a_judgement_is_judged() {
     let between: Box<dyn FnOnce() + Send> =
         Box::new(move || *place.lock().unwrap() = Some(begin(&registry, &edition(1), "/b")));
     let between = Mutex::new(Some(between));
-    let slow: Arc<dyn StreamJudge> = Arc::new(Paths { denied: &["/b"], between, is_gone: false });
+    let slow: Arc<dyn StreamJudge> = Arc::new(Paths { between, ..Paths::new(&["/b"]) });
     judge(&streams, &slow, 2);
     assert_eq!(ended(&streams), ["/b"]);
     assert!(late.lock().unwrap().as_ref().unwrap().1.is_some());
@@ -162,10 +196,44 @@ fn many_streams_are_judged_a_few_at_a_time() {
 fn stream_that_could_not_be_judged_is_judged_next_time() {
     let streams = Arc::new(StreamRegistry::default());
     judge(&streams, &denying(&[]), 1);
-    let gone: Arc<dyn StreamJudge> = Arc::new(Paths { denied: &["/b"], between: Mutex::new(None), is_gone: true });
+    let gone: Arc<dyn StreamJudge> = Arc::new(Paths { is_gone: true, ..Paths::new(&["/b"]) });
     judge(&streams, &gone, 2);
     let (_kept, due) = begin(&streams, &edition(1), "/b");
     assert_eq!((due, ended(&streams)), (None, vec![]));
     assert!(judge(&streams, &denying(&["/b"]), 3).is_some(), "although its lists are the same");
     assert_eq!(ended(&streams), ["/b"]);
+}
+
+#[test]
+fn denials_of_a_variant_end_streams_of_its_routes_alone() {
+    let streams = Arc::new(StreamRegistry::default());
+    let (own, variant) = (edition(1), Arc::new(Edition::new(2, 0, 0).of_variant("team/a")));
+    judge(&streams, &denying(&[]), 1);
+    let _before = begin_at(&streams, &own, "a.test", "/exec");
+    let _other = begin_at(&streams, &own, "b.test", "/exec");
+    // The route had no policy until now.
+    assert!(judge(&streams, &of_variant("team/a", "a.test", &["/exec"]), 2).is_some());
+    assert_eq!(ended(&streams), ["/exec"], "not that of the other route");
+    let _kept = [begin_at(&streams, &variant, "10.0.0.1", "/log"), begin_at(&streams, &own, "b.test", "/log")];
+    judge(&streams, &of_variant("team/a", "a.test", &["/log"]), 3);
+    assert_eq!(ended(&streams), ["/log"]);
+    let late = begin_at(&streams, &variant, "a.test", "/log");
+    assert_eq!((late.1.is_some(), ended(&streams)), (true, vec!["/log"]), "it began under the edition before");
+    // Denials of the cluster itself hold for each route.
+    let _kept = begin_at(&streams, &variant, "a.test", "/x");
+    judge(&streams, &denying(&["/x"]), 4);
+    assert_eq!(ended(&streams), ["/x"]);
+    let late = begin_at(&streams, &variant, "a.test", "/x");
+    assert_eq!((late.1.is_some(), ended(&streams)), (true, vec!["/x"]));
+}
+
+#[test]
+fn judges_of_variants_that_are_gone_are_forgotten() {
+    let streams = StreamRegistry::<&'static str>::default();
+    for number in 0..100 {
+        let variant: &'static str = Box::leak(format!("team/{number}").into_boxed_str());
+        let gone: Arc<dyn StreamJudge> = Arc::new(Paths { is_gone: true, variant, ..Paths::new(&[]) });
+        judge(&streams, &gone, number);
+    }
+    assert_eq!(streams.lock().judged.judges.len(), 1);
 }

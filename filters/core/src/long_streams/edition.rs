@@ -27,6 +27,8 @@ const IN_USE: u8 = 2;
 #[derive(Debug, Default)]
 pub struct Edition {
     id: u64,
+    /// The variant of the configuration.
+    variant: Box<str>,
     bytes: usize,
     /// Bytes of the loads that are alive, but for the first.
     loads: AtomicUsize,
@@ -51,7 +53,18 @@ impl Edition {
     /// is unique in the process.
     pub fn new(id: u64, text: usize, entries: usize) -> Self {
         let bytes = text.saturating_mul(TEXT_COPIES).saturating_add(entries.saturating_mul(ENTRY_BYTES));
-        Edition { id, bytes, loads: AtomicUsize::new(0), state: AtomicU8::new(GOING_ON) }
+        Edition { id, variant: Box::default(), bytes, loads: AtomicUsize::new(0), state: AtomicU8::new(GOING_ON) }
+    }
+
+    /// The edition as one of a variant of the configuration.
+    #[must_use]
+    pub fn of_variant(self, variant: &str) -> Self {
+        Edition { variant: variant.into(), ..self }
+    }
+
+    /// The variant of the configuration; empty for the cluster's own.
+    pub fn variant(&self) -> &str {
+        &self.variant
     }
 
     /// Unique in the process.

@@ -75,6 +75,8 @@ struct EditionStreams {
 struct RegisteredStream<T> {
     server: Option<Box<str>>,
     edition: u64,
+    /// That of its edition.
+    variant: Box<str>,
     origin: Option<Arc<StreamOrigin>>,
     handle: T,
 }
@@ -231,23 +233,29 @@ impl<T> StreamRegistry<T> {
         inner.editions.entry(edition).or_insert_with(new).streams.insert(number);
         let origin = arrival.origin.cloned();
         let server = arrival.server.map(Into::into);
-        inner.streams.insert(number, RegisteredStream { server, edition, origin, handle: stream });
+        let variant = arrival.edition.variant();
+        let registered = RegisteredStream { server, edition, variant: variant.into(), origin, handle: stream };
+        inner.streams.insert(number, registered);
         let end = match (arrival.edition.is_ended(), is_awaited) {
             (true, _) => Some(now),
             (false, true) => inner.next_end(),
             (false, false) => None,
         };
         // A judge that comes from now on finds the stream.
-        let judge = arrival.origin.zip(inner.judged.judge_of(arrival.edition.id()));
+        let judges = inner.judged.judges_of(variant, edition);
         drop(inner);
         let guard = StreamGuard { streams: Arc::clone(self), number };
-        match judge.map(|(origin, judge)| judge.denies(origin, time_of_day)) {
-            Some(Some(true)) => {
-                self.lock().judged.deny(number);
-                return (guard, Some(now));
+        for (origin, judge) in
+            arrival.origin.into_iter().flat_map(|origin| judges.iter().map(move |judge| (origin, judge)))
+        {
+            match judge.denies(origin, time_of_day) {
+                Some(true) => {
+                    self.lock().judged.deny(number);
+                    return (guard, Some(now));
+                }
+                None => self.lock().judged.miss(),
+                Some(false) => {}
             }
-            Some(None) => self.lock().judged.miss(),
-            Some(Some(false)) | None => {}
         }
         (guard, end)
     }

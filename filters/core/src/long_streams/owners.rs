@@ -34,17 +34,20 @@ struct OwnerName<T> {
     /// Rarely more than one.
     objects: Vec<Owner<T>>,
     editions: Editions,
+    /// Those of all variants together: edits of a route's policies end no stream of the cluster's other routes.
+    of_variants: Editions,
 }
 
 impl<T> Default for OwnerName<T> {
     fn default() -> Self {
-        OwnerName { objects: Vec::new(), editions: Editions::default() }
+        OwnerName { objects: Vec::new(), editions: Editions::default(), of_variants: Editions::default() }
     }
 }
 
 impl<T> OwnerName<T> {
     fn is_used(&self) -> bool {
-        !self.editions.are_gone() || self.objects.iter().any(|(_, streams)| streams.strong_count() > 0)
+        !(self.editions.are_gone() && self.of_variants.are_gone())
+            || self.objects.iter().any(|(_, streams)| streams.strong_count() > 0)
     }
 
     fn alive(&self) -> impl Iterator<Item = (&str, Arc<StreamRegistry<T>>)> {
@@ -88,13 +91,14 @@ impl<T> StreamOwners<T> {
         all.into_iter().for_each(f);
     }
 
-    /// Notes an edition as the newest of the name. Returns the streams of all objects of the name if some of them have to end
+    /// Notes an edition as the newest of the name, or of its variants. Returns the streams of all objects of the name if some of them have to end
     /// because of it: [`StreamRegistry::expire`] ends those that run for long.
     pub(crate) fn use_edition(&self, name: &str, edition: &Arc<Edition>) -> Vec<Arc<StreamRegistry<T>>> {
         let mut names = self.lock();
         let OwnerNames { names, ended, .. } = &mut *names;
         let name = names.entry(name.to_owned()).or_default();
-        let now_ended = name.editions.add(edition);
+        let editions = if edition.variant().is_empty() { &mut name.editions } else { &mut name.of_variants };
+        let now_ended = editions.add(edition);
         if now_ended.is_empty() {
             return Vec::new();
         }
@@ -212,6 +216,18 @@ mod tests {
         let last = used(600..601);
         assert_eq!(ended(&first) + ended(&later), 601 - 256, "however many are in use");
         assert_eq!(ended(&last), 0);
+    }
+
+    #[test]
+    fn editions_of_variants_have_a_bound_of_their_own() {
+        let owners = StreamOwners::<()>::default();
+        let own = Arc::new(Edition::new(0, 1, 1));
+        owners.use_edition("a", &own);
+        let variant = |id: u64| Arc::new(Edition::new(id, 1, 1).of_variant(&format!("team/{}", id % 3)));
+        let editions: Vec<_> = (1..300).map(variant).collect();
+        editions.iter().for_each(|edition| drop(owners.use_edition("a", edition)));
+        let ended = editions.iter().filter(|edition| edition.is_ended()).count();
+        assert_eq!((own.is_ended(), ended), (false, 299 - 256), "that of all variants together");
     }
 
     #[test]

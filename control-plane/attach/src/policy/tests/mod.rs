@@ -1,5 +1,7 @@
 //! Policies at their targets: a table of verdicts, properties of all outcomes, and statuses.
 
+mod door_properties;
+mod doors;
 mod hostile;
 mod properties;
 mod statuses;
@@ -11,7 +13,7 @@ use portcullis_api::{PolicyKind, PolicyRole, with_policies};
 use portcullis_gateway_api::{GatewayApiObject, ReferenceGrant, read_object};
 use serde_json::{Value, json};
 
-use super::{AttachedPolicies, PolicyMemo, PolicyObject, PolicyTargets};
+use super::{AttachedPolicies, DoorTargets, PolicyMemo, PolicyObject, PolicyTargets};
 
 /// The control plane's own namespace.
 const HOME: &str = "portcullis";
@@ -54,6 +56,7 @@ fn targets() -> PolicyTargets {
         is_complete: true,
         home_namespace: HOME.to_owned(),
         clusters: [cluster("a.test"), cluster("b.test")].into(),
+        doors: DoorTargets::Unserved,
     }
 }
 

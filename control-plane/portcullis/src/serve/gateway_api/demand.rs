@@ -62,7 +62,7 @@ fn identity(document: &Value, port: u16) -> Option<ServiceIdentity> {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_attach::{ContentKind, ContentName, HostPattern, HostTable, ServedGateway};
+    use portcullis_attach::{ContentKind, ContentName, DoorPolicies, HostPattern, HostTable, ServedGateway};
     use serde_json::json;
     use tokio::time::Instant;
 
@@ -105,7 +105,13 @@ mod tests {
         };
         let listener = ServedListener { name: "l".to_owned(), port: 443, host: HostPattern::Any, role };
         let gateway = ObjectName::new("infra", "edge");
-        let served = ServedGateway { gateway, addresses: Vec::new(), settings: None, listeners: vec![listener] };
+        let served = ServedGateway {
+            gateway,
+            addresses: Vec::new(),
+            settings: None,
+            listeners: vec![listener],
+            policies: DoorPolicies::default(),
+        };
         let attached = Attached { served: vec![served], ..Attached::default() };
         let found = demand(&attached, &GatewayApiObjects::default(), &contents);
         assert_eq!(found.certificates.keys().collect::<Vec<_>>(), [&used]);

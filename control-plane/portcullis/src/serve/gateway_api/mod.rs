@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use portcullis_api::{CLUSTER_KIND, SETTINGS_KIND};
 use portcullis_attach::{
-    Attached, ConditionVerdict, FormerCertificates, GatewayObjects, Inventory, ObjectName, RouteClosures, UnseenKinds,
-    Usability, attach, referred_contents,
+    Attached, ConditionVerdict, DoorPolicies, FormerCertificates, GatewayObjects, Inventory, ObjectName, RouteClosures,
+    UnseenKinds, Usability, attach, referred_contents,
 };
 use portcullis_gateway_api::{NAMESPACE_NAME_LABEL, read_object};
 use portcullis_sources::{GatewayApiObjects, KubernetesAccess, ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
@@ -30,6 +30,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::gateway_views::{ClosedListeners, GatewayEnvoys, GatewayRefusals, ProgrammedState};
+use super::policies::PolicyVerdicts;
 use super::source::SettingsOrigin;
 use content_reader::ContentReader;
 use former_listeners::FormerListeners;
@@ -87,6 +88,8 @@ pub(super) struct GatewayApi {
     pub(super) settings: SettingsOrigin,
     /// The Envoys that serve what is accepted.
     pub(super) envoys: GatewayEnvoys,
+    /// The verdicts about policies, if they are attached.
+    pub(super) policies: Option<watch::Receiver<Arc<PolicyVerdicts>>>,
 }
 
 /// The names on which a step depends beside the objects.
@@ -100,6 +103,8 @@ struct ReferredNames {
     contents: Arc<GatewayContents>,
     /// Those that listeners keep for a time.
     former_certificates: FormerCertificates,
+    /// Policies at Gateways, listeners and `HTTPRoutes`.
+    door_policies: DoorPolicies,
 }
 
 impl GatewayApi {
@@ -183,6 +188,7 @@ impl GatewayApi {
                 changed = self.statuses.changed() => if changed.is_err() { return },
                 changed = self.envoys.changed() => if !changed { return },
                 changed = contents.changed() => if !changed { return },
+                changed = changed(&mut self.policies) => if !changed { return },
                 () = tokio::time::sleep(PROGRESS_INTERVAL), if has_served => {}
                 _ = versions.tick() => supported = supported_version::supported(&self.access.client).await.or(supported),
                 () = sender.closed() => return,
@@ -193,7 +199,21 @@ impl GatewayApi {
     fn names(&mut self, has_judged: bool) -> Option<ReferredNames> {
         let diagnoses = self.diagnoses.borrow_and_update().clone();
         let statuses = self.statuses.borrow_and_update().clone();
-        names(&diagnoses, &statuses, &self.settings, has_judged)
+        // No route is served without the policies that deny some of its requests.
+        let door_policies = match &mut self.policies {
+            Some(policies) => policies.borrow_and_update().at_doors()?.clone(),
+            None => DoorPolicies::default(),
+        };
+        let names = names(&diagnoses, &statuses, &self.settings, has_judged)?;
+        Some(ReferredNames { door_policies, ..names })
+    }
+}
+
+/// Waits for other verdicts about policies, for ever without any; false if none come any more.
+async fn changed(policies: &mut Option<watch::Receiver<Arc<PolicyVerdicts>>>) -> bool {
+    match policies {
+        Some(policies) => policies.changed().await.is_ok(),
+        None => std::future::pending().await,
     }
 }
 
@@ -314,6 +334,8 @@ fn judge(read: &GatewayObjects, objects: &GatewayApiObjects, names: ReferredName
         passing_clusters: names.refused_clusters.requests.clone(),
         settings: names.settings,
         former_certificates: names.former_certificates,
+        door_policies: names.door_policies,
+        unfit_policies: names.refused_clusters.policies.clone(),
     };
     attach(read, &inventory)
 }

@@ -111,7 +111,7 @@ fn with_programmed(verdicts: &[ConditionVerdict], refusal: Option<(&'static str,
 
 #[cfg(test)]
 mod tests {
-    use portcullis_attach::{HostPattern, HostTable, ListenerRole, ObjectName};
+    use portcullis_attach::{DoorPolicies, HostPattern, HostTable, ListenerRole, ObjectName};
 
     use super::*;
 
@@ -127,7 +127,8 @@ mod tests {
                 ListenerRole::Terminate { certificates: Vec::new(), client_ca: None, routes: HostTable::default() },
             ),
         ];
-        ServedGateway { gateway: ObjectName::new("infra", "edge"), addresses, settings: None, listeners }
+        let (gateway, policies) = (ObjectName::new("infra", "edge"), DoorPolicies::default());
+        ServedGateway { gateway, addresses, settings: None, listeners, policies }
     }
 
     fn accepted() -> Vec<ConditionVerdict> {

@@ -226,7 +226,7 @@ impl GatewaySnapshot {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_attach::{BoundRoute, RouteKind, WeightedBackend};
+    use portcullis_attach::{BoundRoute, DoorPolicies, RouteKind, WeightedBackend};
     use portcullis_attach::{HostPattern, HostTable, ListenerRole, ServedBackend};
     use portcullis_translate::type_urls;
 
@@ -252,7 +252,13 @@ mod tests {
         let table = HostTable { routes: routes.into_iter().collect(), ..HostTable::default() };
         let role = ListenerRole::Passthrough(table);
         let listener = ServedListener { name: "tls".to_owned(), port: 443, host: HostPattern::Any, role };
-        ServedGateway { gateway: edge(), addresses: Vec::new(), settings: None, listeners: vec![listener] }
+        ServedGateway {
+            gateway: edge(),
+            addresses: Vec::new(),
+            settings: None,
+            listeners: vec![listener],
+            policies: DoorPolicies::default(),
+        }
     }
 
     fn demand(gateways: Vec<ServedGateway>, service: Option<&ServicePort>) -> Option<Arc<GatewayDemand>> {

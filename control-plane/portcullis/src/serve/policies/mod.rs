@@ -1,9 +1,11 @@
 //! Policies that are attached to `UpstreamCluster`s: judged whenever a policy, a permission or a cluster has changed, and put into the
-//! clusters' documents before anything else looks at these.
+//! clusters' documents before anything else looks at these. Those of Gateways, listeners and `HTTPRoutes` go to the step that judges
+//! these ([`super::gateway_api`]).
 //!
 //! No cluster goes on before each kind of policies is listed: without them a cluster's own fields would hold, which a policy may have
 //! narrowed.
 
+mod door_targets;
 mod merged_documents;
 mod read_policies;
 mod verdicts;
@@ -18,6 +20,7 @@ use portcullis_sources::{GatewayApiObjects, ObjectSet, WatchedKind};
 use tokio::sync::watch;
 
 use crate::policies::{grants, name_of};
+use door_targets::ReadDoors;
 use merged_documents::MergedDocuments;
 use read_policies::ReadPolicies;
 pub(super) use verdicts::PolicyVerdicts;
@@ -26,6 +29,8 @@ pub(super) use verdicts::PolicyVerdicts;
 pub(super) struct PolicyStage {
     /// Policies, with the permissions for them.
     pub(super) policies: watch::Receiver<Arc<GatewayApiObjects>>,
+    /// The objects of the Gateway API; none if the control plane serves none of them.
+    pub(super) gateway_api: Option<watch::Receiver<Arc<GatewayApiObjects>>>,
     /// The control plane's own namespace.
     pub(super) home_namespace: String,
     /// The verdicts about policies.
@@ -37,6 +42,7 @@ pub(super) struct PolicyStage {
 struct StepMemory {
     policies: ReadPolicies,
     memo: PolicyMemo,
+    doors: ReadDoors,
     documents: MergedDocuments,
 }
 
@@ -45,6 +51,16 @@ struct Merged {
     set: ObjectSet,
     verdicts: PolicyVerdicts,
     memory: StepMemory,
+    /// Whether a policy is attached to an object of the Gateway API.
+    has_doors: bool,
+}
+
+/// The inputs of a step.
+struct StepInput {
+    objects: Arc<ObjectSet>,
+    policies: Arc<GatewayApiObjects>,
+    gateway_api: Option<Arc<GatewayApiObjects>>,
+    home_namespace: String,
 }
 
 impl PolicyStage {
@@ -59,16 +75,19 @@ impl PolicyStage {
         }
         self.policies.wait_for(|all| all.lists_policies()).await.ok()?;
         let mut memory = StepMemory::default();
-        let first = self.step(&mut objects, &mut memory).await?;
+        let (first, mut has_doors) = self.step(&mut objects, &mut memory).await?;
         let (sender, receiver) = watch::channel(Arc::new(first));
         tokio::spawn(async move {
             loop {
                 tokio::select! {
                     changed = objects.changed() => if changed.is_err() { return },
                     changed = self.policies.changed() => if changed.is_err() { return },
+                    // Routes change often.
+                    () = changed(&mut self.gateway_api), if has_doors => {}
                     () = sender.closed() => return,
                 }
-                let Some(set) = self.step(&mut objects, &mut memory).await else { return };
+                let Some((set, follows_doors)) = self.step(&mut objects, &mut memory).await else { return };
+                has_doors = follows_doors;
                 sender.send_if_modified(|before| {
                     let is_new = **before != set;
                     if is_new {
@@ -86,11 +105,16 @@ impl PolicyStage {
         &mut self,
         objects: &mut watch::Receiver<Arc<ObjectSet>>,
         memory: &mut StepMemory,
-    ) -> Option<ObjectSet> {
-        let (newest, policies) = (objects.borrow_and_update().clone(), self.policies.borrow_and_update().clone());
-        let (home, known) = (self.home_namespace.clone(), std::mem::take(memory));
-        let work = tokio::task::spawn_blocking(move || merge(&newest, &policies, home, known));
-        let Merged { set, verdicts, memory: newer } = work.await.ok()?;
+    ) -> Option<(ObjectSet, bool)> {
+        let input = StepInput {
+            objects: objects.borrow_and_update().clone(),
+            policies: self.policies.borrow_and_update().clone(),
+            gateway_api: self.gateway_api.as_mut().map(|objects| objects.borrow_and_update().clone()),
+            home_namespace: self.home_namespace.clone(),
+        };
+        let known = std::mem::take(memory);
+        let work = tokio::task::spawn_blocking(move || merge(&input, known));
+        let Merged { set, verdicts, memory: newer, has_doors } = work.await.ok()?;
         *memory = newer;
         self.verdicts.send_if_modified(|before| {
             let is_new = **before != verdicts;
@@ -99,17 +123,35 @@ impl PolicyStage {
             }
             is_new
         });
-        Some(set)
+        Some((set, has_doors))
     }
 }
 
-fn merge(objects: &ObjectSet, policies: &GatewayApiObjects, home_namespace: String, mut memory: StepMemory) -> Merged {
+/// Waits for a change, for ever where there is nothing or none comes any more.
+async fn changed(objects: &mut Option<watch::Receiver<Arc<GatewayApiObjects>>>) {
+    let is_alive = match objects {
+        Some(objects) => objects.changed().await.is_ok(),
+        None => false,
+    };
+    if !is_alive {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn merge(input: &StepInput, mut memory: StepMemory) -> Merged {
+    let StepInput { objects, policies, gateway_api, home_namespace } = input;
     let clusters = objects.clusters.iter().map(|document| (name_of(document).to_owned(), Arc::clone(document)));
-    let targets = PolicyTargets { is_complete: true, home_namespace, clusters: clusters.collect() };
     let read = memory.policies.read(policies);
+    let targets = PolicyTargets {
+        is_complete: true,
+        home_namespace: home_namespace.clone(),
+        clusters: clusters.collect(),
+        doors: memory.doors.read(gateway_api.as_ref(), &read),
+    };
     let grants = grants(policies.of(WatchedKind::ReferenceGrant));
     let attached = attach_policies(&read, &grants, &targets, &mut memory.memo);
     let clusters = memory.documents.merged(&objects.clusters, &attached.in_effect);
-    let set = ObjectSet { clusters, ..objects.clone() };
-    Merged { set, verdicts: PolicyVerdicts::new(attached, &read), memory }
+    let set = ObjectSet { clusters, ..ObjectSet::clone(objects) };
+    let has_doors = door_targets::has_any(&read);
+    Merged { set, verdicts: PolicyVerdicts::new(attached, &read), memory, has_doors }
 }

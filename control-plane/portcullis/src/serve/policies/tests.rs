@@ -40,8 +40,12 @@ async fn clusters_wait_for_policies_and_follow_them() {
     let (_objects, of_objects) = watch::channel(Arc::new(set));
     let (policies, of_policies) = watch::channel(Arc::new(GatewayApiObjects::default()));
     let verdicts = watch::Sender::new(Arc::default());
-    let stage =
-        PolicyStage { policies: of_policies, home_namespace: "portcullis".to_owned(), verdicts: verdicts.clone() };
+    let stage = PolicyStage {
+        policies: of_policies,
+        gateway_api: None,
+        home_namespace: "portcullis".to_owned(),
+        verdicts: verdicts.clone(),
+    };
     let attached = tokio::spawn(stage.attach(of_objects));
     tokio::task::yield_now().await;
     assert!(!attached.is_finished(), "a policy may narrow what the cluster itself lets in");
@@ -63,7 +67,9 @@ async fn clusters_wait_for_policies_and_follow_them() {
 fn same_policies_make_no_new_document() {
     let set = ObjectSet { clusters: vec![cluster("a.test")], ..ObjectSet::default() };
     let step = |known: StepMemory, name: &str| {
-        merge(&set, &listed(&[policy(name, "https://10.0.0.2")]), "portcullis".to_owned(), known)
+        let policies = Arc::new(listed(&[policy(name, "https://10.0.0.2")]));
+        let (objects, home_namespace) = (Arc::new(set.clone()), "portcullis".to_owned());
+        merge(&StepInput { objects, policies, gateway_api: None, home_namespace }, known)
     };
     let first = step(StepMemory::default(), "x");
     let document = Arc::clone(&first.set.clusters[0]);

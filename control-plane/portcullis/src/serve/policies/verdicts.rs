@@ -2,13 +2,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use portcullis_api::PolicyKind;
-use portcullis_attach::{AttachedPolicies, PolicyObject, affected, policy_ancestors};
+use portcullis_attach::{AttachedPolicies, DoorPolicies, PolicyObject, affected, policy_ancestors};
 use portcullis_sources::{ObjectKey, StoredStatuses, WatchedKind};
 use serde_json::{Value, json};
 
 /// Verdicts about all policies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in super::super) struct PolicyVerdicts {
+    /// Whether they are of a list.
+    is_judged: bool,
     attached: AttachedPolicies,
     /// `metadata.uid` of the policies that were judged.
     uids: BTreeMap<ObjectKey, String>,
@@ -21,7 +23,7 @@ impl PolicyVerdicts {
             let key = ObjectKey { kind: WatchedKind::Policy(policy.kind), namespace: name.namespace, name: name.name };
             Some((key, policy.uid.clone()?))
         };
-        Self { attached, uids: policies.iter().filter_map(uid).collect() }
+        Self { is_judged: true, attached, uids: policies.iter().filter_map(uid).collect() }
     }
 
     /// The wanted status of each policy that has one of this controller, by `now` in RFC 3339. A policy that took the place of a
@@ -41,9 +43,14 @@ impl PolicyVerdicts {
         })
     }
 
+    /// The policies at Gateways, listeners and `HTTPRoutes`; none before policies are listed.
+    pub(in super::super) fn at_doors(&self) -> Option<&DoorPolicies> {
+        self.is_judged.then_some(&self.attached.at_doors)
+    }
+
     /// The kinds of policies that affect an `UpstreamCluster`, each with the message of its condition.
     pub(in super::super) fn affecting(&self, cluster: &str) -> Vec<(PolicyKind, String)> {
-        let conditions = self.attached.in_effect.get(cluster).map(|all| affected(all)).unwrap_or_default();
+        let conditions = self.attached.in_effect.get(cluster).map(affected).unwrap_or_default();
         let kind = |of: &str| PolicyKind::ALL.into_iter().find(|kind| kind.affected() == of);
         conditions.into_iter().filter_map(|one| Some((kind(one.kind)?, one.message))).collect()
     }

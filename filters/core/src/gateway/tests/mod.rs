@@ -79,6 +79,7 @@ pub(crate) fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         name: "lab/-/prod.example.com".into(),
         identity: "prod".into(),
         object: String::new(),
+        variant: String::new(),
         authorities: vec!["prod.example.com".into()],
         client_ca,
         deny_all_requests: false,

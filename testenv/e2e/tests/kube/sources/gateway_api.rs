@@ -47,6 +47,11 @@ impl Site {
 
     /// The same, of kube-apiservers like these.
     pub(super) fn of(test: &str, options: &KubeOptions) -> Option<Self> {
+        Self::with_flags(test, options, &[])
+    }
+
+    /// The same, with further flags of the control plane.
+    pub(super) fn with_flags(test: &str, options: &KubeOptions, more: &[&str]) -> Option<Self> {
         let found = deps::definitions().map(|dir| dir.join("gateway-api"));
         let definitions = deps::or_skip("the Gateway API", found).unwrap()?;
         let fixture = SourceFixture::of(test, options)?;
@@ -63,7 +68,8 @@ impl Site {
         }
         fixture.apply(&fixture.manifest(CLUSTER).to_text());
         let flags = fixture.kubernetes_flags(&fixture.settings.display().to_string());
-        let flags: Vec<&str> = flags.iter().map(String::as_str).chain(["--gateway-api"]).collect();
+        let flags: Vec<&str> =
+            flags.iter().map(String::as_str).chain(["--gateway-api"]).chain(more.iter().copied()).collect();
         let plane = ControlPlane::start_from(&fixture.run.make_dir("plane").unwrap(), &flags).unwrap();
         Some(Site { fixture, plane })
     }

@@ -19,6 +19,8 @@ use crate::kubectl::whoami;
 pub(super) const JUDGED: &str = "judged.example.com";
 /// Host names for which the listener's certificate is good as well.
 const MORE: &str = "*.wide.example.com";
+/// The host name of another route of the tenant.
+pub(super) const NEIGHBOUR: &str = "neighbour.example.com";
 const CLUSTER_GROUP: &str = "proxy.kubegateway.io";
 
 pub(super) struct HttpsSite {
@@ -39,17 +41,22 @@ fn rules(cluster: &str, more: &Value) -> Value {
 impl HttpsSite {
     /// A Gateway with a certificate, and a tenant's route to the cluster.
     pub(super) fn start(test: &str) -> Option<Self> {
-        Self::of(test, &KubeOptions::default())
+        Self::of(test, &KubeOptions::default(), &[])
+    }
+
+    /// The same, with further flags of the control plane, each with the rights for it.
+    pub(super) fn start_with(test: &str, flags: &[&str]) -> Option<Self> {
+        Self::of(test, &KubeOptions::default(), flags)
     }
 
     /// The same, of kube-apiservers like these.
-    pub(super) fn of(test: &str, options: &KubeOptions) -> Option<Self> {
-        let site = Site::of(test, options)?;
+    pub(super) fn of(test: &str, options: &KubeOptions, flags: &[&str]) -> Option<Self> {
+        let site = Site::with_flags(test, options, flags)?;
         for namespace in ["infra", "team"] {
             site.fixture.admin(&["create", "namespace", namespace]);
         }
         let rights = ["rbac", "--control-plane", "--namespace", NAMESPACE, "--user", USER];
-        let rights = [&rights[..], &["--gateway-api", "--gateway-secrets", "infra"]].concat();
+        let rights = [&rights[..], &["--gateway-api", "--gateway-secrets", "infra"], flags].concat();
         site.fixture.apply(&printed(&rights));
         site.fixture.apply(&printed(&["rbac", "--user", "portcullis"]));
         site.apply("GatewayClass", "", CLASS, &json!({"controllerName": "portcullis.dev/gateway-controller"}));
@@ -65,7 +72,8 @@ impl HttpsSite {
 
     /// A Secret of the Gateways, with a new certificate.
     pub(super) fn certificate(&self, name: &str) -> Identity {
-        let serving = self.site.fixture.serving_ca.issue(&CertSpec::server(JUDGED, [JUDGED, MORE])).unwrap();
+        let names = [JUDGED, NEIGHBOUR, MORE];
+        let serving = self.site.fixture.serving_ca.issue(&CertSpec::server(JUDGED, names)).unwrap();
         let data = json!({"tls.crt": serving.pem(), "tls.key": serving.key_pem()});
         let metadata = json!({"name": name, "namespace": "infra"});
         let secret = json!({

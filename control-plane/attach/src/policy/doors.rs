@@ -1,0 +1,231 @@
+//! Doors by which requests get to `UpstreamClusters`: Gateways, their listeners and `HTTPRoutes`. A policy at a door tightens for
+//! all requests that come by it, whatever its namespace: the cluster's own rules are its owner's, and the same by each door.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use portcullis_api::{MergeStrategy, PolicyInEffect, PolicyKind, PolicyRole, PolicyTarget, check_door_fields};
+use portcullis_gateway_api::{GATEWAY_API_GROUP, ParentReference};
+
+use super::{PolicyObject, PolicyOutcome, affected};
+use crate::condition::{ConditionVerdict, Rejection};
+use crate::input::{GatewayObjects, UnfitPolicy};
+use crate::name::ObjectName;
+
+/// A door.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Door {
+    /// All listeners of a Gateway.
+    Gateway(ObjectName),
+    /// A listener, by its Gateway and its name.
+    Listener(ObjectName, String),
+    /// An `HTTPRoute`.
+    Route(ObjectName),
+}
+
+/// The doors to which policies may attach.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum DoorTargets {
+    /// The control plane serves none.
+    #[default]
+    Unserved,
+    /// They are not listed yet.
+    Unlisted,
+    /// These.
+    Listed(ListedDoors),
+}
+
+/// The doors among objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListedDoors {
+    /// With the names of their listeners; none of another controller's.
+    gateways: BTreeMap<ObjectName, Option<BTreeSet<String>>>,
+    /// With whether one of their parents is a Gateway of this controller.
+    routes: BTreeMap<ObjectName, bool>,
+}
+
+/// Why a policy has no effect at a door.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum DoorAbsence {
+    /// It is not there, and is only assumed to be if not all objects are known.
+    Missing(String),
+    /// Another controller judges the policy there, or none does yet.
+    Foreign,
+}
+
+/// The policies at the doors of a Gateway and of its routes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DoorPolicies(BTreeMap<Door, Arc<[PolicyInEffect]>>);
+
+impl Door {
+    /// That of a target of a policy in a namespace; `None` if the target is none.
+    pub fn of(target: &PolicyTarget, namespace: &str) -> Option<Self> {
+        let name = ObjectName::new(namespace, target.name.as_str());
+        match (target.kind.as_str(), &target.section_name) {
+            _ if target.group != GATEWAY_API_GROUP => None,
+            ("Gateway", None) => Some(Self::Gateway(name)),
+            ("Gateway", Some(listener)) => Some(Self::Listener(name, listener.clone())),
+            ("HTTPRoute", _) => Some(Self::Route(name)),
+            _ => None,
+        }
+    }
+
+    /// Those of a route at a listener, the widest first.
+    pub fn all(gateway: &ObjectName, listener: &str, route: &ObjectName) -> [Self; 3] {
+        let listener = Door::Listener(gateway.clone(), listener.to_owned());
+        [Door::Gateway(gateway.clone()), listener, Door::Route(route.clone())]
+    }
+}
+
+impl fmt::Display for Door {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Door::Gateway(name) => write!(formatter, "Gateway {name}"),
+            Door::Listener(name, listener) => write!(formatter, "listener {listener} of Gateway {name}"),
+            Door::Route(name) => write!(formatter, "HTTPRoute {name}"),
+        }
+    }
+}
+
+impl ListedDoors {
+    /// Those of these objects.
+    pub fn of(objects: &GatewayObjects) -> Self {
+        let classes: BTreeSet<&str> =
+            crate::gateway::own_classes(objects).map(|class| class.metadata.name.as_str()).collect();
+        let gateway = |one: &portcullis_gateway_api::Gateway| {
+            let is_own = classes.contains(one.spec.gateway_class_name.as_str());
+            let listeners = || one.spec.listeners.iter().map(|listener| listener.name.clone()).collect();
+            (ObjectName::of(&one.metadata), is_own.then(listeners))
+        };
+        let gateways: BTreeMap<ObjectName, Option<BTreeSet<String>>> = objects.gateways.iter().map(gateway).collect();
+        let is_own = |parent: &ParentReference, namespace: &str| {
+            let namespace = parent.namespace.as_deref().unwrap_or(namespace);
+            let is_gateway = parent.group == GATEWAY_API_GROUP && parent.kind == "Gateway";
+            is_gateway && gateways.get(&ObjectName::new(namespace, parent.name.as_str())).is_some_and(Option::is_some)
+        };
+        let routes = objects.http_routes.iter().map(|route| {
+            let name = ObjectName::of(&route.metadata);
+            let has_own = route.spec.parent_refs.iter().any(|parent| is_own(parent, &name.namespace));
+            (name, has_own)
+        });
+        let routes = routes.collect();
+        Self { gateways, routes }
+    }
+
+    /// Why a door is none of these.
+    pub(super) fn absence(&self, door: &Door) -> Option<DoorAbsence> {
+        let missing = || Some(DoorAbsence::Missing(format!("there is no {door}")));
+        match door {
+            Door::Gateway(name) | Door::Listener(name, _) => match (self.gateways.get(name), door) {
+                (None, _) => missing(),
+                (Some(None), _) => Some(DoorAbsence::Foreign),
+                (Some(Some(listeners)), Door::Listener(_, listener)) if !listeners.contains(listener) => missing(),
+                (Some(Some(_)), _) => None,
+            },
+            Door::Route(name) => match self.routes.get(name) {
+                None => missing(),
+                Some(false) => Some(DoorAbsence::Foreign),
+                Some(true) => None,
+            },
+        }
+    }
+}
+
+impl DoorPolicies {
+    /// Policies by their doors.
+    pub fn new(policies: impl IntoIterator<Item = (Door, Vec<PolicyInEffect>)>) -> Self {
+        Self(policies.into_iter().map(|(door, policies)| (door, policies.into())).collect())
+    }
+
+    /// Those at one door.
+    pub fn at(&self, door: &Door) -> &[PolicyInEffect] {
+        self.0.get(door).map_or(&[], |policies| policies)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = (&Door, &[PolicyInEffect])> {
+        self.0.iter().map(|(door, policies)| (door, &**policies))
+    }
+
+    /// The doors of a route at a listener that have policies, the widest first.
+    pub fn doors(&self, gateway: &ObjectName, listener: &str, route: &ObjectName) -> Vec<Door> {
+        Door::all(gateway, listener, route).into_iter().filter(|door| self.0.contains_key(door)).collect()
+    }
+
+    /// Those at each of some doors.
+    pub fn of_doors(&self, doors: &[Door]) -> Vec<Arc<[PolicyInEffect]>> {
+        doors.iter().filter_map(|door| self.0.get(door).cloned()).collect()
+    }
+
+    /// The part of a Gateway with these routes.
+    pub(crate) fn of_gateway(&self, gateway: &ObjectName, routes: &BTreeSet<&ObjectName>) -> Self {
+        let is_its = |door: &Door| match door {
+            Door::Gateway(name) | Door::Listener(name, _) => name == gateway,
+            Door::Route(name) => routes.contains(name),
+        };
+        let its = self.0.iter().filter(|(door, _)| is_its(door));
+        Self(its.map(|(door, policies)| (door.clone(), Arc::clone(policies))).collect())
+    }
+}
+
+/// The policy in effect at a door. Whether an `UpstreamCluster` is good with it is found out where that is behind the door.
+///
+/// # Errors
+/// One that is refused, and has no effect.
+pub(super) fn settle(policy: &PolicyObject, door: &Door) -> Result<PolicyInEffect, Rejection> {
+    let invalid = |message: String| Rejection::new("Invalid", message);
+    let fields = policy.checked.as_ref().map_err(|_| invalid(policy.refusal().unwrap_or_default()))?;
+    if policy.strategy == MergeStrategy::Defaults {
+        let message = "spec.defaults: at a Gateway or a route a policy can only tighten, by overrides";
+        return Err(invalid(message.to_owned()));
+    }
+    check_door_fields(policy.kind, fields).map_err(|error| invalid(format!("spec.overrides.{error}")))?;
+    Ok(PolicyInEffect {
+        kind: policy.kind,
+        policy: policy.name().to_string(),
+        uid: policy.uid.clone(),
+        role: PolicyRole::Tightens,
+        why: format!("overrides at {door}, the first by creation time and name; they can only take away"),
+        fields: Ok(fields.clone()),
+    })
+}
+
+/// The outcome for the policy at a door.
+pub(super) fn outcome(settled: &Result<PolicyInEffect, Rejection>) -> PolicyOutcome {
+    match settled {
+        Ok(policy) => PolicyOutcome::Effective(format!("it tightens: {}", policy.why)),
+        Err(why) => PolicyOutcome::Refused(why.clone()),
+    }
+}
+
+/// The conditions of an object that policies of doors hold for: one for each kind. `cluster` is the one behind a route, and `unfit`
+/// are those that are left out at clusters, and why.
+pub(crate) fn affected_by(
+    policies: &[&PolicyInEffect],
+    cluster: Option<&str>,
+    unfit: &BTreeMap<UnfitPolicy, String>,
+) -> Vec<ConditionVerdict> {
+    let left_out = |one: &PolicyInEffect| {
+        let (cluster, policy) = (cluster?.to_owned(), one.policy.clone());
+        let why = unfit.get(&UnfitPolicy { cluster, kind: one.kind, policy })?;
+        Some(format!("{} {} is left out: {why}", one.kind, one.policy))
+    };
+    let of_kind = |kind: PolicyKind| {
+        let all = policies.iter().copied().filter(|one| one.kind == kind);
+        let (out, fit): (Vec<_>, Vec<_>) = all.partition(|one| left_out(one).is_some());
+        let why: Vec<String> = out.into_iter().filter_map(left_out).collect();
+        let Some(condition) = affected(fit).pop() else {
+            let why = (!why.is_empty()).then(|| Rejection::new("PolicyLeftOut", why.join("; ")))?;
+            return Some(ConditionVerdict::fails(kind.affected(), &why));
+        };
+        let message: Vec<String> = std::iter::once(condition.message).chain(why).collect();
+        Some(ConditionVerdict::holds(condition.kind, condition.reason, message.join("; ")))
+    };
+    PolicyKind::ALL.into_iter().filter_map(of_kind).collect()
+}

@@ -1,0 +1,45 @@
+use std::sync::Arc;
+
+use portcullis_api::CLUSTER_KIND;
+use portcullis_attach::{DoorTargets, GatewayObjects, ListedDoors, PolicyObject};
+use portcullis_gateway_api::read_object;
+use portcullis_sources::{GatewayApiObjects, WatchedKind};
+
+/// Gateways, listeners and `HTTPRoutes`, as far as a policy is attached to one. The same objects are not read again.
+#[derive(Default)]
+pub(super) struct ReadDoors {
+    known: Option<(Arc<GatewayApiObjects>, DoorTargets)>,
+}
+
+impl ReadDoors {
+    /// The doors among objects; `None` where the control plane serves none.
+    pub(super) fn read(
+        &mut self,
+        objects: Option<&Arc<GatewayApiObjects>>,
+        policies: &[Arc<PolicyObject>],
+    ) -> DoorTargets {
+        let Some(objects) = objects else { return DoorTargets::Unserved };
+        if !objects.is_listed() || !has_any(policies) {
+            return DoorTargets::Unlisted;
+        }
+        if let Some((of, doors)) = &self.known
+            && Arc::ptr_eq(of, objects)
+        {
+            return doors.clone();
+        }
+        let mut read = GatewayObjects::default();
+        let kinds = [WatchedKind::GatewayClass, WatchedKind::Gateway, WatchedKind::HttpRoute];
+        // One that cannot be read is reported where it is judged, and counts as absent there, too.
+        kinds.into_iter().flat_map(|kind| objects.of(kind)).filter_map(|one| read_object(one).ok()).for_each(|one| {
+            read.add(one);
+        });
+        let doors = DoorTargets::Listed(ListedDoors::of(&read));
+        self.known = Some((Arc::clone(objects), doors.clone()));
+        doors
+    }
+}
+
+/// Whether a policy is attached to anything but `UpstreamClusters`.
+pub(super) fn has_any(policies: &[Arc<PolicyObject>]) -> bool {
+    policies.iter().any(|policy| policy.targets.iter().any(|target| target.kind != CLUSTER_KIND))
+}

@@ -1,0 +1,201 @@
+//! Clusters behind Gateways, listeners and routes with policies of their own.
+
+use std::sync::Arc;
+
+use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
+use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilterPerRoute;
+use envoy_types::pb::google::protobuf::StringValue;
+use portcullis_api::{PolicyInEffect, PolicyKind, PolicyRole};
+use portcullis_attach::{BoundRoute, Door, DoorPolicies, ObjectName, ServedGateway};
+use portcullis_filter_config::names::HTTP_FILTER;
+use prost::Message;
+use serde_json::{Value, json};
+
+use super::fixture::Pki;
+use super::gateway_https::{edge, https, route, world};
+use super::gateway_world::{NAME, OTHER, chain_of, cluster};
+use crate::GatewayTranslator;
+use crate::resource::{Resource, type_urls};
+
+fn policy(kind: PolicyKind, name: &str, fields: Value) -> PolicyInEffect {
+    let (policy, why) = (name.to_owned(), "overrides".to_owned());
+    PolicyInEffect { kind, policy, uid: None, role: PolicyRole::Tightens, why, fields: Ok(fields) }
+}
+
+/// Denies a path.
+fn denies(name: &str, path: &str) -> PolicyInEffect {
+    let rules = json!([{"verbs": ["*"], "nonResourceURLs": [path]}]);
+    policy(
+        PolicyKind::Dispatch,
+        name,
+        json!({"dispatchPolicies": [{"rules": rules, "portcullis": {"action": "Deny"}}]}),
+    )
+}
+
+fn of_route(name: &str) -> Door {
+    Door::Route(ObjectName::new("team", name))
+}
+
+fn at_listener() -> Door {
+    Door::Listener(ObjectName::new("infra", "edge"), "https".to_owned())
+}
+
+fn to(name: &str) -> BoundRoute {
+    route(name, vec![cluster(NAME, 1)], 0)
+}
+
+/// A listener with a route for each host name, and policies at doors.
+fn served(routes: Vec<(&str, BoundRoute)>, policies: Vec<(Door, Vec<PolicyInEffect>)>) -> ServedGateway {
+    ServedGateway { policies: DoorPolicies::new(policies), ..edge(vec![https("https", routes, &[])]) }
+}
+
+fn routes_to(group: &[Arc<Resource>], cluster: &str) -> RouteConfiguration {
+    let name = format!("lab/infra/edge/https/{cluster}/routes");
+    let one = group.iter().find(|one| one.name == name).unwrap();
+    RouteConfiguration::decode(one.value.as_slice()).unwrap()
+}
+
+fn config_of(host: &VirtualHost) -> Option<Value> {
+    let config = &host.typed_per_filter_config[HTTP_FILTER].value;
+    let config = DynamicModuleFilterPerRoute::decode(config.as_slice()).unwrap().filter_config?;
+    Some(serde_json::from_str(&StringValue::decode(config.value.as_slice()).unwrap().value).unwrap())
+}
+
+/// The variant, the first policy's denied paths and the host names of each virtual host with a configuration, and its first domain.
+fn shown(routes: &RouteConfiguration) -> Vec<String> {
+    let text = |host: &VirtualHost| {
+        let Some(config) = config_of(host) else { return format!("421: {}", host.domains.join(" ")) };
+        let denied: Vec<&str> = config["policies"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|policy| policy.get("deny").is_some())
+            .flat_map(|policy| policy["rules"][0]["nonResourceURLs"].as_array().unwrap())
+            .map(|path| path.as_str().unwrap())
+            .collect();
+        let variant = config.get("variant").and_then(Value::as_str).unwrap_or("own");
+        format!("{variant} denies {denied:?} for {}: {}", config["authorities"], host.domains[0])
+    };
+    routes.virtual_hosts.iter().map(text).collect()
+}
+
+#[test]
+fn route_with_a_policy_has_a_configuration_of_its_own() {
+    let pki = Pki::new();
+    let policies = vec![(of_route("a"), vec![denies("team/x", "/metrics")])];
+    let group = world(&pki).one(served(vec![("a.test", to("a")), ("b.test", to("b"))], policies));
+    let routes = routes_to(&group, NAME);
+    let mut text = String::new();
+    for host in &routes.virtual_hosts {
+        let mut config = config_of(host).unwrap();
+        for hidden in ["identity", "clientCa"] {
+            config[hidden] = json!("<hidden>");
+        }
+        let keys: Vec<_> = host.typed_per_filter_config.keys().collect();
+        text +=
+            &format!("{} {:?} {keys:?}\n{}\n", host.name, host.domains, serde_json::to_string_pretty(&config).unwrap());
+    }
+    insta::assert_snapshot!("gateway_doors", pki.hide(&text));
+    assert!(routes.ignore_port_in_host_matching);
+    let [own, tightened] = routes.virtual_hosts.as_slice() else { panic!("{routes:?}") };
+    assert!(own.matcher.is_some() && own.matcher == tightened.matcher, "the pools are the cluster's");
+}
+
+#[test]
+fn policies_of_wider_doors_hold_for_all_that_is_below() {
+    let pki = Pki::new();
+    let world = world(&pki);
+    let both = || vec![("a.test", to("a")), ("*.b.test", to("b"))];
+    let (wide, at_https, narrow) = (denies("infra/x", "/x"), denies("infra/y", "/y"), denies("team/z", "/z"));
+    let gateway = Door::Gateway(ObjectName::new("infra", "edge"));
+    for (routes, policies, expected) in [
+        (both(), vec![], vec![r#"own denies [] for ["*.b.test","a.test"]: *"#]),
+        (both(), vec![(gateway.clone(), vec![wide.clone()])], vec![r#"* denies ["/x"] for ["*.b.test","a.test"]: *"#]),
+        (
+            both(),
+            vec![
+                (gateway.clone(), vec![wide.clone()]),
+                (at_listener(), vec![at_https.clone()]),
+                (of_route("a"), vec![narrow.clone()]),
+            ],
+            vec![
+                r#"https denies ["/y", "/x"] for ["*.b.test"]: *"#,
+                r#"https/team/a denies ["/z", "/y", "/x"] for ["a.test"]: a.test"#,
+            ],
+        ),
+        // Of the only configuration it is known which one an address as authority means.
+        (
+            vec![("a.test", to("a"))],
+            vec![(of_route("a"), vec![narrow.clone()])],
+            vec![r#"*/team/a denies ["/z"] for ["a.test"]: *"#],
+        ),
+        (
+            both(),
+            vec![(of_route("a"), vec![narrow.clone()]), (of_route("b"), vec![at_https.clone()])],
+            vec![
+                r#"*/team/a denies ["/z"] for ["a.test"]: a.test"#,
+                r#"*/team/b denies ["/y"] for ["*.b.test"]: *.b.test"#,
+                "421: *",
+            ],
+        ),
+    ] {
+        let group = world.one(served(routes, policies));
+        assert_eq!(shown(&routes_to(&group, NAME)), expected);
+    }
+}
+
+#[test]
+fn lower_limit_of_a_route_counts_what_the_cluster_counts() {
+    let pki = Pki::new();
+    let mut world = world(&pki);
+    let schema = |max: i32| json!({"flowControl": {"flowControlSchemas": [{"name": "few", "maxRequestsInflight": {"max": max}}]}});
+    world.edit(NAME, "/spec/flowControl", schema(9)["flowControl"].clone());
+    let policies = vec![(of_route("a"), vec![policy(PolicyKind::FlowControl, "team/x", schema(3))])];
+    let group = world.one(served(vec![("a.test", to("a")), ("b.test", to("b"))], policies));
+    let configs: Vec<Value> = routes_to(&group, NAME).virtual_hosts.iter().filter_map(config_of).collect();
+    let max = |config: &Value| config["flowControlSchemas"][0]["limit"]["maxRequestsInflight"].as_u64();
+    assert_eq!([max(&configs[0]), max(&configs[1])], [Some(9), Some(3)]);
+    for field in ["name", "object", "identity", "reviews", "upstreamIdentity"] {
+        assert_eq!(configs[0][field], configs[1][field], "{field}");
+    }
+}
+
+#[test]
+fn edit_of_a_policy_turns_no_connection_away() {
+    let pki = Pki::new();
+    let (world, mut translator) = (world(&pki), GatewayTranslator::default());
+    let mut made = |policies| {
+        let gateway = Arc::new(served(vec![("a.test", to("a")), ("b.test", to("b"))], policies));
+        world.translate(&mut translator, &[gateway]).into_values().next().unwrap()
+    };
+    let before = made(vec![]);
+    let after = made(vec![(of_route("a"), vec![denies("team/x", "/x")])]);
+    let without_routes = |group: &[Arc<Resource>]| {
+        let others = group.iter().filter(|one| one.type_url != type_urls::route_configuration());
+        others.map(|one| (one.name.clone(), one.value.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(without_routes(&before), without_routes(&after), "chains and pools are what they were");
+    assert_ne!(shown(&routes_to(&before, NAME)), shown(&routes_to(&after, NAME)));
+    let again = made(vec![]);
+    assert_eq!(
+        shown(&routes_to(&before, NAME)),
+        shown(&routes_to(&again, NAME)),
+        "without the policy nothing is left of it"
+    );
+}
+
+#[test]
+fn policy_that_a_cluster_cannot_have_is_named_and_left_out() {
+    let pki = Pki::new();
+    let (mut world, mut translator) = (world(&pki), GatewayTranslator::default());
+    // As many policies as an object may have.
+    let one = world.clusters[NAME]["spec"]["dispatchPolicies"][1].clone();
+    world.edit(NAME, "/spec/dispatchPolicies", json!(vec![one; 20_000]));
+    let policies = vec![(of_route("a"), vec![denies("team/x", "/x")])];
+    let gateway = served(vec![("a.test", to("a")), ("o.test", route("o", vec![cluster(OTHER, 1)], 0))], policies);
+    let group = world.translate(&mut translator, &[Arc::new(gateway)]).into_values().next().unwrap();
+    let refused = translator.refused([], [], &world.settings, &world.clusters);
+    let unfit: Vec<_> = refused.policies.keys().map(|one| (one.cluster.as_str(), one.policy.as_str())).collect();
+    assert_eq!(unfit, [(NAME, "team/x")]);
+    assert!(chain_of(&group, "a.test").transport_socket.is_some(), "the route is served as without it");
+}
