@@ -10,9 +10,7 @@ pub(super) const MAX_BITS_OF_NAMESPACE: usize = 100_000;
 /// The most of all routes of a Gateway.
 pub(super) const MAX_BITS: usize = 1_000_000;
 /// The most bytes of the filter's configurations at a Gateway: each listener has one for each cluster behind it.
-<<<<<<< HEAD
 pub(super) const MAX_CONFIG_BYTES: usize = 64 << 20;
-=======
 const MAX_CONFIG_BYTES: usize = 64 << 20;
 /// The most bytes of configurations for routes of one namespace with policies of their own: each has one at each listener.
 const MAX_TIGHTENED_BYTES_OF_NAMESPACE: usize = 8 << 20;
@@ -20,7 +18,6 @@ const MAX_TIGHTENED_BYTES_OF_NAMESPACE: usize = 8 << 20;
 const MAX_TIGHTENED_BYTES: usize = 32 << 20;
 /// Bytes of such a configuration beside its text: Envoy's routes, and what the filter compiles.
 const TIGHTENED_BYTES: usize = 32 << 10;
->>>>>>> polgw
 
 /// The memory that is taken so far.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 //! Listeners of a Gateway that end TLS. Each route has the chain of the cluster behind it, with the listener's certificates and the
 //! route's host names in the place of the cluster's own; routes to one cluster share its route configuration.
 
-use std::collections::btree_map::{BTreeMap, Entry};
 use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 
 use envoy_types::pb::envoy::config::listener::v3::FilterChain;
 use portcullis_api::Settings;

@@ -62,7 +62,7 @@ fn probes(gateway: &HttpsSite, apiserver: usize, user: &str) -> usize {
 #[test]
 fn route_to_another_cluster_takes_no_identity_along() {
     let options = KubeOptions { apiservers: 2, ..KubeOptions::default() };
-    let Some(gateway) = HttpsSite::of("gateway-turn", &options) else { return };
+    let Some(gateway) = HttpsSite::of("gateway-turn", &options, &[]) else { return };
     let fixture = &gateway.site.fixture;
     // Each cluster has a kube-apiserver and a client CA of its own.
     let others = Ca::new("users of the other cluster").unwrap();
