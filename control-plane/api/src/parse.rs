@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::absent_settings::absence;
+use crate::bounds::MAX_UPSTREAM_BYTES;
 use crate::decode_errors::{decode_errors, has_list_for_object};
 use crate::kind::{
     PolicyKind, cluster_misnamed, instance_misnamed, policy_misnamed, settings_misnamed, upstream_misnamed,
@@ -123,6 +124,10 @@ fn null_selectors(document: &Value) -> Vec<Problem> {
 
 /// Reads the raw form of a `KubernetesUpstream`, or gives every mistake in it. An unknown field is one.
 pub fn parse_upstream(document: &Value) -> Result<KubernetesUpstream, Vec<Problem>> {
+    let length = document.get("spec").map(|spec| spec.to_string().len());
+    if length.is_some_and(|length| length > MAX_UPSTREAM_BYTES) {
+        return Err(vec![Problem::new("spec", format!("must not take more than {MAX_UPSTREAM_BYTES} bytes"))]);
+    }
     let misnamed = upstream_misnamed(document);
     match parse(document).ok().filter(|_| misnamed.is_none()) {
         Some(upstream) => Ok(upstream),

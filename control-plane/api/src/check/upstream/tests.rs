@@ -130,6 +130,14 @@ fn fields_of_policies_and_host_names_are_none_of_this_kind() {
 }
 
 #[test]
+fn size_has_a_bound() {
+    let of = |length: usize| parse_upstream(&document(&with("/tokenAudiences", json!(["x".repeat(length)]))));
+    assert!(of(1_000).is_ok());
+    let problems = of(16 * 1024).unwrap_err();
+    assert_eq!((problems.len(), problems[0].path.as_str()), (1, "spec"));
+}
+
+#[test]
 fn annotations_choose_neither_profile_nor_gates() {
     let mut document = document(&spec());
     document["metadata"]["annotations"] = json!({
