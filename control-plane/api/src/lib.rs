@@ -52,9 +52,9 @@ pub use check::{
     CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls, CredentialCache, Discovery, DiscoveryDocumentError,
     Endpoint, FeatureGates, HealthCheck, IssuerUrl, IssuerUrlError, JwksError, KeyPair, Limits, LogMode, MergeStrategy,
     PASSED_ON, PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, SelectedLabels, Server, ServerHost, Settings,
-    SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel, UpstreamIdentity, UpstreamMaterial,
-    check_cluster, check_instance, check_policy, check_settings, check_upstream, is_allowed_server, is_label_key,
-    is_label_value, read_client_bundle, read_discovery_document, read_key_pair, read_keys, targets_of,
+    SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel, UpstreamIdentity,
+    UpstreamMaterial, check_cluster, check_instance, check_policy, check_settings, check_upstream, is_allowed_server,
+    is_label_key, is_label_value, read_client_bundle, read_discovery_document, read_key_pair, read_keys, targets_of,
     unchecked_cluster, upstream_key, upstream_of_key, usable_servers, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
@@ -87,14 +87,15 @@ pub use secret::{PublicBytes, SecretBytes};
 pub use shadow::{merge_patch, promote};
 pub use shown_keys::{KeySource, ShownKeys, put_shown_keys, shown_keys_of};
 pub use types::{
-    AccessLogSettings, AttachedPolicy, AttachedPolicySpec, AuthorityInConfigMap, AuthorityInSecret, AuthorityReference, Certificate,
-    ClientAuthority, ClientCaNames, ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy, Exempt,
-    FairQueue, FlowControl, FlowControlSchema, FlowWeight, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec,
-    Instance, InstanceSpec, KubernetesUpstream, KubernetesUpstreamSpec, LabelRequirement, LabelSelector, LimitSettings, ListenerSettings, Logging,
-    MaxRequestsInflight, MetricsSettings, ObjectMeta, PairInFiles, PairInSecret, PairReference, PolicyTarget,
-    PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings, RebalanceConditions, RebalanceSettings,
-    References, RequestHeaderNames, RequestHeaderSpec, SecondaryPools, SecureServing, ServerDetails, ServerSpec,
-    ShadowSpec, TokenBucket, TokenInSecret, TokenReference, TracingParents, TracingProtocol, TracingSettings,
-    TracingUsers, UpstreamAuthority, UpstreamCluster, UpstreamClusterSpec, UpstreamPair, UpstreamReferences, UpstreamServer,
-    UpstreamToken, UserMetrics, UserMetricsMode, WildcardSubdomains,
+    AccessLogSettings, AttachedPolicy, AttachedPolicySpec, AuthorityInConfigMap, AuthorityInSecret, AuthorityReference,
+    Certificate, ClientAuthority, ClientCaNames, ClientConfig, CollectorAuthority, CredentialCacheSpec, DispatchPolicy,
+    Exempt, FairQueue, FlowControl, FlowControlSchema, FlowWeight, GatewaySettings, GatewaySettingsSpec,
+    HealthCheckSpec, Instance, InstanceSpec, KubernetesUpstream, KubernetesUpstreamSpec, LabelRequirement,
+    LabelSelector, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, MetricsSettings, ObjectMeta,
+    PairInFiles, PairInSecret, PairReference, PolicyTarget, PortcullisSpec, ProtectedIdentitySettings,
+    ProxyProtocolSettings, RebalanceConditions, RebalanceSettings, References, RequestHeaderNames, RequestHeaderSpec,
+    SecondaryPools, SecureServing, ServerDetails, ServerSpec, ShadowSpec, TokenBucket, TokenInSecret, TokenReference,
+    TracingParents, TracingProtocol, TracingSettings, TracingUsers, UpstreamAuthority, UpstreamCluster,
+    UpstreamClusterSpec, UpstreamPair, UpstreamReferences, UpstreamServer, UpstreamToken, UserMetrics, UserMetricsMode,
+    WildcardSubdomains,
 };

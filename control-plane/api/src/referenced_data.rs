@@ -11,7 +11,7 @@ pub const SECRET_LABEL: &str = "portcullis.dev/upstream-cluster";
 pub const SHARED_ANNOTATION: &str = "portcullis.dev/upstream-clusters";
 
 /// The label that a Secret must carry for a `KubernetesUpstream` of its namespace to refer to it; its value is the object's name, or
-/// empty where [`UPSTREAM_SHARED_ANNOTATION`] says which may. Who makes such an object need not be allowed to read Secrets.
+/// empty where [`UPSTREAM_SHARED_ANNOTATION`] says which may. The author of such an object need not be allowed to read Secrets.
 pub const UPSTREAM_SECRET_LABEL: &str = "portcullis.dev/kubernetes-upstream";
 /// The annotation that names, separated by commas, further `KubernetesUpstreams` that may refer to a Secret.
 pub const UPSTREAM_SHARED_ANNOTATION: &str = "portcullis.dev/kubernetes-upstreams";

@@ -1,6 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use portcullis_gateway_api::{Gateway, GatewayApiObject, GatewayClass, HttpRoute, ObjectMeta, ReferenceGrant, TlsRoute};
+use portcullis_gateway_api::{
+    Gateway, GatewayApiObject, GatewayClass, HttpRoute, ObjectMeta, ReferenceGrant, TlsRoute,
+};
 
 use crate::contents::ContentName;
 use crate::name::ObjectName;

@@ -85,7 +85,9 @@ impl JudgedUpstreams {
 fn judge(name: &ObjectName, generation: Option<i64>, is_within: bool, inventory: &Inventory) -> JudgedUpstream {
     let mut judged = JudgedUpstream { generation, refusal: None, unresolved: None };
     if !is_within {
-        let message = format!("more than {MAX_OF_NAMESPACE} KubernetesUpstreams of one namespace, or {MAX_IN_ALL} of all, are older");
+        let message = format!(
+            "more than {MAX_OF_NAMESPACE} KubernetesUpstreams of one namespace, or {MAX_IN_ALL} of all, are older"
+        );
         judged.refusal = Some(Rejection::new("TooManyUpstreams", message));
         return judged;
     }

@@ -237,7 +237,10 @@ fn findings_are_in_json() {
 
 #[test]
 fn upstream_of_a_tenant_is_checked_with_its_routes() {
-    let route = ROUTE.replace("group: proxy.kubegateway.io, kind: UpstreamCluster, name: prod.test", "group: portcullis.dev, kind: KubernetesUpstream, name: prod");
+    let route = ROUTE.replace(
+        "group: proxy.kubegateway.io, kind: UpstreamCluster, name: prod.test",
+        "group: portcullis.dev, kind: KubernetesUpstream, name: prod",
+    );
     let (code, lines) = check(&[GATEWAY, NAMESPACE, &route, UPSTREAM, UPSTREAM_GRANT], &["--strict"]);
     assert_eq!(code, Some(0), "{}", lines.join("\n"));
     for wanted in [
@@ -255,13 +258,36 @@ fn upstream_of_a_tenant_is_checked_with_its_routes() {
     assert_eq!(code, Some(0), "alone: {}", lines.join("\n"));
     let (code, lines) = check(&[GATEWAY, NAMESPACE, &route, UPSTREAM], &[]);
     assert_eq!(code, Some(1));
-    assert_has(&lines, "all.yaml:17:16: error: spec.parentRefs[0]: parent g: RefNotPermitted: no ReferenceGrant in namespace team-a permits Gateways");
+    assert_has(
+        &lines,
+        "all.yaml:17:16: error: spec.parentRefs[0]: parent g: RefNotPermitted: no ReferenceGrant in namespace team-a permits Gateways",
+    );
     for (why, upstream, finding) in [
-        ("a DNS name", UPSTREAM.replace("10.0.0.1", "a.test"), "all.yaml:5:24: error: spec.servers[0].endpoint: must have an IP address"),
-        ("loopback", UPSTREAM.replace("10.0.0.1", "127.0.0.1"), "all.yaml:5:24: error: spec.servers[0].endpoint: a loopback address"),
-        ("no name", UPSTREAM.replace("  serverName: kubernetes.default.svc\n", ""), "all.yaml:5:3: error: spec.serverName: is required"),
-        ("a policy", UPSTREAM.to_owned() + "  dispatchPolicies: []\n", "all.yaml:10:21: error: spec.dispatchPolicies: "),
-        ("a misspelt kind", UPSTREAM.replace("KubernetesUpstream", "KubernetesUpstreams"), "all.yaml:2:7: error: kind: "),
+        (
+            "a DNS name",
+            UPSTREAM.replace("10.0.0.1", "a.test"),
+            "all.yaml:5:24: error: spec.servers[0].endpoint: must have an IP address",
+        ),
+        (
+            "loopback",
+            UPSTREAM.replace("10.0.0.1", "127.0.0.1"),
+            "all.yaml:5:24: error: spec.servers[0].endpoint: a loopback address",
+        ),
+        (
+            "no name",
+            UPSTREAM.replace("  serverName: kubernetes.default.svc\n", ""),
+            "all.yaml:5:3: error: spec.serverName: is required",
+        ),
+        (
+            "a policy",
+            UPSTREAM.to_owned() + "  dispatchPolicies: []\n",
+            "all.yaml:10:21: error: spec.dispatchPolicies: ",
+        ),
+        (
+            "a misspelt kind",
+            UPSTREAM.replace("KubernetesUpstream", "KubernetesUpstreams"),
+            "all.yaml:2:7: error: kind: ",
+        ),
     ] {
         let (code, lines) = check(&[&upstream], &[]);
         assert_eq!(code, Some(1), "{why}: {}", lines.join("\n"));

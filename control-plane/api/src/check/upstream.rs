@@ -67,7 +67,7 @@ pub fn check_upstream(raw: &KubernetesUpstream, material: &UpstreamMaterial, all
     let cluster = read(&as_cluster(raw, material), name, allow_loopback, &mut of_cluster);
     for mut problem in of_cluster.problems {
         problem.path = own_path(&problem.path);
-        // What a reference of no effect leads to is said of the reference.
+        // One problem for a field: its own comes first.
         if findings.problems.iter().all(|known| known.path != problem.path) {
             findings.problems.push(problem);
         }
@@ -100,7 +100,7 @@ fn check_servers(raw: &KubernetesUpstream, findings: &mut Findings) -> bool {
     for (index, server) in raw.spec.servers.iter().take(MAX_UPSTREAM_SERVERS).enumerate() {
         let parsed = parse_endpoint(&server.endpoint).map(|parsed| parsed.endpoint.host);
         if let Ok(ServerHost::Dns(_)) = parsed {
-            let message = "must have an IP address: nobody knows to which one a name leads by the time that Envoy resolves it";
+            let message = "must have an IP address: a name may lead elsewhere by the time that Envoy resolves it";
             findings.problem(format!("spec.servers[{index}].endpoint"), message);
         }
     }

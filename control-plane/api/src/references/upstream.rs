@@ -29,7 +29,8 @@ pub struct UnresolvedUpstream {
 }
 
 /// The message for a Secret of another owner.
-const NOT_LABELLED: &str = "the Secret has no label portcullis.dev/kubernetes-upstream with the name of this KubernetesUpstream";
+const NOT_LABELLED: &str =
+    "the Secret has no label portcullis.dev/kubernetes-upstream with the name of this KubernetesUpstream";
 
 /// The objects that one refers to. A name that no object can have is not among them.
 pub fn referred_by_upstream(raw: &KubernetesUpstream) -> BTreeSet<UpstreamContent<'_>> {
@@ -89,7 +90,8 @@ pub fn upstream_material<'s>(
         material.key = pair.next().unwrap_or_default();
     }
     if let Some(token) = &references.token {
-        material.token = values("spec.references.token", token_in_secret(&token.secret))?.into_iter().next().unwrap_or_default();
+        material.token =
+            values("spec.references.token", token_in_secret(&token.secret))?.into_iter().next().unwrap_or_default();
     }
     Ok(material)
 }
@@ -118,7 +120,10 @@ mod tests {
     fn secret(owners: &[&str], data: &[(&str, &str)]) -> SecretData {
         SecretData {
             owners: owners.iter().map(|name| (*name).to_owned()).collect(),
-            data: data.iter().map(|(key, text)| ((*key).to_owned(), SecretBytes::new(text.as_bytes().to_vec()))).collect(),
+            data: data
+                .iter()
+                .map(|(key, text)| ((*key).to_owned(), SecretBytes::new(text.as_bytes().to_vec())))
+                .collect(),
         }
     }
 
@@ -144,7 +149,8 @@ mod tests {
     fn references_are_filled_from_labelled_secrets_and_maps() {
         let in_secret = |name: &str| json!({"secret": {"name": name}});
         let ca = json!({"configMap": {"name": "ca"}});
-        let found = material(&json!({"upstreamCA": ca, "clientCA": in_secret("own"), "client": in_secret("own")})).unwrap();
+        let found =
+            material(&json!({"upstreamCA": ca, "clientCA": in_secret("own"), "client": in_secret("own")})).unwrap();
         assert_eq!(found.upstream_ca.as_slice(), b"MAP");
         assert_eq!(found.client_ca.as_slice(), b"CA");
         assert_eq!((found.certificate.as_slice(), found.key.expose()), (&b"CHAIN"[..], &b"KEY"[..]));
@@ -175,7 +181,10 @@ mod tests {
             "client": {"secret": {"name": "s"}}, "token": {"secret": {"name": "t"}},
         }));
         let found: Vec<_> = referred_by_upstream(&raw).into_iter().collect();
-        assert_eq!(found, [UpstreamContent::Secret("s"), UpstreamContent::Secret("t"), UpstreamContent::ConfigMap("m")]);
+        assert_eq!(
+            found,
+            [UpstreamContent::Secret("s"), UpstreamContent::Secret("t"), UpstreamContent::ConfigMap("m")]
+        );
         assert!(referred_by_upstream(&upstream(&json!({}))).is_empty());
     }
 }

@@ -56,7 +56,9 @@ fn schema_is_structural() {
             assert!(field["properties"].get(required.as_str().unwrap()).is_some(), "{path}: {required}");
         }
     };
-    for schema in [definition::schema(), definition::settings_schema(), definition::instance_schema(), upstream_schema()] {
+    for schema in
+        [definition::schema(), definition::settings_schema(), definition::instance_schema(), upstream_schema()]
+    {
         walk(&schema, "", &mut |path, field| is_structural(path, field));
     }
 }

@@ -49,7 +49,8 @@ fn shared(path: &str) -> Option<String> {
 pub(super) fn upstream_rules() -> Vec<(&'static str, Value)> {
     let identity = cel("has(self.client) != has(self.token)", "exactly one of client and token is required", "");
     let one = || {
-        let rule = cel("has(self.configMap) != has(self.secret)", "exactly one of configMap and secret is required", "");
+        let rule =
+            cel("has(self.configMap) != has(self.secret)", "exactly one of configMap and secret is required", "");
         json!({"x-kubernetes-validations": [rule]})
     };
     let secret = || json!({"required": ["secret"]});

@@ -35,8 +35,8 @@ pub(crate) use hsts::StrictTransportSecurity;
 pub use identity::{RequestHeaderNames, RequestHeaderSpec};
 pub use instance::{Instance, InstanceSpec, LabelRequirement, LabelSelector};
 pub use kubernetes_upstream::{
-    AuthorityInConfigMap, KubernetesUpstream, KubernetesUpstreamSpec, UpstreamAuthority, UpstreamPair, UpstreamReferences,
-    UpstreamServer, UpstreamToken,
+    AuthorityInConfigMap, KubernetesUpstream, KubernetesUpstreamSpec, UpstreamAuthority, UpstreamPair,
+    UpstreamReferences, UpstreamServer, UpstreamToken,
 };
 pub use meta::ObjectMeta;
 pub use policy::DispatchPolicy;

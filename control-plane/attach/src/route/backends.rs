@@ -154,7 +154,7 @@ impl Resolver<'_> {
         if is_upstream { upstream_key(namespace, &reference.name) } else { reference.name.clone() }
     }
 
-    /// Who may refer to an upstream is said in its own namespace.
+    /// Permissions for an upstream are those of its own namespace.
     fn upstream(&self, reference: &BackendReference) -> Result<(ServedBackend, bool), Rejection> {
         let namespace = reference.namespace.as_deref().unwrap_or(self.namespace);
         let name = ObjectName::new(namespace, reference.name.as_str());

@@ -14,7 +14,8 @@ const TEAM: &str = "team-a";
 fn upstream(namespace: &str, name: &str, year: u32) -> UpstreamObject {
     let metadata = json!({"name": name, "namespace": namespace, "generation": 3});
     let document = created(json!({"metadata": metadata}), year);
-    let secret = ContentName { kind: ContentKind::UpstreamSecret, object: ObjectName::new(namespace, format!("{name}-key")) };
+    let secret =
+        ContentName { kind: ContentKind::UpstreamSecret, object: ObjectName::new(namespace, format!("{name}-key")) };
     UpstreamObject { metadata: serde_json::from_value(document["metadata"].clone()).unwrap(), contents: vec![secret] }
 }
 
@@ -67,21 +68,43 @@ fn assert_line(case: &str, found: &str, line: &str) {
 fn route_and_gateway_need_grants_in_the_upstreams_namespace() {
     let gateways = || grant(TEAM, "Gateway", INFRA, None);
     let open = ["bound h a.test r -> team-a/prod*1", "route r ResolvedRefs True"];
-    let no_route = ["bound h a.test r -> refused*1", "route r ResolvedRefs False RefNotPermitted: spec.rules[0].backendRefs[0]: no ReferenceGrant in namespace team-a permits KubernetesUpstream prod"];
-    let no_key = ["bound h a.test r -> refused*1", "route r ResolvedRefs False RefNotPermitted: no ReferenceGrant in namespace team-a permits Gateways of namespace infra to lead to KubernetesUpstream prod"];
+    let no_route = [
+        "bound h a.test r -> refused*1",
+        "route r ResolvedRefs False RefNotPermitted: spec.rules[0].backendRefs[0]: no ReferenceGrant in namespace team-a permits KubernetesUpstream prod",
+    ];
+    let no_key = [
+        "bound h a.test r -> refused*1",
+        "route r ResolvedRefs False RefNotPermitted: no ReferenceGrant in namespace team-a permits Gateways of namespace infra to lead to KubernetesUpstream prod",
+    ];
     let own = || route(TEAM, "r", "a.test", &[reference(None, "prod")]);
     let foreign = || route("team-b", "r", "a.test", &[reference(Some(TEAM), "prod")]);
     for (case, documents, expected) in [
         ("of its own namespace", vec![own(), gateways()], &open[..]),
-        ("by its own namespace's name", vec![route(TEAM, "r", "a.test", &[reference(Some(TEAM), "prod")]), gateways()], &open),
+        (
+            "by its own namespace's name",
+            vec![route(TEAM, "r", "a.test", &[reference(Some(TEAM), "prod")]), gateways()],
+            &open,
+        ),
         ("without one for the Gateway", vec![own()], &no_key),
         ("with one for a Gateway of another namespace", vec![own(), grant(TEAM, "Gateway", "team-b", None)], &no_key),
         ("with one for another upstream", vec![own(), grant(TEAM, "Gateway", INFRA, Some("test"))], &no_key),
         ("with one in the control plane's namespace", vec![own(), grant(HOME, "Gateway", INFRA, None)], &no_key),
         ("of another namespace", vec![foreign(), gateways()], &no_route),
-        ("of the control plane's namespace", vec![route(HOME, "r", "a.test", &[reference(Some(TEAM), "prod")]), gateways()], &no_route),
-        ("of another namespace with a grant", vec![foreign(), gateways(), grant(TEAM, "HTTPRoute", "team-b", Some("prod"))], &open),
-        ("with a grant of its own namespace", vec![foreign(), gateways(), grant("team-b", "HTTPRoute", "team-b", None)], &no_route),
+        (
+            "of the control plane's namespace",
+            vec![route(HOME, "r", "a.test", &[reference(Some(TEAM), "prod")]), gateways()],
+            &no_route,
+        ),
+        (
+            "of another namespace with a grant",
+            vec![foreign(), gateways(), grant(TEAM, "HTTPRoute", "team-b", Some("prod"))],
+            &open,
+        ),
+        (
+            "with a grant of its own namespace",
+            vec![foreign(), gateways(), grant("team-b", "HTTPRoute", "team-b", None)],
+            &no_route,
+        ),
         ("with a grant for TLSRoutes", vec![foreign(), gateways(), grant(TEAM, "TLSRoute", "team-b", None)], &no_route),
     ] {
         let objects = world(&documents, vec![upstream(TEAM, "prod", 2024)]);
@@ -105,15 +128,31 @@ fn state_of_an_upstream_is_that_of_its_routes() {
         let verdicts = attach(&objects, inventory).upstreams;
         let [verdict] = verdicts.as_slice() else { panic!("{verdicts:?}") };
         assert_eq!((&verdict.name, verdict.generation), (&name, Some(3)));
-        verdict.conditions.iter().map(|one| format!("{} {} {}", one.kind, one.status, one.reason)).collect::<Vec<_>>().join(" ")
+        verdict
+            .conditions
+            .iter()
+            .map(|one| format!("{} {} {}", one.kind, one.status, one.reason))
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     for (case, inventory, expected) in [
-        ("invalid", with(Some(UpstreamState::Invalid("w".to_owned()))), "Accepted false Invalid ResolvedRefs true ResolvedRefs"),
-        ("unresolved", with(Some(UpstreamState::Unresolved("w".to_owned()))), "Accepted true Accepted ResolvedRefs false RefNotResolved"),
+        (
+            "invalid",
+            with(Some(UpstreamState::Invalid("w".to_owned()))),
+            "Accepted false Invalid ResolvedRefs true ResolvedRefs",
+        ),
+        (
+            "unresolved",
+            with(Some(UpstreamState::Unresolved("w".to_owned()))),
+            "Accepted true Accepted ResolvedRefs false RefNotResolved",
+        ),
         ("not read", with(None), "Accepted true Accepted ResolvedRefs false RefNotResolved"),
         (
             "refused by the settings",
-            Inventory { passing_clusters: [("team-a/prod".to_owned(), "w".to_owned())].into(), ..with(Some(UpstreamState::Usable)) },
+            Inventory {
+                passing_clusters: [("team-a/prod".to_owned(), "w".to_owned())].into(),
+                ..with(Some(UpstreamState::Usable))
+            },
             "Accepted false Invalid ResolvedRefs true ResolvedRefs",
         ),
     ] {
@@ -143,14 +182,20 @@ fn upstream_is_no_cluster_and_no_cluster_an_upstream() {
         ("offline", cluster("team-a/prod"), false, "BackendNotFound"),
         ("an upstream with a slash", reference(Some(HOME), "a/b"), true, "BackendNotFound"),
         ("offline", reference(Some(HOME), "a/b"), false, "BackendNotFound"),
-        ("the group of clusters", json!({"group": "proxy.kubegateway.io", "kind": "KubernetesUpstream", "name": "c1"}), true, "InvalidKind"),
+        (
+            "the group of clusters",
+            json!({"group": "proxy.kubegateway.io", "kind": "KubernetesUpstream", "name": "c1"}),
+            true,
+            "InvalidKind",
+        ),
     ] {
         let objects = world(&[route(HOME, "r", "a.test", &[reference]), gateways.clone()], upstreams());
         let found = outcome(&objects, &Inventory { is_complete, ..usable(&objects) });
         assert_line(case, &found, &format!("route r ResolvedRefs False {reason}"));
     }
     // An upstream with a cluster's name has none of its host names.
-    let documents = [route(HOME, "r", "c1.own", &[reference(None, "c1")]), route(HOME, "w", "x.c1.own", &[reference(None, "c1")])];
+    let documents =
+        [route(HOME, "r", "c1.own", &[reference(None, "c1")]), route(HOME, "w", "x.c1.own", &[reference(None, "c1")])];
     let objects = world(&documents, upstreams());
     let found = outcome(&objects, &usable(&objects));
     for route in ["r", "w"] {

@@ -1,4 +1,4 @@
-//! `KubernetesUpstreams`, by the checks of those who serve them. What they refer to is assumed to be there.
+//! `KubernetesUpstreams`, by the checks of the control plane. Secrets and `ConfigMaps` are assumed to be there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -45,7 +45,8 @@ impl<'a> CheckedUpstreams<'a> {
         let mut seen = BTreeSet::new();
         let documents = objects.others.iter().zip(&objects.others_places);
         for (document, place) in documents.filter(|(document, _)| is_upstream(document)) {
-            let metadata = document.get("metadata").and_then(|written| ObjectMeta::deserialize(written).ok()).unwrap_or_default();
+            let metadata =
+                document.get("metadata").and_then(|written| ObjectMeta::deserialize(written).ok()).unwrap_or_default();
             let name = ObjectName::of(&metadata);
             let mut checked = CheckedDocument { name: name.clone(), place, problems: Vec::new(), warnings: Vec::new() };
             all.check(document, allow_loopback, &mut checked);
@@ -54,7 +55,9 @@ impl<'a> CheckedUpstreams<'a> {
             }
             let state = match checked.problems.is_empty() {
                 true => UpstreamState::Usable,
-                false => UpstreamState::Invalid(checked.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")),
+                false => UpstreamState::Invalid(
+                    checked.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+                ),
             };
             all.states.entry(name).or_insert(state);
             all.objects.push(UpstreamObject { metadata, contents: Vec::new() });

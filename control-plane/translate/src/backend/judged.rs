@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use portcullis_api::{
-    CLUSTER_KIND, Cluster, Problem, Settings, Transport, UPSTREAM_KIND, UpstreamMaterial, check_upstream, parse_upstream,
-    upstream_of_key,
+    CLUSTER_KIND, Cluster, Problem, Settings, Transport, UPSTREAM_KIND, UpstreamMaterial, check_upstream,
+    parse_upstream, upstream_of_key,
 };
 use portcullis_filter_config::ClusterConfig;
 use serde_json::Value;

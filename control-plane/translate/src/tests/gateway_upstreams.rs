@@ -75,19 +75,26 @@ fn upstream_is_served_as_a_cluster_with_its_fields() {
     let mut world = world(&pki);
     add(&mut world, &pki, "team-a", "prod", |_| {});
     let mut twin = pki.cluster(NAME);
-    set(&mut twin, "/spec/dispatchPolicies", json!([{"rules": [{
-        "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"],
-    }]}]));
+    set(
+        &mut twin,
+        "/spec/dispatchPolicies",
+        json!([{"rules": [{
+            "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"],
+        }]}]),
+    );
     set(&mut twin, "/spec/secureServing/serverNames", json!([]));
     world.clusters.insert(NAME.to_owned(), Arc::new(twin));
     let shown = |name: &str, prefix: &str| {
         let group = world.one(edge(vec![https("https", to(name), &[])]));
-        let mut all: Vec<String> = group.iter().map(|one| {
-            let is_secret = one.type_url.ends_with("Secret");
-            let text = if is_secret { one.name.clone() } else { render(one) };
-            let text = text.replace(prefix, "lab/OBJECT").replace(&prefix.replace('.', "_"), "lab/OBJECT");
-            hide_identity(&text.replace(name, "OBJECT").replace(&name.replace('.', "_"), "OBJECT"))
-        }).collect();
+        let mut all: Vec<String> = group
+            .iter()
+            .map(|one| {
+                let is_secret = one.type_url.ends_with("Secret");
+                let text = if is_secret { one.name.clone() } else { render(one) };
+                let text = text.replace(prefix, "lab/OBJECT").replace(&prefix.replace('.', "_"), "lab/OBJECT");
+                hide_identity(&text.replace(name, "OBJECT").replace(&name.replace('.', "_"), "OBJECT"))
+            })
+            .collect();
         all.sort();
         all
     };
@@ -110,7 +117,8 @@ fn gateway_has_keys_of_upstreams_alone_that_its_routes_lead_to() {
     let made = world.translate(&mut GatewayTranslator::default(), &gateways.map(Arc::new));
     for (name, own, foreign) in [("edge", "team-a", "team-b"), ("other", "team-b", "team-a")] {
         let group = &made[&portcullis_attach::ObjectName::new("infra", name)];
-        let expected = [format!("lab/infra/{name}/certificate/infra/{}", certificate().name), format!("lab/{own}/prod/client")];
+        let expected =
+            [format!("lab/infra/{name}/certificate/infra/{}", certificate().name), format!("lab/{own}/prod/client")];
         assert_eq!(keys(group), expected);
         assert!(!group.iter().any(|one| String::from_utf8_lossy(&one.value).contains(foreign)), "{name}: {foreign}");
     }
@@ -131,8 +139,16 @@ fn upstream_that_cannot_be_used_is_closed_and_named() {
     };
     let cases: [(&str, Box<dyn FnOnce(&mut World) + '_>, &str); 6] = [
         ("no key", Box::new(no_key), "spec.references.client"),
-        ("a loopback address", Box::new(edited("/spec/servers/0/endpoint", json!("https://127.0.0.1:9901"))), "loopback"),
-        ("a link-local address", Box::new(edited("/spec/servers/0/endpoint", json!("https://169.254.169.254"))), "link-local"),
+        (
+            "a loopback address",
+            Box::new(edited("/spec/servers/0/endpoint", json!("https://127.0.0.1:9901"))),
+            "loopback",
+        ),
+        (
+            "a link-local address",
+            Box::new(edited("/spec/servers/0/endpoint", json!("https://169.254.169.254"))),
+            "link-local",
+        ),
         ("a DNS name", Box::new(edited("/spec/servers/0/endpoint", json!("https://a.test"))), "IP address"),
         ("an unknown field", Box::new(edited("/spec/dispatchPolicies", json!([]))), "unknown"),
         ("another kind", Box::new(edited("/kind", json!("UpstreamCluster"))), "kind"),

@@ -48,7 +48,8 @@ fn fields_are_those_of_a_cluster_with_one_policy() {
     spec["tokenAudiences"] = json!(["a"]);
     let cluster = check(&spec).outcome.unwrap();
     assert_eq!(cluster.name, "team-a/prod");
-    let servers: Vec<_> = cluster.servers.iter().map(|one| (one.endpoint.to_string(), one.enabled, one.zone.as_str())).collect();
+    let servers: Vec<_> =
+        cluster.servers.iter().map(|one| (one.endpoint.to_string(), one.enabled, one.zone.as_str())).collect();
     assert_eq!(servers, [("10.0.0.2:443".to_owned(), true, "a"), ("[2001:db8::1]:6443".to_owned(), false, "")]);
     assert_eq!(cluster.peer_name, PeerName::Dns("kubernetes.default.svc".to_owned()));
     assert!(matches!(cluster.trust, Trust::Bundle(_)) && cluster.client_ca.is_some());
@@ -70,7 +71,10 @@ fn mistake_is_reported_at_the_field_of_this_kind() {
         (with("/serverName", json!("a_b")), "spec.serverName"),
         (with("/references/upstreamCA", Value::Null), "spec.references.upstreamCA"),
         (with("/references/upstreamCA", json!({})), "spec.references.upstreamCA"),
-        (with("/references/clientCA", json!({"configMap": {"name": "a"}, "secret": {"name": "a"}})), "spec.references.clientCA"),
+        (
+            with("/references/clientCA", json!({"configMap": {"name": "a"}, "secret": {"name": "a"}})),
+            "spec.references.clientCA",
+        ),
         (with("/references", json!({"upstreamCA": ca})), "spec.references"),
         (with("/references/client", json!({"secret": {"name": "a"}})), "spec.references"),
         (with("/healthCheck", json!({"interval": "1h"})), "spec.healthCheck.interval"),
@@ -104,7 +108,7 @@ fn server_is_at_an_address_away_from_the_gateway() {
         ("https://224.0.0.1", false),
         ("https://[64:ff9b::7f00:1]", false),
         ("https://100.100.100.200", false),
-        // What a name leads to is known too late.
+        // Names are resolved too late.
         ("https://prod.example.com", false),
         ("https://localhost", false),
         ("http://10.0.0.1", false),
@@ -113,14 +117,30 @@ fn server_is_at_an_address_away_from_the_gateway() {
         assert_eq!(paths(&spec).is_empty(), is_allowed, "{endpoint}: {:?}", paths(&spec));
     }
     let raw = parse_upstream(&document(&with("/servers", json!([{"endpoint": "https://127.0.0.1:6443"}])))).unwrap();
-    assert!(check_upstream(&raw, &UpstreamMaterial::assumed(&raw), true).outcome.is_ok(), "as the lab's settings allow");
+    assert!(
+        check_upstream(&raw, &UpstreamMaterial::assumed(&raw), true).outcome.is_ok(),
+        "as the lab's settings allow"
+    );
 }
 
 #[test]
 fn fields_of_policies_and_host_names_are_none_of_this_kind() {
     for field in [
-        "dispatchPolicies", "flowControl", "fairQueues", "secureServing", "clientConfig", "portcullis", "virtualIPs",
-        "extraAuthorities", "discovery", "tokens", "access", "protectedIdentities", "profiles", "transport", "insecure",
+        "dispatchPolicies",
+        "flowControl",
+        "fairQueues",
+        "secureServing",
+        "clientConfig",
+        "portcullis",
+        "virtualIPs",
+        "extraAuthorities",
+        "discovery",
+        "tokens",
+        "access",
+        "protectedIdentities",
+        "profiles",
+        "transport",
+        "insecure",
     ] {
         let mut spec = spec();
         spec[field] = json!({});
@@ -182,7 +202,7 @@ proptest! {
         let problems = check_cluster(&parse_cluster(&document).unwrap(), false).outcome.unwrap_err();
         prop_assert!(problems.iter().any(|problem| problem.path == "metadata.name"));
         prop_assert!(key.parse::<IpAddr>().is_err());
-        // What is accepted comes back from the key.
+        // Accepted names come back from the key.
         if is_dns_label(&namespace) && is_dns_label(&name) {
             prop_assert_eq!(upstream_of_key(&key), Some((namespace.as_str(), name.as_str())));
         }

@@ -93,12 +93,13 @@ fn serving(secret: &SecretDocument) -> Result<Certificates, String> {
     Ok(Certificates::Serving(Arc::new(pair)))
 }
 
-/// Nothing is kept of a Secret that is for no upstream: its author need not know that somebody refers to it.
+/// Nothing is kept of a Secret that is for no upstream: its author need not know of references to it.
 fn of_upstreams(secret: SecretDocument) -> Result<Certificates, String> {
     refuse_credential(&secret)?;
     bounded(secret.data.values().map(|value| value.expose().len()).sum())?;
     let SecretMetadata { labels, annotations } = &secret.metadata;
-    let label = labels.get(UPSTREAM_SECRET_LABEL).ok_or_else(|| format!("the Secret has no label {UPSTREAM_SECRET_LABEL}"))?;
+    let label =
+        labels.get(UPSTREAM_SECRET_LABEL).ok_or_else(|| format!("the Secret has no label {UPSTREAM_SECRET_LABEL}"))?;
     let owners = SecretData::owners_of(label, annotations.get(UPSTREAM_SHARED_ANNOTATION).map(String::as_str));
     Ok(Certificates::OfUpstreams(Arc::new(SecretData { owners, data: secret.data })))
 }
@@ -186,7 +187,10 @@ mod tests {
         for kind in [ContentKind::Secret, ContentKind::UpstreamSecret] {
             let labels = json!({SECRET_LABEL: "prod", UPSTREAM_SECRET_LABEL: "prod"});
             document["metadata"] = json!({"labels": labels});
-            assert!(read_document(kind, &document.to_string()).unwrap_err().contains("credential for servers"), "{kind:?}");
+            assert!(
+                read_document(kind, &document.to_string()).unwrap_err().contains("credential for servers"),
+                "{kind:?}"
+            );
         }
         document["metadata"] = json!({"labels": {UPSTREAM_SECRET_LABEL: "prod"}});
         let why = read_document(ContentKind::Secret, &document.to_string()).unwrap_err();
@@ -206,7 +210,8 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!(owners(json!({"labels": {UPSTREAM_SECRET_LABEL: "prod"}})), "prod");
-        let shared = json!({"labels": {UPSTREAM_SECRET_LABEL: ""}, "annotations": {UPSTREAM_SHARED_ANNOTATION: "blue, green"}});
+        let shared =
+            json!({"labels": {UPSTREAM_SECRET_LABEL: ""}, "annotations": {UPSTREAM_SHARED_ANNOTATION: "blue, green"}});
         assert_eq!(owners(shared), "blue green");
         assert!(read(json!({})).unwrap_err().contains("has no label"));
         let large = json!({"data": {"token": STANDARD.encode("x".repeat(MAX_BYTES + 1))}}).to_string();

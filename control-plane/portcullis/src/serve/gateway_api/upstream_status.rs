@@ -35,9 +35,8 @@ pub(super) fn conditions(
     led_by: &LedBy<'_>,
     programmed_states: &BTreeMap<ObjectName, ProgrammedState>,
 ) -> Vec<ConditionVerdict> {
-    let is_programmed = |gateway: &ObjectName| {
-        matches!(programmed_states.get(gateway), Some(ProgrammedState::Programmed(_)))
-    };
+    let is_programmed =
+        |gateway: &ObjectName| matches!(programmed_states.get(gateway), Some(ProgrammedState::Programmed(_)));
     let key = upstream_key(&upstream.name.namespace, &upstream.name.name);
     let gateways = led_by.get(key.as_str());
     let ready = gateways.into_iter().flatten().copied().filter(|gateway| is_programmed(gateway));
@@ -45,7 +44,9 @@ pub(super) fn conditions(
     let (status, reason, message) = match gateways {
         _ if upstream.conditions.iter().any(|one| !one.status) => (false, "Invalid", "it cannot be used".to_owned()),
         None => (false, "NoRoute", "no accepted HTTPRoute leads there at a Gateway".to_owned()),
-        Some(gateways) if ready.is_empty() => (false, "Pending", format!("not programmed yet: {}", named(gateways.iter().copied()))),
+        Some(gateways) if ready.is_empty() => {
+            (false, "Pending", format!("not programmed yet: {}", named(gateways.iter().copied())))
+        }
         Some(_) => (true, "Ready", format!("served at Gateways {}", named(ready.into_iter()))),
     };
     let ready = ConditionVerdict { kind: "Ready", status, reason, message };
@@ -94,7 +95,9 @@ mod tests {
             generation: Some(1),
             conditions: vec![condition("Accepted", is_accepted), condition("ResolvedRefs", true)],
         };
-        let programmed = programmed.iter().map(|name| (ObjectName::new("infra", *name), ProgrammedState::Programmed(BTreeSet::new())));
+        let programmed = programmed
+            .iter()
+            .map(|name| (ObjectName::new("infra", *name), ProgrammedState::Programmed(BTreeSet::new())));
         let found = conditions(&upstream, &led_by(served), &programmed.collect());
         let last = found.last().unwrap();
         assert_eq!((found.len(), last.kind), (3, "Ready"));

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use portcullis_api::{
-    KubernetesUpstream, Problem, UpstreamContent, UpstreamMaterial, check_upstream, parse_upstream, referred_by_upstream,
-    upstream_key, upstream_material,
+    KubernetesUpstream, Problem, UpstreamContent, UpstreamMaterial, check_upstream, parse_upstream,
+    referred_by_upstream, upstream_key, upstream_material,
 };
 use portcullis_attach::{ContentKind, ContentName, ObjectName, UpstreamObject, UpstreamState};
 use portcullis_gateway_api::ObjectMeta;
@@ -81,7 +81,8 @@ impl KnownUpstreams {
 }
 
 fn judge(document: &Arc<Value>, contents: &GatewayContents, known: Option<&KnownUpstream>) -> KnownUpstream {
-    let invalid = |problems: Vec<Problem>| KnownUpstream { resolved: None, state: UpstreamState::Invalid(in_words(&problems)) };
+    let invalid =
+        |problems: Vec<Problem>| KnownUpstream { resolved: None, state: UpstreamState::Invalid(in_words(&problems)) };
     let raw = match parse_upstream(document) {
         Ok(raw) => raw,
         Err(problems) => return invalid(problems),

@@ -60,7 +60,8 @@ impl UpstreamSite {
 
     fn upstream(&self) {
         let servers = self.0.site.fixture.kube.apiservers().iter();
-        let servers: Vec<Value> = servers.map(|one| json!({"endpoint": format!("https://{}", one.address())})).collect();
+        let servers: Vec<Value> =
+            servers.map(|one| json!({"endpoint": format!("https://{}", one.address())})).collect();
         let map = |name: &str| json!({"configMap": {"name": name}});
         let spec = json!({
             "servers": servers, "serverName": "kubernetes.default.svc",
@@ -72,7 +73,8 @@ impl UpstreamSite {
     }
 
     fn route(&self, namespace: &str, host: &str) {
-        let backend = json!({"group": "portcullis.dev", "kind": "KubernetesUpstream", "namespace": "team", "name": "prod"});
+        let backend =
+            json!({"group": "portcullis.dev", "kind": "KubernetesUpstream", "namespace": "team", "name": "prod"});
         let parents = json!([{"name": "edge", "namespace": "infra"}]);
         let spec = json!({"parentRefs": parents, "hostnames": [host], "rules": [{"backendRefs": [backend]}]});
         self.0.site.apply("HTTPRoute", namespace, "upstream", &spec);
@@ -105,10 +107,8 @@ fn users_of_a_tenants_upstream_are_those_of_the_cluster() {
     site.fixture.admin(&["create", "serviceaccount", "robot"]);
     let token = site.fixture.admin(&["create", "token", "robot"]).trim().to_owned();
     type With<'a> = Box<dyn Fn(Kubeconfig) -> Kubeconfig + 'a>;
-    let credentials: [With<'_>; 2] = [
-        Box::new(|kubeconfig| kubeconfig.identity(&gateway.alice)),
-        Box::new(|kubeconfig| kubeconfig.token(&token)),
-    ];
+    let credentials: [With<'_>; 2] =
+        [Box::new(|kubeconfig| kubeconfig.identity(&gateway.alice)), Box::new(|kubeconfig| kubeconfig.token(&token))];
     for with in &credentials {
         let of_cluster = gateway.user(site.fixture.address, CLUSTER, with);
         assert_eq!(gateway.user(gateway.address, OWN, with), of_cluster, "groups and extras included");
@@ -165,7 +165,7 @@ fn secret_without_a_label_is_shown_to_no_server() {
     }
     upstream.secret(Some("prod"));
     gateway.wait_status(OWN, Some(200));
-    // What a name leads to is known too late, and there is no word for a server that is not verified.
+    // Names are resolved too late, and each server is verified.
     for (field, value) in [("servers", json!([{"endpoint": "https://prod.example.com"}])), ("serverName", json!(""))] {
         let patch = json!({"spec": {field: value}}).to_string();
         let refused = ["patch", "kubernetesupstreams", "-n", "team", "prod", "--type", "merge", "-p", &patch];

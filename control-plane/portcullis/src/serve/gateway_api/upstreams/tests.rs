@@ -68,9 +68,21 @@ fn upstream_is_usable_with_the_content_of_its_references() {
         ("all of it", vec![map(), own()], "usable"),
         ("nothing yet", vec![], "unresolved: spec.references.upstreamCA: it is not read yet"),
         ("no key", vec![map()], "unresolved: spec.references.client: it is not read yet"),
-        ("another's Secret", vec![map(), (ContentKind::UpstreamSecret, "gateway", secret("blue", &pair))], "unresolved: spec.references.client: the Secret has no label"),
-        ("no certificate", vec![(ContentKind::ConfigMap, "ca", json!({"data": {"ca.crt": "x"}}).to_string()), own()], "unresolved: spec.references.upstreamCA: ca.crt"),
-        ("a key of another", vec![map(), (ContentKind::UpstreamSecret, "gateway", secret("prod", &(pair.0.clone(), made().1)))], "invalid: spec.references.client"),
+        (
+            "another's Secret",
+            vec![map(), (ContentKind::UpstreamSecret, "gateway", secret("blue", &pair))],
+            "unresolved: spec.references.client: the Secret has no label",
+        ),
+        (
+            "no certificate",
+            vec![(ContentKind::ConfigMap, "ca", json!({"data": {"ca.crt": "x"}}).to_string()), own()],
+            "unresolved: spec.references.upstreamCA: ca.crt",
+        ),
+        (
+            "a key of another",
+            vec![map(), (ContentKind::UpstreamSecret, "gateway", secret("prod", &(pair.0.clone(), made().1)))],
+            "invalid: spec.references.client",
+        ),
     ] {
         let mut known = KnownUpstreams::default();
         known.follow(&all, &contents(&all, &answers));
