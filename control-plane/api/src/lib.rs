@@ -52,10 +52,10 @@ pub use check::{
     CheckedShadow, Cidr, ClientVerification, Cluster, CollectorTls, CredentialCache, Discovery, DiscoveryDocumentError,
     Endpoint, FeatureGates, HealthCheck, IssuerUrl, IssuerUrlError, JwksError, KeyPair, Limits, LogMode, MergeStrategy,
     PASSED_ON, PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, SelectedLabels, Server, ServerHost, Settings,
-    SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel, UpstreamIdentity,
-    UpstreamMaterial, check_cluster, check_instance, check_policy, check_settings, check_upstream, is_allowed_server,
-    is_label_key, is_label_value, read_client_bundle, read_discovery_document, read_key_pair, read_keys, targets_of,
-    unchecked_cluster, upstream_key, upstream_of_key, usable_servers, with_profile,
+    SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel, UpstreamIdentity, check_cluster,
+    check_instance, check_policy, check_settings, check_upstream, is_allowed_server, is_label_key, is_label_value,
+    read_client_bundle, read_discovery_document, read_key_pair, read_keys, targets_of, unchecked_cluster, upstream_key,
+    upstream_of_key, usable_servers, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use discovered::{Discovered, DiscoveredServer, discovered_of, with_discovered};
@@ -74,11 +74,11 @@ pub use problem::Problem;
 pub use problem::ProblemCode;
 pub use referenced_data::{
     ReferencedData, SECRET_LABEL, SETTINGS_SECRET_LABEL, SHARED_ANNOTATION, SecretData, UPSTREAM_SECRET_LABEL,
-    UPSTREAM_SHARED_ANNOTATION,
+    UPSTREAM_SHARED_ANNOTATION, UpstreamMaterial,
 };
 pub use references::{
-    Resolution, UnresolvedUpstream, UpstreamContent, content_of_references, reference_of_path, referenced_files,
-    referred_by_upstream, resolve, resolve_settings, upstream_material, without_references,
+    Resolution, UnresolvedUpstream, UpstreamContent, assumed_material, content_of_references, reference_of_path,
+    referenced_files, referred_by_upstream, resolve, resolve_settings, upstream_material, without_references,
 };
 pub use schema::{
     cluster_definition, instance_definition, policy_definition, settings_definition, upstream_definition,

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::secret::SecretBytes;
+use crate::secret::{PublicBytes, SecretBytes};
 
 /// The label that a Secret must carry to be read at all. Its value is the name of the `UpstreamCluster` that may refer
 /// to it, or empty where [`SHARED_ANNOTATION`] says which may.
@@ -39,6 +39,21 @@ pub struct SecretData {
     pub owners: BTreeSet<String>,
     /// Its content by key.
     pub data: BTreeMap<String, SecretBytes>,
+}
+
+/// The content of an upstream's references, as it was read. A reference that is not set has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamMaterial {
+    /// The CAs of the servers, PEM.
+    pub upstream_ca: PublicBytes,
+    /// The CAs of client certificates, PEM.
+    pub client_ca: PublicBytes,
+    /// The gateway's client certificate, PEM.
+    pub certificate: PublicBytes,
+    /// Its key, PEM.
+    pub key: SecretBytes,
+    /// The gateway's token.
+    pub token: SecretBytes,
 }
 
 impl ReferencedData {

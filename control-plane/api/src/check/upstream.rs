@@ -6,41 +6,11 @@ use super::profiles::everything;
 use super::{Checked, Findings};
 use crate::bounds::MAX_UPSTREAM_SERVERS;
 use crate::dns_name::is_dns_label;
-use crate::references::{UNKNOWN_AUTHORITY, UNKNOWN_TOKEN};
-use crate::secret::{PublicBytes, SecretBytes};
+use crate::referenced_data::UpstreamMaterial;
 use crate::types::{
     ClientConfig, DispatchPolicy, KubernetesUpstream, ObjectMeta, PairReference, PortcullisSpec, References,
     SecureServing, ServerDetails, ServerSpec, TokensSpec, UpstreamCluster, UpstreamClusterSpec, UpstreamServer,
 };
-
-/// The content of an upstream's references, as it was read. A reference that is not set has none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UpstreamMaterial {
-    /// The CAs of the servers, PEM.
-    pub upstream_ca: PublicBytes,
-    /// The CAs of client certificates, PEM.
-    pub client_ca: PublicBytes,
-    /// The gateway's client certificate, PEM.
-    pub certificate: PublicBytes,
-    /// Its key, PEM.
-    pub key: SecretBytes,
-    /// The gateway's token.
-    pub token: SecretBytes,
-}
-
-impl UpstreamMaterial {
-    /// Placeholders for everything that an object refers to, so that the rest of it can be checked. The result must not be served.
-    pub fn assumed(raw: &KubernetesUpstream) -> Self {
-        let authority = |is_set: bool| if is_set { UNKNOWN_AUTHORITY.as_bytes().to_vec() } else { Vec::new() };
-        let references = &raw.spec.references;
-        Self {
-            upstream_ca: PublicBytes::new(authority(references.upstream_ca.is_some())),
-            client_ca: PublicBytes::new(authority(references.client_ca.is_some())),
-            token: SecretBytes::new(UNKNOWN_TOKEN.to_vec()),
-            ..Self::default()
-        }
-    }
-}
 
 /// The key of a `KubernetesUpstream` beside the names of `UpstreamClusters`, none of which has a slash.
 pub fn upstream_key(namespace: &str, name: &str) -> String {

@@ -24,7 +24,7 @@ pub(super) struct ReferenceField {
 }
 
 /// A certificate whose key is unknown: the placeholder for authorities.
-pub(crate) const UNKNOWN_AUTHORITY: &str = include_str!("unknown-authority.pem");
+pub(super) const UNKNOWN_AUTHORITY: &str = include_str!("unknown-authority.pem");
 
 fn unknown_authority() -> PublicBytes {
     PublicBytes::new(UNKNOWN_AUTHORITY.as_bytes().to_vec())

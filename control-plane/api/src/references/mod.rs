@@ -15,10 +15,10 @@ mod upstream;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use field::{UNKNOWN_AUTHORITY, UNKNOWN_TOKEN};
+pub(crate) use field::UNKNOWN_TOKEN;
 pub use field::{content_of_references, reference_of_path};
 pub use resolve::{Resolution, referenced_files, resolve};
 pub use settings::{resolve_settings, without_references};
 pub(crate) use settings::{unresolved_authority, unresolved_certificate};
 pub(crate) use shape::check_references;
-pub use upstream::{UnresolvedUpstream, UpstreamContent, referred_by_upstream, upstream_material};
+pub use upstream::{UnresolvedUpstream, UpstreamContent, assumed_material, referred_by_upstream, upstream_material};

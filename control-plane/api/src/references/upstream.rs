@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::field::{authority_in_secret, pair_in_secret, token_in_secret};
+use super::field::{UNKNOWN_AUTHORITY, UNKNOWN_TOKEN, authority_in_secret, pair_in_secret, token_in_secret};
 use super::shape::{filled, secret_error};
-use crate::check::UpstreamMaterial;
-use crate::referenced_data::SecretData;
+use crate::referenced_data::{SecretData, UpstreamMaterial};
 use crate::secret::{PublicBytes, SecretBytes};
 use crate::types::{KubernetesUpstream, UpstreamAuthority};
 
@@ -31,6 +30,18 @@ pub struct UnresolvedUpstream {
 /// The message for a Secret of another owner.
 const NOT_LABELLED: &str =
     "the Secret has no label portcullis.dev/kubernetes-upstream with the name of this KubernetesUpstream";
+
+/// Placeholders for everything that an object refers to, so that the rest of it can be checked. The result must not be served.
+pub fn assumed_material(raw: &KubernetesUpstream) -> UpstreamMaterial {
+    let authority = |is_set: bool| if is_set { UNKNOWN_AUTHORITY.as_bytes().to_vec() } else { Vec::new() };
+    let references = &raw.spec.references;
+    UpstreamMaterial {
+        upstream_ca: PublicBytes::new(authority(references.upstream_ca.is_some())),
+        client_ca: PublicBytes::new(authority(references.client_ca.is_some())),
+        token: SecretBytes::new(UNKNOWN_TOKEN.to_vec()),
+        ..UpstreamMaterial::default()
+    }
+}
 
 /// The objects that one refers to. A name that no object can have is not among them.
 pub fn referred_by_upstream(raw: &KubernetesUpstream) -> BTreeSet<UpstreamContent<'_>> {

@@ -59,16 +59,16 @@ pub(super) struct Resolved {
 
 /// Everything that routes may refer to, and who may.
 #[derive(Clone, Copy)]
-pub(super) struct Found<'a> {
+pub(super) struct Referable<'a> {
     pub(super) grants: &'a Grants<'a>,
     pub(super) inventory: &'a Inventory,
     pub(super) upstreams: &'a JudgedUpstreams,
 }
 
 /// Resolves the references of a route's rule.
-pub(super) fn resolve(kind: RouteKind, namespace: &str, rules: &JudgedRules<'_>, found: Found<'_>) -> Resolved {
+pub(super) fn resolve(kind: RouteKind, namespace: &str, rules: &JudgedRules<'_>, found: Referable<'_>) -> Resolved {
     let mut resolved = Resolved::default();
-    let Found { grants, inventory, upstreams } = found;
+    let Referable { grants, inventory, upstreams } = found;
     let resolver = Resolver { kind, namespace, grants, inventory, upstreams };
     for (path, reference) in &rules.backends {
         let found = resolver.resolve(reference);

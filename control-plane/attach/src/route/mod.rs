@@ -13,7 +13,7 @@ use crate::input::{GatewayObjects, Inventory};
 use crate::name::{CreationOrder, ObjectName, RouteKind};
 use crate::upstream::JudgedUpstreams;
 
-use backends::Found;
+use backends::Referable;
 pub(crate) use backends::{CLUSTER, UPSTREAM};
 pub use backends::{ServedBackend, WeightedBackend};
 pub(crate) use parent::{Attachment, GatewaysByName, attach_parent};
@@ -49,21 +49,21 @@ pub(crate) fn judge_routes<'a>(
     inventory: &Inventory,
     upstreams: &JudgedUpstreams,
 ) -> Vec<JudgedRoute<'a>> {
-    let found = Found { grants, inventory, upstreams };
+    let found = Referable { grants, inventory, upstreams };
     let http = objects.http_routes.iter().map(|route| judge_http(route, found));
     let mut routes: Vec<_> = http.chain(objects.tls_routes.iter().map(|route| judge_tls(route, found))).collect();
     routes.sort_by_key(|route| (CreationOrder::of(route.metadata), route.kind));
     routes
 }
 
-fn judge_http<'a>(route: &'a HttpRoute, found: Found<'_>) -> JudgedRoute<'a> {
+fn judge_http<'a>(route: &'a HttpRoute, found: Referable<'_>) -> JudgedRoute<'a> {
     let spec = &route.spec;
     let rules = rules::http(spec);
     let judged = new(RouteKind::Http, &route.metadata, &spec.parent_refs, &spec.hostnames);
     judged.with_rules(rules, found)
 }
 
-fn judge_tls<'a>(route: &'a TlsRoute, found: Found<'_>) -> JudgedRoute<'a> {
+fn judge_tls<'a>(route: &'a TlsRoute, found: Referable<'_>) -> JudgedRoute<'a> {
     let spec = &route.spec;
     let rules = rules::tls(spec);
     let judged = new(RouteKind::Tls, &route.metadata, &spec.parent_refs, &spec.hostnames);
@@ -104,7 +104,7 @@ fn new<'a>(
 }
 
 impl JudgedRoute<'_> {
-    fn with_rules(mut self, rules: rules::JudgedRules<'_>, found: Found<'_>) -> Self {
+    fn with_rules(mut self, rules: rules::JudgedRules<'_>, found: Referable<'_>) -> Self {
         let backends = backends::resolve(self.kind, &self.name.namespace, &rules, found);
         self.backends = backends.usable;
         self.refused_weight = backends.refused_weight;

@@ -260,7 +260,7 @@ proptest! {
         documents.extend(routes.iter().enumerate().map(|(index, (from, to, name))| {
             route(spaces[*from], &format!("r{index}"), &format!("h{index}.test"), &[reference(Some(spaces[*to]), names[*name])])
         }));
-        let upstreams = spaces.iter().take(3).flat_map(|space| names.iter().map(|name| upstream(space, name, 2024))).collect();
+        let upstreams = spaces.iter().take(3).flat_map(|space| names.iter().map(move |name| upstream(space, name, 2024))).collect();
         let objects = world(&documents, upstreams);
         let found = outcome(&objects, &usable(&objects));
         for (index, (from, to, name)) in routes.iter().enumerate() {

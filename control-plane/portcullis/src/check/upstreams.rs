@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use portcullis_api::{
-    KubernetesUpstream, ObjectKind, Problem, UPSTREAM_KIND, UpstreamContent, UpstreamMaterial, check_upstream, kind_of,
+    KubernetesUpstream, ObjectKind, Problem, UPSTREAM_KIND, UpstreamContent, assumed_material, check_upstream, kind_of,
     parse_upstream, referred_by_upstream,
 };
 use portcullis_attach::{Attached, ObjectName, UpstreamObject, UpstreamState};
@@ -69,9 +69,12 @@ impl<'a> CheckedUpstreams<'a> {
     fn check(&mut self, document: &Value, allow_loopback: bool, checked: &mut CheckedDocument<'_>) {
         let raw = match parse_upstream(document) {
             Ok(raw) => raw,
-            Err(problems) => return checked.problems = problems,
+            Err(problems) => {
+                checked.problems = problems;
+                return;
+            }
         };
-        let outcome = check_upstream(&raw, &UpstreamMaterial::assumed(&raw), allow_loopback);
+        let outcome = check_upstream(&raw, &assumed_material(&raw), allow_loopback);
         checked.problems = outcome.outcome.err().unwrap_or_default();
         checked.warnings = outcome.warnings;
         self.notes.extend(assumed(&raw));

@@ -150,7 +150,7 @@ fn upstream_that_cannot_be_used_is_closed_and_named() {
             "link-local",
         ),
         ("a DNS name", Box::new(edited("/spec/servers/0/endpoint", json!("https://a.test"))), "IP address"),
-        ("an unknown field", Box::new(edited("/spec/dispatchPolicies", json!([]))), "unknown"),
+        ("an unknown field", Box::new(edited("/spec/dispatchPolicies", json!([]))), "spec.dispatchPolicies"),
         ("another kind", Box::new(edited("/kind", json!("UpstreamCluster"))), "kind"),
     ];
     for (case, edit, why) in cases {

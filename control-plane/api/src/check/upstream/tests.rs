@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::check::{PeerName, Trust, UpstreamIdentity, check_cluster};
 use crate::parse::{parse_cluster, parse_upstream};
+use crate::references::assumed_material;
 
 fn document(spec: &Value) -> Value {
     json!({
@@ -31,7 +32,7 @@ fn with(path: &str, value: Value) -> Value {
 
 fn check(spec: &Value) -> Checked<Cluster> {
     let raw = parse_upstream(&document(spec)).unwrap();
-    check_upstream(&raw, &UpstreamMaterial::assumed(&raw), false)
+    check_upstream(&raw, &assumed_material(&raw), false)
 }
 
 fn paths(spec: &Value) -> Vec<String> {
@@ -117,10 +118,7 @@ fn server_is_at_an_address_away_from_the_gateway() {
         assert_eq!(paths(&spec).is_empty(), is_allowed, "{endpoint}: {:?}", paths(&spec));
     }
     let raw = parse_upstream(&document(&with("/servers", json!([{"endpoint": "https://127.0.0.1:6443"}])))).unwrap();
-    assert!(
-        check_upstream(&raw, &UpstreamMaterial::assumed(&raw), true).outcome.is_ok(),
-        "as the lab's settings allow"
-    );
+    assert!(check_upstream(&raw, &assumed_material(&raw), true).outcome.is_ok(), "as the lab's settings allow");
 }
 
 #[test]
@@ -164,7 +162,7 @@ fn annotations_choose_neither_profile_nor_gates() {
         crate::PROFILE_ANNOTATION: "frozen", "proxy.kubegateway.io/feature-gates": "DenyAllRequests=true",
     });
     let raw = parse_upstream(&document).unwrap();
-    let cluster = check_upstream(&raw, &UpstreamMaterial::assumed(&raw), false).outcome.unwrap();
+    let cluster = check_upstream(&raw, &assumed_material(&raw), false).outcome.unwrap();
     assert!(!cluster.gates.deny_all_requests && cluster.profile.is_none());
 }
 
@@ -183,7 +181,7 @@ fn name_is_one_label_in_a_namespace() {
         let mut document = document(&spec());
         document["metadata"] = json!({"name": name, "namespace": namespace});
         let raw = parse_upstream(&document).unwrap();
-        let checked = check_upstream(&raw, &UpstreamMaterial::assumed(&raw), false);
+        let checked = check_upstream(&raw, &assumed_material(&raw), false);
         assert_eq!(checked.outcome.is_ok(), is_good, "{name:?} {namespace:?}: {checked:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use portcullis_api::{
-    KubernetesUpstream, Problem, UpstreamContent, UpstreamMaterial, check_upstream, parse_upstream,
+    KubernetesUpstream, Problem, UpstreamContent, UpstreamMaterial, assumed_material, check_upstream, parse_upstream,
     referred_by_upstream, upstream_key, upstream_material,
 };
 use portcullis_attach::{ContentKind, ContentName, ObjectName, UpstreamObject, UpstreamState};
@@ -88,7 +88,7 @@ fn judge(document: &Arc<Value>, contents: &GatewayContents, known: Option<&Known
         Err(problems) => return invalid(problems),
     };
     // Its own mistakes come first: a reference that is missing by mistake is none that has no content.
-    if let Err(problems) = check_upstream(&raw, &UpstreamMaterial::assumed(&raw), true).outcome {
+    if let Err(problems) = check_upstream(&raw, &assumed_material(&raw), true).outcome {
         return invalid(problems);
     }
     let namespace = raw.metadata.namespace.as_deref().unwrap_or_default();
