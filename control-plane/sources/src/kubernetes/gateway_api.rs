@@ -62,7 +62,7 @@ impl GatewayApiObjects {
     /// The objects of the Gateway API's own kinds.
     pub fn of_gateway_api(&self) -> impl Iterator<Item = &Arc<Value>> {
         let is_own = |kind: WatchedKind| !kind.is_referred_to() && kind != WatchedKind::KubernetesUpstream;
-        let own = self.by_kind.iter().filter(|(kind, _)| is_own(**kind));
+        let own = self.by_kind.iter().filter(move |(kind, _)| is_own(**kind));
         own.flat_map(|(_, documents)| documents.iter())
     }
 }

@@ -137,7 +137,8 @@ fn upstream_that_cannot_be_used_is_closed_and_named() {
         let pki = &pki;
         move |world: &mut World| add(world, pki, "team-a", "prod", |document| set(document, pointer, value))
     };
-    let cases: [(&str, Box<dyn FnOnce(&mut World) + '_>, &str); 6] = [
+    type Edit<'a> = Box<dyn FnOnce(&mut World) + 'a>;
+    let cases: [(&str, Edit<'_>, &str); 6] = [
         ("no key", Box::new(no_key), "spec.references.client"),
         (
             "a loopback address",
