@@ -174,16 +174,21 @@ fn upstream_that_cannot_be_used_is_closed_and_named() {
 fn client_ca_of_the_settings_is_none_of_an_upstreams() {
     let pki = Pki::new();
     let mut world = world(&pki);
-    world.settings.default_client_ca = Some(PublicBytes::new(pki.client_ca.cert.as_bytes().to_vec()));
+    world.settings.default_client_ca = Some(PublicBytes::new(pki.gateway.cert.as_bytes().to_vec()));
+    let client_ca = |world: &World| {
+        let group = world.one(edge(vec![https("https", to(KEY), &[])]));
+        let routes = group.iter().find(|one| one.type_url == type_urls::route_configuration()).unwrap();
+        routes_of(routes).1["clientCa"].clone()
+    };
+    add(&mut world, &pki, "team-a", "prod", |_| {});
+    assert_eq!(client_ca(&world), pki.client_ca.cert.as_str());
     add(&mut world, &pki, "team-a", "prod", |document| {
         document["spec"]["references"].as_object_mut().unwrap().remove("clientCA");
     });
     let mut resolved = world.upstreams[KEY].as_ref().clone();
     resolved.material.client_ca = PublicBytes::default();
     world.upstreams.insert(KEY.to_owned(), Arc::new(resolved));
-    let group = world.one(edge(vec![https("https", to(KEY), &[])]));
-    let routes = group.iter().find(|one| one.type_url == type_urls::route_configuration()).unwrap();
-    assert_eq!(routes_of(routes).1["client_ca"], Value::Null);
+    assert_eq!(client_ca(&world), Value::Null);
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn mistake_is_reported_at_the_field_of_this_kind() {
         (with("/upstreamIdentity", json!("Other")), "spec.upstreamIdentity"),
         (with("/upstreamIdentity", json!("RequestHeader")), "spec.references.client"),
         (with("/clientCertificateVerification", json!("Handshake")), "spec.clientCertificateVerification"),
-        (with("/tokenAudiences", json!([""])), "spec.tokenAudiences[0]"),
+        (with("/tokenAudiences", json!([""])), "spec.tokenAudiences"),
         (with("/forwardedExtras", json!(["A"])), "spec.forwardedExtras[0]"),
         (with("/servers", json!(vec![json!({"endpoint": "https://10.0.0.1"}); 33])), "spec.servers"),
     ] {
