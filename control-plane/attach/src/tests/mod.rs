@@ -10,5 +10,6 @@ mod ownership;
 mod parents;
 mod properties;
 mod status;
+mod upstreams;
 mod work;
 mod world;

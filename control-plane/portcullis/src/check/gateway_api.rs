@@ -15,6 +15,7 @@ use portcullis_translate::{Diagnosis, Reason};
 use serde_json::Value;
 
 use super::checked::{CheckedObject, Finding};
+use super::upstreams::{CheckedUpstreams, is_upstream};
 use crate::gateway_objects::gateway_objects;
 use crate::routed::unfit;
 
@@ -34,9 +35,9 @@ struct ReadDocument<'a> {
     place: &'a Place,
 }
 
-/// Whether there is an object of the Gateway API.
+/// Whether there is an object of the Gateway API, or one of ours that is judged with them.
 pub(super) fn has_any(objects: &ObjectSet) -> bool {
-    objects.others.iter().any(|document| is_gateway_api(document))
+    objects.others.iter().any(|document| is_gateway_api(document) || is_upstream(document))
 }
 
 /// Whether a diagnosis calls a document ignored that is checked here, or is needed for that.
@@ -48,12 +49,14 @@ pub(super) fn is_checked(objects: &ObjectSet, diagnosis: &FileDiagnosis) -> bool
     has_any(objects) && documents.into_iter().any(|(document, place)| is_at(place) && known(document))
 }
 
-/// Checks all objects. `clusters` are the `UpstreamClusters` beside them, `policies` those at Gateways, listeners and routes.
+/// Checks all objects. `clusters` are the `UpstreamClusters` beside them, `policies` those at Gateways, listeners and routes,
+/// `allow_loopback` is `allowLoopbackUpstreams` of the settings.
 pub(super) fn check(
     objects: &ObjectSet,
     clusters: &[Diagnosis],
     policies: &DoorPolicies,
     home_namespace: &str,
+    allow_loopback: bool,
 ) -> CheckedGatewayApi {
     let mut checked = CheckedGatewayApi::default();
     let mut documents: Vec<ReadDocument<'_>> = Vec::new();
@@ -71,13 +74,18 @@ pub(super) fn check(
             Ok(object) => documents.push(ReadDocument { object, name, kind, place }),
         }
     }
-    let read = gateway_objects(documents.iter().map(|document| document.object.clone()));
+    let mut upstreams = CheckedUpstreams::of(objects, allow_loopback);
+    let mut read = gateway_objects(documents.iter().map(|document| document.object.clone()));
+    read.upstreams = std::mem::take(&mut upstreams.objects);
     let mut inventory = Inventory { door_policies: policies.clone(), ..inventory(objects, clusters, home_namespace) };
+    inventory.upstreams = std::mem::take(&mut upstreams.states);
     let mut attached = attach(&read, &inventory);
     inventory.unfit_policies = unfit(&attached, &objects.clusters);
     if !inventory.unfit_policies.is_empty() {
         attached = attach(&read, &inventory);
     }
+    checked.notes.append(&mut upstreams.notes);
+    checked.objects.extend(upstreams.outcomes(&attached));
     for document in &documents {
         checked.objects.push(outcome(document, &attached, &mut checked.notes));
     }
@@ -99,7 +107,7 @@ fn inventory(objects: &ObjectSet, clusters: &[Diagnosis], home_namespace: &str) 
         // The API server sets it, whatever the file has.
         labels.chain([(NAMESPACE_NAME_LABEL.to_owned(), name_of(document).name)]).collect()
     };
-    let namespaces = objects.others.iter().filter(|document| !is_gateway_api(document));
+    let namespaces = objects.others.iter().filter(|document| !is_gateway_api(document) && !is_upstream(document));
     let named = objects.settings.iter().map(|settings| (name_of(settings).name, Usability::Usable));
     Inventory {
         home_namespace: home_namespace.to_owned(),

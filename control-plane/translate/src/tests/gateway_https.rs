@@ -66,7 +66,7 @@ pub(super) fn keys(group: &[Arc<Resource>]) -> Vec<&str> {
     keys.map(|one| one.name.split('@').next().unwrap()).collect()
 }
 
-fn routes_of(one: &Resource) -> (VirtualHost, Value) {
+pub(super) fn routes_of(one: &Resource) -> (VirtualHost, Value) {
     let mut routes = RouteConfiguration::decode(one.value.as_slice()).unwrap();
     let host = routes.virtual_hosts.remove(0);
     let config = &host.typed_per_filter_config[HTTP_FILTER].value;
@@ -233,7 +233,7 @@ fn clusters_that_take_no_requests_are_named() {
     let mut world = world(&pki);
     world.edit(NAME, "/spec/portcullis", json!({"transport": "TLSPassthrough"}));
     let names = [NAME.to_owned(), OTHER.to_owned()];
-    let refused = GatewayTranslator::default().refused([], &names, &world.settings, &world.clusters);
+    let refused = GatewayTranslator::default().refused([], &names, &world.input(&[]));
     assert_eq!(refused.requests.keys().collect::<Vec<_>>(), [NAME]);
     assert!(refused.requests[NAME].contains("spec.portcullis.transport") && refused.connections.is_empty());
 }

@@ -6,6 +6,7 @@ mod flat;
 mod gateway_doors;
 mod gateway_frontend;
 mod gateway_https;
+mod gateway_upstreams;
 mod gateway_world;
 mod gateways;
 mod generation;

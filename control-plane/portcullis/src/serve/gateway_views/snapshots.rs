@@ -152,10 +152,11 @@ impl GatewaySnapshots {
         let (gateways, translator) = (demand.served.as_slice(), &mut self.translator);
         let (serving, client_authorities) = (demand.certificates.clone(), demand.client_authorities.clone());
         let secrets = GatewaySecrets { serving, client_authorities };
-        let input = GatewayInput { settings, gateways, clusters, services: &services, secrets: &secrets };
+        let (services, upstreams) = (&services, &demand.upstreams);
+        let input = GatewayInput { settings, gateways, clusters, upstreams, services, secrets: &secrets };
         let groups = translator.translate(&input);
         let closures = translator.closures();
-        let refused = translator.refused(&demand.passed_clusters, &demand.requested_clusters, settings, clusters);
+        let refused = translator.refused(&demand.passed_clusters, &demand.requested_clusters, &input);
         self.closed = Arc::new(closed_listeners(gateways, &secrets));
         if *self.closures != closures {
             self.closures = Arc::new(closures);

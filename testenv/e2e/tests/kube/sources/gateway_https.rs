@@ -153,7 +153,7 @@ impl HttpsSite {
     }
 }
 
-fn dump(envoy: &Envoy) -> String {
+pub(super) fn dump(envoy: &Envoy) -> String {
     envoy.admin().config_dump().unwrap().to_string()
 }
 

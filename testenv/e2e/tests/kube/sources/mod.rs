@@ -11,6 +11,7 @@ mod gateway_https;
 mod gateway_https_edits;
 mod gateway_policies;
 mod gateway_secrets;
+mod gateway_upstreams;
 mod in_cluster;
 mod leader;
 mod limits;
