@@ -260,7 +260,7 @@ fn upstream_of_a_tenant_is_checked_with_its_routes() {
     assert_eq!(code, Some(1));
     assert_has(
         &lines,
-        "all.yaml:17:16: error: spec.parentRefs[0]: parent g: RefNotPermitted: no ReferenceGrant in namespace team-a permits Gateways",
+        "all.yaml:21:16: error: spec.parentRefs[0]: parent g: RefNotPermitted: no ReferenceGrant in namespace team-a permits Gateways",
     );
     for (why, upstream, finding) in [
         (
@@ -276,13 +276,9 @@ fn upstream_of_a_tenant_is_checked_with_its_routes() {
         (
             "no name",
             UPSTREAM.replace("  serverName: kubernetes.default.svc\n", ""),
-            "all.yaml:5:3: error: spec.serverName: is required",
+            "all.yaml:4:1: error: spec.serverName: is required",
         ),
-        (
-            "a policy",
-            UPSTREAM.to_owned() + "  dispatchPolicies: []\n",
-            "all.yaml:10:21: error: spec.dispatchPolicies: ",
-        ),
+        ("a policy", UPSTREAM.to_owned() + "  dispatchPolicies: []\n", "all.yaml:10:3: error: spec.dispatchPolicies: "),
         (
             "a misspelt kind",
             UPSTREAM.replace("KubernetesUpstream", "KubernetesUpstreams"),
