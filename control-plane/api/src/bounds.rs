@@ -4,6 +4,10 @@
 pub(crate) const MAX_NAMES: usize = 256;
 /// Maximum number of servers.
 pub const MAX_SERVERS: usize = 1_000;
+/// Maximum number of servers of a `KubernetesUpstream`: tenants write them, and each has its own health checks.
+pub(crate) const MAX_UPSTREAM_SERVERS: usize = 32;
+/// Maximum size of the specification of a `KubernetesUpstream`, as JSON: each listener has it, and tenants share the room at a Gateway.
+pub(crate) const MAX_UPSTREAM_BYTES: usize = 16 * 1024;
 /// Maximum number of flow control schemas.
 pub(crate) const MAX_SCHEMAS: usize = 1_000;
 /// Maximum number of fair queues.

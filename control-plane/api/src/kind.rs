@@ -17,6 +17,10 @@ pub const SETTINGS_KIND: &str = "GatewaySettings";
 pub const INSTANCE_API_VERSION: &str = SETTINGS_API_VERSION;
 /// `kind` of an `Instance`.
 pub const INSTANCE_KIND: &str = "Instance";
+/// `apiVersion` of a `KubernetesUpstream`.
+pub const UPSTREAM_API_VERSION: &str = SETTINGS_API_VERSION;
+/// `kind` of a `KubernetesUpstream`.
+pub const UPSTREAM_KIND: &str = "KubernetesUpstream";
 
 /// `apiVersion` of policies.
 pub const POLICY_API_VERSION: &str = "portcullis.dev/v1alpha1";
@@ -102,6 +106,8 @@ pub enum ObjectKind {
     GatewaySettings,
     /// An `Instance`, or a misspelt one, which [`crate::parse_instance`] refuses.
     Instance,
+    /// A `KubernetesUpstream`, or a misspelt one, which [`crate::parse_upstream`] refuses.
+    KubernetesUpstream,
     /// A policy, or a misspelt one of our API group, which [`crate::check_policy`] refuses.
     Policy(PolicyKind),
     /// An object that is refused: its API group is ours and its kind is not, or it has no kind.
@@ -130,6 +136,9 @@ pub fn kind_of(document: &Value) -> ObjectKind {
     // The kind of other groups, too.
     if is_like(INSTANCE_KIND) {
         return ObjectKind::Instance;
+    }
+    if is_like(UPSTREAM_KIND) {
+        return ObjectKind::KubernetesUpstream;
     }
     if group == group_of(POLICY_API_VERSION)
         && let Some(policy) = PolicyKind::ALL.into_iter().find(|known| is_close(kind, known.as_str()))
@@ -167,6 +176,11 @@ pub(crate) fn settings_misnamed(document: &Value) -> Option<Problem> {
 /// Why a document is no `Instance`, by its `apiVersion` and `kind`.
 pub(crate) fn instance_misnamed(document: &Value) -> Option<Problem> {
     misnamed(document, INSTANCE_API_VERSION, INSTANCE_KIND)
+}
+
+/// Why a document is no `KubernetesUpstream`, by its `apiVersion` and `kind`.
+pub(crate) fn upstream_misnamed(document: &Value) -> Option<Problem> {
+    misnamed(document, UPSTREAM_API_VERSION, UPSTREAM_KIND)
 }
 
 /// Why a document is no policy of a kind, by its `apiVersion` and `kind`.
@@ -217,12 +231,15 @@ mod tests {
         assert_eq!(kind(CLUSTER_API_VERSION, CLUSTER_KIND), ObjectKind::UpstreamCluster);
         assert_eq!(kind(SETTINGS_API_VERSION, SETTINGS_KIND), ObjectKind::GatewaySettings);
         assert_eq!(kind(INSTANCE_API_VERSION, INSTANCE_KIND), ObjectKind::Instance);
+        assert_eq!(kind(UPSTREAM_API_VERSION, UPSTREAM_KIND), ObjectKind::KubernetesUpstream);
+        assert_eq!(kind(UPSTREAM_API_VERSION, "KubernetesUpstreams"), ObjectKind::KubernetesUpstream);
         for policy in PolicyKind::ALL {
             assert_eq!(kind(POLICY_API_VERSION, policy.as_str()), ObjectKind::Policy(policy));
             assert!(matches!(kind("example.com/v1", policy.as_str()), ObjectKind::Foreign { .. }), "{policy}");
         }
         for foreign in [
             ("sql.example.com/v1", INSTANCE_KIND),
+            ("example.com/v1", UPSTREAM_KIND),
             ("v1", "Secret"),
             ("portcullis.dev.example.com/v1", "Gate"),
             ("apps/v1", "Deployment"),

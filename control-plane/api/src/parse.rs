@@ -5,13 +5,16 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::absent_settings::absence;
+use crate::bounds::MAX_UPSTREAM_BYTES;
 use crate::decode_errors::{decode_errors, has_list_for_object};
-use crate::kind::{PolicyKind, cluster_misnamed, instance_misnamed, policy_misnamed, settings_misnamed};
+use crate::kind::{
+    PolicyKind, cluster_misnamed, instance_misnamed, policy_misnamed, settings_misnamed, upstream_misnamed,
+};
 use crate::null_fields::null_fields;
 use crate::packed::unpacked;
 use crate::problem::Problem;
-use crate::schema::{cluster_shape, instance_shape, policy_shape, settings_shape};
-use crate::types::{AttachedPolicy, GatewaySettings, Instance, PolicyFields, UpstreamCluster};
+use crate::schema::{cluster_shape, instance_shape, policy_shape, settings_shape, upstream_shape};
+use crate::types::{AttachedPolicy, GatewaySettings, Instance, KubernetesUpstream, PolicyFields, UpstreamCluster};
 
 /// A kind that can be read.
 trait Kind: DeserializeOwned {
@@ -36,6 +39,13 @@ impl Kind for GatewaySettings {
 impl Kind for Instance {
     fn objects() -> &'static Value {
         static OBJECTS: LazyLock<Value> = LazyLock::new(instance_shape);
+        &OBJECTS
+    }
+}
+
+impl Kind for KubernetesUpstream {
+    fn objects() -> &'static Value {
+        static OBJECTS: LazyLock<Value> = LazyLock::new(upstream_shape);
         &OBJECTS
     }
 }
@@ -110,6 +120,19 @@ fn null_selectors(document: &Value) -> Vec<Problem> {
         selector.map(|selector| null_fields(selector, &format!("spec.{field}"))).unwrap_or_default()
     });
     paths.map(|path| Problem::new(path, "must not be null: the selector would select more without it")).collect()
+}
+
+/// Reads the raw form of a `KubernetesUpstream`, or gives every mistake in it. An unknown field is one.
+pub fn parse_upstream(document: &Value) -> Result<KubernetesUpstream, Vec<Problem>> {
+    let length = document.get("spec").map(|spec| spec.to_string().len());
+    if length.is_some_and(|length| length > MAX_UPSTREAM_BYTES) {
+        return Err(vec![Problem::new("spec", format!("must not take more than {MAX_UPSTREAM_BYTES} bytes"))]);
+    }
+    let misnamed = upstream_misnamed(document);
+    match parse(document).ok().filter(|_| misnamed.is_none()) {
+        Some(upstream) => Ok(upstream),
+        None => Err(mistakes_of::<KubernetesUpstream>(document, misnamed)),
+    }
 }
 
 /// Reads the raw form of a policy, or gives every mistake in it.

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::secret::SecretBytes;
+use crate::secret::{PublicBytes, SecretBytes};
 
 /// The label that a Secret must carry to be read at all. Its value is the name of the `UpstreamCluster` that may refer
 /// to it, or empty where [`SHARED_ANNOTATION`] says which may.
@@ -9,6 +9,12 @@ pub const SECRET_LABEL: &str = "portcullis.dev/upstream-cluster";
 /// The annotation that names, separated by commas, further `UpstreamCluster`s that may refer to a Secret: for Secrets
 /// that several share, and for names that are too long for a label.
 pub const SHARED_ANNOTATION: &str = "portcullis.dev/upstream-clusters";
+
+/// The label that a Secret must carry for a `KubernetesUpstream` of its namespace to refer to it; its value is the object's name, or
+/// empty where [`UPSTREAM_SHARED_ANNOTATION`] says which may. The author of such an object need not be allowed to read Secrets.
+pub const UPSTREAM_SECRET_LABEL: &str = "portcullis.dev/kubernetes-upstream";
+/// The annotation that names, separated by commas, further `KubernetesUpstreams` that may refer to a Secret.
+pub const UPSTREAM_SHARED_ANNOTATION: &str = "portcullis.dev/kubernetes-upstreams";
 
 /// The label that a Secret must carry for `GatewaySettings` in Kubernetes to refer to it; its value is their name.
 pub const SETTINGS_SECRET_LABEL: &str = "portcullis.dev/gateway-settings";
@@ -33,6 +39,21 @@ pub struct SecretData {
     pub owners: BTreeSet<String>,
     /// Its content by key.
     pub data: BTreeMap<String, SecretBytes>,
+}
+
+/// The content of an upstream's references, as it was read. A reference that is not set has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamMaterial {
+    /// The CAs of the servers, PEM.
+    pub upstream_ca: PublicBytes,
+    /// The CAs of client certificates, PEM.
+    pub client_ca: PublicBytes,
+    /// The gateway's client certificate, PEM.
+    pub certificate: PublicBytes,
+    /// Its key, PEM.
+    pub key: SecretBytes,
+    /// The gateway's token.
+    pub token: SecretBytes,
 }
 
 impl ReferencedData {

@@ -15,10 +15,12 @@ const MAX_IN_ALL: usize = 500;
 /// A kind of objects that have certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ContentKind {
-    /// A certificate with its key.
+    /// A Secret with a certificate and its key, of a Gateway.
     Secret,
     /// CA certificates.
     ConfigMap,
+    /// A Secret of a `KubernetesUpstream`.
+    UpstreamSecret,
 }
 
 /// The name of an object that has certificates.
@@ -30,7 +32,7 @@ pub struct ContentName {
     pub object: ObjectName,
 }
 
-/// The Secrets and `ConfigMaps` that are to be read: Gateways of this controller refer to them and may do it.
+/// The Secrets and `ConfigMaps` that are to be read: Gateways of this controller, or `KubernetesUpstreams`, refer to them and may do it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReferredContents {
     all: BTreeSet<ContentName>,
@@ -56,6 +58,11 @@ impl ReferredContents {
             own.insert(name.clone());
             self.all.insert(name);
         }
+    }
+
+    /// Adds those of upstreams, after those of all Gateways, from which they take no room.
+    pub(crate) fn add_upstreams(&mut self, of_upstreams: impl Iterator<Item = ContentName>) {
+        self.all.extend(of_upstreams);
     }
 
     /// Why one that a Gateway may refer to is not read.
@@ -84,7 +91,7 @@ impl ContentKind {
     /// The kind, as objects name it.
     pub fn as_str(self) -> &'static str {
         match self {
-            ContentKind::Secret => "Secret",
+            ContentKind::Secret | ContentKind::UpstreamSecret => "Secret",
             ContentKind::ConfigMap => "ConfigMap",
         }
     }

@@ -1,12 +1,13 @@
-//! Which Gateways' Envoys may have the gateway's credential of an `UpstreamCluster`.
+//! Which Gateways' Envoys may have the gateway's credential of an `UpstreamCluster` or a `KubernetesUpstream`.
 
+use portcullis_api::upstream_of_key;
 use portcullis_gateway_api::GATEWAY_API_GROUP;
 
 use crate::condition::Rejection;
 use crate::grants::{Grants, Referent, Referrer};
 use crate::input::Inventory;
 use crate::name::{ObjectName, RouteKind};
-use crate::route::{CLUSTER, JudgedRoute, ServedBackend, WeightedBackend};
+use crate::route::{CLUSTER, JudgedRoute, ServedBackend, UPSTREAM, WeightedBackend};
 
 /// The permissions of Gateways. A route chooses its Gateway, and with it whose Envoys get the credential: the grant for the route is
 /// not one for them.
@@ -18,10 +19,19 @@ pub(crate) struct CredentialGrants<'a> {
 
 impl CredentialGrants<'_> {
     fn permit(&self, gateway: &ObjectName, cluster: &str) -> bool {
-        let (group, kind) = CLUSTER;
         let from = Referrer { group: GATEWAY_API_GROUP, kind: "Gateway", namespace: &gateway.namespace };
-        let to = Referent { group, kind, namespace: &self.inventory.home_namespace, name: cluster };
-        self.grants.permit(from, to)
+        self.grants.permit(from, self.referent(cluster))
+    }
+
+    /// The object of a key, with the namespace whose grants count.
+    fn referent<'k>(&'k self, cluster: &'k str) -> Referent<'k> {
+        match upstream_of_key(cluster) {
+            Some((namespace, name)) => Referent { group: UPSTREAM.0, kind: UPSTREAM.1, namespace, name },
+            None => {
+                let namespace = &self.inventory.home_namespace;
+                Referent { group: CLUSTER.0, kind: CLUSTER.1, namespace, name: cluster }
+            }
+        }
     }
 
     /// Whether a server may be reached by requests through a Gateway. Connections are passed on without a credential.
@@ -36,10 +46,11 @@ impl CredentialGrants<'_> {
     pub(crate) fn refusal(&self, gateway: &ObjectName, route: &JudgedRoute<'_>) -> Option<Rejection> {
         let refused = route.backends.iter().find(|one| !self.permit_backend(gateway, route.kind, one))?;
         let ServedBackend::Cluster(cluster) = &refused.backend else { return None };
+        let Referent { kind, namespace, name, .. } = self.referent(cluster);
         let message = format!(
-            "no ReferenceGrant in namespace {} permits Gateways of namespace {} to lead to UpstreamCluster {cluster}: their Envoys \
+            "no ReferenceGrant in namespace {namespace} permits Gateways of namespace {} to lead to {kind} {name}: their Envoys \
              would get its credential",
-            self.inventory.home_namespace, gateway.namespace
+            gateway.namespace
         );
         Some(Rejection::new("RefNotPermitted", message))
     }

@@ -12,6 +12,7 @@ use crate::grants::Grants;
 use crate::input::{GatewayObjects, Inventory, Presence};
 use crate::listener::{JudgedListener, judge_listeners, permitted_contents};
 use crate::name::{CreationOrder, ObjectName};
+use crate::upstream::within_bounds;
 
 /// API group and kind of a class's parameters.
 const PARAMETERS: (&str, &str) = ("portcullis.dev", "GatewaySettings");
@@ -44,7 +45,7 @@ fn own_classes(objects: &GatewayObjects) -> impl Iterator<Item = &GatewayClass> 
     objects.classes.iter().filter(|class| class.spec.controller_name == CONTROLLER_NAME)
 }
 
-/// The Secrets and `ConfigMaps` of Gateways of this controller. The oldest Gateways have room first, so that a new one takes nothing
+/// The Secrets and `ConfigMaps` of Gateways of this controller, and those of upstreams. The oldest Gateways have room first, so that a new one takes nothing
 /// from them.
 pub(crate) fn referred_contents(objects: &GatewayObjects, grants: &Grants<'_>) -> ReferredContents {
     let classes: BTreeSet<&str> = own_classes(objects).map(|class| class.metadata.name.as_str()).collect();
@@ -55,6 +56,8 @@ pub(crate) fn referred_contents(objects: &GatewayObjects, grants: &Grants<'_>) -
     for gateway in gateways {
         contents.charge(&gateway.metadata.namespace, permitted_contents(gateway, grants));
     }
+    let upstreams = within_bounds(objects);
+    contents.add_upstreams(upstreams.into_iter().flat_map(|one| one.contents.iter().cloned()));
     contents
 }
 

@@ -1,10 +1,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use portcullis_gateway_api::{Gateway, GatewayApiObject, GatewayClass, HttpRoute, ReferenceGrant, TlsRoute};
+use portcullis_gateway_api::{
+    Gateway, GatewayApiObject, GatewayClass, HttpRoute, ObjectMeta, ReferenceGrant, TlsRoute,
+};
 
+use crate::contents::ContentName;
 use crate::name::ObjectName;
 
-/// The objects of the Gateway API.
+/// The objects of the Gateway API, and those of ours that are to be judged with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GatewayObjects {
     /// Classes, also those of other controllers.
@@ -17,6 +20,28 @@ pub struct GatewayObjects {
     pub tls_routes: Vec<TlsRoute>,
     /// Permissions.
     pub grants: Vec<ReferenceGrant>,
+    /// `KubernetesUpstreams`.
+    pub upstreams: Vec<UpstreamObject>,
+}
+
+/// A `KubernetesUpstream`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UpstreamObject {
+    /// Its metadata.
+    pub metadata: ObjectMeta,
+    /// The Secrets and `ConfigMaps` that it refers to, all of its own namespace.
+    pub contents: Vec<ContentName>,
+}
+
+/// The outcome of an upstream by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpstreamState {
+    /// Requests may be sent there.
+    Usable,
+    /// It is invalid, and why.
+    Invalid(String),
+    /// A reference has no content, and why.
+    Unresolved(String),
 }
 
 /// Everything else that objects refer to.
@@ -40,7 +65,10 @@ pub struct Inventory {
     pub clusters: BTreeMap<String, BTreeSet<String>>,
     /// `UpstreamClusters` to which no connection may be passed on, and why.
     pub judging_clusters: BTreeMap<String, String>,
-    /// `UpstreamClusters` to which no request may be sent, and why.
+    /// `KubernetesUpstreams`, as far as they are judged by themselves.
+    pub upstreams: BTreeMap<ObjectName, UpstreamState>,
+    /// `UpstreamClusters` to which no request may be sent, and why; `KubernetesUpstreams` by their
+    /// [`portcullis_api::upstream_key`].
     pub passing_clusters: BTreeMap<String, String>,
     /// `GatewaySettings`.
     pub settings: BTreeMap<String, Usability>,

@@ -27,12 +27,13 @@ mod policy;
 mod route;
 mod served;
 mod status;
+mod upstream;
 mod verdict;
 
 pub use condition::{ConditionVerdict, Note, NoteKind};
 pub use contents::{ContentKind, ContentName, ReferredContents};
 pub use host::HostPattern;
-pub use input::{GatewayObjects, Inventory, UnseenKinds, Usability};
+pub use input::{GatewayObjects, Inventory, UnseenKinds, UpstreamObject, UpstreamState, Usability};
 pub use listener::ServedClientCa;
 pub use name::{ObjectName, RouteKind};
 pub use policy::{
@@ -43,6 +44,7 @@ pub use portcullis_gateway_api::ValidationMode;
 pub use route::{ServedBackend, WeightedBackend};
 pub use served::{BoundRoute, HostTable, ListenerRole, RedirectTable, ServedGateway, ServedListener};
 pub use status::{ObjectGenerations, RouteParents, conditions, route_parents};
+pub use upstream::UpstreamVerdict;
 pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, RouteVerdict};
 
 use std::collections::BTreeSet;
@@ -53,6 +55,7 @@ use credentials::CredentialGrants;
 use grants::Grants;
 use route::{GatewaysByName, attach_parent};
 use served::Settled;
+use upstream::JudgedUpstreams;
 use verdict::ParentAttachment;
 
 /// The controller, as a `GatewayClass` names it.
@@ -67,11 +70,14 @@ pub struct Attached {
     pub gateways: Vec<GatewayVerdict>,
     /// All routes, in order of creation. One without parents is not of this controller.
     pub routes: Vec<RouteVerdict>,
+    /// All `KubernetesUpstreams`, by name.
+    pub upstreams: Vec<UpstreamVerdict>,
     /// The accepted Gateways, by name.
     pub served: Vec<ServedGateway>,
     /// `UpstreamClusters` to which TLSRoutes may lead, those of [`Inventory::judging_clusters`] among them.
     pub passed_clusters: BTreeSet<String>,
-    /// `UpstreamClusters` to which HTTPRoutes may lead, those of [`Inventory::passing_clusters`] among them.
+    /// `UpstreamClusters` to which HTTPRoutes may lead, those of [`Inventory::passing_clusters`] among them; and
+    /// `KubernetesUpstreams` by their [`portcullis_api::upstream_key`].
     pub requested_clusters: BTreeSet<String>,
 }
 
@@ -85,7 +91,8 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     let grants = Grants::of(&objects.grants);
     let classes = gateway::judge_classes(objects, inventory);
     let gateways = gateway::judge_gateways(objects, &classes, &grants, inventory);
-    let mut routes = route::judge_routes(objects, &grants, inventory);
+    let upstreams = JudgedUpstreams::of(objects, inventory);
+    let mut routes = route::judge_routes(objects, &grants, inventory, &upstreams);
     let by_name = GatewaysByName::of(&gateways);
     let mut attachments = Vec::new();
     let (mut budget, mut services) = (ClaimBudget::default(), ServiceBudget::default());
@@ -119,6 +126,7 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
             .map(|(index, one)| verdict::gateway_verdict(index, one, &verdicts.attached))
             .collect(),
         routes: verdicts.routes,
+        upstreams: upstreams.verdicts(),
         served: Settled { gateways: &gateways, routes: &routes, claims: &claims, clusters: &clusters, credentials }
             .served(),
     }

@@ -112,8 +112,8 @@ pub(crate) struct Rbac {
     /// With --control-plane: the permissions for serve --gateway-api, too.
     #[arg(long, requires = "control_plane")]
     pub(crate) gateway_api: bool,
-    /// With --gateway-api: a namespace in which it may read Secrets and ConfigMaps by their names, for the certificates of Gateways;
-    /// may be repeated. Without it no Gateway has a certificate from there.
+    /// With --gateway-api: a namespace in which it may read Secrets and ConfigMaps by their names, for the certificates of Gateways
+    /// and the credentials of KubernetesUpstreams; may be repeated. Without it none has one from there.
     #[arg(long = "gateway-secrets", value_name = "NAMESPACE", requires = "gateway_api")]
     pub(crate) gateway_secrets: Vec<String>,
     /// Print ClusterRoles for people who use the Gateway API: gateway operators and tenants.

@@ -1,6 +1,8 @@
 use std::process::ExitCode;
 
-use portcullis_api::{PolicyKind, cluster_definition, instance_definition, policy_definition, settings_definition};
+use portcullis_api::{
+    PolicyKind, cluster_definition, instance_definition, policy_definition, settings_definition, upstream_definition,
+};
 use serde_json::Value;
 
 use crate::arguments::Crd;
@@ -15,5 +17,6 @@ pub(crate) fn run(arguments: &Crd) -> ExitCode {
 /// The definitions of all kinds.
 pub(crate) fn definitions() -> Vec<Value> {
     let of_policies = PolicyKind::ALL.map(policy_definition);
-    [cluster_definition(), settings_definition(), instance_definition()].into_iter().chain(of_policies).collect()
+    let own = [cluster_definition(), settings_definition(), instance_definition()];
+    own.into_iter().chain(of_policies).chain([upstream_definition()]).collect()
 }

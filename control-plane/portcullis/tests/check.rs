@@ -188,7 +188,7 @@ fn empty_input_is_an_error() {
         let checked = dir.check(arguments, "# nothing\n");
         assert_eq!(checked.code, Some(1), "{arguments:?}: {}", checked.output);
         assert!(checked.error.starts_with(
-            "error: there is no UpstreamCluster, no GatewaySettings, no Instance, no policy and no object of the Gateway API to check"
+            "error: there is no UpstreamCluster, no GatewaySettings, no Instance, no policy, no KubernetesUpstream and no object of the Gateway API to check"
         ));
     }
 }

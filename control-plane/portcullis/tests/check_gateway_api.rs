@@ -54,6 +54,27 @@ spec:
     - {verbs: ['*'], apiGroups: ['*'], resources: ['*'], nonResourceURLs: ['*']}
 ";
 
+const UPSTREAM: &str = "\
+apiVersion: portcullis.dev/v1alpha1
+kind: KubernetesUpstream
+metadata: {name: prod, namespace: team-a}
+spec:
+  servers: [{endpoint: https://10.0.0.1:6443}]
+  serverName: kubernetes.default.svc
+  references:
+    upstreamCA: {configMap: {name: servers}}
+    client: {secret: {name: gateway}}
+";
+
+const UPSTREAM_GRANT: &str = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: ReferenceGrant
+metadata: {name: gateways, namespace: team-a}
+spec:
+  from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: infra}]
+  to: [{group: portcullis.dev, kind: KubernetesUpstream}]
+";
+
 /// Exit code and lines of a check of documents in one file.
 fn check(documents: &[&str], arguments: &[&str]) -> (Option<i32>, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
@@ -212,4 +233,65 @@ fn findings_are_in_json() {
     let finding = &findings[0];
     assert_eq!((&finding["kind"], &finding["name"]), (&"HTTPRoute".into(), &"team-a/r".into()));
     assert_eq!((&finding["code"], &finding["path"]), (&"unresolved".into(), &"spec.rules[0].backendRefs[0]".into()));
+}
+
+#[test]
+fn upstream_of_a_tenant_is_checked_with_its_routes() {
+    let route = ROUTE.replace(
+        "group: proxy.kubegateway.io, kind: UpstreamCluster, name: prod.test",
+        "group: portcullis.dev, kind: KubernetesUpstream, name: prod",
+    );
+    let (code, lines) = check(&[GATEWAY, NAMESPACE, &route, UPSTREAM, UPSTREAM_GRANT], &["--strict"]);
+    assert_eq!(code, Some(0), "{}", lines.join("\n"));
+    for wanted in [
+        "KubernetesUpstream team-a/prod: Accepted",
+        "  Accepted True Accepted",
+        "  ResolvedRefs True ResolvedRefs",
+        "  parent g: ResolvedRefs True ResolvedRefs",
+        "note: Secret team-a/gateway is not among the objects; it is assumed to exist",
+        "note: ConfigMap team-a/servers is not among the objects; it is assumed to exist",
+        "checked: 4 objects, 0 errors, 0 warnings",
+    ] {
+        assert_has(&lines, wanted);
+    }
+    let (code, lines) = check(&[UPSTREAM], &[]);
+    assert_eq!(code, Some(0), "alone: {}", lines.join("\n"));
+    let (code, lines) = check(&[GATEWAY, NAMESPACE, &route, UPSTREAM], &[]);
+    assert_eq!(code, Some(1));
+    assert_has(
+        &lines,
+        "all.yaml:21:16: error: spec.parentRefs[0]: parent g: RefNotPermitted: no ReferenceGrant in namespace team-a permits Gateways",
+    );
+    for (why, upstream, finding) in [
+        (
+            "a DNS name",
+            UPSTREAM.replace("10.0.0.1", "a.test"),
+            "all.yaml:5:24: error: spec.servers[0].endpoint: must have an IP address",
+        ),
+        (
+            "loopback",
+            UPSTREAM.replace("10.0.0.1", "127.0.0.1"),
+            "all.yaml:5:24: error: spec.servers[0].endpoint: a loopback address",
+        ),
+        (
+            "no name",
+            UPSTREAM.replace("  serverName: kubernetes.default.svc\n", ""),
+            "all.yaml:4:1: error: spec.serverName: is required",
+        ),
+        ("a policy", UPSTREAM.to_owned() + "  dispatchPolicies: []\n", "all.yaml:10:3: error: spec.dispatchPolicies: "),
+        (
+            "a misspelt kind",
+            UPSTREAM.replace("KubernetesUpstream", "KubernetesUpstreams"),
+            "all.yaml:2:7: error: kind: ",
+        ),
+    ] {
+        let (code, lines) = check(&[&upstream], &[]);
+        assert_eq!(code, Some(1), "{why}: {}", lines.join("\n"));
+        assert_has(&lines, finding);
+    }
+    let wrong = UPSTREAM.replace("10.0.0.1", "127.0.0.1");
+    let (_, lines) = check(&[GATEWAY, NAMESPACE, &route, &wrong, UPSTREAM_GRANT], &[]);
+    assert!(lines.iter().any(|line| line.contains("TerminationRefused")), "{}", lines.join("\n"));
+    let (_, lines) = check(&[UPSTREAM, UPSTREAM], &[]);
+    assert!(lines.iter().any(|line| line.contains("another one has the same name")), "{}", lines.join("\n"));
 }

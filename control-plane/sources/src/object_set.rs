@@ -29,7 +29,7 @@ pub struct ObjectSet {
     pub policies: Vec<Arc<Value>>,
     /// The places of the policies, in the same order.
     pub policy_places: Vec<Place>,
-    /// Documents of other API groups that `portcullis check` judges or needs, in the files' order: those of the Gateway API, and
+    /// Documents that `portcullis check` judges or needs, in the files' order: those of the Gateway API, `KubernetesUpstreams`, and
     /// namespaces.
     pub others: Vec<Arc<Value>>,
     /// The places of the others, in the same order.
@@ -142,6 +142,12 @@ impl ObjectSet {
             ObjectKind::Instance => {
                 self.instances.push(Arc::clone(&document.value));
                 self.instance_places.push(place);
+            }
+            ObjectKind::KubernetesUpstream => {
+                self.others.push(Arc::clone(&document.value));
+                self.others_places.push(place);
+                let message = "ignored: KubernetesUpstreams come from Kubernetes (--gateway-api)".to_owned();
+                self.diagnoses.push(diagnosis("kind", message, false));
             }
             ObjectKind::Policy(_) => {
                 self.policies.push(Arc::clone(&document.value));

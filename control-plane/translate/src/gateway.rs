@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use portcullis_api::Settings;
+use portcullis_api::{Settings, upstream_of_key};
 use portcullis_attach::{ListenerRole, ObjectName, ServedBackend, ServedGateway};
 use serde_json::Value;
 
 use crate::backend::{
-    BackendPool, JudgedCluster, JudgedClusters, KnownPools, Passage, PoolOrigin, Pools, ServicePort, ServiceServers,
+    BackendPool, JudgedCluster, JudgedClusters, KnownPools, Passage, PoolOrigin, Pools, ResolvedUpstream, ServicePort,
+    ServiceServers,
 };
 use crate::gateway_secrets::GatewaySecrets;
 use crate::listener::{GatewayBackends, gateway_listeners, only_cluster};
@@ -24,13 +25,15 @@ pub struct GatewayInput<'a> {
     pub gateways: &'a [Arc<ServedGateway>],
     /// The accepted `UpstreamCluster` documents that are served, with references resolved, by name.
     pub clusters: &'a BTreeMap<String, Arc<Value>>,
+    /// The `KubernetesUpstreams` to which routes lead, by their [`portcullis_api::upstream_key`].
+    pub upstreams: &'a BTreeMap<String, Arc<ResolvedUpstream>>,
     /// The ports of Services to which routes lead. One that is not here has no servers.
     pub services: &'a BTreeMap<ServicePort, ServiceServers>,
     /// The certificates of listeners. One that is not here is not served.
     pub secrets: &'a GatewaySecrets,
 }
 
-/// Clusters to which routes may not lead, and why.
+/// Clusters and upstreams to which routes may not lead, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedClusters {
     /// No connection may be passed on.
@@ -47,12 +50,13 @@ pub struct GatewayTranslator {
     settings: Option<Settings>,
     passages: CheckedDocuments<Passage>,
     judged: CheckedDocuments<JudgedCluster>,
+    upstreams: CheckedDocuments<JudgedCluster, ResolvedUpstream>,
     pools: KnownPools,
     known: BTreeMap<ObjectName, KnownGateway>,
 }
 
 /// The outcome of documents, by the name of their object.
-struct CheckedDocuments<T>(BTreeMap<String, (Arc<Value>, Arc<T>)>);
+struct CheckedDocuments<T, S = Value>(BTreeMap<String, (Arc<S>, Arc<T>)>);
 
 struct KnownGateway {
     served: Arc<ServedGateway>,
@@ -76,7 +80,7 @@ impl GatewayTranslator {
         self.pools.keep(|backend| wanted.contains(backend));
         let pools: Pools = wanted.into_iter().map(|one| (one.clone(), self.pool(one, input))).collect();
         let requested: BTreeSet<&str> = input.gateways.iter().flat_map(|gateway| requested(gateway)).collect();
-        let judge = |name: &str| Some((name.to_owned(), self.judged.of(name, input.settings, input.clusters)?));
+        let judge = |name: &str| Some((name.to_owned(), self.judged(name, input)?));
         let clusters: JudgedClusters = requested.into_iter().filter_map(judge).collect();
         let all = GatewayBackends { pools: &pools, clusters: &clusters, secrets: input.secrets };
         let before = std::mem::take(&mut self.known);
@@ -90,22 +94,29 @@ impl GatewayTranslator {
         &mut self,
         connections: impl IntoIterator<Item = &'a String>,
         requests: impl IntoIterator<Item = &'a String>,
-        settings: &Settings,
-        clusters: &BTreeMap<String, Arc<Value>>,
+        input: &GatewayInput<'_>,
     ) -> RefusedClusters {
-        self.follow(settings);
-        let connections =
-            connections.into_iter().filter_map(|name| match self.passages.of(name, settings, clusters)?.as_ref() {
+        self.follow(input.settings);
+        let connections = connections.into_iter().filter_map(|name| {
+            match self.passages.of(name, input.settings, input.clusters)?.as_ref() {
                 Passage::Refused(why) => Some((name.clone(), why.clone())),
                 Passage::Open(_) | Passage::Closed => None,
-            });
+            }
+        });
         let connections = connections.collect();
-        let requests =
-            requests.into_iter().filter_map(|name| match self.judged.of(name, settings, clusters)?.as_ref() {
-                JudgedCluster::Refused(why) => Some((name.clone(), why.clone())),
-                JudgedCluster::Open(_) => None,
-            });
+        let requests = requests.into_iter().filter_map(|name| match self.judged(name, input)?.as_ref() {
+            JudgedCluster::Refused(why) => Some((name.clone(), why.clone())),
+            JudgedCluster::Open(_) => None,
+        });
         RefusedClusters { connections, requests: requests.collect() }
+    }
+
+    /// A cluster by its name, or an upstream by its key. `None` if there is none.
+    fn judged(&mut self, name: &str, input: &GatewayInput<'_>) -> Option<Arc<JudgedCluster>> {
+        match upstream_of_key(name) {
+            Some(_) => self.upstreams.of(name, input.settings, input.upstreams),
+            None => self.judged.of(name, input.settings, input.clusters),
+        }
     }
 
     fn follow(&mut self, settings: &Settings) {
@@ -133,8 +144,8 @@ impl GatewayTranslator {
 }
 
 /// A document that is checked for one use.
-trait OfDocument {
-    fn of(document: &Value, name: &str, settings: &Settings) -> Self;
+trait OfDocument<S = Value> {
+    fn of(document: &S, name: &str, settings: &Settings) -> Self;
 }
 
 impl OfDocument for Passage {
@@ -149,16 +160,22 @@ impl OfDocument for JudgedCluster {
     }
 }
 
-impl<T> Default for CheckedDocuments<T> {
+impl OfDocument<ResolvedUpstream> for JudgedCluster {
+    fn of(upstream: &ResolvedUpstream, _: &str, settings: &Settings) -> Self {
+        Self::of_upstream(upstream, settings)
+    }
+}
+
+impl<T, S> Default for CheckedDocuments<T, S> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-impl<T: OfDocument> CheckedDocuments<T> {
-    /// `None` if there is no such `UpstreamCluster`.
-    fn of(&mut self, name: &str, settings: &Settings, clusters: &BTreeMap<String, Arc<Value>>) -> Option<Arc<T>> {
-        let Some(document) = clusters.get(name) else {
+impl<S: PartialEq, T: OfDocument<S>> CheckedDocuments<T, S> {
+    /// `None` if there is no such object.
+    fn of(&mut self, name: &str, settings: &Settings, all: &BTreeMap<String, Arc<S>>) -> Option<Arc<T>> {
+        let Some(document) = all.get(name) else {
             self.0.remove(name);
             return None;
         };
@@ -173,7 +190,7 @@ impl<T: OfDocument> CheckedDocuments<T> {
     }
 }
 
-/// The `UpstreamClusters` to which requests are sent.
+/// The clusters and upstreams to which requests are sent.
 fn requested(gateway: &ServedGateway) -> impl Iterator<Item = &str> {
     let tables = gateway.listeners.iter().filter_map(|listener| match &listener.role {
         ListenerRole::Terminate { routes, .. } => Some(routes),

@@ -143,11 +143,11 @@ fn account(token: &[u8]) -> Vec<u8> {
 }
 
 /// The identity of a cluster in the keys of credential caches, which start empty with each generation of the object, and
-/// when its servers or the CA that signs for its users change. Disabling a server changes nothing.
-pub(crate) fn identity(cluster: &Cluster, instance: &str, generation: &Generation) -> String {
+/// when its servers or the CA that signs for its users change. Disabling a server changes nothing. `name` is that of its chain.
+pub(crate) fn identity(cluster: &Cluster, name: &str, generation: &Generation) -> String {
     let client_ca = cluster.client_ca.as_ref().map_or(&b""[..], |pem| pem.as_slice());
     let hash = sha256_hex([generation.whole().as_bytes(), endpoints(cluster).as_bytes(), client_ca]);
-    format!("{instance}/-/{}/{hash}", cluster.name)
+    format!("{name}/{hash}")
 }
 
 /// The addresses of all written servers, disabled ones included, and the source of others.

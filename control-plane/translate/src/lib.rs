@@ -37,7 +37,7 @@ use portcullis_api::{
 };
 use serde_json::Value;
 
-pub use backend::{ServicePort, ServiceServers};
+pub use backend::{ResolvedUpstream, ServicePort, ServiceServers};
 pub use diagnosis::{Diagnosis, Reason, Version};
 pub use document_parts::{PartedTranslation, Parts};
 pub use explain_input::{ExplainInput, explain_gateway, explain_input, lost_names};

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use portcullis_api::{Cluster, Endpoint, Policy, Server, Settings, Strategy, Tracing};
+use portcullis_api::{Cluster, Endpoint, Policy, Server, Settings, Strategy, Tracing, upstream_of_key};
 use portcullis_attach::ObjectName;
 use portcullis_filter_config::{GENERATION_MARK, Pool, TCP_POOL};
 
@@ -18,9 +18,13 @@ pub struct ResourceNames {
 }
 
 impl ResourceNames {
-    /// Names of the cluster-scoped object `name`.
+    /// Names of the cluster-scoped object `name`, or of the `KubernetesUpstream` with this [`portcullis_api::upstream_key`].
     pub fn new(instance: &str, name: &str) -> Self {
-        Self { prefix: format!("{instance}/-/{name}"), generation: None }
+        let prefix = match upstream_of_key(name) {
+            Some((namespace, name)) => format!("{instance}/{namespace}/{name}"),
+            None => format!("{instance}/-/{name}"),
+        };
+        Self { prefix, generation: None }
     }
 
     /// Names of an object under these settings.

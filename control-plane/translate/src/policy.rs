@@ -22,7 +22,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
     let config = ClusterConfig {
         version: CONFIG_VERSION,
         name: names.chain().to_owned(),
-        identity: identity(cluster, &settings.instance, &Generation::of(cluster, settings)),
+        identity: identity(cluster, names.chain(), &Generation::of(cluster, settings)),
         object: cluster_word(cluster),
         authorities,
         client_ca: cluster.client_ca.as_ref().map(text),

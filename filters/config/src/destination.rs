@@ -104,6 +104,13 @@ pub fn counted_name(name: &str, object: &str) -> String {
     if object.is_empty() { name.to_owned() } else { format!("{name}{GENERATION_MARK}{object}") }
 }
 
+/// The name of an object in metrics and logs, by that of its cluster (`<instance>/<namespace or ->/<name>`): `namespace/name`, or the name
+/// alone of an object without a namespace, so that no two objects have the same.
+pub fn object_name(cluster: &str) -> &str {
+    let object = cluster.split_once('/').map_or(cluster, |(_, object)| object);
+    object.strip_prefix("-/").unwrap_or(object)
+}
+
 /// The value of the [`crate::names::DESTINATION`] filter state, one entry of the virtual host's matcher tree.
 pub fn destination(group: &str, pool: Pool, class: RequestClass) -> String {
     format!("{group}.{}.{}", pool.as_str(), class.as_str())
@@ -122,6 +129,20 @@ pub fn destinations(group: &str, pools: &[Pool]) -> impl Iterator<Item = (String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn objects_of_one_name_have_others_in_metrics() {
+        for (cluster, object) in [
+            ("lab/-/prod", "prod"),
+            ("lab/-/prod.example.com", "prod.example.com"),
+            ("lab/team-a/prod", "team-a/prod"),
+            ("lab/team-b/prod", "team-b/prod"),
+            ("prod", "prod"),
+            ("", ""),
+        ] {
+            assert_eq!(object_name(cluster), object, "{cluster}");
+        }
+    }
 
     #[test]
     fn every_destination_of_a_group_is_its_own() {

@@ -37,7 +37,8 @@ pub use cluster::{
     UpstreamIdentity,
 };
 pub use destination::{
-    GENERATION_MARK, Pool, RequestClass, TCP_POOL, counted_name, destination, destinations, without_generation,
+    GENERATION_MARK, Pool, RequestClass, TCP_POOL, counted_name, destination, destinations, object_name,
+    without_generation,
 };
 pub use dispatch::Dispatch;
 pub use fair_queue::{FairQueueConfig, FlowDistinguisher, FlowWeight};

@@ -50,7 +50,7 @@ const SESSION_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Durati
 /// The checked form of an `UpstreamCluster`.
 #[derive(Clone, Debug)]
 pub struct Cluster {
-    /// `metadata.name`, lower-case.
+    /// `metadata.name`, lower-case; of a `KubernetesUpstream` its [`crate::upstream_key`].
     pub name: String,
     /// `metadata.uid`, if the source gives one.
     pub uid: Option<String>,
@@ -148,7 +148,7 @@ pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Clu
     if check_size(&raw.spec, &mut findings) {
         let (problems, raw) = check_references(raw);
         findings.problems.extend(problems);
-        cluster = read(&raw, allow_loopback, &mut findings);
+        cluster = read(&raw, check_name(&raw, &mut findings), allow_loopback, &mut findings);
     }
     check_origins(raw, &mut findings);
     findings.finish(cluster)
@@ -164,11 +164,16 @@ pub fn unchecked_cluster(raw: &UpstreamCluster) -> Option<Cluster> {
         server_name: "explained.invalid".to_owned(),
         ..ClientConfig::default()
     };
-    read(&raw, true, &mut Findings::default())
+    read(&raw, raw.metadata.name.to_ascii_lowercase(), true, &mut Findings::default())
 }
 
-fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) -> Option<Cluster> {
-    let name = check_name(raw, findings);
+/// The checked form under a name. Size and references are checked before.
+pub(super) fn read(
+    raw: &UpstreamCluster,
+    name: String,
+    allow_loopback: bool,
+    findings: &mut Findings,
+) -> Option<Cluster> {
     let mut gates = check_gates(&raw.metadata, findings);
     let log_mode = check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), findings);
     let mut schemas = check_flow_control(&raw.spec.flow_control, gates.global_limits, findings);

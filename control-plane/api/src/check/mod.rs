@@ -34,6 +34,7 @@ mod tokens;
 mod tracing;
 mod transport;
 mod tunnel;
+mod upstream;
 
 pub(crate) use access::read_until;
 pub use address_policy::is_allowed_server;
@@ -65,6 +66,7 @@ pub use tokens::{TOKEN_KEYS_PATH, Tokens};
 pub use tracing::{CollectorTls, Tracing};
 pub use transport::{PASSED_ON, Transport};
 pub use tunnel::Tunnel;
+pub use upstream::{check_upstream, upstream_key, upstream_of_key};
 
 use crate::problem::Problem;
 use crate::problem::ProblemCode;

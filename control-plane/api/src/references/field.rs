@@ -2,7 +2,9 @@ use serde_json::Value;
 
 use crate::secret::{PublicBytes, SecretBytes};
 use crate::types::UpstreamClusterSpec;
-use crate::types::{AuthorityInSecret, AuthorityReference, PairInSecret, PairReference, References, TokenReference};
+use crate::types::{
+    AuthorityInSecret, AuthorityReference, PairInSecret, PairReference, References, TokenInSecret, TokenReference,
+};
 
 /// One of the references that an object may have.
 pub(super) struct ReferenceField {
@@ -126,6 +128,11 @@ pub(super) fn authority_in_secret(secret: &AuthorityInSecret) -> (&str, Vec<&str
     (&secret.name, vec![or(&secret.key, "ca.crt")])
 }
 
+/// The Secret's name and the key of the token.
+pub(super) fn token_in_secret(secret: &TokenInSecret) -> (&str, Vec<&str>) {
+    (&secret.name, vec![or(&secret.key, "token")])
+}
+
 fn pair(reference: &PairReference) -> Reference<'_> {
     Reference {
         secret: reference.secret.as_ref().map(pair_in_secret),
@@ -142,7 +149,7 @@ fn authority(reference: &AuthorityReference) -> Reference<'_> {
 
 fn token(reference: &TokenReference) -> Reference<'_> {
     Reference {
-        secret: reference.secret.as_ref().map(|one| (one.name.as_str(), vec![or(&one.key, "token")])),
+        secret: reference.secret.as_ref().map(token_in_secret),
         files: reference.file.as_ref().map(|path| vec![path.as_str()]),
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn shape_error(reference: &Reference<'_>) -> Option<&'static str> {
     }
 }
 
-fn secret_error(name: &str, keys: &[&str]) -> Option<&'static str> {
+pub(super) fn secret_error(name: &str, keys: &[&str]) -> Option<&'static str> {
     let is_name = |text: &str, allowed: fn(&u8) -> bool| {
         !text.is_empty() && text.len() <= MAX_NAME && text.as_bytes().iter().all(allowed)
     };

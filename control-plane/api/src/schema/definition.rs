@@ -5,7 +5,7 @@ use super::instance_rules::name_rule;
 use super::rules::cel;
 use crate::kind::{
     CLUSTER_API_VERSION, CLUSTER_KIND, INSTANCE_API_VERSION, INSTANCE_KIND, POLICY_API_VERSION, PolicyKind,
-    SETTINGS_API_VERSION, SETTINGS_KIND,
+    SETTINGS_API_VERSION, SETTINGS_KIND, UPSTREAM_API_VERSION, UPSTREAM_KIND,
 };
 
 /// A kind that a Kubernetes API stores.
@@ -24,7 +24,7 @@ struct StoredKind {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scope {
     Cluster,
-    /// In namespaces; of policies.
+    /// In namespaces.
     Namespaced,
 }
 
@@ -68,6 +68,19 @@ pub fn instance_definition() -> Value {
     })
 }
 
+/// The same of a `KubernetesUpstream` and [`crate::check_upstream`].
+pub fn upstream_definition() -> Value {
+    definition(StoredKind {
+        api_version: UPSTREAM_API_VERSION,
+        kind: UPSTREAM_KIND,
+        plural: "kubernetesupstreams",
+        short_names: &["ku"],
+        scope: Scope::Namespaced,
+        columns: upstream_columns(),
+        schema: super::upstream::upstream_schema(),
+    })
+}
+
 /// The same of a kind of policies and [`crate::check_policy`].
 pub fn policy_definition(kind: PolicyKind) -> Value {
     definition(StoredKind {
@@ -97,7 +110,8 @@ fn definition(stored: StoredKind) -> Value {
     }
     let mut metadata = json!({"name": format!("{}.{group}", stored.plural)});
     // By it tools find the kinds of policies (GEP-713).
-    if let (Scope::Namespaced, Some(fields)) = (stored.scope, metadata.as_object_mut()) {
+    let is_policy = PolicyKind::ALL.iter().any(|kind| kind.as_str() == stored.kind);
+    if let (true, Some(fields)) = (is_policy, metadata.as_object_mut()) {
         fields.insert("labels".to_owned(), json!({"gateway.networking.k8s.io/policy": "Inherited"}));
     }
     json!({
@@ -136,6 +150,18 @@ fn cluster_columns() -> Value {
         {"name": "Message", "type": "string", "priority": 1, "jsonPath": condition("Accepted", "message")},
         {"name": "Gateways", "type": "string", "priority": 1, "jsonPath": condition("Programmed", "message")},
         {"name": "Endpoints", "type": "string", "priority": 1, "jsonPath": condition("Ready", "message")},
+    ])
+}
+
+fn upstream_columns() -> Value {
+    let state = |kind: &str| json!({"name": kind, "type": "string", "jsonPath": condition(kind, "status")});
+    json!([
+        state("Accepted"),
+        state("ResolvedRefs"),
+        state("Ready"),
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "Message", "type": "string", "priority": 1, "jsonPath": condition("Accepted", "message")},
+        {"name": "Gateways", "type": "string", "priority": 1, "jsonPath": condition("Ready", "message")},
     ])
 }
 

@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions of `UpstreamCluster`, `GatewaySettings`, `Instance` and policies, for kube-apiservers that store these
+//! The CustomResourceDefinitions of `UpstreamCluster`, `GatewaySettings`, `Instance`, `KubernetesUpstream` and policies, for kube-apiservers that store these
 //! objects.
 //!
 //! - [`derive`]: fields, types and descriptions, from the types themselves.
@@ -7,6 +7,7 @@
 //! - [`token_rules`]: the same of the issuers of tokens.
 //! - [`settings_rules`]: the same of settings, by [`crate::check_settings`].
 //! - [`instance_rules`]: the same of instances, by [`crate::check_instance`].
+//! - [`upstream`]: the definition of `KubernetesUpstream`.
 //! - [`policies`]: the definitions of policies that are attached to other objects.
 //! - [`aliases`]: fields that have a second spelling.
 //! - [`status`]: an object's status.
@@ -21,8 +22,11 @@ mod rules;
 mod settings_rules;
 mod status;
 mod token_rules;
+mod upstream;
 
-pub use definition::{cluster_definition, instance_definition, policy_definition, settings_definition};
+pub use definition::{
+    cluster_definition, instance_definition, policy_definition, settings_definition, upstream_definition,
+};
 
 use serde_json::{Value, json};
 
@@ -43,6 +47,11 @@ pub(crate) fn settings_shape() -> Value {
 /// The same of an `Instance`.
 pub(crate) fn instance_shape() -> Value {
     object_schema(derive::shape::<InstanceSpec>())
+}
+
+/// The same of a `KubernetesUpstream`.
+pub(crate) fn upstream_shape() -> Value {
+    object_schema(upstream::upstream_spec())
 }
 
 /// The same of a policy of a kind.

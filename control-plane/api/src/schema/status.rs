@@ -114,6 +114,26 @@ pub(super) fn instance_status() -> Value {
     })
 }
 
+/// The same of a `KubernetesUpstream`.
+pub(super) fn upstream_status() -> Value {
+    json!({
+        "type": "object",
+        "description": "The status of the object. The control plane writes it and can write it again from nothing: backups do not need it.",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {
+            "conditions": {
+                "type": "array",
+                "description": "`Accepted`: the object is valid. `ResolvedRefs`: everything that it refers to is there, and can be used. \
+                    `Ready`: a Gateway that is `Programmed` leads requests there; the message names such Gateways.",
+                "maxItems": 8,
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["type"],
+                "items": condition("`Accepted`, `ResolvedRefs` or `Ready`."),
+            },
+        },
+    })
+}
+
 /// The same of policies, as GEP-713 has it: an entry for each target.
 pub(super) fn policy_status() -> Value {
     json!({

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use super::upstream::{upstream_rules, upstream_schema, upstream_spec};
 use super::{aliases, at, definition, derive, instance_spec, rules, settings_spec, spec};
 use crate::kind::{CLUSTER_API_VERSION, CLUSTER_KIND};
 use crate::parse::parse_cluster;
@@ -55,7 +56,9 @@ fn schema_is_structural() {
             assert!(field["properties"].get(required.as_str().unwrap()).is_some(), "{path}: {required}");
         }
     };
-    for schema in [definition::schema(), definition::settings_schema(), definition::instance_schema()] {
+    for schema in
+        [definition::schema(), definition::settings_schema(), definition::instance_schema(), upstream_schema()]
+    {
         walk(&schema, "", &mut |path, field| is_structural(path, field));
     }
 }
@@ -68,7 +71,7 @@ fn every_field_says_what_it_is_for() {
         assert!(is_plain_item || !text.is_empty(), "{path}");
         assert!(!text.contains('\n') && !text.contains("crate::"), "{path}: {text}");
     };
-    for spec in [spec(), settings_spec(), instance_spec()] {
+    for spec in [spec(), settings_spec(), instance_spec(), upstream_spec()] {
         walk(&spec, "spec", &mut |path, field| says(path, field));
     }
 }
@@ -94,6 +97,27 @@ fn rule_of_an_instance_finds_its_field() {
         for keyword in keywords.as_object().unwrap().keys() {
             assert!(field.get(keyword).is_none(), "{path}: {keyword} is derived already");
         }
+    }
+}
+
+#[test]
+fn rule_of_an_upstream_finds_its_field() {
+    let mut derived = derive::shape::<crate::types::KubernetesUpstreamSpec>();
+    for (path, keywords) in upstream_rules() {
+        let field = at(&mut derived, path).unwrap_or_else(|| panic!("no field {path}"));
+        for keyword in keywords.as_object().unwrap().keys() {
+            assert!(field.get(keyword).is_none(), "{path}: {keyword} is derived already");
+        }
+    }
+    let mut spec = upstream_spec();
+    for (path, keyword) in [
+        ("serverName", "maxLength"),
+        ("servers[].zone", "pattern"),
+        ("healthCheck.interval", "x-kubernetes-validations"),
+        ("credentialCache.tokenTTL", "pattern"),
+        ("upstreamIdentity", "enum"),
+    ] {
+        assert!(at(&mut spec, path).unwrap().get(keyword).is_some(), "{path} has the rule of an UpstreamCluster");
     }
 }
 

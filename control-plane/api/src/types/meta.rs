@@ -8,7 +8,7 @@ use serde::Deserialize;
 pub struct ObjectMeta {
     /// The object's name; of an `UpstreamCluster`, the host name that it serves.
     pub name: String,
-    /// Must be empty: all kinds are cluster-scoped.
+    /// Of a `KubernetesUpstream` or a policy; empty of other kinds, which are cluster-scoped.
     pub namespace: Option<String>,
     /// Set by a Kubernetes API server; files have none unless it is written there.
     pub uid: Option<String>,

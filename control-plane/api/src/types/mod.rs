@@ -9,6 +9,7 @@ mod flow_control;
 mod hsts;
 mod identity;
 mod instance;
+mod kubernetes_upstream;
 mod meta;
 mod policy;
 mod profile;
@@ -33,6 +34,10 @@ pub use flow_control::{Exempt, FlowControl, FlowControlSchema, MaxRequestsInflig
 pub(crate) use hsts::StrictTransportSecurity;
 pub use identity::{RequestHeaderNames, RequestHeaderSpec};
 pub use instance::{Instance, InstanceSpec, LabelRequirement, LabelSelector};
+pub use kubernetes_upstream::{
+    AuthorityInConfigMap, KubernetesUpstream, KubernetesUpstreamSpec, UpstreamAuthority, UpstreamPair,
+    UpstreamReferences, UpstreamServer, UpstreamToken,
+};
 pub use meta::ObjectMeta;
 pub use policy::DispatchPolicy;
 pub(crate) use policy::PolicyExtension;

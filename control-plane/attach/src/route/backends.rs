@@ -1,5 +1,6 @@
 //! The servers behind routes.
 
+use portcullis_api::upstream_key;
 use portcullis_gateway_api::{BackendReference, GATEWAY_API_GROUP};
 
 use super::rules::JudgedRules;
@@ -7,9 +8,13 @@ use crate::condition::{Note, Rejection};
 use crate::grants::{Grants, Referent, Referrer};
 use crate::input::{Inventory, Presence};
 use crate::name::{ObjectName, RouteKind};
+use crate::upstream::JudgedUpstreams;
 
 /// API group and kind of clusters.
 pub(crate) const CLUSTER: (&str, &str) = ("proxy.kubegateway.io", "UpstreamCluster");
+
+/// API group and kind of upstreams.
+pub(crate) const UPSTREAM: (&str, &str) = ("portcullis.dev", "KubernetesUpstream");
 
 /// The reason of a cluster to which no connection may be passed on.
 const JUDGING: &str = "PassthroughRefused";
@@ -19,7 +24,7 @@ const PASSING: &str = "TerminationRefused";
 /// A server behind a route.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServedBackend {
-    /// An `UpstreamCluster`, by its name.
+    /// An `UpstreamCluster` by its name, or a `KubernetesUpstream` by its [`upstream_key`], which no `UpstreamCluster` is called.
     Cluster(String),
     /// A port of a Service. Connections are passed on to it; no request ever is.
     Service {
@@ -48,20 +53,23 @@ pub(super) struct Resolved {
     pub(super) notes: Vec<Note>,
     /// The clusters to which connections may be passed on, whether these can be or not.
     pub(super) passed_clusters: Vec<String>,
-    /// The clusters to which requests may be sent, whether these can be or not.
+    /// The clusters and upstreams to which requests may be sent, whether these can be or not.
     pub(super) requested_clusters: Vec<String>,
 }
 
+/// Everything that routes may refer to, and who may.
+#[derive(Clone, Copy)]
+pub(super) struct Referable<'a> {
+    pub(super) grants: &'a Grants<'a>,
+    pub(super) inventory: &'a Inventory,
+    pub(super) upstreams: &'a JudgedUpstreams,
+}
+
 /// Resolves the references of a route's rule.
-pub(super) fn resolve(
-    kind: RouteKind,
-    namespace: &str,
-    rules: &JudgedRules<'_>,
-    grants: &Grants<'_>,
-    inventory: &Inventory,
-) -> Resolved {
+pub(super) fn resolve(kind: RouteKind, namespace: &str, rules: &JudgedRules<'_>, found: Referable<'_>) -> Resolved {
     let mut resolved = Resolved::default();
-    let resolver = Resolver { kind, namespace, grants, inventory };
+    let Referable { grants, inventory, upstreams } = found;
+    let resolver = Resolver { kind, namespace, grants, inventory, upstreams };
     for (path, reference) in &rules.backends {
         let found = resolver.resolve(reference);
         let is_cluster = match &found {
@@ -72,7 +80,7 @@ pub(super) fn resolve(
             RouteKind::Tls => &mut resolved.passed_clusters,
             RouteKind::Http => &mut resolved.requested_clusters,
         };
-        clusters.extend(is_cluster.then(|| reference.name.clone()));
+        clusters.extend(is_cluster.then(|| resolver.key(reference)));
         match found {
             Ok((backend, is_assumed)) => {
                 resolved.usable.push(WeightedBackend { backend, weight: reference.weight });
@@ -94,6 +102,7 @@ struct Resolver<'a> {
     namespace: &'a str,
     grants: &'a Grants<'a>,
     inventory: &'a Inventory,
+    upstreams: &'a JudgedUpstreams,
 }
 
 impl Resolver<'_> {
@@ -101,9 +110,10 @@ impl Resolver<'_> {
     fn resolve(&self, reference: &BackendReference) -> Result<(ServedBackend, bool), Rejection> {
         match (reference.group.as_str(), reference.kind.as_str(), self.kind) {
             (group, kind, _) if (group, kind) == CLUSTER => self.cluster(reference),
+            (group, kind, RouteKind::Http) if (group, kind) == UPSTREAM => self.upstream(reference),
             ("", "Service", RouteKind::Tls) => self.service(reference),
             ("", "Service", RouteKind::Http) => {
-                let message = "an HTTPRoute leads to an UpstreamCluster, never to a Service";
+                let message = "an HTTPRoute leads to an UpstreamCluster or a KubernetesUpstream, never to a Service";
                 Err(Rejection::new("InvalidKind", message))
             }
             (group, kind, _) => {
@@ -121,7 +131,8 @@ impl Resolver<'_> {
         }
         let name = &reference.name;
         self.permitted(CLUSTER.0, CLUSTER.1, &ObjectName::new(self.inventory.home_namespace.as_str(), name.as_str()))?;
-        if self.inventory.cluster(name) != Presence::Present {
+        // No name of an object has a slash, and keys of upstreams have one.
+        if self.inventory.cluster(name) != Presence::Present || name.contains('/') {
             return Err(Rejection::new("BackendNotFound", format!("there is no UpstreamCluster {name}")));
         }
         if let Some(why) = self.inventory.judging_clusters.get(name).filter(|_| self.kind == RouteKind::Tls) {
@@ -134,6 +145,30 @@ impl Resolver<'_> {
         }
         let is_assumed = !self.inventory.clusters.contains_key(name);
         Ok((ServedBackend::Cluster(name.clone()), is_assumed))
+    }
+
+    /// The name by which a cluster or an upstream is known behind routes.
+    fn key(&self, reference: &BackendReference) -> String {
+        let is_upstream = (reference.group.as_str(), reference.kind.as_str()) == UPSTREAM;
+        let namespace = reference.namespace.as_deref().unwrap_or(self.namespace);
+        if is_upstream { upstream_key(namespace, &reference.name) } else { reference.name.clone() }
+    }
+
+    /// Permissions for an upstream are those of its own namespace.
+    fn upstream(&self, reference: &BackendReference) -> Result<(ServedBackend, bool), Rejection> {
+        let namespace = reference.namespace.as_deref().unwrap_or(self.namespace);
+        let name = ObjectName::new(namespace, reference.name.as_str());
+        self.permitted(UPSTREAM.0, UPSTREAM.1, &name)?;
+        let is_name = !name.namespace.contains('/') && !name.name.contains('/');
+        match self.upstreams.usable(&name) {
+            Some(Ok(())) => Ok((ServedBackend::Cluster(self.key(reference)), false)),
+            Some(Err(why)) => {
+                let message = format!("no request may be sent to KubernetesUpstream {name}: {why}");
+                Err(Rejection::new(PASSING, message))
+            }
+            None if !self.inventory.is_complete && is_name => Ok((ServedBackend::Cluster(self.key(reference)), true)),
+            None => Err(Rejection::new("BackendNotFound", format!("there is no KubernetesUpstream {name}"))),
+        }
     }
 
     fn service(&self, reference: &BackendReference) -> Result<(ServedBackend, bool), Rejection> {

@@ -11,8 +11,10 @@ use crate::grants::Grants;
 use crate::host::HostPattern;
 use crate::input::{GatewayObjects, Inventory};
 use crate::name::{CreationOrder, ObjectName, RouteKind};
+use crate::upstream::JudgedUpstreams;
 
-pub(crate) use backends::CLUSTER;
+use backends::Referable;
+pub(crate) use backends::{CLUSTER, UPSTREAM};
 pub use backends::{ServedBackend, WeightedBackend};
 pub(crate) use parent::{Attachment, GatewaysByName, attach_parent};
 
@@ -36,7 +38,7 @@ pub(crate) struct JudgedRoute<'a> {
     pub(crate) notes: Vec<Note>,
     /// The clusters to which its connections may be passed on, whether these can be or not.
     pub(crate) passed_clusters: Vec<String>,
-    /// The clusters to which its requests may be sent, whether these can be or not.
+    /// The clusters and upstreams to which its requests may be sent, whether these can be or not.
     pub(crate) requested_clusters: Vec<String>,
 }
 
@@ -45,26 +47,27 @@ pub(crate) fn judge_routes<'a>(
     objects: &'a GatewayObjects,
     grants: &Grants<'_>,
     inventory: &Inventory,
+    upstreams: &JudgedUpstreams,
 ) -> Vec<JudgedRoute<'a>> {
-    let http = objects.http_routes.iter().map(|route| judge_http(route, grants, inventory));
-    let mut routes: Vec<_> =
-        http.chain(objects.tls_routes.iter().map(|route| judge_tls(route, grants, inventory))).collect();
+    let found = Referable { grants, inventory, upstreams };
+    let http = objects.http_routes.iter().map(|route| judge_http(route, found));
+    let mut routes: Vec<_> = http.chain(objects.tls_routes.iter().map(|route| judge_tls(route, found))).collect();
     routes.sort_by_key(|route| (CreationOrder::of(route.metadata), route.kind));
     routes
 }
 
-fn judge_http<'a>(route: &'a HttpRoute, grants: &Grants<'_>, inventory: &Inventory) -> JudgedRoute<'a> {
+fn judge_http<'a>(route: &'a HttpRoute, found: Referable<'_>) -> JudgedRoute<'a> {
     let spec = &route.spec;
     let rules = rules::http(spec);
     let judged = new(RouteKind::Http, &route.metadata, &spec.parent_refs, &spec.hostnames);
-    judged.with_rules(rules, grants, inventory)
+    judged.with_rules(rules, found)
 }
 
-fn judge_tls<'a>(route: &'a TlsRoute, grants: &Grants<'_>, inventory: &Inventory) -> JudgedRoute<'a> {
+fn judge_tls<'a>(route: &'a TlsRoute, found: Referable<'_>) -> JudgedRoute<'a> {
     let spec = &route.spec;
     let rules = rules::tls(spec);
     let judged = new(RouteKind::Tls, &route.metadata, &spec.parent_refs, &spec.hostnames);
-    judged.with_rules(rules, grants, inventory)
+    judged.with_rules(rules, found)
 }
 
 fn new<'a>(
@@ -101,8 +104,8 @@ fn new<'a>(
 }
 
 impl JudgedRoute<'_> {
-    fn with_rules(mut self, rules: rules::JudgedRules<'_>, grants: &Grants<'_>, inventory: &Inventory) -> Self {
-        let backends = backends::resolve(self.kind, &self.name.namespace, &rules, grants, inventory);
+    fn with_rules(mut self, rules: rules::JudgedRules<'_>, found: Referable<'_>) -> Self {
+        let backends = backends::resolve(self.kind, &self.name.namespace, &rules, found);
         self.backends = backends.usable;
         self.refused_weight = backends.refused_weight;
         self.unresolved = backends.unresolved;

@@ -75,7 +75,7 @@ fn several(rule: &str, backends: &[BackendReference]) -> Option<Rejection> {
     let servers: BTreeSet<_> = weighted.map(|one| (&one.group, &one.kind, &one.namespace, &one.name)).collect();
     (servers.len() > 1).then(|| {
         let message = format!(
-            "{rule}.backendRefs: requests of a route go to one UpstreamCluster; shares of several are not supported"
+            "{rule}.backendRefs: requests of a route go to one UpstreamCluster or KubernetesUpstream; shares of several are not supported"
         );
         Rejection::new("UnsupportedValue", message)
     })
@@ -140,7 +140,7 @@ fn unsupported(path: &str, backend: &BackendReference) -> Vec<String> {
     let mut fields: Vec<String> = backend.other.paths(path).collect();
     fields.extend(filters(path, backend.filters.iter().map(|filter| filter.kind.as_str())));
     // The servers of a cluster have ports of their own.
-    if backend.port.is_some() && backend.kind == "UpstreamCluster" {
+    if backend.port.is_some() && ["UpstreamCluster", "KubernetesUpstream"].contains(&backend.kind.as_str()) {
         fields.push(format!("{path}.port"));
     }
     fields

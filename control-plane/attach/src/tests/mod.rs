@@ -9,5 +9,6 @@ mod ownership;
 mod parents;
 mod properties;
 mod status;
+mod upstreams;
 mod work;
 mod world;

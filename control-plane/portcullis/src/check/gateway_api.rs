@@ -16,6 +16,7 @@ use portcullis_translate::{Diagnosis, Reason};
 use serde_json::Value;
 
 use super::checked::{CheckedObject, Finding};
+use super::upstreams::{CheckedUpstreams, is_upstream};
 
 /// The outcome of objects of the Gateway API.
 #[derive(Debug, Default)]
@@ -33,9 +34,9 @@ struct ReadDocument<'a> {
     place: &'a Place,
 }
 
-/// Whether there is an object of the Gateway API.
+/// Whether there is an object of the Gateway API, or one of ours that is judged with them.
 pub(super) fn has_any(objects: &ObjectSet) -> bool {
-    objects.others.iter().any(|document| is_gateway_api(document))
+    objects.others.iter().any(|document| is_gateway_api(document) || is_upstream(document))
 }
 
 /// Whether a diagnosis calls a document ignored that is checked here, or is needed for that.
@@ -47,8 +48,13 @@ pub(super) fn is_checked(objects: &ObjectSet, diagnosis: &FileDiagnosis) -> bool
     has_any(objects) && documents.into_iter().any(|(document, place)| is_at(place) && known(document))
 }
 
-/// Checks all objects. `clusters` are the `UpstreamClusters` beside them.
-pub(super) fn check(objects: &ObjectSet, clusters: &[Diagnosis], home_namespace: &str) -> CheckedGatewayApi {
+/// Checks all objects. `clusters` are the `UpstreamClusters` beside them, `allow_loopback` is `allowLoopbackUpstreams` of the settings.
+pub(super) fn check(
+    objects: &ObjectSet,
+    clusters: &[Diagnosis],
+    home_namespace: &str,
+    allow_loopback: bool,
+) -> CheckedGatewayApi {
     let mut checked = CheckedGatewayApi::default();
     let mut documents: Vec<ReadDocument<'_>> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -65,7 +71,14 @@ pub(super) fn check(objects: &ObjectSet, clusters: &[Diagnosis], home_namespace:
             Ok(object) => documents.push(ReadDocument { object, name, kind, place }),
         }
     }
-    let attached = attach(&gateway_objects(&documents), &inventory(objects, clusters, home_namespace));
+    let mut upstreams = CheckedUpstreams::of(objects, allow_loopback);
+    let mut read = gateway_objects(&documents);
+    read.upstreams = std::mem::take(&mut upstreams.objects);
+    let mut inventory = inventory(objects, clusters, home_namespace);
+    inventory.upstreams = std::mem::take(&mut upstreams.states);
+    let attached = attach(&read, &inventory);
+    checked.notes.append(&mut upstreams.notes);
+    checked.objects.extend(upstreams.outcomes(&attached));
     for document in &documents {
         checked.objects.push(outcome(document, &attached, &mut checked.notes));
     }
@@ -108,7 +121,7 @@ fn inventory(objects: &ObjectSet, clusters: &[Diagnosis], home_namespace: &str) 
         // The API server sets it, whatever the file has.
         labels.chain([(NAMESPACE_NAME_LABEL.to_owned(), name_of(document).name)]).collect()
     };
-    let namespaces = objects.others.iter().filter(|document| !is_gateway_api(document));
+    let namespaces = objects.others.iter().filter(|document| !is_gateway_api(document) && !is_upstream(document));
     let named = objects.settings.iter().map(|settings| (name_of(settings).name, Usability::Usable));
     Inventory {
         home_namespace: home_namespace.to_owned(),

@@ -6,6 +6,7 @@ mod instances;
 mod output;
 mod policies;
 mod report;
+mod upstreams;
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -18,7 +19,7 @@ use crate::arguments::{Check, CheckOutput};
 
 /// A check of nothing is an error: its caller relies on something being checked.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no UpstreamCluster, no GatewaySettings, no Instance, no policy and no object of the Gateway API to check{}", if *deeper { "" } else { " (hint: -R reads directories below, too)" })]
+#[error("there is no UpstreamCluster, no GatewaySettings, no Instance, no policy, no KubernetesUpstream and no object of the Gateway API to check{}", if *deeper { "" } else { " (hint: -R reads directories below, too)" })]
 struct NoObjects {
     deeper: bool,
 }

@@ -37,7 +37,8 @@ pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64)
     let resolved = Resolved::of(objects);
     let instances = CheckedInstances::of(objects, &settings.instance);
     let diagnoses = clusters(objects, &resolved, &settings, &instances.parts(objects));
-    let gateway_api = gateway_api::check(objects, &diagnoses, home_namespace);
+    let allow_loopback = settings.allow_loopback_upstreams;
+    let gateway_api = gateway_api::check(objects, &diagnoses, home_namespace, allow_loopback);
     for ((index, place), diagnosis) in objects.cluster_places.iter().enumerate().zip(diagnoses) {
         let lints = resolved.lint(objects, index, |raw| lint_cluster(raw, now));
         let diagnosis = if objects.referenced_data == ReferencedData::None { unknown(diagnosis) } else { diagnosis };

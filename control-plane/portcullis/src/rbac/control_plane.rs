@@ -60,8 +60,8 @@ fn subject_of(namespace: &str, user: Option<&str>) -> Value {
 /// The role and the binding for the Gateway API.
 const GATEWAY_API: &str = "portcullis-gateway-api";
 
-/// The permissions for the Gateway API: to read its objects, namespaces and Services, and to write the status of classes, Gateways
-/// and routes; to read the EndpointSlices of Services to which routes lead; and to read which release the definitions are of. No
+/// The permissions for the Gateway API: to read its objects, upstreams, namespaces and Services, and to write the status of classes,
+/// Gateways, routes and upstreams; to read the EndpointSlices of Services to which routes lead; and to read which release the definitions are of. No
 /// Secret and no `ConfigMap` is among them ([`gateway_secrets_manifests`]).
 pub(crate) fn gateway_api_manifests(namespace: &str, user: Option<&str>) -> [Value; 2] {
     let group = "gateway.networking.k8s.io";
@@ -70,6 +70,8 @@ pub(crate) fn gateway_api_manifests(namespace: &str, user: Option<&str>) -> [Val
     let rules = json!([
         {"apiGroups": [group], "resources": read, "verbs": ["list", "watch"]},
         {"apiGroups": [group], "resources": written, "verbs": ["patch"]},
+        {"apiGroups": ["portcullis.dev"], "resources": ["kubernetesupstreams"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["portcullis.dev"], "resources": ["kubernetesupstreams/status"], "verbs": ["patch"]},
         {"apiGroups": [""], "resources": ["namespaces", "services"], "verbs": ["list", "watch"]},
         {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]},
         {
@@ -84,8 +86,9 @@ pub(crate) fn gateway_api_manifests(namespace: &str, user: Option<&str>) -> [Val
 /// The role and the binding in a namespace with certificates of Gateways.
 const GATEWAY_SECRETS: &str = "portcullis-gateway-secrets";
 
-/// The permissions to read certificates of Gateways in these namespaces: Secrets and `ConfigMaps`, each by its name. RBAC knows no
-/// narrower ones that go on while Gateways come and go; which of them are read is decided by Gateways and `ReferenceGrants`.
+/// The permissions to read certificates of Gateways, and credentials of upstreams, in these namespaces: Secrets and `ConfigMaps`, each
+/// by its name. RBAC knows no narrower ones that go on while Gateways come and go; which of them are read is decided by Gateways and
+/// `ReferenceGrants`, and by `KubernetesUpstreams`.
 pub(crate) fn gateway_secrets_manifests(namespace: &str, user: Option<&str>, of: &[String]) -> Vec<Value> {
     let subject = subject_of(namespace, user);
     let in_namespace = |namespace: &String| {

@@ -23,6 +23,7 @@ pub(super) fn manifests() -> Vec<Value> {
                 rule(own_group, &["gatewaysettings"], &WRITE),
                 rule(clusters_group, &["upstreamclusters"], &WRITE),
                 rule(group, &["gateways", "httproutes", "tlsroutes", "referencegrants"], &READ),
+                rule(own_group, &["kubernetesupstreams"], &READ),
             ]),
         ),
         (
@@ -30,12 +31,14 @@ pub(super) fn manifests() -> Vec<Value> {
             json!([
                 rule(group, &["gateways", "referencegrants"], &WRITE),
                 rule(group, &["httproutes", "tlsroutes"], &READ),
+                rule(own_group, &["kubernetesupstreams"], &READ),
             ]),
         ),
         (
             "portcullis-tenant",
             json!([
                 rule(group, &["httproutes", "tlsroutes", "referencegrants"], &WRITE),
+                rule(own_group, &["kubernetesupstreams"], &WRITE),
                 rule(group, &["gateways"], &READ),
             ]),
         ),

@@ -36,9 +36,14 @@ impl GatewayApiObjects {
 
     /// Policies as a source lists them: of these kinds, and of the others none.
     pub fn of_policies(listed: impl IntoIterator<Item = (WatchedKind, Vec<Arc<Value>>)>) -> Self {
-        let mut objects = Self::default();
         let none = WatchedKind::OF_POLICIES.map(|kind| (kind, Vec::new()));
-        for (kind, documents) in none.into_iter().chain(listed) {
+        Self::of_kinds(none.into_iter().chain(listed))
+    }
+
+    /// Objects as a source lists them: of these kinds, and of the others none.
+    pub fn of_kinds(listed: impl IntoIterator<Item = (WatchedKind, Vec<Arc<Value>>)>) -> Self {
+        let mut objects = Self::default();
+        for (kind, documents) in listed {
             objects.set(kind, documents.into(), false);
         }
         objects
@@ -56,7 +61,8 @@ impl GatewayApiObjects {
 
     /// The objects of the Gateway API's own kinds.
     pub fn of_gateway_api(&self) -> impl Iterator<Item = &Arc<Value>> {
-        let own = self.by_kind.iter().filter(|(kind, _)| !kind.is_referred_to());
+        let is_own = |kind: WatchedKind| !kind.is_referred_to() && kind != WatchedKind::KubernetesUpstream;
+        let own = self.by_kind.iter().filter(move |(kind, _)| is_own(**kind));
         own.flat_map(|(_, documents)| documents.iter())
     }
 }

@@ -2,7 +2,7 @@ use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use portcullis_api::{
     CLUSTER_API_VERSION, CLUSTER_KIND, INSTANCE_API_VERSION, INSTANCE_KIND, POLICY_API_VERSION, PolicyKind,
-    SECRET_LABEL, SETTINGS_API_VERSION, SETTINGS_KIND, SETTINGS_SECRET_LABEL,
+    SECRET_LABEL, SETTINGS_API_VERSION, SETTINGS_KIND, SETTINGS_SECRET_LABEL, UPSTREAM_API_VERSION, UPSTREAM_KIND,
 };
 
 /// A kind of objects that is watched.
@@ -28,6 +28,8 @@ pub enum WatchedKind {
     Namespace,
     /// `Service`, to which routes of the Gateway API refer.
     Service,
+    /// `KubernetesUpstream`, to which routes of the Gateway API lead.
+    KubernetesUpstream,
     /// A policy that is attached to other objects.
     Policy(PolicyKind),
 }
@@ -37,7 +39,7 @@ const GATEWAY_API: &str = "gateway.networking.k8s.io/v1";
 
 impl WatchedKind {
     /// The kinds that the Gateway API needs.
-    pub const OF_GATEWAY_API: [WatchedKind; 7] = [
+    pub const OF_GATEWAY_API: [WatchedKind; 8] = [
         WatchedKind::GatewayClass,
         WatchedKind::Gateway,
         WatchedKind::HttpRoute,
@@ -45,6 +47,7 @@ impl WatchedKind {
         WatchedKind::ReferenceGrant,
         WatchedKind::Namespace,
         WatchedKind::Service,
+        WatchedKind::KubernetesUpstream,
     ];
 
     /// The kinds that policies need.
@@ -82,6 +85,7 @@ impl WatchedKind {
             WatchedKind::ReferenceGrant => (GATEWAY_API, "ReferenceGrant", "referencegrants"),
             WatchedKind::Namespace => ("v1", "Namespace", "namespaces"),
             WatchedKind::Service => ("v1", "Service", "services"),
+            WatchedKind::KubernetesUpstream => (UPSTREAM_API_VERSION, UPSTREAM_KIND, "kubernetesupstreams"),
             WatchedKind::Policy(kind) => (POLICY_API_VERSION, kind.as_str(), kind.plural()),
         }
     }

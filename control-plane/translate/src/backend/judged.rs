@@ -1,6 +1,9 @@
 use std::sync::Arc;
 
-use portcullis_api::{Cluster, Settings, Transport};
+use portcullis_api::{
+    CLUSTER_KIND, Cluster, Problem, Settings, Transport, UPSTREAM_KIND, UpstreamMaterial, check_upstream,
+    parse_upstream, upstream_of_key,
+};
 use portcullis_filter_config::ClusterConfig;
 use serde_json::Value;
 
@@ -9,7 +12,17 @@ use crate::policy::cluster_config;
 use crate::resource::Resource;
 use crate::{check, cluster, secrets};
 
-/// An `UpstreamCluster` behind routes for requests: checked, forwarded to and judged as under its own names.
+/// A `KubernetesUpstream` with the content of its references.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedUpstream {
+    /// Its document.
+    pub document: Arc<Value>,
+    /// The content of its references.
+    pub material: UpstreamMaterial,
+}
+
+/// An `UpstreamCluster` behind routes for requests: checked, forwarded to and judged as under its own names. A `KubernetesUpstream` has
+/// the same form, and is nowhere else.
 #[derive(Debug)]
 pub(crate) enum JudgedCluster {
     /// It is served.
@@ -43,6 +56,18 @@ impl JudgedCluster {
         }
     }
 
+    pub(crate) fn of_upstream(upstream: &ResolvedUpstream, settings: &Settings) -> Self {
+        let all = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let raw = match parse_upstream(&upstream.document) {
+            Ok(raw) => raw,
+            Err(problems) => return Self::Refused(all(problems)),
+        };
+        match check_upstream(&raw, &upstream.material, settings.allow_loopback_upstreams).outcome {
+            Ok(cluster) => Self::Open(Box::new(OpenCluster::of(cluster, settings))),
+            Err(problems) => Self::Refused(all(problems)),
+        }
+    }
+
     pub(crate) fn open(&self) -> Option<&OpenCluster> {
         match self {
             Self::Open(open) => Some(open),
@@ -71,5 +96,6 @@ impl OpenCluster {
 /// The owner of a cluster's resources at a Gateway. It is no name of an object: an Envoy of a Gateway says nothing about
 /// `UpstreamClusters`.
 pub(crate) fn owner(cluster: &str) -> String {
-    format!("UpstreamCluster {cluster}")
+    let kind = if upstream_of_key(cluster).is_some() { UPSTREAM_KIND } else { CLUSTER_KIND };
+    format!("{kind} {cluster}")
 }

@@ -1,7 +1,7 @@
 //! The servers behind routes of the Gateway API.
 //!
 //! - [`passage`]: whether connections may be passed on to an `UpstreamCluster`, by the rules of its own `transport`.
-//! - [`judged`]: an `UpstreamCluster` whose requests are judged.
+//! - [`judged`]: an `UpstreamCluster` or a `KubernetesUpstream` whose requests are judged.
 //! - [`pool`]: the Envoy cluster of a server; [`known_pools`]: those of before.
 
 mod judged;
@@ -15,6 +15,7 @@ use std::sync::Arc;
 use portcullis_api::DiscoveredServer;
 use portcullis_attach::{ObjectName, ServedBackend};
 
+pub use judged::ResolvedUpstream;
 pub(crate) use judged::{JudgedCluster, OpenCluster, owner};
 pub(crate) use known_pools::{KnownPools, PoolOrigin};
 pub(crate) use passage::Passage;
@@ -23,7 +24,7 @@ pub(crate) use pool::BackendPool;
 /// The pools of the servers behind routes.
 pub(crate) type Pools = BTreeMap<ServedBackend, Arc<BackendPool>>;
 
-/// The clusters behind routes for requests, by name. One that is not there is not among them.
+/// The clusters and upstreams behind routes for requests, by name or key. One that is not there is not among them.
 pub(crate) type JudgedClusters = BTreeMap<String, Arc<JudgedCluster>>;
 
 /// A port of a Service.

@@ -27,44 +27,44 @@ use super::render::render;
 use crate::resource::{Resource, type_urls};
 use crate::{GatewaySecrets, GatewayTranslator, holds_key};
 
-fn certificate() -> ObjectName {
+pub(super) fn certificate() -> ObjectName {
     ObjectName::new("infra", "cert")
 }
 
-fn route(name: &str, backends: Vec<WeightedBackend>, refused_weight: u32) -> BoundRoute {
+pub(super) fn route(name: &str, backends: Vec<WeightedBackend>, refused_weight: u32) -> BoundRoute {
     BoundRoute { kind: RouteKind::Http, ..super::gateway_world::route(name, backends, refused_weight) }
 }
 
-fn https(name: &str, routes: Vec<(&str, BoundRoute)>, withheld: &[&str]) -> ServedListener {
+pub(super) fn https(name: &str, routes: Vec<(&str, BoundRoute)>, withheld: &[&str]) -> ServedListener {
     let routes = routes.into_iter().map(|(name, route)| (host(name), route)).collect();
     let routes = HostTable { routes, withheld: withheld.iter().map(|name| host(name)).collect() };
     let role = ListenerRole::Terminate { certificates: vec![certificate()], client_ca: None, routes };
     ServedListener { role, ..listener(name, 443, Vec::new(), &[]) }
 }
 
-fn edge(listeners: Vec<ServedListener>) -> ServedGateway {
+pub(super) fn edge(listeners: Vec<ServedListener>) -> ServedGateway {
     gateway("edge", Vec::new(), listeners)
 }
 
 /// With the listener's certificate.
-fn world(pki: &Pki) -> World {
+pub(super) fn world(pki: &Pki) -> World {
     let mut world = World::new(pki);
     let pair = world.settings.default_certificate.clone().unwrap();
     world.secrets = GatewaySecrets { serving: [(certificate(), Arc::new(pair))].into() };
     world
 }
 
-fn names(group: &[Arc<Resource>], type_url: &str) -> BTreeSet<String> {
+pub(super) fn names(group: &[Arc<Resource>], type_url: &str) -> BTreeSet<String> {
     group.iter().filter(|one| one.type_url == type_url).map(|one| one.name.clone()).collect()
 }
 
 /// The parts of Secrets' names that hold keys, without generations.
-fn keys(group: &[Arc<Resource>]) -> Vec<&str> {
+pub(super) fn keys(group: &[Arc<Resource>]) -> Vec<&str> {
     let keys = group.iter().filter(|one| holds_key(&one.type_url, &one.value));
     keys.map(|one| one.name.split('@').next().unwrap()).collect()
 }
 
-fn routes_of(one: &Resource) -> (VirtualHost, Value) {
+pub(super) fn routes_of(one: &Resource) -> (VirtualHost, Value) {
     let mut routes = RouteConfiguration::decode(one.value.as_slice()).unwrap();
     let host = routes.virtual_hosts.remove(0);
     let config = &host.typed_per_filter_config[HTTP_FILTER].value;
@@ -74,7 +74,7 @@ fn routes_of(one: &Resource) -> (VirtualHost, Value) {
     (host, config)
 }
 
-fn is_closed(chain: &FilterChain) -> bool {
+pub(super) fn is_closed(chain: &FilterChain) -> bool {
     chain.transport_socket.is_none() && chain.filters.len() == 1 && chain.filters[0].name.ends_with("direct_response")
 }
 
@@ -209,7 +209,7 @@ fn clusters_that_take_no_requests_are_named() {
     let mut world = world(&pki);
     world.edit(NAME, "/spec/portcullis", json!({"transport": "TLSPassthrough"}));
     let names = [NAME.to_owned(), OTHER.to_owned()];
-    let refused = GatewayTranslator::default().refused([], &names, &world.settings, &world.clusters);
+    let refused = GatewayTranslator::default().refused([], &names, &world.input(&[]));
     assert_eq!(refused.requests.keys().collect::<Vec<_>>(), [NAME]);
     assert!(refused.requests[NAME].contains("spec.portcullis.transport") && refused.connections.is_empty());
 }

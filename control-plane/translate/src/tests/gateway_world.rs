@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::fixture::{Pki, set};
 use crate::resource::{Resource, ResourceGroup, type_urls};
-use crate::{GatewayInput, GatewaySecrets, GatewayTranslator, ServicePort, ServiceServers};
+use crate::{GatewayInput, GatewaySecrets, GatewayTranslator, ResolvedUpstream, ServicePort, ServiceServers};
 
 pub(super) const NAME: &str = "prod.example.com";
 pub(super) const OTHER: &str = "other.example.com";
@@ -52,6 +52,7 @@ pub(super) struct World {
     pub(super) clusters: BTreeMap<String, Arc<Value>>,
     pub(super) services: BTreeMap<ServicePort, ServiceServers>,
     pub(super) secrets: GatewaySecrets,
+    pub(super) upstreams: BTreeMap<String, Arc<ResolvedUpstream>>,
 }
 
 impl World {
@@ -64,6 +65,7 @@ impl World {
             clusters: [named(NAME), named(OTHER)].into(),
             services: [(port, ServiceServers { uid: "1111-2222".to_owned(), servers })].into(),
             secrets: GatewaySecrets::default(),
+            upstreams: BTreeMap::new(),
         }
     }
 
@@ -78,8 +80,12 @@ impl World {
         translator: &mut GatewayTranslator,
         gateways: &[Arc<ServedGateway>],
     ) -> BTreeMap<ObjectName, ResourceGroup> {
-        let Self { settings, clusters, services, secrets } = self;
-        translator.translate(&GatewayInput { settings, gateways, clusters, services, secrets })
+        translator.translate(&self.input(gateways))
+    }
+
+    pub(super) fn input<'a>(&'a self, gateways: &'a [Arc<ServedGateway>]) -> GatewayInput<'a> {
+        let Self { settings, clusters, services, secrets, upstreams } = self;
+        GatewayInput { settings, gateways, clusters, upstreams, services, secrets }
     }
 
     pub(super) fn one(&self, gateway: ServedGateway) -> ResourceGroup {

@@ -83,7 +83,7 @@ fn cluster_that_keeps_users_out_gets_no_connection() {
     };
     let refused = |world: &World| {
         let names = [NAME.to_owned(), OTHER.to_owned()];
-        GatewayTranslator::default().refused(&names, [], &world.settings, &world.clusters).connections
+        GatewayTranslator::default().refused(&names, [], &world.input(&[])).connections
     };
     let pool = |name: &str, weight| (format!("lab/-/{name}/all.tcp"), weight);
     let closed = [vec![("lab/-/-/nowhere".to_owned(), 1), pool(OTHER, 2)], Vec::new()];

@@ -4,6 +4,7 @@ mod document_parts;
 mod fixture;
 mod flat;
 mod gateway_https;
+mod gateway_upstreams;
 mod gateway_world;
 mod gateways;
 mod generation;

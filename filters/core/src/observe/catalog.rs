@@ -37,7 +37,7 @@ pub struct Label {
 pub const LABELS: [Label; 18] = [
     Label {
         name: "cluster",
-        values: "The name of the `UpstreamCluster`; `-` for what reached none; `(other)` in histograms of what has no room.",
+        values: "The name of the `UpstreamCluster`, or `namespace/name` of a `KubernetesUpstream`; `-` for what reached none; `(other)` in histograms of what has no room.",
     },
     Label {
         name: "server",

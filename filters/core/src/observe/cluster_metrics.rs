@@ -16,7 +16,7 @@ use crate::flow_limit::FlowLimit;
 use crate::rebalance::Rebalance;
 use crate::review::CredentialCaches;
 use portcullis_filter_config as config;
-use portcullis_filter_config::without_generation;
+use portcullis_filter_config::{object_name, without_generation};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,8 +77,7 @@ impl ClusterMetrics {
             || shows_users
             || talkers.is_some()
             || policies.iter().any(|policy| policy.log);
-        // The last part is the object's name, the rest is the gateway's own.
-        let cluster = config.name.rsplit('/').next().unwrap_or_default();
+        let cluster = object_name(&config.name);
         let counts = ClusterCounts {
             policies: policies.iter().zip(0_usize..).map(policy_labels).collect(),
             resources: ResourceLabels::of(policies),

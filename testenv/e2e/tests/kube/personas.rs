@@ -21,7 +21,7 @@ const PERSONAS: [(char, &str, Option<&str>); 3] = [
 ];
 
 /// Kinds in namespaces, and the letters of the personas that write them.
-const WRITERS: [(&str, &str, &str); 21] = [
+const WRITERS: [(&str, &str, &str); 23] = [
     ("gatewayclasses", "", "p"),
     ("gatewaysettings", "", "p"),
     ("upstreamclusters", "", "p"),
@@ -33,6 +33,8 @@ const WRITERS: [(&str, &str, &str); 21] = [
     ("tlsroutes", TEAM, "t"),
     ("tlsroutes", INFRA, ""),
     ("tlsroutes", NAMESPACE, ""),
+    ("kubernetesupstreams", TEAM, "t"),
+    ("kubernetesupstreams", INFRA, ""),
     ("referencegrants", INFRA, "o"),
     ("referencegrants", TEAM, "t"),
     // A grant there permits routes to lead to UpstreamClusters.
@@ -47,13 +49,14 @@ const WRITERS: [(&str, &str, &str); 21] = [
 ];
 
 /// Kinds whose status the control plane writes.
-const STATUSES: [(&str, &str); 6] = [
+const STATUSES: [(&str, &str); 7] = [
     ("gatewayclasses", ""),
     ("gatewaysettings", ""),
     ("upstreamclusters", ""),
     ("gateways", INFRA),
     ("httproutes", TEAM),
     ("tlsroutes", TEAM),
+    ("kubernetesupstreams", TEAM),
 ];
 
 struct Persona {
@@ -63,7 +66,7 @@ struct Persona {
 
 fn collection(plural: &str, namespace: &str) -> String {
     let group = match plural {
-        "gatewaysettings" => "/apis/portcullis.dev/v1alpha1",
+        "gatewaysettings" | "kubernetesupstreams" => "/apis/portcullis.dev/v1alpha1",
         "upstreamclusters" => "/apis/proxy.kubegateway.io/v1alpha1",
         "secrets" | "configmaps" => "/api/v1",
         "rolebindings" | "clusterrolebindings" | "clusterroles" => "/apis/rbac.authorization.k8s.io/v1",
@@ -82,6 +85,14 @@ fn object(fixture: &SourceFixture, plural: &str, name: &str) -> Value {
         "gatewaysettings" => {
             let version = "portcullis.dev/v1alpha1";
             return json!({"apiVersion": version, "kind": "GatewaySettings", "metadata": {"name": name}, "spec": {}});
+        }
+        "kubernetesupstreams" => {
+            let references = json!({"upstreamCA": {"configMap": {"name": "ca"}}, "token": {"secret": {"name": "x"}}});
+            let spec = json!({
+                "servers": [{"endpoint": "https://10.0.0.1"}], "serverName": "kubernetes", "references": references,
+            });
+            let version = "portcullis.dev/v1alpha1";
+            return json!({"apiVersion": version, "kind": "KubernetesUpstream", "metadata": {"name": name}, "spec": spec});
         }
         "upstreamclusters" => {
             return serde_json::from_str(&fixture.manifest(&format!("{name}.example.com")).to_text()).unwrap();

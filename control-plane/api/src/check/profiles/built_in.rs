@@ -92,7 +92,8 @@ fn controllers() -> Vec<Rule> {
     vec![Rule { users, ..everything() }, of_groups(everything(), &["system:serviceaccounts:kube-system"])]
 }
 
-fn everything() -> Rule {
+/// Matches every request.
+pub(in super::super) fn everything() -> Rule {
     let all = || words(&["*"]);
     Rule { verbs: all(), api_groups: all(), resources: all(), non_resource_urls: all(), ..Rule::default() }
 }

@@ -5,6 +5,7 @@ mod cluster;
 mod instance;
 mod policies;
 mod settings;
+mod upstream;
 
 use std::fmt::Write;
 

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use portcullis_api::{KeyPair, PublicBytes, SECRET_LABEL, SecretBytes, read_client_bundle, read_key_pair};
+use portcullis_api::{
+    KeyPair, PublicBytes, SECRET_LABEL, SecretBytes, SecretData, UPSTREAM_SECRET_LABEL, UPSTREAM_SHARED_ANNOTATION,
+    read_client_bundle, read_key_pair,
+};
 use portcullis_attach::ContentKind;
 use serde::Deserialize;
 
@@ -17,8 +20,10 @@ const TLS_SECRET: &str = "kubernetes.io/tls";
 pub(super) enum Certificates {
     /// Of listeners.
     Serving(Arc<KeyPair>),
-    /// Of CAs for clients.
+    /// Of CAs.
     Authorities(Arc<PublicBytes>),
+    /// Whatever a `KubernetesUpstream` may refer to.
+    OfUpstreams(Arc<SecretData>),
 }
 
 /// The part of a Secret that is looked at. An error of its values does not quote them.
@@ -36,6 +41,8 @@ struct SecretDocument {
 struct SecretMetadata {
     #[serde(default)]
     labels: BTreeMap<String, String>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
 }
 
 /// The part of a `ConfigMap` that is looked at.
@@ -53,6 +60,10 @@ pub(super) fn read_document(kind: ContentKind, document: &str) -> Result<Certifi
             let secret: SecretDocument = serde_json::from_str(document).map_err(|_| unreadable())?;
             serving(&secret)
         }
+        ContentKind::UpstreamSecret => {
+            let secret: SecretDocument = serde_json::from_str(document).map_err(|_| unreadable())?;
+            of_upstreams(secret)
+        }
         ContentKind::ConfigMap => {
             let map: ConfigMapDocument = serde_json::from_str(document).map_err(|_| unreadable())?;
             bounded(map.data.values().map(String::len).sum())?;
@@ -68,9 +79,9 @@ fn serving(secret: &SecretDocument) -> Result<Certificates, String> {
     if secret.kind != TLS_SECRET {
         return Err(format!("it is not of type {TLS_SECRET}"));
     }
-    // Its key may be the one that servers believe every user of.
-    if secret.metadata.labels.contains_key(SECRET_LABEL) {
-        return Err(format!("its label {SECRET_LABEL} makes it a credential for servers"));
+    refuse_credential(secret)?;
+    if secret.metadata.labels.contains_key(UPSTREAM_SECRET_LABEL) {
+        return Err(format!("its label {UPSTREAM_SECRET_LABEL} makes it a credential for servers"));
     }
     bounded(secret.data.values().map(|value| value.expose().len()).sum())?;
     let value = |key: &str| {
@@ -80,6 +91,25 @@ fn serving(secret: &SecretDocument) -> Result<Certificates, String> {
     let chain = PublicBytes::new(value("tls.crt")?.expose().to_vec());
     let pair = read_key_pair(&chain, value("tls.key")?).map_err(|error| format!("tls.crt and tls.key: {error}"))?;
     Ok(Certificates::Serving(Arc::new(pair)))
+}
+
+/// Nothing is kept of a Secret that is for no upstream: its author need not know of references to it.
+fn of_upstreams(secret: SecretDocument) -> Result<Certificates, String> {
+    refuse_credential(&secret)?;
+    bounded(secret.data.values().map(|value| value.expose().len()).sum())?;
+    let SecretMetadata { labels, annotations } = &secret.metadata;
+    let label =
+        labels.get(UPSTREAM_SECRET_LABEL).ok_or_else(|| format!("the Secret has no label {UPSTREAM_SECRET_LABEL}"))?;
+    let owners = SecretData::owners_of(label, annotations.get(UPSTREAM_SHARED_ANNOTATION).map(String::as_str));
+    Ok(Certificates::OfUpstreams(Arc::new(SecretData { owners, data: secret.data })))
+}
+
+/// Its key may be the one that servers of an `UpstreamCluster` believe every user of.
+fn refuse_credential(secret: &SecretDocument) -> Result<(), String> {
+    match secret.metadata.labels.contains_key(SECRET_LABEL) {
+        true => Err(format!("its label {SECRET_LABEL} makes it a credential for servers")),
+        false => Ok(()),
+    }
 }
 
 fn bounded(bytes: usize) -> Result<(), String> {
@@ -154,8 +184,39 @@ mod tests {
         document["metadata"] = json!({"labels": {SECRET_LABEL: "prod"}});
         let why = read_document(ContentKind::Secret, &document.to_string()).unwrap_err();
         assert!(why.contains("credential for servers"), "{why}");
+        for kind in [ContentKind::Secret, ContentKind::UpstreamSecret] {
+            let labels = json!({SECRET_LABEL: "prod", UPSTREAM_SECRET_LABEL: "prod"});
+            document["metadata"] = json!({"labels": labels});
+            assert!(
+                read_document(kind, &document.to_string()).unwrap_err().contains("credential for servers"),
+                "{kind:?}"
+            );
+        }
+        document["metadata"] = json!({"labels": {UPSTREAM_SECRET_LABEL: "prod"}});
+        let why = read_document(ContentKind::Secret, &document.to_string()).unwrap_err();
+        assert!(why.contains("credential for servers"), "one of an upstream's: {why}");
         document["metadata"] = json!({"labels": {"app": "prod"}});
         assert!(read_document(ContentKind::Secret, &document.to_string()).is_ok());
+    }
+
+    #[test]
+    fn secret_of_upstreams_is_labelled_for_them() {
+        let read = |metadata: Value| {
+            let data = json!({"token": STANDARD.encode("TOPSECRET")});
+            read_document(ContentKind::UpstreamSecret, &json!({"metadata": metadata, "data": data}).to_string())
+        };
+        let owners = |metadata: Value| match read(metadata).unwrap() {
+            Certificates::OfUpstreams(secret) => secret.owners.iter().cloned().collect::<Vec<_>>().join(" "),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(owners(json!({"labels": {UPSTREAM_SECRET_LABEL: "prod"}})), "prod");
+        let shared =
+            json!({"labels": {UPSTREAM_SECRET_LABEL: ""}, "annotations": {UPSTREAM_SHARED_ANNOTATION: "blue, green"}});
+        assert_eq!(owners(shared), "blue green");
+        assert!(read(json!({})).unwrap_err().contains("has no label"));
+        let large = json!({"data": {"token": STANDARD.encode("x".repeat(MAX_BYTES + 1))}}).to_string();
+        assert!(read_document(ContentKind::UpstreamSecret, &large).unwrap_err().contains("64 KiB"));
+        assert!(!format!("{:?}", read(json!({"labels": {UPSTREAM_SECRET_LABEL: "prod"}}))).contains("TOPSECRET"));
     }
 
     #[test]

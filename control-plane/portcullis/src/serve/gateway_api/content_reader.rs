@@ -28,8 +28,11 @@ const RETRY: Duration = Duration::from_secs(1);
 const AT_A_TIME: usize = 8;
 /// Timeout of a read.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the first verdicts wait for what is to be read: listeners without certificates would close.
+/// How long the first verdicts wait for what is to be read, beside the time that the reads take: listeners without certificates would
+/// close, and routes to upstreams without credentials.
 const FIRST_PATIENCE: Duration = Duration::from_secs(5);
+/// The most of both.
+const MAX_FIRST_PATIENCE: Duration = Duration::from_secs(60);
 /// How long later ones wait for new objects, so that a new Gateway need not have two verdicts. An API that is slow for one holds up
 /// no others.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -53,7 +56,10 @@ impl ContentReader {
 
     /// Has these read and no others, and yields their contents after a bounded time, as far as they are known.
     pub(super) async fn read(&mut self, referred: ReferredContents) -> Arc<GatewayContents> {
-        let (are_all_read, patience) = if self.has_waited { (false, PATIENCE) } else { (true, FIRST_PATIENCE) };
+        let (are_all_read, patience) = match self.has_waited {
+            true => (false, PATIENCE),
+            false => (true, first_patience(referred.iter().count())),
+        };
         self.has_waited = true;
         self.referred.send_if_modified(|before| {
             let is_new = **before != referred;
@@ -195,6 +201,12 @@ impl Reads {
             is_new
         });
     }
+}
+
+/// How long the first verdicts wait for this many objects.
+fn first_patience(objects: usize) -> Duration {
+    let reads = PACE.saturating_mul(u32::try_from(objects).unwrap_or(u32::MAX));
+    FIRST_PATIENCE.saturating_add(reads).min(MAX_FIRST_PATIENCE)
 }
 
 async fn sleep_until(time: Option<Instant>) {
@@ -346,6 +358,13 @@ mod tests {
         let next = reads.next(later);
         let again = next.iter().filter(|one| one.object.name.starts_with('k')).count();
         assert_eq!((next.len(), again), (AT_A_TIME, AT_A_TIME / 2));
+    }
+
+    #[test]
+    fn first_verdicts_wait_as_long_as_reads_take() {
+        for (objects, seconds) in [(0, 5), (100, 10), (1_000, 55), (2_000, 60), (usize::MAX, 60)] {
+            assert_eq!(first_patience(objects), Duration::from_secs(seconds), "{objects}");
+        }
     }
 
     #[test]

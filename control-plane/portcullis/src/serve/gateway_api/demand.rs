@@ -9,9 +9,15 @@ use serde_json::Value;
 use super::super::gateway_views::{GatewayDemand, ServiceIdentity};
 use super::name_of;
 use super::secrets::GatewayContents;
+use super::upstreams::KnownUpstreams;
 
 /// The part of the verdicts that decides about what is served.
-pub(super) fn demand(attached: &Attached, objects: &GatewayApiObjects, contents: &GatewayContents) -> GatewayDemand {
+pub(super) fn demand(
+    attached: &Attached,
+    objects: &GatewayApiObjects,
+    contents: &GatewayContents,
+    upstreams: &KnownUpstreams,
+) -> GatewayDemand {
     let documents: BTreeMap<ObjectName, &Arc<Value>> =
         objects.of(WatchedKind::Service).map(|document| (name_of(document), document)).collect();
     let wanted = attached.served.iter().flat_map(|gateway| gateway.services());
@@ -24,6 +30,7 @@ pub(super) fn demand(attached: &Attached, objects: &GatewayApiObjects, contents:
         passed_clusters: attached.passed_clusters.clone(),
         services: wanted.filter_map(service).collect(),
         requested_clusters: attached.requested_clusters.clone(),
+        upstreams: upstreams.resolved(|key| attached.requested_clusters.contains(key)),
         certificates: needed(attached, contents.serving(), |listener| match &listener.role {
             ListenerRole::Terminate { certificates, .. } => certificates.iter().collect(),
             ListenerRole::Redirect(_) | ListenerRole::Passthrough(_) => Vec::new(),
@@ -107,7 +114,7 @@ mod tests {
         let gateway = ObjectName::new("infra", "edge");
         let served = ServedGateway { gateway, addresses: Vec::new(), settings: None, listeners: vec![listener] };
         let attached = Attached { served: vec![served], ..Attached::default() };
-        let found = demand(&attached, &GatewayApiObjects::default(), &contents);
+        let found = demand(&attached, &GatewayApiObjects::default(), &contents, &KnownUpstreams::default());
         assert_eq!(found.certificates.keys().collect::<Vec<_>>(), [&used]);
         assert!(!format!("{found:?}").contains("PRIVATE"), "no key is shown");
         assert_eq!(contents.serving().len(), 2, "{unused} is read, too");

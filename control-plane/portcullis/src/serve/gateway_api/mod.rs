@@ -11,6 +11,8 @@ mod read_pace;
 mod secrets;
 mod statuses;
 mod supported_version;
+mod upstream_status;
+mod upstreams;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,6 +34,7 @@ use super::source::SettingsOrigin;
 use content_reader::ContentReader;
 use secrets::GatewayContents;
 use statuses::JudgedUids;
+use upstreams::{KnownUpstreams, upstream_objects};
 
 /// Least time between two steps: many routes change together.
 const PACE: Duration = Duration::from_millis(250);
@@ -110,6 +113,7 @@ impl GatewayApi {
         let mut known: Option<(Arc<GatewayApiObjects>, Arc<GatewayObjects>)> = None;
         let mut contents = ContentReader::start(self.access.client.clone());
         let (mut attached, mut uids) = (Arc::<Attached>::default(), Arc::<JudgedUids>::default());
+        let mut upstreams = KnownUpstreams::default();
         loop {
             let objects = self.objects.borrow_and_update().clone();
             // Without a kind a permission could be missing, or what a route refers to.
@@ -134,10 +138,15 @@ impl GatewayApi {
                 known = Some((Arc::clone(&objects), Arc::clone(&read)));
                 names.contents = contents.read(referred_contents(&read)).await;
                 let (of, by, home) = (Arc::clone(&objects), names.clone(), self.access.namespace.clone());
-                let step = move || (judge(&read, &of, by, home), uids_of(&of));
-                let Ok((newer, judged_uids)) = tokio::task::spawn_blocking(step).await else { return };
-                (attached, uids) = (Arc::new(newer), Arc::new(judged_uids));
-                self.envoys.demand(demand::demand(&attached, &objects, &names.contents));
+                let mut known_upstreams = std::mem::take(&mut upstreams);
+                let step = move || {
+                    known_upstreams.follow(&of, &by.contents);
+                    let inventory = inventory(&of, by, home, &known_upstreams);
+                    (attach(&read, &inventory), uids_of(&of), known_upstreams)
+                };
+                let Ok((newer, judged_uids, known)) = tokio::task::spawn_blocking(step).await else { return };
+                (attached, uids, upstreams) = (Arc::new(newer), Arc::new(judged_uids), known);
+                self.envoys.demand(demand::demand(&attached, &objects, &names.contents, &upstreams));
                 judged = Some((objects, names));
             }
             let uid = |ObjectName { namespace, name }: &ObjectName| {
@@ -227,13 +236,14 @@ fn uids_of(objects: &GatewayApiObjects) -> JudgedUids {
         let uid = document.pointer("/metadata/uid").and_then(Value::as_str)?;
         Some((ObjectKey { kind, namespace, name }, uid.to_owned()))
     };
-    let kinds = [WatchedKind::GatewayClass, WatchedKind::Gateway, WatchedKind::HttpRoute, WatchedKind::TlsRoute];
+    let routes = [WatchedKind::HttpRoute, WatchedKind::TlsRoute, WatchedKind::KubernetesUpstream];
+    let kinds = [WatchedKind::GatewayClass, WatchedKind::Gateway].into_iter().chain(routes);
     let of_kind = |kind| objects.of(kind).filter_map(move |document| uid(kind, document));
-    kinds.into_iter().flat_map(of_kind).collect()
+    kinds.flat_map(of_kind).collect()
 }
 
 fn read_all(objects: &GatewayApiObjects) -> GatewayObjects {
-    let mut read = GatewayObjects::default();
+    let mut read = GatewayObjects { upstreams: upstream_objects(objects), ..GatewayObjects::default() };
     for document in objects.of_gateway_api() {
         match read_object(document) {
             Ok(object) => read.add(object),
@@ -246,7 +256,12 @@ fn read_all(objects: &GatewayApiObjects) -> GatewayObjects {
     read
 }
 
-fn judge(read: &GatewayObjects, objects: &GatewayApiObjects, names: ReferredNames, home_namespace: String) -> Attached {
+fn inventory(
+    objects: &GatewayApiObjects,
+    names: ReferredNames,
+    home_namespace: String,
+    upstreams: &KnownUpstreams,
+) -> Inventory {
     let labels = |document: &Arc<Value>| {
         let name = name_of(document).name;
         let labels = document.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
@@ -266,7 +281,7 @@ fn judge(read: &GatewayObjects, objects: &GatewayApiObjects, names: ReferredName
         services: !objects.has_all(WatchedKind::Service),
         namespaces: !objects.has_all(WatchedKind::Namespace),
     };
-    let inventory = Inventory {
+    Inventory {
         is_complete: true,
         unseen,
         home_namespace,
@@ -277,9 +292,9 @@ fn judge(read: &GatewayObjects, objects: &GatewayApiObjects, names: ReferredName
         clusters: names.clusters,
         judging_clusters: names.refused_clusters.connections.clone(),
         passing_clusters: names.refused_clusters.requests.clone(),
+        upstreams: upstreams.states(),
         settings: names.settings,
-    };
-    attach(read, &inventory)
+    }
 }
 
 fn name_of(document: &Value) -> ObjectName {

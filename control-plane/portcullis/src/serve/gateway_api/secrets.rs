@@ -1,10 +1,11 @@
-//! Secrets and `ConfigMaps` to which Gateways refer, as they were read last. Nothing is kept of any that no Gateway names.
+//! Secrets and `ConfigMaps` to which Gateways and upstreams refer, as they were read last. Nothing is kept of any that none of them
+//! names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_api::{KeyPair, PublicBytes};
+use portcullis_api::{KeyPair, PublicBytes, SecretData};
 use portcullis_attach::{ContentKind, ContentName, ObjectName, ReferredContents, Usability};
 use tokio::time::Instant;
 
@@ -13,6 +14,8 @@ use super::content_documents::Certificates;
 /// How long a right has to be missing before an object that was read is not used any more: an apiserver that starts refuses
 /// everything for a moment.
 const REFUSED_FOR: Duration = Duration::from_secs(30);
+/// Why there is nothing of an object for which nothing was answered.
+const UNREAD: &str = "it is not read yet";
 
 /// The certificates that were read, by their objects. A copy shares them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -113,7 +116,7 @@ impl GatewayContents {
     pub(super) fn serving(&self) -> BTreeMap<ObjectName, Arc<KeyPair>> {
         let pair = |certificates: &Certificates| match certificates {
             Certificates::Serving(pair) => Some(Arc::clone(pair)),
-            Certificates::Authorities(_) => None,
+            Certificates::Authorities(_) | Certificates::OfUpstreams(_) => None,
         };
         self.usable().filter_map(|(name, certificates)| Some((name.object.clone(), pair(certificates)?))).collect()
     }
@@ -122,9 +125,35 @@ impl GatewayContents {
     pub(super) fn authorities(&self) -> BTreeMap<ObjectName, Arc<PublicBytes>> {
         let bundle = |certificates: &Certificates| match certificates {
             Certificates::Authorities(bundle) => Some(Arc::clone(bundle)),
-            Certificates::Serving(_) => None,
+            Certificates::Serving(_) | Certificates::OfUpstreams(_) => None,
         };
         self.usable().filter_map(|(name, certificates)| Some((name.object.clone(), bundle(certificates)?))).collect()
+    }
+
+    /// A Secret that a `KubernetesUpstream` refers to, or why there is nothing of it.
+    pub(super) fn upstream_secret(&self, object: &ObjectName) -> Result<&SecretData, String> {
+        match self.content(ContentKind::UpstreamSecret, object)? {
+            Certificates::OfUpstreams(secret) => Ok(secret),
+            Certificates::Serving(_) | Certificates::Authorities(_) => Err(UNREAD.to_owned()),
+        }
+    }
+
+    /// The CAs of a `ConfigMap`, or why there are none.
+    pub(super) fn authority(&self, object: &ObjectName) -> Result<&PublicBytes, String> {
+        match self.content(ContentKind::ConfigMap, object)? {
+            Certificates::Authorities(bundle) => Ok(bundle),
+            Certificates::Serving(_) | Certificates::OfUpstreams(_) => Err(UNREAD.to_owned()),
+        }
+    }
+
+    fn content(&self, kind: ContentKind, object: &ObjectName) -> Result<&Certificates, String> {
+        let name = ContentName { kind, object: object.clone() };
+        match self.0.get(&name).map(|known| &known.state) {
+            None | Some(ContentState::Unread) => Err(UNREAD.to_owned()),
+            Some(ContentState::Absent) => Err(format!("there is no {name}")),
+            Some(ContentState::Unreadable(why) | ContentState::Read(Err(why))) => Err(why.clone()),
+            Some(ContentState::Read(Ok(certificates))) => Ok(certificates),
+        }
     }
 
     fn usable(&self) -> impl Iterator<Item = (&ContentName, &Certificates)> {
@@ -148,7 +177,7 @@ impl KnownContent {
 
     fn usability(&self) -> Option<Usability> {
         match &self.state {
-            ContentState::Unread => Some(Usability::Malformed("it is not read yet".to_owned())),
+            ContentState::Unread => Some(Usability::Malformed(UNREAD.to_owned())),
             ContentState::Absent => None,
             ContentState::Read(Ok(_)) => Some(Usability::Usable),
             ContentState::Unreadable(why) | ContentState::Read(Err(why)) => Some(Usability::Malformed(why.clone())),
@@ -166,7 +195,7 @@ fn missing_right(name: &ContentName) -> String {
 /// The resource of a kind, as rights name it.
 pub(super) fn resource(kind: ContentKind) -> &'static str {
     match kind {
-        ContentKind::Secret => "secrets",
+        ContentKind::Secret | ContentKind::UpstreamSecret => "secrets",
         ContentKind::ConfigMap => "configmaps",
     }
 }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::gateway_views::{ClosedListeners, ProgrammedState};
 use super::programmed::Programmed;
+use super::upstream_status;
 
 /// `metadata.uid` of the objects that were judged.
 pub(super) type JudgedUids = BTreeMap<ObjectKey, String>;
@@ -57,7 +58,16 @@ pub(super) fn statuses<'a>(
         let written = route_status(route, status(&key)?, now)?;
         Some((key, written))
     });
-    classes.chain(gateways).chain(routes)
+    let led_by = upstream_status::led_by(&attached.served);
+    let upstreams = attached.upstreams.iter().filter_map(move |upstream| {
+        let key = key(WatchedKind::KubernetesUpstream, &upstream.name);
+        let stored = status(&key)?;
+        let verdicts = upstream_status::conditions(upstream, &led_by, programmed_states);
+        let generations = ObjectGenerations { judged: upstream.generation, newest: stored.generation };
+        let conditions = conditions(before(stored, "conditions"), &verdicts, generations, now);
+        Some((key, json!({"conditions": conditions})))
+    });
+    classes.chain(gateways).chain(routes).chain(upstreams)
 }
 
 fn key(kind: WatchedKind, name: &ObjectName) -> ObjectKey {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use portcullis_api::{KeyPair, PublicBytes};
 use portcullis_attach::{ObjectName, ServedGateway};
-use portcullis_translate::{RefusedClusters, ServicePort};
+use portcullis_translate::{RefusedClusters, ResolvedUpstream, ServicePort};
 use portcullis_xds::{Snapshot, View};
 use tokio::sync::watch;
 
@@ -35,8 +35,10 @@ pub(super) struct GatewayDemand {
     pub(super) served: Arc<Vec<Arc<ServedGateway>>>,
     /// `UpstreamClusters` to which a route may pass connections on, whether these can be or not.
     pub(super) passed_clusters: BTreeSet<String>,
-    /// Those to which a route may send requests, whether it can or not.
+    /// Those to which a route may send requests, whether it can or not, and `KubernetesUpstreams` by their keys.
     pub(super) requested_clusters: BTreeSet<String>,
+    /// The `KubernetesUpstreams` among these, by their keys, as far as they have what they refer to.
+    pub(super) upstreams: BTreeMap<String, Arc<ResolvedUpstream>>,
     /// The ports of Services to which routes lead, of those Services that are known.
     pub(super) services: BTreeMap<ServicePort, ServiceIdentity>,
     /// The certificates of listeners that end TLS, with their keys, by Secrets.

@@ -149,9 +149,10 @@ impl GatewaySnapshots {
         };
         let (gateways, translator) = (demand.served.as_slice(), &mut self.translator);
         let secrets = GatewaySecrets { serving: demand.certificates.clone() };
-        let input = GatewayInput { settings, gateways, clusters, services: &services, secrets: &secrets };
+        let (services, upstreams) = (&services, &demand.upstreams);
+        let input = GatewayInput { settings, gateways, clusters, upstreams, services, secrets: &secrets };
         let groups = translator.translate(&input);
-        let refused = translator.refused(&demand.passed_clusters, &demand.requested_clusters, settings, clusters);
+        let refused = translator.refused(&demand.passed_clusters, &demand.requested_clusters, &input);
         self.closed = Arc::new(closed_listeners(gateways, &secrets));
         if *self.refused != refused {
             self.refused = Arc::new(refused);

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use portcullis_filter_config::activity::{ClusterActivity, ShadowDifference};
-use portcullis_filter_config::{GENERATION_MARK, without_generation};
+use portcullis_filter_config::{GENERATION_MARK, object_name, without_generation};
 
 use self::answers::AnswerTotals;
 use self::limits::LimitTotals;
@@ -123,8 +123,7 @@ impl ClusterTotals {
         if activity == ClusterActivity::default() && talkers.is_none() {
             return None;
         }
-        // The last part is the object's name, the rest is the gateway's own.
-        self.name.rsplit('/').next().unwrap_or_default().clone_into(&mut activity.cluster);
+        object_name(&self.name).clone_into(&mut activity.cluster);
         self.object.as_ref().clone_into(&mut activity.object);
         activity.top = talkers.map(|talkers| talkers.top());
         Some(activity)

@@ -12,6 +12,12 @@ pub(super) const CLASS: &str = "portcullis";
 pub(super) const CLUSTER: &str = "a.example.com";
 pub(super) const GROUP: &str = "gateway.networking.k8s.io";
 
+/// The API group and version of a kind, by the name of its resource or its own.
+fn version_of(kind: &str) -> String {
+    let is_ours = kind.to_lowercase().starts_with("kubernetesupstream");
+    if is_ours { "portcullis.dev/v1alpha1".to_owned() } else { format!("{GROUP}/v1") }
+}
+
 /// A Kubernetes with the release's definitions, and a control plane that follows it.
 pub(crate) struct Site {
     pub(crate) fixture: SourceFixture,
@@ -73,14 +79,13 @@ impl Site {
         if !namespace.is_empty() {
             metadata["namespace"] = json!(namespace);
         }
-        let version = format!("{GROUP}/v1");
-        let object = json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec});
+        let object = json!({"apiVersion": version_of(kind), "kind": kind, "metadata": metadata, "spec": spec});
         self.fixture.apply(&object.to_string());
     }
 
     pub(super) fn get(&self, plural: &str, namespace: &str, name: &str) -> Value {
         let of = if namespace.is_empty() { String::new() } else { format!("namespaces/{namespace}/") };
-        self.fixture.kube.get(&format!("/apis/{GROUP}/v1/{of}{plural}/{name}")).unwrap()
+        self.fixture.kube.get(&format!("/apis/{}/{of}{plural}/{name}", version_of(plural))).unwrap()
     }
 
     /// Waits until an object's status has these conditions of its newest version, as `Type Status Reason`, at a place.

@@ -15,14 +15,14 @@ use super::gateway_api::{CLASS, CLUSTER, GROUP, Site};
 use crate::kubectl::whoami;
 
 /// The host name of the tenant's route.
-const JUDGED: &str = "judged.example.com";
+pub(super) const JUDGED: &str = "judged.example.com";
 const CLUSTER_GROUP: &str = "proxy.kubegateway.io";
 
-struct HttpsSite {
-    site: Site,
-    alice: Identity,
+pub(super) struct HttpsSite {
+    pub(super) site: Site,
+    pub(super) alice: Identity,
     /// The addresses of the listeners.
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     plain: SocketAddr,
 }
 
@@ -35,7 +35,7 @@ fn rules(more: &Value) -> Value {
 
 impl HttpsSite {
     /// A Gateway with a certificate, and a tenant's route to the cluster.
-    fn start(test: &str) -> Option<Self> {
+    pub(super) fn start(test: &str) -> Option<Self> {
         let site = Site::start(test)?;
         for namespace in ["infra", "team"] {
             site.fixture.admin(&["create", "namespace", namespace]);
@@ -92,7 +92,7 @@ impl HttpsSite {
         self.site.apply("HTTPRoute", "team", name, &spec);
     }
 
-    fn envoy(&self, node: &str, flags: &[&str]) -> Envoy {
+    pub(super) fn envoy(&self, node: &str, flags: &[&str]) -> Envoy {
         let dir = self.site.fixture.run.make_dir(node).unwrap();
         let bootstrap = self.site.plane.bootstrap_with(node, flags).unwrap();
         Envoy::start(&dir, node, &EnvoyOptions::new(bootstrap)).unwrap()
@@ -107,13 +107,13 @@ impl HttpsSite {
         client.get("/version", &[]).ok().map(|answer| answer.status)
     }
 
-    fn wait_status(&self, host: &str, expected: Option<u16>) {
+    pub(super) fn wait_status(&self, host: &str, expected: Option<u16>) {
         let what = format!("{host} answers {expected:?}");
         wait::until(&what, SOON, || (self.status(host, host) == expected).then_some(())).unwrap();
     }
 
     /// The user that the apiserver knows, through an address.
-    fn user(&self, at: SocketAddr, name: &str, with: impl Fn(Kubeconfig) -> Kubeconfig) -> Value {
+    pub(super) fn user(&self, at: SocketAddr, name: &str, with: impl Fn(Kubeconfig) -> Kubeconfig) -> Value {
         let kubeconfig = Kubeconfig::new(format!("https://{at}")).ca(&self.site.fixture.serving_ca);
         let kubeconfig = with(kubeconfig.tls_server_name(name));
         let path = kubeconfig.write(&self.site.fixture.run.next("kubeconfig")).unwrap();
@@ -121,7 +121,7 @@ impl HttpsSite {
     }
 }
 
-fn dump(envoy: &Envoy) -> String {
+pub(super) fn dump(envoy: &Envoy) -> String {
     envoy.admin().config_dump().unwrap().to_string()
 }
 

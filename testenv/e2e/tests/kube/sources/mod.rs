@@ -8,6 +8,7 @@ mod gateway_api;
 mod gateway_envoys;
 mod gateway_https;
 mod gateway_secrets;
+mod gateway_upstreams;
 mod in_cluster;
 mod leader;
 mod limits;

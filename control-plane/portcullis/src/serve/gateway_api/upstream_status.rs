@@ -1,0 +1,123 @@
+//! The condition `Ready` of `KubernetesUpstreams`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use portcullis_api::upstream_key;
+use portcullis_attach::{ConditionVerdict, ListenerRole, ObjectName, ServedBackend, ServedGateway, UpstreamVerdict};
+
+use super::super::gateway_views::ProgrammedState;
+
+/// The most Gateways that a message names.
+const MAX_NAMED: usize = 8;
+
+/// The Gateways at which routes lead requests to upstreams, by the keys of these.
+pub(super) type LedBy<'a> = BTreeMap<&'a str, BTreeSet<&'a ObjectName>>;
+
+pub(super) fn led_by(served: &[ServedGateway]) -> LedBy<'_> {
+    let mut led_by = LedBy::new();
+    for gateway in served {
+        let tables = gateway.listeners.iter().filter_map(|listener| match &listener.role {
+            ListenerRole::Terminate { routes, .. } => Some(routes),
+            ListenerRole::Passthrough(_) | ListenerRole::Redirect(_) => None,
+        });
+        for backend in tables.flat_map(|table| table.routes.values()).flat_map(|route| &route.backends) {
+            if let (ServedBackend::Cluster(key), true) = (&backend.backend, backend.weight > 0) {
+                led_by.entry(key).or_default().insert(&gateway.gateway);
+            }
+        }
+    }
+    led_by
+}
+
+/// The conditions of an upstream, with `Ready`.
+pub(super) fn conditions(
+    upstream: &UpstreamVerdict,
+    led_by: &LedBy<'_>,
+    programmed_states: &BTreeMap<ObjectName, ProgrammedState>,
+) -> Vec<ConditionVerdict> {
+    let is_programmed =
+        |gateway: &ObjectName| matches!(programmed_states.get(gateway), Some(ProgrammedState::Programmed(_)));
+    let key = upstream_key(&upstream.name.namespace, &upstream.name.name);
+    let gateways = led_by.get(key.as_str());
+    let ready = gateways.into_iter().flatten().copied().filter(|gateway| is_programmed(gateway));
+    let ready: Vec<&ObjectName> = ready.collect();
+    let (status, reason, message) = match gateways {
+        _ if upstream.conditions.iter().any(|one| !one.status) => (false, "Invalid", "it cannot be used".to_owned()),
+        None => (false, "NoRoute", "no accepted HTTPRoute leads there at a Gateway".to_owned()),
+        Some(gateways) if ready.is_empty() => {
+            (false, "Pending", format!("not programmed yet: {}", named(gateways.iter().copied())))
+        }
+        Some(_) => (true, "Ready", format!("served at Gateways {}", named(ready.into_iter()))),
+    };
+    let ready = ConditionVerdict { kind: "Ready", status, reason, message };
+    upstream.conditions.iter().cloned().chain([ready]).collect()
+}
+
+fn named<'a>(gateways: impl ExactSizeIterator<Item = &'a ObjectName>) -> String {
+    let more = gateways.len().saturating_sub(MAX_NAMED);
+    let names: Vec<String> = gateways.take(MAX_NAMED).map(ToString::to_string).collect();
+    let rest = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{}{rest}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_attach::{BoundRoute, HostPattern, HostTable, RouteKind, ServedListener, WeightedBackend};
+
+    use super::*;
+
+    fn served(name: &str, key: &str, weight: u32) -> ServedGateway {
+        let route = BoundRoute {
+            kind: RouteKind::Http,
+            route: ObjectName::new("team-a", "r"),
+            backends: vec![WeightedBackend { backend: ServedBackend::Cluster(key.to_owned()), weight }],
+            refused_weight: 0,
+        };
+        let routes = [(HostPattern::parse("a.test").unwrap(), route)].into();
+        let role = ListenerRole::Terminate {
+            certificates: Vec::new(),
+            client_ca: None,
+            routes: HostTable { routes, ..HostTable::default() },
+        };
+        let listener = ServedListener { name: "l".to_owned(), port: 443, host: HostPattern::Any, role };
+        ServedGateway {
+            gateway: ObjectName::new("infra", name),
+            addresses: Vec::new(),
+            settings: None,
+            listeners: vec![listener],
+        }
+    }
+
+    fn ready(served: &[ServedGateway], programmed: &[&str], is_accepted: bool) -> String {
+        let condition = |kind, status| ConditionVerdict { kind, status, reason: "r", message: String::new() };
+        let upstream = UpstreamVerdict {
+            name: ObjectName::new("team-a", "prod"),
+            generation: Some(1),
+            conditions: vec![condition("Accepted", is_accepted), condition("ResolvedRefs", true)],
+        };
+        let programmed = programmed
+            .iter()
+            .map(|name| (ObjectName::new("infra", *name), ProgrammedState::Programmed(BTreeSet::new())));
+        let found = conditions(&upstream, &led_by(served), &programmed.collect());
+        let last = found.last().unwrap();
+        assert_eq!((found.len(), last.kind), (3, "Ready"));
+        format!("{} {} {}", last.status, last.reason, last.message)
+    }
+
+    #[test]
+    fn upstream_is_ready_where_a_programmed_gateway_leads_there() {
+        let one = || served("edge", "team-a/prod", 1);
+        assert_eq!(ready(&[one()], &["edge"], true), "true Ready served at Gateways infra/edge");
+        assert_eq!(ready(&[one()], &[], true), "false Pending not programmed yet: infra/edge");
+        assert_eq!(ready(&[one()], &["edge"], false), "false Invalid it cannot be used");
+        for (key, weight) in [("prod", 1), ("team-b/prod", 1), ("team-a/prod", 0)] {
+            let found = ready(&[served("edge", key, weight)], &["edge"], true);
+            assert!(found.starts_with("false NoRoute"), "{key} {weight}: {found}");
+        }
+        let many: Vec<ServedGateway> = (0..10).map(|index| served(&format!("e{index}"), "team-a/prod", 1)).collect();
+        let names: Vec<String> = (0..10).map(|index| format!("e{index}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let found = ready(&many, &names, true);
+        assert!(found.ends_with("infra/e7 and 2 more"), "{found}");
+    }
+}

@@ -1,0 +1,114 @@
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use portcullis_attach::{GatewayObjects, referred_contents};
+use portcullis_sources::GatewayApiObjects;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::super::content_documents::read_document;
+use super::super::secrets::ContentAnswer;
+use super::*;
+
+fn made() -> (String, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec!["gateway".to_owned()]).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, "gateway");
+    let certificate = params.self_signed(&key).unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
+fn document(name: &str, endpoint: &str) -> Value {
+    json!({
+        "apiVersion": "portcullis.dev/v1alpha1", "kind": "KubernetesUpstream",
+        "metadata": {"name": name, "namespace": "team-a", "uid": "u"},
+        "spec": {
+            "servers": [{"endpoint": endpoint}], "serverName": "kubernetes",
+            "references": {"upstreamCA": {"configMap": {"name": "ca"}}, "client": {"secret": {"name": "gateway"}}},
+        },
+    })
+}
+
+fn objects(documents: Vec<Value>) -> GatewayApiObjects {
+    GatewayApiObjects::of_kinds([(WatchedKind::KubernetesUpstream, documents.into_iter().map(Arc::new).collect())])
+}
+
+/// The contents of what upstreams refer to, as they are read.
+fn contents(objects: &GatewayApiObjects, answers: &[(ContentKind, &str, String)]) -> GatewayContents {
+    let mut contents = GatewayContents::default();
+    let upstreams = upstream_objects(objects);
+    contents.follow(&referred_contents(&GatewayObjects { upstreams, ..GatewayObjects::default() }));
+    for (kind, name, document) in answers {
+        let name = ContentName { kind: *kind, object: ObjectName::new("team-a", *name) };
+        contents.take(&name, ContentAnswer::Found(read_document(*kind, document)), Instant::now());
+    }
+    contents
+}
+
+fn secret(owner: &str, (cert, key): &(String, String)) -> String {
+    let data = json!({"tls.crt": STANDARD.encode(cert), "tls.key": STANDARD.encode(key)});
+    json!({"metadata": {"labels": {"portcullis.dev/kubernetes-upstream": owner}}, "data": data}).to_string()
+}
+
+fn state(known: &KnownUpstreams, name: &str) -> String {
+    match &known.0[&ObjectName::new("team-a", name)].state {
+        UpstreamState::Usable => "usable".to_owned(),
+        UpstreamState::Invalid(why) => format!("invalid: {why}"),
+        UpstreamState::Unresolved(why) => format!("unresolved: {why}"),
+    }
+}
+
+#[test]
+fn upstream_is_usable_with_the_content_of_its_references() {
+    let pair = made();
+    let ca = json!({"data": {"ca.crt": pair.0}}).to_string();
+    let all = objects(vec![document("prod", "https://10.0.0.1"), document("blue", "https://a.test")]);
+    let map = || (ContentKind::ConfigMap, "ca", ca.clone());
+    let own = || (ContentKind::UpstreamSecret, "gateway", secret("prod", &pair));
+    for (case, answers, expected) in [
+        ("all of it", vec![map(), own()], "usable"),
+        ("nothing yet", vec![], "unresolved: spec.references.upstreamCA: it is not read yet"),
+        ("no key", vec![map()], "unresolved: spec.references.client: it is not read yet"),
+        (
+            "another's Secret",
+            vec![map(), (ContentKind::UpstreamSecret, "gateway", secret("blue", &pair))],
+            "unresolved: spec.references.client: the Secret has no label",
+        ),
+        (
+            "no certificate",
+            vec![(ContentKind::ConfigMap, "ca", json!({"data": {"ca.crt": "x"}}).to_string()), own()],
+            "unresolved: spec.references.upstreamCA: ca.crt",
+        ),
+        (
+            "a key of another",
+            vec![map(), (ContentKind::UpstreamSecret, "gateway", secret("prod", &(pair.0.clone(), made().1)))],
+            "invalid: spec.references.client",
+        ),
+    ] {
+        let mut known = KnownUpstreams::default();
+        known.follow(&all, &contents(&all, &answers));
+        assert!(state(&known, "prod").starts_with(expected), "{case}: {}", state(&known, "prod"));
+        assert!(state(&known, "blue").starts_with("invalid: spec.servers[0].endpoint"), "{}", state(&known, "blue"));
+        let resolved = known.resolved(|_| true);
+        assert_eq!(resolved.len(), usize::from(expected == "usable"), "{case}");
+        assert!(!format!("{resolved:?}").contains("PRIVATE KEY"), "no key is shown");
+        assert!(known.resolved(|key| key != "team-a/prod").is_empty(), "no route leads there");
+    }
+}
+
+#[test]
+fn upstream_that_is_the_same_is_not_checked_again() {
+    let pair = made();
+    let ca = json!({"data": {"ca.crt": pair.0}}).to_string();
+    let answers = [(ContentKind::ConfigMap, "ca", ca), (ContentKind::UpstreamSecret, "gateway", secret("prod", &pair))];
+    let all = objects(vec![document("prod", "https://10.0.0.1")]);
+    let mut known = KnownUpstreams::default();
+    known.follow(&all, &contents(&all, &answers));
+    let first = known.resolved(|_| true);
+    known.follow(&all, &contents(&all, &answers));
+    assert!(Arc::ptr_eq(&first["team-a/prod"], &known.resolved(|_| true)["team-a/prod"]));
+    let edited = objects(vec![document("prod", "https://10.0.0.2")]);
+    known.follow(&edited, &contents(&edited, &answers));
+    assert_ne!(first, known.resolved(|_| true));
+    known.follow(&objects(Vec::new()), &GatewayContents::default());
+    assert!(known.states().is_empty());
+}
