@@ -284,7 +284,11 @@ impl DeltaStream {
     fn has_everything(&self) -> bool {
         let has_all = |type_url: &str| {
             let subscription = self.subscriptions.get(&(ResourceKind::of(type_url), type_url.to_owned()));
-            subscription.is_some_and(|one| one.has_everything(&self.snapshot, type_url))
+            match subscription {
+                Some(subscription) => subscription.has_everything(&self.snapshot, type_url),
+                // Nothing is under way of what the node did not ask for.
+                None => self.snapshot.of_type(type_url).all(|(_, resource)| resource.is_on_demand()),
+            }
         };
         let is_known = || self.is_in_sync() && self.refused().is_empty() && self.snapshot.types().all(has_all);
         *self.has_everything.get_or_init(is_known)
@@ -315,10 +319,11 @@ impl DeltaStream {
         let one = |(type_url, name): (&str, &str)| {
             let resource = snapshot.get(type_url, name)?;
             let subscription = self.subscriptions.get(&(ResourceKind::of(type_url), type_url.to_owned()));
-            Some(
-                subscription
-                    .map_or(GatewayProgress::Pending, |subscription| subscription.progress(name, resource, owner)),
-            )
+            Some(match subscription {
+                Some(subscription) => subscription.progress(name, resource, owner),
+                None if resource.is_on_demand() => GatewayProgress::Acknowledged,
+                None => GatewayProgress::Pending,
+            })
         };
         snapshot.owned_by(owner).filter_map(one).reduce(combined)
     }

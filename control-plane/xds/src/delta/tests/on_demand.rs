@@ -134,3 +134,19 @@ fn node_that_reconnects_may_name_many_pools_that_are_gone() {
     let responses = stream.on_snapshot(with_pool("b7"));
     assert_eq!(settle(&mut stream, responses), ["CDS: +b7"]);
 }
+
+/// Else an Envoy that began after the last routes ended would never have all of its snapshot.
+#[test]
+fn node_without_a_question_has_all_but_what_is_on_demand() {
+    let listener = (LDS.to_owned(), "l".to_owned(), Resource::new(b"l".to_vec()));
+    let routes = |name: &str| (RDS.to_owned(), name.to_owned(), Resource::new(b"r".to_vec()));
+    let ended = |name: &str| (RDS.to_owned(), name.to_owned(), Resource::new(b"r".to_vec()).on_demand());
+    for (all, expected) in [
+        (vec![listener.clone(), ended("a")], GatewayProgress::Acknowledged),
+        (vec![listener.clone(), ended("a"), routes("b")], GatewayProgress::Pending),
+    ] {
+        let snapshot = Arc::new(Snapshot::new(all));
+        let stream = opened(Arc::clone(&snapshot), &[(CDS, &[]), (LDS, &[])]);
+        assert_eq!(stream.progress_with_all(&snapshot), expected);
+    }
+}

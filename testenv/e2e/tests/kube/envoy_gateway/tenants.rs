@@ -160,7 +160,8 @@ fn routes_of_other_namespaces_never_show_the_certificate() {
     let Some(fixture) = EnvoyGatewayFixture::start("eg-tenants", false) else { return };
     let shop = Shop::open(&fixture);
     assert_eq!(shop.reason("ours", "Accepted"), "NotAllowedByListeners", "no route of theirs for our host");
-    assert_eq!(shop.reason("shop", "ResolvedRefs"), "RefNotPermitted", "no Backend of ours");
+    // Of two rules: no Backend of ours, and none of theirs that names our Secret.
+    assert_eq!(shop.reason("shop", "ResolvedRefs"), "InvalidBackendRef,RefNotPermitted");
     assert_eq!(shop.secrets_by("borrowed"), (500, false), "a Backend of ours, without a ReferenceGrant");
     assert_eq!(shop.secrets_by("named"), (500, false), "a Backend of theirs that names our Secret");
     let (status, found) = shop.secrets_by("own");

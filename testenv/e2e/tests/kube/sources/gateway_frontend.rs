@@ -67,7 +67,7 @@ fn cas_of_a_gateway_hold_in_addition_to_the_clusters() {
     let device = devices.issue(&CertSpec::client("alice", ["system:masters"])).unwrap();
     let stranger = Ca::new("strangers").unwrap().issue(&CertSpec::client("alice", ["dev"])).unwrap();
     cluster(&gateway, &users, &json!({}));
-    let admin = ["create", "clusterrolebinding", "dev", "--clusterrole=view", "--group=dev"];
+    let admin = ["create", "clusterrolebinding", "dev", "--clusterrole=system:aggregate-to-view", "--group=dev"];
     site.fixture.admin(&[&admin[..], &["--serviceaccount=default:robot"]].concat());
     site.fixture.admin(&["create", "serviceaccount", "robot"]);
     let token = site.fixture.admin(&["create", "token", "robot"]).trim().to_owned();
