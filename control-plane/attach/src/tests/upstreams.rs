@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::world::{HOME, INFRA, class, created, gateway, inventory, lines, listener, object, read, tls_route};
 use crate::{
-    ContentKind, ContentName, GatewayObjects, Inventory, ObjectName, UpstreamObject, UpstreamState, attach,
-    referred_contents,
+    ContentKind, ContentName, FormerCertificates, GatewayObjects, Inventory, ObjectName, UpstreamObject, UpstreamState,
+    attach, referred_contents,
 };
 
 const TEAM: &str = "team-a";
@@ -233,14 +233,20 @@ fn oldest_upstreams_have_room_and_their_secrets_are_read() {
         .map(|one| one.name.to_string())
         .collect();
     assert_eq!(refused, ["team-a/u16", "team-a/u17"]);
-    let contents = referred_contents(&objects);
+    let contents = referred_contents(&objects, &FormerCertificates::new());
     let is_read = |namespace: &str, name: &str| {
         contents.contains(&ContentName { kind: ContentKind::UpstreamSecret, object: ObjectName::new(namespace, name) })
     };
     assert!(is_read(TEAM, "u15-key") && !is_read(TEAM, "u16-key") && is_read("team-b", "u0-key"));
     let many: Vec<UpstreamObject> = (0..40).flat_map(|index| of(&format!("n{index:02}"), 16)).collect();
     let objects = world(&[], many);
-    assert_eq!(referred_contents(&objects).iter().filter(|one| one.kind == ContentKind::UpstreamSecret).count(), 512);
+    assert_eq!(
+        referred_contents(&objects, &FormerCertificates::new())
+            .iter()
+            .filter(|one| one.kind == ContentKind::UpstreamSecret)
+            .count(),
+        512
+    );
 }
 
 /// A grant that is drawn: whether for a Gateway, in which namespace, for which, and for which upstream.

@@ -11,7 +11,6 @@ pub(super) const MAX_BITS_OF_NAMESPACE: usize = 100_000;
 pub(super) const MAX_BITS: usize = 1_000_000;
 /// The most bytes of the filter's configurations at a Gateway: each listener has one for each cluster behind it.
 pub(super) const MAX_CONFIG_BYTES: usize = 64 << 20;
-const MAX_CONFIG_BYTES: usize = 64 << 20;
 /// The most bytes of configurations for routes of one namespace with policies of their own: each has one at each listener.
 const MAX_TIGHTENED_BYTES_OF_NAMESPACE: usize = 8 << 20;
 /// The most of all such routes of a Gateway.

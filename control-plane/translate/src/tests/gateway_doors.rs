@@ -194,7 +194,7 @@ fn policy_that_a_cluster_cannot_have_is_named_and_left_out() {
     let policies = vec![(of_route("a"), vec![denies("team/x", "/x")])];
     let gateway = served(vec![("a.test", to("a")), ("o.test", route("o", vec![cluster(OTHER, 1)], 0))], policies);
     let group = world.translate(&mut translator, &[Arc::new(gateway)]).into_values().next().unwrap();
-    let refused = translator.refused([], [], &world.settings, &world.clusters);
+    let refused = translator.refused([], [], &world.input(&[]));
     let unfit: Vec<_> = refused.policies.keys().map(|one| (one.cluster.as_str(), one.policy.as_str())).collect();
     assert_eq!(unfit, [(NAME, "team/x")]);
     assert!(chain_of(&group, "a.test").transport_socket.is_some(), "the route is served as without it");
