@@ -101,7 +101,9 @@ impl FormerListeners {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_attach::{ContentKind, HostPattern, HostTable, ServedGateway, ServedListener, referred_contents};
+    use portcullis_attach::{
+        ContentKind, DoorPolicies, HostPattern, HostTable, ServedGateway, ServedListener, referred_contents,
+    };
 
     use super::super::content_documents::{made_secret, read_document};
     use super::super::secrets::{ContentAnswer, referring};
@@ -120,7 +122,13 @@ mod tests {
         let role = ListenerRole::Terminate { certificates, client_ca: None, routes: HostTable::default() };
         let listener = ServedListener { name: "l".to_owned(), port: 443, host: HostPattern::Any, role };
         let listeners = if secrets.is_empty() { Vec::new() } else { vec![listener] };
-        let served = ServedGateway { gateway: gateway(), addresses: Vec::new(), settings: None, listeners };
+        let served = ServedGateway {
+            gateway: gateway(),
+            addresses: Vec::new(),
+            settings: None,
+            listeners,
+            policies: DoorPolicies::default(),
+        };
         Attached { served: vec![served], ..Attached::default() }
     }
 

@@ -62,7 +62,9 @@ fn named<'a>(gateways: impl ExactSizeIterator<Item = &'a ObjectName>) -> String 
 
 #[cfg(test)]
 mod tests {
-    use portcullis_attach::{BoundRoute, HostPattern, HostTable, RouteKind, ServedListener, WeightedBackend};
+    use portcullis_attach::{
+        BoundRoute, DoorPolicies, HostPattern, HostTable, RouteKind, ServedListener, WeightedBackend,
+    };
 
     use super::*;
 
@@ -85,6 +87,7 @@ mod tests {
             addresses: Vec::new(),
             settings: None,
             listeners: vec![listener],
+            policies: DoorPolicies::default(),
         }
     }
 

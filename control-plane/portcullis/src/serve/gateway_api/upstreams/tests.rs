@@ -1,6 +1,6 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use portcullis_attach::{GatewayObjects, referred_contents};
+use portcullis_attach::{FormerCertificates, GatewayObjects, referred_contents};
 use portcullis_sources::GatewayApiObjects;
 use serde_json::json;
 use tokio::time::Instant;
@@ -36,7 +36,8 @@ fn objects(documents: Vec<Value>) -> GatewayApiObjects {
 fn contents(objects: &GatewayApiObjects, answers: &[(ContentKind, &str, String)]) -> GatewayContents {
     let mut contents = GatewayContents::default();
     let upstreams = upstream_objects(objects);
-    contents.follow(&referred_contents(&GatewayObjects { upstreams, ..GatewayObjects::default() }));
+    let referred = GatewayObjects { upstreams, ..GatewayObjects::default() };
+    contents.follow(&referred_contents(&referred, &FormerCertificates::new()));
     for (kind, name, document) in answers {
         let name = ContentName { kind: *kind, object: ObjectName::new("team-a", *name) };
         contents.take(&name, ContentAnswer::Found(read_document(*kind, document)), Instant::now());
