@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use portcullis_api::{Settings, upstream_of_key};
 use portcullis_attach::{
-    BoundRoute, ListenerRole, ObjectName, RouteClosures, ServedBackend, ServedGateway, ServedListener, UnfitPolicy,
+    BoundRoute, Door, ListenerRole, ObjectName, RouteClosures, ServedBackend, ServedGateway, ServedListener,
+    UnfitPolicy,
 };
 use serde_json::Value;
 
@@ -15,7 +16,7 @@ use crate::backend::{
     ResolvedUpstream, ServicePort, ServiceServers, Tightenings,
 };
 use crate::gateway_secrets::GatewaySecrets;
-use crate::listener::{GatewayBackends, gateway_listeners, only_cluster};
+use crate::listener::{GatewayBackends, GatewayBudget, gateway_listeners, only_cluster};
 use crate::resource::ResourceGroup;
 
 /// The input of a translation of Gateways.
@@ -90,10 +91,15 @@ impl GatewayTranslator {
         let judge = |name: &str| Some((name.to_owned(), self.judged(name, input)?));
         let clusters: JudgedClusters = requested.into_iter().filter_map(judge).collect();
         let tightened = self.tightened(input, &clusters);
-        self.unfit = tightened.values().flat_map(|one| one.unfit.clone()).collect();
-        let all = GatewayBackends { pools: &pools, clusters: &clusters, secrets: input.secrets, tightened: &tightened };
-        let before = std::mem::take(&mut self.known);
-        self.known = input.gateways.iter().map(|gateway| known(gateway, all, input.settings, &before)).collect();
+        let made = tightened.values().flat_map(BTreeMap::values);
+        self.unfit = made.flat_map(|one| one.unfit.clone()).collect();
+        let (none, before) = (Tightenings::new(), std::mem::take(&mut self.known));
+        let of_gateway = |gateway: &Arc<ServedGateway>| {
+            let tightened = tightened.get(&gateway.gateway).unwrap_or(&none);
+            let all = GatewayBackends { pools: &pools, clusters: &clusters, secrets: input.secrets, tightened };
+            known(gateway, all, input.settings, &before)
+        };
+        self.known = input.gateways.iter().map(of_gateway).collect();
         self.known.iter().map(|(name, known)| (name.clone(), Arc::clone(&known.group))).collect()
     }
 
@@ -130,26 +136,56 @@ impl GatewayTranslator {
         RefusedClusters { connections, requests, policies: self.unfit.clone() }
     }
 
-    /// The clusters behind doors with policies.
-    fn tightened(&mut self, input: &GatewayInput<'_>, clusters: &JudgedClusters) -> Tightenings {
-        let mut tightened = Tightenings::new();
-        for gateway in input.gateways.iter().filter(|gateway| !gateway.policies.is_empty()) {
-            for (listener, route) in requested_routes(gateway) {
-                let Some(cluster) = only_cluster(route) else { continue };
-                let open = clusters.get(cluster).and_then(|judged| judged.open());
-                let Some((document, open)) = input.clusters.get(cluster).zip(open) else { continue };
-                let doors = gateway.policies.doors(&gateway.gateway, &listener.name, &route.route);
-                let key = (cluster.to_owned(), doors);
-                if key.1.is_empty() || tightened.contains_key(&key) {
-                    continue;
-                }
-                let policies = gateway.policies.of_doors(&key.1);
-                let made = self.tightenings.of((cluster, &key.1), policies, (document, open), input.settings);
-                tightened.insert(key, made);
+    /// The clusters behind doors with policies, by Gateway.
+    fn tightened(&mut self, input: &GatewayInput<'_>, clusters: &JudgedClusters) -> BTreeMap<ObjectName, Tightenings> {
+        let with_policies = input.gateways.iter().filter(|gateway| !gateway.policies.is_empty());
+        let all: BTreeMap<ObjectName, Tightenings> = with_policies
+            .map(|gateway| (gateway.gateway.clone(), self.tightened_at(gateway, input, clusters)))
+            .collect();
+        self.tightenings.keep(all.values());
+        all
+    }
+
+    /// Those of a Gateway. Tenants make routes and policies, and each one is a check of the cluster and a copy of its configuration: one
+    /// for which the Gateway has no room is not made, and its routes are closed.
+    fn tightened_at(
+        &mut self,
+        gateway: &ServedGateway,
+        input: &GatewayInput<'_>,
+        clusters: &JudgedClusters,
+    ) -> Tightenings {
+        let (mut tightened, mut refused) = (Tightenings::new(), BTreeSet::new());
+        let mut budget = GatewayBudget::new(gateway.addresses.len());
+        for (listener, route) in requested_routes(gateway) {
+            let Some(cluster) = only_cluster(route) else { continue };
+            let open = clusters.get(cluster).and_then(|judged| judged.open());
+            let Some((document, open)) = input.clusters.get(cluster).zip(open) else { continue };
+            let doors = gateway.policies.doors(&gateway.gateway, &listener.name, &route.route);
+            let key = (cluster.to_owned(), doors);
+            if key.1.is_empty() || tightened.contains_key(&key) || refused.contains(&key) {
+                continue;
             }
+            // It is about as large as the cluster's own.
+            let tightened_bytes = open.config_bytes.saturating_add(open.bytes_of_more_groups());
+            let has_room = match key.1.iter().any(|door| matches!(door, Door::Route(_))) {
+                true => budget.takes_tightened(&route.route.namespace, tightened_bytes),
+                false => budget.takes_config(open.config_bytes),
+            };
+            if !has_room {
+                refused.insert(key);
+                continue;
+            }
+            let policies = gateway.policies.of_doors(&key.1);
+            let made = self.tightenings.of((cluster, &key.1), policies, (document, open), input.settings);
+            tightened.insert(key, made);
         }
-        self.tightenings.keep(&tightened);
         tightened
+    }
+
+    /// Number of tightened clusters that are kept.
+    #[cfg(test)]
+    pub(crate) fn tightened_count(&self) -> usize {
+        self.tightenings.count()
     }
 
     /// A cluster by its name, or an upstream by its key. `None` if there is none.

@@ -76,7 +76,15 @@ impl JudgedCluster {
     }
 }
 
+/// Bytes of Envoy's routes to a group of servers: up to 16, one for each pool and class of requests.
+const ROUTES_OF_GROUP: usize = 32 << 10;
+
 impl OpenCluster {
+    /// Bytes of Envoy's routes to all groups but the first. Each virtual host has routes of its own, however short its configuration is.
+    pub(crate) fn bytes_of_more_groups(&self) -> usize {
+        self.groups.len().saturating_sub(1).saturating_mul(ROUTES_OF_GROUP)
+    }
+
     fn of(cluster: Cluster, settings: &Settings) -> Self {
         let names = ResourceNames::of(&cluster, settings);
         let (config, groups) = (cluster_config(&cluster, &names, settings), groups(&cluster));

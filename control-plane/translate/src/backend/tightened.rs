@@ -74,9 +74,15 @@ impl KnownTightenings {
         made
     }
 
-    /// Forgets all but these.
-    pub(crate) fn keep(&mut self, wanted: &Tightenings) {
-        self.0.retain(|key, _| wanted.contains_key(key));
+    /// Forgets all but these of Gateways.
+    pub(crate) fn keep<'a>(&mut self, wanted: impl Iterator<Item = &'a Tightenings> + Clone) {
+        self.0.retain(|key, _| wanted.clone().any(|of_gateway| of_gateway.contains_key(key)));
+    }
+
+    /// Their number.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
     }
 }
 

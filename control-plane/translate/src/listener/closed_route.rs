@@ -1,6 +1,8 @@
 use std::fmt;
 
-use super::gateway_budget::{MAX_BITS, MAX_BITS_OF_NAMESPACE, MAX_CONFIG_BYTES};
+use super::gateway_budget::{
+    MAX_BITS, MAX_BITS_OF_NAMESPACE, MAX_CONFIG_BYTES, MAX_TIGHTENED_BYTES, MAX_TIGHTENED_BYTES_OF_NAMESPACE,
+};
 
 /// Why the connections of an accepted route are closed at a listener, where neither the route nor its cluster is the reason by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +13,8 @@ pub(super) enum ClosedBecause {
     Configurations,
     /// The cluster and the Gateway both verify handshakes, by different CAs.
     ClientAuthorities,
+    /// Policies hold for the route by which what is behind it cannot be judged.
+    Policies,
 }
 
 impl ClosedBecause {
@@ -20,6 +24,7 @@ impl ClosedBecause {
             Self::ClientAddresses => "TooManyClientAddresses",
             Self::Configurations => "TooManyConfigurations",
             Self::ClientAuthorities => "DifferentClientAuthorities",
+            Self::Policies => "UnsupportedPolicies",
         }
     }
 }
@@ -34,8 +39,15 @@ impl fmt::Display for ClosedBecause {
             ),
             Self::Configurations => write!(
                 f,
-                "the configurations of UpstreamClusters, one for each listener, are more than {} MiB at the Gateway",
-                MAX_CONFIG_BYTES >> 20
+                "the configurations of UpstreamClusters, one for each listener, are more than {} MiB at the Gateway, or those for \
+                 routes with policies of their own more than {} MiB of this namespace or {} MiB of all",
+                MAX_CONFIG_BYTES >> 20,
+                MAX_TIGHTENED_BYTES_OF_NAMESPACE >> 20,
+                MAX_TIGHTENED_BYTES >> 20
+            ),
+            Self::Policies => f.write_str(
+                "policies at the Gateway, the listener or the route hold, and what is behind the route cannot be judged by them: a \
+                 KubernetesUpstream has no policies",
             ),
             Self::ClientAuthorities => f.write_str(
                 "the UpstreamCluster verifies handshakes (clientCertificateVerification: Handshake), and so does tls.frontend of the \

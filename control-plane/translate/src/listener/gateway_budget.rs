@@ -12,15 +12,15 @@ pub(super) const MAX_BITS: usize = 1_000_000;
 /// The most bytes of the filter's configurations at a Gateway: each listener has one for each cluster behind it.
 pub(super) const MAX_CONFIG_BYTES: usize = 64 << 20;
 /// The most bytes of configurations for routes of one namespace with policies of their own: each has one at each listener.
-const MAX_TIGHTENED_BYTES_OF_NAMESPACE: usize = 8 << 20;
+pub(super) const MAX_TIGHTENED_BYTES_OF_NAMESPACE: usize = 8 << 20;
 /// The most of all such routes of a Gateway.
-const MAX_TIGHTENED_BYTES: usize = 32 << 20;
-/// Bytes of such a configuration beside its text: Envoy's routes, and what the filter compiles.
+pub(super) const MAX_TIGHTENED_BYTES: usize = 32 << 20;
+/// Bytes of such a configuration beside its text: Envoy's routes to one group of servers, and what the filter compiles.
 const TIGHTENED_BYTES: usize = 32 << 10;
 
 /// The memory that is taken so far.
 #[derive(Debug)]
-pub(super) struct GatewayBudget {
+pub(crate) struct GatewayBudget {
     /// Number of the Gateway's addresses.
     addresses: usize,
     bits: BTreeMap<String, usize>,
@@ -30,7 +30,7 @@ pub(super) struct GatewayBudget {
 }
 
 impl GatewayBudget {
-    pub(super) fn new(addresses: usize) -> Self {
+    pub(crate) fn new(addresses: usize) -> Self {
         Self { addresses, bits: BTreeMap::new(), config_bytes: 0, tightened_bytes: BTreeMap::new() }
     }
 
@@ -50,7 +50,7 @@ impl GatewayBudget {
     }
 
     /// Counts a configuration of the filter; false if there is no room for it.
-    pub(super) fn takes_config(&mut self, bytes: usize) -> bool {
+    pub(crate) fn takes_config(&mut self, bytes: usize) -> bool {
         let all = self.config_bytes.saturating_add(bytes);
         let has_room = all <= MAX_CONFIG_BYTES;
         if has_room {
@@ -63,7 +63,7 @@ impl GatewayBudget {
 impl GatewayBudget {
     /// Counts a configuration of the filter for a route with policies of its own; false if there is no room for it. They take
     /// nothing from the others.
-    pub(super) fn takes_tightened(&mut self, namespace: &str, bytes: usize) -> bool {
+    pub(crate) fn takes_tightened(&mut self, namespace: &str, bytes: usize) -> bool {
         let bytes = bytes.saturating_add(TIGHTENED_BYTES);
         let all = self.tightened_bytes.values().fold(bytes, |sum, bytes| sum.saturating_add(*bytes));
         let own = self.tightened_bytes.entry(namespace.to_owned()).or_default();

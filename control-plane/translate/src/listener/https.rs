@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 
 use envoy_types::pb::envoy::config::listener::v3::FilterChain;
-use portcullis_api::Settings;
+use portcullis_api::{Settings, upstream_of_key};
 use portcullis_attach::{
     BoundRoute, Door, HostPattern, HostTable, ListenerRole, ObjectName, ServedBackend, ServedGateway, ServedListener,
 };
@@ -88,7 +88,7 @@ impl<'a> HttpsInput<'a> {
         let mut closed: BTreeMap<(&str, String), ClosedBecause> = BTreeMap::new();
         for (host, route) in &routes.routes {
             let Some(open) = self.open(route) else { continue };
-            let Some(judged) = self.judged(&listener.name, route, open) else { continue };
+            let Ok(judged) = self.judged(&listener.name, route, open) else { continue };
             let name = open.cluster.name.as_str();
             let key = (name, judged.variant.clone());
             if closed.contains_key(&key) {
@@ -108,7 +108,7 @@ impl<'a> HttpsInput<'a> {
             };
             if let Some(known) = of_cluster.variants.get_mut(&judged.variant) {
                 known.hosts.insert(host);
-            } else if judged.has_room(route, budget) {
+            } else if judged.has_room(route, open, budget) {
                 let new = VariantHosts { config: judged.config, hosts: [host].into() };
                 of_cluster.variants.insert(judged.variant, new);
             } else {
@@ -124,20 +124,32 @@ impl<'a> HttpsInput<'a> {
         self.clusters.get(only_cluster(route)?)?.open()
     }
 
-    /// The configuration by which requests of a route are judged: the cluster's own, or one with the policies of its doors. `None` if
-    /// connections to it are closed.
-    fn judged(self, listener: &str, route: &BoundRoute, open: &'a OpenCluster) -> Option<JudgedRoute<'a>> {
+    /// The configuration by which requests of a route are judged: the cluster's own, or one with the policies of its doors.
+    ///
+    /// # Errors
+    /// Why connections to it are closed.
+    fn judged(
+        self,
+        listener: &str,
+        route: &BoundRoute,
+        open: &'a OpenCluster,
+    ) -> Result<JudgedRoute<'a>, ClosedBecause> {
         let gateway = &self.gateway.gateway;
         let own = || JudgedRoute { variant: String::new(), config: &open.config, bytes: open.config_bytes };
         let doors = self.gateway.policies.doors(gateway, listener, &route.route);
         if doors.is_empty() {
-            return Some(own());
+            return Ok(own());
+        }
+        if upstream_of_key(&open.cluster.name).is_some() {
+            return Err(ClosedBecause::Policies);
         }
         let variant = variant(&doors);
-        match &self.tightened.get(&(open.cluster.name.clone(), doors))?.rules {
-            DoorRules::Own => Some(own()),
-            DoorRules::Tightened(made) => Some(JudgedRoute { variant, config: &made.config, bytes: made.bytes }),
-            DoorRules::Closed => None,
+        // One for which there is no room is not made.
+        let tightened = self.tightened.get(&(open.cluster.name.clone(), doors)).ok_or(ClosedBecause::Configurations)?;
+        match &tightened.rules {
+            DoorRules::Own => Ok(own()),
+            DoorRules::Tightened(made) => Ok(JudgedRoute { variant, config: &made.config, bytes: made.bytes }),
+            DoorRules::Closed => Err(ClosedBecause::Policies),
         }
     }
 }
@@ -151,9 +163,10 @@ struct JudgedRoute<'a> {
 
 impl JudgedRoute<'_> {
     /// Those of routes are counted by the namespaces that may attach policies to them.
-    fn has_room(&self, route: &BoundRoute, budget: &mut GatewayBudget) -> bool {
+    fn has_room(&self, route: &BoundRoute, open: &OpenCluster, budget: &mut GatewayBudget) -> bool {
+        let tightened = || self.bytes.saturating_add(open.bytes_of_more_groups());
         match self.variant.contains(OF_ROUTE) {
-            true => budget.takes_tightened(&route.route.namespace, self.bytes),
+            true => budget.takes_tightened(&route.route.namespace, tightened()),
             false => budget.takes_config(self.bytes),
         }
     }
@@ -184,14 +197,16 @@ impl HttpsListener<'_> {
     /// Why connections of a route are closed here, if the route and its cluster do not say so themselves.
     pub(super) fn closed_because(&self, route: &BoundRoute) -> Option<ClosedBecause> {
         let open = self.input.open(route)?;
-        let variant = self.input.judged(self.name, route, open)?.variant;
-        self.closed.get(&(open.cluster.name.as_str(), variant)).copied()
+        match self.input.judged(self.name, route, open) {
+            Ok(judged) => self.closed.get(&(open.cluster.name.as_str(), judged.variant)).copied(),
+            Err(because) => Some(because),
+        }
     }
 
     /// The chain of a route, with its host names; `None` if connections to it are closed.
     pub(super) fn chain(&self, name: &str, route: &BoundRoute, server_names: Vec<String>) -> Option<FilterChain> {
         let open = self.input.open(route)?;
-        let variant = self.input.judged(self.name, route, open)?.variant;
+        let variant = self.input.judged(self.name, route, open).ok()?.variant;
         let served = self.served.get(open.cluster.name.as_str())?;
         served.variants.get(&variant)?;
         let gateway = self.input.gateway.gateway.to_string();

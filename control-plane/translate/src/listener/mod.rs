@@ -25,6 +25,7 @@ mod tunnel;
 
 pub(crate) use encoded_chain::CommonBytes;
 pub(crate) use gateway::{GatewayBackends, gateway_listeners};
+pub(crate) use gateway_budget::GatewayBudget;
 pub use https::only_cluster;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -12,7 +12,8 @@ use prost::Message;
 use serde_json::{Value, json};
 
 use super::fixture::Pki;
-use super::gateway_https::{edge, https, route, world};
+use super::gateway_https::{edge, https, is_closed, route, world};
+use super::gateway_upstreams::{KEY, add};
 use super::gateway_world::{NAME, OTHER, chain_of, cluster};
 use crate::GatewayTranslator;
 use crate::resource::{Resource, type_urls};
@@ -198,4 +199,73 @@ fn policy_that_a_cluster_cannot_have_is_named_and_left_out() {
     let unfit: Vec<_> = refused.policies.keys().map(|one| (one.cluster.as_str(), one.policy.as_str())).collect();
     assert_eq!(unfit, [(NAME, "team/x")]);
     assert!(chain_of(&group, "a.test").transport_socket.is_some(), "the route is served as without it");
+}
+
+/// Each one is a check of the cluster and a copy of its configuration: tenants make routes, and a policy of each costs them little.
+#[test]
+fn configurations_without_room_are_not_even_made() {
+    let pki = Pki::new();
+    let (mut world, mut translator) = (world(&pki), GatewayTranslator::default());
+    // A configuration of more than a MiB.
+    let long = "x".repeat(1_000);
+    let one = |index: usize| json!({"rules": [{"verbs": ["get"], "nonResourceURLs": [format!("/{index}/{long}")]}]});
+    world.edit(NAME, "/spec/dispatchPolicies", (0..1_024).map(one).collect());
+    let names: Vec<String> = (0..20).map(|index| format!("r{index:02}")).collect();
+    let hosts: Vec<String> = names.iter().map(|name| format!("{name}.test")).collect();
+    let routes = names.iter().zip(&hosts).map(|(name, host)| (host.as_str(), to(name))).collect();
+    let policies = names.iter().map(|name| (of_route(name), vec![denies("team/x", "/x")])).collect();
+    let gateway = Arc::new(served(routes, policies));
+    let group = world.translate(&mut translator, &[Arc::clone(&gateway)]).into_values().next().unwrap();
+    let made = translator.tightened_count();
+    assert!((1..8).contains(&made), "8 MiB of a namespace: {made}");
+    assert!(!is_closed(&chain_of(&group, "r00.test")) && is_closed(&chain_of(&group, "r19.test")));
+    let closures = translator.closures();
+    assert!(closures.values().flatten().all(|one| one.reason == "TooManyConfigurations"), "{closures:?}");
+    assert_eq!(closures.len(), 20 - made, "each closed route says so");
+    let again = world.translate(&mut translator, &[gateway]).into_values().next().unwrap();
+    assert!(Arc::ptr_eq(&group, &again) && translator.tightened_count() == made);
+}
+
+/// A cluster with many groups of servers has many routes, however short its configuration is.
+#[test]
+fn groups_of_servers_count_for_each_configuration() {
+    let pki = Pki::new();
+    let mut world = world(&pki);
+    let servers: Vec<String> = (0..100).map(|index| format!("https://10.1.0.{index}:6443")).collect();
+    world.edit(NAME, "/spec/servers", servers.iter().map(|endpoint| json!({"endpoint": endpoint})).collect());
+    let policy = |(index, endpoint): (usize, &String)| {
+        let rules = json!([{"verbs": ["get"], "nonResourceURLs": [format!("/{index}")]}]);
+        json!({"upsteamSubset": [endpoint], "rules": rules})
+    };
+    world.edit(NAME, "/spec/dispatchPolicies", servers.iter().take(90).enumerate().map(policy).collect());
+    let names: Vec<String> = (0..20).map(|index| format!("r{index:02}")).collect();
+    let hosts: Vec<String> = names.iter().map(|name| format!("{name}.test")).collect();
+    let routes = names.iter().zip(&hosts).map(|(name, host)| (host.as_str(), to(name))).collect();
+    let policies = names.iter().map(|name| (of_route(name), vec![denies("team/x", "/x")])).collect();
+    let group = world.one(served(routes, policies));
+    let open = hosts.iter().filter(|host| !is_closed(&chain_of(&group, host))).count();
+    assert_eq!(open, 2, "of about 3 MiB each, in the 8 MiB of a namespace");
+}
+
+#[test]
+fn upstream_behind_a_door_with_policies_is_closed_and_named() {
+    let pki = Pki::new();
+    let (mut world, mut translator) = (world(&pki), GatewayTranslator::default());
+    add(&mut world, &pki, "team-a", "prod", |_| {});
+    let routes =
+        || vec![("a.test", route("a", vec![cluster(KEY, 1)], 0)), ("b.test", route("b", vec![cluster(KEY, 1)], 0))];
+    for (door, closed) in [
+        (of_route("a"), &["a"][..]),
+        (at_listener(), &["a", "b"]),
+        (Door::Gateway(ObjectName::new("infra", "edge")), &["a", "b"]),
+    ] {
+        let gateway = served(routes(), vec![(door.clone(), vec![denies("team/x", "/x")])]);
+        let group = world.translate(&mut translator, &[Arc::new(gateway)]).into_values().next().unwrap();
+        for name in ["a", "b"] {
+            assert_eq!(is_closed(&chain_of(&group, &format!("{name}.test"))), closed.contains(&name), "{door} {name}");
+        }
+        let closures = translator.closures();
+        let found: Vec<_> = closures.iter().map(|((_, route), all)| (route.name.as_str(), all[0].reason)).collect();
+        assert_eq!(found, closed.iter().map(|name| (*name, "UnsupportedPolicies")).collect::<Vec<_>>(), "{door}");
+    }
 }

@@ -15,7 +15,7 @@ use super::render::render;
 use crate::resource::{Resource, type_urls};
 use crate::{GatewayTranslator, ResolvedUpstream, ResourceNames};
 
-const KEY: &str = "team-a/prod";
+pub(super) const KEY: &str = "team-a/prod";
 
 fn document(namespace: &str, name: &str) -> Value {
     let in_secret = |name: &str| json!({"secret": {"name": name}});
@@ -41,7 +41,7 @@ fn material(pki: &Pki) -> UpstreamMaterial {
     }
 }
 
-fn add(world: &mut World, pki: &Pki, namespace: &str, name: &str, edit: impl FnOnce(&mut Value)) {
+pub(super) fn add(world: &mut World, pki: &Pki, namespace: &str, name: &str, edit: impl FnOnce(&mut Value)) {
     let mut document = document(namespace, name);
     edit(&mut document);
     let resolved = ResolvedUpstream { document: Arc::new(document), material: material(pki) };
