@@ -83,6 +83,7 @@ impl GatewayTranslator {
     /// The resources of each Gateway's Envoys. A server that cannot be reached has its share of connections closed.
     pub fn translate(&mut self, input: &GatewayInput<'_>) -> BTreeMap<ObjectName, ResourceGroup> {
         self.follow(input.settings);
+        self.keep(input);
         let wanted: BTreeSet<&ServedBackend> =
             input.gateways.iter().flat_map(|gateway| gateway.passed_on_backends()).collect();
         self.pools.keep(|backend| wanted.contains(backend));
@@ -196,6 +197,13 @@ impl GatewayTranslator {
         }
     }
 
+    /// Forgets objects that are gone, with their credentials: tenants make upstreams, of any name.
+    fn keep(&mut self, input: &GatewayInput<'_>) {
+        self.passages.keep(input.clusters);
+        self.judged.keep(input.clusters);
+        self.upstreams.keep(input.upstreams);
+    }
+
     fn follow(&mut self, settings: &Settings) {
         if self.settings.as_ref() != Some(settings) {
             *self = Self { settings: Some(settings.clone()), ..Self::default() };
@@ -250,6 +258,11 @@ impl<T, S> Default for CheckedDocuments<T, S> {
 }
 
 impl<S: PartialEq, T: OfDocument<S>> CheckedDocuments<T, S> {
+    /// Forgets all but these.
+    fn keep(&mut self, all: &BTreeMap<String, Arc<S>>) {
+        self.0.retain(|name, _| all.contains_key(name));
+    }
+
     /// `None` if there is no such object.
     fn of(&mut self, name: &str, settings: &Settings, all: &BTreeMap<String, Arc<S>>) -> Option<Arc<T>> {
         let Some(document) = all.get(name) else {

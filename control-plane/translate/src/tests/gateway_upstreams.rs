@@ -253,3 +253,19 @@ proptest! {
         }
     }
 }
+
+/// Tenants make them, of any name, and each has a credential.
+#[test]
+fn upstream_that_is_gone_is_forgotten() {
+    let pki = Pki::new();
+    let (mut world, mut translator) = (world(&pki), GatewayTranslator::default());
+    add(&mut world, &pki, "team-a", "prod", |_| {});
+    let known = Arc::downgrade(&world.upstreams[KEY]);
+    let gateway = |routes| Arc::new(edge(vec![https("https", routes, &[])]));
+    let group = world.translate(&mut translator, &[gateway(to(KEY))]).into_values().next().unwrap();
+    assert!(!is_closed(&chain_of(&group, "a.test")));
+    // No route names it any more, so that nothing asks for it by its name.
+    world.upstreams.clear();
+    world.translate(&mut translator, &[gateway(Vec::new())]);
+    assert!(known.upgrade().is_none(), "its token or key is in memory no longer");
+}
