@@ -92,6 +92,11 @@ pub fn referred_contents(objects: &GatewayObjects, former: &FormerCertificates) 
     gateway::referred_contents(objects, &Grants::of(&objects.grants), former)
 }
 
+/// The `KubernetesUpstreams` that there is room for. Of others nothing needs to be looked at: they are refused as they are.
+pub fn upstreams_within_bounds(objects: &GatewayObjects) -> BTreeSet<ObjectName> {
+    upstream::within_bounds(objects).into_iter().map(|one| ObjectName::of(&one.metadata)).collect()
+}
+
 /// Judges objects. Within a kind their names are unique, as in a Kubernetes API.
 pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     let grants = Grants::of(&objects.grants);

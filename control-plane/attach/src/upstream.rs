@@ -1,6 +1,6 @@
 //! `KubernetesUpstreams`: those that there is room for, and whether routes may lead there.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use portcullis_api::upstream_key;
 
@@ -52,8 +52,7 @@ pub(crate) fn within_bounds(objects: &GatewayObjects) -> Vec<&UpstreamObject> {
 
 impl JudgedUpstreams {
     pub(crate) fn of(objects: &GatewayObjects, inventory: &Inventory) -> Self {
-        let within: BTreeSet<ObjectName> =
-            within_bounds(objects).into_iter().map(|one| ObjectName::of(&one.metadata)).collect();
+        let within = crate::upstreams_within_bounds(objects);
         let judge = |one: &UpstreamObject| {
             let name = ObjectName::of(&one.metadata);
             let judged = judge(&name, one.metadata.generation, within.contains(&name), inventory);

@@ -22,7 +22,7 @@ use std::time::Duration;
 use portcullis_api::{CLUSTER_KIND, SETTINGS_KIND};
 use portcullis_attach::{
     Attached, ConditionVerdict, DoorPolicies, FormerCertificates, GatewayObjects, Inventory, ObjectName, RouteClosures,
-    UnseenKinds, Usability, attach, referred_contents,
+    UnseenKinds, Usability, attach, referred_contents, upstreams_within_bounds,
 };
 use portcullis_gateway_api::{NAMESPACE_NAME_LABEL, read_object};
 use portcullis_sources::{GatewayApiObjects, KubernetesAccess, ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
@@ -157,7 +157,7 @@ impl GatewayApi {
                 let (of, by, home) = (Arc::clone(&objects), names.clone(), self.access.namespace.clone());
                 let mut known_upstreams = std::mem::take(&mut upstreams);
                 let step = move || {
-                    known_upstreams.follow(&of, &by.contents);
+                    known_upstreams.follow(&of, &upstreams_within_bounds(&read), &by.contents);
                     let inventory = inventory(&of, by, home, &known_upstreams);
                     (attach(&read, &inventory), uids_of(&of), known_upstreams)
                 };

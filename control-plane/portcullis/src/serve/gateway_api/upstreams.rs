@@ -1,6 +1,6 @@
 //! `KubernetesUpstreams` with the content of their references, as far as they can be judged before a route leads there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_api::{
@@ -53,15 +53,24 @@ fn contents(raw: &KubernetesUpstream) -> Vec<ContentName> {
 }
 
 impl KnownUpstreams {
-    /// Judges the newest objects with these contents.
-    pub(super) fn follow(&mut self, objects: &GatewayApiObjects, contents: &GatewayContents) {
+    /// Judges the newest objects with these contents, as far as they are `within` their bounds: a check of each other one would be work
+    /// that nothing bounds.
+    pub(super) fn follow(
+        &mut self,
+        objects: &GatewayApiObjects,
+        within: &BTreeSet<ObjectName>,
+        contents: &GatewayContents,
+    ) {
         let before = std::mem::take(&mut self.0);
         let judged = |document: &Arc<Value>| {
             let name = name_of(document);
-            let known = before.get(&name);
-            (name, judge(document, contents, known))
+            within.contains(&name).then(|| {
+                let known = before.get(&name);
+                let judged = judge(document, contents, known);
+                (name, judged)
+            })
         };
-        self.0 = objects.of(WatchedKind::KubernetesUpstream).map(judged).collect();
+        self.0 = objects.of(WatchedKind::KubernetesUpstream).filter_map(judged).collect();
     }
 
     /// The states of all, for the verdicts.

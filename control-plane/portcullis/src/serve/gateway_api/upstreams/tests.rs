@@ -1,6 +1,6 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use portcullis_attach::{FormerCertificates, GatewayObjects, referred_contents};
+use portcullis_attach::{FormerCertificates, GatewayObjects, referred_contents, upstreams_within_bounds};
 use portcullis_sources::GatewayApiObjects;
 use serde_json::json;
 use tokio::time::Instant;
@@ -45,6 +45,10 @@ fn contents(objects: &GatewayApiObjects, answers: &[(ContentKind, &str, String)]
     contents
 }
 
+fn within(objects: &GatewayApiObjects) -> BTreeSet<ObjectName> {
+    upstreams_within_bounds(&GatewayObjects { upstreams: upstream_objects(objects), ..GatewayObjects::default() })
+}
+
 fn secret(owner: &str, (cert, key): &(String, String)) -> String {
     let data = json!({"tls.crt": STANDARD.encode(cert), "tls.key": STANDARD.encode(key)});
     json!({"metadata": {"labels": {"portcullis.dev/kubernetes-upstream": owner}}, "data": data}).to_string()
@@ -86,7 +90,7 @@ fn upstream_is_usable_with_the_content_of_its_references() {
         ),
     ] {
         let mut known = KnownUpstreams::default();
-        known.follow(&all, &contents(&all, &answers));
+        known.follow(&all, &within(&all), &contents(&all, &answers));
         assert!(state(&known, "prod").starts_with(expected), "{case}: {}", state(&known, "prod"));
         assert!(state(&known, "blue").starts_with("invalid: spec.servers[0].endpoint"), "{}", state(&known, "blue"));
         let resolved = known.resolved(|_| true);
@@ -103,13 +107,34 @@ fn upstream_that_is_the_same_is_not_checked_again() {
     let answers = [(ContentKind::ConfigMap, "ca", ca), (ContentKind::UpstreamSecret, "gateway", secret("prod", &pair))];
     let all = objects(vec![document("prod", "https://10.0.0.1")]);
     let mut known = KnownUpstreams::default();
-    known.follow(&all, &contents(&all, &answers));
+    known.follow(&all, &within(&all), &contents(&all, &answers));
     let first = known.resolved(|_| true);
-    known.follow(&all, &contents(&all, &answers));
+    known.follow(&all, &within(&all), &contents(&all, &answers));
     assert!(Arc::ptr_eq(&first["team-a/prod"], &known.resolved(|_| true)["team-a/prod"]));
     let edited = objects(vec![document("prod", "https://10.0.0.2")]);
-    known.follow(&edited, &contents(&edited, &answers));
+    known.follow(&edited, &within(&edited), &contents(&edited, &answers));
     assert_ne!(first, known.resolved(|_| true));
-    known.follow(&objects(Vec::new()), &GatewayContents::default());
+    known.follow(&objects(Vec::new()), &BTreeSet::new(), &GatewayContents::default());
     assert!(known.states().is_empty());
+}
+
+#[test]
+fn upstream_beyond_its_bounds_is_not_even_checked() {
+    let pair = made();
+    let ca = json!({"data": {"ca.crt": pair.0}}).to_string();
+    let names: Vec<String> = (0..20).map(|index| format!("u{index:02}")).collect();
+    // All have the same Secret, which is read for those that there is room for.
+    let answers = [
+        (ContentKind::ConfigMap, "ca", ca),
+        (ContentKind::UpstreamSecret, "gateway", {
+            let mut shared: Value = serde_json::from_str(&secret("", &pair)).unwrap();
+            shared["metadata"]["annotations"] = json!({"portcullis.dev/kubernetes-upstreams": names.join(",")});
+            shared.to_string()
+        }),
+    ];
+    let all = objects(names.iter().map(|name| document(name, "https://10.0.0.1")).collect());
+    let mut known = KnownUpstreams::default();
+    known.follow(&all, &within(&all), &contents(&all, &answers));
+    assert_eq!((known.states().len(), known.resolved(|_| true).len()), (16, 16));
+    assert!(known.resolved(|key| key == "team-a/u16").is_empty());
 }
