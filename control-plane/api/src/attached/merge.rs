@@ -182,7 +182,7 @@ mod tests {
             uid: None,
             role: PolicyRole::Decides,
             why: "overrides".to_owned(),
-            fields: Ok(fields),
+            fields: Ok(Arc::new(fields)),
         }
     }
 

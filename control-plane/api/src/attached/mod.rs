@@ -20,6 +20,8 @@ pub(crate) use merge::is_set;
 pub(crate) use origin::{explain_origins, origins_of};
 pub(crate) use oversized::is_oversized;
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::kind::PolicyKind;
@@ -57,6 +59,7 @@ pub struct PolicyInEffect {
     pub role: PolicyRole,
     /// The reason for which it is this one, in words.
     pub why: String,
-    /// Its fields; or why they cannot be used. Then the object is refused: a mistake must not let the object's own fields hold.
-    pub fields: Result<Value, String>,
+    /// Its fields, the same for all places where it is in effect; or why they cannot be used. Then the object is refused: a mistake
+    /// must not let the object's own fields hold.
+    pub fields: Result<Arc<Value>, String>,
 }

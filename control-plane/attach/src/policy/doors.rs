@@ -192,7 +192,7 @@ pub(super) fn settle(policy: &PolicyObject, door: &Door) -> Result<PolicyInEffec
         uid: policy.uid.clone(),
         role: PolicyRole::Tightens,
         why: format!("overrides at {door}, the first by creation time and name; they can only take away"),
-        fields: Ok(fields.clone()),
+        fields: Ok(Arc::clone(fields)),
     })
 }
 

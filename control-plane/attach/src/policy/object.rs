@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use portcullis_api::{
     AttachablePolicy, MergeStrategy, PolicyKind, PolicyTarget, check_policy, targets_of, without_nulls,
 };
@@ -21,7 +23,7 @@ pub struct PolicyObject {
     /// Its place among others, as far as that can be read.
     pub strategy: MergeStrategy,
     /// Its fields, or every problem of the policy.
-    pub checked: Result<Value, Vec<portcullis_api::Problem>>,
+    pub checked: Result<Arc<Value>, Vec<portcullis_api::Problem>>,
     /// Accepted fields that may not do what their author expects.
     pub warnings: Vec<portcullis_api::Problem>,
 }
@@ -44,7 +46,7 @@ impl PolicyObject {
                 true => MergeStrategy::Defaults,
                 false => MergeStrategy::Overrides,
             },
-            checked: checked.outcome.map(|AttachablePolicy { fields, .. }| fields),
+            checked: checked.outcome.map(|AttachablePolicy { fields, .. }| Arc::new(fields)),
             warnings: checked.warnings,
         }
     }

@@ -20,7 +20,7 @@ use crate::resource::{Resource, type_urls};
 
 fn policy(kind: PolicyKind, name: &str, fields: Value) -> PolicyInEffect {
     let (policy, why) = (name.to_owned(), "overrides".to_owned());
-    PolicyInEffect { kind, policy, uid: None, role: PolicyRole::Tightens, why, fields: Ok(fields) }
+    PolicyInEffect { kind, policy, uid: None, role: PolicyRole::Tightens, why, fields: Ok(Arc::new(fields)) }
 }
 
 /// Denies a path.

@@ -190,3 +190,17 @@ fn policy_that_would_refuse_a_cluster_is_left_out_there() {
     let condition = affected_by(&[&deny], Some("b.test"), &unfit).remove(0);
     assert_eq!((condition.kind, condition.status), ("portcullis.dev/DispatchPolicyAffected", true));
 }
+
+/// A policy has up to 16 targets, which need not be there.
+#[test]
+fn fields_of_a_policy_are_in_memory_once() {
+    let names: Vec<String> = (0..16).map(|index| format!("r{index}")).collect();
+    let all: Vec<Value> = names.iter().map(|name| at("HTTPRoute", name, None)).collect();
+    let one = policy(Dispatch, ("team-a", "x"), 2020, &json!(all), &denies());
+    let attached = attach_policies(std::slice::from_ref(&one), &[], &served());
+    for name in &names {
+        let at_door = attached.at_doors.at(&door("team-a", "HTTPRoute", name));
+        let (found, own) = (at_door[0].fields.as_ref().unwrap(), one.checked.as_ref().unwrap());
+        assert!(std::sync::Arc::ptr_eq(found, own), "{name}");
+    }
+}
