@@ -49,7 +49,7 @@ pub use portcullis_gateway_api::ValidationMode;
 pub use route::{ServedBackend, WeightedBackend};
 pub use served::{BoundRoute, HostTable, ListenerRole, RedirectTable, ServedGateway, ServedListener};
 pub use status::{ObjectGenerations, RouteParents, conditions, route_parents};
-pub use upstream::UpstreamVerdict;
+pub use upstream::{UpstreamVerdict, upstreams_within_bounds};
 pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, RouteVerdict};
 
 use std::collections::BTreeSet;
@@ -90,11 +90,6 @@ pub struct Attached {
 /// contents.
 pub fn referred_contents(objects: &GatewayObjects, former: &FormerCertificates) -> ReferredContents {
     gateway::referred_contents(objects, &Grants::of(&objects.grants), former)
-}
-
-/// The `KubernetesUpstreams` that there is room for. Of others nothing needs to be looked at: they are refused as they are.
-pub fn upstreams_within_bounds(objects: &GatewayObjects) -> BTreeSet<ObjectName> {
-    upstream::within_bounds(objects).into_iter().map(|one| ObjectName::of(&one.metadata)).collect()
 }
 
 /// Judges objects. Within a kind their names are unique, as in a Kubernetes API.

@@ -1,6 +1,6 @@
 //! `KubernetesUpstreams`: those that there is room for, and whether routes may lead there.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use portcullis_api::upstream_key;
 
@@ -50,9 +50,14 @@ pub(crate) fn within_bounds(objects: &GatewayObjects) -> Vec<&UpstreamObject> {
     within
 }
 
+/// The names of the upstreams that there is room for. Of others nothing needs to be looked at: they are refused as they are.
+pub fn upstreams_within_bounds(objects: &GatewayObjects) -> BTreeSet<ObjectName> {
+    within_bounds(objects).into_iter().map(|one| ObjectName::of(&one.metadata)).collect()
+}
+
 impl JudgedUpstreams {
     pub(crate) fn of(objects: &GatewayObjects, inventory: &Inventory) -> Self {
-        let within = crate::upstreams_within_bounds(objects);
+        let within = upstreams_within_bounds(objects);
         let judge = |one: &UpstreamObject| {
             let name = ObjectName::of(&one.metadata);
             let judged = judge(&name, one.metadata.generation, within.contains(&name), inventory);
