@@ -20,6 +20,7 @@ mod member;
 mod ownership;
 mod settle;
 mod spanning;
+mod verdict;
 
 pub use claim::{InstanceClaim, MAX_INSTANCES, Selection};
 pub use conflict::{Conflict, Conflicts, MAX_CONFLICTS};
@@ -29,3 +30,4 @@ pub use member::{Entitlement, Member, MemberKind, MemberName};
 pub use ownership::{HandOver, Ownership};
 pub use settle::{InstanceObjects, Settlement, settle};
 pub use spanning::{SpanningTargets, common_holder};
+pub use verdict::InstanceVerdict;

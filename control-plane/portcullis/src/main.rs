@@ -19,6 +19,7 @@ mod explain;
 mod freeze;
 mod http_client;
 mod init;
+mod instance_settings;
 mod kubectl_plugin;
 mod leader;
 mod listen;

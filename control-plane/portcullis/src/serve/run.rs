@@ -92,6 +92,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let (snapshot_sender, snapshots) = watch::channel(None);
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
     let (served_sender, served_objects) = watch::channel(Arc::default());
+    let (instance_sender, instances) = watch::channel(Arc::default());
     let metrics = Arc::new(ControlPlaneMetrics::default());
     let traces = EditTraces::start(&arguments.tracing)?;
     let observed = StreamObserver { metrics: Arc::clone(&metrics), traces: traces.clone() };
@@ -116,6 +117,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let observer = Arc::new(StatusObserver::new(ObserverInputs {
         diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),
+        instances,
         registry: Arc::clone(&registry),
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref(), limits_leadership.as_ref()),
@@ -164,6 +166,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         snapshots: snapshot_sender,
         diagnoses: diagnosis_sender,
         served: served_sender,
+        instances: instance_sender,
         metrics,
         watchdog: Arc::clone(&watchdog),
         state,

@@ -55,8 +55,9 @@ pub(crate) struct SourceArguments {
     /// Kubernetes source: file or directory with GatewaySettings; their defaults hold if unset, without --settings-name.
     #[arg(long, env = "PORTCULLIS_SETTINGS", value_name = "FILE_OR_DIR", conflicts_with = "settings_name")]
     settings: Option<PathBuf>,
-    /// Kubernetes source: the name of the GatewaySettings object that is used. Nothing is served until it is there and accepted;
-    /// objects of other names are not used.
+    /// The name of the GatewaySettings that are used for all gateways: of the object there with the Kubernetes source, of the document
+    /// among the files with the directory source. Nothing is served until they are there and accepted; those of other names are used
+    /// by Instances that name them alone. Unset, files have one.
     #[arg(long, env = "PORTCULLIS_SETTINGS_NAME", value_name = "NAME")]
     settings_name: Option<String>,
     /// Kubernetes source: judge the objects of the Gateway API and write their status (`portcullis rbac --control-plane --gateway-api`),
@@ -148,7 +149,7 @@ impl Source {
         let kind = SourceKind::Directory;
         let directory = arguments.config.clone().ok_or(SourceError::Needs(kind, "--config"))?;
         let root = arguments.references_root.clone().map(Root::new);
-        let watched = Watched::directory(directory).references(root);
+        let watched = Watched::directory(directory).references(root).settings_name(arguments.settings_name.clone());
         match portcullis_sources::watch(watched.clone()).await {
             Ok(objects) => {
                 // A directory that cannot be read later is reported among its objects.
@@ -241,7 +242,6 @@ impl SourceArguments {
             (SourceKind::Kubernetes, "--context", self.context.is_some()),
             (SourceKind::Kubernetes, "--namespace", self.namespace.is_some()),
             (SourceKind::Kubernetes, "--settings", self.settings.is_some()),
-            (SourceKind::Kubernetes, "--settings-name", self.settings_name.is_some()),
             (SourceKind::Kubernetes, "--gateway-api", self.gateway_api),
             (SourceKind::Kubernetes, "--instances", self.instances),
             (SourceKind::Kubernetes, "--policies", self.policies),

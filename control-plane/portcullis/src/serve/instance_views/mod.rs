@@ -4,6 +4,8 @@
 //! - [`owners`]: which instance an `UpstreamCluster` belongs to, over time.
 //! - [`last_owners`]: which one it belonged to before there was an instance, or before this program started.
 //! - [`members`]: the labels by which it is selected.
+//! - [`own_settings`]: by which `GatewaySettings` its Envoys are served.
+//! - [`states`]: what the status says of it.
 //! - [`snapshots`]: what the Envoys of an instance are served.
 //! - [`diagnoses`]: what the objects say.
 
@@ -11,8 +13,10 @@ mod claim;
 mod diagnoses;
 mod last_owners;
 mod members;
+mod own_settings;
 mod owners;
 mod snapshots;
+mod states;
 
 use portcullis_translate::FilterBuild;
 use portcullis_xds::View;
@@ -21,6 +25,7 @@ pub(super) use claim::claimed_instance;
 pub(crate) use claim::instance_name;
 pub(super) use owners::{InstanceInput, InstanceOwners};
 pub(super) use snapshots::{InstanceParts, InstanceSnapshots};
+pub(super) use states::{InstanceState, InstanceStates};
 
 /// The beginning of these views' names.
 const VIEW: &str = "instance/";

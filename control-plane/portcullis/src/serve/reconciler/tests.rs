@@ -1,3 +1,4 @@
+mod instance_settings;
 mod instances;
 
 use std::collections::{BTreeMap, BTreeSet};
