@@ -42,8 +42,8 @@ mod types;
 pub use absent_settings::absent_settings;
 pub use account::token_account;
 pub use attached::{
-    FieldOrigin, PolicyInEffect, PolicyRole, TightenError, has_fields, origin_of, origins, oversized_policy, tightened,
-    with_policies,
+    FieldOrigin, PolicyInEffect, PolicyRole, TightenError, has_fields, origin_of, origins, oversized_policy,
+    refused_by_policies, tightened, with_policies,
 };
 pub use bounds::{MAX_SERVERS, MAX_ZONE};
 pub use certificate_dates::{CertificateDates, certificate_dates};

@@ -38,6 +38,7 @@ mod rule_text;
 mod runtime;
 mod serve;
 mod service_manager;
+mod spanning_policies;
 mod status;
 mod stop_signals;
 mod table;

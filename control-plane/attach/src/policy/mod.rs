@@ -9,6 +9,7 @@
 //! - [`site`]: a policy at one of its targets: whether it may be there, and its part.
 //! - [`cluster`]: the policies of one `UpstreamCluster`, and the outcome for each.
 //! - [`precedence`]: which policy decides for requests that pass several targets.
+//! - [`spanning`]: policies whose targets belong to several instances.
 //! - [`ancestors`]: verdicts as `status.ancestors`.
 
 mod ancestors;
@@ -16,6 +17,7 @@ mod cluster;
 mod object;
 mod precedence;
 mod site;
+mod spanning;
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::checked::{CheckedObject, Finding};
 use crate::instance_settings::{NamedSettings, named_settings};
 use crate::serve::{Division, OwnPart};
+use crate::spanning_policies::{SpanningPolicies, spanning_policies, without_spanning};
 
 /// All instances, and the owners of everything.
 pub(super) struct CheckedInstances {
@@ -78,6 +79,17 @@ impl CheckedInstances {
             of: objects.clusters.iter().map(part).collect(),
             own: self.own.iter().filter_map(own).collect(),
         }
+    }
+
+    /// Refuses the documents for which a policy decides whose targets belong to several owners. Returns all such policies.
+    pub(super) fn refuse_spanning(&self, clusters: &mut [Arc<Value>]) -> SpanningPolicies {
+        let spanning = spanning_policies(clusters, &self.settled);
+        for document in clusters {
+            if let Some(refused) = without_spanning(document, &spanning) {
+                *document = Arc::new(refused);
+            }
+        }
+        spanning
     }
 
     fn owner(&self, cluster: &str) -> Option<&str> {

@@ -37,8 +37,10 @@ pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64)
         let lints = parse_settings(document).map(|raw| lint_settings(&raw, now)).unwrap_or_default();
         report.objects.push(object(diagnosis, place, lints, &|_| None));
     }
-    let resolved = Resolved::of(objects);
+    let mut resolved = Resolved::of(objects);
     let instances = CheckedInstances::of(objects, &settings);
+    let mut attached = judged.attached.clone();
+    attached.refuse_spanning(&instances.refuse_spanning(&mut resolved.documents));
     for (diagnosis, document, place) in instances.settings(objects) {
         let lints = parse_settings(document).map(|raw| lint_settings(&raw, now)).unwrap_or_default();
         report.objects.push(object(diagnosis, place, lints, &|_| None));
@@ -58,7 +60,7 @@ pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64)
         report.objects.push(checked);
     }
     report.objects.extend(instances.outcomes(objects));
-    let (policies, notes) = policies::outcomes(objects, &judged);
+    let (policies, notes) = policies::outcomes(objects, &judged.objects, &attached);
     report.objects.extend(policies);
     report.objects.extend(gateway_api.objects);
     report.notes = notes.into_iter().chain(gateway_api.notes).collect();

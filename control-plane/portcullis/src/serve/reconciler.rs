@@ -165,13 +165,14 @@ impl Reconciler {
         let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(|file| Arc::new(diagnosis_of_file(file))).collect();
         diagnoses.extend(self.follow_settings(objects).into_iter().map(Arc::new));
         let Some(settings) = self.settings.clone() else { return Err(ReconcileError::NoSettings(diagnoses)) };
-        let resolved = self.resolver.resolve(objects);
+        let mut resolved = self.resolver.resolve(objects);
         stopwatch.lap("resolve");
         let clusters = resolved.documents.as_slice();
         self.owners.follow(
             &InstanceInput { settings: &settings, objects, clusters, accepted: self.retention.accepted() },
             now,
         );
+        self.owners.refuse_spanning(&mut resolved.documents);
         self.instances.keep(self.owners.served());
         let Translated { translation, documents, fallbacks, wants, change, parts: (division, groups) } =
             self.translate_all(&settings, objects, &resolved, now);

@@ -81,7 +81,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     raise_descriptors();
     let manager = Arc::new(ServiceManager::from_environment());
     let last_good = arguments.state.state_dir.as_deref().map(LastGood::load).unwrap_or_default();
-    let source = Source::open(&arguments.source, last_good.snapshot.is_some()).await?;
+    let (instance_sender, instances) = watch::channel(Arc::default());
+    let source = Source::open(&arguments.source, last_good.snapshot.is_some(), instances.clone()).await?;
     let listeners = arguments.xds.open().await?;
     let page_tls = arguments.http.tls()?;
     let failed = |error| RunError::Http(arguments.http.http_address, error);
@@ -92,7 +93,6 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let (snapshot_sender, snapshots) = watch::channel(None);
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
     let (served_sender, served_objects) = watch::channel(Arc::default());
-    let (instance_sender, instances) = watch::channel(Arc::default());
     let metrics = Arc::new(ControlPlaneMetrics::default());
     let traces = EditTraces::start(&arguments.tracing)?;
     let observed = StreamObserver { metrics: Arc::clone(&metrics), traces: traces.clone() };

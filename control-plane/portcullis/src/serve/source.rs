@@ -12,6 +12,7 @@ use portcullis_sources::{
 use serde::Serialize;
 use tokio::sync::watch;
 
+use super::instance_views::InstanceStates;
 use super::policies::{PolicyStage, PolicyVerdicts};
 use crate::leader::{LEASE_NAME, Leadership};
 
@@ -132,11 +133,16 @@ pub(super) enum SettingsOrigin {
 
 impl Source {
     /// Opens it. A directory that cannot be read is an error, unless it may be waited for.
-    pub(super) async fn open(arguments: &SourceArguments, may_wait: bool) -> Result<Self, SourceError> {
+    /// `instances`: those of what is served.
+    pub(super) async fn open(
+        arguments: &SourceArguments,
+        may_wait: bool,
+        instances: watch::Receiver<Arc<InstanceStates>>,
+    ) -> Result<Self, SourceError> {
         arguments.check()?;
         let mut source = match arguments.source {
             SourceKind::Directory => Self::directory(arguments, may_wait).await?,
-            SourceKind::Kubernetes => Self::kubernetes(arguments).await?,
+            SourceKind::Kubernetes => Self::kubernetes(arguments, instances).await?,
         };
         if let Some(file) = arguments.profiles_file.clone() {
             let sets = source.sets;
@@ -165,7 +171,10 @@ impl Source {
         }
     }
 
-    async fn kubernetes(arguments: &SourceArguments) -> Result<Self, SourceError> {
+    async fn kubernetes(
+        arguments: &SourceArguments,
+        instances: watch::Receiver<Arc<InstanceStates>>,
+    ) -> Result<Self, SourceError> {
         let (kubeconfig, context) = (arguments.kubeconfig.as_deref(), arguments.context.as_deref());
         let access = connect(kubeconfig, context, arguments.namespace.as_deref()).await?;
         let files = match &arguments.settings {
@@ -193,7 +202,7 @@ impl Source {
         let mut sets: Sets = Box::pin(with_settings(objects, files));
         let verdicts = arguments.policies.then(|| watch::Sender::new(Arc::default()));
         if let Some(verdicts) = verdicts.clone() {
-            let stage = PolicyStage { policies, home_namespace: access.namespace.clone(), verdicts };
+            let stage = PolicyStage { policies, home_namespace: access.namespace.clone(), verdicts, instances };
             let own = sets;
             sets = Box::pin(async { stage.attach(own.await?).await });
         }

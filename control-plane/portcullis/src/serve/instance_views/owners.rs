@@ -18,6 +18,7 @@ use super::last_owners::{instances_of, settled_by, undivided};
 use super::members::{KnownLabels, labels_of_all, member, member_name, uids};
 use super::own_settings::{OwnSettings, SettingsDocuments};
 use super::states::InstanceStates;
+use crate::spanning_policies::{spanning_policies, without_spanning};
 
 /// How long both owners serve an `UpstreamCluster` before the former one lets go: longer than an Envoy takes to warm its pools.
 const HAND_OVER: Duration = Duration::from_secs(30);
@@ -57,6 +58,8 @@ pub(in super::super) struct InstanceOwners {
     diagnoses: Vec<Arc<Diagnosis>>,
     settings: OwnSettings,
     states: Arc<InstanceStates>,
+    /// Documents that are refused because of a policy.
+    refused: BTreeMap<MemberName, Arc<Value>>,
 }
 
 impl InstanceOwners {
@@ -98,7 +101,9 @@ impl InstanceOwners {
         self.settings.keep(&self.served);
         let documents = judged.iter().zip(instances);
         self.diagnoses = documents.map(|(one, document)| Arc::new(diagnosis(one, document, &self.settled))).collect();
-        let states = InstanceStates::of(&judged, &self.settled, |instance| self.settings.are_known(instance));
+        let is_served = |instance: &str| self.settings.are_known(instance);
+        let spanning = spanning_policies(input.clusters, &self.settled);
+        let states = InstanceStates::of(&judged, &self.settled, is_served, spanning);
         if *self.states != states {
             self.states = Arc::new(states);
         }
@@ -145,6 +150,19 @@ impl InstanceOwners {
     /// The instances with a view, each of the part after the one before it; the first part is of what belongs to none.
     pub(in super::super) fn served(&self) -> &BTreeSet<String> {
         &self.served
+    }
+
+    /// Refuses the documents for which a policy decides whose targets belong to several owners.
+    pub(in super::super) fn refuse_spanning(&mut self, clusters: &mut [Arc<Value>]) {
+        let mut before = std::mem::take(&mut self.refused);
+        for document in clusters.iter_mut().filter(|_| !self.states.spanning.is_empty()) {
+            let Some(refused) = without_spanning(document, &self.states.spanning) else { continue };
+            // The same as before is the same allocation: nothing behind takes it for an edit.
+            let known = before.remove(&member_name(document)).filter(|known| **known == refused);
+            let refused = known.unwrap_or_else(|| Arc::new(refused));
+            self.refused.insert(member_name(document), Arc::clone(&refused));
+            *document = refused;
+        }
     }
 
     /// The parts of documents, in their order. Without instances nothing is divided.

@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 
 use portcullis_instances::{InstanceVerdict, JudgedInstance, MemberKind, Settlement};
 
+use crate::spanning_policies::SpanningPolicies;
+
 /// All instances at one time, and what belongs to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct InstanceStates {
@@ -9,6 +11,8 @@ pub(in super::super) struct InstanceStates {
     pub(in super::super) by_name: BTreeMap<String, InstanceState>,
     /// The instances of each `UpstreamCluster` that belongs to one: its holder, then the next one.
     pub(in super::super) of_clusters: BTreeMap<String, Vec<String>>,
+    /// Policies whose targets belong to several.
+    pub(in super::super) spanning: SpanningPolicies,
 }
 
 /// One instance, without what its Envoys have acknowledged.
@@ -21,7 +25,12 @@ pub(in super::super) struct InstanceState {
 
 impl InstanceStates {
     /// Those of judged objects. Of several with one name the first counts, as for owners.
-    pub(super) fn of(judged: &[JudgedInstance], settled: &Settlement, is_served: impl Fn(&str) -> bool) -> Self {
+    pub(super) fn of(
+        judged: &[JudgedInstance],
+        settled: &Settlement,
+        is_served: impl Fn(&str) -> bool,
+        spanning: SpanningPolicies,
+    ) -> Self {
         let mut by_name = BTreeMap::new();
         for one in judged.iter().filter(|one| !one.name.is_empty()) {
             by_name.entry(one.name.clone()).or_insert_with(|| InstanceState {
@@ -35,6 +44,6 @@ impl InstanceStates {
             let instances: Vec<String> = holders.filter_map(|holder| Some(holder.instance()?.to_owned())).collect();
             (!instances.is_empty()).then(|| (member.name.clone(), instances))
         });
-        Self { by_name, of_clusters: of_clusters.collect() }
+        Self { by_name, of_clusters: of_clusters.collect(), spanning }
     }
 }

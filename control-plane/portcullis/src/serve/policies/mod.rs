@@ -17,7 +17,9 @@ use portcullis_attach::{PolicyMemo, PolicyTargets, attach_policies};
 use portcullis_sources::{GatewayApiObjects, ObjectSet, WatchedKind};
 use tokio::sync::watch;
 
+use super::instance_views::InstanceStates;
 use crate::policies::{grants, name_of};
+use crate::spanning_policies::SpanningPolicies;
 use merged_documents::MergedDocuments;
 use read_policies::ReadPolicies;
 pub(super) use verdicts::PolicyVerdicts;
@@ -30,6 +32,8 @@ pub(super) struct PolicyStage {
     pub(super) home_namespace: String,
     /// The verdicts about policies.
     pub(super) verdicts: watch::Sender<Arc<PolicyVerdicts>>,
+    /// The instances of what was served last: policies whose targets belong to several are refused, and that acts behind this stage.
+    pub(super) instances: watch::Receiver<Arc<InstanceStates>>,
 }
 
 /// The inputs and outputs of the last step: whatever is the same is not read, checked or merged again.
@@ -66,6 +70,7 @@ impl PolicyStage {
                 tokio::select! {
                     changed = objects.changed() => if changed.is_err() { return },
                     changed = self.policies.changed() => if changed.is_err() { return },
+                    changed = self.instances.changed() => if changed.is_err() { return },
                     () = sender.closed() => return,
                 }
                 let Some(set) = self.step(&mut objects, &mut memory).await else { return };
@@ -89,7 +94,8 @@ impl PolicyStage {
     ) -> Option<ObjectSet> {
         let (newest, policies) = (objects.borrow_and_update().clone(), self.policies.borrow_and_update().clone());
         let (home, known) = (self.home_namespace.clone(), std::mem::take(memory));
-        let work = tokio::task::spawn_blocking(move || merge(&newest, &policies, home, known));
+        let instances = self.instances.borrow_and_update().clone();
+        let work = tokio::task::spawn_blocking(move || merge(&newest, &policies, (home, &instances.spanning), known));
         let Merged { set, verdicts, memory: newer } = work.await.ok()?;
         *memory = newer;
         self.verdicts.send_if_modified(|before| {
@@ -103,12 +109,18 @@ impl PolicyStage {
     }
 }
 
-fn merge(objects: &ObjectSet, policies: &GatewayApiObjects, home_namespace: String, mut memory: StepMemory) -> Merged {
+fn merge(
+    objects: &ObjectSet,
+    policies: &GatewayApiObjects,
+    (home_namespace, spanning): (String, &SpanningPolicies),
+    mut memory: StepMemory,
+) -> Merged {
     let clusters = objects.clusters.iter().map(|document| (name_of(document).to_owned(), Arc::clone(document)));
     let targets = PolicyTargets { is_complete: true, home_namespace, clusters: clusters.collect() };
     let read = memory.policies.read(policies);
     let grants = grants(policies.of(WatchedKind::ReferenceGrant));
-    let attached = attach_policies(&read, &grants, &targets, &mut memory.memo);
+    let mut attached = attach_policies(&read, &grants, &targets, &mut memory.memo);
+    attached.refuse_spanning(spanning);
     let clusters = memory.documents.merged(&objects.clusters, &attached.in_effect);
     let set = ObjectSet { clusters, ..objects.clone() };
     Merged { set, verdicts: PolicyVerdicts::new(attached, &read), memory }

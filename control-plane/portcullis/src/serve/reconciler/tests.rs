@@ -1,5 +1,6 @@
 mod instance_settings;
 mod instances;
+mod spanning_policies;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use portcullis_api::{PolicyInEffect, with_policies};
 use portcullis_sources::ObjectSet;
 use portcullis_translate::{FilterBuild, Reason};
 use portcullis_xds::{Snapshot, View};
@@ -26,6 +27,8 @@ pub(super) struct World {
     pub(super) settings: (Value, Vec<Value>),
     /// Whether objects have neither a serving certificate nor a client CA.
     pub(super) are_bare: bool,
+    /// In effect on all objects.
+    pub(super) policies: Vec<PolicyInEffect>,
     pub(super) now: Instant,
     pub(super) reconciler: Reconciler,
 }
@@ -50,6 +53,7 @@ impl World {
             instances: instances.to_vec(),
             settings: (settings(false), Vec::new()),
             are_bare: false,
+            policies: Vec::new(),
             now: Instant::now(),
             reconciler: Reconciler::resume(None, 24 * HOUR),
         }
@@ -63,7 +67,7 @@ impl World {
                 document["spec"]["secureServing"] = json!({});
             }
             document["metadata"]["labels"] = if *team == "1" { json!({"team": 1}) } else { json!({"team": team}) };
-            Arc::new(document)
+            with_policies(&Arc::new(document), &self.policies)
         });
         let set = ObjectSet {
             clusters: clusters.collect(),
