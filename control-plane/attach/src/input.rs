@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use portcullis_gateway_api::{Gateway, GatewayApiObject, GatewayClass, HttpRoute, ReferenceGrant, TlsRoute};
+use portcullis_instances::Settlement;
 
 use crate::name::ObjectName;
 
@@ -44,6 +45,8 @@ pub struct Inventory {
     pub passing_clusters: BTreeMap<String, String>,
     /// `GatewaySettings`.
     pub settings: BTreeMap<String, Usability>,
+    /// The owners of Gateways and clusters; those that are not here may lead to each other.
+    pub owners: Settlement,
 }
 
 /// Kinds of which not all objects are looked at.

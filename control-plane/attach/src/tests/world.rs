@@ -119,6 +119,7 @@ pub(super) fn inventory() -> Inventory {
         clusters: [("c1".to_owned(), names(&["c1.own", "*.c1.own"])), ("c2".to_owned(), names(&[]))].into(),
         judging_clusters: BTreeMap::new(),
         passing_clusters: BTreeMap::new(),
+        owners: portcullis_instances::Settlement::default(),
         settings: [
             ("default".to_owned(), Usability::Usable),
             ("other".to_owned(), Usability::Malformed("is not used".to_owned())),

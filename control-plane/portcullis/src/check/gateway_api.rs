@@ -11,6 +11,7 @@ use portcullis_gateway_api::{
     GatewayApiObject, GatewayClass, GatewayClassSpec, NAMESPACE_NAME_LABEL, ObjectMeta, OtherFields, ParentReference,
     ReadError, is_gateway_api, read_object,
 };
+use portcullis_instances::Settlement;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{Diagnosis, Reason};
 use serde_json::Value;
@@ -48,7 +49,11 @@ pub(super) fn is_checked(objects: &ObjectSet, diagnosis: &FileDiagnosis) -> bool
 }
 
 /// Checks all objects. `clusters` are the `UpstreamClusters` beside them.
-pub(super) fn check(objects: &ObjectSet, clusters: &[Diagnosis], home_namespace: &str) -> CheckedGatewayApi {
+pub(super) fn check(
+    objects: &ObjectSet,
+    clusters: &[Diagnosis],
+    (home_namespace, owners): (&str, &Settlement),
+) -> CheckedGatewayApi {
     let mut checked = CheckedGatewayApi::default();
     let mut documents: Vec<ReadDocument<'_>> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -65,7 +70,10 @@ pub(super) fn check(objects: &ObjectSet, clusters: &[Diagnosis], home_namespace:
             Ok(object) => documents.push(ReadDocument { object, name, kind, place }),
         }
     }
-    let attached = attach(&gateway_objects(&documents), &inventory(objects, clusters, home_namespace));
+    let attached = attach(
+        &gateway_objects(&documents),
+        &Inventory { owners: owners.clone(), ..inventory(objects, clusters, home_namespace) },
+    );
     for document in &documents {
         checked.objects.push(outcome(document, &attached, &mut checked.notes));
     }

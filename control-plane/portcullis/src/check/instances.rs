@@ -92,6 +92,11 @@ impl CheckedInstances {
         spanning
     }
 
+    /// The owners of everything.
+    pub(super) fn owners(&self) -> &Settlement {
+        &self.settled
+    }
+
     fn owner(&self, cluster: &str) -> Option<&str> {
         self.settled.owners.get(&MemberName::cluster(cluster))?.holder.instance()
     }

@@ -46,7 +46,7 @@ pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64)
         report.objects.push(object(diagnosis, place, lints, &|_| None));
     }
     let diagnoses = clusters(objects, &resolved, &settings, &instances.division(objects));
-    let gateway_api = gateway_api::check(objects, &diagnoses, home_namespace);
+    let gateway_api = gateway_api::check(objects, &diagnoses, (home_namespace, instances.owners()));
     for ((index, place), diagnosis) in objects.cluster_places.iter().enumerate().zip(diagnoses) {
         let lints = resolved.lint(objects, index, |raw| lint_cluster(raw, now));
         let diagnosis = if objects.referenced_data == ReferencedData::None { unknown(diagnosis) } else { diagnosis };

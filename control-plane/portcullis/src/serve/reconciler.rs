@@ -169,7 +169,13 @@ impl Reconciler {
         stopwatch.lap("resolve");
         let clusters = resolved.documents.as_slice();
         self.owners.follow(
-            &InstanceInput { settings: &settings, objects, clusters, accepted: self.retention.accepted() },
+            &InstanceInput {
+                settings: &settings,
+                objects,
+                clusters,
+                gateways: self.gateways.members(),
+                accepted: self.retention.accepted(),
+            },
             now,
         );
         self.owners.refuse_spanning(&mut resolved.documents);
@@ -179,7 +185,8 @@ impl Reconciler {
         let retired = self.retention.retired_groups();
         let mut views = self.follow_instances(groups, &settings, FilterBuild::Module, now);
         views.extend(self.follow_views((settings.as_ref(), &division), &documents, &retired, (filters, now)));
-        views.extend(self.gateways.follow(&settings, self.retention.accepted(), &self.discovered, now));
+        let division = (settings.as_ref(), &self.owners.gateway_division());
+        views.extend(self.gateways.follow(division, self.retention.accepted(), &self.discovered, now));
         stopwatch.lap("translate");
         let tombstones = self.retention.tombstones(&settings, FilterBuild::Module);
         let retained = Retained { tombstones: &tombstones, retired: &retired };

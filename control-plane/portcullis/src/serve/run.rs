@@ -117,7 +117,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let observer = Arc::new(StatusObserver::new(ObserverInputs {
         diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),
-        instances,
+        instances: instances.clone(),
         registry: Arc::clone(&registry),
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref(), limits_leadership.as_ref()),
@@ -140,7 +140,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
             let (access, settings) = (access.clone(), source.settings.clone());
             let (envoys, link) = GatewayEnvoys::new(&views.claims(), Arc::clone(&registry));
             gateways = link;
-            GatewayApi { access, objects, diagnoses, statuses, settings, envoys }.start()
+            let instances = instances.clone();
+            GatewayApi { access, objects, diagnoses, statuses, settings, envoys, instances }.start()
         });
         let settings = SettingsUse::new(source.settings.clone(), source.control_plane.clone());
         let (observer, policies) = (Arc::clone(&observer), source.policies.clone());

@@ -22,12 +22,14 @@ use portcullis_attach::{
     referred_contents,
 };
 use portcullis_gateway_api::{NAMESPACE_NAME_LABEL, read_object};
+use portcullis_instances::Settlement;
 use portcullis_sources::{GatewayApiObjects, KubernetesAccess, ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
 use portcullis_translate::{Diagnosis, RefusedClusters};
 use serde_json::Value;
 use tokio::sync::watch;
 
 use super::gateway_views::{ClosedListeners, GatewayEnvoys, ProgrammedState};
+use super::instance_views::InstanceStates;
 use super::source::SettingsOrigin;
 use content_reader::ContentReader;
 use secrets::GatewayContents;
@@ -82,6 +84,8 @@ pub(super) struct GatewayApi {
     pub(super) settings: SettingsOrigin,
     /// The Envoys that serve what is accepted.
     pub(super) envoys: GatewayEnvoys,
+    /// The owners of Gateways and clusters.
+    pub(super) instances: watch::Receiver<Arc<InstanceStates>>,
 }
 
 /// The names on which a step depends beside the objects.
@@ -93,6 +97,7 @@ struct ReferredNames {
     refused_clusters: Arc<RefusedClusters>,
     /// Certificates of listeners.
     contents: Arc<GatewayContents>,
+    owners: Settlement,
 }
 
 impl GatewayApi {
@@ -117,6 +122,7 @@ impl GatewayApi {
             if let Some(names) = &mut names {
                 names.refused_clusters = self.envoys.refusals().clusters;
                 names.contents = contents.newest();
+                names.owners = self.instances.borrow_and_update().settled.clone();
             }
             let is_known =
                 judged.as_ref().is_some_and(|(of, by)| Arc::ptr_eq(of, &objects) && Some(by) == names.as_ref());
@@ -168,6 +174,7 @@ impl GatewayApi {
                 changed = self.diagnoses.changed() => if changed.is_err() { return },
                 changed = self.statuses.changed() => if changed.is_err() { return },
                 changed = self.envoys.changed() => if !changed { return },
+                changed = self.instances.changed() => if changed.is_err() { return },
                 changed = contents.changed() => if !changed { return },
                 () = tokio::time::sleep(PROGRESS_INTERVAL), if has_served => {}
                 _ = versions.tick() => supported = supported_version::supported(&self.access.client).await.or(supported),
@@ -278,6 +285,7 @@ fn judge(read: &GatewayObjects, objects: &GatewayApiObjects, names: ReferredName
         judging_clusters: names.refused_clusters.connections.clone(),
         passing_clusters: names.refused_clusters.requests.clone(),
         settings: names.settings,
+        owners: names.owners,
     };
     attach(read, &inventory)
 }

@@ -97,6 +97,12 @@ impl OwnSettings {
         self.in_use.get(instance)?.settings.as_ref()
     }
 
+    /// The settings of all instances that have some of their own.
+    pub(super) fn all_own(&self) -> BTreeMap<String, Arc<Settings>> {
+        let own = |(name, one): (&String, &SettingsInUse)| Some((name.clone(), Arc::clone(one.settings.as_ref()?)));
+        self.in_use.iter().filter_map(own).collect()
+    }
+
     /// The diagnoses of the `GatewaySettings` that instances name.
     pub(super) fn diagnoses(&self) -> &[Arc<Diagnosis>] {
         &self.diagnoses

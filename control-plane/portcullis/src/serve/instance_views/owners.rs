@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portcullis_api::Settings;
+use portcullis_attach::ObjectName;
 use portcullis_instances::{
     InstanceClaim, InstanceObjects, JudgedInstance, Member, MemberHolder, MemberName, Settlement, judge_instances,
     settle,
@@ -14,8 +15,11 @@ use serde_json::Value;
 
 use super::super::divided_translator::{Division, OwnPart};
 use super::diagnoses::diagnosis;
+use super::gateway_division::GatewayDivision;
 use super::last_owners::{instances_of, settled_by, undivided};
-use super::members::{KnownLabels, labels_of_all, member, member_name, uids};
+use super::members::{
+    GatewayMember, KnownLabels, gateway_members, gateway_uids, labels_of_all, member, member_name, uids,
+};
 use super::own_settings::{OwnSettings, SettingsDocuments};
 use super::states::InstanceStates;
 use crate::spanning_policies::{spanning_policies, without_spanning};
@@ -34,6 +38,8 @@ pub(in super::super) struct InstanceInput<'a> {
     pub(in super::super) objects: &'a ObjectSet,
     /// `UpstreamCluster` documents.
     pub(in super::super) clusters: &'a [Arc<Value>],
+    /// The Gateways of this controller.
+    pub(in super::super) gateways: &'a BTreeMap<ObjectName, GatewayMember>,
     /// Those that were accepted last, by their names.
     pub(in super::super) accepted: &'a BTreeMap<String, Arc<Value>>,
 }
@@ -88,9 +94,9 @@ impl InstanceOwners {
             self.settled = undivided(input.accepted);
             self.uids = uids(input.accepted.values());
         }
-        self.forget_replaced(input.clusters);
+        self.forget_replaced(input);
         let member = |document: &Arc<Value>| member(document, &self.labels, &self.settled);
-        let members: Vec<Member> = input.clusters.iter().map(member).collect();
+        let members: Vec<Member> = input.clusters.iter().map(member).chain(gateway_members(input.gateways)).collect();
         self.labels = labels_of_all(&members);
         let is_ready = |member: &MemberName, to: &MemberHolder| {
             self.since.get(member).is_some_and(|(next, since)| next == to && now >= *since + HAND_OVER)
@@ -110,8 +116,9 @@ impl InstanceOwners {
     }
 
     /// Drops the owners of objects that were deleted and made anew under their names: a former owner gets no key of the new ones.
-    fn forget_replaced(&mut self, clusters: &[Arc<Value>]) {
-        let newer = uids(clusters);
+    fn forget_replaced(&mut self, input: &InstanceInput<'_>) {
+        let mut newer = uids(input.clusters);
+        newer.extend(gateway_uids(input.gateways));
         for (member, uid) in &newer {
             if self.uids.get(member).is_some_and(|before| before != uid) {
                 self.settled.owners.remove(member);
@@ -203,6 +210,11 @@ impl InstanceOwners {
     /// The settings of an instance's Envoys.
     pub(in super::super) fn settings_of<'a>(&'a self, instance: &str, shared: &'a Settings) -> &'a Settings {
         self.settings.of(instance).map_or(shared, AsRef::as_ref)
+    }
+
+    /// Everything that decides by which settings Gateways are served, and to which clusters they lead.
+    pub(in super::super) fn gateway_division(&self) -> GatewayDivision {
+        GatewayDivision { states: self.states(), own: self.settings.all_own() }
     }
 
     /// The instances, and what belongs to them.

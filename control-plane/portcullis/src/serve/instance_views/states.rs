@@ -11,6 +11,8 @@ pub(in super::super) struct InstanceStates {
     pub(in super::super) by_name: BTreeMap<String, InstanceState>,
     /// The instances of each `UpstreamCluster` that belongs to one: its holder, then the next one.
     pub(in super::super) of_clusters: BTreeMap<String, Vec<String>>,
+    /// The owners of everything.
+    pub(in super::super) settled: Settlement,
     /// Policies whose targets belong to several.
     pub(in super::super) spanning: SpanningPolicies,
 }
@@ -44,6 +46,6 @@ impl InstanceStates {
             let instances: Vec<String> = holders.filter_map(|holder| Some(holder.instance()?.to_owned())).collect();
             (!instances.is_empty()).then(|| (member.name.clone(), instances))
         });
-        Self { by_name, of_clusters: of_clusters.collect(), spanning }
+        Self { by_name, of_clusters: of_clusters.collect(), settled: settled.clone(), spanning }
     }
 }
