@@ -7,7 +7,7 @@ use portcullis_translate::{Diagnosis, Input, PartedTranslation, Parts, Translato
 use crate::client_ca::check_client_ca;
 
 /// A translator that refuses the client CAs that the filter would refuse.
-pub(crate) struct CheckedTranslator(pub(crate) Translator);
+struct CheckedTranslator(Translator);
 
 impl Default for CheckedTranslator {
     fn default() -> Self {

@@ -120,6 +120,7 @@ mod tests {
         InstanceStates {
             by_name: [("a".to_owned(), InstanceState { verdict, is_served })].into(),
             of_clusters: [("one.test".to_owned(), vec!["a".to_owned()])].into(),
+            ..InstanceStates::default()
         }
     }
 

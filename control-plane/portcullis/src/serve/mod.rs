@@ -65,7 +65,7 @@ mod xds;
 mod xds_resources;
 
 pub(crate) use arguments::Serve;
-pub(crate) use divided_translator::{CheckedTranslator, DividedTranslator, Division, OwnPart};
+pub(crate) use divided_translator::{DividedTranslator, Division, OwnPart};
 pub(crate) use gateway_views::gateway_name;
 pub(crate) use instance_views::instance_name;
 pub(crate) use references::Resolved;

@@ -75,7 +75,12 @@ async fn clusters_wait_for_policies_and_follow_them() {
 fn same_policies_make_no_new_document() {
     let set = ObjectSet { clusters: vec![cluster("a.test")], ..ObjectSet::default() };
     let step = |known: StepMemory, name: &str| {
-        merge(&set, &listed(&[policy(name, "https://10.0.0.2")]), "portcullis".to_owned(), known)
+        merge(
+            &set,
+            &listed(&[policy(name, "https://10.0.0.2")]),
+            ("portcullis".to_owned(), &SpanningPolicies::new()),
+            known,
+        )
     };
     let first = step(StepMemory::default(), "x");
     let document = Arc::clone(&first.set.clusters[0]);

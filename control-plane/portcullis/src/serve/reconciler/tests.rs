@@ -1,3 +1,4 @@
+mod divided_gateways;
 mod instance_settings;
 mod instances;
 mod spanning_policies;

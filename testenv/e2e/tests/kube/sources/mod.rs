@@ -9,6 +9,7 @@ mod gateway_envoys;
 mod gateway_https;
 mod gateway_secrets;
 mod in_cluster;
+mod instances;
 mod leader;
 mod limits;
 mod outage;
