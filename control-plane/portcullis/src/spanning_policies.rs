@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn only_policies_that_decide_refuse_their_clusters() {
+    fn policy_that_decides_refuses_its_clusters() {
         let spanning: SpanningPolicies =
             [((PolicyKind::FlowControl, "portcullis/fewer".to_owned()), "it spans".to_owned())].into();
         for (role, is_refused) in [(PolicyRole::Decides, true), (PolicyRole::Tightens, false)] {

@@ -52,7 +52,7 @@ pub use removed_cluster::tombstone_routes;
 pub use resource::{Part, Resource, ResourceGroup, type_urls};
 pub use route::misdirected_routes;
 pub use secrets::holds_key;
-pub use settings::{SettingsChoice, choose_settings, instance_settings};
+pub use settings::{SettingsChoice, choose_settings, instance_settings, with_fields_of_all};
 pub use status_body::UNKNOWN_NAME;
 pub use translator::Translator;
 

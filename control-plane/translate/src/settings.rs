@@ -54,20 +54,23 @@ pub fn instance_settings(
         if problems.is_empty() { Ok(own) } else { Err(problems) }
     });
     match outcome {
-        Ok(own) => {
-            let settings = Settings {
-                instance: shared.instance.clone(),
-                wildcard_subdomains: shared.wildcard_subdomains,
-                request_header_names: shared.request_header_names.clone(),
-                allow_loopback_upstreams: shared.allow_loopback_upstreams,
-                ..own
-            };
-            (Some(settings), diagnosis)
-        }
+        Ok(own) => (Some(with_fields_of_all(own, shared)), diagnosis),
         Err(problems) => {
             diagnosis.refuse(Reason::Invalid, problems);
             (None, diagnosis)
         }
+    }
+}
+
+/// Settings of an instance with the fields that are those of the settings of all. These may have changed since they were judged.
+#[must_use]
+pub fn with_fields_of_all(own: Settings, shared: &Settings) -> Settings {
+    Settings {
+        instance: shared.instance.clone(),
+        wildcard_subdomains: shared.wildcard_subdomains,
+        request_header_names: shared.request_header_names.clone(),
+        allow_loopback_upstreams: shared.allow_loopback_upstreams,
+        ..own
     }
 }
 

@@ -166,7 +166,10 @@ mod tests {
             store.secret(CLUSTER, Event::InitDone);
             store.secret(SETTINGS, Event::InitDone);
             kinds.iter().for_each(|kind| store.object(*kind, Event::InitDone));
-            ["a", "b"].into_iter().for_each(|name| store.object(SETTINGS, Event::Apply(object(document(name), 1))));
+            for name in ["a", "b"] {
+                let (_, settings) = object(document(name), 1);
+                store.object(SETTINGS, Event::Apply((name.to_owned(), settings)));
+            }
             store.secret(SETTINGS, Event::Apply(("s".to_owned(), ca("b"))));
             let set = store.take_changed().unwrap();
             assert_eq!(set.settings, [document("a")], "the Secret is of others");

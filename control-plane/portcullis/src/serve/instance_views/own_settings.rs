@@ -4,7 +4,7 @@ use std::sync::Arc;
 use portcullis_api::Settings;
 use portcullis_api::status::filled_defaults;
 use portcullis_instances::JudgedInstance;
-use portcullis_translate::Diagnosis;
+use portcullis_translate::{Diagnosis, with_fields_of_all};
 use serde_json::Value;
 
 use super::super::version;
@@ -42,6 +42,7 @@ impl OwnSettings {
     /// Takes the settings that instances name. An instance whose settings are not there or refused keeps those that it had, and says
     /// why; one that had none is to be served nothing.
     pub(super) fn follow(&mut self, judged: &mut [JudgedInstance], documents: &SettingsDocuments<'_>) {
+        self.renew(documents.shared);
         let mut diagnoses: BTreeMap<usize, Diagnosis> = BTreeMap::new();
         for instance in judged {
             let known = self.in_use.get(&instance.name);
@@ -80,6 +81,16 @@ impl OwnSettings {
             (!documents.of_all.contains(document.as_ref())).then(|| Arc::new(diagnosis))
         };
         self.diagnoses = diagnoses.into_iter().filter_map(stamped).collect();
+    }
+
+    /// Settings that stay though their document is refused follow those of all in what these decide.
+    fn renew(&mut self, shared: &Settings) {
+        for own in self.in_use.values_mut().filter_map(|one| one.settings.as_mut()) {
+            let renewed = with_fields_of_all(own.as_ref().clone(), shared);
+            if **own != renewed {
+                *own = Arc::new(renewed);
+            }
+        }
     }
 
     /// Forgets instances without a view.

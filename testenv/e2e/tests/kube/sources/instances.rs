@@ -79,7 +79,7 @@ fn of_team(team: &str) -> Value {
 }
 
 #[test]
-fn status_says_what_belongs_to_an_instance_and_what_its_envoys_have() {
+fn status_of_an_instance_counts_what_belongs_to_it() {
     let Some(site) = Site::start("instances-status", &json!({})) else { return };
     site.apply("Instance", "a", &of_team("a"));
     let object = site.wait("a", &["Accepted True Accepted", "Conflicted False NoConflicts", "Ready False NoEnvoys"]);

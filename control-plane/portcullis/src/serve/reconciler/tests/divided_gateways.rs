@@ -61,9 +61,9 @@ fn reached(snapshot: &Snapshot) -> (Vec<u8>, Vec<String>) {
 }
 
 #[test]
-fn gateway_reaches_clusters_of_its_instance_while_both_pass_over() {
+fn gateway_reaches_clusters_of_its_instance_at_every_moment() {
     let mut world = World::new(&[(0, "a"), (1, "b")], &[of_both("a", None), of_both("b", None)]);
-    let mut at = |world: &mut World, team: &str| {
+    let at = |world: &mut World, team: &str| {
         world.reconciler.serve_gateways(demand(team), BTreeSet::new());
         reached(&world.snapshot()).0
     };

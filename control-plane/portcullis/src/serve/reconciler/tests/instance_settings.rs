@@ -43,10 +43,10 @@ fn has(view: &Snapshot, kind: &str, text: &str) -> bool {
     found.next().is_some()
 }
 
-/// A line in the middle of a certificate.
+/// A line of the signature of a certificate.
 fn mark(keys: &[String; 2]) -> String {
     let pem = String::from_utf8(STANDARD.decode(&keys[0]).unwrap()).unwrap();
-    pem.lines().nth(2).unwrap().to_owned()
+    pem.lines().rev().nth(2).unwrap().to_owned()
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn settings_that_are_not_usable_keep_what_was_accepted() {
 }
 
 #[test]
-fn instance_without_its_settings_serves_nothing_and_takes_nothing() {
+fn instance_without_its_settings_serves_and_takes_nothing() {
     let mut world = World::new(&[(0, "a"), (1, "none")], &[]);
     world.snapshot();
     world.instances = vec![naming("a", "own")];
@@ -143,6 +143,20 @@ fn instance_without_its_settings_serves_nothing_and_takes_nothing() {
     assert_eq!(world.reconciler.next_expiry(), Some(world.now + HAND_OVER), "from now on");
     world.now += HAND_OVER;
     assert_eq!(module(&world.snapshot()), views(&[("", &[1]), ("instance/a", &[0, 2])]));
+}
+
+#[test]
+fn settings_that_stay_follow_the_fields_of_all() {
+    let mut world = World::new(&[(0, "a")], &[naming("a", "own")]);
+    world.settings.1 = vec![settings("own", json!({"instance": "portcullis"}))];
+    world.snapshot();
+    world.settings.0 = settings("a", json!({"instance": "edge"}));
+    let reconciled = world.reconcile();
+    let told = reconciled.diagnoses.iter().find(|one| one.kind == "Instance").unwrap();
+    assert!(told.message.contains("spec.instance: is another one"), "{}", told.message);
+    let owned = view(&reconciled.snapshot, "instance/a").owned_by("c0.example.com");
+    let former: Vec<&str> = owned.map(|(_, name)| name).filter(|name| name.starts_with("portcullis/")).collect();
+    assert_eq!(former, [""; 0], "names are one for all");
 }
 
 #[test]

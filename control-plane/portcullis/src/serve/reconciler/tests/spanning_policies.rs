@@ -93,9 +93,10 @@ fn policy_that_tightens_goes_on_where_it_spans() {
     world.policies = vec![PolicyInEffect {
         kind: PolicyKind::Dispatch,
         policy: "team/denials".to_owned(),
-        fields: Ok(
-            json!({"dispatchPolicies": [{"action": "Deny", "rules": [{"verbs": ["get"], "nonResourceURLs": [format!("/{SCHEMA}")]}]}]}),
-        ),
+        fields: Ok(json!({"dispatchPolicies": [{
+            "rules": [{"verbs": ["*"], "nonResourceURLs": [format!("/{SCHEMA}")]}],
+            "portcullis": {"action": "Deny", "message": "no"},
+        }]})),
         ..limit(PolicyRole::Tightens)
     }];
     world.clusters.insert(1, "b");
