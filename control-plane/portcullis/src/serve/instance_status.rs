@@ -22,11 +22,12 @@ impl<'a> InstanceEnvoys<'a> {
     pub(super) fn new(states: &'a InstanceStates, registry: &Registry, snapshot: Option<&Snapshot>) -> Self {
         let connected = if states.by_name.is_empty() { BTreeMap::new() } else { connected(registry) };
         let progress = |instance: &'a String| {
+            let Some(nodes) = connected.get(instance) else { return (instance.as_str(), BTreeMap::new()) };
             let of_view = |view: &View| snapshot.map(|snapshot| registry.view_progress(snapshot, view));
             let builds = [FilterBuild::Module, FilterBuild::Wasm].map(|filter| instance_view(instance, filter));
             let mut known: BTreeMap<String, GatewayProgress> = builds.iter().filter_map(of_view).flatten().collect();
             // Those without a view of their instance wait for one.
-            for node in connected.get(instance).into_iter().flatten() {
+            for node in nodes {
                 known.entry(node.clone()).or_insert(GatewayProgress::Pending);
             }
             (instance.as_str(), known)

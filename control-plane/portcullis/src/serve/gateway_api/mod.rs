@@ -22,7 +22,6 @@ use portcullis_attach::{
     referred_contents,
 };
 use portcullis_gateway_api::{NAMESPACE_NAME_LABEL, read_object};
-use portcullis_instances::Settlement;
 use portcullis_sources::{GatewayApiObjects, KubernetesAccess, ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
 use portcullis_translate::{Diagnosis, RefusedClusters};
 use serde_json::Value;
@@ -97,7 +96,8 @@ struct ReferredNames {
     refused_clusters: Arc<RefusedClusters>,
     /// Certificates of listeners.
     contents: Arc<GatewayContents>,
-    owners: Settlement,
+    /// The owners of Gateways and clusters.
+    instances: Arc<InstanceStates>,
 }
 
 impl GatewayApi {
@@ -117,12 +117,13 @@ impl GatewayApi {
         let (mut attached, mut uids) = (Arc::<Attached>::default(), Arc::<JudgedUids>::default());
         loop {
             let objects = self.objects.borrow_and_update().clone();
+            let instances = self.instances.borrow_and_update().clone();
             // Without a kind a permission could be missing, or what a route refers to.
             let mut names = self.names(judged.is_some()).filter(|_| objects.is_listed());
             if let Some(names) = &mut names {
                 names.refused_clusters = self.envoys.refusals().clusters;
                 names.contents = contents.newest();
-                names.owners = self.instances.borrow_and_update().settled.clone();
+                names.instances = instances;
             }
             let is_known =
                 judged.as_ref().is_some_and(|(of, by)| Arc::ptr_eq(of, &objects) && Some(by) == names.as_ref());
@@ -285,7 +286,7 @@ fn judge(read: &GatewayObjects, objects: &GatewayApiObjects, names: ReferredName
         judging_clusters: names.refused_clusters.connections.clone(),
         passing_clusters: names.refused_clusters.requests.clone(),
         settings: names.settings,
-        owners: names.owners,
+        owners: names.instances.settled.clone(),
     };
     attach(read, &inventory)
 }
