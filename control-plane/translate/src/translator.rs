@@ -198,7 +198,7 @@ impl Translator {
         input: &Input<'_>,
     ) -> Arc<CheckedCluster> {
         let (check, common) = (self.client_ca_check, &mut self.common);
-        let make = || match is_foreign {
+        let mut make = || match is_foreign {
             true => names_alone(document, lost),
             false => translate_object(document, lost, input, check, common),
         };

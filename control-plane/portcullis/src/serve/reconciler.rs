@@ -182,16 +182,8 @@ impl Reconciler {
         let paced = paced.map(Arc::new);
         let objects = paced.as_deref().unwrap_or(objects);
         let clusters = resolved.documents.as_slice();
-        self.owners.follow(
-            &InstanceInput {
-                settings: &settings,
-                objects,
-                clusters,
-                gateways: self.gateways.members(),
-                accepted: self.retention.accepted(),
-            },
-            now,
-        );
+        let (gateways, accepted) = (self.gateways.members(), self.retention.accepted());
+        self.owners.follow(&InstanceInput { settings: &settings, objects, clusters, gateways, accepted }, now);
         self.owners.refuse_spanning(&mut resolved.documents);
         self.instances.keep(self.owners.served());
         let Translated { translation, documents, fallbacks, wants, change, parts: (division, groups) } =

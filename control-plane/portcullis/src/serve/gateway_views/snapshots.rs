@@ -12,7 +12,7 @@ use super::super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
 use super::super::group_change::KnownGroups;
 use super::super::instance_views::{GatewayDivision, GatewayMember};
 use super::super::xds_resources::{Retained, XdsResources};
-use super::divided_gateways::DividedGateways;
+use super::divided_gateways::{DividedGateways, DividedGroups};
 use super::ended_routes::EndedRoutes;
 use super::{ClosedListeners, GatewayDemand, GatewayRefusals, gateway_of_view, gateway_view};
 

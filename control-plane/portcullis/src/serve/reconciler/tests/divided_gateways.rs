@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_attach::{
-    BoundRoute, HostPattern, HostTable, ListenerRole, ObjectName, RouteKind, ServedBackend, ServedGateway,
-    ServedListener, WeightedBackend,
+    BoundRoute, DoorPolicies, HostPattern, HostTable, ListenerRole, ObjectName, RouteKind, ServedBackend,
+    ServedGateway, ServedListener, WeightedBackend,
 };
 use portcullis_xds::{Snapshot, View};
 use serde_json::{Value, json};
@@ -38,7 +38,13 @@ fn demand(team: &str) -> Option<Arc<GatewayDemand>> {
     let table = HostTable { routes: clusters.iter().map(route).collect(), ..HostTable::default() };
     let role = ListenerRole::Passthrough(table);
     let listener = ServedListener { name: "tls".to_owned(), port: 443, host: HostPattern::Any, role };
-    let served = ServedGateway { gateway: edge(), addresses: Vec::new(), settings: None, listeners: vec![listener] };
+    let served = ServedGateway {
+        gateway: edge(),
+        addresses: Vec::new(),
+        settings: None,
+        listeners: vec![listener],
+        policies: DoorPolicies::default(),
+    };
     let labels = BTreeMap::from([("team".to_owned(), team.to_owned())]);
     Some(Arc::new(GatewayDemand {
         served: Arc::new(vec![Arc::new(served)]),

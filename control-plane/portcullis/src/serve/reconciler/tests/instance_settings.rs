@@ -38,8 +38,8 @@ fn view<'a>(snapshot: &'a Snapshot, name: &str) -> &'a Snapshot {
 /// Whether a resource of a kind has a text in it.
 fn has(view: &Snapshot, kind: &str, text: &str) -> bool {
     let of_kind = view.resources().filter(|(url, _, _)| url.ends_with(kind));
-    let mut found =
-        of_kind.filter(|(_, _, resource)| resource.body().windows(text.len()).any(|part| part == text.as_bytes()));
+    let mut found = of_kind
+        .filter(|(_, _, resource)| resource.pieces().concat().windows(text.len()).any(|part| part == text.as_bytes()));
     found.next().is_some()
 }
 

@@ -33,7 +33,7 @@ fn limited(snapshot: &Snapshot) -> BTreeMap<(String, u8), bool> {
         for number in numbers {
             let owned = view.owned_by(&format!("c{number}.example.com"));
             let routes = owned.filter(|(url, _)| url.ends_with("RouteConfiguration"));
-            let bodies = routes.filter_map(|(url, one)| Some(view.get(url, one)?.body().clone()));
+            let bodies = routes.filter_map(|(url, one)| Some(view.get(url, one)?.pieces().concat()));
             let has = bodies.into_iter().any(|body| body.windows(SCHEMA.len()).any(|part| part == SCHEMA.as_bytes()));
             found.insert((name.clone(), number), has);
         }
