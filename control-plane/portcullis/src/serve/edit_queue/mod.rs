@@ -4,7 +4,7 @@
 //!
 //! An object whose newest version waits is there as it was before, or not yet. A watch that brings its event later would do the same:
 //! each version is one that the object had, with the references that it had then. Only the newest version waits, once. Removals,
-//! settings and instances do not wait.
+//! settings and instances do not wait: an object that was deleted and made anew under its name is not there until its round.
 //!
 //! - [`EditQueue`]: which versions are translated next. Start here.
 //! - [`tenant_queue`]: the order.
@@ -23,6 +23,7 @@ use serde_json::Value;
 
 use self::tenant_queue::TenantQueue;
 use super::references::{Resolved, ResolvedCluster};
+use super::retention::is_same_object;
 
 /// Weight of the edits of one round. An object of a usual size has one.
 const ROUND: u64 = 128;
@@ -131,7 +132,7 @@ impl EditQueue {
 struct Edits {
     /// The objects that are new or other ones, by their positions in the newer set.
     dirty: HashMap<EditKey, usize>,
-    /// The positions in the older set of those that were there.
+    /// The positions in the older set of those that were there. Another object of the same name was not: its removal does not wait.
     known: HashMap<usize, usize>,
 }
 
@@ -146,11 +147,13 @@ impl Edits {
         let of_before: HashMap<(&str, usize), usize> = keys(before).zip(0..).collect();
         for (at, ((name, number), version)) in keys(newest).zip(newest).enumerate() {
             let known = of_before.get(&(name, number)).copied();
-            if known.and_then(|known| before.get(known)).is_some_and(|known| known.is_same(version)) {
+            let older = known.and_then(|known| before.get(known));
+            if older.is_some_and(|older| older.is_same(version)) {
                 continue;
             }
             edits.dirty.insert((name.to_owned(), number), at);
-            edits.known.extend(known.map(|known| (at, known)));
+            let is_there = older.is_some_and(|older| is_same_object(&older.written, &version.written));
+            edits.known.extend(known.filter(|_| is_there).map(|known| (at, known)));
         }
         edits
     }

@@ -84,6 +84,36 @@ fn storm_leaves_another_tenants_edit_in_the_next_round() {
     assert!(rounds.is_some_and(|rounds| rounds < 8), "{rounds:?}");
 }
 
+/// Else a deletion would wait behind the edits of its tenant, and the keys of the deleted object would be served on.
+#[test]
+fn object_made_anew_is_not_there_as_the_one_before() {
+    const COUNT: usize = 1_000;
+    let objects = |edition: u32, uid: &str| {
+        let mut editions = Editions::new();
+        put(&mut editions, "a", 0..COUNT, edition);
+        let mut objects = set(&editions);
+        let mut last = objects.clusters.pop().unwrap().as_ref().clone();
+        last["metadata"]["uid"] = json!(uid);
+        objects.clusters.push(Arc::new(last));
+        objects
+    };
+    let mut queue = EditQueue::default();
+    let mut next = |edition: u32, uid: &str| {
+        let objects = objects(edition, uid);
+        let (paced, _) = queue.take((&objects, Resolved::of(&objects)), Some(owner), Instant::now());
+        let clusters = paced.unwrap_or(objects).clusters;
+        let last = clusters.iter().find_map(|one| Some(one["metadata"]["uid"].as_str()?.to_owned()));
+        (clusters.len(), last)
+    };
+    assert_eq!(next(1, "one"), (COUNT, Some("one".to_owned())));
+    assert_eq!(next(2, "one"), (COUNT, Some("one".to_owned())), "it waits, and is there as it was");
+    for _ in 0..2 {
+        assert_eq!(next(3, "two"), (COUNT - 1, None), "one is removed, the other waits");
+    }
+    let rounds = (0..20).find(|_| next(3, "two") == (COUNT, Some("two".to_owned())));
+    assert!(rounds.is_some(), "it has its round");
+}
+
 /// The edit of one object: its tenant and number, and a removal instead of a new edition.
 fn edits() -> impl Strategy<Value = Vec<Vec<(usize, usize, bool)>>> {
     let edit = (0..3_usize, 0..150_usize, any::<bool>());

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::diagnoses::diagnosis;
 use super::last_owners::{instances_of, settled_by, undivided};
-use super::members::{KnownLabels, labels_of_all, member, member_name, uids};
+use super::members::{KnownLabels, labels_of_all, member, member_name, uid, uids};
 
 /// How long both owners serve an `UpstreamCluster` before the former one lets go: longer than an Envoy takes to warm its pools.
 const HAND_OVER: Duration = Duration::from_secs(30);
@@ -159,10 +159,11 @@ impl InstanceOwners {
         !self.served.is_empty()
     }
 
-    /// The holder of a cluster; of a new one an instance that selects it.
+    /// The holder of a cluster; of a new one, and of one that was made anew under its name, an instance that selects it.
     pub(in super::super) fn likely_holder(&self, document: &Value) -> MemberHolder {
         let name = member_name(document);
-        if let Some(owner) = self.settled.owners.get(&name) {
+        let is_replaced = self.uids.get(&name).is_some_and(|known| uid(document).is_some_and(|uid| uid != known));
+        if let Some(owner) = self.settled.owners.get(&name).filter(|_| !is_replaced) {
             return owner.holder.clone();
         }
         let labels = member(document, &self.labels, &self.settled).labels;
