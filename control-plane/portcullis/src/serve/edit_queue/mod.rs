@@ -3,8 +3,12 @@
 //! round that runs, and for its own.
 //!
 //! An object whose newest version waits is there as it was before, or not yet. A watch that brings its event later would do the same:
-//! each version is one that the object had, with the references that it had then. Only the newest version waits, once. Removals,
-//! settings and instances do not wait: an object that was deleted and made anew under its name is not there until its round.
+//! each version is one that the object had, with the references that it had then. Only the newest version waits, once. Removals
+//! do not wait: an object that was deleted and made anew under its name is not there until its round.
+//!
+//! Settings and instances decide about all objects, and may have been edited because objects were before: the ones that protect
+//! themselves need no protection by the settings, the ones with another label are no selector's any more. Therefore nothing waits in
+//! the round that takes other settings or instances.
 //!
 //! - [`EditQueue`]: which versions are translated next. Start here.
 //! - [`tenant_queue`]: the order.
@@ -42,6 +46,15 @@ pub(super) struct EditQueue {
     noticed: BTreeMap<EditKey, Instant>,
     /// The versions that were translated last, in their order; `None` before the first ones.
     versions: Option<Vec<ObjectVersion>>,
+    /// The settings and instances with which they were.
+    common: CommonObjects,
+}
+
+/// The objects that decide about all others.
+#[derive(Default)]
+struct CommonObjects {
+    settings: Vec<Value>,
+    instances: Vec<Arc<Value>>,
 }
 
 /// A version of an object.
@@ -54,7 +67,7 @@ struct ObjectVersion {
 
 impl EditQueue {
     /// The set of objects to translate next: the newest one, with the versions from before in place of edits that wait; `None` if none
-    /// does. Without an owner of objects (`owner`) none does.
+    /// does. Without an owner of objects (`owner`), and with other settings or instances than before, none does.
     pub(super) fn take(
         &mut self,
         (objects, resolved): (&ObjectSet, Resolved),
@@ -62,6 +75,8 @@ impl EditQueue {
         now: Instant,
     ) -> (Option<ObjectSet>, Resolved) {
         let newest = versions(objects, resolved);
+        let is_other_common = self.follow_common(objects);
+        let owner = owner.filter(|_| !is_other_common);
         let (Some(before), Some(owner)) = (self.versions.take(), owner) else { return self.take_all(newest) };
         let edits = Edits::between(&before, &newest);
         if edits.dirty.is_empty() {
@@ -98,6 +113,16 @@ impl EditQueue {
     /// Whether edits wait for another round.
     pub(super) fn is_behind(&self) -> bool {
         !self.queue.is_empty()
+    }
+
+    /// Takes the settings and instances of a set. Returns whether they are other ones.
+    fn follow_common(&mut self, objects: &ObjectSet) -> bool {
+        let ObjectSet { settings, instances, .. } = objects;
+        let is_same = self.common.settings == *settings && self.common.instances == *instances;
+        if !is_same {
+            self.common = CommonObjects { settings: settings.clone(), instances: instances.clone() };
+        }
+        !is_same
     }
 
     fn take_all(&mut self, newest: Vec<ObjectVersion>) -> (Option<ObjectSet>, Resolved) {

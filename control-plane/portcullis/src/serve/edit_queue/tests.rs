@@ -84,6 +84,37 @@ fn storm_leaves_another_tenants_edit_in_the_next_round() {
     assert!(rounds.is_some_and(|rounds| rounds < 8), "{rounds:?}");
 }
 
+/// Objects are edited first, and then what was to hold for them until then: in the other order both would be open.
+#[test]
+fn other_settings_or_instances_come_with_all_edits() {
+    let change = |objects: &mut ObjectSet, is_settings: bool| {
+        if is_settings {
+            objects.settings.push(json!({"spec": {}}));
+        } else {
+            objects.instances.push(Arc::new(json!({"metadata": {"name": "a"}})));
+        }
+    };
+    for is_settings in [true, false] {
+        let (mut queue, mut editions) = (EditQueue::default(), Editions::new());
+        let mut is_paced = |objects: &ObjectSet| {
+            let (paced, resolved) = queue.take((objects, Resolved::of(objects)), Some(owner), Instant::now());
+            assert_eq!(resolved.documents.len(), 1_000);
+            (paced.is_some(), queue.is_behind())
+        };
+        put(&mut editions, "a", 0..1_000, 1);
+        assert_eq!(is_paced(&set(&editions)), (false, false));
+        put(&mut editions, "a", 0..1_000, 2);
+        assert_eq!(is_paced(&set(&editions)), (true, true));
+        let mut objects = set(&editions);
+        change(&mut objects, is_settings);
+        assert_eq!(is_paced(&objects), (false, false), "nothing waits, settings: {is_settings}");
+        put(&mut editions, "a", 0..1_000, 3);
+        let mut objects = set(&editions);
+        change(&mut objects, is_settings);
+        assert_eq!(is_paced(&objects), (true, true), "they are the same as before, settings: {is_settings}");
+    }
+}
+
 /// Else a deletion would wait behind the edits of its tenant, and the keys of the deleted object would be served on.
 #[test]
 fn object_made_anew_is_not_there_as_the_one_before() {
