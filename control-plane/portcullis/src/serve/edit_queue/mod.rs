@@ -54,6 +54,7 @@ pub(super) struct EditQueue {
 #[derive(Default)]
 struct CommonObjects {
     settings: Vec<Value>,
+    instance_settings: Vec<Arc<Value>>,
     instances: Vec<Arc<Value>>,
 }
 
@@ -117,10 +118,14 @@ impl EditQueue {
 
     /// Takes the settings and instances of a set. Returns whether they are other ones.
     fn follow_common(&mut self, objects: &ObjectSet) -> bool {
-        let ObjectSet { settings, instances, .. } = objects;
-        let is_same = self.common.settings == *settings && self.common.instances == *instances;
+        let ObjectSet { settings, instance_settings, instances, .. } = objects;
+        let common = &self.common;
+        let is_same = common.settings == *settings
+            && common.instance_settings == *instance_settings
+            && common.instances == *instances;
         if !is_same {
-            self.common = CommonObjects { settings: settings.clone(), instances: instances.clone() };
+            let (settings, instance_settings) = (settings.clone(), instance_settings.clone());
+            self.common = CommonObjects { settings, instance_settings, instances: instances.clone() };
         }
         !is_same
     }

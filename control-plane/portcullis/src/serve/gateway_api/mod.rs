@@ -32,6 +32,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::gateway_views::{ClosedListeners, GatewayEnvoys, GatewayRefusals, ProgrammedState};
+use super::instance_views::InstanceStates;
 use super::policies::PolicyVerdicts;
 use super::source::SettingsOrigin;
 use content_reader::ContentReader;
@@ -93,6 +94,8 @@ pub(super) struct GatewayApi {
     pub(super) envoys: GatewayEnvoys,
     /// The verdicts about policies, if they are attached.
     pub(super) policies: Option<watch::Receiver<Arc<PolicyVerdicts>>>,
+    /// The owners of Gateways and clusters.
+    pub(super) instances: watch::Receiver<Arc<InstanceStates>>,
 }
 
 /// The names on which a step depends beside the objects.
@@ -108,6 +111,8 @@ struct ReferredNames {
     former_certificates: FormerCertificates,
     /// Policies at Gateways, listeners and `HTTPRoutes`.
     door_policies: DoorPolicies,
+    /// The owners of Gateways and clusters.
+    instances: Arc<InstanceStates>,
 }
 
 impl GatewayApi {
@@ -129,12 +134,14 @@ impl GatewayApi {
         let mut upstreams = KnownUpstreams::default();
         loop {
             let objects = self.objects.borrow_and_update().clone();
+            let instances = self.instances.borrow_and_update().clone();
             // Without a kind a permission could be missing, or what a route refers to.
             let mut names = self.names(judged.is_some()).filter(|_| objects.is_listed());
             if let Some(names) = &mut names {
                 names.refused_clusters = self.envoys.refusals().clusters;
                 names.contents = contents.newest();
                 names.former_certificates = former.names(Instant::now());
+                names.instances = instances;
             }
             let is_known =
                 judged.as_ref().is_some_and(|(of, by)| Arc::ptr_eq(of, &objects) && Some(by) == names.as_ref());
@@ -196,6 +203,7 @@ impl GatewayApi {
                 changed = self.diagnoses.changed() => if changed.is_err() { return },
                 changed = self.statuses.changed() => if changed.is_err() { return },
                 changed = self.envoys.changed() => if !changed { return },
+                changed = self.instances.changed() => if changed.is_err() { return },
                 changed = contents.changed() => if !changed { return },
                 changed = changed(&mut self.policies) => if !changed { return },
                 () = tokio::time::sleep(PROGRESS_INTERVAL), if has_served => {}
@@ -349,6 +357,7 @@ fn inventory(
         passing_clusters: names.refused_clusters.requests.clone(),
         upstreams: upstreams.states(),
         settings: names.settings,
+        owners: names.owners,
         former_certificates: names.former_certificates,
         door_policies: names.door_policies,
         unfit_policies: names.refused_clusters.policies.clone(),

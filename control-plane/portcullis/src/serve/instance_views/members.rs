@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use portcullis_attach::ObjectName;
 use portcullis_instances::{Entitlement, Member, MemberHolder, MemberName, Settlement, text_labels_of};
 use serde_json::Value;
 
@@ -25,6 +26,31 @@ pub(super) fn member(document: &Value, known: &KnownLabels, settled: &Settlement
 pub(super) fn labels_of_all(members: &[Member]) -> KnownLabels {
     let known = members.iter().filter(|member| member.entitlement == Entitlement::Any);
     known.map(|member| (member.name.clone(), member.labels.clone())).collect()
+}
+
+/// A Gateway, as instances select it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct GatewayMember {
+    /// `metadata.uid`.
+    pub(in super::super) uid: Option<String>,
+    /// `metadata.labels`.
+    pub(in super::super) labels: BTreeMap<String, String>,
+}
+
+/// Gateways with their labels. The API server's own authorization guards these.
+pub(super) fn gateway_members(gateways: &BTreeMap<ObjectName, GatewayMember>) -> impl Iterator<Item = Member> {
+    gateways.iter().map(|(name, gateway)| Member {
+        name: MemberName::gateway(name.to_string()),
+        labels: gateway.labels.clone(),
+        entitlement: Entitlement::Any,
+    })
+}
+
+/// The UIDs of Gateways.
+pub(super) fn gateway_uids(
+    gateways: &BTreeMap<ObjectName, GatewayMember>,
+) -> impl Iterator<Item = (MemberName, String)> {
+    gateways.iter().filter_map(|(name, gateway)| Some((MemberName::gateway(name.to_string()), gateway.uid.clone()?)))
 }
 
 /// By the name that resources have.
