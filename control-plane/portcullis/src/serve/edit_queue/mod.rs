@@ -145,7 +145,8 @@ impl EditQueue {
         owner: impl Fn(&Value) -> MemberHolder,
         noticed: Instant,
     ) {
-        self.queue.retain(|key| edits.dirty.contains_key(key));
+        // One that was made anew may be another tenant's.
+        self.queue.retain(|key| edits.dirty.contains_key(key) && !edits.replaced.contains(key));
         self.noticed.retain(|key, _| edits.dirty.contains_key(key));
         // In the order of the set, so that the same edits lead to the same rounds.
         let mut dirty: Vec<(&EditKey, usize)> = edits.dirty.iter().map(|(key, at)| (key, *at)).collect();
@@ -164,11 +165,13 @@ struct Edits {
     dirty: HashMap<EditKey, usize>,
     /// The positions in the older set of those that were there. Another object of the same name was not: its removal does not wait.
     known: HashMap<usize, usize>,
+    /// The objects that are other ones than those that were there under their names.
+    replaced: HashSet<EditKey>,
 }
 
 impl Edits {
     fn between(before: &[ObjectVersion], newest: &[ObjectVersion]) -> Self {
-        let mut edits = Self { dirty: HashMap::new(), known: HashMap::new() };
+        let mut edits = Self { dirty: HashMap::new(), known: HashMap::new(), replaced: HashSet::new() };
         let is_same =
             before.len() == newest.len() && before.iter().zip(newest).all(|(one, other)| one.is_shared_with(other));
         if is_same {
@@ -183,6 +186,9 @@ impl Edits {
             }
             edits.dirty.insert((name.to_owned(), number), at);
             let is_there = older.is_some_and(|older| is_same_object(&older.written, &version.written));
+            if older.is_some() && !is_there {
+                edits.replaced.insert((name.to_owned(), number));
+            }
             edits.known.extend(known.filter(|_| is_there).map(|known| (at, known)));
         }
         edits

@@ -114,27 +114,45 @@ fn other_settings_or_instances_come_with_all_edits() {
     }
 }
 
+const COUNT: usize = 1_000;
+
+/// Objects of tenant `a` in an edition, the last of which has a UID and a tenant.
+fn with_last(edition: u32, uid: &str, tenant: &str) -> ObjectSet {
+    let mut editions = Editions::new();
+    put(&mut editions, "a", 0..COUNT, edition);
+    let mut objects = set(&editions);
+    let mut last = objects.clusters.pop().unwrap().as_ref().clone();
+    last["metadata"]["uid"] = json!(uid);
+    last["metadata"]["labels"]["tenant"] = json!(tenant);
+    objects.clusters.push(Arc::new(last));
+    objects
+}
+
+/// The number of objects that are translated next, and the UID of the last one if it is there.
+fn next_with_last(queue: &mut EditQueue, objects: ObjectSet) -> (usize, Option<String>) {
+    let (paced, _) = queue.take((&objects, Resolved::of(&objects)), Some(owner), Instant::now());
+    let clusters = paced.unwrap_or(objects).clusters;
+    let last = clusters.iter().find_map(|one| Some(one["metadata"]["uid"].as_str()?.to_owned()));
+    (clusters.len(), last)
+}
+
+#[test]
+fn object_made_anew_leaves_the_line_of_the_one_before() {
+    let mut queue = EditQueue::default();
+    for edition in [1, 2] {
+        let found = next_with_last(&mut queue, with_last(edition, "one", "a"));
+        assert_eq!(found, (COUNT, Some("one".to_owned())));
+    }
+    let found = next_with_last(&mut queue, with_last(3, "two", "b"));
+    assert_eq!(found, (COUNT, Some("two".to_owned())), "nothing else is in its new line");
+    assert!(queue.is_behind());
+}
+
 /// Else a deletion would wait behind the edits of its tenant, and the keys of the deleted object would be served on.
 #[test]
 fn object_made_anew_is_not_there_as_the_one_before() {
-    const COUNT: usize = 1_000;
-    let objects = |edition: u32, uid: &str| {
-        let mut editions = Editions::new();
-        put(&mut editions, "a", 0..COUNT, edition);
-        let mut objects = set(&editions);
-        let mut last = objects.clusters.pop().unwrap().as_ref().clone();
-        last["metadata"]["uid"] = json!(uid);
-        objects.clusters.push(Arc::new(last));
-        objects
-    };
     let mut queue = EditQueue::default();
-    let mut next = |edition: u32, uid: &str| {
-        let objects = objects(edition, uid);
-        let (paced, _) = queue.take((&objects, Resolved::of(&objects)), Some(owner), Instant::now());
-        let clusters = paced.unwrap_or(objects).clusters;
-        let last = clusters.iter().find_map(|one| Some(one["metadata"]["uid"].as_str()?.to_owned()));
-        (clusters.len(), last)
-    };
+    let mut next = |edition, uid| next_with_last(&mut queue, with_last(edition, uid, "a"));
     assert_eq!(next(1, "one"), (COUNT, Some("one".to_owned())));
     assert_eq!(next(2, "one"), (COUNT, Some("one".to_owned())), "it waits, and is there as it was");
     for _ in 0..2 {
