@@ -61,7 +61,11 @@ pub(super) fn member_name(document: &Value) -> MemberName {
 
 /// The UIDs of objects: one that was deleted and made anew under its name has another one.
 pub(super) fn uids<'a>(documents: impl IntoIterator<Item = &'a Arc<Value>>) -> BTreeMap<MemberName, String> {
-    let uid =
-        |document: &Arc<Value>| Some((member_name(document), document.pointer("/metadata/uid")?.as_str()?.to_owned()));
-    documents.into_iter().filter_map(uid).collect()
+    let named = |document: &Arc<Value>| Some((member_name(document), uid(document)?.to_owned()));
+    documents.into_iter().filter_map(named).collect()
+}
+
+/// The UID of an object; `None` where the source has none.
+pub(super) fn uid(document: &Value) -> Option<&str> {
+    document.pointer("/metadata/uid")?.as_str()
 }

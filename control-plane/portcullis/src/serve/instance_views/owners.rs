@@ -18,7 +18,7 @@ use super::diagnoses::diagnosis;
 use super::gateway_division::GatewayDivision;
 use super::last_owners::{instances_of, settled_by, undivided};
 use super::members::{
-    GatewayMember, KnownLabels, gateway_members, gateway_uids, labels_of_all, member, member_name, uids,
+    GatewayMember, KnownLabels, gateway_members, gateway_uids, labels_of_all, member, member_name, uid, uids,
 };
 use super::own_settings::{OwnSettings, SettingsDocuments};
 use super::states::InstanceStates;
@@ -211,10 +211,11 @@ impl InstanceOwners {
         !self.served.is_empty()
     }
 
-    /// The holder of a cluster; of a new one an instance that selects it.
+    /// The holder of a cluster; of a new one, and of one that was made anew under its name, an instance that selects it.
     pub(in super::super) fn likely_holder(&self, document: &Value) -> MemberHolder {
         let name = member_name(document);
-        if let Some(owner) = self.settled.owners.get(&name) {
+        let is_replaced = self.uids.get(&name).is_some_and(|known| uid(document).is_some_and(|uid| uid != known));
+        if let Some(owner) = self.settled.owners.get(&name).filter(|_| !is_replaced) {
             return owner.holder.clone();
         }
         let labels = member(document, &self.labels, &self.settled).labels;

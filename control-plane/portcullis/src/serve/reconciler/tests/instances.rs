@@ -289,24 +289,46 @@ fn cluster_without_readable_labels_stays_with_envoys_of_none() {
     }
 }
 
+/// The number of an object that is the last of many.
+const QUIET: u8 = 200;
+
+/// Many objects of one team in an edition, and one with its own team and edition.
+fn many_and_one(keys: &[String; 2], storm: u8, quiet: (&str, u8)) -> ObjectSet {
+    let clusters = (0..=QUIET).map(|number| {
+        let (team, edition) = if number == QUIET { quiet } else { ("a", storm) };
+        let mut document = object(number, edition, keys).as_ref().clone();
+        document["metadata"]["labels"] = json!({"team": team});
+        Arc::new(document)
+    });
+    ObjectSet {
+        clusters: clusters.collect(),
+        settings: vec![settings(false)],
+        instances: [of_team("a", "1"), of_team("b", "2")].map(Arc::new).to_vec(),
+        ..ObjectSet::default()
+    }
+}
+
+#[test]
+fn object_made_anew_waits_in_the_line_of_its_new_instance() {
+    let (keys, now) = (certificate(), Instant::now());
+    let mut reconciler = Reconciler::resume(None, 24 * HOUR);
+    let mut holders = |objects: &ObjectSet| {
+        let reconciled = reconciler.reconcile(objects, &BTreeSet::new(), now).unwrap();
+        let has = |name: &&str| {
+            let view = reconciled.snapshot.view(&View(Some(format!("instance/{name}")))).unwrap();
+            view.version_of(&format!("c{QUIET}.example.com")).is_some()
+        };
+        (["a", "b"].into_iter().filter(has).collect::<Vec<_>>(), reconciled.paced.is_some())
+    };
+    assert_eq!(holders(&many_and_one(&keys, 0, ("a", 0))), (vec!["a"], false));
+    let made_anew = many_and_one(&keys, 1, ("b", 5));
+    assert_eq!(holders(&made_anew), (vec!["b"], true), "the storm of the former owner delays neither");
+}
+
 #[test]
 fn storm_of_one_instance_leaves_anothers_edit_its_round() {
-    const QUIET: u8 = 200;
     let (keys, now) = (certificate(), Instant::now());
-    let set = |storm: u8, quiet: u8| {
-        let clusters = (0..=QUIET).map(|number| {
-            let (team, edition) = if number == QUIET { ("b", quiet) } else { ("a", storm) };
-            let mut document = object(number, edition, &keys).as_ref().clone();
-            document["metadata"]["labels"] = json!({"team": team});
-            Arc::new(document)
-        });
-        ObjectSet {
-            clusters: clusters.collect(),
-            settings: vec![settings(false)],
-            instances: [of_team("a", "1"), of_team("b", "2")].map(Arc::new).to_vec(),
-            ..ObjectSet::default()
-        }
-    };
+    let set = |storm: u8, quiet: u8| many_and_one(&keys, storm, ("b", quiet));
     let mut reconciler = Reconciler::resume(None, 24 * HOUR);
     let mut follow = |objects: &ObjectSet| {
         let reconciled = reconciler.reconcile(objects, &BTreeSet::new(), now).unwrap();
