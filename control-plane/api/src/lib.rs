@@ -43,7 +43,7 @@ pub use absent_settings::absent_settings;
 pub use account::token_account;
 pub use attached::{
     FieldOrigin, PolicyInEffect, PolicyRole, TightenError, behind_door, check_door_fields, has_fields, origin_of,
-    origins, oversized_policy, tightened, with_policies,
+    origins, oversized_policy, refused_by_policies, tightened, with_policies,
 };
 pub use bounds::{MAX_SERVERS, MAX_ZONE};
 pub use certificate_dates::{CertificateDates, certificate_dates};

@@ -2,6 +2,7 @@
 
 use portcullis_api::upstream_of_key;
 use portcullis_gateway_api::GATEWAY_API_GROUP;
+use portcullis_instances::{MemberName, SeparateOwners};
 
 use crate::condition::Rejection;
 use crate::grants::{Grants, Referent, Referrer};
@@ -34,18 +35,26 @@ impl CredentialGrants<'_> {
         }
     }
 
-    /// Whether a server may be reached by requests through a Gateway. Connections are passed on without a credential.
+    /// Whether a server may be reached through a Gateway. Connections are passed on without a credential.
     pub(crate) fn permit_backend(&self, gateway: &ObjectName, kind: RouteKind, backend: &WeightedBackend) -> bool {
-        match &backend.backend {
-            ServedBackend::Cluster(cluster) if kind == RouteKind::Http => self.permit(gateway, cluster),
-            ServedBackend::Cluster(_) | ServedBackend::Service { .. } => true,
-        }
+        let ServedBackend::Cluster(cluster) = &backend.backend else { return true };
+        self.separated(gateway, cluster).is_none() && (kind != RouteKind::Http || self.permit(gateway, cluster))
+    }
+
+    /// Why Gateway and cluster are not of one owner, if they are not. It is not said of a cluster without a permission.
+    fn separated(&self, gateway: &ObjectName, cluster: &str) -> Option<SeparateOwners> {
+        let gateway = MemberName::gateway(gateway.to_string());
+        self.inventory.owners.separated(&gateway, &MemberName::cluster(cluster))
     }
 
     /// Why a route does not reach all of its servers through a Gateway.
     pub(crate) fn refusal(&self, gateway: &ObjectName, route: &JudgedRoute<'_>) -> Option<Rejection> {
         let refused = route.backends.iter().find(|one| !self.permit_backend(gateway, route.kind, one))?;
         let ServedBackend::Cluster(cluster) = &refused.backend else { return None };
+        let is_granted = route.kind != RouteKind::Http || self.permit(gateway, cluster);
+        if let Some(why) = self.separated(gateway, cluster).filter(|_| is_granted) {
+            return Some(Rejection::new("RefNotPermitted", why.to_string()));
+        }
         let Referent { kind, namespace, name, .. } = self.referent(cluster);
         let message = format!(
             "no ReferenceGrant in namespace {namespace} permits Gateways of namespace {} to lead to {kind} {name}: their Envoys \

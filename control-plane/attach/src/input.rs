@@ -4,6 +4,7 @@ use portcullis_api::PolicyKind;
 use portcullis_gateway_api::{
     Gateway, GatewayApiObject, GatewayClass, HttpRoute, ObjectMeta, ReferenceGrant, TlsRoute,
 };
+use portcullis_instances::Settlement;
 
 use crate::contents::ContentName;
 use crate::former::FormerCertificates;
@@ -75,6 +76,8 @@ pub struct Inventory {
     pub passing_clusters: BTreeMap<String, String>,
     /// `GatewaySettings`.
     pub settings: BTreeMap<String, Usability>,
+    /// The owners of Gateways and clusters; those that are not here may lead to each other.
+    pub owners: Settlement,
     /// Certificates that listeners keep while new ones are not read.
     pub former_certificates: FormerCertificates,
     /// Policies at Gateways, listeners and `HTTPRoutes`.

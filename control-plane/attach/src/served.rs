@@ -108,6 +108,34 @@ impl ServedGateway {
     }
 }
 
+impl ServedGateway {
+    /// The same without the clusters to which it may not lead: their share of connections or requests is refused. `None` if it may lead
+    /// to all.
+    pub fn without_clusters(&self, may_lead: impl Fn(&str) -> bool) -> Option<Self> {
+        let is_permitted = |one: &WeightedBackend| match &one.backend {
+            ServedBackend::Cluster(cluster) => may_lead(cluster),
+            ServedBackend::Service { .. } => true,
+        };
+        let mut without = self.clone();
+        let mut is_other = false;
+        for listener in &mut without.listeners {
+            let table = match &mut listener.role {
+                ListenerRole::Terminate { routes, .. } | ListenerRole::Passthrough(routes) => routes,
+                ListenerRole::Redirect(_) => continue,
+            };
+            for route in table.routes.values_mut() {
+                let refused = route.backends.iter().filter(|one| !is_permitted(one)).map(|one| one.weight);
+                let weight = refused.fold(0_u32, u32::saturating_add);
+                let before = route.backends.len();
+                route.backends.retain(is_permitted);
+                route.refused_weight = route.refused_weight.saturating_add(weight);
+                is_other |= route.backends.len() != before;
+            }
+        }
+        is_other.then_some(without)
+    }
+}
+
 /// Everything that decides what is served.
 pub(crate) struct Settled<'a> {
     pub(crate) gateways: &'a [JudgedGateway<'a>],

@@ -39,7 +39,7 @@ pub struct Selection {
 impl InstanceClaim {
     /// The claim of an accepted object.
     pub fn accepted(checked: CheckedInstance) -> Self {
-        let CheckedInstance { name, creation_timestamp, gateways, clusters } = checked;
+        let CheckedInstance { name, creation_timestamp, gateways, clusters, settings: _ } = checked;
         Self { name, creation_timestamp, selection: Some(Selection { gateways, clusters }) }
     }
 

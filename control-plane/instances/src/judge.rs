@@ -16,6 +16,8 @@ pub struct JudgedInstance {
     pub outcome: Result<CheckedInstance, Vec<Problem>>,
     /// Accepted fields that may not do what their author expects.
     pub warnings: Vec<Problem>,
+    /// Why the settings that it names are not used, if they are not.
+    pub settings_problem: Option<Problem>,
 }
 
 /// Everything that is wrong with an instance among all.
@@ -34,11 +36,21 @@ impl JudgedInstance {
             return InstanceFindings { problems: problems.clone(), is_conflicted: false };
         }
         let conflicts = settled.conflicts.get(&self.name);
-        let mut problems = conflicts.map(Conflicts::problems).unwrap_or_default();
-        if settled.excess.contains(&self.name) {
-            problems.push(Problem::new("metadata.name", too_many()));
-        }
+        let mut problems = self.own_problems(settled);
+        problems.extend(conflicts.map(Conflicts::problems).unwrap_or_default());
         InstanceFindings { problems, is_conflicted: conflicts.is_some() }
+    }
+
+    /// Its problems that are none of what others have.
+    pub(crate) fn own_problems(&self, settled: &Settlement) -> Vec<Problem> {
+        let excess = settled.excess.contains(&self.name).then(|| Problem::new("metadata.name", too_many()));
+        let of_object = self.outcome.as_ref().err().into_iter().flatten().cloned();
+        of_object.chain(self.settings_problem.clone()).chain(excess).collect()
+    }
+
+    /// Whether all of its newest version holds. Of one that is not accepted the selectors hold if they are understood.
+    pub fn is_accepted(&self) -> bool {
+        self.outcome.is_ok() && self.settings_problem.is_none()
     }
 
     /// The claim of the object; that of a refused one keeps what it has. `None` if there is no name, or it is another one's.
@@ -71,7 +83,7 @@ pub fn judge_instances<'a>(documents: impl IntoIterator<Item = &'a Value>, reser
         } else if name == reserved {
             outcome = refused(outcome, RESERVED);
         }
-        JudgedInstance { name, outcome, warnings }
+        JudgedInstance { name, outcome, warnings, settings_problem: None }
     });
     judged.collect()
 }

@@ -18,8 +18,10 @@ mod holder;
 mod judge;
 mod member;
 mod ownership;
+mod reach;
 mod settle;
 mod spanning;
+mod verdict;
 
 pub use claim::{InstanceClaim, MAX_INSTANCES, Selection};
 pub use conflict::{Conflict, Conflicts, MAX_CONFLICTS};
@@ -27,5 +29,7 @@ pub use holder::MemberHolder;
 pub use judge::{InstanceFindings, JudgedInstance, judge_instances, labels_of, text_labels_of};
 pub use member::{Entitlement, Member, MemberKind, MemberName};
 pub use ownership::{HandOver, Ownership};
+pub use reach::SeparateOwners;
 pub use settle::{InstanceObjects, Settlement, settle};
 pub use spanning::{SpanningTargets, common_holder};
+pub use verdict::InstanceVerdict;

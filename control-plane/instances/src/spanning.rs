@@ -20,7 +20,7 @@ pub struct SpanningTargets {
     pub second_target: MemberName,
 }
 
-/// The one owner of all targets of a policy or a route; `None` if none of them is known. On the way from one owner to another
+/// The one owner of all targets of a policy or a route; `None` if none of them is known or has one. On the way from one owner to another
 /// a target counts as the next one's.
 ///
 /// # Errors
@@ -32,6 +32,10 @@ pub fn common_holder<'a>(
     let mut holders: BTreeMap<&MemberHolder, &MemberName> = BTreeMap::new();
     for target in targets {
         let Some(owner) = settled.owners.get(target) else { continue };
+        // Nothing counts there, and it may be a matter of the moment whose it is.
+        if *owner.settled() == MemberHolder::Nobody {
+            continue;
+        }
         let first = holders.entry(owner.settled()).or_insert(target);
         *first = (*first).min(target);
     }

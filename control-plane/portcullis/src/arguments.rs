@@ -56,6 +56,9 @@ pub(crate) struct Check {
     /// The control plane's own namespace: a ReferenceGrant there lets routes of the Gateway API refer to UpstreamClusters.
     #[arg(long, value_name = "NAMESPACE", default_value = "portcullis")]
     pub(crate) namespace: String,
+    /// The name of the GatewaySettings of all gateways, as for serve: those of other names are used by Instances that name them alone.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) settings_name: Option<String>,
 }
 
 /// How findings are printed.

@@ -40,11 +40,16 @@ fn team(value: &str) -> String {
 
 /// Exit code and lines of a check of documents in one file.
 fn check(documents: &[&str]) -> (Option<i32>, Vec<String>) {
+    check_with(&[], documents)
+}
+
+/// The same with more flags.
+fn check_with(flags: &[&str], documents: &[&str]) -> (Option<i32>, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("all.yaml");
     std::fs::write(&file, documents.join("---\n")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
-    let output = command.env_clear().arg("check").arg("-f").arg(&file).output().unwrap();
+    let output = command.env_clear().arg("check").args(flags).arg("-f").arg(&file).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
     let text = text.replace(&format!("{}/", dir.path().display()), "");
     (output.status.code(), text.lines().map(str::to_owned).collect())
@@ -113,16 +118,120 @@ fn instance_that_is_wrong_is_refused_with_its_field() {
     }
 }
 
-#[test]
-fn cluster_of_an_instance_needs_a_certificate_of_its_own() {
+/// Settings with a default certificate.
+fn settings(name: &str, more: &str) -> String {
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = rcgen::CertificateParams::new(vec!["a".to_owned()]).unwrap().self_signed(&key).unwrap();
     let encode = |pem: String| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, pem);
     let (certificate, key) = (encode(certificate.pem()), encode(key.serialize_pem()));
-    let settings = format!(
-        "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {{name: s}}\n\
-         spec: {{defaultCertificate: {{certData: {certificate}, keyData: {key}}}}}\n"
+    format!(
+        "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {{name: {name}}}\n\
+         spec:\n  defaultCertificate: {{certData: {certificate}, keyData: {key}}}\n{more}"
+    )
+}
+
+/// An instance that names settings.
+fn naming(name: &str, settings: &str) -> String {
+    instance(name, 1, &team("a")).replace("spec: {", &format!("spec: {{settings: {settings}, "))
+}
+
+#[test]
+fn settings_of_an_instance_are_judged_and_used() {
+    let (all, own) = (settings("all", ""), settings("own", ""));
+    let flags = ["--settings-name", "all"];
+    let (code, lines) = check_with(&flags, &[&all, &own, &naming("a", "own"), CLUSTER]);
+    assert_eq!(code, Some(0), "the certificate is that of its settings: {}", lines.join("\n"));
+    assert!(lines.iter().any(|line| line == "GatewaySettings own: Accepted"), "{}", lines.join("\n"));
+    let elsewhere = settings("own", "  instance: elsewhere\n");
+    for (documents, wanted) in [
+        (vec![&*all, &*own, &*naming("a", "gone"), CLUSTER], "spec.settings: there are no GatewaySettings gone"),
+        (vec![&*all, &*elsewhere, &*naming("a", "own"), CLUSTER], "spec.settings: the GatewaySettings own are refused"),
+        (
+            vec![&*all, &*elsewhere, &*naming("a", "own"), CLUSTER],
+            "spec.instance: is another one than in the GatewaySettings",
+        ),
+        (vec![&*own, &*naming("a", "own"), CLUSTER], "metadata.name: there are no GatewaySettings of this name"),
+    ] {
+        let (code, lines) = check_with(&flags, &documents);
+        assert_eq!(code, Some(1), "{wanted}");
+        assert!(lines.iter().any(|line| line.contains(&format!("error: {wanted}"))), "{wanted}\n{}", lines.join("\n"));
+    }
+    let (_, lines) = check_with(&flags, &[&all, &naming("a", "gone")]);
+    assert_eq!(of(&lines, "a")[1], "  Accepted False SettingsNotAccepted");
+    let (code, lines) = check_with(&flags, &[&all, &own, &instance("a", 1, &team("b"))]);
+    assert_eq!(code, Some(0));
+    assert!(
+        lines.iter().any(|line| line.contains("warning: metadata.name: is used by nothing")),
+        "{}",
+        lines.join("\n")
     );
+    // A flag says which is which, and no order or instance.
+    let (code, lines) = check(&[&all, &own, &naming("a", "own"), CLUSTER]);
+    assert_eq!(code, Some(1));
+    assert!(lines.iter().any(|line| line.contains("more than one GatewaySettings")), "{}", lines.join("\n"));
+}
+
+const ROUTE: &str = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: TLSRoute
+metadata: {name: r, namespace: portcullis}
+spec:
+  parentRefs: [{name: g, namespace: infra}]
+  hostnames: [r.test]
+  rules:
+  - backendRefs: [{group: proxy.kubegateway.io, kind: UpstreamCluster, name: prod.test}]
+";
+
+#[test]
+fn route_leads_to_clusters_of_its_gateways_instance_alone() {
+    let open =
+        GATEWAY.replace("mode: Passthrough}}]", "mode: Passthrough}, allowedRoutes: {namespaces: {from: All}}}]");
+    let documents =
+        |gateway: &str| [instance("a", 1, &team("a")), instance("b", 2, &team("b")), open.replace("team: b", gateway)];
+    for (gateway, is_open) in [("team: a", true), ("team: b", false), ("team: none", false)] {
+        let documents = documents(gateway);
+        let all: Vec<&str> = documents.iter().map(String::as_str).chain([CLUSTER, ROUTE]).collect();
+        for order in [all.clone(), all.iter().rev().copied().collect()] {
+            let (_, lines) = check(&order);
+            let told = lines.iter().any(|line| line.contains("and UpstreamCluster prod.test to Instance a"));
+            assert_eq!(told, !is_open, "{gateway}\n{}", lines.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn policy_of_two_instances_is_refused_naming_both() {
+    let policy = "\
+apiVersion: portcullis.dev/v1alpha1
+kind: UpstreamIdentityPolicy
+metadata: {name: p, namespace: portcullis}
+spec:
+  targetRefs:
+  - {group: proxy.kubegateway.io, kind: UpstreamCluster, name: prod.test}
+  - {group: proxy.kubegateway.io, kind: UpstreamCluster, name: other.test}
+  overrides: {allowAnonymous: false}
+";
+    let other = |of: &str| CLUSTER.replace("prod.test", "other.test").replace("team: a", of);
+    for (team_of_other, is_good) in [("team: a", true), ("team: b", false), ("team: none", false)] {
+        let other = other(team_of_other);
+        let (a, b) = (instance("a", 1, &team("a")), instance("b", 2, &team("b")));
+        let all = [&*a, &*b, CLUSTER, &*other, policy];
+        for order in [all.to_vec(), all.iter().rev().copied().collect()] {
+            let (code, lines) = check(&order);
+            let text = lines.join("\n");
+            assert_eq!(code, Some(i32::from(!is_good)), "{text}");
+            let owner = if team_of_other == "team: b" { "Instance b" } else { "no Instance" };
+            let both = format!("UpstreamCluster other.test to {owner}");
+            let told =
+                text.contains("SpansInstances") && text.contains("prod.test to Instance a") && text.contains(&both);
+            assert_eq!(told, !is_good, "{text}");
+        }
+    }
+}
+
+#[test]
+fn cluster_of_an_instance_needs_a_certificate_of_its_own() {
+    let settings = settings("s", "");
     let (code, lines) = check(&[&settings, CLUSTER]);
     assert_eq!(code, Some(0), "{}", lines.join("\n"));
     let (code, lines) = check(&[&settings, CLUSTER, &instance("a", 1, &team("a"))]);

@@ -41,6 +41,8 @@ pub struct Watched {
     /// The one file of it that is read.
     only: Option<String>,
     root: Option<Root>,
+    /// The name of the `GatewaySettings` of all gateways, if others may be beside them.
+    settings_name: Option<String>,
 }
 
 impl Watched {
@@ -49,7 +51,7 @@ impl Watched {
         let directory = directory.into();
         // Notifications have absolute paths. Links stay as they are, because they may lead elsewhere later.
         let directory = std::path::absolute(&directory).unwrap_or(directory);
-        Self { directory, only: None, root: None }
+        Self { directory, only: None, root: None, settings_name: None }
     }
 
     /// One file, or all files of a directory.
@@ -69,6 +71,18 @@ impl Watched {
     #[must_use]
     pub fn references(self, root: Option<Root>) -> Self {
         Self { root, ..self }
+    }
+
+    /// Takes the `GatewaySettings` of a name for those of all gateways; without it the one that is there.
+    #[must_use]
+    pub fn settings_name(self, name: Option<String>) -> Self {
+        Self { settings_name: name, ..self }
+    }
+
+    fn objects(&self, reading: &Reading) -> ObjectSet {
+        let mut set = reading.objects();
+        set.divide_settings(self.settings_name.as_deref());
+        set
     }
 
     /// Reads again what changed, but for the files that are being written.
@@ -141,7 +155,7 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
     if let Some(error) = watched.first_error(&reading) {
         return Err(error);
     }
-    let (sender, receiver) = watch::channel(Arc::new(reading.objects()));
+    let (sender, receiver) = watch::channel(Arc::new(watched.objects(&reading)));
     tokio::spawn(async move {
         let (mut reading, mut looked_at_all) = (reading, Instant::now());
         loop {
@@ -170,7 +184,7 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
             }
             reading = newer;
             if is_other {
-                sender.send_replace(Arc::new(ObjectSet { noticed, ..reading.objects() }));
+                sender.send_replace(Arc::new(ObjectSet { noticed, ..watched.objects(&reading) }));
             }
         }
     });

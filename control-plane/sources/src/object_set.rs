@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use portcullis_api::{ObjectKind, ReferencedData, kind_of, referenced_files};
+use portcullis_api::{ObjectKind, ReferencedData, absent_settings, kind_of, referenced_files};
 use serde_json::Value;
 
 use crate::documents::LocatedDocument;
@@ -17,7 +17,7 @@ pub struct ObjectSet {
     pub clusters: Vec<Arc<Value>>,
     /// The places of the clusters, in the same order; empty if they come from no file.
     pub cluster_places: Vec<Place>,
-    /// `GatewaySettings` documents, in the files' order.
+    /// The `GatewaySettings` documents of all gateways, in the files' order.
     pub settings: Vec<Value>,
     /// The places of the settings, in the same order.
     pub settings_places: Vec<Place>,
@@ -25,6 +25,10 @@ pub struct ObjectSet {
     pub instances: Vec<Arc<Value>>,
     /// The places of the instances, in the same order.
     pub instance_places: Vec<Place>,
+    /// `GatewaySettings` documents that instances may name, those of all gateways included, with what they refer to.
+    pub instance_settings: Vec<Arc<Value>>,
+    /// Their places, in the same order; empty if they come from no file.
+    pub instance_settings_places: Vec<Place>,
     /// Documents of policies that are attached to other objects, in the files' order.
     pub policies: Vec<Arc<Value>>,
     /// The places of the policies, in the same order.
@@ -111,6 +115,23 @@ impl ObjectSet {
         self.diagnoses.iter().any(|one| one.refused && one.file == DIRECTORY_ITSELF)
     }
 
+    /// Divides `GatewaySettings` of files: those of a name are of all gateways, the others are for instances that name them. Without a
+    /// name all are of all gateways, of which one is expected; instances may name it as well.
+    pub fn divide_settings(&mut self, name: Option<&str>) {
+        if !self.instances.is_empty() {
+            self.instance_settings = self.settings.iter().cloned().map(Arc::new).collect();
+            self.instance_settings_places.clone_from(&self.settings_places);
+        }
+        let Some(name) = name else { return };
+        let has_name = |document: &Value| document.pointer("/metadata/name").and_then(Value::as_str) == Some(name);
+        let places = std::mem::take(&mut self.settings_places);
+        let all = std::mem::take(&mut self.settings).into_iter().zip(places);
+        (self.settings, self.settings_places) = all.filter(|(document, _)| has_name(document)).unzip();
+        if self.settings.is_empty() {
+            self.settings.push(absent_settings(name));
+        }
+    }
+
     /// Refuses policies: whose they are, and which came first, only an API server can vouch for.
     pub(crate) fn refuse_policies(&mut self) {
         self.policies.clear();
@@ -172,4 +193,40 @@ impl ObjectSet {
 /// Whether `portcullis check` judges or needs objects of a kind. No other object is kept: a Secret might be among them.
 fn is_checked(api_version: &str, kind: &str) -> bool {
     api_version.starts_with("gateway.networking.k8s.io/") || (api_version, kind) == ("v1", "Namespace")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::once::{Input, read_inputs};
+
+    const SETTINGS: &str = "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: ";
+    const INSTANCE: &str = "apiVersion: portcullis.dev/v1alpha1\nkind: Instance\nmetadata: {name: i}\n";
+
+    fn names<'a>(documents: impl Iterator<Item = &'a Value>) -> Vec<&'a str> {
+        documents.map(|document| document["metadata"]["name"].as_str().unwrap()).collect()
+    }
+
+    /// A flag decides, and no object: an instance that names other settings changes nothing of those of all.
+    #[test]
+    fn settings_of_all_are_those_that_the_flag_names() {
+        let text = format!("{SETTINGS}{{name: all}}\n---\n{SETTINGS}{{name: own}}\n---\n{INSTANCE}");
+        let set = read_inputs(&[Input::Text { name: "f".to_owned(), bytes: text.into_bytes() }]).unwrap();
+        for (flag, of_all, places) in
+            [(None, vec!["all", "own"], 2), (Some("all"), vec!["all"], 1), (Some("own"), vec!["own"], 1)]
+        {
+            let mut set = set.clone();
+            set.divide_settings(flag);
+            assert_eq!((names(set.settings.iter()), set.settings_places.len()), (of_all, places), "{flag:?}");
+            assert_eq!(names(set.instance_settings.iter().map(AsRef::as_ref)), ["all", "own"]);
+        }
+        let mut missing = set;
+        missing.divide_settings(Some("none"));
+        assert_eq!(missing.settings, [absent_settings("none")], "the defaults would protect nothing");
+        let mut alone = ObjectSet { settings: vec![json!({"metadata": {"name": "a"}})], ..ObjectSet::default() };
+        alone.divide_settings(None);
+        assert!(alone.instance_settings.is_empty(), "nothing names them");
+    }
 }

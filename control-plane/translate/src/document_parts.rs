@@ -10,6 +10,9 @@ pub struct Parts<'a> {
     pub count: usize,
     /// The parts of each document, in the documents' order. A document beyond their end is in the first part alone.
     pub of: &'a [Vec<usize>],
+    /// Whether each document, in the documents' order, is translated elsewhere, by other settings: here it has its names alone, which it
+    /// keeps closed, and its diagnosis says nothing. Those beyond the end are not.
+    pub foreign: &'a [bool],
 }
 
 /// The output of a translation in parts.
@@ -25,6 +28,11 @@ impl Parts<'_> {
     /// Whether a document is in a part, by their indices.
     pub(crate) fn has(&self, part: usize, document: usize) -> bool {
         self.of.get(document).map_or(part == 0, |parts| parts.contains(&part))
+    }
+
+    /// Whether a document is translated elsewhere.
+    pub(crate) fn is_foreign(&self, document: usize) -> bool {
+        self.foreign.get(document).copied().unwrap_or_default()
     }
 
     /// Whether a document is in parts, and not in the first.

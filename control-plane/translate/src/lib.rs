@@ -5,6 +5,7 @@
 //! secret, a route configuration, an assignment) is among the same [`Translation`]'s resources.
 
 mod backend;
+mod checked_cluster;
 mod cluster;
 mod diagnosis;
 mod document_parts;
@@ -38,6 +39,7 @@ use portcullis_api::{
 use serde_json::Value;
 
 pub use backend::{ResolvedUpstream, ServicePort, ServiceServers};
+pub use checked_cluster::ClientCaCheck;
 pub use diagnosis::{Diagnosis, Reason, Version};
 pub use document_parts::{PartedTranslation, Parts};
 pub use explain_input::{ExplainInput, explain_gateway, explain_input, lost_names};
@@ -51,9 +53,9 @@ pub use removed_cluster::tombstone_routes;
 pub use resource::{Part, Resource, ResourceGroup, type_urls};
 pub use route::misdirected_routes;
 pub use secrets::holds_key;
-pub use settings::{SettingsChoice, choose_settings};
+pub use settings::{SettingsChoice, choose_settings, instance_settings, with_fields_of_all};
 pub use status_body::UNKNOWN_NAME;
-pub use translator::{ClientCaCheck, Translator};
+pub use translator::Translator;
 
 use crate::listener::Chain;
 use crate::names::parts;

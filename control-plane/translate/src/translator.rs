@@ -5,16 +5,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use portcullis_api::{ClaimKind, Claims, Problem, Settings, Transport, WildcardSubdomains, claims_of};
+use portcullis_api::{Claims, Settings, WildcardSubdomains};
 use serde_json::Value;
 
-use crate::diagnosis::{Diagnosis, Reason};
+use crate::checked_cluster::{CheckedCluster, ClientCaCheck, names_alone, translate_object, without_certificate};
 use crate::document_parts::{PartedTranslation, Parts};
 use crate::filter_build::FilterBuild;
 use crate::listener::{self, Chain, CommonBytes};
 use crate::ownership::LostName;
 use crate::resource::{Resource, ResourceGroup};
-use crate::{Input, Translation, check, cluster, emit, ownership, secrets};
+use crate::{Input, Translation, cluster, ownership, secrets};
 
 /// Translates repeatedly, and caches the result of each document: an edit of one costs the work of one.
 ///
@@ -27,7 +27,7 @@ pub struct Translator {
     known: HashMap<String, Vec<CachedTranslation>>,
     /// The documents of the last translation and their results, in its order: one that is still in its place costs a comparison of
     /// addresses.
-    last: Vec<(Arc<Value>, Arc<CheckedCluster>)>,
+    last: Vec<KnownDocument>,
     /// The last translation that had other documents than the one before it.
     changed: u64,
     /// The clusters of the gateway itself, and what they refer to.
@@ -47,11 +47,17 @@ pub struct Translator {
     client_ca_check: Option<ClientCaCheck>,
 }
 
-/// Why the filter would refuse a client CA bundle (PEM), if it would.
-pub type ClientCaCheck = fn(&str) -> Result<(), String>;
+/// A document of the last translation.
+struct KnownDocument {
+    document: Arc<Value>,
+    /// Whether it has its names alone.
+    is_foreign: bool,
+    checked: Arc<CheckedCluster>,
+}
 
 struct CachedTranslation {
     document: Arc<Value>,
+    is_foreign: bool,
     checked: Arc<CheckedCluster>,
     /// Names that it claims and does not get.
     lost: Vec<String>,
@@ -78,28 +84,6 @@ struct OwnGroup {
     used: u64,
 }
 
-/// The result of a document, without the other documents.
-struct CheckedCluster {
-    claims: Claims,
-    /// The diagnosis if it gets every name that it claims.
-    diagnosis: Arc<Diagnosis>,
-    /// `None` if it is refused.
-    emitted: Option<EmittedResources>,
-    /// In the place of a chain if it is not served.
-    reserved: Arc<Chain>,
-    /// The number of the translation that used it last. It orders nothing else.
-    used: AtomicU64,
-}
-
-struct EmittedResources {
-    resources: ResourceGroup,
-    chain: Arc<Chain>,
-    /// The edition of the shadow, if there is one.
-    shadow: Option<String>,
-    /// Whether clients meet the default certificate.
-    is_by_default: bool,
-}
-
 impl Translator {
     /// Checks client CAs as the filter does: else Envoy alone would report an object that the filter refuses.
     #[must_use]
@@ -117,7 +101,7 @@ impl Translator {
     /// in it would cover them. Only the first part has the default certificate: an object that needs it is refused in the others.
     pub fn translate_parts(&mut self, input: &Input<'_>, parts: &Parts<'_>) -> PartedTranslation {
         self.begin(input);
-        let checked = self.checked_all(input);
+        let checked = self.checked_all(input, parts);
         let conflicts = self.lost(&checked, input.settings.wildcard_subdomains);
         let mut translation = PartedTranslation::default();
         let count = parts.count.max(1);
@@ -125,7 +109,7 @@ impl Translator {
         translation.groups.resize_with(count, Vec::new);
         let documents = input.clusters.iter().zip(&checked).zip(conflicts.iter());
         for (index, ((document, one), lost)) in documents.enumerate() {
-            let one = &self.without(document, one, lost, input);
+            let one = &self.without((document, parts.is_foreign(index)), one, lost, input);
             let (emitted, diagnosis) = one.served_part(lost);
             let is_by_default = emitted.is_some_and(|emitted| emitted.is_by_default);
             for (part, (groups, chains)) in translation.groups.iter_mut().zip(&mut chains).enumerate() {
@@ -164,22 +148,29 @@ impl Translator {
     }
 
     /// The result of every document, each without the others.
-    fn checked_all(&mut self, input: &Input<'_>) -> Vec<Arc<CheckedCluster>> {
+    fn checked_all(&mut self, input: &Input<'_>, parts: &Parts<'_>) -> Vec<Arc<CheckedCluster>> {
         let mut is_other = self.last.len() != input.clusters.len();
         let mut checked = Vec::with_capacity(input.clusters.len());
         for (index, document) in input.clusters.iter().enumerate() {
-            let last = self.last.get(index).filter(|(known, _)| Arc::ptr_eq(known, document));
-            let Some((_, last)) = last else {
+            let is_foreign = parts.is_foreign(index);
+            let is_same =
+                |known: &&KnownDocument| known.is_foreign == is_foreign && Arc::ptr_eq(&known.document, document);
+            let Some(last) = self.last.get(index).filter(is_same) else {
                 is_other = true;
-                checked.push(self.checked(document, &[], input));
+                checked.push(self.checked((document, is_foreign), &[], input));
                 continue;
             };
-            last.used.store(self.sequence, Ordering::Relaxed);
-            checked.push(Arc::clone(last));
+            last.checked.used.store(self.sequence, Ordering::Relaxed);
+            checked.push(Arc::clone(&last.checked));
         }
         if is_other {
             self.changed = self.sequence;
-            self.last = input.clusters.iter().cloned().zip(checked.iter().cloned()).collect();
+            let known = |(index, (document, checked)): (usize, (&Arc<Value>, &Arc<CheckedCluster>))| KnownDocument {
+                document: Arc::clone(document),
+                is_foreign: parts.is_foreign(index),
+                checked: Arc::clone(checked),
+            };
+            self.last = input.clusters.iter().zip(&checked).enumerate().map(known).collect();
         }
         checked
     }
@@ -187,7 +178,7 @@ impl Translator {
     /// The same object without the names that another one owns; it is served under the others, or keeps them closed.
     fn without(
         &mut self,
-        document: &Arc<Value>,
+        document: (&Arc<Value>, bool),
         one: &Arc<CheckedCluster>,
         lost: &[LostName],
         input: &Input<'_>,
@@ -199,18 +190,27 @@ impl Translator {
         self.checked(document, &lost, input)
     }
 
-    /// The cached result of a document, or a new one.
-    fn checked(&mut self, document: &Arc<Value>, lost: &[String], input: &Input<'_>) -> Arc<CheckedCluster> {
-        let check = self.client_ca_check;
+    /// The cached result of a document, or a new one. A foreign one has its names alone.
+    fn checked(
+        &mut self,
+        (document, is_foreign): (&Arc<Value>, bool),
+        lost: &[String],
+        input: &Input<'_>,
+    ) -> Arc<CheckedCluster> {
+        let (check, common) = (self.client_ca_check, &mut self.common);
+        let mut make = || match is_foreign {
+            true => names_alone(document, lost),
+            false => translate_object(document, lost, input, check, common),
+        };
         let name = document.get("metadata").and_then(|metadata| metadata.get("name")?.as_str()).unwrap_or_default();
         if !self.known.contains_key(name) {
             self.known.insert(name.to_owned(), Vec::new());
         }
-        let Some(known) = self.known.get_mut(name) else {
-            return Arc::new(translate_object(document, lost, input, check, &mut self.common));
-        };
+        let Some(known) = self.known.get_mut(name) else { return Arc::new(make()) };
         let same = |one: &&mut CachedTranslation| {
-            one.lost == lost && (Arc::ptr_eq(&one.document, document) || one.document == *document)
+            one.is_foreign == is_foreign
+                && one.lost == lost
+                && (Arc::ptr_eq(&one.document, document) || one.document == *document)
         };
         if let Some(one) = known.iter_mut().find(same) {
             one.checked.used.store(self.sequence, Ordering::Relaxed);
@@ -218,12 +218,12 @@ impl Translator {
             one.document = Arc::clone(document);
             return Arc::clone(&one.checked);
         }
-        let mut checked = translate_object(document, lost, input, check, &mut self.common);
+        let mut checked = make();
         known.iter().for_each(|before| checked.keep_allocations(&before.checked));
         checked.used = AtomicU64::new(self.sequence);
         let checked = Arc::new(checked);
         let (document, lost) = (Arc::clone(document), lost.to_vec());
-        known.push(CachedTranslation { document, checked: Arc::clone(&checked), lost });
+        known.push(CachedTranslation { document, is_foreign, checked: Arc::clone(&checked), lost });
         checked
     }
 
@@ -285,43 +285,6 @@ impl Translator {
     }
 }
 
-impl CheckedCluster {
-    /// The part of it that is served, and its diagnosis: with the problems of names that another one owns.
-    fn served_part(&self, lost: &[LostName]) -> (Option<&EmittedResources>, Arc<Diagnosis>) {
-        if lost.is_empty() {
-            return (self.emitted.as_ref(), Arc::clone(&self.diagnosis));
-        }
-        let mut diagnosis = self.diagnosis.as_ref().clone();
-        diagnosis.names.retain(|name| lost.iter().all(|lost| lost.name != *name));
-        let problems: Vec<_> = lost.iter().map(|lost| lost.problem.clone()).collect();
-        let emitted = if self.emitted.is_none() {
-            problems.into_iter().for_each(|problem| diagnosis.add_problem(problem));
-            None
-        } else if lost.iter().any(|lost| lost.kind == ClaimKind::Name) {
-            diagnosis.refuse(Reason::Conflicted, problems);
-            diagnosis.shadow = None;
-            None
-        } else {
-            diagnosis.accept_in_part(problems);
-            self.emitted.as_ref()
-        };
-        (emitted, Arc::new(diagnosis))
-    }
-
-    /// Takes over what another version of the object has as well: an edit of policies leaves the listener as it is.
-    fn keep_allocations(&mut self, before: &Self) {
-        let keep = |chain: &mut Arc<Chain>, before: &Arc<Chain>| {
-            if **chain == **before {
-                *chain = Arc::clone(before);
-            }
-        };
-        keep(&mut self.reserved, &before.reserved);
-        if let (Some(emitted), Some(before)) = (&mut self.emitted, &before.emitted) {
-            keep(&mut emitted.chain, &before.chain);
-        }
-    }
-}
-
 impl KnownConflicts {
     /// Whether these objects claim the same.
     fn is_of(&self, checked: &[Arc<CheckedCluster>]) -> bool {
@@ -338,41 +301,4 @@ impl OwnGroup {
         let is_same = |(one, other): (&Arc<Chain>, &Arc<Chain>)| Arc::ptr_eq(one, other);
         chains.len() == self.chains.len() && chains.iter().zip(&self.chains).all(is_same)
     }
-}
-
-/// The same of an object that no Envoy serves with the default certificate.
-fn without_certificate(diagnosis: &Diagnosis) -> Arc<Diagnosis> {
-    let mut diagnosis = diagnosis.clone();
-    let message = "is required of an object that belongs to an Instance, whose Envoys have no defaultCertificate";
-    let problem = Problem::new("spec.secureServing.certData", message);
-    diagnosis.refuse(Reason::Invalid, vec![problem]);
-    diagnosis.shadow = None;
-    Arc::new(diagnosis)
-}
-
-/// Checks a document and emits its resources, without the names that another object owns.
-fn translate_object(
-    document: &Value,
-    lost: &[String],
-    input: &Input<'_>,
-    client_ca: Option<ClientCaCheck>,
-    common: &mut CommonBytes,
-) -> CheckedCluster {
-    let claims = claims_of(document);
-    let (cluster, mut diagnosis) = check(document, &claims.name, input.settings, client_ca);
-    let emitted = cluster.map(|mut cluster| {
-        cluster.server_names.retain(|name| !lost.contains(name));
-        cluster.virtual_ips.retain(|ip| !lost.contains(&ip.to_string()));
-        let mut resources = Vec::new();
-        let (mut chain, shadow) = emit(&cluster, input, &mut resources);
-        chain.share(common);
-        let resources = resources.into_iter().map(Arc::new).collect();
-        let is_by_default = cluster.serving.is_none() && cluster.transport == Transport::Terminate;
-        EmittedResources { resources, chain: Arc::new(chain), shadow, is_by_default }
-    });
-    diagnosis.names = claims.names.iter().map(|(name, _)| name.clone()).collect();
-    diagnosis.shadow = emitted.as_ref().and_then(|emitted| emitted.shadow.clone());
-    let diagnosis = Arc::new(diagnosis);
-    let reserved = Arc::new(Chain::reserved(&claims, lost));
-    CheckedCluster { claims, diagnosis, emitted, reserved, used: AtomicU64::new(0) }
 }

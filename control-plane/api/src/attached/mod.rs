@@ -12,7 +12,7 @@ mod oversized;
 mod tighten;
 
 pub use merge::{behind_door, has_fields, tightened, with_policies};
-pub use origin::{FieldOrigin, origin_of, origins};
+pub use origin::{FieldOrigin, origin_of, origins, refused_by_policies};
 pub use oversized::oversized_policy;
 pub use tighten::{TightenError, check_door_fields};
 

@@ -100,6 +100,22 @@ fn read(status: &Value) -> Vec<FieldOrigin> {
     status.get(MEMBER).and_then(Value::as_array).into_iter().flatten().filter_map(one).collect()
 }
 
+/// The same document, refused because of policies in it: each for which there is a reason. `None` if there is none.
+pub fn refused_by_policies(document: &Value, why: impl Fn(&FieldOrigin) -> Option<String>) -> Option<Value> {
+    let reasons: Vec<Option<String>> = origins(document).iter().map(why).collect();
+    if reasons.iter().all(Option::is_none) {
+        return None;
+    }
+    let mut refused = document.clone();
+    let members = refused.get_mut("status")?.get_mut(MEMBER)?.as_array_mut()?;
+    for (member, reason) in members.iter_mut().zip(reasons) {
+        if let (Some(fields), Some(reason)) = (member.as_object_mut(), reason) {
+            fields.insert("refusal".to_owned(), Value::String(reason));
+        }
+    }
+    Some(refused)
+}
+
 fn dropped(origin: &Value) -> Vec<String> {
     let paths = origin.get("dropped").and_then(Value::as_array).into_iter().flatten();
     paths.filter_map(Value::as_str).map(str::to_owned).collect()

@@ -1,6 +1,6 @@
 use super::labels::{SelectedLabels, check_selector};
 use super::{Checked, Findings};
-use crate::dns_name::is_dns_label;
+use crate::dns_name::{is_dns_label, is_subdomain};
 use crate::problem::{Problem, ProblemCode};
 use crate::types::Instance;
 
@@ -15,6 +15,8 @@ pub struct CheckedInstance {
     pub gateways: Option<SelectedLabels>,
     /// The labels of its `UpstreamClusters`; `None` selects none.
     pub clusters: Option<SelectedLabels>,
+    /// The name of the `GatewaySettings` of its Envoys, if it has some of its own.
+    pub settings: Option<String>,
 }
 
 /// Checks an `Instance` by itself. Whether another one has what it selects is a matter of all instances.
@@ -27,6 +29,9 @@ pub fn check_instance(raw: &Instance) -> Checked<CheckedInstance> {
         findings.problem("metadata.namespace", "must be empty: the kind is cluster-scoped");
     }
     let spec = &raw.spec;
+    if spec.settings.as_ref().is_some_and(|name| !is_subdomain(name)) {
+        findings.problem("spec.settings", "must be the name of GatewaySettings: lower-case letters, digits, - and .");
+    }
     let mut selected = |selector: Option<&_>, path| selector.map(|raw| check_selector(raw, path, &mut findings));
     let gateways = selected(spec.gateways_selector.as_ref(), "spec.gatewaysSelector");
     let clusters = selected(spec.clusters_selector.as_ref(), "spec.clustersSelector");
@@ -38,7 +43,8 @@ pub fn check_instance(raw: &Instance) -> Checked<CheckedInstance> {
     }
     let name = raw.metadata.name.clone();
     let creation_timestamp = raw.metadata.creation_timestamp.clone();
-    findings.finish(Some(CheckedInstance { name, creation_timestamp, gateways, clusters }))
+    let settings = spec.settings.clone();
+    findings.finish(Some(CheckedInstance { name, creation_timestamp, gateways, clusters, settings }))
 }
 
 #[cfg(test)]
@@ -141,6 +147,18 @@ mod tests {
         let mut namespaced = document("a", &json!({}));
         namespaced["metadata"]["namespace"] = json!("n");
         assert_eq!(wrong(&namespaced), ["metadata.namespace"]);
+    }
+
+    #[test]
+    fn settings_are_the_name_of_an_object() {
+        for name in ["a", "team-a.settings", "0"] {
+            let raw = parse_instance(&document("a", &json!({"settings": name}))).unwrap();
+            assert_eq!(check_instance(&raw).outcome.unwrap().settings.as_deref(), Some(name));
+        }
+        for name in ["", "A", "a/b", "a_b", ".a", &"a".repeat(254)] {
+            assert_eq!(wrong(&document("a", &json!({"settings": name}))), ["spec.settings"], "{name}");
+        }
+        assert_ne!(wrong(&document("a", &json!({"settings": {"name": "a"}}))), Vec::<String>::new());
     }
 
     #[test]

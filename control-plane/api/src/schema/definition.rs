@@ -185,6 +185,7 @@ fn instance_columns() -> Value {
         state("Ready"),
         number("Gateways", "gateways"),
         number("Clusters", "clusters"),
+        number("Envoys", "envoys"),
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
         {"name": "Message", "type": "string", "priority": 1, "jsonPath": condition("Accepted", "message")},
         {"name": "Conflicts", "type": "string", "priority": 1, "jsonPath": condition("Conflicted", "message")},

@@ -3,6 +3,9 @@ use serde_json::{Value, json};
 use super::rules::cel;
 use crate::bounds::{MAX_SELECTOR_TERMS, MAX_SELECTOR_VALUES};
 
+/// The longest name that Kubernetes gives an object.
+const MAX_SETTINGS_NAME: usize = 253;
+
 /// Rules of an `Instance`: keywords of a schema by the path of the field below `spec`. Every bound is one of `check`.
 ///
 /// Unknown fields of selectors are kept for the check, which refuses them: a selector without a requirement that was written would
@@ -14,6 +17,7 @@ pub(super) fn instance_rules() -> Vec<(&'static str, Value)> {
         selector(["clustersSelector", "clustersSelector.matchLabels", "clustersSelector.matchExpressions"]),
         requirement(["clustersSelector.matchExpressions[]", "clustersSelector.matchExpressions[].operator"]),
         vec![
+            ("settings", json!({"minLength": 1, "maxLength": MAX_SETTINGS_NAME})),
             ("gatewaysSelector.matchExpressions[].values", json!({"maxItems": MAX_SELECTOR_VALUES})),
             ("clustersSelector.matchExpressions[].values", json!({"maxItems": MAX_SELECTOR_VALUES})),
         ],

@@ -13,10 +13,21 @@ pub struct InstanceStatus {
     pub observed_generation: Option<i64>,
     /// `Accepted`, `Conflicted` and `Ready`.
     pub conditions: Vec<Condition>,
-    /// Number of gateways that belong to it.
+    /// The numbers of what belongs to it.
+    #[serde(flatten)]
+    pub counts: InstanceCounts,
+}
+
+/// The numbers of what belongs to an `Instance`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct InstanceCounts {
+    /// Gateways of the Gateway API.
     pub gateways: usize,
-    /// Number of `UpstreamClusters` that belong to it.
+    /// `UpstreamClusters`.
     pub clusters: usize,
+    /// Envoys that are connected to the control plane which counts them.
+    pub envoys: usize,
 }
 
 /// The facts about an `Instance` at one time.
@@ -26,12 +37,12 @@ pub struct InstanceFacts<'a> {
     pub acceptance: Acceptance<'a>,
     /// Gateways and clusters that it selects and others have, with their owners; empty if there are none.
     pub conflicts: &'a str,
-    /// Number of gateways that belong to it.
-    pub gateways: usize,
-    /// Number of these that are served what belongs to it; `None` before that is known.
-    pub served_gateways: Option<usize>,
-    /// Number of `UpstreamClusters` that belong to it.
-    pub clusters: usize,
+    /// The numbers of its members.
+    pub counts: InstanceCounts,
+    /// Number of its Envoys that have acknowledged everything; `None` before there is anything to acknowledge.
+    pub acknowledged: Option<usize>,
+    /// The refusal of one of them, with its name; empty if none refuses anything.
+    pub refusal: &'a str,
 }
 
 impl InstanceStatus {
@@ -41,8 +52,7 @@ impl InstanceStatus {
         Self {
             observed_generation: generation,
             conditions: findings.into_iter().map(|one| one.stamp(generation, before, now)).collect(),
-            gateways: facts.gateways,
-            clusters: facts.clusters,
+            counts: facts.counts,
         }
     }
 }
@@ -55,20 +65,25 @@ fn conflicted_finding(facts: &InstanceFacts<'_>) -> Finding {
     Finding::new(ConditionType::Conflicted, status, reason, facts.conflicts)
 }
 
-/// Whether everything that belongs to it is served at all of its gateways.
+/// Whether all its Envoys have acknowledged everything that belongs to it.
 fn ready_finding(facts: &InstanceFacts<'_>) -> Finding {
     let finding = |status, reason, message: String| Finding::new(ConditionType::Ready, status, reason, message);
-    let all = facts.gateways;
-    match facts.served_gateways {
+    let all = facts.counts.envoys;
+    match facts.acknowledged {
         _ if !facts.acceptance.accepted => {
-            finding(State::False, "NotAccepted", "it gets no more than it has".to_owned())
+            finding(State::False, "NotAccepted", "its newest version is not accepted".to_owned())
         }
-        _ if all == 0 => finding(State::False, "NoGateways", "no gateway belongs to it".to_owned()),
-        None => finding(State::Unknown, "NotKnown", "it is not known what its gateways are served".to_owned()),
-        Some(served) if served < all => {
-            finding(State::False, "Pending", format!("{served} of {all} gateways are ready"))
+        None => finding(State::Unknown, "NotServed", "nothing was served to its Envoys yet".to_owned()),
+        _ if all == 0 => {
+            let message = "no Envoy of it is connected to the control plane that writes this";
+            finding(State::False, "NoEnvoys", message.to_owned())
         }
-        Some(_) => finding(State::True, "Ready", format!("{all} of {all} gateways are ready")),
+        Some(count) if count < all => {
+            let refusal = if facts.refusal.is_empty() { String::new() } else { format!("; {}", facts.refusal) };
+            let reason = if facts.refusal.is_empty() { "Pending" } else { "Refused" };
+            finding(State::False, reason, format!("{count} of {all} Envoys have acknowledged everything{refusal}"))
+        }
+        Some(_) => finding(State::True, "Ready", format!("{all} of {all} Envoys have acknowledged everything")),
     }
 }
 
@@ -80,36 +95,49 @@ mod tests {
     fn conditions_are_those_of_the_facts() {
         let accepted = Acceptance { accepted: true, reason: "Accepted", ..Acceptance::default() };
         let refused = Acceptance { reason: "Invalid", message: "bad", ..Acceptance::default() };
-        let facts = |gateways, served_gateways| InstanceFacts {
+        let facts = |envoys, acknowledged| InstanceFacts {
             acceptance: accepted,
-            gateways,
-            served_gateways,
-            clusters: 3,
+            counts: InstanceCounts { gateways: 1, clusters: 3, envoys },
+            acknowledged,
             ..InstanceFacts::default()
         };
+        let none = "no Envoy of it is connected to the control plane that writes this";
         let conflict = "UpstreamCluster a.test belongs to Instance a";
+        let (some, all) = ("1 of 2 Envoys have acknowledged everything", "2 of 2 Envoys have acknowledged everything");
         for (facts, expected) in [
-            (facts(0, Some(0)), [("Accepted", ""), ("NoConflicts", ""), ("NoGateways", "no gateway belongs to it")]),
+            (facts(0, Some(0)), [("Accepted", ""), ("NoConflicts", ""), ("NoEnvoys", none)]),
             (
                 facts(2, None),
-                [("Accepted", ""), ("NoConflicts", ""), ("NotKnown", "it is not known what its gateways are served")],
+                [("Accepted", ""), ("NoConflicts", ""), ("NotServed", "nothing was served to its Envoys yet")],
             ),
-            (facts(2, Some(1)), [("Accepted", ""), ("NoConflicts", ""), ("Pending", "1 of 2 gateways are ready")]),
+            (facts(2, Some(1)), [("Accepted", ""), ("NoConflicts", ""), ("Pending", some)]),
+            (
+                InstanceFacts { refusal: "e: bad port", ..facts(2, Some(1)) },
+                [("Accepted", ""), ("NoConflicts", ""), ("Refused", &format!("{some}; e: bad port"))],
+            ),
             (
                 InstanceFacts { conflicts: conflict, ..facts(2, Some(2)) },
-                [("Accepted", ""), ("OwnedByOthers", conflict), ("Ready", "2 of 2 gateways are ready")],
+                [("Accepted", ""), ("OwnedByOthers", conflict), ("Ready", all)],
             ),
             (
                 InstanceFacts { acceptance: refused, ..facts(2, Some(2)) },
-                [("Invalid", "bad"), ("NoConflicts", ""), ("NotAccepted", "it gets no more than it has")],
+                [("Invalid", "bad"), ("NoConflicts", ""), ("NotAccepted", "its newest version is not accepted")],
             ),
         ] {
             let status = InstanceStatus::of(&facts, Some(1), &[], &Timestamp::from_seconds(0));
             let found: Vec<_> =
                 status.conditions.iter().map(|one| (one.reason.as_str(), one.message.as_str())).collect();
             assert_eq!(found, expected, "{facts:?}");
-            assert_eq!((status.gateways, status.clusters), (facts.gateways, 3));
+            assert_eq!((status.counts, status.observed_generation), (facts.counts, Some(1)));
         }
+    }
+
+    #[test]
+    fn status_has_the_numbers_beside_the_conditions() {
+        let counts = InstanceCounts { gateways: 1, clusters: 2, envoys: 3 };
+        let status = InstanceStatus { counts, ..InstanceStatus::default() };
+        let expected = serde_json::json!({"conditions": [], "gateways": 1, "clusters": 2, "envoys": 3});
+        assert_eq!(serde_json::to_value(&status).unwrap(), expected);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use cluster::{ClusterStatus, GatewayEntry, MAX_GATEWAYS, MAX_UNHEALTHY};
 pub use condition::{Condition, ConditionType, State};
 pub use discovery::DiscoveryFacts;
 pub use input::{Acceptance, Gateway, GatewayProgress, Health, Served, StatusInput, UnhealthyServer};
-pub use instance::{InstanceFacts, InstanceStatus};
+pub use instance::{InstanceCounts, InstanceFacts, InstanceStatus};
 pub use limit_facts::LimitFacts;
 pub use sanitize::{MAX_MESSAGE, sanitize};
 pub use settings::{FilledDefault, SettingsStatus, filled_defaults};

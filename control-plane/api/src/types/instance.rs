@@ -33,6 +33,8 @@ pub struct InstanceSpec {
     pub gateways_selector: Option<LabelSelector>,
     /// The labels of its `UpstreamClusters`. `{}` selects all, unset selects none.
     pub clusters_selector: Option<LabelSelector>,
+    /// The name of the `GatewaySettings` of its Envoys; unset, they have those of the control plane, without the default certificate.
+    pub settings: Option<String>,
 }
 
 /// Labels that an object needs.

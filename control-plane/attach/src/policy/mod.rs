@@ -9,6 +9,7 @@
 //! - [`site`]: a policy at one of its targets: whether it may be there, and its part.
 //! - [`cluster`]: the policies of one `UpstreamCluster`, and the outcome for each.
 //! - [`doors`]: policies of Gateways, listeners and `HTTPRoutes`, which tighten for the requests that come by them.
+//! - [`spanning`]: policies whose targets belong to several instances.
 //! - [`ancestors`]: verdicts as `status.ancestors`.
 
 mod ancestors;
@@ -16,6 +17,7 @@ mod cluster;
 mod doors;
 mod object;
 mod site;
+mod spanning;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! Requests of HTTPRoutes go on with the gateway's credential: whose Envoys get it is permitted to their Gateway.
 
 use portcullis_gateway_api::ReferenceGrant;
+use portcullis_instances::{MemberHolder, MemberName, Ownership, Settlement};
 use serde_json::json;
 
 use super::world::{HOME, INFRA, class, gateway, http_route, inventory, lines, listener, read, tls_route};
@@ -79,4 +80,47 @@ fn cluster_that_is_passed_on_refuses_an_httproute_alone() {
     }
     let attached = attach(&objects(), &inventory());
     assert_eq!(attached.requested_clusters, ["c2".to_owned()].into());
+}
+
+#[test]
+fn gateway_of_an_instance_leads_to_its_clusters_alone() {
+    let of = |name: &str| MemberHolder::Instance(name.to_owned());
+    let gateway = MemberName::gateway(format!("{INFRA}/g"));
+    let owners = |of_gateway: MemberHolder, of_cluster: MemberHolder| {
+        let owned = |holder| Ownership { holder, next: None };
+        let owners = [(gateway.clone(), owned(of_gateway)), (MemberName::cluster("c2"), owned(of_cluster))].into();
+        Settlement { owners, ..Settlement::default() }
+    };
+    for (case, settled, is_open) in [
+        ("of one instance", owners(of("a"), of("a")), true),
+        ("of none", owners(MemberHolder::Free, MemberHolder::Free), true),
+        ("of two instances", owners(of("a"), of("b")), false),
+        ("cluster of an instance", owners(MemberHolder::Free, of("a")), false),
+        ("cluster of none", owners(of("a"), MemberHolder::Free), false),
+    ] {
+        let attached = attach(&objects(), &Inventory { owners: settled, ..inventory() });
+        let found = lines(&attached).join("\n");
+        let lines = match is_open {
+            true => {
+                ["bound h a.h.test judged -> c2*1", "bound t a.t.test passed -> c2*1", "route judged ResolvedRefs True"]
+            }
+            false => [
+                "bound h a.h.test judged -> refused*1",
+                "bound t a.t.test passed -> refused*1",
+                "route judged ResolvedRefs False RefNotPermitted",
+            ],
+        };
+        for line in lines {
+            assert!(found.lines().any(|one| one.starts_with(line)), "{case}: {line} in\n{found}");
+        }
+        let conditions = attached.routes.iter().flat_map(|route| &route.parents).flat_map(|parent| &parent.conditions);
+        let told = conditions.filter(|one| one.message.contains("belongs to")).count();
+        assert_eq!(told, if is_open { 0 } else { 2 }, "{case}");
+        // The reconciler has the newest owners, and leaves the same out.
+        let attached = attach(&objects(), &inventory());
+        let [served] = attached.served.as_slice() else { panic!("one Gateway") };
+        let without = served.without_clusters(|cluster| cluster != "c2").unwrap();
+        assert_eq!(without.passed_on_backends().count(), 0);
+        assert_eq!(served.without_clusters(|_| true), None);
+    }
 }

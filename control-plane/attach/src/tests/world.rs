@@ -121,6 +121,7 @@ pub(super) fn inventory() -> Inventory {
         judging_clusters: BTreeMap::new(),
         passing_clusters: BTreeMap::new(),
         upstreams: BTreeMap::new(),
+        owners: portcullis_instances::Settlement::default(),
         settings: [
             ("default".to_owned(), Usability::Usable),
             ("other".to_owned(), Usability::Malformed("is not used".to_owned())),

@@ -187,6 +187,41 @@ proptest! {
     }
 
     #[test]
+    fn gateway_reaches_clusters_of_one_owner_at_every_moment(events in prop::collection::vec(event(), 1..60)) {
+        let (mut world, mut before) = (World::default(), Settlement::default());
+        for event in &events {
+            world.apply(event);
+            let after = step(&before, &world, event);
+            let of_kind = |kind: MemberKind| after.owners.iter().filter(move |(member, _)| member.kind == kind);
+            for (gateway, of_gateway) in of_kind(MemberKind::Gateway) {
+                for (cluster, of_cluster) in of_kind(MemberKind::UpstreamCluster) {
+                    let reaches = after.separated(gateway, cluster).is_none();
+                    let is_known = *of_cluster.settled() != MemberHolder::Nobody;
+                    // Of one owner after the event: also if both were another one's before.
+                    if of_gateway.settled() == of_cluster.settled() && is_known {
+                        prop_assert!(reaches, "{event:?} {of_gateway:?} {of_cluster:?}");
+                    }
+                    let of_both = [of_gateway, of_cluster].map(|owner| {
+                        std::iter::once(&owner.holder).chain(&owner.next).collect::<Vec<_>>()
+                    });
+                    let shares = of_both[0].iter().any(|holder| of_both[1].contains(holder));
+                    prop_assert!(!reaches || (shares && is_known), "{event:?} {of_gateway:?} {of_cluster:?}");
+                }
+            }
+            before = after;
+        }
+        // When nothing passes over, it is one owner exactly.
+        let ready = |settled: &Settlement| settle(settled, &world.objects(), |_, _| true);
+        let last = ready(&ready(&before));
+        for (gateway, of_gateway) in last.owners.iter().filter(|(member, _)| member.kind == MemberKind::Gateway) {
+            for (cluster, of_cluster) in last.owners.iter().filter(|(one, _)| one.kind == MemberKind::UpstreamCluster) {
+                let is_one = of_gateway.holder == of_cluster.holder;
+                prop_assert_eq!(last.separated(gateway, cluster).is_none(), is_one);
+            }
+        }
+    }
+
+    #[test]
     fn certificate_is_never_exceeded(events in prop::collection::vec(event(), 1..60)) {
         let (mut world, mut before) = (World::default(), Settlement::default());
         for event in &events {

@@ -2,8 +2,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Write the objects of a store into a file: UpstreamClusters and GatewaySettings with their status, and the Secrets that are
-/// theirs.
+/// Write the objects of a store into a file: UpstreamClusters, GatewaySettings and Instances with their status, and the Secrets that
+/// are theirs.
 ///
 ///   portcullis backup --kubeconfig admin.kubeconfig --to portcullis-$(date -I).json
 ///

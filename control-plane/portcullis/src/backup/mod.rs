@@ -26,7 +26,7 @@ enum BackupError {
     Write(PathBuf, #[source] io::Error),
     #[error("cannot read {}", .0.display())]
     Read(PathBuf, #[source] io::Error),
-    #[error("{} is no backup: it has to be a List of Secrets, GatewaySettings and UpstreamClusters", .0.display())]
+    #[error("{} is no backup: it has to be a List of Secrets, GatewaySettings, Instances and UpstreamClusters", .0.display())]
     Shape(PathBuf),
     #[error("cannot restore {0}")]
     Restore(String, #[source] Box<kube::Error>),

@@ -13,7 +13,8 @@ pub(super) async fn access(store: &StoreAccess) -> Result<KubernetesAccess, Back
 }
 
 /// The kinds of objects that a store has, beside Secrets.
-pub(super) const KINDS: [WatchedKind; 2] = [WatchedKind::GatewaySettings, WatchedKind::UpstreamCluster];
+pub(super) const KINDS: [WatchedKind; 3] =
+    [WatchedKind::GatewaySettings, WatchedKind::Instance, WatchedKind::UpstreamCluster];
 
 pub(super) fn secrets(access: &KubernetesAccess) -> Api<DynamicObject> {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Secret"));

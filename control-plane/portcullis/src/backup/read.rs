@@ -24,25 +24,29 @@ pub(super) async fn back_up(arguments: &Backup) -> Result<String, BackupError> {
         let found = list("Secrets", &secrets(&access), ListParams::default().labels(label)).await?;
         labelled.extend(found.into_iter().map(|secret| (secret.metadata.name.clone(), secret)));
     }
-    let (settings, clusters) = (WatchedKind::GatewaySettings, WatchedKind::UpstreamCluster);
-    let found =
-        settings_of(list("GatewaySettings", &settings.api(access.client.clone()), ListParams::default()).await)?;
-    let settings: Vec<_> = found.iter().map(|one| exported(settings.api_version(), settings.kind(), one)).collect();
-    let found = list("UpstreamClusters", &clusters.api(access.client.clone()), ListParams::default()).await?;
-    let clusters: Vec<_> = found.iter().map(|one| exported(clusters.api_version(), clusters.kind(), one)).collect();
-    let (counts, of_settings) = ((clusters.len(), labelled.len()), settings.len());
+    let of_kind = async |what: &'static str, kind: WatchedKind| {
+        let found = list(what, &kind.api(access.client.clone()), ListParams::default()).await?;
+        let all = found.iter().map(|one| exported(kind.api_version(), kind.kind(), one));
+        Ok::<Vec<Value>, BackupError>(all.collect())
+    };
+    let settings = optional(of_kind("GatewaySettings", WatchedKind::GatewaySettings).await)?;
+    let instances = optional(of_kind("Instances", WatchedKind::Instance).await)?;
+    let clusters = of_kind("UpstreamClusters", WatchedKind::UpstreamCluster).await?;
+    let counts = (clusters.len(), labelled.len());
+    let beside = [("GatewaySettings", settings.len()), ("Instances", instances.len())];
     let secrets = labelled.values().map(|one| exported("v1", "Secret", one));
-    let items: Vec<Value> = secrets.chain(clusters).chain(settings).collect();
+    let items: Vec<Value> = secrets.chain(instances).chain(clusters).chain(settings).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
     let mut text = serde_json::to_vec_pretty(&list)?;
     text.push(b'\n');
     write(&arguments.to, &text).map_err(|source| BackupError::Write(arguments.to.clone(), source))?;
-    let beside = if of_settings == 0 { String::new() } else { format!(", {of_settings} GatewaySettings") };
+    let beside = beside.into_iter().filter(|(_, count)| *count > 0).map(|(kind, count)| format!(", {count} {kind}"));
+    let beside: String = beside.collect();
     Ok(format!("wrote {} UpstreamClusters{beside} and {} Secrets to {}\n", counts.0, counts.1, arguments.to.display()))
 }
 
 /// None in a store of an earlier version, which has no definition of them.
-fn settings_of(found: Result<Vec<DynamicObject>, BackupError>) -> Result<Vec<DynamicObject>, BackupError> {
+fn optional(found: Result<Vec<Value>, BackupError>) -> Result<Vec<Value>, BackupError> {
     match found {
         Err(BackupError::List(_, error)) if matches!(&*error, kube::Error::Api(status) if status.code == 404) => {
             Ok(Vec::new())

@@ -52,13 +52,14 @@ fn is_ours(item: &Value) -> bool {
     (is_secret || kind(item).is_some()) && !text(item, "/metadata/name").is_empty()
 }
 
-/// Secrets before what refers to them, and settings last: a control plane that uses them serves from then on, and has to find all
-/// clusters.
+/// Secrets before what refers to them, instances before the clusters that are theirs, and settings last: a control plane that uses
+/// them serves from then on, and has to find all clusters.
 fn turn(item: &Value) -> u8 {
     match kind(item) {
         None => 0,
-        Some(WatchedKind::GatewaySettings) => 2,
-        Some(_) => 1,
+        Some(WatchedKind::GatewaySettings) => 3,
+        Some(WatchedKind::Instance) => 1,
+        Some(_) => 2,
     }
 }
 

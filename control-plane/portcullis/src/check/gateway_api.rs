@@ -10,6 +10,7 @@ use portcullis_attach::{
 use portcullis_gateway_api::{
     GatewayApiObject, NAMESPACE_NAME_LABEL, OtherFields, ParentReference, ReadError, is_gateway_api, read_object,
 };
+use portcullis_instances::Settlement;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{Diagnosis, Reason};
 use serde_json::Value;
@@ -55,7 +56,7 @@ pub(super) fn check(
     objects: &ObjectSet,
     clusters: &[Diagnosis],
     policies: &DoorPolicies,
-    home_namespace: &str,
+    (home_namespace, owners): (&str, &Settlement),
     allow_loopback: bool,
 ) -> CheckedGatewayApi {
     let mut checked = CheckedGatewayApi::default();
@@ -77,7 +78,11 @@ pub(super) fn check(
     let mut upstreams = CheckedUpstreams::of(objects, allow_loopback);
     let mut read = gateway_objects(documents.iter().map(|document| document.object.clone()));
     read.upstreams = std::mem::take(&mut upstreams.objects);
-    let mut inventory = Inventory { door_policies: policies.clone(), ..inventory(objects, clusters, home_namespace) };
+    let mut inventory = Inventory {
+        door_policies: policies.clone(),
+        owners: owners.clone(),
+        ..inventory(objects, clusters, home_namespace)
+    };
     inventory.upstreams = std::mem::take(&mut upstreams.states);
     let mut attached = attach(&read, &inventory);
     inventory.unfit_policies = unfit(&attached, &objects.clusters);

@@ -1,46 +1,163 @@
 //! Instances, by the rules that say who belongs to them. Files have no history: of several that select the same the oldest has it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use portcullis_api::status::{Acceptance, Condition, ConditionType, InstanceFacts, InstanceStatus, Timestamp};
-use portcullis_api::{INSTANCE_KIND, Problem};
+use portcullis_api::status::{Condition, ConditionType, InstanceFacts, InstanceStatus, Timestamp};
+use portcullis_api::{
+    INSTANCE_KIND, Problem, ProblemCode, ReferencedData, SETTINGS_KIND, Settings, without_references,
+};
 use portcullis_instances::{
-    Entitlement, InstanceFindings, InstanceObjects, JudgedInstance, Member, MemberKind, MemberName, Settlement,
+    Entitlement, InstanceFindings, InstanceObjects, InstanceVerdict, JudgedInstance, Member, MemberName, Settlement,
     judge_instances, labels_of, settle,
 };
 use portcullis_sources::{ObjectSet, Place};
-use portcullis_translate::Reason;
+use portcullis_translate::{Diagnosis, Reason, Version};
 use serde_json::Value;
 
 use super::checked::{CheckedObject, Finding};
+use crate::instance_settings::{NamedSettings, named_settings};
+use crate::serve::{Division, OwnPart};
+use crate::spanning_policies::{SpanningPolicies, spanning_policies, without_spanning};
 
 /// All instances, and the owners of everything.
 pub(super) struct CheckedInstances {
     judged: Vec<JudgedInstance>,
     settled: Settlement,
+    /// The settings of instances with some of their own, by name.
+    own: BTreeMap<String, OwnSettings>,
+    /// The diagnoses of the documents that they are of, by their places among all.
+    named: BTreeMap<usize, Diagnosis>,
+}
+
+/// The settings of an instance's Envoys.
+#[derive(Clone)]
+struct OwnSettings {
+    settings: Arc<Settings>,
+    /// Whether a default certificate is among what they refer to and is not here.
+    believes_certificate: bool,
 }
 
 impl CheckedInstances {
-    /// Those of a set. `reserved` is the `instance` of the settings.
-    pub(super) fn of(objects: &ObjectSet, reserved: &str) -> Self {
-        let judged = judge_instances(objects.instances.iter().map(AsRef::as_ref), reserved);
+    /// Those of a set. `shared`: the settings of all gateways.
+    pub(super) fn of(objects: &ObjectSet, shared: &Settings) -> Self {
+        let mut judged = judge_instances(objects.instances.iter().map(AsRef::as_ref), &shared.instance);
         let settled = settled(objects, &judged);
-        Self { judged, settled }
+        let (documents, believed) = settings_documents(objects);
+        let (mut own, mut named) = (BTreeMap::new(), BTreeMap::new());
+        for instance in &mut judged {
+            let name = instance.outcome.as_ref().ok().and_then(|checked| checked.settings.clone());
+            let Some(name) = name else { continue };
+            let NamedSettings { outcome, diagnosis } = named_settings(&name, &documents, shared);
+            let believes_certificate = diagnosis.as_ref().is_some_and(|(index, _)| believed.contains(index));
+            named.extend(diagnosis);
+            match outcome {
+                Ok(settings) => {
+                    let settings = OwnSettings { settings: Arc::new(settings), believes_certificate };
+                    own.insert(instance.name.clone(), settings);
+                }
+                Err(problem) => instance.settings_problem = Some(problem),
+            }
+        }
+        Self { judged, settled, own, named }
     }
 
-    /// The part of each cluster: the first has what belongs to no instance.
-    pub(super) fn parts(&self, objects: &ObjectSet) -> Vec<Vec<usize>> {
-        let part = |document: &Arc<Value>| {
-            let owner = self.settled.owners.get(&MemberName::cluster(text(document, "/metadata/name")));
-            vec![usize::from(owner.is_some_and(|owner| owner.holder.instance().is_some()))]
+    /// The parts of the clusters: the first has what belongs to no instance, the second what belongs to those without settings of
+    /// their own.
+    pub(super) fn division(&self, objects: &ObjectSet) -> Division {
+        let parts: BTreeMap<&str, usize> = self.own.keys().map(String::as_str).zip(2..).collect();
+        let part = |document: &Arc<Value>| match self.owner(text(document, "/metadata/name")) {
+            None => vec![0],
+            Some(instance) => vec![parts.get(instance).copied().unwrap_or(1)],
         };
-        objects.clusters.iter().map(part).collect()
+        let own = |(instance, own): (&String, &OwnSettings)| {
+            let settings = Arc::clone(&own.settings);
+            Some((*parts.get(instance.as_str())?, OwnPart { instance: instance.clone(), settings }))
+        };
+        Division {
+            count: self.own.len().saturating_add(2),
+            of: objects.clusters.iter().map(part).collect(),
+            own: self.own.iter().filter_map(own).collect(),
+        }
+    }
+
+    /// Refuses the documents for which a policy decides whose targets belong to several owners. Returns all such policies.
+    pub(super) fn refuse_spanning(&self, clusters: &mut [Arc<Value>]) -> SpanningPolicies {
+        let spanning = spanning_policies(clusters, &self.settled);
+        for document in clusters {
+            if let Some(refused) = without_spanning(document, &spanning) {
+                *document = Arc::new(refused);
+            }
+        }
+        spanning
+    }
+
+    /// The owners of everything.
+    pub(super) fn owners(&self) -> &Settlement {
+        &self.settled
+    }
+
+    fn owner(&self, cluster: &str) -> Option<&str> {
+        self.settled.owners.get(&MemberName::cluster(cluster))?.holder.instance()
+    }
+
+    /// Whether the settings of a cluster's instance have a default certificate that is not here.
+    pub(super) fn believes_certificate(&self, cluster: &str) -> bool {
+        self.owner(cluster).and_then(|instance| self.own.get(instance)).is_some_and(|own| own.believes_certificate)
+    }
+
+    /// The diagnoses of `GatewaySettings` that instances name and not all gateways use, with their documents and places; a warning about
+    /// those that nothing uses.
+    pub(super) fn settings<'a>(&self, objects: &'a ObjectSet) -> Vec<(Diagnosis, &'a Value, &'a Place)> {
+        let documents = objects.instance_settings.iter().zip(&objects.instance_settings_places).enumerate();
+        let others = documents.filter(|(_, (document, _))| !objects.settings.contains(document.as_ref()));
+        let diagnosis = |(index, (document, place)): (usize, (&'a Arc<Value>, &'a Place))| {
+            let diagnosis = self.named.get(&index).cloned().unwrap_or_else(|| unused(text(document, "/metadata/name")));
+            (diagnosis, document.as_ref(), place)
+        };
+        others.map(diagnosis).collect()
     }
 
     /// Their outcomes, in the order of the set.
     pub(super) fn outcomes(self, objects: &ObjectSet) -> Vec<CheckedObject> {
         let documents = self.judged.into_iter().zip(&objects.instance_places);
         documents.map(|(instance, place)| outcome(instance, place, &self.settled)).collect()
+    }
+}
+
+/// The `GatewaySettings` that instances may name, without what they refer to where the files are not here, and those among them to
+/// which a default certificate belongs then.
+fn settings_documents(objects: &ObjectSet) -> (Vec<Arc<Value>>, BTreeSet<usize>) {
+    if objects.referenced_data != ReferencedData::None {
+        return (objects.instance_settings.clone(), BTreeSet::new());
+    }
+    let mut believed = BTreeSet::new();
+    let without = |(index, document): (usize, &Arc<Value>)| {
+        let (other, had_certificate) = without_references(document);
+        if had_certificate {
+            believed.insert(index);
+        }
+        Arc::new(other)
+    };
+    (objects.instance_settings.iter().enumerate().map(without).collect(), believed)
+}
+
+fn unused(name: &str) -> Diagnosis {
+    let message = "is used by nothing: no Instance names it, and --settings-name names another one";
+    let caution = Problem::coded(ProblemCode::NoEffect, "metadata.name", message);
+    Diagnosis {
+        kind: SETTINGS_KIND.to_owned(),
+        name: name.to_owned(),
+        at: None,
+        accepted: true,
+        reason: Reason::Accepted,
+        message: String::new(),
+        warnings: vec![caution.to_string()],
+        problems: Vec::new(),
+        cautions: vec![caution],
+        shadow: None,
+        names: Vec::new(),
+        version: Version::default(),
     }
 }
 
@@ -66,22 +183,12 @@ fn text<'a>(document: &'a Value, field: &str) -> &'a str {
 }
 
 fn outcome(instance: JudgedInstance, place: &Place, settled: &Settlement) -> CheckedObject {
+    let verdict = InstanceVerdict::of(&instance, settled);
     let InstanceFindings { problems, is_conflicted } = instance.findings(settled);
-    let JudgedInstance { name, outcome, warnings } = instance;
-    let is_accepted = outcome.is_ok();
-    let conflicts = settled.conflicts.get(&name).filter(|_| is_conflicted).map(ToString::to_string);
     let reason = match (problems.is_empty(), is_conflicted) {
         (true, _) => Reason::Accepted,
         (false, true) => Reason::Conflicted,
         (false, false) => Reason::Invalid,
-    };
-    let count = |is_meant: fn(MemberKind) -> bool| if is_accepted { settled.count(&name, is_meant) } else { 0 };
-    let facts = InstanceFacts {
-        acceptance: Acceptance { accepted: is_accepted, reason: accepted_word(is_accepted), ..Acceptance::default() },
-        conflicts: conflicts.as_deref().unwrap_or_default(),
-        gateways: count(|kind| kind != MemberKind::UpstreamCluster),
-        served_gateways: None,
-        clusters: count(|kind| kind == MemberKind::UpstreamCluster),
     };
     let finding = |is_error: bool| {
         move |problem: Problem| Finding {
@@ -92,13 +199,10 @@ fn outcome(instance: JudgedInstance, place: &Place, settled: &Settlement) -> Che
         }
     };
     let mut findings: Vec<Finding> = problems.into_iter().map(finding(true)).collect();
-    findings.extend(warnings.into_iter().map(finding(false)));
+    findings.extend(instance.warnings.into_iter().map(finding(false)));
     findings.sort_by_key(|finding| finding.at);
-    CheckedObject { kind: INSTANCE_KIND.to_owned(), reason, conditions: conditions(&facts), findings, name }
-}
-
-fn accepted_word(is_accepted: bool) -> &'static str {
-    if is_accepted { "Accepted" } else { "Invalid" }
+    let conditions = conditions(&verdict.facts());
+    CheckedObject { kind: INSTANCE_KIND.to_owned(), reason, conditions, findings, name: instance.name }
 }
 
 /// The conditions without `Ready`, which no file has, and the numbers of what belongs to the instance.
@@ -106,6 +210,6 @@ fn conditions(facts: &InstanceFacts<'_>) -> Vec<String> {
     let status = InstanceStatus::of(facts, None, &[], &Timestamp::from_seconds(0));
     let known = status.conditions.iter().filter(|one| one.kind != ConditionType::Ready);
     let line = |one: &Condition| format!("{} {} {}", one.kind, one.status, one.reason);
-    let counts = format!("gateways {}, clusters {}", status.gateways, status.clusters);
+    let counts = format!("gateways {}, clusters {}", status.counts.gateways, status.counts.clusters);
     known.map(line).chain([counts]).collect()
 }

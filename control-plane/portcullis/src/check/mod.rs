@@ -53,6 +53,7 @@ fn read(arguments: &Check) -> Result<ObjectSet, InputError> {
     if let Some(root) = &arguments.references_root {
         read_references(&mut objects, &Root::new(root));
     }
+    objects.divide_settings(arguments.settings_name.as_deref());
     Ok(objects)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use portcullis_api::{FieldOrigin, MergeStrategy, Problem, ProblemCode, origin_of};
-use portcullis_attach::{AncestorVerdict, PolicyObject, PolicyVerdict};
+use portcullis_attach::{AncestorVerdict, AttachedPolicies, PolicyObject, PolicyVerdict};
 use portcullis_sources::{ObjectSet, Place};
 use portcullis_translate::Reason;
 
@@ -11,15 +11,19 @@ use super::checked::{CheckedObject, Finding};
 use crate::policies::JudgedPolicies;
 
 /// The outcome of each policy, and of objects that are assumed to exist.
-pub(super) fn outcomes(objects: &ObjectSet, judged: &JudgedPolicies) -> (Vec<CheckedObject>, Vec<String>) {
+pub(super) fn outcomes(
+    objects: &ObjectSet,
+    policies: &[PolicyObject],
+    attached: &AttachedPolicies,
+) -> (Vec<CheckedObject>, Vec<String>) {
     let mut checked = Vec::new();
     let mut notes = Vec::new();
     let mut seen = BTreeMap::new();
-    for (policy, place) in judged.objects.iter().zip(&objects.policy_places) {
+    for (policy, place) in policies.iter().zip(&objects.policy_places) {
         let key = (policy.kind, policy.name());
         // Of two of one name the first verdict is the first one's.
         let earlier = seen.entry(key).and_modify(|count| *count += 1).or_insert(0_usize);
-        let mut verdicts = judged.attached.verdicts.iter();
+        let mut verdicts = attached.verdicts.iter();
         let verdict = verdicts.find(|one| one.kind == policy.kind && one.name == policy.name());
         let Some(verdict) = verdict else { continue };
         let mut object = outcome(policy, verdict, place);

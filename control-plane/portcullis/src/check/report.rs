@@ -5,7 +5,7 @@ use portcullis_api::{
     without_references,
 };
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
-use portcullis_translate::{Diagnosis, FilterBuild, Input, Parts, Reason, choose_settings};
+use portcullis_translate::{Diagnosis, FilterBuild, Input, Reason, choose_settings};
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::gateway_api;
 use super::instances::CheckedInstances;
 use super::policies::{self, PolicyPlaces};
 use crate::client_ca::check_client_ca;
-use crate::serve::{CheckedTranslator, Resolved};
+use crate::serve::{DividedTranslator, Division, Resolved};
 
 /// Checks every object as the gateway does, and looks for likely mistakes. `home_namespace` is the control plane's own,
 /// `now` is in seconds since 1970.
@@ -29,21 +29,31 @@ pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64)
     let settings = choice.settings.unwrap_or_default();
     let ignored = objects.diagnoses.iter().filter(|diagnosis| !gateway_api::is_checked(objects, diagnosis));
     let mut report = CheckReport { objects: ignored.map(file).collect(), notes: Vec::new(), without_settings };
-    let settings_of = objects.settings.iter().zip(&objects.settings_places).zip(choice.diagnoses);
-    for ((document, place), diagnosis) in settings_of {
+    for ((index, document), diagnosis) in objects.settings.iter().enumerate().zip(choice.diagnoses) {
+        let Some(place) = objects.settings_places.get(index) else {
+            report.objects.push(absent(diagnosis));
+            continue;
+        };
         let lints = parse_settings(document).map(|raw| lint_settings(&raw, now)).unwrap_or_default();
         report.objects.push(object(diagnosis, place, lints, &|_| None));
     }
-    let resolved = Resolved::of(objects);
-    let instances = CheckedInstances::of(objects, &settings.instance);
-    let diagnoses = clusters(objects, &resolved, &settings, &instances.parts(objects));
+    let mut resolved = Resolved::of(objects);
+    let instances = CheckedInstances::of(objects, &settings);
+    let mut attached = judged.attached.clone();
+    attached.refuse_spanning(&instances.refuse_spanning(&mut resolved.documents));
+    for (diagnosis, document, place) in instances.settings(objects) {
+        let lints = parse_settings(document).map(|raw| lint_settings(&raw, now)).unwrap_or_default();
+        report.objects.push(object(diagnosis, place, lints, &|_| None));
+    }
+    let diagnoses = clusters(objects, &resolved, &settings, &instances.division(objects));
     let allow_loopback = settings.allow_loopback_upstreams;
-    let policies = &judged.attached.at_doors;
-    let gateway_api = gateway_api::check(objects, &diagnoses, policies, home_namespace, allow_loopback);
+    let (policies, owners) = (&judged.attached.at_doors, (home_namespace, instances.owners()));
+    let gateway_api = gateway_api::check(objects, &diagnoses, policies, owners, allow_loopback);
     for ((index, place), diagnosis) in objects.cluster_places.iter().enumerate().zip(diagnoses) {
         let lints = resolved.lint(objects, index, |raw| lint_cluster(raw, now));
         let diagnosis = if objects.referenced_data == ReferencedData::None { unknown(diagnosis) } else { diagnosis };
-        let diagnosis = if believes_certificate { believe(diagnosis) } else { diagnosis };
+        let believes = believes_certificate || instances.believes_certificate(&diagnosis.name);
+        let diagnosis = if believes { believe(diagnosis) } else { diagnosis };
         let diagnosis = if without_settings { forgive(diagnosis) } else { diagnosis };
         let origins = objects.clusters.get(index).map(|document| origins(document)).unwrap_or_default();
         let mut checked = object(diagnosis, place, lints, &|path| policy_places.find(&origins, path));
@@ -52,7 +62,7 @@ pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64)
         report.objects.push(checked);
     }
     report.objects.extend(instances.outcomes(objects));
-    let (policies, notes) = policies::outcomes(objects, &judged);
+    let (policies, notes) = policies::outcomes(objects, &judged.objects, &attached);
     report.objects.extend(policies);
     report.objects.extend(gateway_api.objects);
     report.notes = notes.into_iter().chain(gateway_api.notes).collect();
@@ -61,9 +71,9 @@ pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64)
     report
 }
 
-fn clusters(objects: &ObjectSet, resolved: &Resolved, settings: &Settings, of: &[Vec<usize>]) -> Vec<Diagnosis> {
+fn clusters(objects: &ObjectSet, resolved: &Resolved, settings: &Settings, division: &Division) -> Vec<Diagnosis> {
     let input = Input { settings, clusters: &resolved.documents, filter: FilterBuild::Module };
-    let translation = CheckedTranslator::default().0.translate_parts(&input, &Parts { count: 2, of });
+    let translation = DividedTranslator::default().translate(&input, division);
     let diagnoses = translation.diagnoses.into_iter();
     let explained = |(index, diagnosis): (usize, Arc<Diagnosis>)| {
         let mut diagnosis = Arc::unwrap_or_clone(diagnosis);
@@ -160,6 +170,18 @@ fn object(diagnosis: Diagnosis, place: &Place, lints: Vec<Problem>, elsewhere: &
 fn boolean(path: String) -> Problem {
     let message = "is a boolean to kubectl and others that read YAML 1.1";
     Problem::coded(ProblemCode::Yaml11Boolean, path, message).hint("write it in quotes")
+}
+
+/// Settings that a flag names and no file has.
+fn absent(diagnosis: Diagnosis) -> CheckedObject {
+    let finding = |problem| Finding { file: "--settings-name".to_owned(), at: None, is_error: true, problem };
+    CheckedObject {
+        kind: diagnosis.kind,
+        name: diagnosis.name,
+        reason: diagnosis.reason,
+        conditions: Vec::new(),
+        findings: diagnosis.problems.into_iter().map(finding).collect(),
+    }
 }
 
 fn file(diagnosis: &FileDiagnosis) -> CheckedObject {

@@ -48,7 +48,7 @@ pub(super) fn audit_policy() -> String {
             {"level": "None", "users": ["system:apiserver"]},
             {"level": "None", "verbs": ["patch"], "resources": [
                 {"group": "proxy.kubegateway.io", "resources": ["upstreamclusters/status"]},
-                {"group": "portcullis.dev", "resources": ["gatewaysettings/status"]},
+                {"group": "portcullis.dev", "resources": ["gatewaysettings/status", "instances/status"]},
             ]},
             {"level": "Metadata", "resources": [{"group": "", "resources": ["secrets", "serviceaccounts/token"]}]},
             {"level": "None", "verbs": ["get", "list", "watch"]},

@@ -102,9 +102,12 @@ pub(crate) fn gateway_secrets_manifests(namespace: &str, user: Option<&str>, of:
 /// The role and the binding for instances.
 const INSTANCES: &str = "portcullis-instances";
 
-/// The permission to read instances. Their status is not written yet.
+/// The permissions for instances: to read them, and to write their status.
 pub(crate) fn instances_manifests(namespace: &str, user: Option<&str>) -> [Value; 2] {
-    let rules = json!([{"apiGroups": ["portcullis.dev"], "resources": ["instances"], "verbs": ["list", "watch"]}]);
+    let rules = json!([
+        {"apiGroups": ["portcullis.dev"], "resources": ["instances"], "verbs": ["list", "watch"]},
+        {"apiGroups": ["portcullis.dev"], "resources": ["instances/status"], "verbs": ["patch"]},
+    ]);
     let metadata = json!({"name": INSTANCES});
     [role("ClusterRole", metadata.clone(), rules), binding("ClusterRole", metadata, &subject_of(namespace, user))]
 }

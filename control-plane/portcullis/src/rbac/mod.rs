@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-pub(crate) use control_plane::manifests as control_plane_rights;
+pub(crate) use control_plane::{instances_manifests as instances_rights, manifests as control_plane_rights};
 use portcullis_api::{
     Cluster, Discovery, Problem, TOKEN_KEYS_PATH, UpstreamIdentity, parse_cluster, unchecked_cluster,
 };

@@ -20,6 +20,7 @@ mod arguments;
 mod console;
 mod diagnosis_log;
 mod discovery;
+mod divided_translator;
 #[cfg(test)]
 mod edit_cost;
 mod edit_queue;
@@ -35,6 +36,7 @@ mod generations;
 mod group_change;
 mod http;
 mod http_arguments;
+mod instance_status;
 mod instance_views;
 mod limit_reports;
 mod limits;
@@ -64,8 +66,8 @@ mod xds;
 mod xds_resources;
 
 pub(crate) use arguments::Serve;
+pub(crate) use divided_translator::{DividedTranslator, Division, OwnPart};
 pub(crate) use gateway_views::gateway_name;
 pub(crate) use instance_views::instance_name;
-pub(crate) use reconciler::CheckedTranslator;
 pub(crate) use references::Resolved;
 pub(crate) use run::run;

@@ -16,6 +16,7 @@ use super::discovery::DiscoveryHandle;
 use super::edit_traces::{EditTraces, PublishedEdit};
 use super::fleet::ServedObjects;
 use super::gateway_views::{GatewayDemand, GatewayLink, GatewayOutcome, served_version, without_gateways};
+use super::instance_views::InstanceStates;
 use super::metrics::{ControlPlaneMetrics, Origin};
 use super::reconciler::{ReconcileError, Reconciled, Reconciler, diagnosis_of_file};
 use super::state::{LastGood, StateSender};
@@ -26,6 +27,7 @@ pub(super) struct Outputs {
     pub(super) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
     pub(super) diagnoses: watch::Sender<Arc<Vec<Arc<Diagnosis>>>>,
     pub(super) served: watch::Sender<Arc<ServedObjects>>,
+    pub(super) instances: watch::Sender<Arc<InstanceStates>>,
     pub(super) metrics: Arc<ControlPlaneMetrics>,
     pub(super) watchdog: Arc<Watchdog>,
     /// Saves the snapshot for the next start; none without --state-dir.
@@ -141,6 +143,7 @@ impl ReconcileLoop {
                 self.outputs.metrics.edits_waiting(&reconciled.waiting);
                 self.trace(&objects, &reconciled, now);
                 self.outputs.served.send_replace(Arc::new(reconciled.served));
+                self.outputs.instances.send_replace(reconciled.instances);
                 // In this order: a reader of the diagnoses and then of the snapshot never takes an older snapshot for the
                 // result of an object's newest version.
                 let snapshot = Arc::new(reconciled.snapshot);

@@ -10,13 +10,14 @@ use portcullis_attach::{ObjectName, ServedGateway};
 use portcullis_instances::MemberHolder;
 use portcullis_sources::{FileDiagnosis, ObjectSet};
 use portcullis_translate::{
-    Diagnosis, FilterBuild, Input, PartedTranslation, Parts, Reason, Resource, ResourceGroup, Translation, Translator,
-    Version, choose_settings,
+    Diagnosis, FilterBuild, Input, PartedTranslation, Reason, Resource, ResourceGroup, Translation, Version,
+    choose_settings,
 };
 use portcullis_xds::Snapshot;
 use serde_json::Value;
 
 use super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
+use super::divided_translator::{DividedTranslator, Division};
 use super::edit_queue::EditQueue;
 use super::edit_traces::Step;
 use super::explained_diagnoses::{ExplainedDiagnoses, locate};
@@ -24,7 +25,9 @@ use super::filter_views::view_for;
 use super::fleet::{ServedObjectCache, ServedObjects};
 use super::gateway_views::{GatewayDemand, GatewayRefusals, GatewaySnapshots, gateway_of_view};
 use super::group_change::{GroupChange, KnownGroups};
-use super::instance_views::{InstanceInput, InstanceOwners, InstanceParts, InstanceSnapshots, instance_of_view};
+use super::instance_views::{
+    InstanceInput, InstanceOwners, InstanceParts, InstanceSnapshots, InstanceStates, instance_of_view,
+};
 use super::references::{Resolved, Resolver};
 use super::retention::{Fallback, Outcome, Retention};
 use super::version;
@@ -47,7 +50,7 @@ pub(super) struct Reconciler {
     /// When edits were left waiting, if they were.
     behind: Option<Instant>,
     discovered: DiscoveredDocuments,
-    translator: CheckedTranslator,
+    translator: DividedTranslator,
     groups: KnownGroups,
     resources: XdsResources,
     served: ServedObjectCache,
@@ -63,20 +66,11 @@ pub(super) struct Reconciler {
 /// The snapshot for Envoys with another build of the filter.
 #[derive(Default)]
 struct FilterSnapshot {
-    translator: CheckedTranslator,
+    translator: DividedTranslator,
     /// Objects that these Envoys are not served.
     refused: BTreeSet<String>,
     groups: KnownGroups,
     resources: XdsResources,
-}
-
-/// A translator that refuses the client CAs that the filter would refuse.
-pub(crate) struct CheckedTranslator(pub(crate) Translator);
-
-impl Default for CheckedTranslator {
-    fn default() -> Self {
-        Self(Translator::default().check_client_cas(check_client_ca))
-    }
 }
 
 /// The result of a set of objects.
@@ -98,6 +92,8 @@ pub(super) struct Reconciled {
     pub(super) waiting: BTreeMap<MemberHolder, usize>,
     /// The Gateways that are served, if it is known which should be, and what of them is not.
     pub(super) gateways: (Option<ServedGateways>, GatewayRefusals),
+    /// The instances, and what belongs to them.
+    pub(super) instances: Arc<InstanceStates>,
 }
 
 type ServedGateways = Arc<Vec<Arc<ServedGateway>>>;
@@ -135,7 +131,7 @@ struct Translated {
     /// The difference to the translation before.
     change: GroupChange,
     /// The parts of the documents, and the groups of those after the first, which the translation has.
-    parts: (Vec<Vec<usize>>, Vec<Vec<ResourceGroup>>),
+    parts: (Division, Vec<Vec<ResourceGroup>>),
 }
 
 impl Reconciler {
@@ -181,20 +177,22 @@ impl Reconciler {
         let resolved = self.resolver.resolve(objects);
         stopwatch.lap("resolve");
         let owner = self.owners.is_divided().then_some(|document: &Value| self.owners.likely_holder(document));
-        let (paced, resolved) = self.edits.take((objects, resolved), owner, now);
+        let (paced, mut resolved) = self.edits.take((objects, resolved), owner, now);
         self.behind = self.edits.is_behind().then_some(now);
         let paced = paced.map(Arc::new);
         let objects = paced.as_deref().unwrap_or(objects);
-        let (instances, clusters) = (objects.instances.as_slice(), resolved.documents.as_slice());
-        let input = InstanceInput { settings: &settings, instances, clusters, accepted: self.retention.accepted() };
-        self.owners.follow(&input, now);
+        let clusters = resolved.documents.as_slice();
+        let (gateways, accepted) = (self.gateways.members(), self.retention.accepted());
+        self.owners.follow(&InstanceInput { settings: &settings, objects, clusters, gateways, accepted }, now);
+        self.owners.refuse_spanning(&mut resolved.documents);
         self.instances.keep(self.owners.served());
-        let Translated { translation, documents, fallbacks, wants, change, parts: (of, groups) } =
+        let Translated { translation, documents, fallbacks, wants, change, parts: (division, groups) } =
             self.translate_all(&settings, objects, &resolved, now);
         let retired = self.retention.retired_groups();
         let mut views = self.follow_instances(groups, &settings, FilterBuild::Module, now);
-        views.extend(self.follow_views((settings.as_ref(), of.as_slice()), &documents, &retired, (filters, now)));
-        views.extend(self.gateways.follow(&settings, self.retention.accepted(), &self.discovered, now));
+        views.extend(self.follow_views((settings.as_ref(), &division), &documents, &retired, (filters, now)));
+        let division = (settings.as_ref(), &self.owners.gateway_division());
+        views.extend(self.gateways.follow(division, self.retention.accepted(), &self.discovered, now));
         stopwatch.lap("translate");
         let tombstones = self.retention.tombstones(&settings, FilterBuild::Module);
         let retained = Retained { tombstones: &tombstones, retired: &retired };
@@ -207,9 +205,21 @@ impl Reconciler {
         let served = served.owned_by(self.owners.settled());
         stopwatch.lap("assemble");
         let (serving_revoked, steps) = (self.retention.revoked_count(), stopwatch.steps);
+        let (wants, instances) = (Arc::new(wants), self.owners.states());
         let gateways = (self.gateways.served(), self.gateways.refusals());
-        let (wants, waiting) = (Arc::new(wants), self.edits.lengths());
-        Ok(Reconciled { snapshot, diagnoses, serving_revoked, served, wants, steps, paced, waiting, gateways })
+        let waiting = self.edits.lengths();
+        Ok(Reconciled {
+            snapshot,
+            diagnoses,
+            serving_revoked,
+            served,
+            wants,
+            steps,
+            paced,
+            waiting,
+            gateways,
+            instances,
+        })
     }
 
     /// The next time at which the same objects lead to another snapshot; one that has passed if edits wait.
@@ -247,12 +257,11 @@ impl Reconciler {
         resolved: &Resolved,
         now: Instant,
     ) -> Translated {
-        let of = self.owners.parts(&resolved.documents);
-        let parts = Parts { count: self.owners.served().len().saturating_add(1), of: &of };
-        let translator = &mut self.translator.0;
+        let division = self.owners.division(&resolved.documents);
+        let translator = &mut self.translator;
         let mut translate = |clusters: &[Arc<Value>]| {
             let input = Input { settings, clusters, filter: FilterBuild::Module };
-            first_part(translator.translate_parts(&input, &parts))
+            first_part(translator.translate(&input, &division))
         };
         let mut documents = resolved.documents.clone();
         let mut wants: Vec<_> = documents.iter_mut().map(|document| self.discovered.put(document, settings)).collect();
@@ -280,7 +289,7 @@ impl Reconciler {
         let mut wants = wants_of_accepted(wants, &translation.diagnoses);
         wants.extend(self.gateways.wants(settings));
         self.discovered.keep(|name| wants.contains_key(name));
-        Translated { translation, documents, fallbacks, wants, change, parts: (of, groups) }
+        Translated { translation, documents, fallbacks, wants, change, parts: (division, groups) }
     }
 
     /// The views of all instances, of the groups of each in their order.
@@ -292,20 +301,22 @@ impl Reconciler {
         now: Instant,
     ) -> Vec<(String, Snapshot)> {
         let tombstones = self.retention.tombstones(settings, filter);
-        let groups = self.owners.served().iter().map(String::as_str).zip(groups).collect();
+        let of_instance = |(name, groups): (&String, _)| {
+            (name.clone(), (self.owners.is_served(name).then_some(groups), self.owners.settings_of(name, settings)))
+        };
+        let groups = self.owners.served().iter().zip(groups).map(of_instance).collect();
         let parts = InstanceParts { filter, groups, tombstones, replaced: self.retention.replaced() };
-        self.instances.follow(parts, settings, now)
+        self.instances.follow(parts, now)
     }
 
     /// Translates for the other builds of the filter.
     fn follow_views(
         &mut self,
-        (settings, of): (&Settings, &[Vec<usize>]),
+        (settings, division): (&Settings, &Division),
         documents: &[Arc<Value>],
         retired: &[Arc<Resource>],
         (filters, now): (&BTreeSet<FilterBuild>, Instant),
     ) -> Vec<(String, Snapshot)> {
-        let parts = Parts { count: self.owners.served().len().saturating_add(1), of };
         let mut views = Vec::new();
         for filter in filters {
             let Some(name) = view_for(*filter).0 else { continue };
@@ -313,7 +324,7 @@ impl Reconciler {
             let view = self.views.entry(*filter).or_insert_with(|| FilterSnapshot::resume(resumed));
             let tombstones = self.retention.tombstones(settings, *filter);
             let input = Input { settings, clusters: documents, filter: *filter };
-            let (snapshot, groups) = view.follow((&input, &parts), Retained { tombstones: &tombstones, retired });
+            let (snapshot, groups) = view.follow((&input, division), Retained { tombstones: &tombstones, retired });
             views.push((name, snapshot));
             views.extend(self.follow_instances(groups, settings, *filter, now));
         }
@@ -329,10 +340,10 @@ impl FilterSnapshot {
     /// The snapshot of the first part, and the groups of the others.
     fn follow(
         &mut self,
-        (input, parts): (&Input<'_>, &Parts<'_>),
+        (input, division): (&Input<'_>, &Division),
         retained: Retained<'_>,
     ) -> (Snapshot, Vec<Vec<ResourceGroup>>) {
-        let (translation, groups) = first_part(self.translator.0.translate_parts(input, parts));
+        let (translation, groups) = first_part(self.translator.translate(input, division));
         let refused = translation.diagnoses.iter().filter(|one| !one.accepted).map(|one| one.name.clone()).collect();
         for name in BTreeSet::difference(&refused, &self.refused) {
             tracing::warn!(filter = %input.filter, name, "not served to the gateways with this build of the filter");

@@ -81,7 +81,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     raise_descriptors();
     let manager = Arc::new(ServiceManager::from_environment());
     let last_good = arguments.state.state_dir.as_deref().map(LastGood::load).unwrap_or_default();
-    let source = Source::open(&arguments.source, last_good.snapshot.is_some()).await?;
+    let (instance_sender, instances) = watch::channel(Arc::default());
+    let source = Source::open(&arguments.source, last_good.snapshot.is_some(), instances.clone()).await?;
     let listeners = arguments.xds.open().await?;
     let page_tls = arguments.http.tls()?;
     let failed = |error| RunError::Http(arguments.http.http_address, error);
@@ -116,6 +117,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let observer = Arc::new(StatusObserver::new(ObserverInputs {
         diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),
+        instances: instances.clone(),
         registry: Arc::clone(&registry),
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref(), limits_leadership.as_ref()),
@@ -138,8 +140,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
             let (access, settings) = (access.clone(), source.settings.clone());
             let (envoys, link) = GatewayEnvoys::new(&views.claims(), Arc::clone(&registry));
             gateways = link;
-            let policies = source.policies.clone();
-            GatewayApi { access, objects, diagnoses, statuses, settings, envoys, policies }.start()
+            let (policies, instances) = (source.policies.clone(), instances.clone());
+            GatewayApi { access, objects, diagnoses, statuses, settings, envoys, policies, instances }.start()
         });
         let settings = SettingsUse::new(source.settings.clone(), source.control_plane.clone());
         let (observer, policies) = (Arc::clone(&observer), source.policies.clone());
@@ -165,6 +167,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         snapshots: snapshot_sender,
         diagnoses: diagnosis_sender,
         served: served_sender,
+        instances: instance_sender,
         metrics,
         watchdog: Arc::clone(&watchdog),
         state,

@@ -12,6 +12,7 @@ use portcullis_sources::{
 use serde::Serialize;
 use tokio::sync::watch;
 
+use super::instance_views::InstanceStates;
 use super::policies::{PolicyStage, PolicyVerdicts};
 use crate::leader::{LEASE_NAME, Leadership};
 
@@ -55,8 +56,9 @@ pub(crate) struct SourceArguments {
     /// Kubernetes source: file or directory with GatewaySettings; their defaults hold if unset, without --settings-name.
     #[arg(long, env = "PORTCULLIS_SETTINGS", value_name = "FILE_OR_DIR", conflicts_with = "settings_name")]
     settings: Option<PathBuf>,
-    /// Kubernetes source: the name of the GatewaySettings object that is used. Nothing is served until it is there and accepted;
-    /// objects of other names are not used.
+    /// The name of the GatewaySettings that are used for all gateways: of the object there with the Kubernetes source, of the document
+    /// among the files with the directory source. Nothing is served until they are there and accepted; those of other names are used
+    /// by Instances that name them alone. Unset, files have one.
     #[arg(long, env = "PORTCULLIS_SETTINGS_NAME", value_name = "NAME")]
     settings_name: Option<String>,
     /// Kubernetes source: judge the objects of the Gateway API and write their status (`portcullis rbac --control-plane --gateway-api`),
@@ -131,11 +133,16 @@ pub(super) enum SettingsOrigin {
 
 impl Source {
     /// Opens it. A directory that cannot be read is an error, unless it may be waited for.
-    pub(super) async fn open(arguments: &SourceArguments, may_wait: bool) -> Result<Self, SourceError> {
+    /// `instances`: those of what is served.
+    pub(super) async fn open(
+        arguments: &SourceArguments,
+        may_wait: bool,
+        instances: watch::Receiver<Arc<InstanceStates>>,
+    ) -> Result<Self, SourceError> {
         arguments.check()?;
         let mut source = match arguments.source {
             SourceKind::Directory => Self::directory(arguments, may_wait).await?,
-            SourceKind::Kubernetes => Self::kubernetes(arguments).await?,
+            SourceKind::Kubernetes => Self::kubernetes(arguments, instances).await?,
         };
         if let Some(file) = arguments.profiles_file.clone() {
             let sets = source.sets;
@@ -148,7 +155,7 @@ impl Source {
         let kind = SourceKind::Directory;
         let directory = arguments.config.clone().ok_or(SourceError::Needs(kind, "--config"))?;
         let root = arguments.references_root.clone().map(Root::new);
-        let watched = Watched::directory(directory).references(root);
+        let watched = Watched::directory(directory).references(root).settings_name(arguments.settings_name.clone());
         match portcullis_sources::watch(watched.clone()).await {
             Ok(objects) => {
                 // A directory that cannot be read later is reported among its objects.
@@ -164,7 +171,10 @@ impl Source {
         }
     }
 
-    async fn kubernetes(arguments: &SourceArguments) -> Result<Self, SourceError> {
+    async fn kubernetes(
+        arguments: &SourceArguments,
+        instances: watch::Receiver<Arc<InstanceStates>>,
+    ) -> Result<Self, SourceError> {
         let (kubeconfig, context) = (arguments.kubeconfig.as_deref(), arguments.context.as_deref());
         let access = connect(kubeconfig, context, arguments.namespace.as_deref()).await?;
         let files = match &arguments.settings {
@@ -193,7 +203,7 @@ impl Source {
         let verdicts = arguments.policies.then(|| watch::Sender::new(Arc::default()));
         if let Some(verdicts) = verdicts.clone() {
             let (gateway_api, home_namespace) = (gateway_api.clone(), access.namespace.clone());
-            let stage = PolicyStage { policies, gateway_api, home_namespace, verdicts };
+            let stage = PolicyStage { policies, gateway_api, home_namespace, verdicts, instances };
             let own = sets;
             sets = Box::pin(async { stage.attach(own.await?).await });
         }
@@ -242,7 +252,6 @@ impl SourceArguments {
             (SourceKind::Kubernetes, "--context", self.context.is_some()),
             (SourceKind::Kubernetes, "--namespace", self.namespace.is_some()),
             (SourceKind::Kubernetes, "--settings", self.settings.is_some()),
-            (SourceKind::Kubernetes, "--settings-name", self.settings_name.is_some()),
             (SourceKind::Kubernetes, "--gateway-api", self.gateway_api),
             (SourceKind::Kubernetes, "--instances", self.instances),
             (SourceKind::Kubernetes, "--policies", self.policies),

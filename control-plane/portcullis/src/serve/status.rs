@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use portcullis_api::status::{ClusterStatus, sanitize};
+use portcullis_api::status::{ClusterStatus, InstanceCounts, InstanceStatus, sanitize};
 use portcullis_translate::Diagnosis;
 use portcullis_xds::{NodeStatus, Refused, RejectedNode, Snapshot};
 use serde::Serialize;
@@ -56,6 +56,12 @@ pub(crate) struct ObjectStatus {
     /// Settings and files have the condition `Accepted` alone.
     #[serde(flatten)]
     pub(crate) status: ClusterStatus,
+    /// The instances of an `UpstreamCluster`: its holder, and the next one while it passes over.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) instances: Vec<String>,
+    /// The numbers of an `Instance`'s members; only of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) counts: Option<InstanceCounts>,
 }
 
 /// An Envoy that is connected, or was.
@@ -113,7 +119,13 @@ impl ObjectStatus {
         truncate(&mut diagnosis.message);
         diagnosis.warnings.truncate(MAX_WARNINGS);
         diagnosis.warnings.iter_mut().for_each(truncate);
-        Self { diagnosis, status }
+        Self { diagnosis, status, instances: Vec::new(), counts: None }
+    }
+
+    /// The status of an `Instance`, if it is one.
+    pub(crate) fn instance_status(&self) -> Option<InstanceStatus> {
+        let (observed_generation, conditions) = (self.status.observed_generation, self.status.conditions.clone());
+        Some(InstanceStatus { observed_generation, conditions, counts: self.counts? })
     }
 }
 

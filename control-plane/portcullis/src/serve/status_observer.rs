@@ -10,7 +10,8 @@ use tokio::sync::watch;
 
 use super::discovery::Answers;
 use super::gateway_states::{GatewayStates, reports};
-use super::instance_views::is_lasting_view;
+use super::instance_status::InstanceEnvoys;
+use super::instance_views::{InstanceStates, is_lasting_view};
 use super::limit_reports::LimitReports;
 use super::policies::PolicyVerdicts;
 use super::shadow_reports::ShadowReports;
@@ -29,6 +30,8 @@ pub(super) struct ObserverInputs {
     pub(super) diagnoses: watch::Receiver<Arc<Vec<Arc<Diagnosis>>>>,
     /// The snapshot that is served.
     pub(super) snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
+    /// The instances, and what belongs to them. Published before the diagnoses of the same objects.
+    pub(super) instances: watch::Receiver<Arc<InstanceStates>>,
     /// The gateways' acknowledgements.
     pub(super) registry: Arc<Registry>,
     /// The gateways' reports of endpoint health.
@@ -104,6 +107,8 @@ impl StatusObserver {
         // Diagnoses first: they are published behind the snapshot that they belong to.
         let diagnoses = self.observed.diagnoses.borrow().clone();
         let snapshot = self.observed.snapshots.borrow().clone();
+        let instances = self.observed.instances.borrow().clone();
+        let envoys = InstanceEnvoys::new(&instances, &self.observed.registry, snapshot.as_deref());
         let endpoints = reports(&self.observed.health);
         let gateways = GatewayStates::new(&self.observed.registry, &self.observed.health, snapshot.clone(), &endpoints);
         let answers = self.observed.answers.borrow().clone();
@@ -121,9 +126,13 @@ impl StatusObserver {
             let (gateways, answers, shadows) = (&gateways, &answers, &self.observed.shadows);
             let (token_keys, limits) = (&token_keys, &self.observed.limits);
             let observed = ObservedStates { gateways, answers, shadows, token_keys, limits, policies: &policies };
-            let status = status_of(diagnosis, &observed, &version, (before, &now));
+            let (status, counts) = match envoys.status(diagnosis, before, &now) {
+                Some((status, counts)) => (status, Some(counts)),
+                None => (status_of(diagnosis, &observed, &version, (before, &now)), None),
+            };
             known.insert(key, status.conditions.clone());
-            ObjectStatus::new(diagnosis.as_ref().clone(), status)
+            let instances = envoys.of_object(diagnosis);
+            ObjectStatus { instances, counts, ..ObjectStatus::new(diagnosis.as_ref().clone(), status) }
         });
         let objects = objects.collect();
         // Conditions of removed objects are forgotten.

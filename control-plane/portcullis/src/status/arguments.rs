@@ -12,6 +12,7 @@ use crate::control_plane_client::ControlPlaneAddress;
 ///
 ///   portcullis status                                     # the control plane on this machine
 ///   portcullis status prod.example.com                    # one object: conditions, warnings, gateways
+///   portcullis status --instance team-a                   # one Instance, its clusters and its Envoys
 ///   portcullis status -o wide                             # with reasons, versions and files
 ///   portcullis status --watch                             # again and again
 ///   portcullis status -o json | jq '.nodes[].id'
@@ -25,6 +26,9 @@ pub(crate) struct Status {
     /// The UpstreamCluster to print; all if unset.
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// Print this Instance, the UpstreamClusters that belong to it, also those that pass over, and its Envoys, and nothing else.
+    #[arg(long, value_name = "NAME", conflicts_with = "name")]
+    pub(crate) instance: Option<String>,
     /// How it is printed.
     #[arg(short = 'o', long, value_enum, default_value_t = StatusOutput::Text)]
     pub(crate) output: StatusOutput,

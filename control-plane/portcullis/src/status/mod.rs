@@ -1,6 +1,7 @@
 //! `portcullis status`: what a running control plane says of its objects.
 
 mod arguments;
+mod instance;
 mod report;
 mod text;
 
@@ -32,6 +33,8 @@ enum StatusError {
     Read(#[source] serde_json::Error),
     #[error("the control plane knows no UpstreamCluster {0}")]
     Unknown(String),
+    #[error("the control plane knows no Instance {0}")]
+    UnknownInstance(String),
     #[error("cannot draw on the terminal")]
     Draw(#[source] io::Error),
 }
@@ -66,6 +69,9 @@ async fn text(arguments: &Status) -> Result<(String, bool), StatusError> {
     if let Some(name) = &arguments.name {
         keep(&mut answer, name).ok_or_else(|| StatusError::Unknown(name.clone()))?;
     }
+    if let Some(name) = &arguments.instance {
+        instance::keep(&mut answer, name).ok_or_else(|| StatusError::UnknownInstance(name.clone()))?;
+    }
     let report: StatusReport = serde_json::from_value(answer.clone()).map_err(StatusError::Read)?;
     let text = match (arguments.output, &arguments.name) {
         (StatusOutput::Json, None) => crate::display_text::json(&answer),
@@ -73,8 +79,8 @@ async fn text(arguments: &Status) -> Result<(String, bool), StatusError> {
             crate::display_text::json(answer.pointer("/objects/0").unwrap_or(&Value::Null))
         }
         (_, Some(_)) => report.objects.iter().map(text::detail).collect::<Vec<_>>().join("\n"),
-        (StatusOutput::Wide, None) => text::table(&report, true),
-        (StatusOutput::Text, None) => text::table(&report, false),
+        (StatusOutput::Wide, None) => instance::heading(&report, arguments) + &text::table(&report, true),
+        (StatusOutput::Text, None) => instance::heading(&report, arguments) + &text::table(&report, false),
     };
     Ok((text, report.objects.iter().all(report::Object::is_well)))
 }

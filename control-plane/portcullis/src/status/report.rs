@@ -1,5 +1,5 @@
 use portcullis_api::CLUSTER_KIND;
-use portcullis_api::status::{ClusterStatus, ConditionType};
+use portcullis_api::status::{ClusterStatus, ConditionType, InstanceCounts};
 use serde::Deserialize;
 
 /// The members of /status that are read. A newer control plane may send more.
@@ -31,6 +31,8 @@ pub(super) struct Object {
     pub(super) warnings: Vec<String>,
     #[serde(flatten)]
     pub(super) status: ClusterStatus,
+    /// Only of an `Instance`.
+    pub(super) counts: Option<InstanceCounts>,
 }
 
 /// An Envoy.

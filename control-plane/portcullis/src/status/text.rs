@@ -86,7 +86,7 @@ fn short(message: &str) -> String {
     message.chars().take(MAX_MESSAGE - 1).chain(['…']).collect()
 }
 
-/// Everything about one cluster.
+/// Everything about one cluster or instance.
 pub(super) fn detail(object: &Object) -> String {
     let mut text = String::new();
     let mut field = |name: &str, value: &str| {
@@ -103,6 +103,11 @@ pub(super) fn detail(object: &Object) -> String {
     if let Some(hash) = &object.status.content_hash {
         field("Content", hash);
     }
+    if let Some(counts) = &object.counts {
+        field("Gateways", &counts.gateways.to_string());
+        field("Clusters", &counts.clusters.to_string());
+        field("Envoys", &counts.envoys.to_string());
+    }
     text.push_str("Conditions:\n");
     for condition in &object.status.conditions {
         let (kind, state) = (condition.kind.to_string(), condition.status.to_string());
@@ -110,7 +115,7 @@ pub(super) fn detail(object: &Object) -> String {
         let _ = writeln!(text, "  {kind:<11} {state:<8} {reason:<18} since {since}");
         // Warnings are listed below.
         let is_accepted = condition.kind == ConditionType::Accepted;
-        let message = if is_accepted { &object.message } else { &condition.message };
+        let message = if is_accepted && object.is_cluster() { &object.message } else { &condition.message };
         if !message.is_empty() {
             let _ = writeln!(text, "    {}", one_line(message));
         }

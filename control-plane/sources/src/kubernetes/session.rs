@@ -94,15 +94,20 @@ pub fn watch_kubernetes(access: &KubernetesAccess, options: WatchOptions) -> Kub
 impl WatchOptions {
     /// The kinds of the clusters' session: without one of them the source is stale.
     fn required(&self) -> Vec<WatchedKind> {
-        let settings = self.settings.as_ref().map(|_| WatchedKind::GatewaySettings);
+        let settings = self.has_settings().then_some(WatchedKind::GatewaySettings);
         let instances = self.instances.then_some(WatchedKind::Instance);
         [WatchedKind::UpstreamCluster].into_iter().chain(settings).chain(instances).collect()
+    }
+
+    /// Whether what is served depends on `GatewaySettings` of the API: instances may name some.
+    fn has_settings(&self) -> bool {
+        self.settings.is_some() || self.instances
     }
 
     /// The kinds that have sessions of their own: a Kubernetes that does not have them has none of their objects. Settings that are
     /// not used are watched for their status alone.
     fn optional(&self) -> BTreeSet<WatchedKind> {
-        let settings = self.settings.is_none().then_some(WatchedKind::GatewaySettings);
+        let settings = (!self.has_settings()).then_some(WatchedKind::GatewaySettings);
         let of_gateway_api = WatchedKind::OF_GATEWAY_API.into_iter().filter(|_| self.gateway_api);
         let of_policies = WatchedKind::OF_POLICIES.into_iter().filter(|_| self.policies);
         settings.into_iter().chain(of_gateway_api).chain(of_policies).collect()

@@ -87,6 +87,7 @@ impl Store {
             clusters: documents(WatchedKind::UpstreamCluster),
             instances: documents(WatchedKind::Instance),
             settings: self.settings().into_iter().collect(),
+            instance_settings: self.instance_settings(),
             referenced_data: self.secrets_of(WatchedKind::UpstreamCluster),
             ..ObjectSet::default()
         })
@@ -97,9 +98,20 @@ impl Store {
         let name = self.settings.as_ref()?;
         let found = self.objects.get(&WatchedKind::GatewaySettings).and_then(|known| known.current.get(name));
         let Some(found) = found else { return Some(absent_settings(name)) };
-        let mut document = found.document.as_ref().clone();
+        Some(self.resolved(found))
+    }
+
+    /// All settings, with what they refer to; none where no instance can name them.
+    fn instance_settings(&self) -> Vec<Arc<Value>> {
+        let is_named = self.objects.contains_key(&WatchedKind::Instance);
+        let known = self.objects.get(&WatchedKind::GatewaySettings).filter(|_| is_named).into_iter();
+        known.flat_map(|known| known.current.values()).map(|found| Arc::new(self.resolved(found))).collect()
+    }
+
+    fn resolved(&self, settings: &WatchedObject) -> Value {
+        let mut document = settings.document.as_ref().clone();
         resolve_settings(&mut document, &self.secrets_of(WatchedKind::GatewaySettings));
-        Some(document)
+        document
     }
 
     fn secrets_of(&self, kind: WatchedKind) -> ReferencedData {
@@ -138,6 +150,33 @@ mod tests {
         assert!(store.take_changed().is_none(), "every cluster would belong to no instance");
         store.object(instance, Event::InitDone);
         assert_eq!(store.take_changed().unwrap().instances.len(), 0);
+    }
+
+    #[test]
+    fn instances_have_all_settings_with_their_secrets() {
+        let reference = serde_json::json!({"secret": {"name": "s"}});
+        let document =
+            |name: &str| serde_json::json!({"metadata": {"name": name}, "spec": {"defaultClientCA": reference}});
+        let ca = |owner: &str| SecretData {
+            owners: [owner.to_owned()].into(),
+            data: [("ca.crt".to_owned(), portcullis_api::SecretBytes::new(b"x".to_vec()))].into(),
+        };
+        for kinds in [&[CLUSTER, SETTINGS, WatchedKind::Instance][..], &[CLUSTER, SETTINGS]] {
+            let mut store = Store::new(kinds, Some("a".to_owned()));
+            store.secret(CLUSTER, Event::InitDone);
+            store.secret(SETTINGS, Event::InitDone);
+            kinds.iter().for_each(|kind| store.object(*kind, Event::InitDone));
+            for name in ["a", "b"] {
+                let (_, settings) = object(document(name), 1);
+                store.object(SETTINGS, Event::Apply((name.to_owned(), settings)));
+            }
+            store.secret(SETTINGS, Event::Apply(("s".to_owned(), ca("b"))));
+            let set = store.take_changed().unwrap();
+            assert_eq!(set.settings, [document("a")], "the Secret is of others");
+            let found: Vec<_> = set.instance_settings.iter().map(|one| &one["spec"]["defaultClientCA"]).collect();
+            let expected = [&reference, &serde_json::json!({"data": "eA=="})];
+            assert_eq!(found, expected[..if kinds.len() == 3 { 2 } else { 0 }]);
+        }
     }
 
     fn store(settings: Option<&str>) -> Store {

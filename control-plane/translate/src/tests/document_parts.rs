@@ -36,7 +36,7 @@ fn default_certificate_is_of_the_first_part_alone() {
     let settings = pki.settings();
     let input = Input { settings: &settings, clusters: &clusters, filter: FilterBuild::Module };
     let of = [vec![1], vec![1], vec![0]];
-    let parted = Translator::default().translate_parts(&input, &Parts { count: 2, of: &of });
+    let parted = Translator::default().translate_parts(&input, &Parts { count: 2, of: &of, ..Parts::default() });
     assert_eq!(owners(&parted.groups[0]), ["c.test"]);
     assert_eq!(owners(&parted.groups[1]), ["a.test"]);
     let has = |part: usize| {
@@ -62,7 +62,7 @@ fn each_part_has_the_resources_of_its_objects_alone() {
     let input = Input { settings: &settings, clusters: &clusters, filter: FilterBuild::Module };
     let mut translator = Translator::default();
     let of = [vec![0], vec![1], vec![0, 1]];
-    let parted = translator.translate_parts(&input, &Parts { count: 3, of: &of });
+    let parted = translator.translate_parts(&input, &Parts { count: 3, of: &of, ..Parts::default() });
     assert_eq!(
         parted.groups.iter().map(|groups| owners(groups)).collect::<Vec<_>>(),
         [vec!["a.test", "c.test"], vec!["b.test", "c.test"], vec![],]
@@ -77,7 +77,10 @@ fn each_part_has_the_resources_of_its_objects_alone() {
     assert_eq!(owners(&whole.groups), ["a.test", "b.test", "c.test"]);
     assert_eq!(whole.diagnoses, parted.diagnoses);
     let first = [vec![0], vec![0], vec![0]];
-    assert_eq!(translator.translate_parts(&input, &Parts { count: 2, of: &first }).groups[0], whole.groups);
+    assert_eq!(
+        translator.translate_parts(&input, &Parts { count: 2, of: &first, ..Parts::default() }).groups[0],
+        whole.groups
+    );
 }
 
 /// Else the clients of one owner's cluster would go to the wildcard of another owner.
@@ -91,7 +94,7 @@ fn name_of_another_part_does_not_fall_to_a_wildcard() {
     let settings = settings(&pki);
     let input = Input { settings: &settings, clusters: &clusters, filter: FilterBuild::Module };
     let of = [vec![0], vec![1]];
-    let parted = Translator::default().translate_parts(&input, &Parts { count: 2, of: &of });
+    let parted = Translator::default().translate_parts(&input, &Parts { count: 2, of: &of, ..Parts::default() });
     assert!(parted.diagnoses.iter().all(|one| one.accepted), "{:?}", parted.diagnoses);
     assert!(names_in_listener(&parted.groups[0], "sub.example.com"), "closed");
     assert!(names_in_listener(&parted.groups[0], "/reserved"), "closed");

@@ -149,7 +149,8 @@ impl<K: Ord + Clone> QuotaTable<K> {
             return Some(Arc::clone(quota));
         }
         let now = Instant::now();
-        open.retain(|_, quota| !quota.is_at_rest(now));
+        // One that is held is about to be used: a second one beside it would be a second share.
+        open.retain(|_, quota| Arc::strong_count(quota) > 1 || !quota.is_at_rest(now));
         if open.len() >= room {
             return None;
         }

@@ -5,6 +5,7 @@ use futures_util::FutureExt;
 
 use super::Peers;
 use super::connection::Connection;
+use super::quota::{QuotaBounds, QuotaTable};
 use crate::limits::{Limits, Rejection};
 use crate::metrics::OptionalMetrics;
 use crate::peer::Peer;
@@ -59,6 +60,18 @@ fn instances_beyond_the_number_share_one_part() {
     assert_eq!(all(&peers, &["d"]).len(), 0);
     drop(both);
     assert_eq!(all(&peers, &["e"]).len(), 4, "a part that nobody uses goes to another one");
+}
+
+/// Between the look for a share and its first use another connection may come.
+#[test]
+fn share_that_is_held_is_the_only_one_of_its_instance() {
+    let (table, limits) = (QuotaTable::default(), Limits::default());
+    let share = |instance: &str| table.get(&instance.to_owned(), 2, || QuotaBounds::of_instance(&limits));
+    let held = share("a").unwrap();
+    assert!(share("b").is_some());
+    assert!(Arc::ptr_eq(&held, &share("a").unwrap()));
+    drop(held);
+    assert!(share("c").is_some() && share("d").is_some(), "those that nobody has make room");
 }
 
 #[test]

@@ -9,7 +9,7 @@ const HEAD: &str = "# GatewaySettings
 
 <!-- Written by a test from control-plane/api/src/types/settings.rs. -->
 
-`apiVersion: portcullis.dev/v1alpha1`, `kind: GatewaySettings`, cluster-scoped: the settings of the whole gateway. A control plane uses one. It is in a file, in the directory of objects (`serve --config`) or by itself (`serve --settings`); \
+`apiVersion: portcullis.dev/v1alpha1`, `kind: GatewaySettings`, cluster-scoped: the settings of the whole gateway. A control plane uses one, and an [`Instance`](../instances.md#settings-of-an-instance) may name another one for its Envoys. It is in a file, in the directory of objects (`serve --config`) or by itself (`serve --settings`); \
 or it is a Kubernetes object (`serve --settings-name`). Without any of the flags the defaults \
 hold; with several in files, or one that is wrong, those that were used before. Of `metadata` only the name is used. \
 `portcullis check` says whether it is good. The connections that an edit ends are listed in [operations.md](../operations.md#effects-of-changes).

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::{
     HOME, all_grants, at_cluster, attach_policies, grant, in_effect, limit, merged, policy, rules, targets, told,
 };
-use crate::policy::{PolicyObject, PolicyTargets};
+use crate::policy::{PolicyObject, PolicyTargets, PolicyVerdict};
 
 const DISPATCH: PolicyKind = PolicyKind::Dispatch;
 
@@ -131,4 +131,30 @@ fn oversized_policy_keeps_its_part_and_refuses_the_cluster() {
     assert_eq!(told(&attached), expected);
     assert!(attached.in_effect["a.test"][0].fields.is_err(), "what was accepted last stays in use");
     assert_eq!(read("defaults").strategy, MergeStrategy::Defaults);
+}
+
+#[test]
+fn policy_of_several_instances_is_refused_where_it_is_in_effect() {
+    let both = json!([at_cluster("a.test"), at_cluster("gone.test")]);
+    let flow = |of: (&str, &str), year, max| {
+        policy(PolicyKind::FlowControl, of, year, &both, &json!({"overrides": limit("few", max)}))
+    };
+    let (own, of_team) = (flow((HOME, "own"), 2020, 4), flow(("team-a", "theirs"), 2021, 3));
+    let mut attached = attach_policies(&[own, of_team], &all_grants(), &targets());
+    let (before, in_effect) = (told(&attached), attached.in_effect.clone());
+    let why = || "one to Instance a, one to Instance b".to_owned();
+    let key = |policy: &str| (PolicyKind::FlowControl, policy.to_owned());
+    attached.refuse_spanning(&[(key("portcullis/none"), why())].into());
+    assert_eq!(told(&attached), before);
+    attached.refuse_spanning(&[(key(&format!("{HOME}/own")), why()), (key("team-a/theirs"), why())].into());
+    assert_eq!(attached.in_effect, in_effect, "no moment is without them");
+    let conditions = |verdict: &PolicyVerdict| -> Vec<(&'static str, String)> {
+        let all = verdict.ancestors.iter().flat_map(|ancestor| &ancestor.conditions);
+        all.map(|one| (one.reason, one.message.clone())).collect()
+    };
+    for (verdict, rest) in attached.verdicts.iter().zip(["stays in use until", "holds there all the same"]) {
+        let found = conditions(verdict);
+        assert_eq!((found[0].0, found[1].0), ("SpansInstances", "TargetNotFound"), "{found:?}");
+        assert!(found[0].1.starts_with(&why()) && found[0].1.contains(rest), "{found:?}");
+    }
 }

@@ -3,7 +3,7 @@
 mod admission;
 mod roles;
 
-use portcullis_api::{cluster_definition, settings_definition};
+use portcullis_api::{cluster_definition, instance_definition, settings_definition};
 use serde_json::{Value, json};
 
 use super::CONTROL_PLANE_USER;
@@ -20,9 +20,11 @@ pub(super) fn all(settings: &Settings) -> Vec<Value> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": settings.namespace}});
     let control_plane =
         crate::rbac::control_plane_rights(&settings.namespace, LEASE_NAME, Some(CONTROL_PLANE_USER), &[]);
-    [namespace, cluster_definition(), settings_definition()]
+    let instances = crate::rbac::instances_rights(&settings.namespace, Some(CONTROL_PLANE_USER));
+    [namespace, cluster_definition(), settings_definition(), instance_definition()]
         .into_iter()
         .chain(control_plane)
+        .chain(instances)
         .chain(roles::all(settings))
         .chain(admission::all())
         .map(labelled)

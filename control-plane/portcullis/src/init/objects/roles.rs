@@ -38,6 +38,10 @@ fn settings(verbs: &[&str]) -> Value {
     json!({"apiGroups": [OWN_GROUP], "resources": ["gatewaysettings"], "verbs": verbs})
 }
 
+fn instances(verbs: &[&str]) -> Value {
+    json!({"apiGroups": [OWN_GROUP], "resources": ["instances"], "verbs": verbs})
+}
+
 fn secrets(verbs: &[&str]) -> Value {
     json!({"apiGroups": [""], "resources": ["secrets"], "verbs": verbs})
 }
@@ -47,7 +51,8 @@ fn viewer() -> Value {
         clusters(&READ),
         {"apiGroups": [GROUP], "resources": ["upstreamclusters/status"], "verbs": ["get"]},
         settings(&READ),
-        {"apiGroups": [OWN_GROUP], "resources": ["gatewaysettings/status"], "verbs": ["get"]},
+        instances(&READ),
+        {"apiGroups": [OWN_GROUP], "resources": ["gatewaysettings/status", "instances/status"], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": READ},
         {"apiGroups": ["", "events.k8s.io"], "resources": ["events"], "verbs": READ},
     ])
@@ -63,13 +68,14 @@ fn editor() -> Value {
     rules
 }
 
-/// Writes settings, which bind editors, too. Gives the roles of this file to others, and no right that it has not.
+/// Writes settings, which bind editors, too, and instances, which divide the objects among tenants. Gives the roles of this file to others, and no right that it has not.
 fn admin() -> Value {
     let mut rules = editor();
     if let Some(rules) = rules.as_array_mut() {
         let all: Vec<&str> = READ.into_iter().chain(WRITE).collect();
         rules.extend([
             settings(&WRITE),
+            instances(&WRITE),
             json!({"apiGroups": [RBAC], "resources": ["clusterroles", "clusterrolebindings"], "verbs": all}),
             json!({"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": READ}),
         ]);

@@ -3,8 +3,12 @@
 //! round that runs, and for its own.
 //!
 //! An object whose newest version waits is there as it was before, or not yet. A watch that brings its event later would do the same:
-//! each version is one that the object had, with the references that it had then. Only the newest version waits, once. Removals,
-//! settings and instances do not wait.
+//! each version is one that the object had, with the references that it had then. Only the newest version waits, once. Removals
+//! do not wait: an object that was deleted and made anew under its name is not there until its round.
+//!
+//! Settings and instances decide about all objects, and may have been edited because objects were before: the ones that protect
+//! themselves need no protection by the settings, the ones with another label are no selector's any more. Therefore nothing waits in
+//! the round that takes other settings or instances.
 //!
 //! - [`EditQueue`]: which versions are translated next. Start here.
 //! - [`tenant_queue`]: the order.
@@ -23,6 +27,7 @@ use serde_json::Value;
 
 use self::tenant_queue::TenantQueue;
 use super::references::{Resolved, ResolvedCluster};
+use super::retention::is_same_object;
 
 /// Weight of the edits of one round. An object of a usual size has one.
 const ROUND: u64 = 128;
@@ -41,6 +46,16 @@ pub(super) struct EditQueue {
     noticed: BTreeMap<EditKey, Instant>,
     /// The versions that were translated last, in their order; `None` before the first ones.
     versions: Option<Vec<ObjectVersion>>,
+    /// The settings and instances with which they were.
+    common: CommonObjects,
+}
+
+/// The objects that decide about all others.
+#[derive(Default)]
+struct CommonObjects {
+    settings: Vec<Value>,
+    instance_settings: Vec<Arc<Value>>,
+    instances: Vec<Arc<Value>>,
 }
 
 /// A version of an object.
@@ -53,7 +68,7 @@ struct ObjectVersion {
 
 impl EditQueue {
     /// The set of objects to translate next: the newest one, with the versions from before in place of edits that wait; `None` if none
-    /// does. Without an owner of objects (`owner`) none does.
+    /// does. Without an owner of objects (`owner`), and with other settings or instances than before, none does.
     pub(super) fn take(
         &mut self,
         (objects, resolved): (&ObjectSet, Resolved),
@@ -61,6 +76,8 @@ impl EditQueue {
         now: Instant,
     ) -> (Option<ObjectSet>, Resolved) {
         let newest = versions(objects, resolved);
+        let is_other_common = self.follow_common(objects);
+        let owner = owner.filter(|_| !is_other_common);
         let (Some(before), Some(owner)) = (self.versions.take(), owner) else { return self.take_all(newest) };
         let edits = Edits::between(&before, &newest);
         if edits.dirty.is_empty() {
@@ -99,6 +116,20 @@ impl EditQueue {
         !self.queue.is_empty()
     }
 
+    /// Takes the settings and instances of a set. Returns whether they are other ones.
+    fn follow_common(&mut self, objects: &ObjectSet) -> bool {
+        let ObjectSet { settings, instance_settings, instances, .. } = objects;
+        let common = &self.common;
+        let is_same = common.settings == *settings
+            && common.instance_settings == *instance_settings
+            && common.instances == *instances;
+        if !is_same {
+            let (settings, instance_settings) = (settings.clone(), instance_settings.clone());
+            self.common = CommonObjects { settings, instance_settings, instances: instances.clone() };
+        }
+        !is_same
+    }
+
     fn take_all(&mut self, newest: Vec<ObjectVersion>) -> (Option<ObjectSet>, Resolved) {
         self.queue.clear();
         self.noticed.clear();
@@ -114,7 +145,8 @@ impl EditQueue {
         owner: impl Fn(&Value) -> MemberHolder,
         noticed: Instant,
     ) {
-        self.queue.retain(|key| edits.dirty.contains_key(key));
+        // One that was made anew may be another tenant's.
+        self.queue.retain(|key| edits.dirty.contains_key(key) && !edits.replaced.contains(key));
         self.noticed.retain(|key, _| edits.dirty.contains_key(key));
         // In the order of the set, so that the same edits lead to the same rounds.
         let mut dirty: Vec<(&EditKey, usize)> = edits.dirty.iter().map(|(key, at)| (key, *at)).collect();
@@ -131,13 +163,15 @@ impl EditQueue {
 struct Edits {
     /// The objects that are new or other ones, by their positions in the newer set.
     dirty: HashMap<EditKey, usize>,
-    /// The positions in the older set of those that were there.
+    /// The positions in the older set of those that were there. Another object of the same name was not: its removal does not wait.
     known: HashMap<usize, usize>,
+    /// The objects that are other ones than those that were there under their names.
+    replaced: HashSet<EditKey>,
 }
 
 impl Edits {
     fn between(before: &[ObjectVersion], newest: &[ObjectVersion]) -> Self {
-        let mut edits = Self { dirty: HashMap::new(), known: HashMap::new() };
+        let mut edits = Self { dirty: HashMap::new(), known: HashMap::new(), replaced: HashSet::new() };
         let is_same =
             before.len() == newest.len() && before.iter().zip(newest).all(|(one, other)| one.is_shared_with(other));
         if is_same {
@@ -146,11 +180,16 @@ impl Edits {
         let of_before: HashMap<(&str, usize), usize> = keys(before).zip(0..).collect();
         for (at, ((name, number), version)) in keys(newest).zip(newest).enumerate() {
             let known = of_before.get(&(name, number)).copied();
-            if known.and_then(|known| before.get(known)).is_some_and(|known| known.is_same(version)) {
+            let older = known.and_then(|known| before.get(known));
+            if older.is_some_and(|older| older.is_same(version)) {
                 continue;
             }
             edits.dirty.insert((name.to_owned(), number), at);
-            edits.known.extend(known.map(|known| (at, known)));
+            let is_there = older.is_some_and(|older| is_same_object(&older.written, &version.written));
+            if older.is_some() && !is_there {
+                edits.replaced.insert((name.to_owned(), number));
+            }
+            edits.known.extend(known.filter(|_| is_there).map(|known| (at, known)));
         }
         edits
     }

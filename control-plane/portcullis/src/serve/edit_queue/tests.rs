@@ -84,6 +84,84 @@ fn storm_leaves_another_tenants_edit_in_the_next_round() {
     assert!(rounds.is_some_and(|rounds| rounds < 8), "{rounds:?}");
 }
 
+/// Objects are edited first, and then what was to hold for them until then: in the other order both would be open.
+#[test]
+fn other_settings_or_instances_come_with_all_edits() {
+    let document = || json!({"metadata": {"name": "a"}});
+    let changes: [&dyn Fn(&mut ObjectSet); 3] = [
+        &|objects| objects.settings.push(document()),
+        &|objects| objects.instance_settings.push(Arc::new(document())),
+        &|objects| objects.instances.push(Arc::new(document())),
+    ];
+    for change in changes {
+        let (mut queue, mut editions) = (EditQueue::default(), Editions::new());
+        let mut is_paced = |objects: &ObjectSet| {
+            let (paced, resolved) = queue.take((objects, Resolved::of(objects)), Some(owner), Instant::now());
+            assert_eq!(resolved.documents.len(), 1_000);
+            (paced.is_some(), queue.is_behind())
+        };
+        put(&mut editions, "a", 0..1_000, 1);
+        assert_eq!(is_paced(&set(&editions)), (false, false));
+        put(&mut editions, "a", 0..1_000, 2);
+        assert_eq!(is_paced(&set(&editions)), (true, true));
+        let mut objects = set(&editions);
+        change(&mut objects);
+        assert_eq!(is_paced(&objects), (false, false), "nothing waits");
+        put(&mut editions, "a", 0..1_000, 3);
+        let mut objects = set(&editions);
+        change(&mut objects);
+        assert_eq!(is_paced(&objects), (true, true), "they are the same as before");
+    }
+}
+
+const COUNT: usize = 1_000;
+
+/// Objects of tenant `a` in an edition, the last of which has a UID and a tenant.
+fn with_last(edition: u32, uid: &str, tenant: &str) -> ObjectSet {
+    let mut editions = Editions::new();
+    put(&mut editions, "a", 0..COUNT, edition);
+    let mut objects = set(&editions);
+    let mut last = objects.clusters.pop().unwrap().as_ref().clone();
+    last["metadata"]["uid"] = json!(uid);
+    last["metadata"]["labels"]["tenant"] = json!(tenant);
+    objects.clusters.push(Arc::new(last));
+    objects
+}
+
+/// The number of objects that are translated next, and the UID of the last one if it is there.
+fn next_with_last(queue: &mut EditQueue, objects: ObjectSet) -> (usize, Option<String>) {
+    let (paced, _) = queue.take((&objects, Resolved::of(&objects)), Some(owner), Instant::now());
+    let clusters = paced.unwrap_or(objects).clusters;
+    let last = clusters.iter().find_map(|one| Some(one["metadata"]["uid"].as_str()?.to_owned()));
+    (clusters.len(), last)
+}
+
+#[test]
+fn object_made_anew_leaves_the_line_of_the_one_before() {
+    let mut queue = EditQueue::default();
+    for edition in [1, 2] {
+        let found = next_with_last(&mut queue, with_last(edition, "one", "a"));
+        assert_eq!(found, (COUNT, Some("one".to_owned())));
+    }
+    let found = next_with_last(&mut queue, with_last(3, "two", "b"));
+    assert_eq!(found, (COUNT, Some("two".to_owned())), "nothing else is in its new line");
+    assert!(queue.is_behind());
+}
+
+/// Else a deletion would wait behind the edits of its tenant, and the keys of the deleted object would be served on.
+#[test]
+fn object_made_anew_is_not_there_as_the_one_before() {
+    let mut queue = EditQueue::default();
+    let mut next = |edition, uid| next_with_last(&mut queue, with_last(edition, uid, "a"));
+    assert_eq!(next(1, "one"), (COUNT, Some("one".to_owned())));
+    assert_eq!(next(2, "one"), (COUNT, Some("one".to_owned())), "it waits, and is there as it was");
+    for _ in 0..2 {
+        assert_eq!(next(3, "two"), (COUNT - 1, None), "one is removed, the other waits");
+    }
+    let rounds = (0..20).find(|_| next(3, "two") == (COUNT, Some("two".to_owned())));
+    assert!(rounds.is_some(), "it has its round");
+}
+
 /// The edit of one object: its tenant and number, and a removal instead of a new edition.
 fn edits() -> impl Strategy<Value = Vec<Vec<(usize, usize, bool)>>> {
     let edit = (0..3_usize, 0..150_usize, any::<bool>());

@@ -2,11 +2,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_attach::{Attached, ListenerRole, ObjectName, ServedListener};
+use portcullis_instances::labels_of;
 use portcullis_sources::{GatewayApiObjects, WatchedKind};
 use portcullis_translate::ServicePort;
 use serde_json::Value;
 
 use super::super::gateway_views::{GatewayDemand, ServiceIdentity};
+use super::super::instance_views::GatewayMember;
 use super::name_of;
 use super::secrets::GatewayContents;
 use super::upstreams::KnownUpstreams;
@@ -35,11 +37,23 @@ pub(super) fn demand(
             ListenerRole::Terminate { certificates, .. } => certificates.iter().collect(),
             ListenerRole::Redirect(_) | ListenerRole::Passthrough(_) => Vec::new(),
         }),
+        gateways: gateways(attached, objects),
         client_authorities: needed(attached, contents.authorities(), |listener| match &listener.role {
             ListenerRole::Terminate { client_ca, .. } => client_ca.iter().flat_map(|ca| &ca.config_maps).collect(),
             ListenerRole::Redirect(_) | ListenerRole::Passthrough(_) => Vec::new(),
         }),
     }
+}
+
+/// The Gateways that verdicts are about, with their labels.
+fn gateways(attached: &Attached, objects: &GatewayApiObjects) -> BTreeMap<ObjectName, GatewayMember> {
+    let judged: BTreeSet<&ObjectName> = attached.gateways.iter().map(|verdict| &verdict.name).collect();
+    let member = |document: &Arc<Value>| {
+        let name = name_of(document);
+        let uid = document.pointer("/metadata/uid").and_then(Value::as_str).map(str::to_owned);
+        judged.contains(&name).then(|| (name, GatewayMember { uid, labels: labels_of(document) }))
+    };
+    objects.of(WatchedKind::Gateway).filter_map(member).collect()
 }
 
 /// Those that a served listener has.

@@ -9,33 +9,35 @@ mod demand;
 mod former_listeners;
 mod programmed;
 mod read_pace;
+mod referred_names;
 mod secrets;
 mod statuses;
 mod supported_version;
 mod upstream_status;
 mod upstreams;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_api::{CLUSTER_KIND, SETTINGS_KIND};
 use portcullis_attach::{
-    Attached, ConditionVerdict, DoorPolicies, FormerCertificates, GatewayObjects, Inventory, ObjectName, RouteClosures,
-    UnseenKinds, Usability, attach, referred_contents, upstreams_within_bounds,
+    Attached, ConditionVerdict, DoorPolicies, FormerCertificates, GatewayObjects, ObjectName, RouteClosures, attach,
+    referred_contents, upstreams_within_bounds,
 };
-use portcullis_gateway_api::{NAMESPACE_NAME_LABEL, read_object};
-use portcullis_sources::{GatewayApiObjects, KubernetesAccess, ObjectKey, StoredStatus, StoredStatuses, WatchedKind};
-use portcullis_translate::{Diagnosis, RefusedClusters};
+use portcullis_gateway_api::read_object;
+use portcullis_sources::{GatewayApiObjects, KubernetesAccess, ObjectKey, StoredStatuses, WatchedKind};
+use portcullis_translate::Diagnosis;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::gateway_views::{ClosedListeners, GatewayEnvoys, GatewayRefusals, ProgrammedState};
+use super::instance_views::InstanceStates;
 use super::policies::PolicyVerdicts;
 use super::source::SettingsOrigin;
 use content_reader::ContentReader;
 use former_listeners::FormerListeners;
+use referred_names::{ReferredNames, inventory, names};
 use secrets::GatewayContents;
 use statuses::JudgedUids;
 use upstreams::{KnownUpstreams, upstream_objects};
@@ -46,8 +48,6 @@ const PACE: Duration = Duration::from_millis(250);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// The interval of looking at the version of the definitions.
 const VERSION_INTERVAL: Duration = Duration::from_secs(60);
-/// Why a class may not have parameters that are there.
-const NOT_USED: &str = "the control plane uses the object that --settings-name names, and no other";
 
 /// Verdicts about all objects.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -93,21 +93,8 @@ pub(super) struct GatewayApi {
     pub(super) envoys: GatewayEnvoys,
     /// The verdicts about policies, if they are attached.
     pub(super) policies: Option<watch::Receiver<Arc<PolicyVerdicts>>>,
-}
-
-/// The names on which a step depends beside the objects.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct ReferredNames {
-    clusters: BTreeMap<String, BTreeSet<String>>,
-    settings: BTreeMap<String, Usability>,
-    /// Clusters to which routes may not lead, and why.
-    refused_clusters: Arc<RefusedClusters>,
-    /// Certificates of listeners.
-    contents: Arc<GatewayContents>,
-    /// Those that listeners keep for a time.
-    former_certificates: FormerCertificates,
-    /// Policies at Gateways, listeners and `HTTPRoutes`.
-    door_policies: DoorPolicies,
+    /// The owners of Gateways and clusters.
+    pub(super) instances: watch::Receiver<Arc<InstanceStates>>,
 }
 
 impl GatewayApi {
@@ -129,12 +116,14 @@ impl GatewayApi {
         let mut upstreams = KnownUpstreams::default();
         loop {
             let objects = self.objects.borrow_and_update().clone();
+            let instances = self.instances.borrow_and_update().clone();
             // Without a kind a permission could be missing, or what a route refers to.
             let mut names = self.names(judged.is_some()).filter(|_| objects.is_listed());
             if let Some(names) = &mut names {
                 names.refused_clusters = self.envoys.refusals().clusters;
                 names.contents = contents.newest();
                 names.former_certificates = former.names(Instant::now());
+                names.instances = instances;
             }
             let is_known =
                 judged.as_ref().is_some_and(|(of, by)| Arc::ptr_eq(of, &objects) && Some(by) == names.as_ref());
@@ -196,6 +185,7 @@ impl GatewayApi {
                 changed = self.diagnoses.changed() => if changed.is_err() { return },
                 changed = self.statuses.changed() => if changed.is_err() { return },
                 changed = self.envoys.changed() => if !changed { return },
+                changed = self.instances.changed() => if changed.is_err() { return },
                 changed = contents.changed() => if !changed { return },
                 changed = changed(&mut self.policies) => if !changed { return },
                 () = tokio::time::sleep(PROGRESS_INTERVAL), if has_served => {}
@@ -241,44 +231,6 @@ async fn read_contents(
     (contents.newest(), kept)
 }
 
-/// None before the first step while an `UpstreamCluster` of the source is not reconciled: names that it owns would be another
-/// route's. Without settings none is reconciled, and names that they were given before are in their status.
-fn names(
-    diagnoses: &[Arc<Diagnosis>],
-    statuses: &StoredStatuses,
-    used: &SettingsOrigin,
-    has_judged: bool,
-) -> Option<ReferredNames> {
-    if ![WatchedKind::UpstreamCluster, WatchedKind::GatewaySettings].into_iter().all(|kind| statuses.is_listed(kind)) {
-        return None;
-    }
-    let owned = |one: &Arc<Diagnosis>| (one.name.clone(), one.names.iter().cloned().collect());
-    let mut clusters: BTreeMap<String, BTreeSet<String>> =
-        diagnoses.iter().filter(|one| one.kind == CLUSTER_KIND).map(owned).collect();
-    let has_no_settings = diagnoses.iter().any(|one| one.kind == SETTINGS_KIND && !one.accepted);
-    let mut stored = statuses.of(WatchedKind::UpstreamCluster);
-    if !has_judged && !has_no_settings && stored.any(|(key, _)| !clusters.contains_key(&key.name)) {
-        return None;
-    }
-    // One that is not reconciled yet is there all the same.
-    for (key, stored) in statuses.of(WatchedKind::UpstreamCluster) {
-        clusters.entry(key.name.clone()).or_insert_with(|| names_given(stored));
-    }
-    let usability = |name: String| {
-        let is_used = matches!(used, SettingsOrigin::Object(used) if *used == name);
-        let usability = if is_used { Usability::Usable } else { Usability::Malformed(NOT_USED.to_owned()) };
-        (name, usability)
-    };
-    let settings = statuses.of(WatchedKind::GatewaySettings).map(|(key, _)| usability(key.name.clone())).collect();
-    Some(ReferredNames { clusters, settings, ..ReferredNames::default() })
-}
-
-/// The host names that the status of an `UpstreamCluster` says are its own.
-fn names_given(stored: &StoredStatus) -> BTreeSet<String> {
-    let names = stored.status.get("names").and_then(Value::as_array).into_iter().flatten();
-    names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
-}
-
 fn gateway_uids(objects: &GatewayApiObjects) -> BTreeMap<ObjectName, String> {
     let uid =
         |document: &Arc<Value>| Some((name_of(document), document.pointer("/metadata/uid")?.as_str()?.to_owned()));
@@ -311,127 +263,7 @@ fn read_all(objects: &GatewayApiObjects) -> GatewayObjects {
     read
 }
 
-fn inventory(
-    objects: &GatewayApiObjects,
-    names: ReferredNames,
-    home_namespace: String,
-    upstreams: &KnownUpstreams,
-) -> Inventory {
-    let labels = |document: &Arc<Value>| {
-        let name = name_of(document).name;
-        let labels = document.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
-        let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
-        // The API server sets it.
-        let labels: BTreeMap<String, String> =
-            labels.chain([(NAMESPACE_NAME_LABEL.to_owned(), name.clone())]).collect();
-        (name, labels)
-    };
-    let ports = |document: &Arc<Value>| {
-        let ports = document.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
-        let numbers = ports.filter_map(|port| u16::try_from(port.get("port")?.as_u64()?).ok());
-        (name_of(document), numbers.collect())
-    };
-    // Those that were left out may be referred to.
-    let unseen = UnseenKinds {
-        services: !objects.has_all(WatchedKind::Service),
-        namespaces: !objects.has_all(WatchedKind::Namespace),
-    };
-    Inventory {
-        is_complete: true,
-        unseen,
-        home_namespace,
-        secrets: names.contents.secrets(),
-        config_maps: names.contents.config_maps(),
-        services: objects.of(WatchedKind::Service).map(ports).collect(),
-        namespaces: objects.of(WatchedKind::Namespace).map(labels).collect(),
-        clusters: names.clusters,
-        judging_clusters: names.refused_clusters.connections.clone(),
-        passing_clusters: names.refused_clusters.requests.clone(),
-        upstreams: upstreams.states(),
-        settings: names.settings,
-        former_certificates: names.former_certificates,
-        door_policies: names.door_policies,
-        unfit_policies: names.refused_clusters.policies.clone(),
-    }
-}
-
 fn name_of(document: &Value) -> ObjectName {
     let text = |field: &str| document.pointer(field).and_then(Value::as_str).unwrap_or_default();
     ObjectName::new(text("/metadata/namespace"), text("/metadata/name"))
-}
-
-#[cfg(test)]
-mod tests {
-    use portcullis_translate::{Reason, Version};
-    use serde_json::json;
-
-    use super::*;
-
-    const CLUSTER: WatchedKind = WatchedKind::UpstreamCluster;
-    const SETTINGS: WatchedKind = WatchedKind::GatewaySettings;
-
-    /// With a status that has a name.
-    fn stored(names: &[(WatchedKind, &str)]) -> StoredStatuses {
-        let status = json!({"names": ["old.test"]});
-        let one = |(kind, name): &(WatchedKind, &str)| {
-            let stored = StoredStatus { status: status.clone(), ..StoredStatus::default() };
-            (ObjectKey::cluster_scoped(*kind, *name), stored)
-        };
-        names.iter().map(one).collect()
-    }
-
-    fn diagnosis(kind: &str, name: &str, accepted: bool) -> Arc<Diagnosis> {
-        Arc::new(Diagnosis {
-            kind: kind.to_owned(),
-            name: name.to_owned(),
-            at: None,
-            accepted,
-            reason: if accepted { Reason::Accepted } else { Reason::Invalid },
-            message: String::new(),
-            warnings: Vec::new(),
-            problems: Vec::new(),
-            cautions: Vec::new(),
-            shadow: None,
-            names: vec!["new.test".to_owned()],
-            version: Version::default(),
-        })
-    }
-
-    fn owned(found: Option<ReferredNames>) -> Option<String> {
-        found.map(|found| format!("{:?}", found.clusters))
-    }
-
-    #[test]
-    fn step_waits_until_clusters_are_reconciled() {
-        let used = SettingsOrigin::Files;
-        assert_eq!(names(&[], &stored(&[]), &used, false), None, "the lists are not complete");
-        assert_eq!(names(&[], &stored(&[(CLUSTER, "a")]), &used, false), None, "no settings are listed");
-        let both = stored(&[(CLUSTER, "a"), (SETTINGS, "s")]);
-        assert_eq!(names(&[], &both, &used, false), None);
-        let reconciled = [diagnosis(CLUSTER_KIND, "a", true)];
-        assert_eq!(owned(names(&reconciled, &both, &used, false)).unwrap(), r#"{"a": {"new.test"}}"#);
-        assert_eq!(owned(names(&[], &both, &used, true)).unwrap(), r#"{"a": {"old.test"}}"#);
-    }
-
-    #[test]
-    fn clusters_keep_their_names_without_any_settings() {
-        let both = stored(&[(CLUSTER, "a"), (SETTINGS, "s")]);
-        let used = SettingsOrigin::Object("absent".to_owned());
-        let refused = [diagnosis(SETTINGS_KIND, "absent", false)];
-        let found = names(&refused, &both, &used, false).unwrap();
-        assert_eq!(found.settings.keys().collect::<Vec<_>>(), ["s"]);
-        assert_eq!(owned(Some(found)).unwrap(), r#"{"a": {"old.test"}}"#);
-    }
-
-    #[test]
-    fn settings_in_use_alone_are_usable() {
-        let both = stored(&[(CLUSTER, "a"), (SETTINGS, "edge"), (SETTINGS, "other")]);
-        let usable = |used: SettingsOrigin| {
-            let settings = names(&[], &both, &used, true).unwrap().settings;
-            let usable = settings.into_iter().filter(|(_, one)| *one == Usability::Usable).map(|(name, _)| name);
-            usable.collect::<Vec<_>>()
-        };
-        assert_eq!(usable(SettingsOrigin::Object("edge".to_owned())), ["edge"]);
-        assert_eq!(usable(SettingsOrigin::Files), [""; 0]);
-    }
 }

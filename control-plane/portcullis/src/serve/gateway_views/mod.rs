@@ -1,10 +1,11 @@
 //! The views of Envoys that belong to a Gateway of the Gateway API: each has what is served of its Gateway, and nothing else.
 //!
 //! - [`claim`]: which Gateway an Envoy belongs to, by its bootstrap and its certificate.
-//! - [`snapshots`]: what it is served.
+//! - [`snapshots`]: what it is served; [`divided_gateways`]: by whose settings.
 //! - [`progress`]: what its Envoys make of that; [`envoys`]: what they made of it before.
 
 mod claim;
+mod divided_gateways;
 mod ended_routes;
 mod envoys;
 mod progress;
@@ -19,7 +20,7 @@ use portcullis_translate::{RefusedClusters, ResolvedUpstream, ServicePort};
 use portcullis_xds::{Snapshot, View};
 use tokio::sync::watch;
 
-use super::instance_views::is_lasting_view;
+use super::instance_views::{GatewayMember, is_lasting_view};
 
 pub(crate) use claim::gateway_name;
 pub(super) use claim::{ClaimGuard, GatewayClaims, claimed};
@@ -45,6 +46,8 @@ pub(super) struct GatewayDemand {
     pub(super) certificates: BTreeMap<ObjectName, Arc<KeyPair>>,
     /// The CAs for clients of these listeners, by `ConfigMaps`.
     pub(super) client_authorities: BTreeMap<ObjectName, Arc<PublicBytes>>,
+    /// All Gateways of this controller, accepted or not, by which instances select.
+    pub(super) gateways: BTreeMap<ObjectName, GatewayMember>,
 }
 
 impl GatewayDemand {
@@ -174,6 +177,7 @@ mod tests {
     use portcullis_xds::{NodeInfo, Resource};
 
     use super::super::discovery::DiscoveredDocuments;
+    use super::super::instance_views::GatewayDivision;
     use super::*;
 
     #[tokio::test]
@@ -186,7 +190,12 @@ mod tests {
         let mut snapshots = GatewaySnapshots::default();
         snapshots.take(link.demand.borrow().clone(), link.claims.borrow().gateways());
         let (settings, now) = (Settings::default(), std::time::Instant::now());
-        let views = snapshots.follow(&settings, &BTreeMap::new(), &DiscoveredDocuments::default(), now);
+        let views = snapshots.follow(
+            (&settings, &GatewayDivision::default()),
+            &BTreeMap::new(),
+            &DiscoveredDocuments::default(),
+            now,
+        );
         let found: Vec<_> = views.iter().map(|(name, view)| (name.as_str(), view.resources().count())).collect();
         assert_eq!(found, [("gateway/infra/edge", 0)]);
     }

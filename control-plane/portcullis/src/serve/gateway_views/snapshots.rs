@@ -4,15 +4,15 @@ use std::time::{Duration, Instant};
 
 use portcullis_api::Settings;
 use portcullis_attach::{ObjectName, RouteClosures, ServedGateway, ServedListener};
-use portcullis_translate::{
-    GatewayInput, GatewaySecrets, GatewayTranslator, RefusedClusters, ResourceGroup, ServicePort, ServiceServers,
-};
+use portcullis_translate::{GatewayInput, GatewaySecrets, RefusedClusters, ResourceGroup, ServicePort, ServiceServers};
 use portcullis_xds::Snapshot;
 use serde_json::Value;
 
 use super::super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
 use super::super::group_change::KnownGroups;
+use super::super::instance_views::{GatewayDivision, GatewayMember};
 use super::super::xds_resources::{Retained, XdsResources};
+use super::divided_gateways::{DividedGateways, DividedGroups};
 use super::ended_routes::EndedRoutes;
 use super::{ClosedListeners, GatewayDemand, GatewayRefusals, gateway_of_view, gateway_view};
 
@@ -22,7 +22,7 @@ const FIRST_SERVICES: Duration = Duration::from_secs(28);
 /// Translates Gateways into the snapshots of their Envoys.
 #[derive(Default)]
 pub(in super::super) struct GatewaySnapshots {
-    translator: GatewayTranslator,
+    translator: DividedGateways,
     demand: Option<Arc<GatewayDemand>>,
     claimed: BTreeSet<ObjectName>,
     views: BTreeMap<ObjectName, GatewaySnapshot>,
@@ -45,6 +45,7 @@ struct FollowedInputs {
     answers: Arc<Answers>,
     claimed: BTreeSet<ObjectName>,
     settings: Settings,
+    division: GatewayDivision,
     /// The documents of the demand's `passed_clusters` and `requested_clusters`.
     clusters: Vec<Option<Arc<Value>>>,
     /// Whether Services may still be waited for.
@@ -75,6 +76,12 @@ impl GatewaySnapshots {
     pub(in super::super) fn take(&mut self, demand: Option<Arc<GatewayDemand>>, claimed: BTreeSet<ObjectName>) {
         self.demand = demand;
         self.claimed = claimed;
+    }
+
+    /// All Gateways of the newest demand, by which instances select.
+    pub(in super::super) fn members(&self) -> &BTreeMap<ObjectName, GatewayMember> {
+        static NONE: BTreeMap<ObjectName, GatewayMember> = BTreeMap::new();
+        self.demand.as_ref().map_or(&NONE, |demand| &demand.gateways)
     }
 
     /// The Gateways of the newest demand whose views are of verdicts; none before the first demand.
@@ -113,7 +120,7 @@ impl GatewaySnapshots {
     /// first verdicts they are what they were before this program started, and others are not there: their Envoys keep what they have.
     pub(in super::super) fn follow(
         &mut self,
-        settings: &Settings,
+        (settings, division): (&Settings, &GatewayDivision),
         clusters: &BTreeMap<String, Arc<Value>>,
         discovered: &DiscoveredDocuments,
         now: Instant,
@@ -124,6 +131,7 @@ impl GatewaySnapshots {
             answers: discovered.answers(),
             claimed: self.claimed.clone(),
             settings: settings.clone(),
+            division: division.clone(),
             clusters: demand.clusters().map(|name| clusters.get(name).cloned()).collect(),
             demand: Arc::clone(&demand),
             may_wait,
@@ -149,14 +157,12 @@ impl GatewaySnapshots {
             None => unasked,
             Some(awaited) => awaited.intersection(&unasked).cloned().collect(),
         };
-        let (gateways, translator) = (demand.served.as_slice(), &mut self.translator);
+        let gateways = demand.served.as_slice();
         let (serving, client_authorities) = (demand.certificates.clone(), demand.client_authorities.clone());
         let secrets = GatewaySecrets { serving, client_authorities };
         let (services, upstreams) = (&services, &demand.upstreams);
         let input = GatewayInput { settings, gateways, clusters, upstreams, services, secrets: &secrets };
-        let groups = translator.translate(&input);
-        let closures = translator.closures();
-        let refused = translator.refused(&demand.passed_clusters, &demand.requested_clusters, &input);
+        let DividedGroups { groups, refused, closures } = self.translator.translate(&demand, &input, division);
         self.closed = Arc::new(closed_listeners(gateways, &secrets));
         if *self.closures != closures {
             self.closures = Arc::new(closures);
@@ -164,7 +170,10 @@ impl GatewaySnapshots {
         if *self.refused != refused {
             self.refused = Arc::new(refused);
         }
-        let wanted: BTreeSet<ObjectName> = groups.keys().chain(&self.claimed).cloned().collect();
+        // Of one whose instance lacks its settings the view stays.
+        let withheld: BTreeSet<ObjectName> =
+            gateways.iter().map(|one| &one.gateway).filter(|one| !division.is_served(one)).cloned().collect();
+        let wanted: BTreeSet<ObjectName> = groups.keys().chain(&self.claimed).chain(&withheld).cloned().collect();
         // One that is gone keeps its view, without resources, as long as there were Envoys of it.
         self.views.retain(|gateway, _| wanted.contains(gateway));
         for gateway in wanted {
@@ -174,7 +183,7 @@ impl GatewaySnapshots {
             |(service, port): (&ObjectName, u16)| awaited.contains(&ServicePort { service: service.clone(), port });
         let waiting: BTreeSet<&ObjectName> =
             gateways.iter().filter(|one| one.services().any(is_awaited)).map(|one| &one.gateway).collect();
-        for (gateway, view) in &mut self.views {
+        for (gateway, view) in self.views.iter_mut().filter(|(gateway, _)| !withheld.contains(*gateway)) {
             view.follow(groups.get(gateway), waiting.contains(gateway));
         }
         self.awaited = Some(awaited);
@@ -272,8 +281,12 @@ mod tests {
     }
 
     fn follow(snapshots: &mut GatewaySnapshots) -> Vec<(String, usize)> {
-        let views =
-            snapshots.follow(&Settings::default(), &BTreeMap::new(), &DiscoveredDocuments::default(), Instant::now());
+        let views = snapshots.follow(
+            (&Settings::default(), &GatewayDivision::default()),
+            &BTreeMap::new(),
+            &DiscoveredDocuments::default(),
+            Instant::now(),
+        );
         views.into_iter().map(|(name, view)| (name, view.names(&type_urls::listener()).count())).collect()
     }
 
@@ -300,8 +313,12 @@ mod tests {
         let mut snapshots = GatewaySnapshots::resume([(name.as_str(), &saved), ("wasm", &saved)].into_iter());
         assert_eq!(follow(&mut snapshots), [(name.clone(), 1)]);
         snapshots.take(demand(vec![gateway(Some(&port))], Some(&port)), BTreeSet::new());
-        let views =
-            snapshots.follow(&Settings::default(), &BTreeMap::new(), &DiscoveredDocuments::default(), Instant::now());
+        let views = snapshots.follow(
+            (&Settings::default(), &GatewayDivision::default()),
+            &BTreeMap::new(),
+            &DiscoveredDocuments::default(),
+            Instant::now(),
+        );
         let names: Vec<&str> = views[0].1.names(&type_urls::listener()).map(String::as_str).collect();
         assert_eq!((views.len(), names), (1, vec!["-/-/-/gateway-0.0.0.0-443"]), "a grant may have ended meanwhile");
     }
@@ -317,7 +334,12 @@ mod tests {
         assert_eq!(wants.keys().collect::<Vec<_>>(), ["team/web:443"]);
         discovered.answer(Arc::new(Answers::of_wants(&wants, 1)));
         let mut pools = || {
-            let views = snapshots.follow(&Settings::default(), &BTreeMap::new(), &discovered, Instant::now());
+            let views = snapshots.follow(
+                (&Settings::default(), &GatewayDivision::default()),
+                &BTreeMap::new(),
+                &discovered,
+                Instant::now(),
+            );
             views.first().map(|(_, view)| view.names(&type_urls::cluster()).count())
         };
         assert_eq!((pools(), pools()), (Some(1), Some(1)));
@@ -337,7 +359,9 @@ mod tests {
         discovered.answer(Arc::new(failed));
         let start = Instant::now();
         let mut at = |now| {
-            let views = snapshots.follow(&Settings::default(), &BTreeMap::new(), &discovered, now).len();
+            let views = snapshots
+                .follow((&Settings::default(), &GatewayDivision::default()), &BTreeMap::new(), &discovered, now)
+                .len();
             (views, snapshots.next_expiry())
         };
         let until = start + FIRST_SERVICES;

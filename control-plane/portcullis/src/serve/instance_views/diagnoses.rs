@@ -17,7 +17,7 @@ pub(super) fn diagnosis(judged: &JudgedInstance, document: &Value, settled: &Set
         kind: INSTANCE_KIND.to_owned(),
         name: judged.name.clone(),
         at: None,
-        accepted: judged.outcome.is_ok(),
+        accepted: judged.is_accepted(),
         reason,
         message: texts(&found.problems).join("; "),
         warnings: texts(&judged.warnings),

@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use portcullis_attach::ObjectName;
 use portcullis_instances::{Entitlement, Member, MemberHolder, MemberName, Settlement, text_labels_of};
 use serde_json::Value;
 
@@ -27,6 +28,31 @@ pub(super) fn labels_of_all(members: &[Member]) -> KnownLabels {
     known.map(|member| (member.name.clone(), member.labels.clone())).collect()
 }
 
+/// A Gateway, as instances select it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct GatewayMember {
+    /// `metadata.uid`.
+    pub(in super::super) uid: Option<String>,
+    /// `metadata.labels`.
+    pub(in super::super) labels: BTreeMap<String, String>,
+}
+
+/// Gateways with their labels. The API server's own authorization guards these.
+pub(super) fn gateway_members(gateways: &BTreeMap<ObjectName, GatewayMember>) -> impl Iterator<Item = Member> {
+    gateways.iter().map(|(name, gateway)| Member {
+        name: MemberName::gateway(name.to_string()),
+        labels: gateway.labels.clone(),
+        entitlement: Entitlement::Any,
+    })
+}
+
+/// The UIDs of Gateways.
+pub(super) fn gateway_uids(
+    gateways: &BTreeMap<ObjectName, GatewayMember>,
+) -> impl Iterator<Item = (MemberName, String)> {
+    gateways.iter().filter_map(|(name, gateway)| Some((MemberName::gateway(name.to_string()), gateway.uid.clone()?)))
+}
+
 /// By the name that resources have.
 pub(super) fn member_name(document: &Value) -> MemberName {
     let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
@@ -35,7 +61,11 @@ pub(super) fn member_name(document: &Value) -> MemberName {
 
 /// The UIDs of objects: one that was deleted and made anew under its name has another one.
 pub(super) fn uids<'a>(documents: impl IntoIterator<Item = &'a Arc<Value>>) -> BTreeMap<MemberName, String> {
-    let uid =
-        |document: &Arc<Value>| Some((member_name(document), document.pointer("/metadata/uid")?.as_str()?.to_owned()));
-    documents.into_iter().filter_map(uid).collect()
+    let named = |document: &Arc<Value>| Some((member_name(document), uid(document)?.to_owned()));
+    documents.into_iter().filter_map(named).collect()
+}
+
+/// The UID of an object; `None` where the source has none.
+pub(super) fn uid(document: &Value) -> Option<&str> {
+    document.pointer("/metadata/uid")?.as_str()
 }

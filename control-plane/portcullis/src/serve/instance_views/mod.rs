@@ -4,23 +4,32 @@
 //! - [`owners`]: which instance an `UpstreamCluster` belongs to, over time.
 //! - [`last_owners`]: which one it belonged to before there was an instance, or before this program started.
 //! - [`members`]: the labels by which it is selected.
+//! - [`own_settings`]: by which `GatewaySettings` its Envoys are served.
+//! - [`gateway_division`]: to which clusters Gateways lead, and by which settings.
+//! - [`states`]: what the status says of it.
 //! - [`snapshots`]: what the Envoys of an instance are served.
 //! - [`diagnoses`]: what the objects say.
 
 mod claim;
 mod diagnoses;
+mod gateway_division;
 mod last_owners;
 mod members;
+mod own_settings;
 mod owners;
 mod snapshots;
+mod states;
 
 use portcullis_translate::FilterBuild;
 use portcullis_xds::View;
 
 pub(super) use claim::claimed_instance;
 pub(crate) use claim::instance_name;
+pub(super) use gateway_division::GatewayDivision;
+pub(super) use members::GatewayMember;
 pub(super) use owners::{InstanceInput, InstanceOwners};
 pub(super) use snapshots::{InstanceParts, InstanceSnapshots};
+pub(super) use states::{InstanceState, InstanceStates};
 
 /// The beginning of these views' names.
 const VIEW: &str = "instance/";

@@ -3,17 +3,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portcullis_api::Settings;
+use portcullis_attach::ObjectName;
 use portcullis_instances::{
     InstanceClaim, InstanceObjects, JudgedInstance, Member, MemberHolder, MemberName, Settlement, judge_instances,
     settle,
 };
+use portcullis_sources::ObjectSet;
 use portcullis_translate::Diagnosis;
 use portcullis_xds::Snapshot;
 use serde_json::Value;
 
+use super::super::divided_translator::{Division, OwnPart};
 use super::diagnoses::diagnosis;
+use super::gateway_division::GatewayDivision;
 use super::last_owners::{instances_of, settled_by, undivided};
-use super::members::{KnownLabels, labels_of_all, member, member_name, uids};
+use super::members::{
+    GatewayMember, KnownLabels, gateway_members, gateway_uids, labels_of_all, member, member_name, uid, uids,
+};
+use super::own_settings::{OwnSettings, SettingsDocuments};
+use super::states::InstanceStates;
+use crate::spanning_policies::{spanning_policies, without_spanning};
 
 /// How long both owners serve an `UpstreamCluster` before the former one lets go: longer than an Envoy takes to warm its pools.
 const HAND_OVER: Duration = Duration::from_secs(30);
@@ -25,10 +34,12 @@ const MAX_VIEWS: usize = 200;
 #[derive(Clone, Copy)]
 pub(in super::super) struct InstanceInput<'a> {
     pub(in super::super) settings: &'a Settings,
-    /// `Instance` documents.
-    pub(in super::super) instances: &'a [Arc<Value>],
+    /// The `Instances`, and the `GatewaySettings` that they may name.
+    pub(in super::super) objects: &'a ObjectSet,
     /// `UpstreamCluster` documents.
     pub(in super::super) clusters: &'a [Arc<Value>],
+    /// The Gateways of this controller.
+    pub(in super::super) gateways: &'a BTreeMap<ObjectName, GatewayMember>,
     /// Those that were accepted last, by their names.
     pub(in super::super) accepted: &'a BTreeMap<String, Arc<Value>>,
 }
@@ -51,6 +62,10 @@ pub(in super::super) struct InstanceOwners {
     served: BTreeSet<String>,
     /// Their diagnoses, in the order of the documents.
     diagnoses: Vec<Arc<Diagnosis>>,
+    settings: OwnSettings,
+    states: Arc<InstanceStates>,
+    /// Documents that are refused because of a policy.
+    refused: BTreeMap<MemberName, Arc<Value>>,
 }
 
 impl InstanceOwners {
@@ -61,39 +76,49 @@ impl InstanceOwners {
 
     /// Settles all owners anew.
     pub(in super::super) fn follow(&mut self, input: &InstanceInput<'_>, now: Instant) {
-        let resumed = self.resumed.take();
+        let (resumed, instances) = (self.resumed.take(), input.objects.instances.as_slice());
         let had_instances = resumed.as_ref().is_some_and(|one| instances_of(one).next().is_some());
-        if input.instances.is_empty() && self.served.is_empty() && !had_instances {
+        if instances.is_empty() && self.served.is_empty() && !had_instances {
             // Without instances nothing is divided, and no hand-over is left to wait for.
             *self = Self::default();
             return;
         }
-        let judged = judge_instances(input.instances.iter().map(AsRef::as_ref), &input.settings.instance);
-        let instances: Vec<InstanceClaim> = judged.iter().filter_map(|one| self.claim(one)).collect();
+        let mut judged = judge_instances(instances.iter().map(AsRef::as_ref), &input.settings.instance);
+        let (all, of_all) = (input.objects.instance_settings.as_slice(), input.objects.settings.as_slice());
+        self.settings.follow(&mut judged, &SettingsDocuments { shared: input.settings, all, of_all });
+        let claims: Vec<InstanceClaim> = judged.iter().filter_map(|one| self.claim(one)).collect();
         if let Some(resumed) = resumed {
-            self.settled = Arc::new(settled_by(&resumed, input.clusters, &instances));
+            self.settled = Arc::new(settled_by(&resumed, input.clusters, &claims));
             self.served.extend(instances_of(&resumed).map(str::to_owned));
         } else if self.served.is_empty() {
             self.settled = Arc::new(undivided(input.accepted));
             self.uids = uids(input.accepted.values());
         }
-        self.forget_replaced(input.clusters);
+        self.forget_replaced(input);
         let member = |document: &Arc<Value>| member(document, &self.labels, &self.settled);
-        let members: Vec<Member> = input.clusters.iter().map(member).collect();
+        let members: Vec<Member> = input.clusters.iter().map(member).chain(gateway_members(input.gateways)).collect();
         self.labels = labels_of_all(&members);
         let is_ready = |member: &MemberName, to: &MemberHolder| {
             self.since.get(member).is_some_and(|(next, since)| next == to && now >= *since + HAND_OVER)
         };
-        let objects = InstanceObjects { instances, members };
+        let objects = InstanceObjects { instances: claims, members };
         self.settled = Arc::new(settle(&self.settled, &objects, is_ready));
         self.remember(objects.instances, now);
-        let documents = judged.iter().zip(input.instances);
+        self.settings.keep(&self.served);
+        let documents = judged.iter().zip(instances);
         self.diagnoses = documents.map(|(one, document)| Arc::new(diagnosis(one, document, &self.settled))).collect();
+        let is_served = |instance: &str| self.settings.are_known(instance);
+        let spanning = spanning_policies(input.clusters, &self.settled);
+        let states = InstanceStates::of(&judged, &self.settled, is_served, spanning);
+        if *self.states != states {
+            self.states = Arc::new(states);
+        }
     }
 
     /// Drops the owners of objects that were deleted and made anew under their names: a former owner gets no key of the new ones.
-    fn forget_replaced(&mut self, clusters: &[Arc<Value>]) {
-        let newer = uids(clusters);
+    fn forget_replaced(&mut self, input: &InstanceInput<'_>) {
+        let mut newer = uids(input.clusters);
+        newer.extend(gateway_uids(input.gateways));
         for (member, uid) in &newer {
             if self.uids.get(member).is_some_and(|before| before != uid) {
                 Arc::make_mut(&mut self.settled).owners.remove(member);
@@ -112,6 +137,10 @@ impl InstanceOwners {
     fn remember(&mut self, instances: Vec<InstanceClaim>, now: Instant) {
         let mut before = std::mem::take(&mut self.since);
         for one in self.settled.hand_overs() {
+            // Its Envoys have nothing yet: the time begins when they do.
+            if one.to.instance().is_some_and(|next| !self.settings.are_known(next)) {
+                continue;
+            }
             let known = before.remove(&one.member).filter(|(next, _)| *next == one.to);
             self.since.insert(one.member, known.unwrap_or((one.to, now)));
         }
@@ -130,12 +159,35 @@ impl InstanceOwners {
         &self.served
     }
 
-    /// The parts of each document, in their order; empty if nothing is divided.
-    pub(in super::super) fn parts(&self, clusters: &[Arc<Value>]) -> Vec<Vec<usize>> {
+    /// Refuses the documents for which a policy decides whose targets belong to several owners.
+    pub(in super::super) fn refuse_spanning(&mut self, clusters: &mut [Arc<Value>]) {
+        let mut before = std::mem::take(&mut self.refused);
+        for document in clusters.iter_mut().filter(|_| !self.states.spanning.is_empty()) {
+            let Some(refused) = without_spanning(document, &self.states.spanning) else { continue };
+            // The same as before is the same allocation: nothing behind takes it for an edit.
+            let known = before.remove(&member_name(document)).filter(|known| **known == refused);
+            let refused = known.unwrap_or_else(|| Arc::new(refused));
+            self.refused.insert(member_name(document), Arc::clone(&refused));
+            *document = refused;
+        }
+    }
+
+    /// The parts of documents, in their order. Without instances nothing is divided.
+    pub(in super::super) fn division(&self, clusters: &[Arc<Value>]) -> Division {
+        let count = self.served.len().saturating_add(1);
+        let own = |(instance, part): (&String, usize)| {
+            let settings = Arc::clone(self.settings.of(instance)?);
+            Some((part, OwnPart { instance: instance.clone(), settings }))
+        };
+        Division { count, of: self.parts(clusters), own: self.served.iter().zip(1..).filter_map(own).collect() }
+    }
+
+    fn parts(&self, clusters: &[Arc<Value>]) -> Vec<Vec<usize>> {
         if self.served.is_empty() {
             return Vec::new();
         }
-        let parts: BTreeMap<&str, usize> = self.served.iter().map(String::as_str).zip(1..).collect();
+        let parts = self.served.iter().map(String::as_str).zip(1..);
+        let parts: BTreeMap<&str, usize> = parts.filter(|(instance, _)| self.is_served(instance)).collect();
         let part = |holder: &MemberHolder| match holder {
             MemberHolder::Free => Some(0),
             MemberHolder::Instance(name) => parts.get(name.as_str()).copied(),
@@ -159,10 +211,11 @@ impl InstanceOwners {
         !self.served.is_empty()
     }
 
-    /// The holder of a cluster; of a new one an instance that selects it.
+    /// The holder of a cluster; of a new one, and of one that was made anew under its name, an instance that selects it.
     pub(in super::super) fn likely_holder(&self, document: &Value) -> MemberHolder {
         let name = member_name(document);
-        if let Some(owner) = self.settled.owners.get(&name) {
+        let is_replaced = self.uids.get(&name).is_some_and(|known| uid(document).is_some_and(|uid| uid != known));
+        if let Some(owner) = self.settled.owners.get(&name).filter(|_| !is_replaced) {
             return owner.holder.clone();
         }
         let labels = member(document, &self.labels, &self.settled).labels;
@@ -174,9 +227,30 @@ impl InstanceOwners {
         instance.map_or(MemberHolder::Free, |claim| MemberHolder::Instance(claim.name.clone()))
     }
 
-    /// The diagnoses of the instances, in the order of their documents.
+    /// Whether Envoys of an instance are served anew: it is known by which settings. One that is gone has those that it had, and without
+    /// any those of all: nothing else is left to it.
+    pub(in super::super) fn is_served(&self, instance: &str) -> bool {
+        self.settings.are_known(instance) || !self.states.by_name.contains_key(instance)
+    }
+
+    /// The settings of an instance's Envoys.
+    pub(in super::super) fn settings_of<'a>(&'a self, instance: &str, shared: &'a Settings) -> &'a Settings {
+        self.settings.of(instance).map_or(shared, AsRef::as_ref)
+    }
+
+    /// Everything that decides by which settings Gateways are served, and to which clusters they lead.
+    pub(in super::super) fn gateway_division(&self) -> GatewayDivision {
+        GatewayDivision { states: self.states(), own: self.settings.all_own() }
+    }
+
+    /// The instances, and what belongs to them.
+    pub(in super::super) fn states(&self) -> Arc<InstanceStates> {
+        Arc::clone(&self.states)
+    }
+
+    /// The diagnoses of the instances, in the order of their documents, and of the settings that they name.
     pub(in super::super) fn diagnoses(&self) -> impl Iterator<Item = Arc<Diagnosis>> {
-        self.diagnoses.iter().map(Arc::clone)
+        self.diagnoses.iter().chain(self.settings.diagnoses()).map(Arc::clone)
     }
 
     /// When a hand-over ends.

@@ -30,8 +30,8 @@ struct InstanceSnapshot {
 /// A translation for the Envoys of all instances with one build of the filter.
 pub(in super::super) struct InstanceParts<'a> {
     pub(in super::super) filter: FilterBuild,
-    /// The groups of each instance, by its name.
-    pub(in super::super) groups: BTreeMap<&'a str, Vec<ResourceGroup>>,
+    /// The groups of each instance, by its name, and its settings; no groups of one that is served nothing new.
+    pub(in super::super) groups: BTreeMap<String, (Option<Vec<ResourceGroup>>, &'a Settings)>,
     /// Routes without destinations in place of removed objects.
     pub(in super::super) tombstones: Vec<Arc<Resource>>,
     /// The objects that are other ones than before under their names.
@@ -55,15 +55,15 @@ impl InstanceSnapshots {
     }
 
     /// The views of a newer translation.
-    pub(in super::super) fn follow(
-        &mut self,
-        parts: InstanceParts<'_>,
-        settings: &Settings,
-        now: Instant,
-    ) -> Vec<(String, Snapshot)> {
+    pub(in super::super) fn follow(&mut self, parts: InstanceParts<'_>, now: Instant) -> Vec<(String, Snapshot)> {
         let mut views = Vec::new();
-        for (instance, groups) in &parts.groups {
+        for (instance, (groups, settings)) in &parts.groups {
             let name = view_name(instance, parts.filter);
+            let Some(groups) = groups else {
+                // The view of before this program started stays; without one its Envoys get nothing.
+                views.extend(self.views.get(&name).map(|view| (name.clone(), view.resources.snapshot().clone())));
+                continue;
+            };
             let view = self.views.entry(name.clone()).or_default();
             let change = view.groups.follow(groups);
             view.retired.record(&change, parts.replaced, settings, now);

@@ -39,7 +39,7 @@ impl Default for InstanceMetrics {
         let propagation = Family::new_with_constructor(histogram as fn() -> Histogram);
         let metrics =
             Self { waiting: Family::default(), nodes: Family::default(), propagation, known: Mutex::default() };
-        metrics.make_series(NONE);
+        [NONE, OTHERS].into_iter().for_each(|label| metrics.make_series(label));
         metrics
     }
 }
@@ -58,14 +58,10 @@ impl InstanceMetrics {
     /// Follows the instances of the served snapshot.
     pub(super) fn follow(&self, snapshot: &Snapshot) {
         let names: BTreeSet<&str> = snapshot.views().filter_map(|(view, _)| instance_of_view(view)).collect();
-        let is_more = names.len() > MAX_INSTANCES;
         let names: BTreeSet<String> = names.into_iter().take(MAX_INSTANCES).map(str::to_owned).collect();
         let mut known = self.lock();
         known.difference(&names).for_each(|gone| self.remove_series(gone));
         names.difference(&known).for_each(|new| self.make_series(new));
-        if is_more {
-            self.make_series(OTHERS);
-        }
         *known = names;
     }
 
@@ -73,7 +69,7 @@ impl InstanceMetrics {
     pub(super) fn edits_waiting(&self, waiting: &BTreeMap<MemberHolder, usize>) {
         let known = self.lock();
         let mut counts: BTreeMap<&str, usize> = known.iter().map(|name| (name.as_str(), 0)).collect();
-        counts.insert(NONE, 0);
+        counts.extend([(NONE, 0), (OTHERS, 0)]);
         for (owner, count) in waiting {
             *counts.entry(label(&known, owner.instance())).or_default() += count;
         }
@@ -86,7 +82,7 @@ impl InstanceMetrics {
     pub(super) fn nodes(&self, nodes: &[NodeStatus]) {
         let known = self.lock();
         let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        for name in known.iter().map(String::as_str).chain([NONE]) {
+        for name in known.iter().map(String::as_str).chain([NONE, OTHERS]) {
             counts.extend(catalog::INSTANCE_NODE_STATES.map(|state| ((name, state), 0)));
         }
         for node in nodes.iter().filter(|node| node.connected) {
@@ -201,5 +197,8 @@ mod tests {
         assert!(!text().contains("i001"), "what is gone has no series");
         metrics.edits_waiting(&BTreeMap::new());
         has("portcullis_instance_edits_waiting{portcullis_instance=\"\"} 0");
+        has("portcullis_instance_edits_waiting{portcullis_instance=\"other/\"} 0");
+        metrics.nodes(&[]);
+        has("portcullis_instance_xds_nodes{portcullis_instance=\"other/\",state=\"connected\"} 0");
     }
 }

@@ -19,6 +19,7 @@ use portcullis_attach::{PolicyMemo, PolicyTargets, attach_policies};
 use portcullis_sources::{GatewayApiObjects, ObjectSet, WatchedKind};
 use tokio::sync::watch;
 
+use super::instance_views::InstanceStates;
 use crate::policies::{grants, name_of};
 use door_targets::ReadDoors;
 use merged_documents::MergedDocuments;
@@ -35,6 +36,8 @@ pub(super) struct PolicyStage {
     pub(super) home_namespace: String,
     /// The verdicts about policies.
     pub(super) verdicts: watch::Sender<Arc<PolicyVerdicts>>,
+    /// The instances of what was served last: policies whose targets belong to several are refused, and that acts behind this stage.
+    pub(super) instances: watch::Receiver<Arc<InstanceStates>>,
 }
 
 /// The inputs and outputs of the last step: whatever is the same is not read, checked or merged again.
@@ -61,6 +64,7 @@ struct StepInput {
     policies: Arc<GatewayApiObjects>,
     gateway_api: Option<Arc<GatewayApiObjects>>,
     home_namespace: String,
+    instances: Arc<InstanceStates>,
 }
 
 impl PolicyStage {
@@ -84,6 +88,7 @@ impl PolicyStage {
                     changed = self.policies.changed() => if changed.is_err() { return },
                     // Routes change often.
                     () = changed(&mut self.gateway_api), if has_doors => {}
+                    changed = self.instances.changed() => if changed.is_err() { return },
                     () = sender.closed() => return,
                 }
                 let Some((set, follows_doors)) = self.step(&mut objects, &mut memory).await else { return };
@@ -111,6 +116,7 @@ impl PolicyStage {
             policies: self.policies.borrow_and_update().clone(),
             gateway_api: self.gateway_api.as_mut().map(|objects| objects.borrow_and_update().clone()),
             home_namespace: self.home_namespace.clone(),
+            instances: self.instances.borrow_and_update().clone(),
         };
         let known = std::mem::take(memory);
         let work = tokio::task::spawn_blocking(move || merge(&input, known));
@@ -139,7 +145,7 @@ async fn changed(objects: &mut Option<watch::Receiver<Arc<GatewayApiObjects>>>) 
 }
 
 fn merge(input: &StepInput, mut memory: StepMemory) -> Merged {
-    let StepInput { objects, policies, gateway_api, home_namespace } = input;
+    let StepInput { objects, policies, gateway_api, home_namespace, instances } = input;
     let clusters = objects.clusters.iter().map(|document| (name_of(document).to_owned(), Arc::clone(document)));
     let read = memory.policies.read(policies);
     let targets = PolicyTargets {
@@ -149,7 +155,8 @@ fn merge(input: &StepInput, mut memory: StepMemory) -> Merged {
         doors: memory.doors.read(gateway_api.as_ref(), &read),
     };
     let grants = grants(policies.of(WatchedKind::ReferenceGrant));
-    let attached = attach_policies(&read, &grants, &targets, &mut memory.memo);
+    let mut attached = attach_policies(&read, &grants, &targets, &mut memory.memo);
+    attached.refuse_spanning(&instances.spanning);
     let clusters = memory.documents.merged(&objects.clusters, &attached.in_effect);
     let set = ObjectSet { clusters, ..ObjectSet::clone(objects) };
     let has_doors = door_targets::has_any(&read);

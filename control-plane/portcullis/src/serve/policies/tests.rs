@@ -40,11 +40,13 @@ async fn clusters_wait_for_policies_and_follow_them() {
     let (_objects, of_objects) = watch::channel(Arc::new(set));
     let (policies, of_policies) = watch::channel(Arc::new(GatewayApiObjects::default()));
     let verdicts = watch::Sender::new(Arc::default());
+    let (instances, of_instances) = watch::channel(Arc::new(InstanceStates::default()));
     let stage = PolicyStage {
         policies: of_policies,
         gateway_api: None,
         home_namespace: "portcullis".to_owned(),
         verdicts: verdicts.clone(),
+        instances: of_instances,
     };
     let attached = tokio::spawn(stage.attach(of_objects));
     tokio::task::yield_now().await;
@@ -57,6 +59,13 @@ async fn clusters_wait_for_policies_and_follow_them() {
     policies.send_replace(Arc::new(listed(&[policy("y", "https://10.0.0.1")])));
     let second = sets.wait_for(|set| subset(set, 0) == ["https://10.0.0.1"]).await.unwrap().clone();
     assert!(Arc::ptr_eq(&first.clusters[1], &second.clusters[1]), "the other cluster has no edit");
+    let key = (PolicyKind::Dispatch, "portcullis/y".to_owned());
+    let spanning = [(key, "Instance a, Instance b".to_owned())].into();
+    instances.send_replace(Arc::new(InstanceStates { spanning, ..InstanceStates::default() }));
+    let mut told = verdicts.subscribe();
+    let refused = told.wait_for(|verdicts| verdicts.reasons() == ["SpansInstances"]).await.unwrap().clone();
+    assert_eq!(refused.affecting("a.test").len(), 1, "it is refused where clusters are");
+    assert!(Arc::ptr_eq(&second, &sets.borrow_and_update()), "the documents are what they were");
     policies.send_replace(Arc::new(listed(&[])));
     let third = sets.wait_for(|set| subset(set, 0).is_empty()).await.unwrap().clone();
     assert_eq!(third.clusters[0], cluster("a.test"), "nothing of the policy is left");
@@ -69,7 +78,8 @@ fn same_policies_make_no_new_document() {
     let step = |known: StepMemory, name: &str| {
         let policies = Arc::new(listed(&[policy(name, "https://10.0.0.2")]));
         let (objects, home_namespace) = (Arc::new(set.clone()), "portcullis".to_owned());
-        merge(&StepInput { objects, policies, gateway_api: None, home_namespace }, known)
+        let instances = Arc::new(InstanceStates::default());
+        merge(&StepInput { objects, policies, gateway_api: None, home_namespace, instances }, known)
     };
     let first = step(StepMemory::default(), "x");
     let document = Arc::clone(&first.set.clusters[0]);

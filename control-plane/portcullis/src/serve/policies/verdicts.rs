@@ -26,6 +26,13 @@ impl PolicyVerdicts {
         Self { is_judged: true, attached, uids: policies.iter().filter_map(uid).collect() }
     }
 
+    /// The reasons of `Accepted`, in the order of the verdicts.
+    #[cfg(test)]
+    pub(super) fn reasons(&self) -> Vec<&'static str> {
+        let ancestors = self.attached.verdicts.iter().flat_map(|verdict| &verdict.ancestors);
+        ancestors.flat_map(|ancestor| &ancestor.conditions).map(|one| one.reason).collect()
+    }
+
     /// The wanted status of each policy that has one of this controller, by `now` in RFC 3339. A policy that took the place of a
     /// judged one has none.
     pub(in super::super) fn statuses<'a>(

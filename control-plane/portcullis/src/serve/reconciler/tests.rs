@@ -1,4 +1,7 @@
+mod divided_gateways;
+mod instance_settings;
 mod instances;
+mod spanning_policies;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

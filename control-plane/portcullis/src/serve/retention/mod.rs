@@ -220,7 +220,7 @@ fn accepted_documents(
 
 /// Whether two documents of one name belong to the same object. A deleted object is never served in place of one that was
 /// created since under its name.
-fn is_same_object(one: &Value, other: &Value) -> bool {
+pub(super) fn is_same_object(one: &Value, other: &Value) -> bool {
     match (uid(one), uid(other)) {
         (Some(one), Some(other)) => one == other,
         _ => true,

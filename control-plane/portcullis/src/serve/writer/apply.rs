@@ -42,7 +42,7 @@ fn outcome_of(kind: WatchedKind, error: &Error) -> (WriteOutcome, String) {
     let outcome = match status.code {
         404 | 410 | 409 => WriteOutcome::Gone,
         // Their rights are given apart: without them the others' statuses are written all the same.
-        403 if kind.is_judged() => WriteOutcome::Refused,
+        403 if kind.is_judged() || kind == WatchedKind::Instance => WriteOutcome::Refused,
         401 | 403 | 408 | 429 => WriteOutcome::Away,
         400..=499 => WriteOutcome::Refused,
         _ => WriteOutcome::Away,
@@ -80,7 +80,10 @@ pub(super) fn is_whole_there(found: &Value, wanted: &Value) -> bool {
 pub(super) fn is_there(found: &Value, wanted: &Value) -> bool {
     let (Some(found), Some(wanted)) = (found.as_object(), wanted.as_object()) else { return false };
     let ours = ["observedGeneration", "contentHash", "names", "moreGateways", "controlPlane", "defaults"];
-    if ours.iter().any(|field| found.get(*field) != wanted.get(*field)) {
+    // A list in one kind, and a number in another.
+    let numbers =
+        ["gateways", "clusters", "envoys"].into_iter().filter(|field| wanted.get(*field).is_some_and(Value::is_number));
+    if ours.into_iter().chain(numbers).any(|field| found.get(field) != wanted.get(field)) {
         return false;
     }
     let list = |of: &serde_json::Map<String, Value>, field: &str| {
@@ -117,6 +120,7 @@ mod tests {
             (WatchedKind::UpstreamCluster, WriteOutcome::Away),
             (WatchedKind::GatewaySettings, WriteOutcome::Away),
             (WatchedKind::TlsRoute, WriteOutcome::Refused),
+            (WatchedKind::Instance, WriteOutcome::Refused),
         ] {
             assert_eq!(outcome_of(kind, &error).0, outcome, "{kind:?}");
         }
@@ -178,5 +182,7 @@ mod tests {
         let mut other = status();
         other["conditions"][1]["status"] = "False".into();
         assert!(!is_there(&other, &wanted));
+        let numbers = |envoys: usize| json!({"gateways": 1, "clusters": 2, "envoys": envoys, "conditions": []});
+        assert!(is_there(&numbers(3), &numbers(3)) && !is_there(&numbers(3), &numbers(4)));
     }
 }

@@ -125,21 +125,28 @@ impl Writer {
         let statuses = self.statuses.borrow().clone();
         self.remember(queue, &statuses);
         let status = self.observer.status();
-        let present = BTreeSet::new();
+        let (present, mut used) = (BTreeSet::new(), BTreeSet::new());
         let mut plan = Plan { queue: &mut *queue, statuses: &statuses, present, now };
         for (object, key) in status.objects.iter().filter_map(|object| Some((object, key(&object.diagnosis)?))) {
             let Some(uid) = &object.diagnosis.version.uid else { continue };
             match key.kind {
                 WatchedKind::UpstreamCluster if now < RECONNECT_TIME && waits_for_gateways(object) => plan.keep(key),
                 WatchedKind::UpstreamCluster => plan.want(key, uid, &object.status),
-                WatchedKind::GatewaySettings if self.settings.uses(&key.name) => {
+                WatchedKind::Instance if now < RECONNECT_TIME && waits_for_envoys(object) => plan.keep(key),
+                WatchedKind::Instance => {
+                    if let Some(status) = object.instance_status() {
+                        plan.want(key, uid, &status);
+                    }
+                }
+                WatchedKind::GatewaySettings if self.settings.uses(&key.name) || is_of_api(object) => {
                     plan.want_by_any(key, uid, &self.settings.used(object));
+                    used.insert(object.diagnosis.name.clone());
                 }
                 // Of a file, which may have the name and the UID of an object.
                 _ => {}
             }
         }
-        for (name, uid, status) in self.settings.not_used(&statuses) {
+        for (name, uid, status) in self.settings.not_used(&statuses, &used) {
             let key = ObjectKey::cluster_scoped(WatchedKind::GatewaySettings, name);
             plan.want(key, uid, &status);
         }
@@ -269,7 +276,7 @@ impl Plan<'_> {
 
 /// The key of the object that a diagnosis is about; none of files.
 fn key(diagnosis: &Diagnosis) -> Option<ObjectKey> {
-    let kinds = [WatchedKind::UpstreamCluster, WatchedKind::GatewaySettings];
+    let kinds = [WatchedKind::UpstreamCluster, WatchedKind::GatewaySettings, WatchedKind::Instance];
     let kind = kinds.into_iter().find(|kind| kind.kind() == diagnosis.kind)?;
     Some(ObjectKey::cluster_scoped(kind, diagnosis.name.as_str()))
 }
@@ -283,6 +290,16 @@ fn timestamp() -> Timestamp {
 fn conditions(status: &Value) -> Vec<Condition> {
     let listed = status.get("conditions").and_then(Value::as_array).into_iter().flatten();
     listed.filter_map(|one| serde_json::from_value(one.clone()).ok()).collect()
+}
+
+/// Whether settings are an object of the API, which an instance names. One of a file may have its name and its UID.
+fn is_of_api(settings: &ObjectStatus) -> bool {
+    settings.diagnosis.at.is_none()
+}
+
+fn waits_for_envoys(instance: &ObjectStatus) -> bool {
+    let ready = instance.status.condition(ConditionType::Ready);
+    ready.is_some_and(|one| ["NoEnvoys", "NotServed", "Pending"].contains(&one.reason.as_str()))
 }
 
 fn waits_for_gateways(object: &ObjectStatus) -> bool {

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use portcullis_api::status::{Acceptance, SettingsStatus, accepted};
 use portcullis_sources::{StoredStatus, StoredStatuses, WatchedKind};
 use serde_json::Value;
@@ -33,15 +35,16 @@ impl SettingsUse {
         }
     }
 
-    /// The names, UIDs and statuses of objects that are not used. Another control plane's settings are left alone: it says of them
+    /// The names, UIDs and statuses of objects that are not used, nor by an instance. Another control plane's settings are left alone: it says of them
     /// that they are used.
     pub(super) fn not_used<'a>(
         &self,
         stored: &'a StoredStatuses,
+        of_instances: &'a BTreeSet<String>,
     ) -> impl Iterator<Item = (&'a str, &'a str, SettingsStatus)> {
         let message = self.message();
         let settings = stored.of(WatchedKind::GatewaySettings);
-        let others = settings.filter(move |(key, _)| !self.uses(&key.name));
+        let others = settings.filter(move |(key, _)| !self.uses(&key.name) && !of_instances.contains(&key.name));
         let ours = others.filter(move |(_, stored)| self.is_ours(stored));
         ours.take(MAX_NOT_USED).filter_map(move |(key, stored)| {
             let acceptance = Acceptance { reason: NOT_USED, message: &message, ..Acceptance::default() };
@@ -110,7 +113,8 @@ mod tests {
 
     fn told(origin: SettingsOrigin, stored: &StoredStatuses) -> Vec<(String, String)> {
         let using = SettingsUse::new(origin, "gateways/portcullis".to_owned());
-        let all = using.not_used(stored);
+        let none = BTreeSet::new();
+        let all = using.not_used(stored, &none);
         all.map(|(name, _, status)| (name.to_owned(), status.conditions[0].message.clone())).collect()
     }
 
@@ -135,10 +139,12 @@ mod tests {
     fn time_of_a_condition_stays_with_its_status() {
         let using = SettingsUse::new(SettingsOrigin::Files, "a/b".to_owned());
         let first = stored(&[("x", Value::Null)]);
-        let (_, _, mut status) = using.not_used(&first).next().unwrap();
+        let none = BTreeSet::new();
+        let (_, _, mut status) = using.not_used(&first, &none).next().unwrap();
         status.conditions[0].last_transition_time = Timestamp::from_seconds(1);
         let second = stored(&[("x", serde_json::to_value(&status).unwrap())]);
-        assert_eq!(using.not_used(&second).next().unwrap().2, status);
+        assert_eq!(using.not_used(&second, &none).next().unwrap().2, status);
+        assert_eq!(using.not_used(&second, &["x".to_owned()].into()).count(), 0, "an instance uses them");
     }
 
     #[test]

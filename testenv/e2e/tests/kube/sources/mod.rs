@@ -13,6 +13,7 @@ mod gateway_policies;
 mod gateway_secrets;
 mod gateway_upstreams;
 mod in_cluster;
+mod instances;
 mod leader;
 mod limits;
 mod outage;

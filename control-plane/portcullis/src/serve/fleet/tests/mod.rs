@@ -129,6 +129,8 @@ fn object(name: &str, others: &[(ConditionType, State, &str, &str)]) -> ObjectSt
             version: Version::default(),
         },
         status: ClusterStatus { content_hash: Some("0".to_owned()), conditions, ..ClusterStatus::default() },
+        instances: Vec::new(),
+        counts: None,
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use portcullis_api::{PolicyInEffect, with_policies};
 use portcullis_sources::ObjectSet;
 use portcullis_translate::{FilterBuild, Reason};
 use portcullis_xds::{Snapshot, View};
@@ -12,18 +13,24 @@ use serde_json::{Value, json};
 use super::super::Reconciler;
 use super::{HOUR, certificate, object, settings};
 
-const HAND_OVER: Duration = Duration::from_secs(30);
+pub(super) const HAND_OVER: Duration = Duration::from_secs(30);
 
 /// Objects, as they change.
-struct World {
-    keys: [String; 2],
+pub(super) struct World {
+    pub(super) keys: [String; 2],
     /// The team of each object, by its number.
-    clusters: BTreeMap<u8, &'static str>,
+    pub(super) clusters: BTreeMap<u8, &'static str>,
     /// The edition of all objects.
     edition: u8,
-    instances: Vec<Value>,
-    now: Instant,
-    reconciler: Reconciler,
+    pub(super) instances: Vec<Value>,
+    /// Settings of all gateways, and those that instances may name.
+    pub(super) settings: (Value, Vec<Value>),
+    /// Whether objects have neither a serving certificate nor a client CA.
+    pub(super) are_bare: bool,
+    /// In effect on all objects.
+    pub(super) policies: Vec<PolicyInEffect>,
+    pub(super) now: Instant,
+    pub(super) reconciler: Reconciler,
 }
 
 fn instance(name: &str, created: &str, selector: Value) -> Value {
@@ -33,39 +40,46 @@ fn instance(name: &str, created: &str, selector: Value) -> Value {
     })
 }
 
-fn of_team(name: &str, created: &str) -> Value {
+pub(super) fn of_team(name: &str, created: &str) -> Value {
     instance(name, created, json!({"matchLabels": {"team": name}}))
 }
 
 impl World {
-    fn new(clusters: &[(u8, &'static str)], instances: &[Value]) -> Self {
+    pub(super) fn new(clusters: &[(u8, &'static str)], instances: &[Value]) -> Self {
         Self {
             keys: certificate(),
             clusters: clusters.iter().copied().collect(),
             edition: 0,
             instances: instances.to_vec(),
+            settings: (settings(false), Vec::new()),
+            are_bare: false,
+            policies: Vec::new(),
             now: Instant::now(),
             reconciler: Reconciler::resume(None, 24 * HOUR),
         }
     }
 
-    fn reconcile(&mut self) -> super::super::Reconciled {
+    pub(super) fn reconcile(&mut self) -> super::super::Reconciled {
         let clusters = self.clusters.iter().map(|(number, team)| {
             let mut document = object(*number, self.edition, &self.keys).as_ref().clone();
             // A number, as a file may have it.
+            if self.are_bare {
+                document["spec"]["secureServing"] = json!({});
+            }
             document["metadata"]["labels"] = if *team == "1" { json!({"team": 1}) } else { json!({"team": team}) };
-            Arc::new(document)
+            with_policies(&Arc::new(document), &self.policies)
         });
         let set = ObjectSet {
             clusters: clusters.collect(),
-            settings: vec![settings(false)],
+            settings: vec![self.settings.0.clone()],
+            instance_settings: self.settings.1.iter().cloned().map(Arc::new).collect(),
             instances: self.instances.iter().cloned().map(Arc::new).collect(),
             ..ObjectSet::default()
         };
         self.reconciler.reconcile(&set, &BTreeSet::from([FilterBuild::Wasm]), self.now).unwrap()
     }
 
-    fn snapshot(&mut self) -> Snapshot {
+    pub(super) fn snapshot(&mut self) -> Snapshot {
         self.reconcile().snapshot
     }
 }
@@ -80,11 +94,11 @@ fn served(snapshot: &Snapshot) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// The same of Envoys with the module.
-fn module(snapshot: &Snapshot) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn module(snapshot: &Snapshot) -> BTreeMap<String, Vec<u8>> {
     served(snapshot).into_iter().filter(|(name, _)| !name.ends_with("wasm")).collect()
 }
 
-fn views(of: &[(&str, &[u8])]) -> BTreeMap<String, Vec<u8>> {
+pub(super) fn views(of: &[(&str, &[u8])]) -> BTreeMap<String, Vec<u8>> {
     of.iter().map(|(name, numbers)| ((*name).to_owned(), numbers.to_vec())).collect()
 }
 
@@ -191,7 +205,8 @@ fn refused_instance_keeps_its_clusters() {
 fn refused_instance_opens_no_cluster_at_a_start() {
     let refused = instance("a", "1", json!({"matchFields": []}));
     let mut world = World::new(&[(0, "a"), (1, "none"), (2, "b")], &[refused, of_team("b", "2")]);
-    let closed = views(&[("", &[]), ("instance/a", &[]), ("instance/b", &[2])]);
+    // By which settings the first would be served is not known either: its Envoys keep what they have.
+    let closed = views(&[("", &[]), ("instance/b", &[2])]);
     assert_eq!(module(&world.snapshot()), closed);
     world.instances = vec![of_team("a", "1"), of_team("b", "2")];
     let open = views(&[("", &[1]), ("instance/a", &[0]), ("instance/b", &[2])]);
@@ -274,24 +289,46 @@ fn cluster_without_readable_labels_stays_with_envoys_of_none() {
     }
 }
 
+/// The number of an object that is the last of many.
+const QUIET: u8 = 200;
+
+/// Many objects of one team in an edition, and one with its own team and edition.
+fn many_and_one(keys: &[String; 2], storm: u8, quiet: (&str, u8)) -> ObjectSet {
+    let clusters = (0..=QUIET).map(|number| {
+        let (team, edition) = if number == QUIET { quiet } else { ("a", storm) };
+        let mut document = object(number, edition, keys).as_ref().clone();
+        document["metadata"]["labels"] = json!({"team": team});
+        Arc::new(document)
+    });
+    ObjectSet {
+        clusters: clusters.collect(),
+        settings: vec![settings(false)],
+        instances: [of_team("a", "1"), of_team("b", "2")].map(Arc::new).to_vec(),
+        ..ObjectSet::default()
+    }
+}
+
+#[test]
+fn object_made_anew_waits_in_the_line_of_its_new_instance() {
+    let (keys, now) = (certificate(), Instant::now());
+    let mut reconciler = Reconciler::resume(None, 24 * HOUR);
+    let mut holders = |objects: &ObjectSet| {
+        let reconciled = reconciler.reconcile(objects, &BTreeSet::new(), now).unwrap();
+        let has = |name: &&str| {
+            let view = reconciled.snapshot.view(&View(Some(format!("instance/{name}")))).unwrap();
+            view.version_of(&format!("c{QUIET}.example.com")).is_some()
+        };
+        (["a", "b"].into_iter().filter(has).collect::<Vec<_>>(), reconciled.paced.is_some())
+    };
+    assert_eq!(holders(&many_and_one(&keys, 0, ("a", 0))), (vec!["a"], false));
+    let made_anew = many_and_one(&keys, 1, ("b", 5));
+    assert_eq!(holders(&made_anew), (vec!["b"], true), "the storm of the former owner delays neither");
+}
+
 #[test]
 fn storm_of_one_instance_leaves_anothers_edit_its_round() {
-    const QUIET: u8 = 200;
     let (keys, now) = (certificate(), Instant::now());
-    let set = |storm: u8, quiet: u8| {
-        let clusters = (0..=QUIET).map(|number| {
-            let (team, edition) = if number == QUIET { ("b", quiet) } else { ("a", storm) };
-            let mut document = object(number, edition, &keys).as_ref().clone();
-            document["metadata"]["labels"] = json!({"team": team});
-            Arc::new(document)
-        });
-        ObjectSet {
-            clusters: clusters.collect(),
-            settings: vec![settings(false)],
-            instances: [of_team("a", "1"), of_team("b", "2")].map(Arc::new).to_vec(),
-            ..ObjectSet::default()
-        }
-    };
+    let set = |storm: u8, quiet: u8| many_and_one(&keys, storm, ("b", quiet));
     let mut reconciler = Reconciler::resume(None, 24 * HOUR);
     let mut follow = |objects: &ObjectSet| {
         let reconciled = reconciler.reconcile(objects, &BTreeSet::new(), now).unwrap();

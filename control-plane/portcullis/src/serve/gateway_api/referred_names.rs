@@ -1,0 +1,198 @@
+//! The names on which the verdicts of a step depend beside the objects of the Gateway API.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use portcullis_api::{CLUSTER_KIND, SETTINGS_KIND};
+use portcullis_attach::{DoorPolicies, FormerCertificates, Inventory, UnseenKinds, Usability};
+use portcullis_gateway_api::NAMESPACE_NAME_LABEL;
+use portcullis_sources::{GatewayApiObjects, StoredStatus, StoredStatuses, WatchedKind};
+use portcullis_translate::{Diagnosis, RefusedClusters};
+use serde_json::Value;
+
+use super::super::instance_views::InstanceStates;
+use super::super::source::SettingsOrigin;
+use super::name_of;
+use super::secrets::GatewayContents;
+use super::upstreams::KnownUpstreams;
+
+/// Why a class may not have parameters that are there.
+const NOT_USED: &str = "the control plane uses the object that --settings-name names, and no other";
+
+/// The names on which a step depends beside the objects.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct ReferredNames {
+    pub(super) clusters: BTreeMap<String, BTreeSet<String>>,
+    pub(super) settings: BTreeMap<String, Usability>,
+    /// Clusters to which routes may not lead, and why.
+    pub(super) refused_clusters: Arc<RefusedClusters>,
+    /// Certificates of listeners.
+    pub(super) contents: Arc<GatewayContents>,
+    /// Those that listeners keep for a time.
+    pub(super) former_certificates: FormerCertificates,
+    /// Policies at Gateways, listeners and `HTTPRoutes`.
+    pub(super) door_policies: DoorPolicies,
+    /// The owners of Gateways and clusters.
+    pub(super) instances: Arc<InstanceStates>,
+}
+
+/// None before the first step while an `UpstreamCluster` of the source is not reconciled: names that it owns would be another
+/// route's. Without settings none is reconciled, and names that they were given before are in their status.
+pub(super) fn names(
+    diagnoses: &[Arc<Diagnosis>],
+    statuses: &StoredStatuses,
+    used: &SettingsOrigin,
+    has_judged: bool,
+) -> Option<ReferredNames> {
+    if ![WatchedKind::UpstreamCluster, WatchedKind::GatewaySettings].into_iter().all(|kind| statuses.is_listed(kind)) {
+        return None;
+    }
+    let owned = |one: &Arc<Diagnosis>| (one.name.clone(), one.names.iter().cloned().collect());
+    let mut clusters: BTreeMap<String, BTreeSet<String>> =
+        diagnoses.iter().filter(|one| one.kind == CLUSTER_KIND).map(owned).collect();
+    let has_no_settings = diagnoses.iter().any(|one| one.kind == SETTINGS_KIND && !one.accepted);
+    let mut stored = statuses.of(WatchedKind::UpstreamCluster);
+    if !has_judged && !has_no_settings && stored.any(|(key, _)| !clusters.contains_key(&key.name)) {
+        return None;
+    }
+    // One that is not reconciled yet is there all the same.
+    for (key, stored) in statuses.of(WatchedKind::UpstreamCluster) {
+        clusters.entry(key.name.clone()).or_insert_with(|| names_given(stored));
+    }
+    let usability = |name: String| {
+        let is_used = matches!(used, SettingsOrigin::Object(used) if *used == name);
+        let usability = if is_used { Usability::Usable } else { Usability::Malformed(NOT_USED.to_owned()) };
+        (name, usability)
+    };
+    let settings = statuses.of(WatchedKind::GatewaySettings).map(|(key, _)| usability(key.name.clone())).collect();
+    Some(ReferredNames { clusters, settings, ..ReferredNames::default() })
+}
+
+/// The host names that the status of an `UpstreamCluster` says are its own.
+fn names_given(stored: &StoredStatus) -> BTreeSet<String> {
+    let names = stored.status.get("names").and_then(Value::as_array).into_iter().flatten();
+    names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
+}
+
+/// The inventory of a step.
+pub(super) fn inventory(
+    objects: &GatewayApiObjects,
+    names: ReferredNames,
+    home_namespace: String,
+    upstreams: &KnownUpstreams,
+) -> Inventory {
+    let labels = |document: &Arc<Value>| {
+        let name = name_of(document).name;
+        let labels = document.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+        let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+        // The API server sets it.
+        let labels: BTreeMap<String, String> =
+            labels.chain([(NAMESPACE_NAME_LABEL.to_owned(), name.clone())]).collect();
+        (name, labels)
+    };
+    let ports = |document: &Arc<Value>| {
+        let ports = document.pointer("/spec/ports").and_then(Value::as_array).into_iter().flatten();
+        let numbers = ports.filter_map(|port| u16::try_from(port.get("port")?.as_u64()?).ok());
+        (name_of(document), numbers.collect())
+    };
+    // Those that were left out may be referred to.
+    let unseen = UnseenKinds {
+        services: !objects.has_all(WatchedKind::Service),
+        namespaces: !objects.has_all(WatchedKind::Namespace),
+    };
+    Inventory {
+        is_complete: true,
+        unseen,
+        home_namespace,
+        secrets: names.contents.secrets(),
+        config_maps: names.contents.config_maps(),
+        services: objects.of(WatchedKind::Service).map(ports).collect(),
+        namespaces: objects.of(WatchedKind::Namespace).map(labels).collect(),
+        clusters: names.clusters,
+        judging_clusters: names.refused_clusters.connections.clone(),
+        passing_clusters: names.refused_clusters.requests.clone(),
+        upstreams: upstreams.states(),
+        settings: names.settings,
+        owners: names.instances.settled.clone(),
+        former_certificates: names.former_certificates,
+        door_policies: names.door_policies,
+        unfit_policies: names.refused_clusters.policies.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_sources::ObjectKey;
+    use portcullis_translate::{Reason, Version};
+    use serde_json::json;
+
+    use super::*;
+
+    const CLUSTER: WatchedKind = WatchedKind::UpstreamCluster;
+    const SETTINGS: WatchedKind = WatchedKind::GatewaySettings;
+
+    /// With a status that has a name.
+    fn stored(names: &[(WatchedKind, &str)]) -> StoredStatuses {
+        let status = json!({"names": ["old.test"]});
+        let one = |(kind, name): &(WatchedKind, &str)| {
+            let stored = StoredStatus { status: status.clone(), ..StoredStatus::default() };
+            (ObjectKey::cluster_scoped(*kind, *name), stored)
+        };
+        names.iter().map(one).collect()
+    }
+
+    fn diagnosis(kind: &str, name: &str, accepted: bool) -> Arc<Diagnosis> {
+        Arc::new(Diagnosis {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            at: None,
+            accepted,
+            reason: if accepted { Reason::Accepted } else { Reason::Invalid },
+            message: String::new(),
+            warnings: Vec::new(),
+            problems: Vec::new(),
+            cautions: Vec::new(),
+            shadow: None,
+            names: vec!["new.test".to_owned()],
+            version: Version::default(),
+        })
+    }
+
+    fn owned(found: Option<ReferredNames>) -> Option<String> {
+        found.map(|found| format!("{:?}", found.clusters))
+    }
+
+    #[test]
+    fn step_waits_until_clusters_are_reconciled() {
+        let used = SettingsOrigin::Files;
+        assert_eq!(names(&[], &stored(&[]), &used, false), None, "the lists are not complete");
+        assert_eq!(names(&[], &stored(&[(CLUSTER, "a")]), &used, false), None, "no settings are listed");
+        let both = stored(&[(CLUSTER, "a"), (SETTINGS, "s")]);
+        assert_eq!(names(&[], &both, &used, false), None);
+        let reconciled = [diagnosis(CLUSTER_KIND, "a", true)];
+        assert_eq!(owned(names(&reconciled, &both, &used, false)).unwrap(), r#"{"a": {"new.test"}}"#);
+        assert_eq!(owned(names(&[], &both, &used, true)).unwrap(), r#"{"a": {"old.test"}}"#);
+    }
+
+    #[test]
+    fn clusters_keep_their_names_without_any_settings() {
+        let both = stored(&[(CLUSTER, "a"), (SETTINGS, "s")]);
+        let used = SettingsOrigin::Object("absent".to_owned());
+        let refused = [diagnosis(SETTINGS_KIND, "absent", false)];
+        let found = names(&refused, &both, &used, false).unwrap();
+        assert_eq!(found.settings.keys().collect::<Vec<_>>(), ["s"]);
+        assert_eq!(owned(Some(found)).unwrap(), r#"{"a": {"old.test"}}"#);
+    }
+
+    #[test]
+    fn settings_in_use_alone_are_usable() {
+        let both = stored(&[(CLUSTER, "a"), (SETTINGS, "edge"), (SETTINGS, "other")]);
+        let usable = |used: SettingsOrigin| {
+            let settings = names(&[], &both, &used, true).unwrap().settings;
+            let usable = settings.into_iter().filter(|(_, one)| *one == Usability::Usable).map(|(name, _)| name);
+            usable.collect::<Vec<_>>()
+        };
+        assert_eq!(usable(SettingsOrigin::Object("edge".to_owned())), ["edge"]);
+        assert_eq!(usable(SettingsOrigin::Files), [""; 0]);
+    }
+}

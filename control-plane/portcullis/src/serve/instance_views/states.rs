@@ -1,0 +1,51 @@
+use std::collections::BTreeMap;
+
+use portcullis_instances::{InstanceVerdict, JudgedInstance, MemberKind, Settlement};
+
+use crate::spanning_policies::SpanningPolicies;
+
+/// All instances at one time, and what belongs to them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct InstanceStates {
+    /// By name.
+    pub(in super::super) by_name: BTreeMap<String, InstanceState>,
+    /// The instances of each `UpstreamCluster` that belongs to one: its holder, then the next one.
+    pub(in super::super) of_clusters: BTreeMap<String, Vec<String>>,
+    /// The owners of everything.
+    pub(in super::super) settled: Settlement,
+    /// Policies whose targets belong to several.
+    pub(in super::super) spanning: SpanningPolicies,
+}
+
+/// One instance, without what its Envoys have acknowledged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct InstanceState {
+    pub(in super::super) verdict: InstanceVerdict,
+    /// Whether its Envoys are served.
+    pub(in super::super) is_served: bool,
+}
+
+impl InstanceStates {
+    /// Those of judged objects. Of several with one name the first counts, as for owners.
+    pub(super) fn of(
+        judged: &[JudgedInstance],
+        settled: &Settlement,
+        is_served: impl Fn(&str) -> bool,
+        spanning: SpanningPolicies,
+    ) -> Self {
+        let mut by_name = BTreeMap::new();
+        for one in judged.iter().filter(|one| !one.name.is_empty()) {
+            by_name.entry(one.name.clone()).or_insert_with(|| InstanceState {
+                verdict: InstanceVerdict::of(one, settled),
+                is_served: is_served(&one.name),
+            });
+        }
+        let of_cluster = settled.owners.iter().filter(|(member, _)| member.kind == MemberKind::UpstreamCluster);
+        let of_clusters = of_cluster.filter_map(|(member, owner)| {
+            let holders = std::iter::once(&owner.holder).chain(&owner.next);
+            let instances: Vec<String> = holders.filter_map(|holder| Some(holder.instance()?.to_owned())).collect();
+            (!instances.is_empty()).then(|| (member.name.clone(), instances))
+        });
+        Self { by_name, of_clusters: of_clusters.collect(), settled: settled.clone(), spanning }
+    }
+}

@@ -1,0 +1,178 @@
+//! Instances in a Kubernetes: their status, and settings of their own.
+
+use std::net::SocketAddr;
+use std::process::Command;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use portcullis_harness::certs::{Ca, CertSpec, Identity};
+use portcullis_harness::client::{H2Client, TlsTarget};
+use portcullis_harness::control_plane::ControlPlane;
+use portcullis_harness::envoy::{Envoy, EnvoyOptions};
+use portcullis_harness::{deps, ports, wait};
+use serde_json::{Value, json};
+
+use super::control_plane::SOON;
+use super::fixture::{NAMESPACE, SourceFixture, USER, printed};
+
+/// The name of the cluster of a team.
+fn cluster(team: &str) -> String {
+    format!("{team}.example.com")
+}
+
+/// A Kubernetes with a cluster of each of two teams, and a control plane that divides them.
+struct Site {
+    fixture: SourceFixture,
+    plane: ControlPlane,
+}
+
+impl Site {
+    /// `patch`: what is merged into the clusters.
+    fn start(test: &str, patch: &Value) -> Option<Self> {
+        let fixture = SourceFixture::start(test)?;
+        let rights = ["rbac", "--control-plane", "--namespace", NAMESPACE, "--user", USER, "--instances"];
+        fixture.apply(&printed(&rights));
+        fixture.apply(&printed(&["rbac", "--user", "portcullis"]));
+        for team in ["a", "b"] {
+            let manifest = fixture.manifest(&cluster(team)).set("/metadata/labels", json!({"team": team}));
+            fixture.apply(&manifest.merge(patch).to_text());
+        }
+        let flags = fixture.kubernetes_flags(&fixture.settings.display().to_string());
+        let flags: Vec<&str> = flags.iter().map(String::as_str).chain(["--instances"]).collect();
+        let plane = ControlPlane::start_from(&fixture.run.make_dir("plane").unwrap(), &flags).unwrap();
+        Some(Self { fixture, plane })
+    }
+
+    fn apply(&self, kind: &str, name: &str, spec: &Value) {
+        let metadata = json!({"name": name});
+        let object = json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec});
+        self.fixture.apply(&object.to_string());
+    }
+
+    /// An Envoy of an instance.
+    fn envoy(&self, instance: &str) -> Envoy {
+        let node = format!("envoy-{instance}");
+        let bootstrap = self.plane.bootstrap_with(&node, &["--instance", instance]).unwrap();
+        Envoy::start(&self.fixture.run.make_dir(&node).unwrap(), &node, &EnvoyOptions::new(bootstrap)).unwrap()
+    }
+
+    /// Waits for conditions of the newest version, each as `Type Status Reason`; the object.
+    fn wait(&self, name: &str, expected: &[&str]) -> Value {
+        wait::until_ok(&format!("{name}: {expected:?}"), SOON, || {
+            let object = self.fixture.kube.get(&format!("/apis/portcullis.dev/v1alpha1/instances/{name}")).unwrap();
+            let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let text = |one: &Value, field: &str| one[field].as_str().unwrap_or_default().to_owned();
+            let found: Vec<String> = conditions
+                .iter()
+                .map(|one| format!("{} {} {}", text(one, "type"), text(one, "status"), text(one, "reason")))
+                .collect();
+            let is_newest = object["status"]["observedGeneration"] == object["metadata"]["generation"];
+            let has_all = expected.iter().all(|one| found.iter().any(|found| found == one));
+            if has_all && is_newest { Ok(object) } else { Err(format!("{:#}", object["status"])) }
+        })
+        .unwrap()
+    }
+}
+
+fn of_team(team: &str) -> Value {
+    json!({"clustersSelector": {"matchLabels": {"team": team}}})
+}
+
+#[test]
+fn status_of_an_instance_counts_what_belongs_to_it() {
+    let Some(site) = Site::start("instances-status", &json!({})) else { return };
+    site.apply("Instance", "a", &of_team("a"));
+    let object = site.wait("a", &["Accepted True Accepted", "Conflicted False NoConflicts", "Ready False NoEnvoys"]);
+    assert_eq!((&object["status"]["clusters"], &object["status"]["envoys"]), (&json!(1), &json!(0)));
+    // It is younger, or comes later by its name.
+    site.apply("Instance", "all", &json!({"clustersSelector": {}}));
+    let object = site.wait("all", &["Accepted True Accepted", "Conflicted True OwnedByOthers"]);
+    let message = object["status"]["conditions"][1]["message"].as_str().unwrap();
+    assert_eq!(message, "UpstreamCluster a.example.com belongs to Instance a");
+    assert_eq!(object["status"]["clusters"], 1);
+
+    let envoy = site.envoy("a");
+    envoy.wait_ready(SOON).unwrap();
+    let object = site.wait("a", &["Ready True Ready"]);
+    assert_eq!(object["status"]["envoys"], 1);
+    let table = site.fixture.admin(&["get", "instances"]);
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    let head = ["NAME", "ACCEPTED", "CONFLICTED", "READY", "GATEWAYS", "CLUSTERS", "ENVOYS", "AGE"];
+    assert_eq!((&rows[0][..], &rows[1][..7]), (&head[..], &["a", "True", "False", "True", "0", "1", "1"][..]));
+
+    let address = site.plane.http_address().to_string();
+    let told = |instance: &str| {
+        let arguments = ["status", "--address", &address, "-o", "json", "--instance", instance];
+        let output = Command::new(deps::portcullis().unwrap()).args(arguments).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let status: Value = serde_json::from_str(&told("a")).unwrap();
+    let names = |field: &str, key: &str| -> Vec<String> {
+        status[field].as_array().unwrap().iter().map(|one| one[key].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(
+        (names("objects", "name"), names("nodes", "id")),
+        (vec![cluster("a"), "a".to_owned()], vec!["envoy-a".to_owned()])
+    );
+    assert_eq!(told("gone"), "");
+    site.apply("Instance", "a", &json!({"clustersSelector": {"matchFields": []}}));
+    let object = site.wait("a", &["Accepted False Invalid", "Ready False NotAccepted"]);
+    assert_eq!(object["status"]["clusters"], 1, "it keeps what it has");
+}
+
+/// Settings of an instance: a port, and the CA of its clients.
+fn settings(address: SocketAddr, client_ca: &Ca) -> Value {
+    let listener = json!({"address": address.ip().to_string(), "port": address.port()});
+    json!({
+        "listener": listener, "defaultClientCA": {"data": STANDARD.encode(client_ca.pem())},
+        "wasmModulePath": deps::wasm_path(),
+    })
+}
+
+#[test]
+fn client_of_one_instances_ca_is_refused_at_anothers_envoy() {
+    // The clusters have no client CA of their own.
+    let patch = json!({"spec": {"secureServing": {"clientCAData": null}}});
+    let Some(site) = Site::start("instances-settings", &patch) else { return };
+    let instances = ["a", "b"].map(|team| {
+        let (ca, address) = (Ca::new(&format!("clients of {team}")).unwrap(), ports::free_address().unwrap());
+        let alice = ca.issue(&CertSpec::client("alice", [""; 0])).unwrap();
+        let mut spec = of_team(team);
+        spec["settings"] = json!(format!("own-{team}"));
+        site.apply("Instance", team, &spec);
+        site.wait(team, &["Accepted False SettingsNotAccepted"]);
+        site.apply("GatewaySettings", &format!("own-{team}"), &settings(address, &ca));
+        site.wait(team, &["Accepted True Accepted"]);
+        let envoy = site.envoy(team);
+        envoy.wait_listening(address, SOON).unwrap();
+        (team, address, alice, ca, envoy)
+    });
+    let answer = |team: &str, address: SocketAddr, client: &Identity| {
+        let target = TlsTarget::new(address).sni(&cluster(team)).trust(&site.fixture.serving_ca).identity(client);
+        H2Client::connect(&target).and_then(|client| client.get("/version", &[])).map(|answer| answer.status)
+    };
+    let wait_answer = |team: &str, address: SocketAddr, client: &Identity, expected: u16| {
+        wait::until_ok(&format!("{expected} at {team}"), SOON, || match answer(team, address, client) {
+            Ok(status) if status == expected => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+        .unwrap();
+    };
+    let [(a, at_a, of_a, _, _), (b, at_b, of_b, ca_of_b, _)] = &instances;
+    for (team, address, good, bad) in [(a, at_a, of_a, of_b), (b, at_b, of_b, of_a)] {
+        wait_answer(team, *address, good, 200);
+        wait_answer(team, *address, bad, 401);
+    }
+    // An edit acts on its own instance alone.
+    site.apply("GatewaySettings", "own-a", &settings(*at_a, ca_of_b));
+    wait_answer(a, *at_a, of_b, 200);
+    wait_answer(a, *at_a, of_a, 401);
+    wait_answer(b, *at_b, of_a, 401);
+    // Without its settings an instance goes on by those that it had.
+    site.fixture.admin(&["delete", "gatewaysettings", "own-a"]);
+    site.wait(a, &["Accepted False SettingsNotAccepted"]);
+    wait_answer(a, *at_a, of_b, 200);
+    wait_answer(a, *at_a, of_a, 401);
+    let used = site.fixture.kube.get("/apis/portcullis.dev/v1alpha1/gatewaysettings/own-b").unwrap();
+    assert_eq!(used["status"]["conditions"][0]["reason"], "Accepted", "an instance uses them: {used:#}");
+}
