@@ -12,7 +12,7 @@ use workload::{Asked, Hit, Shape, policies, requests};
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let [shape, count, hit, rounds] = arguments.as_slice() else {
-        for shape in ["tenants", "crowded", "wide", "all-but-one", "all-but-four"] {
+        for shape in ["tenants", "crowded", "wide", "all-but-one", "all-but-four", "all-but-five"] {
             for count in [10, 100, 1_000, 10_000] {
                 measure(shape, count, "never", 0);
             }
@@ -28,6 +28,7 @@ fn measure(shape: &str, count: usize, hit: &str, rounds: usize) {
         "crowded" => Shape::Crowded,
         "wide" => Shape::Wide,
         "all-but-four" => Shape::AllButFour,
+        "all-but-five" => Shape::AllButFive,
         _ => Shape::AllButOne,
     };
     let hit = match hit {

@@ -69,6 +69,8 @@ pub(crate) enum Shape {
     AllButOne,
     /// Every rule is for all groups but one of four by turns, and the user who asks is in all four: no value alone excludes it.
     AllButFour,
+    /// As `AllButFour`, but each rule excludes a user of its own besides: no two exclude the same.
+    AllButFive,
 }
 
 /// Policies of ten rules each.
@@ -80,6 +82,7 @@ pub(crate) fn policies(shape: Shape, count: usize) -> Vec<config::Policy> {
         Shape::Wide => wide_rule(dice),
         Shape::AllButOne => excluding_rule(dice),
         Shape::AllButFour => excluding_by_turns(dice),
+        Shape::AllButFive => config::Rule { users: vec![format!("-user-{}", dice.roll())], ..excluding_by_turns(dice) },
     };
     let rules = |dice: &mut Dice, policy| (0..RULES).map(|_| rule(dice, policy)).collect();
     (0..count)
@@ -235,10 +238,12 @@ fn request(shape: Shape, dice: &mut Dice, tenant: usize) -> Asked {
             format!("team-{}", dice.below(22)),
             format!("namespace-{}", dice.below(33)),
         ),
-        Shape::AllButOne | Shape::AllButFour => ("mallory".into(), "team-0".into(), "namespace".into()),
+        Shape::AllButOne | Shape::AllButFour | Shape::AllButFive => {
+            ("mallory".into(), "team-0".into(), "namespace".into())
+        }
     };
     let mut groups = vec![group, "developers".into(), "oidc:everybody".into()];
-    if shape == Shape::AllButFour {
+    if matches!(shape, Shape::AllButFour | Shape::AllButFive) {
         groups.extend((1..4).map(|number| format!("team-{number}")));
     }
     let user = UserInfo::authenticated(name, String::new(), groups, Vec::new());

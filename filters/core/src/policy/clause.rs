@@ -63,8 +63,8 @@ struct Head {
     start: u32,
 }
 
-/// The conditions of a clause.
-#[derive(Clone, Copy, Debug)]
+/// The conditions of a clause. They are equal if their words are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Conditions<'c> {
     words: &'c [u32],
 }
@@ -125,6 +125,18 @@ impl Clauses {
             }
         }
         digest
+    }
+}
+
+impl Conditions<'_> {
+    /// Those that exclude values: they come last.
+    pub(super) fn exclusions(mut self) -> Self {
+        loop {
+            let all = self;
+            if self.next().is_none_or(|first| first.wants == Polarity::NoneOf) {
+                return all;
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::clause::count;
-use super::dimension::{Dimension, Dimensions};
+use super::dimension::Dimension;
 use super::items::{Item, KnownClauses};
 use super::leaves::{Candidate, Leaves};
 
@@ -27,11 +27,7 @@ pub(super) struct Below {
     /// Number of the items that are still to come.
     left: usize,
     is_closed: bool,
-    /// Whether one of them may be split again.
-    is_open: bool,
-    /// Whether one of them excludes values.
-    pub(super) excludes: bool,
-    /// Start among the leaves' candidates, if nothing separates them further.
+    /// Start among the leaves' candidates, if they are few.
     start: usize,
     /// The items themselves, otherwise.
     pub(super) items: Vec<Item>,
@@ -51,13 +47,12 @@ pub(super) struct Dealer {
 }
 
 impl Dealer {
-    /// Puts each item below the values that it wants. Those that nothing separates further go to the end of `leaves` at once:
-    /// most copies of a clause do, and a copy in between would be written and read again.
+    /// Puts each item below the values that it wants. Those below a value that has few go to the end of `leaves` at once.
     pub(super) fn deal(
         &mut self,
         known: &KnownClauses<'_>,
         items: &[Item],
-        (dimension, used): (Dimension, Dimensions),
+        dimension: Dimension,
         leaves: &mut Leaves,
     ) -> Dealt {
         let mut dealt = Dealt { below: Vec::new(), others: Vec::new() };
@@ -69,11 +64,10 @@ impl Dealer {
                 continue;
             }
             let item = item.below(dimension, values.len());
-            let is_open = !known.open(item, used).is_empty();
-            let (is_certain, excludes) = (known.is_certain(item), known.excludes(item));
+            let is_certain = known.is_certain(item);
             for value in values {
                 let place = self.place(*value, &mut dealt.below);
-                dealt.below.get_mut(place).into_iter().for_each(|below| below.count(is_open, is_certain, excludes));
+                dealt.below.get_mut(place).into_iter().for_each(|below| below.count(is_certain));
             }
             copied.push(Copied { values, item, candidate: known.candidate(item) });
         }
@@ -122,21 +116,12 @@ fn make_room(lists: &mut [Below], leaves: &mut Leaves) {
 
 impl Below {
     fn new(value: u32) -> Self {
-        Below {
-            value,
-            count: 0,
-            left: 0,
-            is_closed: false,
-            is_open: false,
-            excludes: false,
-            start: 0,
-            items: Vec::new(),
-        }
+        Below { value, count: 0, left: 0, is_closed: false, start: 0, items: Vec::new() }
     }
 
-    /// Whether nothing separates the items further, or they are too few for it.
+    /// Whether the items are few enough for a leaf.
     pub(super) fn is_leaf(&self) -> bool {
-        !self.is_open || self.count <= LEAF
+        self.count <= LEAF
     }
 
     /// The places of a leaf's candidates.
@@ -144,14 +129,11 @@ impl Below {
         self.start..self.start.saturating_add(self.count)
     }
 
-    fn count(&mut self, is_open: bool, is_certain: bool, excludes: bool) {
-        if self.is_closed {
-            return;
+    fn count(&mut self, is_certain: bool) {
+        if !self.is_closed {
+            self.count = self.count.saturating_add(1);
+            self.is_closed = is_certain;
         }
-        self.count = self.count.saturating_add(1);
-        self.is_open |= is_open;
-        self.excludes |= excludes;
-        self.is_closed = is_certain;
     }
 
     fn add(&mut self, copied: &Copied<'_>, leaves: &mut Leaves) {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::clause::{ClauseDigest, Clauses, Polarity, count};
+use super::clause::{ClauseDigest, Clauses, Condition, Conditions, Polarity, count};
 use super::dimension::{Dimension, Dimensions};
 use super::leaves::Candidate;
 
@@ -82,6 +82,22 @@ impl<'c> KnownClauses<'c> {
 
     pub(super) fn excludes(&self, item: Item) -> bool {
         !self.digest(item).excludes.is_empty()
+    }
+
+    /// Whether the item wants values that the splits above have not matched.
+    pub(super) fn wants_more(&self, item: Item) -> bool {
+        !self.digest(item).wants.without(item.met).is_empty()
+    }
+
+    /// The conditions that the splits above have not matched.
+    pub(super) fn left(&self, item: Item) -> impl Iterator<Item = Condition<'_>> {
+        let is_left = move |one: &Condition<'_>| one.wants == Polarity::NoneOf || !item.met.contains(one.dimension);
+        self.clauses.conditions(item.clause).filter(is_left)
+    }
+
+    /// The conditions of the item that exclude values.
+    pub(super) fn exclusions(&self, item: Item) -> Conditions<'_> {
+        self.clauses.conditions(item.clause).exclusions()
     }
 
     /// The dimensions that may still separate the item.

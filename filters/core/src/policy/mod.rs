@@ -5,10 +5,15 @@
 //! - `compile` reads rules into *clauses*: per dimension (user, verb, resource...) one of some values, or none of some. Texts
 //!   become ids (`request_terms`).
 //! - `build` makes a `tree` of them: it splits on the dimension that separates most, with one edge for each value and one for
-//!   the clauses without a constraint there. Clauses that no split separates end in a leaf.
+//!   the clauses without a constraint there. Clauses that no split separates end in a leaf; so do a few hundred that name the
+//!   same values, and are compared all at once (`bit_leaves`).
 //! - A match turns the request into ids once, follows the edges that these open and checks the clauses in the leaves, but only
 //!   where a policy can be that comes before the best match so far.
 
+mod arrangement;
+mod bit_leaf_builder;
+mod bit_leaves;
+mod branches;
 mod build;
 mod clause;
 mod compile;

@@ -46,6 +46,14 @@ impl RequestTerms {
         }
     }
 
+    /// These ids, which ascend, of these dimensions, which do as well.
+    #[cfg(test)]
+    pub(super) fn of_ids<const N: usize>(all: [(Dimension, &[u32]); N]) -> Self {
+        let mut terms = RequestTerms::nothing();
+        all.into_iter().for_each(|(dimension, ids)| terms.add_sorted(dimension, ids));
+        terms
+    }
+
     pub(super) fn of_user(user: &UserInfo, known: &Vocabularies) -> Self {
         let mut terms = RequestTerms::nothing();
         let [users, groups, ..] = &known.by_dimension;

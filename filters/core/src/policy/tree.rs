@@ -1,24 +1,19 @@
+use super::bit_leaves::{BitLeaf, BitLeaves};
+use super::branches::{Branch, BranchPlaces, Branches};
 use super::clause::Clauses;
 use super::dimension::Dimension;
-use super::edge_map::EdgeMap;
 use super::exclusion_index::{BLOCK, ExclusionIndex, LargeLeaf, WORD};
 use super::leaves::{Candidate, Candidates, Leaves};
 use super::request_terms::RequestTerms;
-
-/// The next node of a search.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Branch {
-    pub(super) node: u32,
-    /// The first clause below: nothing there is better than a match that is already known to come before it.
-    pub(super) first: u32,
-}
 
 #[derive(Debug)]
 pub(super) enum Node {
     /// Clauses to check one by one, in the order of their policies: `leaves[start..end]`.
     Leaf { start: u32, end: u32, large_leaf: Option<LargeLeaf> },
+    /// Clauses that are compared all at once.
+    Bits(BitLeaf),
     /// A way on for each value of the dimension that the request has, and one for the clauses that want none there.
-    Split { dimension: Dimension, others: Option<Branch> },
+    Split { dimension: Dimension, places: BranchPlaces, others: Branch },
 }
 
 /// Finds the clauses that can match a request, without looking at the rest.
@@ -27,7 +22,8 @@ pub(super) struct Tree {
     pub(super) root: Option<Branch>,
     pub(super) nodes: Vec<Node>,
     pub(super) leaves: Leaves,
-    pub(super) edges: EdgeMap<Branch>,
+    pub(super) bit_leaves: BitLeaves,
+    pub(super) branches: Branches,
     pub(super) exclusions: ExclusionIndex,
 }
 
@@ -63,28 +59,35 @@ impl Search<'_> {
                     Some(large_leaf) => self.check_large_leaf(leaf, *large_leaf),
                 }
             }
-            Some(Node::Split { dimension, others }) => self.follow_split(branch.node, *dimension, *others),
+            Some(Node::Bits(leaf)) => {
+                let found = self.tree.bit_leaves.first(*leaf, self.terms);
+                self.best = self.best.min(found.unwrap_or(u32::MAX));
+            }
+            Some(Node::Split { dimension, places, others }) => {
+                self.follow_split(branch.node, (*dimension, *places), *others);
+            }
             None => {}
         }
     }
 
     /// The node with the earlier policy comes first: a match there spares more of the rest.
-    fn follow_split(&mut self, node: u32, dimension: Dimension, mut others: Option<Branch>) {
+    fn follow_split(&mut self, node: u32, (dimension, places): (Dimension, BranchPlaces), mut others: Branch) {
         let mut before = None;
         for id in self.terms.of_dimension(dimension) {
             // A user may list a group twice.
             if before.replace(*id) == Some(*id) {
                 continue;
             }
-            let Some(branch) = self.tree.edges.find(node, *id) else { continue };
-            if let Some(others) = others.take_if(|others| others.first < branch.first) {
-                self.follow(others);
+            let branch = self.tree.branches.find(node, places, *id);
+            if branch.first >= self.best {
+                continue;
+            }
+            if others.first < branch.first {
+                self.follow(std::mem::replace(&mut others, Branch::NONE));
             }
             self.follow(branch);
         }
-        if let Some(others) = others {
-            self.follow(others);
-        }
+        self.follow(others);
     }
 
     fn check_large_leaf(&mut self, leaf: Candidates<'_>, large_leaf: LargeLeaf) {

@@ -1,0 +1,265 @@
+//! Makes the rows of a [`BitLeaf`].
+
+use super::bit_leaves::{BitField, BitLeaf, BitLeaves, MOST, PAIR, PAIRS, Pair, RowPlaces};
+use super::clause::{Polarity, count};
+use super::dimension::Dimension;
+use super::items::{Item, KnownClauses};
+
+/// Bytes that a leaf may take for each clause: where its clauses have few values in common, to split them further takes less.
+const BYTES_FOR_EACH: usize = 24;
+/// Bytes of a row besides its bits, and of a field besides its rows: what its places and itself take.
+const ROW_BYTES: usize = 8;
+const FIELD_BYTES: usize = 24;
+/// A table may have so many places for each value; otherwise values are searched.
+const PLACES_FOR_EACH: u32 = 8;
+
+/// Makes leaves.
+#[derive(Debug, Default)]
+pub(super) struct BitLeavesBuilder {
+    leaves: BitLeaves,
+    /// Those that want values, and those that exclude some.
+    wanted: [FieldRows; Dimension::COUNT],
+    excluded: [FieldRows; Dimension::COUNT],
+}
+
+/// The rows of a field of the leaf that is being made.
+#[derive(Debug, Default)]
+struct FieldRows {
+    /// By value: the number of its row and 1, or 0.
+    places: Vec<u32>,
+    /// The value of each row.
+    values: Vec<u32>,
+    rows: Vec<Pair>,
+    /// The clauses with such a condition.
+    having: [Pair; PAIRS],
+    /// Number of the clauses with such a condition, and of the values in these.
+    conditions: usize,
+    members: usize,
+}
+
+impl BitLeavesBuilder {
+    /// Makes a leaf of items, unless it would take too much memory.
+    pub(super) fn add(&mut self, known: &KnownClauses<'_>, items: &[Item]) -> Option<BitLeaf> {
+        if items.len() > MOST {
+            return None;
+        }
+        let pairs = items.len().div_ceil(PAIR);
+        let mut room = items.len().saturating_mul(BYTES_FOR_EACH);
+        let fits = items.iter().enumerate().all(|(at, item)| self.add_item(known, *item, at, pairs, &mut room));
+        let leaf = fits.then(|| self.leaf(known, items, pairs));
+        self.wanted.iter_mut().chain(&mut self.excluded).for_each(FieldRows::clear);
+        leaf
+    }
+
+    fn add_item(&mut self, known: &KnownClauses<'_>, item: Item, at: usize, pairs: usize, room: &mut usize) -> bool {
+        known.left(item).all(|condition| {
+            let fields = if condition.wants == Polarity::AnyOf { &mut self.wanted } else { &mut self.excluded };
+            let Some(field) = fields.get_mut(condition.dimension.index()) else { return false };
+            set(&mut field.having, at);
+            field.conditions = field.conditions.saturating_add(1);
+            field.members = field.members.saturating_add(condition.ids.len());
+            !condition.ids.is_empty() && condition.ids.iter().all(|id| field.add(*id, at, pairs, room))
+        })
+    }
+
+    fn leaf(&mut self, known: &KnownClauses<'_>, items: &[Item], pairs: usize) -> BitLeaf {
+        let (clauses, fields) = (count(self.leaves.clauses.len()), self.leaves.fields.len());
+        self.leaves.clauses.extend(items.iter().map(|item| known.digest(*item).clause));
+        let mut outside = [[0; 2]; PAIRS];
+        (items.len()..pairs.saturating_mul(PAIR)).for_each(|at| set(&mut outside, at));
+        let mut of_leaf = Vec::new();
+        for (wants, fields) in [(Polarity::AnyOf, &self.wanted), (Polarity::NoneOf, &self.excluded)] {
+            let named = Dimension::ALL.into_iter().zip(fields).filter(|(_, field)| !field.values.is_empty());
+            of_leaf
+                .extend(named.map(|(dimension, field)| (field.passing(wants, items.len()), wants, dimension, field)));
+        }
+        of_leaf.sort_unstable_by_key(|(passing, wants, dimension, _)| (*passing, *wants, *dimension));
+        for (_, wants, dimension, field) in of_leaf {
+            self.leaves.add_field((dimension, wants), field, &outside, pairs);
+        }
+        let count_of_fields = self.leaves.fields.len().saturating_sub(fields);
+        BitLeaf { clauses, len: short(items.len()), count: short(count_of_fields), fields: count(fields) }
+    }
+
+    pub(super) fn finish(self) -> BitLeaves {
+        let mut leaves = self.leaves;
+        leaves.clauses.shrink_to_fit();
+        leaves.rows.shrink_to_fit();
+        leaves.tables.shrink_to_fit();
+        leaves
+    }
+}
+
+impl BitLeaves {
+    fn add_field(&mut self, kind: (Dimension, Polarity), field: &FieldRows, outside: &[Pair], pairs: usize) {
+        let (dimension, wants) = kind;
+        let rows = count(self.rows.len());
+        let mut order: Vec<(u32, usize)> = field.values.iter().copied().zip(0..).collect();
+        order.sort_unstable();
+        let others = || field.having.iter().zip(outside).map(|(having, outside)| not(or(having, outside))).take(pairs);
+        for (_, number) in &order {
+            let start = number.saturating_mul(pairs);
+            let row = field.rows.get(start..).unwrap_or_default().iter().take(pairs);
+            match wants {
+                Polarity::AnyOf => self.rows.extend(row.zip(others()).map(|(row, others)| or(row, &others))),
+                Polarity::NoneOf => self.rows.extend(row.map(|row| not(*row))),
+            }
+        }
+        if wants == Polarity::AnyOf {
+            self.rows.extend(others());
+        }
+        let values = order.iter().map(|(value, _)| *value);
+        let (lowest, places) = self.add_places(values);
+        self.fields.push(BitField { dimension, wants, count: short(order.len()), lowest, places, rows });
+    }
+
+    /// The lowest of values that ascend, and their places.
+    fn add_places(&mut self, values: impl ExactSizeIterator<Item = u32> + Clone) -> (u32, RowPlaces) {
+        let lowest = values.clone().next().unwrap_or(0);
+        let len = values.clone().last().unwrap_or(0).saturating_sub(lowest).saturating_add(1);
+        if len > count(values.len()).saturating_mul(PLACES_FOR_EACH) {
+            let start = count(self.values.len());
+            self.values.extend(values);
+            return (lowest, RowPlaces::Values { start });
+        }
+        let start = self.tables.len();
+        self.tables.resize(start.saturating_add(len as usize), 0);
+        let table = self.tables.get_mut(start..).unwrap_or_default();
+        for (value, number) in values.zip(1..) {
+            table.get_mut(value.saturating_sub(lowest) as usize).into_iter().for_each(|place| *place = number);
+        }
+        (lowest, RowPlaces::Table { start: count(start), len })
+    }
+}
+
+impl FieldRows {
+    /// How many of so many clauses one value lets pass, on average. The field that fewest pass comes first: mostly no other has
+    /// to be looked at.
+    fn passing(&self, wants: Polarity, clauses: usize) -> usize {
+        let of_value = self.members.checked_div(self.values.len()).unwrap_or(0);
+        match wants {
+            Polarity::AnyOf => clauses.saturating_sub(self.conditions).saturating_add(of_value),
+            Polarity::NoneOf => clauses.saturating_sub(of_value),
+        }
+    }
+
+    /// Adds a clause to the row of a value, if there is room.
+    fn add(&mut self, value: u32, at: usize, pairs: usize, room: &mut usize) -> bool {
+        let place = value as usize;
+        if self.places.len() <= place {
+            self.places.resize(place.saturating_add(1), 0);
+        }
+        let Some(place) = self.places.get_mut(place) else { return false };
+        if *place == 0 {
+            let of_field = if self.values.is_empty() { FIELD_BYTES } else { 0 };
+            let bytes = pairs.saturating_mul(size_of::<Pair>()).saturating_add(ROW_BYTES).saturating_add(of_field);
+            let Some(left) = room.checked_sub(bytes) else { return false };
+            *room = left;
+            self.values.push(value);
+            self.rows.resize(self.values.len().saturating_mul(pairs), [0; 2]);
+            *place = count(self.values.len());
+        }
+        let start = (place.saturating_sub(1) as usize).saturating_mul(pairs);
+        set(self.rows.get_mut(start..).unwrap_or_default(), at);
+        true
+    }
+
+    fn clear(&mut self) {
+        for value in self.values.drain(..) {
+            self.places.get_mut(value as usize).into_iter().for_each(|place| *place = 0);
+        }
+        self.rows.clear();
+        self.having = [[0; 2]; PAIRS];
+        (self.conditions, self.members) = (0, 0);
+    }
+}
+
+#[inline]
+fn set(row: &mut [Pair], at: usize) {
+    let word = row.get_mut(at / PAIR).and_then(|pair| pair.get_mut(at % PAIR / 64));
+    word.into_iter().for_each(|word| *word |= 1 << (at % 64));
+}
+
+fn or([one, other]: &Pair, [with, also]: &Pair) -> Pair {
+    [one | with, other | also]
+}
+
+fn not([one, other]: Pair) -> Pair {
+    [!one, !other]
+}
+
+/// Numbers here are bounded by [`MOST`] and the memory for it, below 2^16.
+fn short(number: usize) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clause::{Clauses, Condition};
+    use super::super::request_terms::RequestTerms;
+    use super::*;
+
+    /// Conditions by the clause's number: values in a table and values far apart, several at once, and every fifth clause with none.
+    fn conditions(n: u32) -> Vec<(Dimension, Polarity, Vec<u32>)> {
+        let mut all = vec![(Dimension::UserGroup, Polarity::NoneOf, vec![n % 7 * 1000, n % 7 * 1000 + 3])];
+        if n % 5 != 4 {
+            all.push((Dimension::UserGroup, Polarity::AnyOf, vec![n % 3, 3 + n % 11]));
+            all.push((Dimension::Verb, Polarity::AnyOf, vec![10 + n % 8]));
+        }
+        all
+    }
+
+    fn clauses(len: u32) -> Clauses {
+        let mut clauses = Clauses::default();
+        for n in 0..len {
+            let conditions = conditions(n);
+            let conditions = conditions.iter().map(|(dimension, wants, ids)| Condition {
+                dimension: *dimension,
+                wants: *wants,
+                ids,
+            });
+            clauses.push(n, &mut conditions.collect::<Vec<_>>());
+        }
+        clauses
+    }
+
+    #[test]
+    fn first_clause_that_holds_is_found() {
+        for len in [65, 127, 128, 129, 300, 511, 512] {
+            let clauses = clauses(len);
+            let known = KnownClauses::new(&clauses);
+            let mut builder = BitLeavesBuilder::default();
+            let other = builder.add(&known, &known.items()[..64]);
+            let leaf = builder.add(&known, &known.items()).unwrap();
+            let leaves = builder.finish();
+            for chosen in 0..1 << 10 {
+                let of = [0, 2, 3, 8, 1000, 3003, 6000].into_iter().zip(0..).filter(|(_, bit)| chosen >> bit & 1 == 1);
+                let groups: Vec<u32> = of.map(|(group, _)| group).collect();
+                let verb = [&[10][..], &[13], &[17], &[99], &[], &[], &[], &[]][chosen as usize >> 7];
+                let terms = RequestTerms::of_ids([(Dimension::UserGroup, &groups), (Dimension::Verb, verb)]);
+                let expected = (0..len).find(|clause| clauses.holds(*clause, &terms));
+                assert_eq!(leaves.first(leaf, &terms), expected, "{groups:?} {verb:?}");
+                assert_eq!(other.and_then(|other| leaves.first(other, &terms)), expected.filter(|clause| *clause < 64));
+            }
+            let many: Vec<u32> = (2..4000).collect();
+            let terms = RequestTerms::of_ids([(Dimension::UserGroup, &many), (Dimension::Verb, &[13])]);
+            assert_eq!(leaves.first(leaf, &terms), (0..len).find(|clause| clauses.holds(*clause, &terms)));
+        }
+    }
+
+    #[test]
+    fn leaf_without_values_in_common_is_refused() {
+        let mut clauses = Clauses::default();
+        for n in 0..400 {
+            let ids = [n, n + 1000];
+            clauses.push(n, &mut [Condition { dimension: Dimension::User, wants: Polarity::NoneOf, ids: &ids }]);
+        }
+        let known = KnownClauses::new(&clauses);
+        let mut builder = BitLeavesBuilder::default();
+        assert!(builder.add(&known, &known.items()).is_none());
+        assert!(builder.add(&known, &known.items()[..1]).is_none());
+        let fresh = BitLeavesBuilder::default();
+        assert!(builder.excluded.iter().zip(&fresh.excluded).all(|(one, other)| one.values == other.values));
+        assert!(builder.excluded.iter().all(|field| field.places.iter().all(|place| *place == 0)));
+    }
+}
