@@ -42,7 +42,7 @@ pub(crate) fn judge_classes<'a>(objects: &'a GatewayObjects, inventory: &Invento
     judged.collect()
 }
 
-pub(crate) fn own_classes(objects: &GatewayObjects) -> impl Iterator<Item = &GatewayClass> {
+fn own_classes(objects: &GatewayObjects) -> impl Iterator<Item = &GatewayClass> {
     objects.classes.iter().filter(|class| class.spec.controller_name == CONTROLLER_NAME)
 }
 

@@ -1,6 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use portcullis_api::PolicyKind;
 use portcullis_gateway_api::{
     Gateway, GatewayApiObject, GatewayClass, HttpRoute, ObjectMeta, ReferenceGrant, TlsRoute,
 };
@@ -9,7 +8,7 @@ use portcullis_instances::Settlement;
 use crate::contents::ContentName;
 use crate::former::FormerCertificates;
 use crate::name::ObjectName;
-use crate::policy::DoorPolicies;
+use crate::policy::{DoorPolicies, UnfitPolicy};
 
 /// The objects of the Gateway API, and those of ours that are to be judged with them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,17 +83,6 @@ pub struct Inventory {
     pub door_policies: DoorPolicies,
     /// Those that are left out at an `UpstreamCluster`, and why.
     pub unfit_policies: BTreeMap<UnfitPolicy, String>,
-}
-
-/// A policy of a door with which an `UpstreamCluster` behind that would be refused.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct UnfitPolicy {
-    /// The cluster.
-    pub cluster: String,
-    /// The policy's kind.
-    pub kind: PolicyKind,
-    /// Its namespace and name.
-    pub policy: String,
 }
 
 /// Kinds of which not all objects are looked at.

@@ -28,6 +28,7 @@ mod listener;
 mod name;
 mod policy;
 mod route;
+mod route_parents;
 mod served;
 mod status;
 mod upstream;
@@ -38,17 +39,18 @@ pub use condition::{ConditionVerdict, Note, NoteKind};
 pub use contents::{ContentKind, ContentName, ReferredContents};
 pub use former::{FormerCertificates, ListenerName};
 pub use host::HostPattern;
-pub use input::{GatewayObjects, Inventory, UnfitPolicy, UnseenKinds, UpstreamObject, UpstreamState, Usability};
+pub use input::{GatewayObjects, Inventory, UnseenKinds, UpstreamObject, UpstreamState, Usability};
 pub use listener::{ServedClientCa, listener_secrets};
 pub use name::{ObjectName, RouteKind};
 pub use policy::{
     AncestorVerdict, AttachedPolicies, Door, DoorPolicies, DoorTargets, ListedDoors, PolicyAncestors, PolicyMemo,
-    PolicyObject, PolicyTargets, PolicyVerdict, affected, attach_policies, behind_doors, policy_ancestors,
+    PolicyObject, PolicyTargets, PolicyVerdict, UnfitPolicy, affected, attach_policies, behind_doors, policy_ancestors,
 };
 pub use portcullis_gateway_api::ValidationMode;
 pub use route::{ServedBackend, WeightedBackend};
+pub use route_parents::{RouteParents, route_parents};
 pub use served::{BoundRoute, HostTable, ListenerRole, RedirectTable, ServedGateway, ServedListener};
-pub use status::{ObjectGenerations, RouteParents, conditions, route_parents};
+pub use status::{ObjectGenerations, conditions};
 pub use upstream::{UpstreamVerdict, upstreams_within_bounds};
 pub use verdict::{ClassVerdict, GatewayVerdict, ListenerVerdict, ParentVerdict, RouteVerdict};
 

@@ -27,7 +27,8 @@ pub(crate) fn judge(objects: &ObjectSet, home_namespace: &str) -> JudgedPolicies
     for document in &objects.clusters {
         targets.clusters.entry(name_of(document).to_owned()).or_insert_with(|| Arc::clone(document));
     }
-    targets.doors = DoorTargets::Listed(ListedDoors::of(&gateway_objects_of(objects)));
+    let read = gateway_objects_of(objects);
+    targets.doors = DoorTargets::Listed(ListedDoors::of(&read.classes, &read.gateways, &read.http_routes));
     let grants = grants(objects.others.iter());
     let policies: Vec<PolicyObject> =
         objects.policies.iter().filter_map(|document| Some(PolicyObject::read(kind(document)?, document))).collect();

@@ -9,9 +9,9 @@ use portcullis_api::{
 };
 use serde_json::Value;
 
+use super::unfit::UnfitPolicy;
 use super::{PolicyObject, PolicyOutcome};
 use crate::condition::Rejection;
-use crate::input::UnfitPolicy;
 
 /// A part at a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

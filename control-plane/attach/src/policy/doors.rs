@@ -6,11 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use portcullis_api::{MergeStrategy, PolicyInEffect, PolicyKind, PolicyRole, PolicyTarget, check_door_fields};
-use portcullis_gateway_api::{GATEWAY_API_GROUP, ParentReference};
+use portcullis_gateway_api::{GATEWAY_API_GROUP, Gateway, GatewayClass, HttpRoute, ParentReference};
 
+use super::unfit::UnfitPolicy;
 use super::{PolicyObject, PolicyOutcome, affected};
+use crate::CONTROLLER_NAME;
 use crate::condition::{ConditionVerdict, Rejection};
-use crate::input::{GatewayObjects, UnfitPolicy};
 use crate::name::ObjectName;
 
 /// A door.
@@ -89,22 +90,22 @@ impl fmt::Display for Door {
 }
 
 impl ListedDoors {
-    /// Those of these objects.
-    pub fn of(objects: &GatewayObjects) -> Self {
-        let classes: BTreeSet<&str> =
-            crate::gateway::own_classes(objects).map(|class| class.metadata.name.as_str()).collect();
-        let gateway = |one: &portcullis_gateway_api::Gateway| {
+    /// Those of these objects, classes and Gateways of other controllers among them.
+    pub fn of(classes: &[GatewayClass], gateways: &[Gateway], routes: &[HttpRoute]) -> Self {
+        let own_classes = classes.iter().filter(|class| class.spec.controller_name == CONTROLLER_NAME);
+        let classes: BTreeSet<&str> = own_classes.map(|class| class.metadata.name.as_str()).collect();
+        let gateway = |one: &Gateway| {
             let is_own = classes.contains(one.spec.gateway_class_name.as_str());
             let listeners = || one.spec.listeners.iter().map(|listener| listener.name.clone()).collect();
             (ObjectName::of(&one.metadata), is_own.then(listeners))
         };
-        let gateways: BTreeMap<ObjectName, Option<BTreeSet<String>>> = objects.gateways.iter().map(gateway).collect();
+        let gateways: BTreeMap<ObjectName, Option<BTreeSet<String>>> = gateways.iter().map(gateway).collect();
         let is_own = |parent: &ParentReference, namespace: &str| {
             let namespace = parent.namespace.as_deref().unwrap_or(namespace);
             let is_gateway = parent.group == GATEWAY_API_GROUP && parent.kind == "Gateway";
             is_gateway && gateways.get(&ObjectName::new(namespace, parent.name.as_str())).is_some_and(Option::is_some)
         };
-        let routes = objects.http_routes.iter().map(|route| {
+        let routes = routes.iter().map(|route| {
             let name = ObjectName::of(&route.metadata);
             let has_own = route.spec.parent_refs.iter().any(|parent| is_own(parent, &name.namespace));
             (name, has_own)

@@ -18,6 +18,7 @@ mod doors;
 mod object;
 mod site;
 mod spanning;
+mod unfit;
 
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ pub use cluster::{PolicyMemo, behind_doors};
 pub(crate) use doors::affected_by;
 pub use doors::{Door, DoorPolicies, DoorTargets, ListedDoors};
 pub use object::PolicyObject;
+pub use unfit::UnfitPolicy;
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;

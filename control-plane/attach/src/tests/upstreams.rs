@@ -68,7 +68,7 @@ fn assert_line(case: &str, found: &str, line: &str) {
 fn route_and_gateway_need_grants_in_the_upstreams_namespace() {
     let gateways = || grant(TEAM, "Gateway", INFRA, None);
     let open = ["bound h a.test r -> team-a/prod*1", "route r ResolvedRefs True"];
-    let no_route = [
+    let unrouted = [
         "bound h a.test r -> refused*1",
         "route r ResolvedRefs False RefNotPermitted: spec.rules[0].backendRefs[0]: no ReferenceGrant in namespace team-a permits KubernetesUpstream prod",
     ];
@@ -89,11 +89,11 @@ fn route_and_gateway_need_grants_in_the_upstreams_namespace() {
         ("with one for a Gateway of another namespace", vec![own(), grant(TEAM, "Gateway", "team-b", None)], &no_key),
         ("with one for another upstream", vec![own(), grant(TEAM, "Gateway", INFRA, Some("test"))], &no_key),
         ("with one in the control plane's namespace", vec![own(), grant(HOME, "Gateway", INFRA, None)], &no_key),
-        ("of another namespace", vec![foreign(), gateways()], &no_route),
+        ("of another namespace", vec![foreign(), gateways()], &unrouted),
         (
             "of the control plane's namespace",
             vec![route(HOME, "r", "a.test", &[reference(Some(TEAM), "prod")]), gateways()],
-            &no_route,
+            &unrouted,
         ),
         (
             "of another namespace with a grant",
@@ -103,9 +103,9 @@ fn route_and_gateway_need_grants_in_the_upstreams_namespace() {
         (
             "with a grant of its own namespace",
             vec![foreign(), gateways(), grant("team-b", "HTTPRoute", "team-b", None)],
-            &no_route,
+            &unrouted,
         ),
-        ("with a grant for TLSRoutes", vec![foreign(), gateways(), grant(TEAM, "TLSRoute", "team-b", None)], &no_route),
+        ("with a grant for TLSRoutes", vec![foreign(), gateways(), grant(TEAM, "TLSRoute", "team-b", None)], &unrouted),
     ] {
         let objects = world(&documents, vec![upstream(TEAM, "prod", 2024)]);
         let found = outcome(&objects, &usable(&objects));

@@ -57,8 +57,12 @@ fn routes_to(group: &[Arc<Resource>], cluster: &str) -> RouteConfiguration {
 }
 
 fn config_of(host: &VirtualHost) -> Option<Value> {
-    let config = &host.typed_per_filter_config[HTTP_FILTER].value;
-    let config = DynamicModuleFilterPerRoute::decode(config.as_slice()).unwrap().filter_config?;
+    let config = &host.typed_per_filter_config[HTTP_FILTER];
+    // Other names have the filter switched off, or no configuration.
+    if !config.type_url.ends_with("DynamicModuleFilterPerRoute") {
+        return None;
+    }
+    let config = DynamicModuleFilterPerRoute::decode(config.value.as_slice()).unwrap().filter_config?;
     Some(serde_json::from_str(&StringValue::decode(config.value.as_slice()).unwrap().value).unwrap())
 }
 

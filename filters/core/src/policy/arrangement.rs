@@ -11,7 +11,7 @@ use super::seeded_hash::SeededHash;
 /// Number of values by which items are ordered.
 const KEY: usize = 4;
 
-type Key = [u32; KEY];
+type OrderKey = [u32; KEY];
 
 /// A number for each value and its dimension's number.
 type Ranks = HashMap<(usize, u32), u32, SeededHash>;
@@ -36,7 +36,7 @@ pub(super) fn arranged(known: &KnownClauses<'_>, mut items: Vec<Item>) -> Vec<It
     let ranks = ranks(known, &items);
     // The last items are the last block, which is not full.
     let last = items.split_off(items.len().saturating_sub(items.len() % BLOCK));
-    let mut keyed: Vec<(Key, Item)> = items.into_iter().map(|item| (key(known, item, &ranks), item)).collect();
+    let mut keyed: Vec<(OrderKey, Item)> = items.into_iter().map(|item| (key(known, item, &ranks), item)).collect();
     keyed.sort_by_key(|(key, _)| *key);
     let clause = |item: &Item| known.digest(*item).clause;
     let mut blocks: Vec<Vec<Item>> =
@@ -61,7 +61,7 @@ fn ranks(known: &KnownClauses<'_>, items: &[Item]) -> Ranks {
 }
 
 /// The ranks of the most frequent values that an item excludes, in their order.
-fn key(known: &KnownClauses<'_>, item: Item, ranks: &Ranks) -> Key {
+fn key(known: &KnownClauses<'_>, item: Item, ranks: &Ranks) -> OrderKey {
     let mut key = [u32::MAX; KEY];
     for rank in values(known, item).filter_map(|value| ranks.get(&value)) {
         if let Some(last) = key.last_mut().filter(|last| *rank < **last) {

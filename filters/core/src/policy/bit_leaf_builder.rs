@@ -1,6 +1,6 @@
 //! Makes the rows of a [`BitLeaf`].
 
-use super::bit_leaves::{BitField, BitLeaf, BitLeaves, MOST, PAIR, PAIRS, Pair, RowPlaces};
+use super::bit_leaves::{BitField, BitLeaf, BitLeaves, MOST, PAIR, PAIRS, RowPair, RowPlaces};
 use super::clause::{Polarity, count};
 use super::dimension::Dimension;
 use super::items::{Item, KnownClauses};
@@ -29,9 +29,9 @@ struct FieldRows {
     places: Vec<u32>,
     /// The value of each row.
     values: Vec<u32>,
-    rows: Vec<Pair>,
+    rows: Vec<RowPair>,
     /// The clauses with such a condition.
-    having: [Pair; PAIRS],
+    having: [RowPair; PAIRS],
     /// Number of the clauses with such a condition, and of the values in these.
     conditions: usize,
     members: usize,
@@ -91,7 +91,7 @@ impl BitLeavesBuilder {
 }
 
 impl BitLeaves {
-    fn add_field(&mut self, kind: (Dimension, Polarity), field: &FieldRows, outside: &[Pair], pairs: usize) {
+    fn add_field(&mut self, kind: (Dimension, Polarity), field: &FieldRows, outside: &[RowPair], pairs: usize) {
         let (dimension, wants) = kind;
         let rows = count(self.rows.len());
         let mut order: Vec<(u32, usize)> = field.values.iter().copied().zip(0..).collect();
@@ -152,7 +152,7 @@ impl FieldRows {
         let Some(place) = self.places.get_mut(place) else { return false };
         if *place == 0 {
             let of_field = if self.values.is_empty() { FIELD_BYTES } else { 0 };
-            let bytes = pairs.saturating_mul(size_of::<Pair>()).saturating_add(ROW_BYTES).saturating_add(of_field);
+            let bytes = pairs.saturating_mul(size_of::<RowPair>()).saturating_add(ROW_BYTES).saturating_add(of_field);
             let Some(left) = room.checked_sub(bytes) else { return false };
             *room = left;
             self.values.push(value);
@@ -175,16 +175,16 @@ impl FieldRows {
 }
 
 #[inline]
-fn set(row: &mut [Pair], at: usize) {
+fn set(row: &mut [RowPair], at: usize) {
     let word = row.get_mut(at / PAIR).and_then(|pair| pair.get_mut(at % PAIR / 64));
     word.into_iter().for_each(|word| *word |= 1 << (at % 64));
 }
 
-fn or([one, other]: &Pair, [with, also]: &Pair) -> Pair {
+fn or([one, other]: &RowPair, [with, also]: &RowPair) -> RowPair {
     [one | with, other | also]
 }
 
-fn not([one, other]: Pair) -> Pair {
+fn not([one, other]: RowPair) -> RowPair {
     [!one, !other]
 }
 

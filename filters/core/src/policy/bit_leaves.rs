@@ -10,7 +10,7 @@ use super::dimension::Dimension;
 use super::request_terms::RequestTerms;
 
 /// Bits that are joined in one step.
-pub(super) type Pair = [u64; 2];
+pub(super) type RowPair = [u64; 2];
 /// Clauses in a pair.
 pub(super) const PAIR: usize = 128;
 /// Pairs in the longest row.
@@ -25,7 +25,7 @@ const FEW_IDS: usize = 8;
 pub(super) struct BitLeaves {
     pub(super) clauses: Vec<u32>,
     pub(super) fields: Vec<BitField>,
-    pub(super) rows: Vec<Pair>,
+    pub(super) rows: Vec<RowPair>,
     /// By value, from a field's lowest on: the number of the value's row and 1, or 0.
     pub(super) tables: Vec<u16>,
     /// Values in ascending order, as their rows are.
@@ -86,7 +86,7 @@ impl BitLeaves {
 
     /// Keeps the clauses that want one of the ids, or no value.
     #[inline]
-    fn keep_wanting(&self, left: &mut [Pair], field: &BitField, ids: &[u32]) {
+    fn keep_wanting(&self, left: &mut [RowPair], field: &BitField, ids: &[u32]) {
         let pairs = left.len();
         let others = || self.row(field, pairs, field.count.into());
         if let [id] = ids {
@@ -100,7 +100,7 @@ impl BitLeaves {
     }
 
     /// Visits the rows of ids, which ascend.
-    fn each_row<'s>(&'s self, field: &BitField, pairs: usize, ids: &[u32], mut visit: impl FnMut(&'s [Pair])) {
+    fn each_row<'s>(&'s self, field: &BitField, pairs: usize, ids: &[u32], mut visit: impl FnMut(&'s [RowPair])) {
         let ids = if ids.len() > FEW_IDS { self.known(field, ids) } else { ids };
         for id in ids {
             self.row_of(field, pairs, *id).into_iter().for_each(&mut visit);
@@ -119,7 +119,7 @@ impl BitLeaves {
     }
 
     #[inline]
-    fn row_of(&self, field: &BitField, pairs: usize, id: u32) -> Option<&[Pair]> {
+    fn row_of(&self, field: &BitField, pairs: usize, id: u32) -> Option<&[RowPair]> {
         let number = match field.places {
             RowPlaces::Table { start, len } => {
                 let at = id.wrapping_sub(field.lowest);
@@ -138,18 +138,18 @@ impl BitLeaves {
     }
 
     #[inline]
-    fn row(&self, field: &BitField, pairs: usize, number: usize) -> &[Pair] {
+    fn row(&self, field: &BitField, pairs: usize, number: usize) -> &[RowPair] {
         let start = (field.rows as usize).wrapping_add(number.wrapping_mul(pairs));
         self.rows.get(start..).unwrap_or_default().get(..pairs).unwrap_or_default()
     }
 }
 
 #[inline]
-fn keep(left: &mut [Pair], row: &[Pair]) {
+fn keep(left: &mut [RowPair], row: &[RowPair]) {
     left.iter_mut().zip(row).for_each(|([one, other], [with, also])| (*one, *other) = (*one & with, *other & also));
 }
 
 #[inline]
-fn add(to: &mut [Pair], row: &[Pair]) {
+fn add(to: &mut [RowPair], row: &[RowPair]) {
     to.iter_mut().zip(row).for_each(|([one, other], [with, also])| (*one, *other) = (*one | with, *other | also));
 }

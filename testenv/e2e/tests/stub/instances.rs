@@ -138,7 +138,7 @@ fn storm_of_edits_in_one_instance_leaves_anothers_their_time() {
             rounds
                 .map(|round| {
                     for one in &stormy {
-                        let edited = one.clone().policies(policy_of(&format!("storm-{round}")));
+                        let edited = one.clone().policies(policy_of(&format!("gust-{round}")));
                         fixture.write(one.name(), &edited.to_text());
                     }
                 })
@@ -154,7 +154,7 @@ fn storm_of_edits_in_one_instance_leaves_anothers_their_time() {
         is_over.store(true, Ordering::Relaxed);
         eprintln!("{} edits meanwhile", storm.join().unwrap() * STORM);
     });
-    assert!(!dump(&member).contains("storm-"), "nothing of the other instance");
+    assert!(!dump(&member).contains("gust-"), "nothing of the other instance");
     let is_settled = |status: &Value| list(status, "nodes").iter().all(|one| one["inSync"] == true);
     fixture.plane.wait_status("the storm is over", SOON, is_settled).unwrap();
 }

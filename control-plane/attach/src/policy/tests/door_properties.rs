@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{HOME, attach_policies, cluster, denial, policy, rules, targets};
 use crate::ObjectName;
-use crate::policy::{Door, DoorTargets, ListedDoors, PolicyObject, PolicyTargets, behind_doors};
+use crate::policy::{Door, PolicyObject, PolicyTargets, behind_doors};
 
 const PATHS: [&str; 4] = ["/a", "/b", "/c", "/d"];
 const SCHEMAS: [&str; 3] = ["few", "free", "new"];
@@ -74,7 +74,7 @@ proptest! {
             denial("/a"), {"rules": [{"verbs": ["*"], "nonResourceURLs": ["/a", "/b", "/c"]}], "flowControlSchemaName": "few"},
         ]);
         let own = Arc::new(own);
-        let doors = DoorTargets::Listed(ListedDoors::of(&super::doors::objects()));
+        let doors = super::doors::listed(&super::doors::objects());
         let attached = attach_policies(&policies, &[], &PolicyTargets { doors, ..targets() });
         for namespace in [HOME, "infra"] {
             let (gateway, route) = (ObjectName::new(namespace, "edge"), ObjectName::new("team-a", "prod"));

@@ -22,6 +22,11 @@ fn object(kind: &str, (namespace, name): (&str, &str), spec: &Value) -> Value {
 }
 
 /// Gateways of this controller and of another one, each with a route of team-a.
+/// The doors among objects.
+pub(super) fn listed(objects: &GatewayObjects) -> DoorTargets {
+    DoorTargets::Listed(ListedDoors::of(&objects.classes, &objects.gateways, &objects.http_routes))
+}
+
 pub(super) fn objects() -> GatewayObjects {
     let gateway = |namespace: &str, name: &str, class: &str| {
         let listeners = json!([{"name": "https", "port": 443, "protocol": "HTTPS"}]);
@@ -46,7 +51,7 @@ pub(super) fn objects() -> GatewayObjects {
 }
 
 fn served() -> PolicyTargets {
-    PolicyTargets { doors: DoorTargets::Listed(ListedDoors::of(&objects())), ..targets() }
+    PolicyTargets { doors: listed(&objects()), ..targets() }
 }
 
 fn at(kind: &str, name: &str, section: Option<&str>) -> Value {

@@ -33,7 +33,7 @@ impl ReadDoors {
         kinds.into_iter().flat_map(|kind| objects.of(kind)).filter_map(|one| read_object(one).ok()).for_each(|one| {
             read.add(one);
         });
-        let doors = DoorTargets::Listed(ListedDoors::of(&read));
+        let doors = DoorTargets::Listed(ListedDoors::of(&read.classes, &read.gateways, &read.http_routes));
         self.known = Some((Arc::clone(objects), doors.clone()));
         doors
     }

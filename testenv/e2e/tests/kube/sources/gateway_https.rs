@@ -72,7 +72,7 @@ impl HttpsSite {
 
     /// A Secret of the Gateways, with a new certificate.
     pub(super) fn certificate(&self, name: &str) -> Identity {
-        let names = [JUDGED, NEIGHBOUR, MORE];
+        let names = [JUDGED, NEIGHBOUR, MORE, "tenant.example.com", "foreign.example.com"];
         let serving = self.site.fixture.serving_ca.issue(&CertSpec::server(JUDGED, names)).unwrap();
         let data = json!({"tls.crt": serving.pem(), "tls.key": serving.key_pem()});
         let metadata = json!({"name": name, "namespace": "infra"});
