@@ -27,7 +27,8 @@ impl GatewayDivision {
         state.is_none_or(|state| state.is_served)
     }
 
-    /// Whether a Gateway may lead to a cluster. Both are known here, as far as there are instances.
+    /// Whether a Gateway may lead to a cluster. Both are known here, as far as there are instances; a `KubernetesUpstream` belongs to
+    /// none, and the grants of its namespace decide.
     pub(in super::super) fn permits(&self, gateway: &ObjectName, cluster: &str) -> bool {
         let gateway = MemberName::gateway(gateway.to_string());
         self.states.settled.separated(&gateway, &MemberName::cluster(cluster)).is_none()
