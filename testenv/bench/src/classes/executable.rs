@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use object::{Object, ObjectSection, ObjectSymbol, SectionKind};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionKind};
 
 use crate::error::ExecutableError;
 
@@ -17,6 +17,8 @@ pub(crate) struct Executable {
     pub(super) functions: Vec<(u64, u64)>,
     /// Addresses of exported functions.
     pub(super) exported: HashMap<String, u64>,
+    /// Parts that are loaded: where they begin in the file, their lengths there, and their addresses.
+    pub(super) loaded: Vec<(u64, u64, u64)>,
 }
 
 #[derive(Debug, Default)]
@@ -41,6 +43,11 @@ impl Executable {
                 is_code: section.kind() == SectionKind::Text,
             });
         }
+        executable.loaded = file
+            .segments()
+            .map(|segment| (segment.file_range(), segment.address()))
+            .map(|((offset, length), address)| (offset, length, address))
+            .collect();
         for (place, relocation) in file.dynamic_relocations().into_iter().flatten() {
             // R_X86_64_RELATIVE: an address within the file.
             if relocation.flags() == (object::RelocationFlags::Elf { r_type: object::elf::R_X86_64_RELATIVE }) {
@@ -52,6 +59,14 @@ impl Executable {
         }
         executable.functions = executable.table().ok_or(ExecutableError::Functions)?;
         Ok(executable)
+    }
+
+    /// The address of a place in the file.
+    pub(crate) fn at_offset(&self, place: u64) -> Option<u64> {
+        self.loaded.iter().find_map(|(offset, length, address)| {
+            let within = place.checked_sub(*offset).filter(|within| within < length)?;
+            Some(address + within)
+        })
     }
 
     /// The function that an address is in, by its first address. Between functions: the end of the one before.

@@ -7,6 +7,7 @@ mod executable;
 mod ledger;
 mod mangled;
 mod paths;
+mod samples;
 mod units;
 mod vtables;
 
@@ -21,6 +22,7 @@ use crate::profile::Profile;
 use costs::Costs;
 use executable::Executable;
 use ledger::Ledger;
+pub(crate) use samples::{Samples, run as samples};
 use units::Units;
 
 /// Prints the tables of the cases of an earlier run.
