@@ -2,7 +2,8 @@
 //!
 //! Certain are exported names, places in tables of virtual functions, and the path of a source file that a function hands to a
 //! log line or an assertion. A function without either is taken for one of the source file or class to which the nearest known
-//! functions on both sides belong, because linkers put the functions of a file together; where the sides differ it is unknown.
+//! functions on both sides belong, because linkers put the functions of a file together; where the sides differ, of the library
+//! that the nearest classes of others are of, if it is one; else it is unknown.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -21,6 +22,8 @@ pub(crate) struct Units {
     by_text: BTreeMap<u64, String>,
     /// These, and functions of Envoy's classes.
     by_class: BTreeMap<u64, String>,
+    /// Functions of the classes of others, with the outermost namespace.
+    by_namespace: BTreeMap<u64, String>,
     /// The source files of Envoy's classes.
     files: HashMap<String, String>,
     /// Sections whose code is all of one unit.
@@ -33,7 +36,9 @@ impl Units {
         let (virtuals, by_text) = (vtables::functions(executable), texts(executable));
         let files = files(&virtuals, &by_text);
         let names = executable.exported.iter().map(|(name, address)| (*address, name.clone())).collect();
-        let mut units = Units { virtuals, names, by_class: by_text.clone(), by_text, files, sections: Vec::new() };
+        let by_namespace = namespaces(&virtuals);
+        let by_class = by_text.clone();
+        let mut units = Units { virtuals, names, by_class, by_namespace, by_text, files, sections: Vec::new() };
         let sections = paths::SECTIONS.into_iter().filter_map(|(name, unit)| Some((executable.code(name)?, unit)));
         units.sections = sections.collect();
         let of_class = units.virtuals.iter().filter(|(_, found)| found.sharers == 1);
@@ -64,7 +69,8 @@ impl Units {
             },
             None => {}
         }
-        between(&self.by_text, function).or_else(|| between(&self.by_class, function)).map(str::to_owned)
+        let nearest = between(&self.by_text, function).or_else(|| between(&self.by_class, function));
+        nearest.or_else(|| between(&self.by_namespace, function)).map(str::to_owned)
     }
 
     /// The name of a function: exported, or its place in a class; its address otherwise.
@@ -109,6 +115,18 @@ fn texts(executable: &Executable) -> BTreeMap<u64, String> {
     single.filter_map(|(function, units)| Some((function, units.into_iter().next()?))).collect()
 }
 
+/// The outermost namespaces of classes; of Google's the second one, too. The standard library's classes are part of any.
+fn namespaces(virtuals: &HashMap<u64, Virtual>) -> BTreeMap<u64, String> {
+    let own = virtuals.iter().filter(|(_, found)| found.sharers == 1 && mangled::of_envoy(&found.class).is_none());
+    let paths = own.filter_map(|(address, found)| Some((*address, mangled::path(&found.class)?)));
+    let named = paths.filter_map(|(address, path)| {
+        let (outer, rest) = path.split_once("::").filter(|(outer, _)| *outer != "std")?;
+        let inner = rest.split_once("::").filter(|_| outer == "google").map(|(inner, _)| format!("::{inner}"));
+        Some((address, format!("{outer}{}", inner.unwrap_or_default())))
+    });
+    named.collect()
+}
+
 /// The source file of each of Envoy's classes: the one that most of its functions with a path are in.
 fn files(virtuals: &HashMap<u64, Virtual>, by_text: &BTreeMap<u64, String>) -> HashMap<String, String> {
     let mut counts: HashMap<String, BTreeMap<&str, usize>> = HashMap::new();
@@ -128,7 +146,18 @@ fn files(virtuals: &HashMap<u64, Virtual>, by_text: &BTreeMap<u64, String>) -> H
 
 #[cfg(test)]
 mod tests {
-    use super::between;
+    use super::super::vtables::Virtual;
+    use super::{between, namespaces};
+
+    #[test]
+    fn classes_of_others_are_known_by_their_namespaces() {
+        let classes =
+            [(1, "N6google8protobuf2io7ZeroCopE"), (2, "N3re23RE2E"), (3, "NSt3__16vectorE"), (4, "N5Envoy1XE")];
+        let found = |class: &str| Virtual { class: class.to_owned(), slot: 0, base: 0, sharers: 1 };
+        let found = namespaces(&classes.map(|(address, class)| (address, found(class))).into());
+        let found: Vec<_> = found.iter().map(|(address, name)| (*address, name.as_str())).collect();
+        assert_eq!(found, [(1, "google::protobuf"), (2, "re2")]);
+    }
 
     #[test]
     fn unknown_function_is_of_the_unit_on_both_sides() {
