@@ -17,7 +17,7 @@ pub use oversized::oversized_policy;
 pub use tighten::{TightenError, check_door_fields};
 
 pub(crate) use merge::is_set;
-pub(crate) use origin::{explain_origins, origins_of};
+pub(crate) use origin::{explain_origins, origins_of, tightening};
 pub(crate) use oversized::is_oversized;
 
 use std::sync::Arc;

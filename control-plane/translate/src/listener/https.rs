@@ -136,6 +136,9 @@ impl<'a> HttpsInput<'a> {
     ) -> Result<JudgedRoute<'a>, ClosedBecause> {
         let gateway = &self.gateway.gateway;
         let own = || JudgedRoute { variant: String::new(), config: &open.config, bytes: open.config_bytes };
+        if self.gateway.policies.are_unread(gateway, &route.route) {
+            return Err(ClosedBecause::UnreadPolicies);
+        }
         let doors = self.gateway.policies.doors(gateway, listener, &route.route);
         if doors.is_empty() {
             return Ok(own());

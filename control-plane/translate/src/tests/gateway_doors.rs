@@ -1,5 +1,6 @@
 //! Clusters behind Gateways, listeners and routes with policies of their own.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
@@ -271,5 +272,31 @@ fn upstream_behind_a_door_with_policies_is_closed_and_named() {
         let closures = translator.closures();
         let found: Vec<_> = closures.iter().map(|((_, route), all)| (route.name.as_str(), all[0].reason)).collect();
         assert_eq!(found, closed.iter().map(|name| (*name, "UnsupportedPolicies")).collect::<Vec<_>>(), "{door}");
+    }
+}
+
+/// One that was left out may deny.
+#[test]
+fn doors_of_a_namespace_with_unread_policies_are_closed() {
+    let pki = Pki::new();
+    let (world, mut translator) = (world(&pki), GatewayTranslator::default());
+    let other = BoundRoute { route: ObjectName::new("other", "b"), ..to("b") };
+    let second = route("u", vec![cluster(OTHER, 1)], 0);
+    for (unread, closed) in [("team", &["a", "u"][..]), ("infra", &["a", "b", "u"]), ("nobody", &[])] {
+        let routes = vec![("a.test", to("a")), ("b.test", other.clone()), ("u.test", second.clone())];
+        let mut gateway = served(routes, vec![(of_route("a"), vec![denies("team/x", "/x")])]);
+        gateway.policies = gateway.policies.with_unread(&[unread.to_owned()].into());
+        let group = world.translate(&mut translator, &[Arc::new(gateway)]).into_values().next().unwrap();
+        for name in ["a", "b", "u"] {
+            assert_eq!(
+                is_closed(&chain_of(&group, &format!("{name}.test"))),
+                closed.contains(&name),
+                "{unread} {name}"
+            );
+        }
+        let closures = translator.closures();
+        let found: BTreeSet<_> =
+            closures.iter().map(|((_, route), all)| (route.name.as_str(), all[0].reason)).collect();
+        assert_eq!(found, closed.iter().map(|name| (*name, "TooManyPolicies")).collect(), "{unread}");
     }
 }

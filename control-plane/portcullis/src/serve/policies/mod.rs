@@ -13,8 +13,10 @@ mod verdicts;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use portcullis_api::PolicyKind;
 use portcullis_attach::{PolicyMemo, PolicyTargets, attach_policies};
 use portcullis_sources::{GatewayApiObjects, ObjectSet, WatchedKind};
 use tokio::sync::watch;
@@ -144,6 +146,12 @@ async fn changed(objects: &mut Option<watch::Receiver<Arc<GatewayApiObjects>>>) 
     }
 }
 
+/// The namespaces of which policies that can tighten were left out.
+fn unread(policies: &GatewayApiObjects) -> BTreeSet<String> {
+    let kinds = [PolicyKind::Dispatch, PolicyKind::FlowControl];
+    kinds.into_iter().flat_map(|kind| policies.cut(WatchedKind::Policy(kind))).cloned().collect()
+}
+
 fn merge(input: &StepInput, mut memory: StepMemory) -> Merged {
     let StepInput { objects, policies, gateway_api, home_namespace, instances } = input;
     let clusters = objects.clusters.iter().map(|document| (name_of(document).to_owned(), Arc::clone(document)));
@@ -153,6 +161,7 @@ fn merge(input: &StepInput, mut memory: StepMemory) -> Merged {
         home_namespace: home_namespace.clone(),
         clusters: clusters.collect(),
         doors: memory.doors.read(gateway_api.as_ref(), &read),
+        unread: unread(policies),
     };
     let grants = grants(policies.of(WatchedKind::ReferenceGrant));
     let mut attached = attach_policies(&read, &grants, &targets, &mut memory.memo);

@@ -1,4 +1,5 @@
 use portcullis_api::{PolicyKind, parse_cluster};
+use portcullis_attach::ObjectName;
 use serde_json::{Value, json};
 
 use super::*;
@@ -87,4 +88,26 @@ fn same_policies_make_no_new_document() {
     assert!(Arc::ptr_eq(&second.set.clusters[0], &document));
     let other = step(second.memory, "y");
     assert!(other.set.clusters[0] != document, "another policy is an edit, also with the same fields");
+}
+
+#[test]
+fn namespaces_with_policies_left_out_are_handed_on() {
+    let step = |kind: PolicyKind| {
+        let policies = listed(&[]).cut_in(WatchedKind::Policy(kind), ["team".to_owned()]);
+        let input = StepInput {
+            objects: Arc::default(),
+            policies: Arc::new(policies),
+            gateway_api: None,
+            home_namespace: "portcullis".to_owned(),
+            instances: Arc::default(),
+        };
+        let verdicts = merge(&input, StepMemory::default()).verdicts;
+        let of = |namespace: &str| ObjectName::new(namespace, "x");
+        let doors = verdicts.at_doors().unwrap();
+        [("team", "other"), ("other", "team"), ("a", "b")]
+            .map(|(gateway, route)| doors.are_unread(&of(gateway), &of(route)))
+    };
+    assert_eq!(step(PolicyKind::Dispatch), [true, true, false]);
+    assert_eq!(step(PolicyKind::FlowControl), [true, true, false]);
+    assert_eq!(step(PolicyKind::UpstreamIdentity), [false; 3], "nothing of them is at a door");
 }
