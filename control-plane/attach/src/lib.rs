@@ -43,8 +43,9 @@ pub use input::{GatewayObjects, Inventory, UnseenKinds, UpstreamObject, Upstream
 pub use listener::{ServedClientCa, listener_secrets};
 pub use name::{ObjectName, RouteKind};
 pub use policy::{
-    AncestorVerdict, AttachedPolicies, Door, DoorPolicies, DoorTargets, ListedDoors, PolicyAncestors, PolicyMemo,
-    PolicyObject, PolicyTargets, PolicyVerdict, UnfitPolicy, affected, attach_policies, behind_doors, policy_ancestors,
+    AncestorVerdict, AttachedPolicies, Door, DoorPolicies, DoorTargets, FormerPolicy, ListedDoors, PolicyAncestors,
+    PolicyMemo, PolicyObject, PolicyTargets, PolicyVerdict, UnfitPolicy, affected, attach_policies, behind_doors,
+    policy_ancestors,
 };
 pub use portcullis_gateway_api::ValidationMode;
 pub use route::{ServedBackend, WeightedBackend};

@@ -161,7 +161,7 @@ impl GatewayTranslator {
             let Some(cluster) = only_cluster(route) else { continue };
             let open = clusters.get(cluster).and_then(|judged| judged.open());
             let Some((document, open)) = input.clusters.get(cluster).zip(open) else { continue };
-            let doors = gateway.policies.doors(&gateway.gateway, &listener.name, &route.route);
+            let doors = gateway.policies.doors(&gateway.gateway, &listener.name, &route.route, cluster);
             let key = (cluster.to_owned(), doors);
             if key.1.is_empty() || tightened.contains_key(&key) || refused.contains(&key) {
                 continue;
@@ -176,7 +176,7 @@ impl GatewayTranslator {
                 refused.insert(key);
                 continue;
             }
-            let policies = gateway.policies.of_doors(&key.1);
+            let policies = gateway.policies.of_doors(&key.1, cluster);
             let made = self.tightenings.of((cluster, &key.1), policies, (document, open), input.settings);
             tightened.insert(key, made);
         }

@@ -55,14 +55,6 @@ pub(super) enum DoorAbsence {
     Foreign,
 }
 
-/// The policies at the doors of a Gateway and of its routes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DoorPolicies {
-    by_door: BTreeMap<Door, Arc<[PolicyInEffect]>>,
-    /// The namespaces of which not all policies are known.
-    unread: BTreeSet<String>,
-}
-
 impl Door {
     /// That of a target of a policy in a namespace; `None` if the target is none.
     pub fn of(target: &PolicyTarget, namespace: &str) -> Option<Self> {
@@ -134,64 +126,6 @@ impl ListedDoors {
                 Some(true) => None,
             },
         }
-    }
-}
-
-impl DoorPolicies {
-    /// Policies by their doors.
-    pub fn new(policies: impl IntoIterator<Item = (Door, Vec<PolicyInEffect>)>) -> Self {
-        let by_door = policies.into_iter().map(|(door, policies)| (door, policies.into())).collect();
-        Self { by_door, unread: BTreeSet::new() }
-    }
-
-    /// The same, where these namespaces have more policies than are known: whether one of those is at a door there is not.
-    #[must_use]
-    pub fn with_unread(self, namespaces: &BTreeSet<String>) -> Self {
-        Self { unread: namespaces.clone(), ..self }
-    }
-
-    /// Whether a policy may hold for requests of a route at a Gateway that is not known.
-    pub fn are_unread(&self, gateway: &ObjectName, route: &ObjectName) -> bool {
-        [gateway, route].into_iter().any(|one| self.unread.contains(&one.namespace))
-    }
-
-    /// Those at one door.
-    pub fn at(&self, door: &Door) -> &[PolicyInEffect] {
-        self.by_door.get(door).map_or(&[], |policies| policies)
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.by_door.is_empty()
-    }
-
-    /// All of them.
-    pub fn all(&self) -> impl Iterator<Item = (&Door, &[PolicyInEffect])> {
-        self.by_door.iter().map(|(door, policies)| (door, &**policies))
-    }
-
-    /// The doors of a route at a listener that have policies, the widest first.
-    pub fn doors(&self, gateway: &ObjectName, listener: &str, route: &ObjectName) -> Vec<Door> {
-        Door::all(gateway, listener, route).into_iter().filter(|door| self.by_door.contains_key(door)).collect()
-    }
-
-    /// Those at each of some doors.
-    pub fn of_doors(&self, doors: &[Door]) -> Vec<Arc<[PolicyInEffect]>> {
-        doors.iter().filter_map(|door| self.by_door.get(door).cloned()).collect()
-    }
-
-    /// The part of a Gateway with these routes.
-    pub(crate) fn of_gateway(&self, gateway: &ObjectName, routes: &BTreeSet<&ObjectName>) -> Self {
-        let is_its = |door: &Door| match door {
-            Door::Gateway(name) | Door::Listener(name, _) => name == gateway,
-            Door::Route(name) => routes.contains(name),
-        };
-        let its = self.by_door.iter().filter(|(door, _)| is_its(door));
-        let by_door = its.map(|(door, policies)| (door.clone(), Arc::clone(policies))).collect();
-        let has_door = |namespace: &&String| {
-            **namespace == gateway.namespace || routes.iter().any(|route| **namespace == route.namespace)
-        };
-        Self { by_door, unread: self.unread.iter().filter(has_door).cloned().collect() }
     }
 }
 

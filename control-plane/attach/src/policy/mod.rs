@@ -8,12 +8,14 @@
 //! - [`object`]: a policy as it was read.
 //! - [`site`]: a policy at one of its targets: whether it may be there, and its part.
 //! - [`cluster`]: the policies of one `UpstreamCluster`, and the outcome for each.
-//! - [`doors`]: policies of Gateways, listeners and `HTTPRoutes`, which tighten for the requests that come by them.
+//! - [`doors`]: policies of Gateways, listeners and `HTTPRoutes`, which tighten for the requests that come by them; [`door_policies`]
+//!   all of them.
 //! - [`spanning`]: policies whose targets belong to several instances.
 //! - [`ancestors`]: verdicts as `status.ancestors`.
 
 mod ancestors;
 mod cluster;
+mod door_policies;
 mod doors;
 mod object;
 mod site;
@@ -25,8 +27,9 @@ mod tests;
 
 pub use ancestors::{PolicyAncestors, policy_ancestors};
 pub use cluster::{PolicyMemo, behind_doors};
+pub use door_policies::{DoorPolicies, FormerPolicy};
 pub(crate) use doors::affected_by;
-pub use doors::{Door, DoorPolicies, DoorTargets, ListedDoors};
+pub use doors::{Door, DoorTargets, ListedDoors};
 pub use object::PolicyObject;
 pub use unfit::UnfitPolicy;
 

@@ -139,7 +139,7 @@ impl<'a> HttpsInput<'a> {
         if self.gateway.policies.are_unread(gateway, &route.route) {
             return Err(ClosedBecause::UnreadPolicies);
         }
-        let doors = self.gateway.policies.doors(gateway, listener, &route.route);
+        let doors = self.gateway.policies.doors(gateway, listener, &route.route, &open.cluster.name);
         if doors.is_empty() {
             return Ok(own());
         }

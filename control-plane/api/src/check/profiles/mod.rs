@@ -1,5 +1,5 @@
-//! Profiles: policies and limits that an annotation puts in the place of those of the spec. What others deny stays: the denials of
-//! policies that tighten are asked before those of the profile, and limits of its own are lowered by them ([`crate::attached`]).
+//! Profiles: policies and limits that an annotation puts in the place of those of the spec. Denials of policies that tighten stay, and are
+//! asked before those of the profile; limits of the object's own profiles are lowered by such policies ([`crate::attached`]).
 
 mod built_in;
 #[cfg(test)]

@@ -172,7 +172,11 @@ fn denials_of_others_come_before_each_profile() {
                 let raw = parse_cluster(document).unwrap();
                 let cluster = check_cluster(&raw, false).outcome.unwrap();
                 assert_eq!(denied(&cluster.policies[..expected.len()]), expected, "{profile}");
-                assert_eq!(cluster.policies.len(), expected.len() + of_profile, "{profile}: nothing of the base is left");
+                assert_eq!(
+                    cluster.policies.len(),
+                    expected.len() + of_profile,
+                    "{profile}: nothing of the base is left"
+                );
                 let shown = with_profile(&raw).spec.dispatch_policies.len();
                 assert_eq!(shown, cluster.policies.len(), "{profile}: one list is judged and explained");
             }
@@ -196,13 +200,11 @@ fn limits_of_a_profile_are_lowered_by_their_names() {
         {"name": "rate", "maxRequestsInflight": {"max": 9}},
     ]);
     let lower = ["own", "few", "rate"].map(|name| json!({"name": name, "maxRequestsInflight": {"max": 3}}));
-    let policy = attached(
-        PolicyKind::FlowControl,
-        PolicyRole::Tightens,
-        json!({"flowControl": {"flowControlSchemas": lower}}),
-    );
+    let policy =
+        attached(PolicyKind::FlowControl, PolicyRole::Tightens, json!({"flowControl": {"flowControlSchemas": lower}}));
     let document = Arc::new(document);
-    for tightened in [with_policies(&document, std::slice::from_ref(&policy)), behind_door(&document, &policy).unwrap()] {
+    for tightened in [with_policies(&document, std::slice::from_ref(&policy)), behind_door(&document, &policy).unwrap()]
+    {
         let cluster = check_cluster(&parse_cluster(&tightened).unwrap(), false).outcome.unwrap();
         let limits: Vec<String> = cluster.schemas.iter().map(|one| format!("{} {:?}", one.name, one.limit)).collect();
         let expected =
