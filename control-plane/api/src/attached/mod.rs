@@ -11,7 +11,7 @@ mod origin;
 mod oversized;
 mod tighten;
 
-pub use merge::{behind_door, has_fields, tightened, with_policies};
+pub use merge::{behind_door, door_denials, has_fields, tightened, with_policies};
 pub use origin::{FieldOrigin, origin_of, origins, refused_by_policies};
 pub use oversized::oversized_policy;
 pub use tighten::{TightenError, check_door_fields};

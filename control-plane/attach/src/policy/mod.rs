@@ -26,7 +26,7 @@ mod unfit;
 mod tests;
 
 pub use ancestors::{PolicyAncestors, policy_ancestors};
-pub use cluster::{PolicyMemo, behind_doors};
+pub use cluster::{PolicyMemo, behind_doors, upstream_behind_doors};
 pub use door_policies::{DoorPolicies, FormerPolicy};
 pub(crate) use doors::affected_by;
 pub use doors::{Door, DoorTargets, ListedDoors};

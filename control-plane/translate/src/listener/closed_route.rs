@@ -49,8 +49,7 @@ impl fmt::Display for ClosedBecause {
                 MAX_TIGHTENED_BYTES >> 20
             ),
             Self::Policies => f.write_str(
-                "policies at the Gateway, the listener or the route hold, and what is behind the route cannot be judged by them: a \
-                 KubernetesUpstream has no policies",
+                "policies at the Gateway, the listener or the route hold, and what is behind the route cannot be judged by them",
             ),
             Self::UnreadPolicies => f.write_str(
                 "the namespace of the route or of its Gateway has more DispatchPolicies or FlowControlPolicies than are looked at, and \

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 
 use envoy_types::pb::envoy::config::listener::v3::FilterChain;
-use portcullis_api::{Settings, upstream_of_key};
+use portcullis_api::Settings;
 use portcullis_attach::{
     BoundRoute, Door, HostPattern, HostTable, ListenerRole, ObjectName, ServedBackend, ServedGateway, ServedListener,
 };
@@ -142,9 +142,6 @@ impl<'a> HttpsInput<'a> {
         let doors = self.gateway.policies.doors(gateway, listener, &route.route, &open.cluster.name);
         if doors.is_empty() {
             return Ok(own());
-        }
-        if upstream_of_key(&open.cluster.name).is_some() {
-            return Err(ClosedBecause::Policies);
         }
         let variant = variant(&doors);
         // One for which there is no room is not made.
