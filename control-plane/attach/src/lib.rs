@@ -45,7 +45,7 @@ pub use name::{ObjectName, RouteKind};
 pub use policy::{
     AncestorVerdict, AttachedPolicies, Door, DoorPolicies, DoorTargets, FormerPolicy, ListedDoors, PolicyAncestors,
     PolicyMemo, PolicyObject, PolicyTargets, PolicyVerdict, UnfitPolicy, affected, attach_policies, behind_doors,
-    policy_ancestors,
+    policy_ancestors, upstream_behind_doors,
 };
 pub use portcullis_gateway_api::ValidationMode;
 pub use route::{ServedBackend, WeightedBackend};

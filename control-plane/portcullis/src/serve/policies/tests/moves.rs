@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use portcullis_api::{KeyPair, PublicBytes, SecretBytes};
 use portcullis_attach::{
     BoundRoute, DoorPolicies, HostPattern, HostTable, ListenerRole, ObjectName, RouteKind, ServedBackend,
@@ -91,11 +93,13 @@ fn tenants(paths: u8, targets: u8) -> Arc<Value> {
     }))
 }
 
-fn owned(paths: u8, is_wrong: bool) -> Arc<Value> {
+fn owned(paths: u8, is_wrong: bool, pair: &KeyPair) -> Arc<Value> {
     let mut policies = denials(paths);
     policies.push(json!({"rules": [{"verbs": ["*"], "nonResourceURLs": [OPEN]}]}));
     let mut document = cluster(NAME).as_ref().clone();
     document["spec"]["dispatchPolicies"] = json!(policies);
+    let [certificate, key] = [pair.chain.as_slice(), pair.key.expose()].map(|pem| STANDARD.encode(pem));
+    document["spec"]["secureServing"] = json!({"certData": certificate, "keyData": key});
     if is_wrong {
         document["spec"]["servers"] = json!([]);
     }
@@ -141,6 +145,7 @@ impl World {
             instances: watch::channel(Arc::default()).1,
             doors_served: watch::channel(0).1,
         };
+        let pair = key_pair();
         let mut world = Self {
             stage,
             sets: watch::Sender::new(Arc::default()),
@@ -150,9 +155,9 @@ impl World {
             doors_served: 0,
             demand: None,
             reconciler: Reconciler::resume(None, Duration::from_secs(3_600)),
-            pair: key_pair(),
             policy: tenants(7, 1),
-            cluster: owned(0, false),
+            cluster: owned(0, false, &pair),
+            pair,
             denied: [7, 0],
             always: 7,
         };
@@ -171,7 +176,7 @@ impl World {
             MoveEvent::Owner { paths, is_wrong } => {
                 // A path that an owner leaves to a door has to be there first.
                 let paths = paths | (self.denied[1] & self.always);
-                self.cluster = owned(paths, is_wrong);
+                self.cluster = owned(paths, is_wrong, &self.pair);
                 self.denied[1] = paths;
             }
             MoveEvent::Attach => self.attach(),
