@@ -58,9 +58,18 @@ fn profile<'a>(spec: &'a UpstreamClusterSpec, name: &str) -> Option<Cow<'a, Poli
 }
 
 /// Those dispatch policies of an object that no profile replaces: its owner's profile is no word of those who tighten.
-pub(super) fn denials_of_others<T>(raw: &UpstreamCluster, policies: Vec<T>) -> impl Iterator<Item = T> {
+fn denials_of_others<T>(raw: &UpstreamCluster, policies: Vec<T>) -> impl Iterator<Item = T> {
     let kept = tightening(&origins_of(raw));
     policies.into_iter().enumerate().filter(move |(index, _)| kept.contains(index)).map(|(_, policy)| policy)
+}
+
+/// The policies and limits of a profile, behind those of the object's policies that it does not replace.
+pub(super) fn behind_denials(
+    raw: &UpstreamCluster,
+    policies: Vec<Policy>,
+    (own, limits): (Vec<Policy>, Vec<FlowControlSchema>),
+) -> (Vec<Policy>, Vec<FlowControlSchema>) {
+    (denials_of_others(raw, policies).chain(own).collect(), limits)
 }
 
 /// The object with the policies and limits that are in effect, as a profile that its annotation names has them. Of an object
