@@ -42,8 +42,8 @@ mod types;
 pub use absent_settings::absent_settings;
 pub use account::token_account;
 pub use attached::{
-    FieldOrigin, PolicyInEffect, PolicyRole, TightenError, behind_door, check_door_fields, has_fields, origin_of,
-    origins, oversized_policy, refused_by_policies, tightened, with_policies,
+    FieldOrigin, PolicyInEffect, PolicyRole, TightenError, behind_door, check_door_fields, door_denials, has_fields,
+    origin_of, origins, oversized_policy, refused_by_policies, tightened, with_policies,
 };
 pub use bounds::{MAX_SERVERS, MAX_ZONE};
 pub use certificate_dates::{CertificateDates, certificate_dates};
@@ -53,9 +53,9 @@ pub use check::{
     Endpoint, FeatureGates, HealthCheck, IssuerUrl, IssuerUrlError, JwksError, KeyPair, Limits, LogMode, MergeStrategy,
     PASSED_ON, PROFILE_ANNOTATION, PeerName, Policy, ProxyProtocol, SelectedLabels, Server, ServerHost, Settings,
     SlicePort, Strategy, TOKEN_KEYS_PATH, Tokens, Tracing, Transport, Trust, Tunnel, UpstreamIdentity, bundle_parts,
-    check_cluster, check_instance, check_policy, check_settings, check_upstream, is_allowed_server, is_label_key,
-    is_label_value, read_client_bundle, read_discovery_document, read_key_pair, read_keys, targets_of,
-    unchecked_cluster, upstream_key, upstream_of_key, usable_servers, with_profile,
+    check_cluster, check_instance, check_policy, check_settings, check_upstream, check_upstream_behind_doors,
+    is_allowed_server, is_label_key, is_label_value, read_client_bundle, read_discovery_document, read_key_pair,
+    read_keys, targets_of, unchecked_cluster, upstream_key, upstream_of_key, usable_servers, with_profile,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use discovered::{Discovered, DiscoveredServer, discovered_of, with_discovered};

@@ -158,15 +158,16 @@ fn affected_at(
     if route.kind != RouteKind::Http || !has_requests(attachment, gateways) {
         return Vec::new();
     }
-    let doors = &inventory.door_policies;
+    let (doors, cluster) = (&inventory.door_policies, route.only_cluster());
     let attached = attachment.listeners.iter().flatten();
     let listeners = attached.filter_map(|(index, _)| gateway.listeners.get(*index));
-    let at_listener =
-        |listener: &JudgedListener<'_>| doors.at(&Door::Listener(gateway.name.clone(), listener.spec.name.clone()));
-    let at_gateway = doors.at(&Door::Gateway(gateway.name.clone())).iter();
-    let policies: Vec<&PolicyInEffect> =
-        at_gateway.chain(listeners.flat_map(at_listener)).chain(doors.at(&Door::Route(route.name.clone()))).collect();
-    affected_by(&policies, route.only_cluster(), &inventory.unfit_policies)
+    let listeners = listeners.map(|listener| Door::Listener(gateway.name.clone(), listener.spec.name.clone()));
+    let all: Vec<Door> = std::iter::once(Door::Gateway(gateway.name.clone()))
+        .chain(listeners)
+        .chain([Door::Route(route.name.clone())])
+        .collect();
+    let policies: Vec<&PolicyInEffect> = all.iter().flat_map(|door| doors.holding(door, cluster)).collect();
+    affected_by(&policies, cluster, &inventory.unfit_policies)
 }
 
 /// `refused`: why the Gateway may not lead to all of its servers.
@@ -283,7 +284,7 @@ pub(crate) fn gateway_verdict(
     attached: &BTreeMap<(usize, usize), BTreeSet<usize>>,
     policies: &DoorPolicies,
 ) -> GatewayVerdict {
-    let affected = |door: Door| affected(policies.at(&door));
+    let affected = |door: Door| affected(policies.holding(&door, None).collect::<Vec<_>>());
     let listeners = judged.listeners.iter().enumerate().map(|(at, listener)| ListenerVerdict {
         name: listener.spec.name.clone(),
         supported_kinds: listener.kinds.clone(),

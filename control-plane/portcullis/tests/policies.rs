@@ -193,6 +193,11 @@ fn explanation_names_the_policy_that_won_and_why() {
     assert_eq!(policy["policy"], "portcullis/base");
     assert_eq!(policy["role"], serde_json::Value::Null);
     assert!(policy["reason"].as_str().unwrap().contains("a profile is in effect"), "{answer:#}");
+    let delete = ["DELETE", "/api/v1/namespaces/a/pods/b", "--user", "alice", "-o", "json"];
+    let (_, lines) = run("explain", &[quiet.as_str(), TENANT, GRANT], &delete);
+    let answer: serde_json::Value = serde_json::from_str(&lines.join("\n")).unwrap();
+    assert_eq!(answer["dispatch"]["decidedBy"], "DispatchPolicy team-a/tight", "{answer:#}");
+    assert_eq!(answer["policies"][0]["role"], "tightens", "a profile takes nothing from it");
     let (_, lines) = run("explain", &[CLUSTER], &["GET", "/api/v1/pods", "--user", "alice"]);
     assert!(
         !lines.iter().any(|line| line.contains("decidedBy") || line.starts_with("policies")),

@@ -23,7 +23,7 @@ pub use kubernetes::{
     StoredStatuses, WatchOptions, WatchedKind, connect, watch_kubernetes, watch_reason,
 };
 pub use merge::with_settings;
-pub use object_set::{FileDiagnosis, NoticedAt, ObjectSet, Place};
+pub use object_set::{FileDiagnosis, NoticedAt, ObjectSet, Place, SetNumber};
 pub use once::{Input, InputError, read_inputs, read_secrets};
 pub use position::Position;
 pub use profiles_file::{ProfileNames, ProfilesFileError, change_profiles, read_profiles, with_profiles};

@@ -44,6 +44,18 @@ pub struct ObjectSet {
     pub referenced_data: ReferencedData,
     /// When the first of the changes was noticed that led to this set.
     pub noticed: NoticedAt,
+    /// Its number among the sets with attached policies.
+    pub number: SetNumber,
+}
+
+/// A number that makes no difference between two sets: a later set has a higher one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SetNumber(pub u64);
+
+impl PartialEq for SetNumber {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// A time that makes no difference between two sets.

@@ -27,7 +27,8 @@ pub struct ExplainInput {
     pub shadow: Option<Box<ExplainInput>>,
     /// Whether connections are passed on, so that no request is judged by the configuration.
     pub is_passed_on: bool,
-    /// Whether a profile is in the place of the object's policies and limits, and of those that are attached to it.
+    /// Whether a profile is in the place of the object's policies and limits, and of those that a policy decides. Denials of policies that
+    /// tighten come before it.
     pub has_profile: bool,
     /// Why the object would not be served; then the configuration is what its policies mean as they were written.
     pub problems: Vec<Problem>,

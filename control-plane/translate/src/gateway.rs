@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::backend::{
     BackendPool, JudgedCluster, JudgedClusters, KnownPools, KnownTightenings, Passage, PoolOrigin, Pools,
-    ResolvedUpstream, ServicePort, ServiceServers, Tightenings,
+    RequestedObject, ResolvedUpstream, ServicePort, ServiceServers, Tightenings,
 };
 use crate::gateway_secrets::GatewaySecrets;
 use crate::listener::{GatewayBackends, GatewayBudget, gateway_listeners, only_cluster};
@@ -160,8 +160,8 @@ impl GatewayTranslator {
         for (listener, route) in requested_routes(gateway) {
             let Some(cluster) = only_cluster(route) else { continue };
             let open = clusters.get(cluster).and_then(|judged| judged.open());
-            let Some((document, open)) = input.clusters.get(cluster).zip(open) else { continue };
-            let doors = gateway.policies.doors(&gateway.gateway, &listener.name, &route.route);
+            let Some((object, open)) = object_of(cluster, input).zip(open) else { continue };
+            let doors = gateway.policies.doors(&gateway.gateway, &listener.name, &route.route, cluster);
             let key = (cluster.to_owned(), doors);
             if key.1.is_empty() || tightened.contains_key(&key) || refused.contains(&key) {
                 continue;
@@ -176,8 +176,8 @@ impl GatewayTranslator {
                 refused.insert(key);
                 continue;
             }
-            let policies = gateway.policies.of_doors(&key.1);
-            let made = self.tightenings.of((cluster, &key.1), policies, (document, open), input.settings);
+            let policies = gateway.policies.of_doors(&key.1, cluster);
+            let made = self.tightenings.of((cluster, &key.1), policies, (&object, open), input.settings);
             tightened.insert(key, made);
         }
         tightened
@@ -277,6 +277,14 @@ impl<S: PartialEq, T: OfDocument<S>> CheckedDocuments<T, S> {
         let checked = Arc::new(T::of(document, name, settings));
         self.0.insert(name.to_owned(), (Arc::clone(document), Arc::clone(&checked)));
         Some(checked)
+    }
+}
+
+/// The object by the name of a cluster, or the key of an upstream.
+fn object_of(name: &str, input: &GatewayInput<'_>) -> Option<RequestedObject> {
+    match upstream_of_key(name) {
+        Some(_) => input.upstreams.get(name).cloned().map(RequestedObject::Upstream),
+        None => input.clusters.get(name).cloned().map(RequestedObject::Cluster),
     }
 }
 

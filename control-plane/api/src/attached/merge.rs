@@ -4,10 +4,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::origin::{AppliedPolicy, MEMBER, joined, written};
-use super::tighten::{TightenError, tighten, tighten_at_door};
+use super::tighten::{TightenError, check_door_fields, tighten, tighten_at_door};
 use super::{PolicyInEffect, PolicyRole};
 use crate::kind::PolicyKind;
 use crate::packed::{pack_policies, unpacked};
+use crate::parse::parse_part;
+use crate::types::{DispatchFields, DispatchPolicy};
 
 /// The document of an `UpstreamCluster` with these policies, and without any that it brings or had: it is the object's own document
 /// that is given. Equal policies lead to equal documents.
@@ -63,6 +65,21 @@ pub fn behind_door(document: &Arc<Value>, policy: &PolicyInEffect) -> Result<Arc
     let origin = AppliedPolicy { policy, first: 0, entries, dropped: Vec::new() };
     put_member(&mut tightened, Some(joined(document, &origin)));
     Ok(Arc::new(tightened))
+}
+
+/// The denials of a policy of a door, for an object that has no document of an `UpstreamCluster`. Limits of the policy are none of it: it has
+/// none that could be lowered.
+///
+/// # Errors
+/// A policy that would not only tighten.
+pub fn door_denials(policy: &PolicyInEffect) -> Result<Vec<DispatchPolicy>, TightenError> {
+    let fields = policy.fields.as_ref().map_err(|_| TightenError::Unreadable)?;
+    check_door_fields(policy.kind, fields)?;
+    if policy.kind != PolicyKind::Dispatch {
+        return Ok(Vec::new());
+    }
+    let DispatchFields { dispatch_policies } = parse_part(fields).ok_or(TightenError::Unreadable)?;
+    Ok(dispatch_policies)
 }
 
 /// Whether the document has fields of a kind itself.

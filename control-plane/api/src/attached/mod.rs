@@ -11,13 +11,13 @@ mod origin;
 mod oversized;
 mod tighten;
 
-pub use merge::{behind_door, has_fields, tightened, with_policies};
+pub use merge::{behind_door, door_denials, has_fields, tightened, with_policies};
 pub use origin::{FieldOrigin, origin_of, origins, refused_by_policies};
 pub use oversized::oversized_policy;
 pub use tighten::{TightenError, check_door_fields};
 
 pub(crate) use merge::is_set;
-pub(crate) use origin::{explain_origins, origins_of};
+pub(crate) use origin::{explain_origins, origins_of, tightening};
 pub(crate) use oversized::is_oversized;
 
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::{PolicyInEffect, PolicyRole};
@@ -129,6 +131,12 @@ pub(crate) fn explain_origins(origins: &[FieldOrigin], problems: &mut [Problem])
             problem.message = format!("of {kind} {policy}: {}", problem.message);
         }
     }
+}
+
+/// The numbers of the dispatch policies that are of policies which tighten: nothing takes their place.
+pub(crate) fn tightening(origins: &[FieldOrigin]) -> BTreeSet<usize> {
+    let denials = origins.iter().filter(|one| (one.role, one.kind) == (PolicyRole::Tightens, PolicyKind::Dispatch));
+    denials.flat_map(|one| one.first..one.first.saturating_add(one.entries)).collect()
 }
 
 /// The policy of which the field at a path is; `None` if it is the object's own.

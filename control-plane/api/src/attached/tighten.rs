@@ -6,6 +6,9 @@
 //! - Its limits of requests in flight are the lower ones of both, by the names of those that are there. A token bucket stays: another
 //!   rate is another bucket, and a full one, so that each edit would let in a burst more.
 //! - It says nothing about users.
+//!
+//! A profile of the object is no way around it: denials stay before the profile's policies, and limits of the object's own profiles are
+//! lowered by the same names.
 
 use serde_json::{Map, Value, json};
 
@@ -53,7 +56,11 @@ pub enum TightenError {
 pub(super) fn tighten(kind: PolicyKind, spec: &mut Map<String, Value>, fields: &Value) -> Result<usize, TightenError> {
     match kind {
         PolicyKind::Dispatch => deny(spec, fields),
-        PolicyKind::FlowControl => lower(spec, fields).map(|()| 0),
+        PolicyKind::FlowControl => {
+            lower(spec, fields)?;
+            lower_in_profiles(spec, fields)?;
+            Ok(0)
+        }
         PolicyKind::UpstreamIdentity => Err(TightenError::Identity),
     }
 }
@@ -80,7 +87,23 @@ pub(super) fn tighten_at_door(
     if kind == PolicyKind::Dispatch {
         return deny(spec, fields);
     }
-    let Some(present) = spec.get("flowControl").filter(|present| !present.is_null()) else { return Ok(0) };
+    lower_known(spec, fields)?;
+    lower_in_profiles(spec, fields)?;
+    Ok(0)
+}
+
+/// Lowers the limits of the object's own profiles by their names: one that takes the place of the specification gives nothing back.
+fn lower_in_profiles(spec: &mut Map<String, Value>, fields: &Value) -> Result<(), TightenError> {
+    let profiles = spec.get_mut("portcullis").and_then(|ours| ours.get_mut("profiles")).and_then(Value::as_array_mut);
+    for profile in profiles.into_iter().flatten().filter_map(Value::as_object_mut) {
+        lower_known(profile, fields)?;
+    }
+    Ok(())
+}
+
+/// Lowers the limits of a specification or a profile that are there.
+fn lower_known(part: &mut Map<String, Value>, fields: &Value) -> Result<(), TightenError> {
+    let Some(present) = part.get("flowControl").filter(|present| !present.is_null()) else { return Ok(()) };
     let known: FlowControl = parse_part(present).ok_or(TightenError::Unreadable)?;
     let find = |name: &str| known.flow_control_schemas.iter().find(|one| one.name == name);
     let mut limits = door_limits(fields)?;
@@ -100,7 +123,7 @@ pub(super) fn tighten_at_door(
         })
     });
     let comparable = json!({"flowControl": {"flowControlSchemas": written.collect::<Vec<_>>()}});
-    lower(spec, &without_nulls(&comparable)).map(|()| 0)
+    lower(part, &without_nulls(&comparable))
 }
 
 fn door_limits(fields: &Value) -> Result<Vec<FlowControlSchema>, TightenError> {

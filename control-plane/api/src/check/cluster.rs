@@ -20,7 +20,7 @@ use super::logging::{LogMode, check_log_mode, check_slow};
 use super::object_size::check_size;
 use super::origins::check_origins;
 use super::policies::{Policy, check_policies, check_spelling, deciding_alone};
-use super::profiles::{InEffect, Surroundings, check_profiles};
+use super::profiles::{InEffect, Surroundings, behind_denials, check_profiles};
 use super::protected::check_cluster_protected;
 use super::servers::check_details;
 use super::servers::check_virtual_ips;
@@ -224,7 +224,7 @@ pub(super) fn read(
         // Nothing only reports meanwhile: it would be compared with policies that it is no alternative to.
         shadow = None;
         match of_profile {
-            Some(of_profile) => (policies, schemas) = of_profile,
+            Some(own) => (policies, schemas) = behind_denials(raw, std::mem::take(&mut policies), own),
             None => gates.deny_all_requests = true,
         }
         name

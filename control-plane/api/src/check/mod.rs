@@ -66,7 +66,7 @@ pub use tokens::{TOKEN_KEYS_PATH, Tokens};
 pub use tracing::{CollectorTls, Tracing};
 pub use transport::{PASSED_ON, Transport};
 pub use tunnel::Tunnel;
-pub use upstream::{check_upstream, upstream_key, upstream_of_key};
+pub use upstream::{check_upstream, check_upstream_behind_doors, upstream_key, upstream_of_key};
 
 use crate::problem::Problem;
 use crate::problem::ProblemCode;

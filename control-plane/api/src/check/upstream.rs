@@ -25,6 +25,16 @@ pub fn upstream_of_key(key: &str) -> Option<(&str, &str)> {
 /// Checks a `KubernetesUpstream` with the content of its references. `allow_loopback` is `allowLoopbackUpstreams` of the settings.
 /// The checked form has the object's [`upstream_key`] as its name, and no host name.
 pub fn check_upstream(raw: &KubernetesUpstream, material: &UpstreamMaterial, allow_loopback: bool) -> Checked<Cluster> {
+    check_upstream_behind_doors(raw, material, &[], allow_loopback)
+}
+
+/// Checks it for the requests that come by doors with these denials ([`crate::door_denials`]), which are asked before its one policy.
+pub fn check_upstream_behind_doors(
+    raw: &KubernetesUpstream,
+    material: &UpstreamMaterial,
+    denials: &[DispatchPolicy],
+    allow_loopback: bool,
+) -> Checked<Cluster> {
     let mut findings = Findings::default();
     let namespace = raw.metadata.namespace.as_deref().unwrap_or_default();
     check_names(raw, namespace, &mut findings);
@@ -34,7 +44,7 @@ pub fn check_upstream(raw: &KubernetesUpstream, material: &UpstreamMaterial, all
     check_references(raw, &mut findings);
     let mut of_cluster = Findings::default();
     let name = upstream_key(namespace, &raw.metadata.name);
-    let cluster = read(&as_cluster(raw, material), name, allow_loopback, &mut of_cluster);
+    let cluster = read(&as_cluster(raw, material, denials), name, allow_loopback, &mut of_cluster);
     for mut problem in of_cluster.problems {
         problem.path = own_path(&problem.path);
         // One problem for a field: its own comes first.
@@ -101,8 +111,10 @@ fn check_references(raw: &KubernetesUpstream, findings: &mut Findings) {
 }
 
 /// The `UpstreamCluster` with these fields.
-fn as_cluster(raw: &KubernetesUpstream, material: &UpstreamMaterial) -> UpstreamCluster {
+fn as_cluster(raw: &KubernetesUpstream, material: &UpstreamMaterial, denials: &[DispatchPolicy]) -> UpstreamCluster {
     let spec = &raw.spec;
+    let mut dispatch_policies = denials.to_vec();
+    dispatch_policies.push(DispatchPolicy { rules: vec![everything()], ..DispatchPolicy::default() });
     let servers = spec.servers.iter();
     let server = |one: &UpstreamServer| ServerSpec { endpoint: one.endpoint.clone(), disabled: one.disabled };
     let details = |one: &UpstreamServer| ServerDetails { endpoint: one.endpoint.clone(), zone: one.zone.clone() };
@@ -127,7 +139,7 @@ fn as_cluster(raw: &KubernetesUpstream, material: &UpstreamMaterial) -> Upstream
                 ..ClientConfig::default()
             },
             secure_serving: SecureServing { client_ca_data: material.client_ca.clone(), ..SecureServing::default() },
-            dispatch_policies: vec![DispatchPolicy { rules: vec![everything()], ..DispatchPolicy::default() }],
+            dispatch_policies,
             portcullis: PortcullisSpec {
                 servers: servers.filter(|_| has_zones).map(details).collect(),
                 request_timeout: spec.request_timeout.clone(),

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use portcullis_api::{
-    MergeStrategy, PolicyInEffect, PolicyKind, PolicyRole, Problem, ProblemCode, behind_door, check_cluster,
-    has_fields, origins, parse_cluster, tightened, with_policies,
+    DispatchPolicy, KubernetesUpstream, MergeStrategy, PolicyInEffect, PolicyKind, PolicyRole, Problem, ProblemCode,
+    UpstreamMaterial, behind_door, check_cluster, check_upstream_behind_doors, door_denials, has_fields, origins,
+    parse_cluster, tightened, upstream_key, with_policies,
 };
 use serde_json::Value;
 
@@ -224,6 +225,36 @@ pub fn behind_doors<'a>(
         }
     }
     (document, unfit)
+}
+
+/// The denials for requests to a `KubernetesUpstream` that come by doors with these policies, the widest door's first, and the policies that
+/// are left out, and why. It has no limits that could be lowered.
+pub fn upstream_behind_doors<'a>(
+    raw: &KubernetesUpstream,
+    material: &UpstreamMaterial,
+    policies: impl IntoIterator<Item = &'a PolicyInEffect>,
+) -> (Vec<DispatchPolicy>, BTreeMap<UnfitPolicy, String>) {
+    let key = upstream_key(raw.metadata.namespace.as_deref().unwrap_or_default(), &raw.metadata.name);
+    let (mut denials, mut unfit) = (Vec::new(), BTreeMap::new());
+    for policy in policies {
+        let newer = door_denials(policy).map_err(|error| error.to_string());
+        let fit = newer.and_then(|mut newer| {
+            newer.extend(denials.iter().cloned());
+            let problems = check_upstream_behind_doors(raw, material, &newer, true).outcome.err().unwrap_or_default();
+            match problems.first() {
+                Some(problem) => Err(format!("KubernetesUpstream {key} would be refused with it: {problem}")),
+                None => Ok(newer),
+            }
+        });
+        match fit {
+            Ok(newer) => denials = newer,
+            Err(why) => {
+                let (cluster, policy_name) = (key.clone(), policy.policy.clone());
+                unfit.insert(UnfitPolicy { cluster, kind: policy.kind, policy: policy_name }, why);
+            }
+        }
+    }
+    (denials, unfit)
 }
 
 fn tighten(

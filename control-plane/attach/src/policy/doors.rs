@@ -55,10 +55,6 @@ pub(super) enum DoorAbsence {
     Foreign,
 }
 
-/// The policies at the doors of a Gateway and of its routes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DoorPolicies(BTreeMap<Door, Arc<[PolicyInEffect]>>);
-
 impl Door {
     /// That of a target of a policy in a namespace; `None` if the target is none.
     pub fn of(target: &PolicyTarget, namespace: &str) -> Option<Self> {
@@ -130,48 +126,6 @@ impl ListedDoors {
                 Some(true) => None,
             },
         }
-    }
-}
-
-impl DoorPolicies {
-    /// Policies by their doors.
-    pub fn new(policies: impl IntoIterator<Item = (Door, Vec<PolicyInEffect>)>) -> Self {
-        Self(policies.into_iter().map(|(door, policies)| (door, policies.into())).collect())
-    }
-
-    /// Those at one door.
-    pub fn at(&self, door: &Door) -> &[PolicyInEffect] {
-        self.0.get(door).map_or(&[], |policies| policies)
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// All of them.
-    pub fn all(&self) -> impl Iterator<Item = (&Door, &[PolicyInEffect])> {
-        self.0.iter().map(|(door, policies)| (door, &**policies))
-    }
-
-    /// The doors of a route at a listener that have policies, the widest first.
-    pub fn doors(&self, gateway: &ObjectName, listener: &str, route: &ObjectName) -> Vec<Door> {
-        Door::all(gateway, listener, route).into_iter().filter(|door| self.0.contains_key(door)).collect()
-    }
-
-    /// Those at each of some doors.
-    pub fn of_doors(&self, doors: &[Door]) -> Vec<Arc<[PolicyInEffect]>> {
-        doors.iter().filter_map(|door| self.0.get(door).cloned()).collect()
-    }
-
-    /// The part of a Gateway with these routes.
-    pub(crate) fn of_gateway(&self, gateway: &ObjectName, routes: &BTreeSet<&ObjectName>) -> Self {
-        let is_its = |door: &Door| match door {
-            Door::Gateway(name) | Door::Listener(name, _) => name == gateway,
-            Door::Route(name) => routes.contains(name),
-        };
-        let its = self.0.iter().filter(|(door, _)| is_its(door));
-        Self(its.map(|(door, policies)| (door.clone(), Arc::clone(policies))).collect())
     }
 }
 

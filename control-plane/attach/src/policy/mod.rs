@@ -8,12 +8,14 @@
 //! - [`object`]: a policy as it was read.
 //! - [`site`]: a policy at one of its targets: whether it may be there, and its part.
 //! - [`cluster`]: the policies of one `UpstreamCluster`, and the outcome for each.
-//! - [`doors`]: policies of Gateways, listeners and `HTTPRoutes`, which tighten for the requests that come by them.
+//! - [`doors`]: policies of Gateways, listeners and `HTTPRoutes`, which tighten for the requests that come by them; [`door_policies`]
+//!   all of them.
 //! - [`spanning`]: policies whose targets belong to several instances.
 //! - [`ancestors`]: verdicts as `status.ancestors`.
 
 mod ancestors;
 mod cluster;
+mod door_policies;
 mod doors;
 mod object;
 mod site;
@@ -24,15 +26,16 @@ mod unfit;
 mod tests;
 
 pub use ancestors::{PolicyAncestors, policy_ancestors};
-pub use cluster::{PolicyMemo, behind_doors};
+pub use cluster::{PolicyMemo, behind_doors, upstream_behind_doors};
+pub use door_policies::{DoorPolicies, FormerPolicy};
 pub(crate) use doors::affected_by;
-pub use doors::{Door, DoorPolicies, DoorTargets, ListedDoors};
+pub use doors::{Door, DoorTargets, ListedDoors};
 pub use object::PolicyObject;
 pub use unfit::UnfitPolicy;
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_api::{PolicyInEffect, PolicyKind, PolicyRole, PolicyTarget};
@@ -49,6 +52,10 @@ use site::{PolicyPlace, Site};
 /// The most namespaces whose policies of a kind tighten one cluster: with each the cluster is checked once more.
 const MAX_TIGHTENING: usize = 16;
 
+/// Added to what is said of a policy in effect.
+const UNREAD: &str =
+    "this namespace has more policies than are looked at: its doors are closed, and some may be without effect";
+
 /// The objects that policies can be attached to.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyTargets {
@@ -60,6 +67,8 @@ pub struct PolicyTargets {
     pub clusters: BTreeMap<String, Arc<Value>>,
     /// Gateways, listeners and `HTTPRoutes`.
     pub doors: DoorTargets,
+    /// The namespaces of which not all policies that can tighten are known.
+    pub unread: BTreeSet<String>,
 }
 
 /// The outcome of all policies.
@@ -157,6 +166,7 @@ pub fn attach_policies<P: Borrow<PolicyObject>>(
                 }
                 (Ok(_), None) => outcome.unwrap_or_else(unknown),
             };
+            let outcome = outcome.noting(targets.unread.contains(&policy.metadata.namespace).then_some(UNREAD));
             Some(AncestorVerdict { target: site.target.clone(), conditions: outcome.conditions() })
         };
         attached.verdicts.push(PolicyVerdict {
@@ -202,7 +212,7 @@ fn settle(
             }
         }
     }
-    settled.at_doors = DoorPolicies::new(at_doors);
+    settled.at_doors = DoorPolicies::new(at_doors).with_unread(&targets.unread);
     memo.keep(|name| by_cluster.contains_key(name));
     for (name, policies) in by_cluster {
         let of_cluster = memo.settle(name, &policies, targets.clusters.get(name));
@@ -264,6 +274,14 @@ fn unknown() -> PolicyOutcome {
 }
 
 impl PolicyOutcome {
+    /// The same, with a note if it is in effect.
+    fn noting(self, note: Option<&str>) -> Self {
+        match (self, note) {
+            (PolicyOutcome::Effective(why), Some(note)) => PolicyOutcome::Effective(format!("{why}; {note}")),
+            (same, _) => same,
+        }
+    }
+
     fn conditions(self) -> Vec<ConditionVerdict> {
         match self {
             PolicyOutcome::Refused(why) => vec![ConditionVerdict::fails("Accepted", &why)],

@@ -99,6 +99,32 @@ fn names_at_many_gateways_leave_room_for_others() {
     assert!(held(&attached) <= 32_768 + 2, "{}", held(&attached));
 }
 
+/// A name that is cut off would be a wildcard's, without the policies of its own route.
+#[test]
+fn names_of_strangers_in_many_namespaces_push_none_out() {
+    let listeners: Vec<Value> = (0..4).map(|index| listener(&format!("l{index}"), 1_000 + index, "TLS", "")).collect();
+    let gateways = ["g", "h"].map(|name| {
+        let mut gateway = gateway(&json!(listeners));
+        gateway["metadata"]["name"] = json!(name);
+        gateway
+    });
+    // Each has 32,768 at four listeners of two Gateways, as many as a namespace may.
+    let crowd = (0..9).flat_map(|team| (0..8).map(move |number| (team, number))).map(|(team, number)| {
+        let prefix = format!("a{team}-{number}x");
+        let mut one = route(&format!("crowd-{team}"), &format!("r{number}"), names(&prefix, 1_024), 2020);
+        one["spec"]["parentRefs"][0]["name"] = json!(["g", "h"][number % 2]);
+        one
+    });
+    let late = route("late", "late", names("late", 100), 2025);
+    let all: Vec<Value> = [class()].into_iter().chain(gateways).chain(crowd).chain([late]).collect();
+    let attached = attach(&read(&all), &inventory());
+    let found = reasons(&attached);
+    assert_eq!(found.last().unwrap(), &("late/late".to_owned(), "Accepted"));
+    let refused = found.iter().filter(|(_, reason)| *reason == "TooManyHostnames").count();
+    assert_eq!(refused, 9, "the youngest of each of the crowd: {found:?}");
+    assert!(held(&attached) <= 262_144, "{}", held(&attached));
+}
+
 /// A route of a namespace to this many Services of it, the first of which is `first`.
 fn to_services(namespace: &str, name: &str, first: usize, count: usize, year: u32) -> Value {
     let backend = |index: usize| json!({"name": format!("s{index:04}"), "port": 443});

@@ -1,6 +1,6 @@
 //! Policies in the answer: which is in effect on the cluster, and why the others are not.
 
-use portcullis_api::{CLUSTER_KIND, FieldOrigin, PolicyKind, origin_of};
+use portcullis_api::{CLUSTER_KIND, FieldOrigin, PolicyKind, PolicyRole, origin_of};
 use portcullis_attach::{AttachedPolicies, ConditionVerdict, Door, UnfitPolicy};
 use serde::Serialize;
 
@@ -44,15 +44,22 @@ pub(super) fn answers(cluster: &ServedCluster, attached: &AttachedPolicies) -> V
     answers
 }
 
-/// A profile has dispatch policies and limits of its own, and no fair queues.
+/// A profile has dispatch policies and limits of its own, and no fair queues. Denials of policies that tighten are asked before those.
 fn in_effect(origin: &FieldOrigin, has_profile: bool) -> PolicyAnswer {
     let reason = origin.refusal.clone().unwrap_or_else(|| origin.why.clone());
-    let replaced = match origin.kind {
-        PolicyKind::Dispatch if has_profile => "; a profile is in effect in the place of dispatchPolicies",
-        PolicyKind::FlowControl if has_profile => "; a profile is in effect in the place of flowControl",
+    let replaced = match (origin.kind, origin.role) {
+        (PolicyKind::Dispatch, PolicyRole::Decides) if has_profile => {
+            "; a profile is in effect in the place of dispatchPolicies"
+        }
+        (PolicyKind::FlowControl, PolicyRole::Decides) if has_profile => {
+            "; a profile is in effect in the place of flowControl"
+        }
+        (PolicyKind::FlowControl, PolicyRole::Tightens) if has_profile => {
+            "; a profile is in effect, of which limits with these names are lowered"
+        }
         _ => "",
     };
-    let has_effect = !(has_profile && origin.kind == PolicyKind::Dispatch);
+    let has_effect = !has_profile || (origin.kind, origin.role) != (PolicyKind::Dispatch, PolicyRole::Decides);
     PolicyAnswer {
         kind: origin.kind.as_str(),
         policy: origin.policy.clone(),
@@ -61,8 +68,9 @@ fn in_effect(origin: &FieldOrigin, has_profile: bool) -> PolicyAnswer {
     }
 }
 
-/// The policy that a dispatch policy is of, by its number; `None` if it is the object's own.
-pub(super) fn decided_by(origins: &[FieldOrigin], policy: usize) -> Option<String> {
+/// The policy that a dispatch policy is of, by its number; `None` if it is the object's own, or of a profile.
+pub(super) fn decided_by(origins: &[FieldOrigin], has_profile: bool, policy: usize) -> Option<String> {
     let path = format!("spec.dispatchPolicies[{policy}]");
-    origin_of(origins, &path).map(|of| format!("{} {}", of.kind, of.policy))
+    let of = origin_of(origins, &path).filter(|of| !has_profile || of.role == PolicyRole::Tightens)?;
+    Some(format!("{} {}", of.kind, of.policy))
 }

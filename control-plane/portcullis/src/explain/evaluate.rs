@@ -140,8 +140,7 @@ impl ServedCluster {
             matched: matched.is_some(),
             policy,
             rule: matched.map(|matched| matched.rule),
-            // The numbers are those of a profile's list while it is in effect.
-            decided_by: policy.filter(|_| !self.has_profile).and_then(|index| decided_by(&self.origins, index)),
+            decided_by: policy.and_then(|index| decided_by(&self.origins, self.has_profile, index)),
             flow_control_schema: schema,
             flow: policy.and_then(|index| Gateway::flow(&self.route.cluster, index, user, info, scan)).map(Into::into),
             upstream_subset: subset.cloned(),

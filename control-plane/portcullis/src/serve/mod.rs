@@ -17,6 +17,7 @@
 //! | inform the operator | `edit_traces`, `diagnosis_log`, `status`, `http`, `console`, `metrics`, and `writer` for Kubernetes |
 
 mod arguments;
+mod cluster_progress;
 mod console;
 mod diagnosis_log;
 mod discovery;

@@ -28,6 +28,8 @@ pub(super) struct Outputs {
     pub(super) diagnoses: watch::Sender<Arc<Vec<Arc<Diagnosis>>>>,
     pub(super) served: watch::Sender<Arc<ServedObjects>>,
     pub(super) instances: watch::Sender<Arc<InstanceStates>>,
+    /// The number of the policies at doors that are served.
+    pub(super) doors_served: watch::Sender<u64>,
     pub(super) metrics: Arc<ControlPlaneMetrics>,
     pub(super) watchdog: Arc<Watchdog>,
     /// Saves the snapshot for the next start; none without --state-dir.
@@ -128,6 +130,7 @@ impl ReconcileLoop {
         }
         // One demand for both: the Services of a newer one were not wanted yet, and it would count as seen.
         let gateways = self.gateways.newest();
+        let doors_number = gateways.0.as_ref().map_or(0, |demand| demand.doors_number);
         let mut outcome = self.reconcile(&objects, filters.clone(), gateways.clone(), now).await;
         if let Ok(reconciled) = &outcome
             && self.discovery.want(&reconciled.wants, reconciled.gateways.0.is_some()).await
@@ -148,11 +151,13 @@ impl ReconcileLoop {
                 // result of an object's newest version.
                 let snapshot = Arc::new(reconciled.snapshot);
                 self.publish(Arc::clone(&snapshot), Origin::Source, now);
+                self.outputs.doors_served.send_replace(doors_number);
                 let (served, refusals) = reconciled.gateways;
                 self.gateways.outcome.send_replace(Arc::new(GatewayOutcome {
                     served: served.unwrap_or_default(),
                     snapshot: Some(snapshot),
                     refusals,
+                    progress: reconciled.progress,
                 }));
                 self.report(&objects, reconciled.diagnoses);
             }

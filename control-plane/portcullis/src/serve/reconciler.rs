@@ -16,6 +16,7 @@ use portcullis_translate::{
 use portcullis_xds::Snapshot;
 use serde_json::Value;
 
+use super::cluster_progress::ClusterProgress;
 use super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
 use super::divided_translator::{DividedTranslator, Division};
 use super::edit_queue::EditQueue;
@@ -47,6 +48,7 @@ pub(super) struct Reconciler {
     retention: Retention,
     resolver: Resolver,
     edits: EditQueue,
+    progress: ClusterProgress,
     /// When edits were left waiting, if they were.
     behind: Option<Instant>,
     discovered: DiscoveredDocuments,
@@ -94,6 +96,8 @@ pub(super) struct Reconciled {
     pub(super) gateways: (Option<ServedGateways>, GatewayRefusals),
     /// The instances, and what belongs to them.
     pub(super) instances: Arc<InstanceStates>,
+    /// Which versions of clusters are served.
+    pub(super) progress: ClusterProgress,
 }
 
 type ServedGateways = Arc<Vec<Arc<ServedGateway>>>;
@@ -197,6 +201,8 @@ impl Reconciler {
         let tombstones = self.retention.tombstones(&settings, FilterBuild::Module);
         let retained = Retained { tombstones: &tombstones, retired: &retired };
         self.resources.follow(&translation.groups, &change, retained);
+        let refused = fallbacks.iter().map(|fallback| &fallback.diagnosis.name);
+        self.progress.follow(objects.number, self.edits.waiting().chain(refused));
         let translated = (translation.diagnoses.as_slice(), documents.as_slice());
         diagnoses.extend(self.explained.follow(translated, fallbacks, (objects, &resolved)));
         diagnoses.extend(self.owners.diagnoses());
@@ -207,7 +213,6 @@ impl Reconciler {
         let (serving_revoked, steps) = (self.retention.revoked_count(), stopwatch.steps);
         let (wants, instances) = (Arc::new(wants), self.owners.states());
         let gateways = (self.gateways.served(), self.gateways.refusals());
-        let waiting = self.edits.lengths();
         Ok(Reconciled {
             snapshot,
             diagnoses,
@@ -216,9 +221,10 @@ impl Reconciler {
             wants,
             steps,
             paced,
-            waiting,
+            waiting: self.edits.lengths(),
             gateways,
             instances,
+            progress: self.progress.clone(),
         })
     }
 

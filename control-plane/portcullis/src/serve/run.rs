@@ -26,7 +26,7 @@ use super::metrics::ControlPlaneMetrics;
 use super::reconcile_loop::{Outputs, ReconcileLoop};
 use super::shadow_reports::ShadowReports;
 use super::source::SourceState;
-use super::source::{Source, SourceError, SourceKind};
+use super::source::{FollowedOutputs, Source, SourceError, SourceKind};
 use super::state::{LastGood, StateArguments, StateSender, StateWriter};
 use super::status_observer::{ObserverInputs, StatusObserver};
 use super::token_keys::{KeyFile, KeyFileWriting, with_token_keys};
@@ -82,7 +82,9 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let manager = Arc::new(ServiceManager::from_environment());
     let last_good = arguments.state.state_dir.as_deref().map(LastGood::load).unwrap_or_default();
     let (instance_sender, instances) = watch::channel(Arc::default());
-    let source = Source::open(&arguments.source, last_good.snapshot.is_some(), instances.clone()).await?;
+    let (doors_sender, doors_served) = watch::channel(0);
+    let followed = FollowedOutputs { instances: instances.clone(), doors_served };
+    let source = Source::open(&arguments.source, last_good.snapshot.is_some(), followed).await?;
     let listeners = arguments.xds.open().await?;
     let page_tls = arguments.http.tls()?;
     let failed = |error| RunError::Http(arguments.http.http_address, error);
@@ -168,6 +170,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         diagnoses: diagnosis_sender,
         served: served_sender,
         instances: instance_sender,
+        doors_served: doors_sender,
         metrics,
         watchdog: Arc::clone(&watchdog),
         state,

@@ -120,6 +120,14 @@ pub(super) struct Source {
     pub(super) control_plane: String,
 }
 
+/// The outputs of what is served on which objects of a source depend.
+pub(super) struct FollowedOutputs {
+    /// The instances.
+    pub(super) instances: watch::Receiver<Arc<InstanceStates>>,
+    /// The number of the policies at doors that are served.
+    pub(super) doors_served: watch::Receiver<u64>,
+}
+
 /// The origin of the `GatewaySettings`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SettingsOrigin {
@@ -133,16 +141,15 @@ pub(super) enum SettingsOrigin {
 
 impl Source {
     /// Opens it. A directory that cannot be read is an error, unless it may be waited for.
-    /// `instances`: those of what is served.
     pub(super) async fn open(
         arguments: &SourceArguments,
         may_wait: bool,
-        instances: watch::Receiver<Arc<InstanceStates>>,
+        followed: FollowedOutputs,
     ) -> Result<Self, SourceError> {
         arguments.check()?;
         let mut source = match arguments.source {
             SourceKind::Directory => Self::directory(arguments, may_wait).await?,
-            SourceKind::Kubernetes => Self::kubernetes(arguments, instances).await?,
+            SourceKind::Kubernetes => Self::kubernetes(arguments, followed).await?,
         };
         if let Some(file) = arguments.profiles_file.clone() {
             let sets = source.sets;
@@ -171,10 +178,7 @@ impl Source {
         }
     }
 
-    async fn kubernetes(
-        arguments: &SourceArguments,
-        instances: watch::Receiver<Arc<InstanceStates>>,
-    ) -> Result<Self, SourceError> {
+    async fn kubernetes(arguments: &SourceArguments, followed: FollowedOutputs) -> Result<Self, SourceError> {
         let (kubeconfig, context) = (arguments.kubeconfig.as_deref(), arguments.context.as_deref());
         let access = connect(kubeconfig, context, arguments.namespace.as_deref()).await?;
         let files = match &arguments.settings {
@@ -203,7 +207,8 @@ impl Source {
         let verdicts = arguments.policies.then(|| watch::Sender::new(Arc::default()));
         if let Some(verdicts) = verdicts.clone() {
             let (gateway_api, home_namespace) = (gateway_api.clone(), access.namespace.clone());
-            let stage = PolicyStage { policies, gateway_api, home_namespace, verdicts, instances };
+            let FollowedOutputs { instances, doors_served } = followed;
+            let stage = PolicyStage { policies, gateway_api, home_namespace, verdicts, instances, doors_served };
             let own = sets;
             sets = Box::pin(async { stage.attach(own.await?).await });
         }

@@ -1,12 +1,12 @@
-//! Objects of a kind that tenants write: within bounds, of which objects of the namespace that is preferred, then the oldest ones are
-//! the first to have room.
+//! Objects of a kind that tenants write: within bounds, of which objects of the namespace that is preferred are the first to have room,
+//! and the others by fair shares of their namespaces.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use kube::runtime::watcher::Event;
-use serde_json::Value;
 
 use super::documents::WatchedObject;
+use super::fair_room::FairRoom;
 
 /// How much of a kind is kept.
 #[derive(Clone, Copy, Debug)]
@@ -22,24 +22,10 @@ pub(super) struct BoundedObjects {
     bounds: KindBounds,
     /// The namespace whose objects no other one's push out; empty for none.
     preferred: String,
-    current: OldestObjects,
-    coming: OldestObjects,
+    current: FairRoom,
+    coming: FairRoom,
     is_listed: bool,
 }
-
-/// The oldest objects that have room.
-#[derive(Default)]
-struct OldestObjects {
-    by_name: BTreeMap<String, WatchedObject>,
-    by_rank: BTreeSet<Rank>,
-    bytes: usize,
-    is_cut: bool,
-    /// Whether one of the preferred namespace was left out.
-    is_preferred_cut: bool,
-}
-
-/// Whether it is of another namespace than the preferred one, creation time and name.
-type Rank = (bool, String, String);
 
 impl BoundedObjects {
     /// `preferred` is the namespace whose objects no other one's push out; empty for none.
@@ -47,8 +33,8 @@ impl BoundedObjects {
         Self {
             bounds,
             preferred: preferred.to_owned(),
-            current: OldestObjects::default(),
-            coming: OldestObjects::default(),
+            current: FairRoom::default(),
+            coming: FairRoom::default(),
             is_listed: false,
         }
     }
@@ -56,10 +42,10 @@ impl BoundedObjects {
     /// Takes an event of a watch. Returns whether something may have changed.
     pub(super) fn apply(&mut self, event: Event<(String, WatchedObject)>) -> bool {
         match event {
-            Event::Init => self.coming = OldestObjects::default(),
+            Event::Init => self.coming = FairRoom::default(),
             Event::InitApply((name, object)) => {
                 // An equal one is shared, so that a second list takes no memory twice.
-                let known = self.current.by_name.get(&name).filter(|known| **known == object);
+                let known = self.current.objects().get(&name).filter(|known| **known == object);
                 let object = known.cloned().unwrap_or(object);
                 self.coming.insert(name, object, self.bounds, &self.preferred);
             }
@@ -69,7 +55,7 @@ impl BoundedObjects {
                 return true;
             }
             Event::Apply((name, object)) => {
-                let is_known = self.current.by_name.get(&name) == Some(&object);
+                let is_known = self.current.objects().get(&name) == Some(&object);
                 if !is_known {
                     self.current.insert(name, object, self.bounds, &self.preferred);
                 }
@@ -82,75 +68,41 @@ impl BoundedObjects {
 
     /// Removes an object. Returns whether it was there.
     pub(super) fn remove(&mut self, name: &str) -> bool {
-        self.current.remove(name, &self.preferred).is_some()
+        self.current.remove(name, &self.preferred)
     }
 
     /// There are none, or no longer. Returns whether something may have changed.
     pub(super) fn clear(&mut self) -> bool {
-        let is_news = !self.is_listed || !self.current.by_name.is_empty();
-        (self.current, self.coming) = (OldestObjects::default(), OldestObjects::default());
+        let is_news = !self.is_listed || !self.is_empty();
+        (self.current, self.coming) = (FairRoom::default(), FairRoom::default());
         self.is_listed = true;
         is_news
     }
 
     /// Whether none is known.
     pub(super) fn is_empty(&self) -> bool {
-        self.current.by_name.is_empty()
+        self.current.objects().is_empty()
     }
 
-    /// Whether some were left out.
-    pub(super) fn is_cut(&self) -> bool {
-        self.current.is_cut
+    /// The namespaces of which some were left out; empty for cluster-scoped objects.
+    pub(super) fn cut(&self) -> &BTreeSet<String> {
+        self.current.cut()
     }
 
     /// Whether some of the preferred namespace were left out.
     pub(super) fn is_preferred_cut(&self) -> bool {
-        self.current.is_preferred_cut
+        !self.preferred.is_empty() && self.cut().contains(&self.preferred)
     }
 
     /// Whether some were left out for which there may be room by now: a list finds them.
     pub(super) fn has_room(&self) -> bool {
-        let KindBounds { objects, bytes } = self.bounds;
-        self.current.is_cut && self.current.by_name.len() < objects && self.current.bytes <= bytes - bytes / 10
+        self.current.has_room(self.bounds)
     }
 
     /// The objects, in the order of names.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &WatchedObject)> {
-        self.current.by_name.iter()
+        self.current.objects().iter()
     }
-}
-
-impl OldestObjects {
-    fn insert(&mut self, name: String, object: WatchedObject, bounds: KindBounds, preferred: &str) {
-        self.remove(&name, preferred);
-        self.bytes = self.bytes.saturating_add(object.bytes);
-        self.by_rank.insert(rank(&name, &object.document, preferred));
-        self.by_name.insert(name, object);
-        while (self.by_name.len() > bounds.objects || self.bytes > bounds.bytes)
-            && let Some((is_other, _, last)) = self.by_rank.last().cloned()
-        {
-            self.remove(&last, preferred);
-            self.is_cut = true;
-            self.is_preferred_cut |= !is_other;
-        }
-    }
-
-    fn remove(&mut self, name: &str, preferred: &str) -> Option<WatchedObject> {
-        let object = self.by_name.remove(name)?;
-        self.bytes = self.bytes.saturating_sub(object.bytes);
-        self.by_rank.remove(&rank(name, &object.document, preferred));
-        Some(object)
-    }
-}
-
-/// `name` is `namespace/name`, or the name of a cluster-scoped object.
-fn rank(name: &str, document: &Value, preferred: &str) -> Rank {
-    let is_preferred = name.split_once('/').is_some_and(|(namespace, _)| namespace == preferred);
-    (!is_preferred, created(document), name.to_owned())
-}
-
-fn created(document: &Value) -> String {
-    document.pointer("/metadata/creationTimestamp").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -182,16 +134,15 @@ mod tests {
         objects.apply(Event::Init);
         for index in 0..30 {
             objects.apply(Event::InitApply(object(index, index, 1)));
-            assert!(objects.coming.by_name.len() <= 10 && objects.is_empty());
+            assert!(objects.coming.objects().len() <= 10 && objects.is_empty());
         }
-        assert!(objects.apply(Event::InitDone) && objects.is_cut());
+        assert!(objects.apply(Event::InitDone) && !objects.cut().is_empty());
         assert_eq!(names(&objects), (20..30).collect::<Vec<_>>());
         // The oldest one is large.
         objects.apply(Event::Apply(object(29, 29, 995)));
         assert_eq!(names(&objects), (24..30).collect::<Vec<_>>());
         objects.apply(Event::Apply(object(40, 40, 1_001)));
-        assert_eq!(names(&objects), [0; 0], "it alone is too large, and it is the oldest");
-        assert_eq!(objects.current.bytes, 0);
+        assert_eq!(names(&objects), [0; 0], "it alone is too large, and it is the oldest of its namespace");
     }
 
     #[test]
@@ -215,7 +166,7 @@ mod tests {
                 objects.apply(Event::InitApply(one));
             }
             objects.apply(Event::InitDone);
-            assert!(objects.is_cut() && !objects.is_preferred_cut());
+            assert!(!objects.cut().is_empty() && !objects.is_preferred_cut());
             let others: Vec<String> = (0..8).map(|second| format!("homeless/{second}")).collect();
             assert_eq!(names(&objects), format!("home/58 home/59 {}", others.join(" ")));
             // Those that have no room beside each other are noticed, and the bounds hold.
@@ -234,12 +185,12 @@ mod tests {
         for index in 0..11 {
             objects.apply(Event::Apply(object(index, index, 1)));
         }
-        assert!(objects.is_cut() && !objects.has_room());
+        assert!(!objects.cut().is_empty() && !objects.has_room());
         assert!(objects.remove("9") && !objects.remove("9"));
         assert!(objects.has_room());
         objects.apply(Event::Init);
         objects.apply(Event::InitDone);
-        assert!(!objects.is_cut() && !objects.has_room());
+        assert!(objects.cut().is_empty() && !objects.has_room());
     }
 
     #[test]

@@ -9,18 +9,18 @@ use super::WatchedKind;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GatewayApiObjects {
     by_kind: BTreeMap<WatchedKind, Arc<[Arc<Value>]>>,
-    /// The kinds of which some are left out.
-    cut: BTreeSet<WatchedKind>,
+    /// The kinds of which some are left out, with the namespaces of these; of cluster-scoped ones the name is empty.
+    cut: BTreeMap<WatchedKind, BTreeSet<String>>,
 }
 
 impl GatewayApiObjects {
-    /// Takes the objects of a kind in place of those before; `is_cut`: more are there.
-    pub(super) fn set(&mut self, kind: WatchedKind, documents: Arc<[Arc<Value>]>, is_cut: bool) {
+    /// Takes the objects of a kind in place of those before; `cut`: the namespaces of which more are there.
+    pub(super) fn set(&mut self, kind: WatchedKind, documents: Arc<[Arc<Value>]>, cut: BTreeSet<String>) {
         self.by_kind.insert(kind, documents);
-        if is_cut {
-            self.cut.insert(kind);
-        } else {
+        if cut.is_empty() {
             self.cut.remove(&kind);
+        } else {
+            self.cut.insert(kind, cut);
         }
     }
 
@@ -44,7 +44,7 @@ impl GatewayApiObjects {
     pub fn of_kinds(listed: impl IntoIterator<Item = (WatchedKind, Vec<Arc<Value>>)>) -> Self {
         let mut objects = Self::default();
         for (kind, documents) in listed {
-            objects.set(kind, documents.into(), false);
+            objects.set(kind, documents.into(), BTreeSet::new());
         }
         objects
     }
@@ -56,7 +56,19 @@ impl GatewayApiObjects {
 
     /// Whether all objects of a kind are here.
     pub fn has_all(&self, kind: WatchedKind) -> bool {
-        !self.cut.contains(&kind)
+        !self.cut.contains_key(&kind)
+    }
+
+    /// The namespaces of which not all objects of a kind are here.
+    pub fn cut(&self, kind: WatchedKind) -> impl Iterator<Item = &String> {
+        self.cut.get(&kind).into_iter().flatten()
+    }
+
+    /// The same objects, of which these namespaces have more.
+    #[must_use]
+    pub fn cut_in(mut self, kind: WatchedKind, namespaces: impl IntoIterator<Item = String>) -> Self {
+        self.cut.entry(kind).or_default().extend(namespaces);
+        self
     }
 
     /// The objects of the Gateway API's own kinds.
@@ -76,12 +88,14 @@ mod tests {
         let mut objects = GatewayApiObjects::default();
         for kind in WatchedKind::OF_GATEWAY_API {
             assert!(!objects.is_listed());
-            objects.set(kind, [Arc::new(Value::Null)].into(), kind == WatchedKind::Service);
+            let cut = (kind == WatchedKind::Service).then(|| "team".to_owned());
+            objects.set(kind, [Arc::new(Value::Null)].into(), cut.into_iter().collect());
         }
         assert!(objects.is_listed() && objects.has_all(WatchedKind::Namespace));
         assert!(!objects.has_all(WatchedKind::Service));
+        assert_eq!(objects.cut(WatchedKind::Service).collect::<Vec<_>>(), ["team"]);
         assert_eq!((objects.of_gateway_api().count(), objects.of(WatchedKind::Service).count()), (5, 1));
-        objects.set(WatchedKind::Service, [].into(), false);
+        objects.set(WatchedKind::Service, [].into(), BTreeSet::new());
         assert!(objects.has_all(WatchedKind::Service));
     }
 
@@ -90,7 +104,7 @@ mod tests {
         let mut objects = GatewayApiObjects::default();
         for kind in WatchedKind::OF_POLICIES {
             assert!(!objects.lists_policies());
-            objects.set(kind, [].into(), false);
+            objects.set(kind, [].into(), BTreeSet::new());
         }
         assert!(objects.lists_policies() && !objects.is_listed());
     }

@@ -6,7 +6,8 @@
 //! - [`session`]: the watches of clusters and of the settings in use, from their lists to the first error; an outage ends a
 //!   session, and the next one lists everything again, so that nothing is missed. [`watches`] are its events.
 //! - [`store`]: the objects that these watches delivered, pure; [`known`] those of one kind.
-//! - [`optional`]: each other kind in sessions of its own; [`bounded`] its objects and [`absence`] whether the kind is not there, pure.
+//! - [`optional`]: each other kind in sessions of its own; [`bounded`] its objects, [`fair_room`] how namespaces share the room, and
+//!   [`absence`] whether the kind is not there, pure.
 //! - [`published`]: the outputs that sessions share.
 //! - [`health`]: whether the objects are current.
 //! - [`backoff`]: the pauses between sessions.
@@ -15,6 +16,7 @@ mod absence;
 mod bounded;
 mod connect;
 mod documents;
+mod fair_room;
 mod gateway_api;
 mod health;
 mod kinds;

@@ -20,9 +20,11 @@ use super::published::Published;
 use super::watches::config;
 use super::{KubernetesAccess, ObjectKey, StoredStatus, WatchedKind};
 
-/// The most that is kept of a kind. Beyond it the youngest are left out: tenants write routes. Policies and permissions of the control
-/// plane's own namespace are the last to be.
+/// The most that is kept of a kind. Beyond it the youngest of the namespace that has most are left out: tenants write routes. Policies
+/// and permissions of the control plane's own namespace are the last to be.
 const BOUNDS: KindBounds = KindBounds { objects: 5_000, bytes: 64 * 1024 * 1024 };
+/// Most namespaces that a log line names.
+const MAX_NAMED: usize = 8;
 /// The most objects in one answer to a list: each may have 1.5 MiB.
 const PAGE: u32 = 100;
 /// Timeout of a list, of any length.
@@ -220,11 +222,15 @@ impl OptionalKind {
     }
 
     fn publish(&self) {
-        if self.objects.is_cut() {
+        let cut = self.objects.cut();
+        if !cut.is_empty() {
             let KindBounds { objects, bytes } = BOUNDS;
+            let namespaces: Vec<&str> = cut.iter().map(String::as_str).take(MAX_NAMED).collect();
             tracing::warn!(
                 kind = self.kind.plural(),
-                "only the oldest objects are looked at: at most {objects}, of {bytes} bytes in all"
+                count = cut.len(),
+                namespaces = namespaces.join(", "),
+                "only the oldest objects of these namespaces are looked at: at most {objects} of all, of {bytes} bytes"
             );
         }
         if self.objects.is_preferred_cut() {
@@ -244,10 +250,10 @@ impl OptionalKind {
         let document = |(_, object): (&String, &WatchedObject)| Arc::clone(&object.document);
         let documents: Arc<[_]> = self.objects.iter().map(document).collect();
         if self.kind.is_for_gateway_api() {
-            self.published.gateway_api(self.kind, Arc::clone(&documents), self.objects.is_cut());
+            self.published.gateway_api(self.kind, Arc::clone(&documents), cut.clone());
         }
         if WatchedKind::OF_POLICIES.contains(&self.kind) {
-            self.published.policies(self.kind, documents, self.objects.is_cut());
+            self.published.policies(self.kind, documents, cut.clone());
         }
     }
 

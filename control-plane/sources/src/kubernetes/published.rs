@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -45,13 +45,13 @@ impl Published {
     }
 
     /// The objects of a kind of the Gateway API.
-    pub(super) fn gateway_api(&self, kind: WatchedKind, newest: Arc<[Arc<Value>]>, is_cut: bool) {
-        set(&self.gateway_api, |all| all.set(kind, newest, is_cut));
+    pub(super) fn gateway_api(&self, kind: WatchedKind, newest: Arc<[Arc<Value>]>, cut: BTreeSet<String>) {
+        set(&self.gateway_api, |all| all.set(kind, newest, cut));
     }
 
     /// Policies of a kind, or the permissions for them.
-    pub(super) fn policies(&self, kind: WatchedKind, newest: Arc<[Arc<Value>]>, is_cut: bool) {
-        set(&self.policies, |all| all.set(kind, newest, is_cut));
+    pub(super) fn policies(&self, kind: WatchedKind, newest: Arc<[Arc<Value>]>, cut: BTreeSet<String>) {
+        set(&self.policies, |all| all.set(kind, newest, cut));
     }
 }
 

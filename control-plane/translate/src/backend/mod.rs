@@ -22,7 +22,7 @@ pub(crate) use judged::{JudgedCluster, OpenCluster, owner};
 pub(crate) use known_pools::{KnownPools, PoolOrigin};
 pub(crate) use passage::Passage;
 pub(crate) use pool::BackendPool;
-pub(crate) use tightened::{DoorRules, KnownTightenings, Tightenings};
+pub(crate) use tightened::{DoorRules, KnownTightenings, RequestedObject, Tightenings};
 
 /// The pools of the servers behind routes.
 pub(crate) type Pools = BTreeMap<ServedBackend, Arc<BackendPool>>;

@@ -1,16 +1,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use portcullis_api::{PolicyInEffect, Settings};
-use portcullis_attach::{Door, UnfitPolicy, behind_doors};
+use portcullis_api::{Cluster, PolicyInEffect, Settings, check_upstream_behind_doors, parse_upstream};
+use portcullis_attach::{Door, UnfitPolicy, behind_doors, upstream_behind_doors};
 use portcullis_filter_config::ClusterConfig;
 use serde_json::Value;
 
-use super::OpenCluster;
+use super::{OpenCluster, ResolvedUpstream};
 use crate::check;
 use crate::policy::cluster_config;
 
-/// Clusters behind doors with policies, by the cluster and the doors that have policies, the widest first.
+/// Clusters and upstreams behind doors with policies, by the name or key and the doors that have policies, the widest first.
 pub(crate) type Tightenings = BTreeMap<(String, Vec<Door>), Arc<Tightening>>;
 
 /// A cluster for the requests that come by some doors with policies.
@@ -45,31 +45,53 @@ pub(crate) struct TightenedConfig {
 #[derive(Default)]
 pub(crate) struct KnownTightenings(BTreeMap<(String, Vec<Door>), KnownTightening>);
 
+/// An object whose requests are judged.
+#[derive(Clone, Debug)]
+pub(crate) enum RequestedObject {
+    /// The document of an `UpstreamCluster`.
+    Cluster(Arc<Value>),
+    /// A `KubernetesUpstream`.
+    Upstream(Arc<ResolvedUpstream>),
+}
+
 struct KnownTightening {
-    document: Arc<Value>,
+    object: RequestedObject,
     policies: Vec<Arc<[PolicyInEffect]>>,
     made: Arc<Tightening>,
 }
 
+impl RequestedObject {
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Cluster(one), Self::Cluster(other)) => Arc::ptr_eq(one, other) || one == other,
+            (Self::Upstream(one), Self::Upstream(other)) => Arc::ptr_eq(one, other) || one == other,
+            (Self::Cluster(_), Self::Upstream(_)) | (Self::Upstream(_), Self::Cluster(_)) => false,
+        }
+    }
+}
+
 impl KnownTightenings {
-    /// That of a cluster with a document behind doors with these policies, of before if nothing is other than then.
+    /// That of an object behind doors with these policies, of before if nothing is other than then.
     pub(crate) fn of(
         &mut self,
         (cluster, doors): (&str, &[Door]),
         policies: Vec<Arc<[PolicyInEffect]>>,
-        (document, open): (&Arc<Value>, &OpenCluster),
+        (object, open): (&RequestedObject, &OpenCluster),
         settings: &Settings,
     ) -> Arc<Tightening> {
         let key = (cluster.to_owned(), doors.to_vec());
         if let Some(known) = self.0.get(&key)
-            && (Arc::ptr_eq(&known.document, document) || known.document == *document)
+            && known.object.is_same(object)
             && known.policies == policies
         {
             return Arc::clone(&known.made);
         }
         let all = policies.iter().flat_map(|policies| policies.iter());
-        let made = Arc::new(Tightening::of(document, open, all, settings));
-        let known = KnownTightening { document: Arc::clone(document), policies, made: Arc::clone(&made) };
+        let made = Arc::new(match object {
+            RequestedObject::Cluster(document) => Tightening::of(document, open, all, settings),
+            RequestedObject::Upstream(upstream) => Tightening::of_upstream(upstream, open, all, settings),
+        });
+        let known = KnownTightening { object: object.clone(), policies, made: Arc::clone(&made) };
         self.0.insert(key, known);
         made
     }
@@ -98,16 +120,37 @@ impl Tightening {
         if Arc::ptr_eq(&tightened, document) {
             return Self { rules: DoorRules::Own, unfit };
         }
-        let rules = match check(&tightened, name, settings, None) {
-            (Some(cluster), _) => {
-                // A shadow is an alternative to the cluster's own rules, and its differences are counted for these.
-                let config = ClusterConfig { shadow: None, ..cluster_config(&cluster, &open.names, settings) };
-                let bytes = serde_json::to_vec(&config).map_or(usize::MAX, |bytes| bytes.len());
-                DoorRules::Tightened(Box::new(TightenedConfig { config, bytes }))
-            }
-            // It was good with each of them.
-            (None, _) => DoorRules::Closed,
+        // It was good with each of them.
+        let (cluster, _) = check(&tightened, name, settings, None);
+        Self { rules: DoorRules::of(cluster, open, settings), unfit }
+    }
+
+    fn of_upstream<'a>(
+        upstream: &ResolvedUpstream,
+        open: &OpenCluster,
+        policies: impl Iterator<Item = &'a PolicyInEffect>,
+        settings: &Settings,
+    ) -> Self {
+        let ResolvedUpstream { document, material } = upstream;
+        let Ok(raw) = parse_upstream(document) else {
+            return Self { rules: DoorRules::Closed, unfit: BTreeMap::new() };
         };
-        Self { rules, unfit }
+        let (denials, unfit) = upstream_behind_doors(&raw, material, policies);
+        if denials.is_empty() {
+            return Self { rules: DoorRules::Own, unfit };
+        }
+        let checked = check_upstream_behind_doors(&raw, material, &denials, settings.allow_loopback_upstreams);
+        Self { rules: DoorRules::of(checked.outcome.ok(), open, settings), unfit }
+    }
+}
+
+impl DoorRules {
+    /// Those of a tightened cluster; none if it is refused.
+    fn of(tightened: Option<Cluster>, open: &OpenCluster, settings: &Settings) -> Self {
+        let Some(cluster) = tightened else { return Self::Closed };
+        // A shadow is an alternative to the cluster's own rules, and its differences are counted for these.
+        let config = ClusterConfig { shadow: None, ..cluster_config(&cluster, &open.names, settings) };
+        let bytes = serde_json::to_vec(&config).map_or(usize::MAX, |bytes| bytes.len());
+        Self::Tightened(Box::new(TightenedConfig { config, bytes }))
     }
 }

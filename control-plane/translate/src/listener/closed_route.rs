@@ -15,6 +15,8 @@ pub(super) enum ClosedBecause {
     ClientAuthorities,
     /// Policies hold for the route by which what is behind it cannot be judged.
     Policies,
+    /// The Gateway's namespace or the route's has policies that are not known.
+    UnreadPolicies,
 }
 
 impl ClosedBecause {
@@ -25,6 +27,7 @@ impl ClosedBecause {
             Self::Configurations => "TooManyConfigurations",
             Self::ClientAuthorities => "DifferentClientAuthorities",
             Self::Policies => "UnsupportedPolicies",
+            Self::UnreadPolicies => "TooManyPolicies",
         }
     }
 }
@@ -46,8 +49,11 @@ impl fmt::Display for ClosedBecause {
                 MAX_TIGHTENED_BYTES >> 20
             ),
             Self::Policies => f.write_str(
-                "policies at the Gateway, the listener or the route hold, and what is behind the route cannot be judged by them: a \
-                 KubernetesUpstream has no policies",
+                "policies at the Gateway, the listener or the route hold, and what is behind the route cannot be judged by them",
+            ),
+            Self::UnreadPolicies => f.write_str(
+                "the namespace of the route or of its Gateway has more DispatchPolicies or FlowControlPolicies than are looked at, and \
+                 one that is not may be attached there",
             ),
             Self::ClientAuthorities => f.write_str(
                 "the UpstreamCluster verifies handshakes (clientCertificateVerification: Handshake), and so does tls.frontend of the \

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 
 use envoy_types::pb::envoy::config::listener::v3::FilterChain;
-use portcullis_api::{Settings, upstream_of_key};
+use portcullis_api::Settings;
 use portcullis_attach::{
     BoundRoute, Door, HostPattern, HostTable, ListenerRole, ObjectName, ServedBackend, ServedGateway, ServedListener,
 };
@@ -136,12 +136,12 @@ impl<'a> HttpsInput<'a> {
     ) -> Result<JudgedRoute<'a>, ClosedBecause> {
         let gateway = &self.gateway.gateway;
         let own = || JudgedRoute { variant: String::new(), config: &open.config, bytes: open.config_bytes };
-        let doors = self.gateway.policies.doors(gateway, listener, &route.route);
+        if self.gateway.policies.are_unread(gateway, &route.route) {
+            return Err(ClosedBecause::UnreadPolicies);
+        }
+        let doors = self.gateway.policies.doors(gateway, listener, &route.route, &open.cluster.name);
         if doors.is_empty() {
             return Ok(own());
-        }
-        if upstream_of_key(&open.cluster.name).is_some() {
-            return Err(ClosedBecause::Policies);
         }
         let variant = variant(&doors);
         // One for which there is no room is not made.

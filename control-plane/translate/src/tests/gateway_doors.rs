@@ -1,5 +1,6 @@
 //! Clusters behind Gateways, listeners and routes with policies of their own.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
@@ -252,24 +253,72 @@ fn groups_of_servers_count_for_each_configuration() {
 }
 
 #[test]
-fn upstream_behind_a_door_with_policies_is_closed_and_named() {
+fn denials_of_doors_hold_for_an_upstream() {
     let pki = Pki::new();
     let (mut world, mut translator) = (world(&pki), GatewayTranslator::default());
     add(&mut world, &pki, "team-a", "prod", |_| {});
-    let routes =
-        || vec![("a.test", route("a", vec![cluster(KEY, 1)], 0)), ("b.test", route("b", vec![cluster(KEY, 1)], 0))];
-    for (door, closed) in [
-        (of_route("a"), &["a"][..]),
-        (at_listener(), &["a", "b"]),
-        (Door::Gateway(ObjectName::new("infra", "edge")), &["a", "b"]),
+    let to = |name: &str| route(name, vec![cluster(KEY, 1)], 0);
+    let limit = json!({"flowControl": {"flowControlSchemas": [{"name": "few", "maxRequestsInflight": {"max": 1}}]}});
+    let limit = policy(PolicyKind::FlowControl, "team/few", limit);
+    let gateway = Door::Gateway(ObjectName::new("infra", "edge"));
+    for (policies, expected) in [
+        (vec![(of_route("a"), vec![limit])], vec![r#"own denies [] for ["a.test","b.test"]: *"#]),
+        (
+            vec![(of_route("a"), vec![denies("team/x", "/x")]), (gateway, vec![denies("infra/y", "/y")])],
+            vec![r#"* denies ["/y"] for ["b.test"]: *"#, r#"*/team/a denies ["/x", "/y"] for ["a.test"]: a.test"#],
+        ),
     ] {
-        let gateway = served(routes(), vec![(door.clone(), vec![denies("team/x", "/x")])]);
+        let gateway = Arc::new(served(vec![("a.test", to("a")), ("b.test", to("b"))], policies));
+        let group = world.translate(&mut translator, &[Arc::clone(&gateway)]).into_values().next().unwrap();
+        assert_eq!(shown(&routes_to(&group, KEY)), expected);
+        assert!(translator.closures().is_empty());
+        let again = world.translate(&mut translator, &[gateway]).into_values().next().unwrap();
+        assert!(Arc::ptr_eq(&group, &again));
+    }
+}
+
+#[test]
+fn policy_that_an_upstream_cannot_have_is_named_and_left_out() {
+    let pki = Pki::new();
+    let (mut world, mut translator) = (world(&pki), GatewayTranslator::default());
+    add(&mut world, &pki, "team-a", "prod", |document| {
+        document["spec"]["upstreamIdentity"] = json!("RequestHeader");
+    });
+    // The servers find out users.
+    let rules = json!([{"verbs": ["*"], "nonResourceURLs": ["/x"], "users": ["mallory"]}]);
+    let fields = json!({"dispatchPolicies": [{"rules": rules, "portcullis": {"action": "Deny"}}]});
+    let by_user = policy(PolicyKind::Dispatch, "team/by-user", fields);
+    let policies = vec![(of_route("a"), vec![by_user, denies("team/x", "/y")])];
+    let gateway = served(vec![("a.test", route("a", vec![cluster(KEY, 1)], 0))], policies);
+    let group = world.translate(&mut translator, &[Arc::new(gateway)]).into_values().next().unwrap();
+    assert_eq!(shown(&routes_to(&group, KEY)), [r#"*/team/a denies ["/y"] for ["a.test"]: *"#]);
+    let refused = translator.refused([], [], &world.input(&[]));
+    let unfit: Vec<_> = refused.policies.keys().map(|one| (one.cluster.as_str(), one.policy.as_str())).collect();
+    assert_eq!(unfit, [(KEY, "team/by-user")]);
+}
+
+/// One that was left out may deny.
+#[test]
+fn doors_of_a_namespace_with_unread_policies_are_closed() {
+    let pki = Pki::new();
+    let (world, mut translator) = (world(&pki), GatewayTranslator::default());
+    let other = BoundRoute { route: ObjectName::new("other", "b"), ..to("b") };
+    let second = route("u", vec![cluster(OTHER, 1)], 0);
+    for (unread, closed) in [("team", &["a", "u"][..]), ("infra", &["a", "b", "u"]), ("nobody", &[])] {
+        let routes = vec![("a.test", to("a")), ("b.test", other.clone()), ("u.test", second.clone())];
+        let mut gateway = served(routes, vec![(of_route("a"), vec![denies("team/x", "/x")])]);
+        gateway.policies = gateway.policies.with_unread(&[unread.to_owned()].into());
         let group = world.translate(&mut translator, &[Arc::new(gateway)]).into_values().next().unwrap();
-        for name in ["a", "b"] {
-            assert_eq!(is_closed(&chain_of(&group, &format!("{name}.test"))), closed.contains(&name), "{door} {name}");
+        for name in ["a", "b", "u"] {
+            assert_eq!(
+                is_closed(&chain_of(&group, &format!("{name}.test"))),
+                closed.contains(&name),
+                "{unread} {name}"
+            );
         }
         let closures = translator.closures();
-        let found: Vec<_> = closures.iter().map(|((_, route), all)| (route.name.as_str(), all[0].reason)).collect();
-        assert_eq!(found, closed.iter().map(|name| (*name, "UnsupportedPolicies")).collect::<Vec<_>>(), "{door}");
+        let found: BTreeSet<_> =
+            closures.iter().map(|((_, route), all)| (route.name.as_str(), all[0].reason)).collect();
+        assert_eq!(found, closed.iter().map(|name| (*name, "TooManyPolicies")).collect(), "{unread}");
     }
 }

@@ -1,4 +1,5 @@
-//! Profiles: policies and limits that an annotation puts in the place of those of the spec.
+//! Profiles: policies and limits that an annotation puts in the place of those of the spec. Denials of policies that tighten stay, and are
+//! asked before those of the profile; limits of the object's own profiles are lowered by such policies ([`crate::attached`]).
 
 mod built_in;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use super::denials::{check_denials, check_heartbeats};
 use super::flow_control::check_flow_control;
 use super::policies::{Policy, check_policies, check_spelling};
 use super::{FeatureGates, Findings, Server, UpstreamIdentity};
+use crate::attached::{origins_of, tightening};
 use crate::problem::{Problem, ProblemCode};
 use crate::types::{PolicyProfile, PortcullisSpec, UpstreamCluster, UpstreamClusterSpec};
 
@@ -55,13 +57,29 @@ fn profile<'a>(spec: &'a UpstreamClusterSpec, name: &str) -> Option<Cow<'a, Poli
     }
 }
 
+/// Those dispatch policies of an object that no profile replaces: its owner's profile is no word of those who tighten.
+fn denials_of_others<T>(raw: &UpstreamCluster, policies: Vec<T>) -> impl Iterator<Item = T> {
+    let kept = tightening(&origins_of(raw));
+    policies.into_iter().enumerate().filter(move |(index, _)| kept.contains(index)).map(|(_, policy)| policy)
+}
+
+/// The policies and limits of a profile, behind those of the object's policies that it does not replace.
+pub(super) fn behind_denials(
+    raw: &UpstreamCluster,
+    policies: Vec<Policy>,
+    (own, limits): (Vec<Policy>, Vec<FlowControlSchema>),
+) -> (Vec<Policy>, Vec<FlowControlSchema>) {
+    (denials_of_others(raw, policies).chain(own).collect(), limits)
+}
+
 /// The object with the policies and limits that are in effect, as a profile that its annotation names has them. Of an object
 /// that is frozen, and of one whose annotation names no profile, they are those of the spec.
 pub fn with_profile(raw: &UpstreamCluster) -> Cow<'_, UpstreamCluster> {
     let chosen = annotated(raw).filter(|name| *name != FROZEN).and_then(|name| profile(&raw.spec, name));
     let Some(chosen) = chosen.map(Cow::into_owned) else { return Cow::Borrowed(raw) };
     let mut changed = raw.clone();
-    changed.spec.dispatch_policies = chosen.dispatch_policies;
+    let denials = denials_of_others(raw, std::mem::take(&mut changed.spec.dispatch_policies));
+    changed.spec.dispatch_policies = denials.chain(chosen.dispatch_policies).collect();
     changed.spec.flow_control = chosen.flow_control;
     Cow::Owned(changed)
 }

@@ -1,8 +1,12 @@
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::*;
 use crate::check::{Cluster, check_cluster};
+use crate::packed::pack_policies;
 use crate::parse::parse_cluster;
+use crate::{PolicyInEffect, PolicyKind, PolicyRole, behind_door, with_policies};
 
 fn object(profile: &str, portcullis: &Value) -> Value {
     let everything = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
@@ -136,4 +140,75 @@ fn operators_are_those_that_the_object_names() {
         |portcullis: Value| checked("heartbeats", &portcullis).unwrap().policies[1].rules[0].user_groups.clone();
     assert_eq!(groups(json!({})), ["kubeadm:cluster-admins", "system:masters"]);
     assert_eq!(groups(json!({"operatorGroups": ["sre"]})), ["sre"]);
+}
+
+fn attached(kind: PolicyKind, role: PolicyRole, fields: Value) -> PolicyInEffect {
+    let (policy, why) = (format!("{}/x", role.as_str()), "overrides".to_owned());
+    PolicyInEffect { kind, policy, uid: None, role, why, fields: Ok(Arc::new(fields)) }
+}
+
+#[test]
+fn denials_of_others_come_before_each_profile() {
+    let own = json!({"profiles": [maintenance()]});
+    let rules = |path: &str| json!([{"verbs": ["*"], "nonResourceURLs": [path]}]);
+    let denial = |path: &str| json!({"dispatchPolicies": [{"rules": rules(path), "portcullis": {"action": "Deny"}}]});
+    let base = json!({"dispatchPolicies": [{"rules": rules("/a")}, {"rules": rules("/b")}]});
+    let base = attached(PolicyKind::Dispatch, PolicyRole::Decides, base);
+    let tightens = |path: &str| attached(PolicyKind::Dispatch, PolicyRole::Tightens, denial(path));
+    let denied = |policies: &[crate::Policy]| -> Vec<String> {
+        let denials = policies.iter().filter(|policy| policy.deny.is_some());
+        denials.flat_map(|policy| policy.rules[0].non_resource_urls.clone()).collect()
+    };
+    for profile in ["heartbeats", "trickle", "maintenance"] {
+        let of_profile = checked(profile, &own).unwrap().policies.len();
+        for is_packed in [false, true] {
+            let mut document = object(profile, &own);
+            if is_packed {
+                pack_policies(&mut document);
+            }
+            let at_cluster = with_policies(&Arc::new(document), &[base.clone(), tightens("/x"), tightens("/y")]);
+            let at_door = behind_door(&at_cluster, &tightens("/z")).unwrap();
+            for (document, expected) in [(&at_cluster, &["/y", "/x"][..]), (&at_door, &["/z", "/y", "/x"])] {
+                let raw = parse_cluster(document).unwrap();
+                let cluster = check_cluster(&raw, false).outcome.unwrap();
+                assert_eq!(denied(&cluster.policies[..expected.len()]), expected, "{profile}");
+                assert_eq!(
+                    cluster.policies.len(),
+                    expected.len() + of_profile,
+                    "{profile}: nothing of the base is left"
+                );
+                let shown = with_profile(&raw).spec.dispatch_policies.len();
+                assert_eq!(shown, cluster.policies.len(), "{profile}: one list is judged and explained");
+            }
+        }
+    }
+    let frozen = with_policies(&Arc::new(object("frozen", &own)), &[tightens("/x")]);
+    let frozen = check_cluster(&parse_cluster(&frozen).unwrap(), false).outcome.unwrap();
+    assert!(frozen.gates.deny_all_requests);
+}
+
+#[test]
+fn limits_of_a_profile_are_lowered_by_their_names() {
+    let mut profile = maintenance();
+    profile["flowControl"]["flowControlSchemas"] = json!([
+        {"name": "own", "maxRequestsInflight": {"max": 50}}, {"name": "few", "maxRequestsInflight": {"max": 2}},
+        {"name": "rate", "tokenBucket": {"qps": 9, "burst": 9}},
+    ]);
+    let mut document = object("maintenance", &json!({"profiles": [profile]}));
+    document["spec"]["flowControl"]["flowControlSchemas"] = json!([
+        {"name": "own", "maxRequestsInflight": {"max": 9}}, {"name": "few", "maxRequestsInflight": {"max": 9}},
+        {"name": "rate", "maxRequestsInflight": {"max": 9}},
+    ]);
+    let lower = ["own", "few", "rate"].map(|name| json!({"name": name, "maxRequestsInflight": {"max": 3}}));
+    let policy =
+        attached(PolicyKind::FlowControl, PolicyRole::Tightens, json!({"flowControl": {"flowControlSchemas": lower}}));
+    let document = Arc::new(document);
+    for tightened in [with_policies(&document, std::slice::from_ref(&policy)), behind_door(&document, &policy).unwrap()]
+    {
+        let cluster = check_cluster(&parse_cluster(&tightened).unwrap(), false).outcome.unwrap();
+        let limits: Vec<String> = cluster.schemas.iter().map(|one| format!("{} {:?}", one.name, one.limit)).collect();
+        let expected =
+            ["own MaxRequestsInflight(3)", "few MaxRequestsInflight(2)", "rate TokenBucket { qps: 9, burst: 9 }"];
+        assert_eq!(limits, expected);
+    }
 }

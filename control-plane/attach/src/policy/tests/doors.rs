@@ -144,7 +144,12 @@ fn oldest_policy_of_a_kind_has_its_door() {
     assert_eq!(conflicted.next(), None, "a listener is a door of its own");
     let at_door = attached.at_doors.at(&door("infra", "Gateway", "edge"));
     assert_eq!(at_door.iter().map(|one| one.policy.as_str()).collect::<Vec<_>>(), ["infra/b", "infra/c"]);
-    let doors = attached.at_doors.doors(&ObjectName::new("infra", "edge"), "https", &ObjectName::new("team-a", "prod"));
+    let doors = attached.at_doors.doors(
+        &ObjectName::new("infra", "edge"),
+        "https",
+        &ObjectName::new("team-a", "prod"),
+        "a.test",
+    );
     assert_eq!(doors.len(), 2, "{doors:?}");
 }
 

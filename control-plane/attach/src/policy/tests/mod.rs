@@ -57,6 +57,7 @@ fn targets() -> PolicyTargets {
         home_namespace: HOME.to_owned(),
         clusters: [cluster("a.test"), cluster("b.test")].into(),
         doors: DoorTargets::Unserved,
+        ..PolicyTargets::default()
     }
 }
 

@@ -111,6 +111,11 @@ impl EditQueue {
         self.queue.lengths().map(|(owner, length)| (owner.clone(), length)).collect()
     }
 
+    /// The objects whose edits wait, by name.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &String> {
+        self.noticed.keys().map(|(name, _)| name)
+    }
+
     /// Whether edits wait for another round.
     pub(super) fn is_behind(&self) -> bool {
         !self.queue.is_empty()

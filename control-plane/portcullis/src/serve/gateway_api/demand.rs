@@ -38,6 +38,7 @@ pub(super) fn demand(
             ListenerRole::Redirect(_) | ListenerRole::Passthrough(_) => Vec::new(),
         }),
         gateways: gateways(attached, objects),
+        doors_number: 0,
         client_authorities: needed(attached, contents.authorities(), |listener| match &listener.role {
             ListenerRole::Terminate { client_ca, .. } => client_ca.iter().flat_map(|ca| &ca.config_maps).collect(),
             ListenerRole::Redirect(_) | ListenerRole::Passthrough(_) => Vec::new(),

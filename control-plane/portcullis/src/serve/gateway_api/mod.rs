@@ -6,6 +6,7 @@
 mod content_documents;
 mod content_reader;
 mod demand;
+mod former_doors;
 mod former_listeners;
 mod programmed;
 mod read_pace;
@@ -21,8 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_attach::{
-    Attached, ConditionVerdict, DoorPolicies, FormerCertificates, GatewayObjects, ObjectName, RouteClosures, attach,
-    referred_contents, upstreams_within_bounds,
+    Attached, ConditionVerdict, DoorPolicies, FormerCertificates, GatewayObjects, ObjectName, RouteClosures,
+    ServedGateway, attach, referred_contents, upstreams_within_bounds,
 };
 use portcullis_gateway_api::read_object;
 use portcullis_sources::{GatewayApiObjects, KubernetesAccess, ObjectKey, StoredStatuses, WatchedKind};
@@ -31,11 +32,12 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::gateway_views::{ClosedListeners, GatewayEnvoys, GatewayRefusals, ProgrammedState};
+use super::gateway_views::{ClosedListeners, GatewayDemand, GatewayEnvoys, GatewayRefusals, ProgrammedState};
 use super::instance_views::InstanceStates;
 use super::policies::PolicyVerdicts;
 use super::source::SettingsOrigin;
 use content_reader::ContentReader;
+pub(super) use former_doors::FormerDoors;
 use former_listeners::FormerListeners;
 use referred_names::{ReferredNames, inventory, names};
 use secrets::GatewayContents;
@@ -111,14 +113,16 @@ impl GatewayApi {
         let mut judged: Option<(Arc<GatewayApiObjects>, ReferredNames)> = None;
         let mut known: Option<(Arc<GatewayApiObjects>, Arc<GatewayObjects>)> = None;
         let mut contents = ContentReader::start(self.access.client.clone());
-        let mut former = FormerListeners::default();
+        let (mut former, mut former_doors) = (FormerListeners::default(), FormerDoors::default());
         let (mut attached, mut uids) = (Arc::<Attached>::default(), Arc::<JudgedUids>::default());
         let mut upstreams = KnownUpstreams::default();
         loop {
             let objects = self.objects.borrow_and_update().clone();
             let instances = self.instances.borrow_and_update().clone();
             // Without a kind a permission could be missing, or what a route refers to.
-            let mut names = self.names(judged.is_some()).filter(|_| objects.is_listed());
+            let is_same = judged.as_ref().is_some_and(|(of, _)| Arc::ptr_eq(of, &objects));
+            let served = is_same.then_some(attached.served.as_slice());
+            let mut names = self.names(judged.is_some(), &mut former_doors, served).filter(|_| objects.is_listed());
             if let Some(names) = &mut names {
                 names.refused_clusters = self.envoys.refusals().clusters;
                 names.contents = contents.newest();
@@ -153,7 +157,8 @@ impl GatewayApi {
                 let Ok((newer, judged_uids, known)) = tokio::task::spawn_blocking(step).await else { return };
                 former.remember(&newer, uid);
                 (attached, uids, upstreams) = (Arc::new(newer), Arc::new(judged_uids), known);
-                self.envoys.demand(demand::demand(&attached, &objects, &names.contents, &upstreams));
+                let demand = demand::demand(&attached, &objects, &names.contents, &upstreams);
+                self.envoys.demand(GatewayDemand { doors_number: names.doors_number, ..demand });
                 judged = Some((objects, names));
             }
             let uid = |ObjectName { namespace, name }: &ObjectName| {
@@ -195,16 +200,26 @@ impl GatewayApi {
         }
     }
 
-    fn names(&mut self, has_judged: bool) -> Option<ReferredNames> {
+    fn names(
+        &mut self,
+        has_judged: bool,
+        former: &mut FormerDoors,
+        served: Option<&[ServedGateway]>,
+    ) -> Option<ReferredNames> {
         let diagnoses = self.diagnoses.borrow_and_update().clone();
         let statuses = self.statuses.borrow_and_update().clone();
         // No route is served without the policies that deny some of its requests.
-        let door_policies = match &mut self.policies {
-            Some(policies) => policies.borrow_and_update().at_doors()?.clone(),
-            None => DoorPolicies::default(),
+        let (door_policies, doors_number) = match &mut self.policies {
+            Some(policies) => {
+                // Before the verdicts: what they have may not be served yet.
+                let progress = self.envoys.progress();
+                let verdicts = policies.borrow_and_update();
+                (former.follow(verdicts.at_doors()?, &progress, served), verdicts.doors_number())
+            }
+            None => (DoorPolicies::default(), 0),
         };
         let names = names(&diagnoses, &statuses, &self.settings, has_judged)?;
-        Some(ReferredNames { door_policies, ..names })
+        Some(ReferredNames { door_policies, doors_number, ..names })
     }
 }
 

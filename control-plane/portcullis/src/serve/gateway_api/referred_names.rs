@@ -32,6 +32,8 @@ pub(super) struct ReferredNames {
     pub(super) former_certificates: FormerCertificates,
     /// Policies at Gateways, listeners and `HTTPRoutes`.
     pub(super) door_policies: DoorPolicies,
+    /// Their number.
+    pub(super) doors_number: u64,
     /// The owners of Gateways and clusters.
     pub(super) instances: Arc<InstanceStates>,
 }

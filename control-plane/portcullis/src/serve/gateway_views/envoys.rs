@@ -7,6 +7,7 @@ use portcullis_translate::type_urls;
 use portcullis_xds::Registry;
 use tokio::sync::watch;
 
+use super::super::cluster_progress::ClusterProgress;
 use super::{
     GatewayClaims, GatewayDemand, GatewayLink, GatewayOutcome, GatewayRefusals, ProgrammedState, gateway_view,
     programmed_states,
@@ -85,6 +86,11 @@ impl GatewayEnvoys {
     /// The parts of the demand that are not served.
     pub(in super::super) fn refusals(&self) -> GatewayRefusals {
         self.outcome.borrow().refusals.clone()
+    }
+
+    /// The outcome that is newest, as far as versions of clusters are concerned.
+    pub(in super::super) fn progress(&self) -> ClusterProgress {
+        self.outcome.borrow().progress.clone()
     }
 
     /// Waits for another outcome; false if there is none any more.

@@ -20,6 +20,7 @@ use portcullis_translate::{RefusedClusters, ResolvedUpstream, ServicePort};
 use portcullis_xds::{Snapshot, View};
 use tokio::sync::watch;
 
+use super::cluster_progress::ClusterProgress;
 use super::instance_views::{GatewayMember, is_lasting_view};
 
 pub(crate) use claim::gateway_name;
@@ -48,6 +49,8 @@ pub(super) struct GatewayDemand {
     pub(super) client_authorities: BTreeMap<ObjectName, Arc<PublicBytes>>,
     /// All Gateways of this controller, accepted or not, by which instances select.
     pub(super) gateways: BTreeMap<ObjectName, GatewayMember>,
+    /// The number of the policies at doors with which the Gateways are.
+    pub(super) doors_number: u64,
 }
 
 impl GatewayDemand {
@@ -88,6 +91,8 @@ pub(super) struct GatewayOutcome {
     pub(super) snapshot: Option<Arc<Snapshot>>,
     /// The parts of it that are not served.
     pub(super) refusals: GatewayRefusals,
+    /// Which versions of clusters the snapshot has.
+    pub(super) progress: ClusterProgress,
 }
 
 /// The parts of a demand that are not served, and why.

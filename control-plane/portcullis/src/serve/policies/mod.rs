@@ -6,6 +6,7 @@
 //! narrowed.
 
 mod door_targets;
+mod former_parts;
 mod merged_documents;
 mod read_policies;
 mod verdicts;
@@ -13,15 +14,18 @@ mod verdicts;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use portcullis_api::PolicyKind;
 use portcullis_attach::{PolicyMemo, PolicyTargets, attach_policies};
-use portcullis_sources::{GatewayApiObjects, ObjectSet, WatchedKind};
+use portcullis_sources::{GatewayApiObjects, ObjectSet, SetNumber, WatchedKind};
 use tokio::sync::watch;
 
 use super::instance_views::InstanceStates;
 use crate::policies::{grants, name_of};
 use door_targets::ReadDoors;
+use former_parts::FormerParts;
 use merged_documents::MergedDocuments;
 use read_policies::ReadPolicies;
 pub(super) use verdicts::PolicyVerdicts;
@@ -38,6 +42,8 @@ pub(super) struct PolicyStage {
     pub(super) verdicts: watch::Sender<Arc<PolicyVerdicts>>,
     /// The instances of what was served last: policies whose targets belong to several are refused, and that acts behind this stage.
     pub(super) instances: watch::Receiver<Arc<InstanceStates>>,
+    /// The number of the policies at doors that are served.
+    pub(super) doors_served: watch::Receiver<u64>,
 }
 
 /// The inputs and outputs of the last step: whatever is the same is not read, checked or merged again.
@@ -47,15 +53,21 @@ struct StepMemory {
     memo: PolicyMemo,
     doors: ReadDoors,
     documents: MergedDocuments,
+    parts: FormerParts,
 }
 
 /// The outcome of a step.
-struct Merged {
+struct MergedStep {
     set: ObjectSet,
     verdicts: PolicyVerdicts,
-    memory: StepMemory,
     /// Whether a policy is attached to an object of the Gateway API.
     has_doors: bool,
+}
+
+/// The same with the memory for the next one.
+struct Merged {
+    step: MergedStep,
+    memory: StepMemory,
 }
 
 /// The inputs of a step.
@@ -65,6 +77,7 @@ struct StepInput {
     gateway_api: Option<Arc<GatewayApiObjects>>,
     home_namespace: String,
     instances: Arc<InstanceStates>,
+    doors_served: u64,
 }
 
 impl PolicyStage {
@@ -79,8 +92,10 @@ impl PolicyStage {
         }
         self.policies.wait_for(|all| all.lists_policies()).await.ok()?;
         let mut memory = StepMemory::default();
-        let (first, mut has_doors) = self.step(&mut objects, &mut memory).await?;
-        let (sender, receiver) = watch::channel(Arc::new(first));
+        let first = self.step(&mut objects, &mut memory).await?;
+        let mut has_doors = first.has_doors;
+        let (sender, receiver) = watch::channel(Arc::default());
+        self.publish(&sender, first);
         tokio::spawn(async move {
             loop {
                 tokio::select! {
@@ -89,17 +104,12 @@ impl PolicyStage {
                     // Routes change often.
                     () = changed(&mut self.gateway_api), if has_doors => {}
                     changed = self.instances.changed() => if changed.is_err() { return },
+                    changed = self.doors_served.changed(), if memory.parts.has_any() => if changed.is_err() { return },
                     () = sender.closed() => return,
                 }
-                let Some((set, follows_doors)) = self.step(&mut objects, &mut memory).await else { return };
-                has_doors = follows_doors;
-                sender.send_if_modified(|before| {
-                    let is_new = **before != set;
-                    if is_new {
-                        *before = Arc::new(set);
-                    }
-                    is_new
-                });
+                let Some(newer) = self.step(&mut objects, &mut memory).await else { return };
+                has_doors = newer.has_doors;
+                self.publish(&sender, newer);
             }
         });
         Some(receiver)
@@ -110,18 +120,35 @@ impl PolicyStage {
         &mut self,
         objects: &mut watch::Receiver<Arc<ObjectSet>>,
         memory: &mut StepMemory,
-    ) -> Option<(ObjectSet, bool)> {
+    ) -> Option<MergedStep> {
         let input = StepInput {
             objects: objects.borrow_and_update().clone(),
             policies: self.policies.borrow_and_update().clone(),
             gateway_api: self.gateway_api.as_mut().map(|objects| objects.borrow_and_update().clone()),
             home_namespace: self.home_namespace.clone(),
             instances: self.instances.borrow_and_update().clone(),
+            doors_served: *self.doors_served.borrow_and_update(),
         };
         let known = std::mem::take(memory);
         let work = tokio::task::spawn_blocking(move || merge(&input, known));
-        let Merged { set, verdicts, memory: newer, has_doors } = work.await.ok()?;
+        let Merged { step, memory: newer } = work.await.ok()?;
         *memory = newer;
+        Some(step)
+    }
+
+    /// Publishes the set if it is another one, by the next number, and then the verdicts, with the number of the set that they are of:
+    /// a policy that is gone from a door may be in a cluster's document there.
+    fn publish(&self, sender: &watch::Sender<Arc<ObjectSet>>, newer: MergedStep) {
+        let MergedStep { set, mut verdicts, .. } = newer;
+        sender.send_if_modified(|before| {
+            let SetNumber(last) = before.number;
+            let is_new = last == 0 || **before != set;
+            if is_new {
+                *before = Arc::new(ObjectSet { number: SetNumber(last.saturating_add(1)), ..set });
+            }
+            is_new
+        });
+        verdicts.of = sender.borrow().number;
         self.verdicts.send_if_modified(|before| {
             let is_new = **before != verdicts;
             if is_new {
@@ -129,7 +156,6 @@ impl PolicyStage {
             }
             is_new
         });
-        Some((set, has_doors))
     }
 }
 
@@ -144,8 +170,14 @@ async fn changed(objects: &mut Option<watch::Receiver<Arc<GatewayApiObjects>>>) 
     }
 }
 
+/// The namespaces of which policies that can tighten were left out.
+fn unread(policies: &GatewayApiObjects) -> BTreeSet<String> {
+    let kinds = [PolicyKind::Dispatch, PolicyKind::FlowControl];
+    kinds.into_iter().flat_map(|kind| policies.cut(WatchedKind::Policy(kind))).cloned().collect()
+}
+
 fn merge(input: &StepInput, mut memory: StepMemory) -> Merged {
-    let StepInput { objects, policies, gateway_api, home_namespace, instances } = input;
+    let StepInput { objects, policies, gateway_api, home_namespace, instances, doors_served } = input;
     let clusters = objects.clusters.iter().map(|document| (name_of(document).to_owned(), Arc::clone(document)));
     let read = memory.policies.read(policies);
     let targets = PolicyTargets {
@@ -153,12 +185,14 @@ fn merge(input: &StepInput, mut memory: StepMemory) -> Merged {
         home_namespace: home_namespace.clone(),
         clusters: clusters.collect(),
         doors: memory.doors.read(gateway_api.as_ref(), &read),
+        unread: unread(policies),
     };
     let grants = grants(policies.of(WatchedKind::ReferenceGrant));
     let mut attached = attach_policies(&read, &grants, &targets, &mut memory.memo);
+    let doors_number = memory.parts.follow(&mut attached, &targets.clusters, *doors_served);
     attached.refuse_spanning(&instances.spanning);
     let clusters = memory.documents.merged(&objects.clusters, &attached.in_effect);
     let set = ObjectSet { clusters, ..ObjectSet::clone(objects) };
-    let has_doors = door_targets::has_any(&read);
-    Merged { set, verdicts: PolicyVerdicts::new(attached, &read), memory, has_doors }
+    let (has_doors, verdicts) = (door_targets::has_any(&read), PolicyVerdicts::new((attached, doors_number), &read));
+    Merged { step: MergedStep { set, verdicts, has_doors }, memory }
 }

@@ -1,4 +1,7 @@
+mod moves;
+
 use portcullis_api::{PolicyKind, parse_cluster};
+use portcullis_attach::ObjectName;
 use serde_json::{Value, json};
 
 use super::*;
@@ -47,6 +50,7 @@ async fn clusters_wait_for_policies_and_follow_them() {
         home_namespace: "portcullis".to_owned(),
         verdicts: verdicts.clone(),
         instances: of_instances,
+        doors_served: watch::channel(0).1,
     };
     let attached = tokio::spawn(stage.attach(of_objects));
     tokio::task::yield_now().await;
@@ -79,12 +83,35 @@ fn same_policies_make_no_new_document() {
         let policies = Arc::new(listed(&[policy(name, "https://10.0.0.2")]));
         let (objects, home_namespace) = (Arc::new(set.clone()), "portcullis".to_owned());
         let instances = Arc::new(InstanceStates::default());
-        merge(&StepInput { objects, policies, gateway_api: None, home_namespace, instances }, known)
+        merge(&StepInput { objects, policies, gateway_api: None, home_namespace, instances, doors_served: 0 }, known)
     };
     let first = step(StepMemory::default(), "x");
-    let document = Arc::clone(&first.set.clusters[0]);
+    let document = Arc::clone(&first.step.set.clusters[0]);
     let second = step(first.memory, "x");
-    assert!(Arc::ptr_eq(&second.set.clusters[0], &document));
+    assert!(Arc::ptr_eq(&second.step.set.clusters[0], &document));
     let other = step(second.memory, "y");
-    assert!(other.set.clusters[0] != document, "another policy is an edit, also with the same fields");
+    assert!(other.step.set.clusters[0] != document, "another policy is an edit, also with the same fields");
+}
+
+#[test]
+fn namespaces_with_policies_left_out_are_handed_on() {
+    let step = |kind: PolicyKind| {
+        let policies = listed(&[]).cut_in(WatchedKind::Policy(kind), ["team".to_owned()]);
+        let input = StepInput {
+            objects: Arc::default(),
+            policies: Arc::new(policies),
+            gateway_api: None,
+            home_namespace: "portcullis".to_owned(),
+            instances: Arc::default(),
+            doors_served: 0,
+        };
+        let verdicts = merge(&input, StepMemory::default()).step.verdicts;
+        let of = |namespace: &str| ObjectName::new(namespace, "x");
+        let (doors, _) = verdicts.at_doors().unwrap();
+        [("team", "other"), ("other", "team"), ("a", "b")]
+            .map(|(gateway, route)| doors.are_unread(&of(gateway), &of(route)))
+    };
+    assert_eq!(step(PolicyKind::Dispatch), [true, true, false]);
+    assert_eq!(step(PolicyKind::FlowControl), [true, true, false]);
+    assert_eq!(step(PolicyKind::UpstreamIdentity), [false; 3], "nothing of them is at a door");
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use portcullis_api::PolicyKind;
 use portcullis_attach::{AttachedPolicies, DoorPolicies, PolicyObject, affected, policy_ancestors};
-use portcullis_sources::{ObjectKey, StoredStatuses, WatchedKind};
+use portcullis_sources::{ObjectKey, SetNumber, StoredStatuses, WatchedKind};
 use serde_json::{Value, json};
 
 /// Verdicts about all policies.
@@ -12,18 +12,28 @@ pub(in super::super) struct PolicyVerdicts {
     /// Whether they are of a list.
     is_judged: bool,
     attached: AttachedPolicies,
+    /// The number of the policies at doors, another one whenever they are other ones.
+    doors_number: u64,
     /// `metadata.uid` of the policies that were judged.
     uids: BTreeMap<ObjectKey, String>,
+    /// The number of the set of objects with the policies that are at no door.
+    pub(super) of: SetNumber,
 }
 
 impl PolicyVerdicts {
-    pub(super) fn new(attached: AttachedPolicies, policies: &[Arc<PolicyObject>]) -> Self {
+    pub(super) fn new((attached, doors_number): (AttachedPolicies, u64), policies: &[Arc<PolicyObject>]) -> Self {
         let uid = |policy: &Arc<PolicyObject>| {
             let name = policy.name();
             let key = ObjectKey { kind: WatchedKind::Policy(policy.kind), namespace: name.namespace, name: name.name };
             Some((key, policy.uid.clone()?))
         };
-        Self { is_judged: true, attached, uids: policies.iter().filter_map(uid).collect() }
+        Self {
+            is_judged: true,
+            attached,
+            doors_number,
+            uids: policies.iter().filter_map(uid).collect(),
+            of: SetNumber::default(),
+        }
     }
 
     /// The reasons of `Accepted`, in the order of the verdicts.
@@ -50,9 +60,15 @@ impl PolicyVerdicts {
         })
     }
 
-    /// The policies at Gateways, listeners and `HTTPRoutes`; none before policies are listed.
-    pub(in super::super) fn at_doors(&self) -> Option<&DoorPolicies> {
-        self.is_judged.then_some(&self.attached.at_doors)
+    /// The number of the policies at doors.
+    pub(in super::super) fn doors_number(&self) -> u64 {
+        self.doors_number
+    }
+
+    /// The policies at Gateways, listeners and `HTTPRoutes`, and the number of the set that has those of clusters; none before policies
+    /// are listed.
+    pub(in super::super) fn at_doors(&self) -> Option<(&DoorPolicies, SetNumber)> {
+        self.is_judged.then_some((&self.attached.at_doors, self.of))
     }
 
     /// The kinds of policies that affect an `UpstreamCluster`, each with the message of its condition.

@@ -49,6 +49,7 @@ fn outputs() -> Outputs {
         snapshots: watch::Sender::new(None),
         diagnoses: watch::Sender::new(Arc::default()),
         served: watch::Sender::new(Arc::default()),
+        doors_served: watch::Sender::new(0),
         instances: watch::Sender::new(Arc::default()),
         metrics: Arc::new(ControlPlaneMetrics::default()),
         watchdog: Arc::new(Watchdog::new(Instant::now())),

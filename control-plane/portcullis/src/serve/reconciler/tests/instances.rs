@@ -27,8 +27,9 @@ pub(super) struct World {
     pub(super) settings: (Value, Vec<Value>),
     /// Whether objects have neither a serving certificate nor a client CA.
     pub(super) are_bare: bool,
-    /// In effect on all objects.
+    /// In effect on all objects, or on some.
     pub(super) policies: Vec<PolicyInEffect>,
+    pub(super) targets: Option<BTreeSet<u8>>,
     pub(super) now: Instant,
     pub(super) reconciler: Reconciler,
 }
@@ -54,6 +55,7 @@ impl World {
             settings: (settings(false), Vec::new()),
             are_bare: false,
             policies: Vec::new(),
+            targets: None,
             now: Instant::now(),
             reconciler: Reconciler::resume(None, 24 * HOUR),
         }
@@ -67,7 +69,8 @@ impl World {
                 document["spec"]["secureServing"] = json!({});
             }
             document["metadata"]["labels"] = if *team == "1" { json!({"team": 1}) } else { json!({"team": team}) };
-            with_policies(&Arc::new(document), &self.policies)
+            let is_target = self.targets.as_ref().is_none_or(|targets| targets.contains(number));
+            with_policies(&Arc::new(document), if is_target { &self.policies } else { &[] })
         });
         let set = ObjectSet {
             clusters: clusters.collect(),

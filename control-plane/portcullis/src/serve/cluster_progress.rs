@@ -1,0 +1,57 @@
+use std::collections::BTreeMap;
+
+use portcullis_sources::SetNumber;
+
+/// Which versions of `UpstreamClusters` are served, by the numbers of the sets that brought them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ClusterProgress {
+    /// That of the newest set.
+    number: u64,
+    /// The objects of which an older version is served, because the newer one waits or is refused, and the number of the first set that
+    /// may have brought a newer one.
+    behind: BTreeMap<String, u64>,
+}
+
+impl ClusterProgress {
+    /// Takes a set, and the names of the objects of which not the newest version is served.
+    pub(super) fn follow<'a>(&mut self, SetNumber(number): SetNumber, behind: impl Iterator<Item = &'a String>) {
+        let first = self.number.saturating_add(1).min(number);
+        let before = std::mem::take(&mut self.behind);
+        let since = |name: &String| (name.clone(), before.get(name).copied().unwrap_or(first));
+        (self.number, self.behind) = (number, behind.map(since).collect());
+    }
+
+    /// Whether nothing older of a cluster is served than the version in a set.
+    pub(super) fn has(&self, cluster: &str, SetNumber(of): SetNumber) -> bool {
+        self.is_of(SetNumber(of)) && self.behind.get(cluster).is_none_or(|since| *since > of)
+    }
+
+    /// Whether a set was taken.
+    pub(super) fn is_of(&self, SetNumber(of): SetNumber) -> bool {
+        self.number >= of
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cluster_is_behind_from_the_first_set_that_may_have_edited_it() {
+        let mut progress = ClusterProgress::default();
+        let (a, b) = ("a".to_owned(), "b".to_owned());
+        let has = |progress: &ClusterProgress, name: &str| {
+            (0..9).map(|of| progress.has(name, SetNumber(of))).collect::<Vec<_>>()
+        };
+        progress.follow(SetNumber(3), [&a].into_iter());
+        let until = |number: usize| (0..9).map(|of| of < number).collect::<Vec<_>>();
+        assert_eq!((has(&progress, "a"), has(&progress, "b")), (until(1), until(4)));
+        // One set is translated twice, and of the second time more is refused.
+        progress.follow(SetNumber(3), [&a, &b].into_iter());
+        assert_eq!(has(&progress, "b"), until(3));
+        progress.follow(SetNumber(7), [&a].into_iter());
+        assert_eq!((has(&progress, "a"), has(&progress, "b")), (until(1), until(8)));
+        progress.follow(SetNumber(8), [&b].into_iter());
+        assert_eq!((has(&progress, "a"), has(&progress, "b")), (until(9), until(8)));
+    }
+}
