@@ -64,6 +64,10 @@ pub struct Limits {
     pub exchange_bytes_per_instance: usize,
     /// Bytes of responses that all Envoys of one instance have not read yet.
     pub unread_per_instance: usize,
+    /// The same of all instances together.
+    pub unread_of_instances: usize,
+    /// The part of that which is kept for each instance with a share of its own, and for those beyond.
+    pub unread_kept_per_instance: usize,
     /// Time that the requests of one instance may take in a burst; half of the time that passes makes up for it.
     pub work_per_instance: Duration,
 }
@@ -99,6 +103,8 @@ impl Default for Limits {
             exchanges_per_instance: 128,
             exchange_bytes_per_instance: 64 << 20,
             unread_per_instance: 64 << 20,
+            unread_of_instances: 1 << 30,
+            unread_kept_per_instance: 8 << 20,
             work_per_instance: Duration::from_secs(10),
         }
     }

@@ -58,12 +58,18 @@ fn below(name: &str, domain: &str) -> Option<String> {
 /// `NAMESPACE/NAME` of `NAME.NAMESPACE`.
 fn gateway_of(rest: &str) -> Option<String> {
     let (gateway, namespace) = rest.rsplit_once('.')?;
-    (!gateway.is_empty() && !namespace.is_empty()).then(|| format!("{namespace}/{gateway}"))
+    (gateway.split('.').all(is_label) && is_label(namespace)).then(|| format!("{namespace}/{gateway}"))
 }
 
 /// An instance's name is one label.
 fn instance_of(rest: &str) -> Option<String> {
-    (!rest.is_empty() && !rest.contains('.')).then(|| rest.to_owned())
+    is_label(rest).then(|| rest.to_owned())
+}
+
+/// Whether a text is one label of a DNS name, of which names in Kubernetes consist.
+fn is_label(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && text.bytes().all(is_inner) && !text.starts_with('-') && !text.ends_with('-')
 }
 
 #[cfg(test)]
@@ -95,6 +101,10 @@ mod tests {
             (&["envoy-0", "a.instance.portcullis.dev"], of_instances(&["a"])),
             (&["A.Instance.Portcullis.Dev", "b.instance.portcullis.dev"], of_instances(&["a", "b"])),
             (&["a.b.instance.portcullis.dev"], of_instances(&[])),
+            (&["a/b.instance.portcullis.dev"], of_instances(&[])),
+            (&["a+b.instance.portcullis.dev"], of_instances(&[])),
+            (&["-.instance.portcullis.dev"], of_instances(&[])),
+            (&["edge.in/fra.gateway.portcullis.dev"], bound(&[])),
             (&["*.instance.portcullis.dev"], of_instances(&[])),
             (&["instance.portcullis.dev"], of_instances(&[])),
             (&["a.instance.portcullis.dev.", "envoy-0"], of_instances(&[])),

@@ -13,8 +13,8 @@ pub trait XdsMetrics: Send + Sync {
     fn acked(&self, kind: &'static str);
     /// A response was refused (NACK).
     fn nacked(&self, kind: &'static str);
-    /// A node acknowledged the whole of its view of a snapshot that came while it was connected.
-    fn propagated(&self, view: &View, node: &str, snapshot: &str);
+    /// The node of that name acknowledged the whole of its view of a snapshot that came while it was connected.
+    fn propagated(&self, view: &View, name: &str, snapshot: &str);
     /// The server refused or ended a handshake, connection, stream or message.
     fn rejected(&self, reason: Rejection);
 }

@@ -119,7 +119,7 @@ pub(crate) fn combined(one: GatewayProgress, other: GatewayProgress) -> GatewayP
 /// A node whose streams are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RejectedNode {
-    /// The node id in its requests.
+    /// The node's name: its id in its requests, with the instance or the Gateway of its certificate before it.
     pub node: String,
     /// The peer that sent them.
     pub by: String,

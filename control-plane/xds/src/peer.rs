@@ -7,6 +7,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
 use crate::membership::Membership;
+use crate::node_name::node_name;
 
 /// The length limit of a peer's names in messages.
 const MAX_NAMES_LENGTH: usize = 256;
@@ -53,6 +54,11 @@ impl Peer {
             Self::Local => Membership::Local,
             Self::Certificate(names) => Membership::of_names(names),
         }
+    }
+
+    /// The name under which a node of this peer is known.
+    pub(crate) fn node_name(&self, id: &str) -> String {
+        node_name(&self.membership(), id)
     }
 
     /// How logs call it.

@@ -6,13 +6,14 @@ use crate::delta::DeltaStream;
 use crate::delta::TypeStatus;
 use crate::metrics::{OptionalMetrics, XdsMetrics};
 use crate::node::{Refused, RejectedNode, View, combined};
+use crate::node_name::node_owner;
 use crate::snapshot::Snapshot;
 use portcullis_api::status::GatewayProgress;
 
 /// The state of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
-    /// The node's id in its requests.
+    /// The node's name: its id in its requests, with the instance or the Gateway of its certificate before it.
     pub id: String,
     /// Whether its stream is open.
     pub connected: bool,
@@ -48,26 +49,53 @@ pub(crate) type SharedStream = Arc<Mutex<DeltaStream>>;
 struct Streams {
     next: u64,
     open: BTreeMap<u64, OpenStream>,
+    /// By name.
     disconnected: BTreeMap<String, NodeStatus>,
-    /// By node id and peer.
+    /// By name and peer.
     rejected_nodes: BTreeMap<(String, String), RejectedNode>,
 }
 
 #[derive(Clone)]
 struct OpenStream {
+    /// The name of its node.
+    name: String,
     stream: SharedStream,
     view: View,
 }
 
-/// The number of rejected nodes that are remembered.
-const MAX_REJECTED_NODES: usize = 100;
+/// The number of rejected nodes that are remembered and belong to no instance and no Gateway, and of those of one owner.
+const MAX_REJECTED: Places = Places { of_none: 100, of_one: 20, of_all: 2_000 };
 
 /// Time for which a refused node counts as there. Envoy asks again within five seconds by our bootstrap, and within thirty by
 /// its own default.
 const FROZEN_MEMORY: Duration = Duration::from_secs(60);
 
-/// The number of disconnected nodes that are remembered.
-const MAX_DISCONNECTED: usize = 1_000;
+/// The same of disconnected nodes.
+const MAX_DISCONNECTED: Places = Places { of_none: 1_000, of_one: 100, of_all: 10_000 };
+
+/// The number of nodes that are remembered.
+struct Places {
+    /// Of those that belong to no instance and no Gateway.
+    of_none: usize,
+    /// Of those of one owner, which displace only their like.
+    of_one: usize,
+    /// Of those of all owners together; those beyond are not remembered.
+    of_all: usize,
+}
+
+impl Places {
+    /// Makes a place for a node of that name. False if there is none.
+    fn make<K: Ord + Clone, V>(&self, known: &mut BTreeMap<K, V>, name: &str, name_of: impl Fn(&K) -> &str) -> bool {
+        let owner = node_owner(name);
+        let of_owner = || known.keys().filter(|key| node_owner(name_of(key)) == owner);
+        let most = if owner.is_some() { self.of_one } else { self.of_none };
+        if of_owner().count() >= most {
+            let first = of_owner().next().cloned();
+            return first.and_then(|first| known.remove(&first)).is_some();
+        }
+        owner.is_none() || known.keys().filter(|key| node_owner(name_of(key)).is_some()).count() < self.of_all
+    }
+}
 
 impl Registry {
     /// A registry that counts into these metrics.
@@ -75,13 +103,12 @@ impl Registry {
         Self { metrics: OptionalMetrics::new(metrics), ..Self::default() }
     }
 
-    /// Every node, sorted by id. A node with two streams, as for a moment after a reconnect, occurs twice.
+    /// Every node, sorted by name. A node with two streams, as for a moment after a reconnect, occurs twice.
     pub fn nodes(&self) -> Vec<NodeStatus> {
         let (open, mut disconnected) = {
             let streams = lock(&self.streams);
             (self.open_streams(&streams), streams.disconnected.clone())
         };
-        // A stream without a node id is no node yet.
         let mut nodes: Vec<_> = open.iter().map(status).filter(|node| !node.id.is_empty()).collect();
         for node in &nodes {
             disconnected.remove(&node.id);
@@ -95,15 +122,15 @@ impl Registry {
     pub fn progress(&self, snapshot: &Snapshot, owner: &str) -> BTreeMap<String, GatewayProgress> {
         let open = self.open_streams(&lock(&self.streams));
         let mut progresses: BTreeMap<String, GatewayProgress> = BTreeMap::new();
-        for OpenStream { stream, view } in open {
+        for OpenStream { name, stream, view } in open {
             let stream = lock(&stream);
             let Some(snapshot) = snapshot.view(&view) else { continue };
             let Some(progress) = stream.progress(snapshot, owner).filter(|_| !stream.node().is_empty()) else {
                 continue;
             };
-            let known = progresses.remove(stream.node());
+            let known = progresses.remove(&name);
             let progress = known.map_or(progress.clone(), |known| combined(known, progress));
-            progresses.insert(stream.node().to_owned(), progress);
+            progresses.insert(name, progress);
         }
         progresses
     }
@@ -113,23 +140,25 @@ impl Registry {
         let open = self.open_streams(&lock(&self.streams));
         let Some(snapshot) = snapshot.view(view) else { return BTreeMap::new() };
         let mut progresses: BTreeMap<String, GatewayProgress> = BTreeMap::new();
-        for OpenStream { stream, .. } in open.into_iter().filter(|one| one.view == *view) {
+        for OpenStream { name, stream, .. } in open.into_iter().filter(|one| one.view == *view) {
             let stream = lock(&stream);
+            // A stream without a node id is no node yet.
+            if stream.node().is_empty() {
+                continue;
+            }
             let progress = stream.progress_with_all(snapshot);
-            let known = progresses.remove(stream.node());
+            let known = progresses.remove(&name);
             let progress = known.map_or(progress.clone(), |known| combined(known, progress));
-            progresses.insert(stream.node().to_owned(), progress);
+            progresses.insert(name, progress);
         }
-        // A stream without a node id is no node yet.
-        progresses.remove("");
         progresses
     }
 
     /// The progress of one connected node with every owner's resources. Empty if it is not connected.
-    pub(crate) fn standings_of(&self, snapshot: &Snapshot, node: &str) -> BTreeMap<String, GatewayProgress> {
+    pub(crate) fn standings_of(&self, snapshot: &Snapshot, name: &str) -> BTreeMap<String, GatewayProgress> {
         let mut progresses = BTreeMap::new();
         let open = self.open_streams(&lock(&self.streams));
-        for OpenStream { stream, view } in open.into_iter().filter(|one| lock(&one.stream).node() == node) {
+        for OpenStream { stream, view, .. } in open.into_iter().filter(|one| one.name == name) {
             let Some(snapshot) = snapshot.view(&view) else { continue };
             for owner in snapshot.owners() {
                 // Locked for each, so that the stream goes on in between.
@@ -146,7 +175,7 @@ impl Registry {
         streams.open.values().cloned().collect()
     }
 
-    /// Nodes whose streams were refused, at most a hundred of them. One that was let in later is not among them.
+    /// Nodes whose streams were refused, up to a bound. One that was let in later is not among them.
     pub fn rejected_nodes(&self) -> Vec<RejectedNode> {
         lock(&self.streams).rejected_nodes.values().cloned().collect()
     }
@@ -170,22 +199,23 @@ impl Registry {
         } else {
             tracing::debug!(node, by, reason, times, "a node was rejected again");
         }
-        if streams.rejected_nodes.len() >= MAX_REJECTED_NODES && times == 0 {
-            streams.rejected_nodes.pop_first();
+        if times == 0 && !MAX_REJECTED.make(&mut streams.rejected_nodes, node, |(name, _)| name) {
+            return;
         }
         streams.rejected_nodes.insert(key, RejectedNode { times: times + 1, ..refused });
     }
 
     /// Forgets that a node was refused: it is let in now.
-    pub(crate) fn forget_rejection(&self, node: &str, by: &str) {
-        lock(&self.streams).rejected_nodes.remove(&(node.to_owned(), by.to_owned()));
+    pub(crate) fn forget_rejection(&self, name: &str, by: &str) {
+        lock(&self.streams).rejected_nodes.remove(&(name.to_owned(), by.to_owned()));
     }
 
-    pub(crate) fn open(&self, stream: SharedStream, view: View) -> u64 {
+    /// Takes a stream of the node of that name.
+    pub(crate) fn open(&self, name: String, stream: SharedStream, view: View) -> u64 {
         let mut streams = lock(&self.streams);
         streams.next += 1;
         let id = streams.next;
-        streams.open.insert(id, OpenStream { stream, view });
+        streams.open.insert(id, OpenStream { name, stream, view });
         id
     }
 
@@ -196,8 +226,9 @@ impl Registry {
             return;
         }
         let mut streams = lock(&self.streams);
-        if streams.disconnected.len() >= MAX_DISCONNECTED && !streams.disconnected.contains_key(&status.id) {
-            streams.disconnected.pop_first();
+        let is_known = streams.disconnected.contains_key(&status.id);
+        if !is_known && !MAX_DISCONNECTED.make(&mut streams.disconnected, &status.id, |name| name) {
+            return;
         }
         streams.disconnected.insert(status.id.clone(), NodeStatus { connected: false, in_sync: false, ..status });
     }
@@ -206,7 +237,8 @@ impl Registry {
 fn status(open: &OpenStream) -> NodeStatus {
     let stream = lock(&open.stream);
     NodeStatus {
-        id: stream.node().to_owned(),
+        // A stream without a node id is no node yet.
+        id: if stream.node().is_empty() { String::new() } else { open.name.clone() },
         connected: true,
         types: stream.status(),
         snapshot: stream.snapshot_version().to_owned(),
@@ -223,7 +255,64 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use envoy_types::pb::envoy::config::core::v3::Node;
+    use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+
     use super::*;
+    use crate::kind::CDS;
+    use crate::resource::Resource;
+
+    fn stream(view: &Snapshot) -> SharedStream {
+        let mut stream = DeltaStream::new(Arc::new(view.clone()));
+        let node = Some(Node { id: "envoy-0".to_owned(), ..Node::default() });
+        stream.on_request(DeltaDiscoveryRequest { node, type_url: CDS.to_owned(), ..DeltaDiscoveryRequest::default() });
+        Arc::new(Mutex::new(stream))
+    }
+
+    /// Two tenants may give their Envoys the same id.
+    #[test]
+    fn nodes_of_one_id_are_apart_for_each_owner() {
+        let registry = Registry::default();
+        let of = |owner: &str| {
+            let resource = Resource::new(vec![1]).owned_by(format!("{owner}.test"));
+            Snapshot::new([(CDS.to_owned(), format!("{owner}/all"), resource)])
+        };
+        let view = |owner: &str| format!("instance/{owner}");
+        let served = Snapshot::default().with_views(["a", "b"].map(|owner| (view(owner), of(owner))));
+        let [a, b] = ["a", "b"]
+            .map(|owner| registry.open(format!("{owner}/envoy-0"), stream(&of(owner)), View(Some(view(owner)))));
+        let owners = |name: &str| registry.standings_of(&served, name).into_keys().collect::<Vec<_>>();
+        assert_eq!(
+            [owners("a/envoy-0"), owners("b/envoy-0"), owners("envoy-0")],
+            [vec!["a.test"], vec!["b.test"], vec![]]
+        );
+        registry.close(a);
+        let known = || registry.nodes().into_iter().map(|node| (node.id, node.connected)).collect::<Vec<_>>();
+        assert_eq!(known(), [("a/envoy-0".to_owned(), false), ("b/envoy-0".to_owned(), true)]);
+        registry.close(b);
+        for number in 0..500 {
+            registry.close(registry.open(format!("a/{number:03}"), stream(&of("a")), View(Some(view("a")))));
+        }
+        let nodes = known();
+        assert_eq!(nodes.len(), MAX_DISCONNECTED.of_one + 1, "a flood displaces those of its own instance");
+        assert!(nodes.contains(&("b/envoy-0".to_owned(), false)) && nodes.contains(&("a/499".to_owned(), false)));
+    }
+
+    #[test]
+    fn rejections_of_an_instance_leave_those_of_others() {
+        let (registry, last) = (Registry::default(), Instant::now());
+        let refused = |node: &str, is_frozen| {
+            let (node, by, reason) = (node.to_owned(), "a peer".to_owned(), "no".to_owned());
+            registry.record_rejection(RejectedNode { node, by, reason, times: 0, is_frozen, last });
+        };
+        refused("old", true);
+        refused("b/thief", false);
+        (0..500).for_each(|number| refused(&format!("a/{number:03}"), false));
+        let known: Vec<_> = registry.rejected_nodes().into_iter().map(|one| one.node).collect();
+        assert_eq!(known.len(), MAX_REJECTED.of_one + 2);
+        assert!(known.contains(&"old".to_owned()) && known.contains(&"b/thief".to_owned()));
+        assert_eq!(registry.frozen(last).len(), 1);
+    }
 
     #[test]
     fn frozen_node_is_listed_until_it_is_let_in_or_stays_away() {

@@ -1,20 +1,22 @@
 //! The status of instances: what belongs to each, and what its Envoys have acknowledged.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use portcullis_api::status::{
     ClusterStatus, Condition, GatewayProgress, InstanceCounts, InstanceFacts, InstanceStatus, Timestamp, sanitize,
 };
 use portcullis_api::{CLUSTER_KIND, INSTANCE_KIND};
 use portcullis_translate::{Diagnosis, FilterBuild};
-use portcullis_xds::{Registry, Snapshot, View};
+use portcullis_xds::{AckState, AckStates, HealthRegistry, Registry, Snapshot, View};
 
+use super::gateway_states::refused_elsewhere;
 use super::instance_views::{InstanceState, InstanceStates, instance_of_view, instance_view};
 
 /// The Envoys of all instances at one time.
 pub(super) struct InstanceEnvoys<'a> {
     states: &'a InstanceStates,
-    /// By instance: its Envoys that are connected, each with what it has of everything.
+    /// By instance: its Envoys that are connected, here or as their agents say to another replica, each with what it has of everything.
     progresses: BTreeMap<&'a str, BTreeMap<String, GatewayProgress>>,
 }
 
@@ -33,6 +35,29 @@ impl<'a> InstanceEnvoys<'a> {
             (instance.as_str(), known)
         };
         Self { states, progresses: states.by_name.keys().map(progress).collect() }
+    }
+
+    /// The same with Envoys that follow another replica, by what their agents repeat of its answers. `versions` are the hashes of what is
+    /// served of each cluster. Of a certificate that names several instances it is not known to which its Envoy belongs.
+    pub(super) fn with_answers(mut self, health: &HealthRegistry, versions: &BTreeMap<&str, &str>) -> Self {
+        let now = Instant::now();
+        let (answers, views) = (health.answers(now), health.views(now));
+        let mut served: BTreeMap<&str, Vec<(String, String)>> = BTreeMap::new();
+        for (cluster, instances) in self.states.of_clusters.iter().filter(|_| !answers.is_empty()) {
+            let Some(version) = versions.get(cluster.as_str()) else { continue };
+            for instance in instances {
+                served.entry(instance).or_default().push((cluster.clone(), (*version).to_owned()));
+            }
+        }
+        for (node, answers) in &answers {
+            let Some(Some([View(Some(view))])) = views.get(node).map(Option::as_deref) else { continue };
+            let known =
+                instance_of_view(view).and_then(|instance| Some((instance, self.progresses.get_mut(instance)?)));
+            let Some((instance, known)) = known else { continue };
+            let served = served.get(instance).map(Vec::as_slice).unwrap_or_default();
+            known.entry(node.clone()).or_insert_with(|| progress_elsewhere(served, answers));
+        }
+        self
     }
 
     /// The status of the instance that a diagnosis is about, if it is about one that is judged.
@@ -56,6 +81,16 @@ impl<'a> InstanceEnvoys<'a> {
     pub(super) fn of_object(&self, diagnosis: &Diagnosis) -> Vec<String> {
         let is_cluster = diagnosis.kind == CLUSTER_KIND;
         self.states.of_clusters.get(&diagnosis.name).filter(|_| is_cluster).cloned().unwrap_or_default()
+    }
+}
+
+/// The progress of an Envoy that follows another replica, with the versions of all clusters of its instance.
+fn progress_elsewhere(served: &[(String, String)], answers: &AckStates) -> GatewayProgress {
+    let mut all = served.iter().map(|version| answers.get(version));
+    match all.clone().find(|answer| *answer == Some(&AckState::Refused)) {
+        Some(_) => refused_elsewhere(),
+        None if all.all(|answer| answer.is_some()) => GatewayProgress::Acknowledged,
+        None => GatewayProgress::Pending,
     }
 }
 
@@ -147,6 +182,38 @@ mod tests {
             assert_eq!(counts.envoys, envoys.progresses["a"].len());
             assert_eq!(ready.message.contains("e1: listener: taken"), reason == "Refused");
         }
+    }
+
+    #[test]
+    fn envoys_that_follow_another_replica_count_by_their_agents_words() {
+        let (mut states, registry, health) = (states(true, ""), Registry::default(), HealthRegistry::default());
+        states.of_clusters.insert("two.test".to_owned(), vec!["b".to_owned(), "a".to_owned()]);
+        let view = |name: &str| View(Some(format!("instance/{name}")));
+        let answers = |all: &[(&str, AckState)]| -> AckStates {
+            all.iter().map(|(cluster, answer)| (((*cluster).to_owned(), "v1".to_owned()), *answer)).collect()
+        };
+        let (taken, refused) = (AckState::Acknowledged, AckState::Refused);
+        for (node, views, all) in [
+            ("a/whole", vec![view("a")], &[("one.test", taken), ("two.test", taken)][..]),
+            ("a/half", vec![view("a")], &[("one.test", taken)]),
+            ("a/refusing", vec![view("a")], &[("two.test", refused)]),
+            ("a/silent", vec![view("a")], &[]),
+            ("a+b/either", vec![view("a"), view("b")], &[("one.test", taken)]),
+            ("b/other", vec![view("b")], &[("two.test", taken)]),
+            ("free", vec![View(None)], &[("one.test", taken)]),
+        ] {
+            health.record_within(node, BTreeMap::new(), Some(views), Instant::now());
+            health.answered(node, answers(all));
+        }
+        let versions = BTreeMap::from([("one.test", "v1"), ("two.test", "v1")]);
+        let envoys = InstanceEnvoys::new(&states, &registry, None).with_answers(&health, &versions);
+        let found: Vec<_> = envoys.progresses["a"].iter().map(|(node, progress)| (node.as_str(), progress)).collect();
+        let expected = [
+            ("a/half", &GatewayProgress::Pending),
+            ("a/refusing", &refused_elsewhere()),
+            ("a/whole", &GatewayProgress::Acknowledged),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -46,10 +46,12 @@ mod memory_cost;
 mod metrics;
 #[cfg(test)]
 mod optional_kinds_tests;
+mod owner_bytes;
 mod policies;
 mod reconcile_loop;
 mod reconciler;
 mod references;
+mod report_origin;
 mod retention;
 mod run;
 mod shadow_reports;

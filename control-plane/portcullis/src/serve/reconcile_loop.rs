@@ -16,10 +16,10 @@ use super::discovery::DiscoveryHandle;
 use super::edit_traces::{EditTraces, PublishedEdit};
 use super::fleet::ServedObjects;
 use super::gateway_views::{GatewayDemand, GatewayLink, GatewayOutcome, served_version, without_gateways};
-use super::instance_views::InstanceStates;
+use super::instance_views::{GatewayOwners, InstanceStates};
 use super::metrics::{ControlPlaneMetrics, Origin};
 use super::reconciler::{ReconcileError, Reconciled, Reconciler, diagnosis_of_file};
-use super::state::{LastGood, StateSender};
+use super::state::{LastGood, SavedState, StateSender};
 use super::watchdog::Watchdog;
 
 /// Receivers of the results.
@@ -67,12 +67,13 @@ impl ReconcileLoop {
         if gateways.serves_none() {
             last_good.snapshot = last_good.snapshot.map(|snapshot| Arc::new(without_gateways(&snapshot)));
         }
-        let reconciler = Reconciler::resume(last_good.snapshot.as_deref(), revoked_reference_grace);
+        let mut reconciler = Reconciler::resume(last_good.snapshot.as_deref(), revoked_reference_grace);
+        reconciler.resume_gateways(std::mem::take(&mut last_good.gateway_owners));
         let log = DiagnosisLog::default();
         let traced = Arc::default();
         let this = Self { outputs, reconciler, log, last_good, trusts_empty_source, discovery, gateways, traced };
         if let Some(snapshot) = this.last_good.snapshot.clone() {
-            this.publish(snapshot, Origin::LastGood, Instant::now());
+            this.publish(snapshot, None, Instant::now());
         }
         let diagnoses = this.last_good.diagnoses();
         this.outputs.diagnoses.send_replace(Arc::new(diagnoses));
@@ -150,9 +151,9 @@ impl ReconcileLoop {
                 // In this order: a reader of the diagnoses and then of the snapshot never takes an older snapshot for the
                 // result of an object's newest version.
                 let snapshot = Arc::new(reconciled.snapshot);
-                self.publish(Arc::clone(&snapshot), Origin::Source, now);
+                let (served, refusals, owners) = reconciled.gateways;
+                self.publish(Arc::clone(&snapshot), Some(owners), now);
                 self.outputs.doors_served.send_replace(doors_number);
-                let (served, refusals) = reconciled.gateways;
                 self.gateways.outcome.send_replace(Arc::new(GatewayOutcome {
                     served: served.unwrap_or_default(),
                     snapshot: Some(snapshot),
@@ -228,9 +229,11 @@ impl ReconcileLoop {
         self.outputs.diagnoses.send_replace(Arc::new(diagnoses));
     }
 
-    fn publish(&self, snapshot: Arc<Snapshot>, origin: Origin, since: Instant) {
-        if let (Some(state), Origin::Source) = (&self.outputs.state, origin) {
-            state.save(Arc::clone(&snapshot));
+    /// Publishes a snapshot, with the owners of Gateways if it comes from the source.
+    fn publish(&self, snapshot: Arc<Snapshot>, owners: Option<Arc<GatewayOwners>>, since: Instant) {
+        let origin = if owners.is_some() { Origin::Source } else { Origin::LastGood };
+        if let (Some(state), Some(gateway_owners)) = (&self.outputs.state, owners) {
+            state.save(SavedState { snapshot: Arc::clone(&snapshot), gateway_owners });
         }
         let before = self.outputs.snapshots.borrow().clone();
         let is_new = before.is_none_or(|before| *before != *snapshot);

@@ -27,7 +27,7 @@ use super::fleet::{ServedObjectCache, ServedObjects};
 use super::gateway_views::{GatewayDemand, GatewayRefusals, GatewaySnapshots, gateway_of_view};
 use super::group_change::{GroupChange, KnownGroups};
 use super::instance_views::{
-    InstanceInput, InstanceOwners, InstanceParts, InstanceSnapshots, InstanceStates, instance_of_view,
+    GatewayOwners, InstanceInput, InstanceOwners, InstanceParts, InstanceSnapshots, InstanceStates, instance_of_view,
 };
 use super::references::{Resolved, Resolver};
 use super::retention::{Fallback, Outcome, Retention};
@@ -92,8 +92,8 @@ pub(super) struct Reconciled {
     pub(super) paced: Option<Arc<ObjectSet>>,
     /// The number of edits that wait, by the owner of their objects.
     pub(super) waiting: BTreeMap<MemberHolder, usize>,
-    /// The Gateways that are served, if it is known which should be, and what of them is not.
-    pub(super) gateways: (Option<ServedGateways>, GatewayRefusals),
+    /// The Gateways that are served, if it is known which should be, what of them is not, and whose they are.
+    pub(super) gateways: (Option<ServedGateways>, GatewayRefusals, Arc<GatewayOwners>),
     /// The instances, and what belongs to them.
     pub(super) instances: Arc<InstanceStates>,
     /// Which versions of clusters are served.
@@ -156,6 +156,11 @@ impl Reconciler {
         }
     }
 
+    /// Goes on from the owners of Gateways of before this program started.
+    pub(super) fn resume_gateways(&mut self, owners: GatewayOwners) {
+        self.owners.resume_gateways(owners);
+    }
+
     /// Uses these answers about discovered servers from now on.
     pub(super) fn discover(&mut self, answers: Arc<Answers>) {
         self.discovered.answer(answers);
@@ -212,7 +217,7 @@ impl Reconciler {
         stopwatch.lap("assemble");
         let (serving_revoked, steps) = (self.retention.revoked_count(), stopwatch.steps);
         let (wants, instances) = (Arc::new(wants), self.owners.states());
-        let gateways = (self.gateways.served(), self.gateways.refusals());
+        let gateways = (self.gateways.served(), self.gateways.refusals(), self.owners.gateway_owners());
         Ok(Reconciled {
             snapshot,
             diagnoses,

@@ -108,8 +108,7 @@ impl StatusObserver {
         let diagnoses = self.observed.diagnoses.borrow().clone();
         let snapshot = self.observed.snapshots.borrow().clone();
         let instances = self.observed.instances.borrow().clone();
-        let envoys = InstanceEnvoys::new(&instances, &self.observed.registry, snapshot.as_deref());
-        let endpoints = reports(&self.observed.health);
+        let endpoints = reports(&self.observed.health, snapshot.as_deref());
         let gateways = GatewayStates::new(&self.observed.registry, &self.observed.health, snapshot.clone(), &endpoints);
         let answers = self.observed.answers.borrow().clone();
         let token_keys = self.observed.token_keys.borrow().clone();
@@ -117,18 +116,25 @@ impl StatusObserver {
         self.observed.shadows.follow(shadows(&diagnoses), Instant::now());
         let none = BTreeMap::new();
         let versions = snapshot.as_ref().map_or(&none, |snapshot| state.versions.of(snapshot));
-        let mut known = BTreeMap::new();
-        let objects = diagnoses.iter().map(|diagnosis| {
-            let key = key(diagnosis, &known);
+        let version = |diagnosis: &Arc<Diagnosis>| {
             let of_instance = || instance_version(snapshot.as_deref()?, &diagnosis.name);
-            let version = versions.get(&diagnosis.name).cloned().or_else(of_instance).unwrap_or_default();
+            versions.get(&diagnosis.name).cloned().or_else(of_instance).unwrap_or_default()
+        };
+        let versions: Vec<String> = diagnoses.iter().map(version).collect();
+        let of_clusters = diagnoses.iter().zip(&versions).filter(|(_, version)| !version.is_empty());
+        let of_clusters = of_clusters.map(|(diagnosis, version)| (diagnosis.name.as_str(), version.as_str())).collect();
+        let envoys = InstanceEnvoys::new(&instances, &self.observed.registry, snapshot.as_deref())
+            .with_answers(&self.observed.health, &of_clusters);
+        let mut known = BTreeMap::new();
+        let objects = diagnoses.iter().zip(&versions).map(|(diagnosis, version)| {
+            let key = key(diagnosis, &known);
             let before = state.conditions.get(&key).map(Vec::as_slice).unwrap_or_default();
             let (gateways, answers, shadows) = (&gateways, &answers, &self.observed.shadows);
             let (token_keys, limits) = (&token_keys, &self.observed.limits);
             let observed = ObservedStates { gateways, answers, shadows, token_keys, limits, policies: &policies };
             let (status, counts) = match envoys.status(diagnosis, before, &now) {
                 Some((status, counts)) => (status, Some(counts)),
-                None => (status_of(diagnosis, &observed, &version, (before, &now)), None),
+                None => (status_of(diagnosis, &observed, version, (before, &now)), None),
             };
             known.insert(key, status.conditions.clone());
             let instances = envoys.of_object(diagnosis);

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::{Stream, StreamExt};
 use tonic::Status;
 
+use super::common_room::CommonRest;
 use super::quota::{Quota, QuotaBounds, QuotaTable, ResponseRoom};
 use crate::limits::{Limits, Rejection};
 use crate::membership::Membership;
@@ -24,6 +25,8 @@ pub(crate) struct Peers {
     instances: QuotaTable<BTreeSet<String>>,
     /// The share of all those beyond the number that have one of their own.
     others: QuotaTable<()>,
+    /// The unread bytes that instances take beyond their own parts.
+    rest: Arc<CommonRest>,
     /// Connections of network peers that belong to no instance.
     network: AtomicUsize,
 }
@@ -34,7 +37,8 @@ const IDLE_LOOKS_BETWEEN_STREAMS: u32 = 4;
 impl Peers {
     pub(crate) fn new(limits: Limits, metrics: OptionalMetrics) -> Arc<Self> {
         let (open, instances, others) = (QuotaTable::default(), QuotaTable::default(), QuotaTable::default());
-        Arc::new(Self { limits, metrics, open, instances, others, network: AtomicUsize::new(0) })
+        let rest = CommonRest::of(&limits);
+        Arc::new(Self { limits, metrics, open, instances, others, rest, network: AtomicUsize::new(0) })
     }
 
     /// Counts a connection of a peer, if the peer may have another one. Envoys of an instance have its share of connections, and take
@@ -70,7 +74,7 @@ impl Peers {
     /// The share of the instance that a peer's certificate names; of several, that of exactly these.
     fn instance_quota(&self, peer: &Peer) -> Result<Option<Arc<Quota>>, Rejection> {
         let Membership::Instances(names) = peer.membership() else { return Ok(None) };
-        let bounds = || QuotaBounds::of_instance(&self.limits);
+        let bounds = || QuotaBounds::of_instance(&self.limits, &self.rest);
         let own = self.instances.get(&names, self.limits.instances, bounds);
         let quota = own.or_else(|| self.others.get(&(), usize::MAX, bounds));
         quota.map(Some).ok_or(Rejection::Connections)
@@ -255,8 +259,8 @@ impl Admission {
         Ok(Some(message))
     }
 
-    /// Refuses the id of a node that the peer may not be, or that is longer than `most` bytes.
-    pub(crate) fn check_node(&self, id: &str, most: usize) -> Result<(), Status> {
+    /// The name of the node of an id. Refuses one that the peer may not be, or that is longer than `most` bytes.
+    pub(crate) fn check_node(&self, id: &str, most: usize) -> Result<String, Status> {
         self.peer().may_be(id).inspect_err(|_| self.rejected(Rejection::Node))?;
         // Its Envoy is a tenant's, and has no clusters of its own to report about.
         if let Membership::Bound(_) = self.peer().membership() {
@@ -266,7 +270,7 @@ impl Admission {
         if id.is_empty() || id.len() > most {
             return Err(Status::invalid_argument(format!("a node id has 1 to {most} bytes")));
         }
-        Ok(())
+        Ok(self.peer().node_name(id))
     }
 
     pub(crate) fn peer(&self) -> &Peer {

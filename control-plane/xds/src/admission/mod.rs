@@ -1,5 +1,6 @@
 //! Admission of connections and streams within the limits of their peers, and the transport that keeps to them.
 
+mod common_room;
 mod connection;
 mod connection_table;
 mod quota;

@@ -7,17 +7,16 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::common_room::{CommonRest, InstanceRoom, permits, units};
 use crate::limits::Limits;
 use crate::registry::lock;
-
-/// The number of bytes of one permit.
-const UNIT: usize = 1_024;
 
 /// The part of the time that passes which makes up for work: of a peer, and of an instance.
 const PEER_WORK: f64 = 0.25;
 const INSTANCE_WORK: f64 = 0.5;
 
-/// The room that a response takes of its peer's, and of its instance's; empty for one that is too small to count.
+/// The room that a response takes of its peer's, of its instance's, and of that of all instances; empty for one that is too small to
+/// count.
 pub(crate) type ResponseRoom = Vec<OwnedSemaphorePermit>;
 
 /// Bounds of a [`Quota`].
@@ -26,6 +25,8 @@ pub(super) struct QuotaBounds {
     pub(super) streams: usize,
     pub(super) exchanges: usize,
     unread: usize,
+    /// Of an instance, its room within that of all.
+    of_all: Option<InstanceRoom>,
     openings: f64,
     beginnings: f64,
     bytes: f64,
@@ -41,6 +42,7 @@ impl QuotaBounds {
             streams: limits.streams_per_peer,
             exchanges: limits.exchanges_per_peer,
             unread: limits.unread,
+            of_all: None,
             openings: f64::from(limits.stream_burst),
             beginnings: f64::from(limits.exchange_burst),
             bytes: limits.exchange_bytes as f64,
@@ -50,12 +52,13 @@ impl QuotaBounds {
     }
 
     /// Those of all Envoys of one instance. Streams and exchanges are paced for each peer.
-    pub(super) fn of_instance(limits: &Limits) -> Self {
+    pub(super) fn of_instance(limits: &Limits, rest: &Arc<CommonRest>) -> Self {
         Self {
             connections: limits.connections_per_instance,
             streams: limits.streams_per_instance,
             exchanges: limits.exchanges_per_instance,
             unread: limits.unread_per_instance,
+            of_all: Some(InstanceRoom::new(limits, rest)),
             openings: f64::MAX,
             beginnings: f64::MAX,
             bytes: limits.exchange_bytes_per_instance as f64,
@@ -118,9 +121,13 @@ impl Quota {
     }
 
     /// Waits for room for so many bytes; one response that is larger than all room goes alone.
-    pub(super) async fn unread(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        let permits = u32::try_from(units(bytes).min(units(self.bounds.unread))).unwrap_or(u32::MAX);
-        Arc::clone(&self.unread).acquire_many_owned(permits).await.ok()
+    pub(super) async fn unread(&self, bytes: usize) -> ResponseRoom {
+        let own = Arc::clone(&self.unread).acquire_many_owned(permits(bytes, self.bounds.unread)).await.ok();
+        let of_all = match &self.bounds.of_all {
+            Some(room) => room.take(bytes).await,
+            None => None,
+        };
+        own.into_iter().chain(of_all).collect()
     }
 
     /// Records work. Returns the time that the next one has to wait.
@@ -189,8 +196,4 @@ impl Bucket {
         self.level = (self.level + passed * self.per_second).min(self.size);
         self.level
     }
-}
-
-fn units(bytes: usize) -> usize {
-    (bytes / UNIT).clamp(1, Semaphore::MAX_PERMITS)
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 
 use super::Peers;
+use super::common_room::CommonRest;
 use super::connection::Connection;
 use super::quota::{QuotaBounds, QuotaTable};
 use crate::limits::{Limits, Rejection};
@@ -62,11 +63,38 @@ fn instances_beyond_the_number_share_one_part() {
     assert_eq!(all(&peers, &["e"]).len(), 4, "a part that nobody uses goes to another one");
 }
 
+/// The sum of all instances' bytes is bounded, and each goes on with its own part.
+#[test]
+fn unread_bytes_of_all_instances_leave_each_its_part() {
+    let limits = Limits {
+        instances: 9,
+        unread_per_instance: 60 << 10,
+        unread_of_instances: 200 << 10,
+        unread_kept_per_instance: 10 << 10,
+        ..Limits::default()
+    };
+    let peers = Peers::new(limits, OptionalMetrics::default());
+    let stream = |instance: &str| peers.connect(peer("one", &[instance])).unwrap().open_stream().ok().unwrap();
+    let mut held = Vec::new();
+    for instance in ["a", "b", "c", "d"] {
+        let stream = stream(instance);
+        while let Some(room) = stream.unread(10 << 10).now_or_never() {
+            held.push(room);
+        }
+    }
+    assert_eq!(held.len(), 4 + 10, "their own parts, and the rest");
+    let quiet = stream("quiet");
+    let own = quiet.unread(10 << 10).now_or_never();
+    assert!(own.is_some());
+    assert!(quiet.unread(1 << 10).now_or_never().is_none());
+}
+
 /// Between the look for a share and its first use another connection may come.
 #[test]
 fn share_that_is_held_is_the_only_one_of_its_instance() {
     let (table, limits) = (QuotaTable::default(), Limits::default());
-    let share = |instance: &str| table.get(&instance.to_owned(), 2, || QuotaBounds::of_instance(&limits));
+    let rest = CommonRest::of(&limits);
+    let share = |instance: &str| table.get(&instance.to_owned(), 2, || QuotaBounds::of_instance(&limits, &rest));
     let held = share("a").unwrap();
     assert!(share("b").is_some());
     assert!(Arc::ptr_eq(&held, &share("a").unwrap()));
@@ -98,7 +126,7 @@ fn unread_bytes_and_work_of_an_instance_leave_those_of_others() {
         .map(|(node, instance)| peers.connect(peer(node, &[instance])).unwrap().open_stream().ok().unwrap());
     let [one, two, other] = &streams;
     let room = one.unread(64 << 10).now_or_never();
-    assert!(room.is_some_and(|room| room.len() == 2), "one that is larger than all room goes alone");
+    assert!(room.is_some_and(|room| room.len() == 3), "one that is larger than all room goes alone");
     let room = one.unread(4 << 10).now_or_never().unwrap();
     assert!(two.unread(1).now_or_never().is_none());
     assert!(other.unread(4 << 10).now_or_never().is_some());

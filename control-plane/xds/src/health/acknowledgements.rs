@@ -89,6 +89,8 @@ const OWNER_PREFIX: &str = "acknowledged:";
 const REFUSED: &str = "refused";
 /// Longest hash that is kept.
 const MAX_HASH: usize = 128;
+/// Most versions of one owner that are kept of a report. An agent repeats those of its replicas, which differ for the time of an edit.
+const MAX_VERSIONS: usize = 4;
 /// Most entries of one message; more are not read.
 pub(super) const MAX_ENTRIES: usize = 20_000;
 
@@ -159,7 +161,15 @@ pub(super) fn read(report: &EndpointHealthResponse, is_served: impl Fn(&str) -> 
         let answer = if locality.zone == REFUSED { AckState::Refused } else { AckState::Acknowledged };
         is_known.then(|| ((owner.to_owned(), locality.region.clone()), answer))
     };
-    report.cluster_endpoints_health.iter().take(2 * MAX_ENTRIES).filter_map(one).take(MAX_ENTRIES).collect()
+    let mut answers = AckStates::new();
+    let entries = report.cluster_endpoints_health.iter().take(2 * MAX_ENTRIES).filter_map(one);
+    for (key, answer) in entries.take(MAX_ENTRIES) {
+        let of_owner = answers.range((key.0.clone(), String::new())..).take_while(|((owner, _), _)| *owner == key.0);
+        if of_owner.count() < MAX_VERSIONS {
+            answers.insert(key, answer);
+        }
+    }
+    answers
 }
 
 #[cfg(test)]
@@ -211,6 +221,15 @@ mod tests {
         let sent =
             AckStates::from([answer("c", "1", AckState::Acknowledged), answer("a", &long, AckState::Acknowledged)]);
         assert!(read(&report(&sent), |owner| served().has_owner(owner)).is_empty());
+    }
+
+    /// Each has a hash of its own, as long as one may be.
+    #[test]
+    fn answers_about_invented_versions_are_bounded() {
+        let all = (0..1_000).map(|number| answer("a", &format!("{number:0>128}"), AckState::Acknowledged));
+        let sent = AckStates::from_iter(all.chain([answer("b", "1", AckState::Refused)]));
+        let known = read(&report(&sent), |owner| served().has_owner(owner));
+        assert_eq!((known.len(), known.get(&("b".to_owned(), "1".to_owned()))), (5, Some(&AckState::Refused)));
     }
 
     #[test]

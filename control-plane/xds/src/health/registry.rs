@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use crate::node::View;
+use crate::node_name::node_owner;
 
 /// Endpoints of one cluster as one node sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub struct Endpoints {
     pub unhealthy: Vec<UnhealthyServer>,
 }
 
-/// The newest report of every node, up to a bound. Reports that are older than [`HealthRegistry::MAX_AGE`] do not count.
+/// The newest report of every node, by its name, up to a bound. Reports that are older than [`HealthRegistry::MAX_AGE`] do not count.
 #[derive(Debug)]
 pub struct HealthRegistry {
     reports: Mutex<BTreeMap<String, Report>>,
@@ -45,19 +46,12 @@ const MAX_NODES: usize = 1_000;
 const MAX_NODES_OF_INSTANCE: usize = 100;
 const MAX_NODES_OF_INSTANCES: usize = 10_000;
 
-/// Whether there is no room for another node with these views.
-fn is_crowded(reports: &BTreeMap<String, Report>, views: Option<&[View]>) -> bool {
-    let of_all = || reports.values().map(|report| report.views.as_deref());
-    if !are_of_instances(views) {
-        return of_all().filter(|views| !are_of_instances(*views)).count() >= MAX_NODES;
-    }
-    of_all().filter(|one| *one == views).count() >= MAX_NODES_OF_INSTANCE
-        || of_all().filter(|views| are_of_instances(*views)).count() >= MAX_NODES_OF_INSTANCES
-}
-
-/// Whether views are those of instances. Nodes of none have the snapshot itself, or all views.
-fn are_of_instances(views: Option<&[View]>) -> bool {
-    views.is_some_and(|views| views.iter().all(|view| view.0.is_some()))
+/// Whether there is no room for another node of that name.
+fn is_crowded(reports: &BTreeMap<String, Report>, name: &str) -> bool {
+    let (owner, owners) = (node_owner(name), || reports.keys().map(|name| node_owner(name)));
+    let most = if owner.is_some() { MAX_NODES_OF_INSTANCE } else { MAX_NODES };
+    owners().filter(|one| *one == owner).count() >= most
+        || (owner.is_some() && owners().flatten().count() >= MAX_NODES_OF_INSTANCES)
 }
 
 impl Default for HealthRegistry {
@@ -70,7 +64,7 @@ impl HealthRegistry {
     /// How long a report counts.
     pub const MAX_AGE: Duration = Duration::from_secs(30);
 
-    /// The endpoints of a cluster as each node that has reported lately sees them, by node id. A node without that cluster is
+    /// The endpoints of a cluster as each node that has reported lately sees them, by its name. A node without that cluster is
     /// left out; the map is empty if no node reports.
     pub fn endpoints(&self, cluster: &str, now: Instant) -> BTreeMap<String, Endpoints> {
         let reports = self.lock();
@@ -78,11 +72,22 @@ impl HealthRegistry {
         fresh.filter_map(|(node, report)| Some((node.clone(), report.clusters.get(cluster)?.clone()))).collect()
     }
 
-    /// Everything that was reported lately, by cluster and node id.
+    /// Everything that was reported lately, by cluster and node.
     pub fn all(&self, now: Instant) -> BTreeMap<String, BTreeMap<String, Endpoints>> {
+        self.all_of(now, |_, _| true)
+    }
+
+    /// The same about clusters that still count: `counts` is asked for the views about which a node may report, `None` for all, and for
+    /// the cluster. At the time of the report it may have been another one's.
+    pub fn all_of(
+        &self,
+        now: Instant,
+        counts: impl Fn(Option<&[View]>, &str) -> bool,
+    ) -> BTreeMap<String, BTreeMap<String, Endpoints>> {
         let mut all: BTreeMap<String, BTreeMap<String, Endpoints>> = BTreeMap::new();
         for (node, report) in self.lock().iter().filter(|(_, report)| report.is_fresh(now)) {
-            for (cluster, endpoints) in &report.clusters {
+            let views = report.views.as_deref();
+            for (cluster, endpoints) in report.clusters.iter().filter(|(cluster, _)| counts(views, cluster)) {
                 all.entry(cluster.clone()).or_default().insert(node.clone(), endpoints.clone());
             }
         }
@@ -106,7 +111,7 @@ impl HealthRegistry {
     }
 
     /// Takes a node's report in the place of its last one. It may report about these views; `None` are all. Of more than a thousand nodes
-    /// those that report are kept, and of more than a hundred of the same instances these. Its answers at other replicas stay until
+    /// those that report are kept, and of more than a hundred of one owner these. Its answers at other replicas stay until
     /// [`HealthRegistry::answered`].
     pub fn record_within(
         &self,
@@ -116,9 +121,9 @@ impl HealthRegistry {
         at: Instant,
     ) {
         let mut reports = self.lock();
-        if !reports.contains_key(node) && is_crowded(&reports, views.as_deref()) {
+        if !reports.contains_key(node) && is_crowded(&reports, node) {
             reports.retain(|_, report| report.is_fresh(at));
-            if is_crowded(&reports, views.as_deref()) {
+            if is_crowded(&reports, node) {
                 return;
             }
         }
@@ -142,7 +147,7 @@ impl HealthRegistry {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// The answers of nodes at the replicas that they follow, by node id, as their agents report them. Nodes without such
+    /// The answers of nodes at the replicas that they follow, by node, as their agents report them. Nodes without such
     /// answers are left out.
     pub fn answers(&self, now: Instant) -> BTreeMap<String, Arc<AckStates>> {
         let reports = self.lock();
@@ -150,7 +155,7 @@ impl HealthRegistry {
         known.map(|(node, report)| (node.clone(), Arc::clone(&report.answers))).collect()
     }
 
-    /// The views about which each node that has reported lately may report, by node id; `None` are all.
+    /// The views about which each node that has reported lately may report, by node; `None` are all.
     pub fn views(&self, now: Instant) -> BTreeMap<String, Option<Vec<View>>> {
         let reports = self.lock();
         let fresh = reports.iter().filter(|(_, report)| report.is_fresh(now));

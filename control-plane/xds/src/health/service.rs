@@ -96,7 +96,7 @@ pub(super) struct HealthStream {
     pub(super) registry: Arc<HealthRegistry>,
     pub(super) snapshots: Snapshots,
     pub(super) admission: Arc<Admission>,
-    /// The node's id, once it is known.
+    /// The node's name, once it is known.
     pub(super) named: watch::Sender<String>,
     /// The views about whose clusters it may report; `None` are all.
     pub(super) reported: Option<Vec<View>>,
@@ -136,11 +136,10 @@ impl HealthStream {
         is_same.then_some(()).ok_or_else(|| Status::invalid_argument("the node id changed within a stream"))
     }
 
-    /// The node id of a request, if the peer may be that node.
+    /// The name of a request's node, if the peer may be that node.
     fn node(&self, request: HealthCheckRequest) -> Result<String, Status> {
         let id = request.node.map(|node| node.id).unwrap_or_default();
-        self.admission.check_node(&id, MAX_NAME_LENGTH)?;
-        Ok(id)
+        self.admission.check_node(&id, MAX_NAME_LENGTH)
     }
 
     fn answers(&self, report: &EndpointHealthResponse) -> AckStates {

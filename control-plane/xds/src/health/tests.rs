@@ -207,20 +207,50 @@ async fn envoy_of_an_instance_reports_about_its_view_alone() {
     }
 }
 
+/// Two tenants may give their Envoys the same id.
+#[tokio::test]
+async fn report_of_an_instances_node_leaves_that_of_anothers() {
+    let registry: Arc<HealthRegistry> = Arc::default();
+    let of = |names: &[&str]| HealthStream {
+        registry: Arc::clone(&registry),
+        admission: Admission::of_certificate(names, Limits { report_pause: Duration::ZERO, ..Limits::default() }),
+        ..stream_for(&["a"])
+    };
+    for names in [&["one", "a.instance.portcullis.dev"][..], &["one", "b.instance.portcullis.dev"], &["one"]] {
+        let messages = [introduction("one"), report()]
+            .map(|one| Ok(HealthCheckRequestOrEndpointHealthResponse { request_type: Some(one) }));
+        of(names).listen(stream::iter(messages)).await.unwrap();
+    }
+    assert_eq!(registry.reporting(Instant::now()), ["a/one", "b/one", "one"]);
+}
+
+#[test]
+fn report_counts_for_the_views_of_now() {
+    let (registry, now) = (HealthRegistry::default(), Instant::now());
+    let view = View(Some("instance/b".to_owned()));
+    registry.record_within("b/one", counts(1, 1), Some(vec![view.clone()]), now);
+    registry.record("local", counts(0, 1), now);
+    let counting =
+        |is_b: bool| registry.all_of(now, |views, _| views.is_none_or(|views| is_b && *views == [view.clone()]));
+    let nodes = |is_b: bool| counting(is_b).remove("a").map(|nodes| nodes.into_keys().collect::<Vec<_>>());
+    assert_eq!(nodes(true), Some(vec!["b/one".to_owned(), "local".to_owned()]));
+    assert_eq!(nodes(false), Some(vec!["local".to_owned()]));
+}
+
 #[test]
 fn nodes_of_an_instance_leave_room_for_those_of_others() {
     let (registry, now) = (HealthRegistry::default(), Instant::now());
     let of = |name: &str| Some(vec![View(Some(format!("instance/{name}")))]);
     for number in 0..200 {
-        registry.record_within(&format!("a-{number}"), counts(1, 1), of("a"), now);
+        registry.record_within(&format!("a/{number}"), counts(1, 1), of("a"), now);
     }
     assert_eq!(registry.reporting(now).len(), 100);
-    registry.record_within("b", counts(1, 1), of("b"), now);
+    registry.record_within("b/1", counts(1, 1), of("b"), now);
     registry.record("free", counts(1, 1), now);
     let views = registry.views(now);
-    assert_eq!((views.get("b"), views.get("free"), views.get("a-150")), (Some(&of("b")), Some(&None), None));
-    registry.record_within("a-1", counts(0, 1), of("a"), now);
-    assert_eq!(registry.endpoints("a", now)["a-1"].healthy, 0, "one that is known reports on");
+    assert_eq!((views.get("b/1"), views.get("free"), views.get("a/150")), (Some(&of("b")), Some(&None), None));
+    registry.record_within("a/1", counts(0, 1), of("a"), now);
+    assert_eq!(registry.endpoints("a", now)["a/1"].healthy, 0, "one that is known reports on");
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ pub(crate) use service::service;
 /// A report of a gateway. The peer may be that node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatewayReport {
-    /// The node's id.
+    /// The node's name: its id, with the instance of its certificate before it.
     pub node: String,
     /// The Gateways and instances that it may belong to: it may report about objects of these alone.
     pub membership: Membership,

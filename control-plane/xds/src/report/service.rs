@@ -118,6 +118,13 @@ impl Streams {
     }
 }
 
+/// The node of a stream.
+struct ReportingNode {
+    /// Its id in the messages.
+    id: String,
+    name: String,
+}
+
 /// Takes the reports of one stream.
 pub(super) struct GatewayStream {
     pub(super) sink: Arc<dyn ReportSink>,
@@ -132,7 +139,7 @@ impl GatewayStream {
         mut messages: impl Stream<Item = Result<ReportRequest, Status>> + Unpin,
     ) -> Result<(), Status> {
         let Some(first) = self.admission.first_message(&mut messages).await? else { return Ok(()) };
-        let node = self.node(&first.node)?;
+        let node = self.node(first.node.clone())?;
         self.admission.admit();
         let mut next = Some(Ok(first));
         while let Some(message) = next {
@@ -151,7 +158,7 @@ impl GatewayStream {
     ) -> Result<(), Status> {
         let message = self.admission.only_message(&mut messages).await.inspect_err(|status| self.count(status))?;
         let Some(message) = message else { return Ok(()) };
-        let node = self.node(&message.node)?;
+        let node = self.node(message.node.clone())?;
         self.admission.admit();
         if message.limits.is_empty() || !message.content.is_empty() {
             return Err(Status::invalid_argument("an exchange is about limits alone"));
@@ -160,15 +167,15 @@ impl GatewayStream {
         self.acknowledge(limits).await
     }
 
-    /// The node id of the first message, if the peer may be that node.
-    fn node(&self, id: &str) -> Result<String, Status> {
-        self.admission.check_node(id, MAX_NODE)?;
-        Ok(id.to_owned())
+    /// The node of the first message, if the peer may be that node.
+    fn node(&self, id: String) -> Result<ReportingNode, Status> {
+        let name = self.admission.check_node(&id, MAX_NODE)?;
+        Ok(ReportingNode { id, name })
     }
 
     /// Hands a report on. Returns the answer about limits, and the time for which the peer's next report has to wait.
-    async fn take(&self, node: &str, message: ReportRequest) -> Result<(Bytes, Duration), Status> {
-        if !message.node.is_empty() && message.node != node {
+    async fn take(&self, node: &ReportingNode, message: ReportRequest) -> Result<(Bytes, Duration), Status> {
+        if !message.node.is_empty() && message.node != node.id {
             return Err(Status::invalid_argument("the node id changed within a stream"));
         }
         if message.instance.len() > MAX_INSTANCE {
@@ -177,7 +184,7 @@ impl GatewayStream {
         let mut worked = Duration::ZERO;
         let (mut limits, mut pause) = (Bytes::new(), Duration::ZERO);
         let report = |content| GatewayReport {
-            node: node.to_owned(),
+            node: node.name.clone(),
             membership: self.admission.peer().membership(),
             instance: message.instance.clone(),
             content,

@@ -132,8 +132,8 @@ async fn report_of_an_instances_envoy_says_whose_it_is() {
     let stream = GatewayStream { sink: witness.clone(), admission, responses };
     let limited = ReportRequest { limits: Bytes::from_static(b"a"), ..message("one", "", "a") };
     stream.listen(stream::iter([Ok(limited)])).await.unwrap();
-    let taken: Vec<_> = witness.0.lock().unwrap().drain(..).map(|one| one.membership).collect();
-    let of_a = Membership::Instances(["a".to_owned()].into());
+    let taken: Vec<_> = witness.0.lock().unwrap().drain(..).map(|one| (one.node, one.membership)).collect();
+    let of_a = ("a/one".to_owned(), Membership::Instances(["a".to_owned()].into()));
     assert_eq!(taken, [of_a.clone(), of_a], "of its activity and of its limits");
 }
 

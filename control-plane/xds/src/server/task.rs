@@ -71,6 +71,7 @@ impl Task {
         // Held until after the registry's entry below.
         let (view, _held) = self.admit(&node)?;
         self.admission.admit();
+        let name = self.admission.peer().node_name(&node.id);
         // Nothing else of the node has to be kept.
         let node = node.id;
         let mut snapshots = self.served.snapshots.clone();
@@ -82,7 +83,7 @@ impl Task {
         let Ok(newest) = newest else { return Ok(()) };
         let stream = Arc::new(Mutex::new(DeltaStream::new(newest.unwrap_or_default())));
         let (shared, registry): (SharedStream, _) = (stream.clone(), Arc::clone(&self.served.registry));
-        let _entry = OpenStreamGuard { id: registry.open(shared, view.clone()), registry };
+        let _entry = OpenStreamGuard { id: registry.open(name.clone(), shared, view.clone()), registry };
         let mut state =
             StreamState { waiting: Some(first), sync: SyncTracker::default(), unacked: UnackedTimer::default() };
         loop {
@@ -94,7 +95,7 @@ impl Task {
                     newest.map(|newest| lock(&stream).on_snapshot(newest)).unwrap_or_default()
                 }
             };
-            self.report_sync(&mut state.sync, &stream, &view);
+            self.report_sync(&mut state.sync, &stream, (&view, &name));
             if !self.send(&stream, pending).await {
                 return Ok(());
             }
@@ -193,11 +194,11 @@ impl Task {
         Ok(pending)
     }
 
-    fn report_sync(&self, sync: &mut SyncTracker, stream: &Mutex<DeltaStream>, view: &View) {
+    fn report_sync(&self, sync: &mut SyncTracker, stream: &Mutex<DeltaStream>, (view, name): (&View, &str)) {
         let stream = lock(stream);
         if sync.is_reached(&stream) {
-            let (node, version) = (stream.node(), stream.snapshot_version());
-            self.served.registry.metrics.with(|metrics| metrics.propagated(view, node, version));
+            let version = stream.snapshot_version();
+            self.served.registry.metrics.with(|metrics| metrics.propagated(view, name, version));
         }
     }
 
@@ -228,7 +229,7 @@ impl Task {
         let reject = |reason: &str, is_frozen| {
             self.admission.rejected(if is_frozen { Rejection::Frozen } else { Rejection::Node });
             self.served.registry.record_rejection(RejectedNode {
-                node: node.id.chars().take(MAX_NODE_ID).collect(),
+                node: peer.node_name(&node.id.chars().take(MAX_NODE_ID).collect::<String>()),
                 by: peer.describe(),
                 reason: reason.to_owned(),
                 times: 0,
@@ -251,7 +252,7 @@ impl Task {
                 Status::permission_denied(reason)
             }
         })?;
-        self.served.registry.forget_rejection(&node.id, &peer.describe());
+        self.served.registry.forget_rejection(&peer.node_name(&node.id), &peer.describe());
         let held = self.served.views.hold(&info, &view);
         Ok((view, held))
     }

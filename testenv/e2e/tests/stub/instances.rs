@@ -76,15 +76,15 @@ fn envoy_of_an_instance_has_its_clusters_and_no_key_of_others() {
     let free = named("free", &fixture.client("free"), &[]);
     let told = |status: &Value| {
         let rejected = list(status, "rejectedNodes");
-        ["unproven", "other", "silent"].iter().all(|node| rejected.iter().any(|one| one["node"] == *node))
+        ["unproven", "a/other", "a/silent"].iter().all(|node| rejected.iter().any(|one| one["node"] == *node))
     };
     fixture.plane.wait_status("three are turned away", SOON, told).unwrap();
     let is_served = |status: &Value| {
         let is_in_sync = |id: &str| list(status, "nodes").iter().any(|one| one["id"] == id && one["inSync"] == true);
-        is_in_sync("member") && is_in_sync("free")
+        is_in_sync("a/member") && is_in_sync("free")
     };
     let status = fixture.plane.wait_status("the others have what is theirs", SOON, is_served).unwrap();
-    let member_view = list(&status, "nodes").into_iter().find(|one| one["id"] == "member").unwrap();
+    let member_view = list(&status, "nodes").into_iter().find(|one| one["id"] == "a/member").unwrap();
     assert_eq!(member_view["view"], "instance/a", "{status:#}");
     for (envoy, own) in
         [(&member, Some("one.a.test")), (&free, Some("free.test")), (&unproven, None), (&other, None), (&silent, None)]
@@ -100,7 +100,7 @@ fn envoy_of_an_instance_has_its_clusters_and_no_key_of_others() {
         let gateways = object.map(|object| list(&object, "gateways")).unwrap_or_default();
         gateways.into_iter().map(|one| one["name"].clone()).collect::<Vec<_>>()
     };
-    let expected = [vec![json!("member")], vec![], vec![json!("free")]];
+    let expected = [vec![json!("a/member")], vec![], vec![json!("free")]];
     let has_own =
         |status: &Value| ["one.a.test", "one.b.test", "free.test"].map(|name| gateways(status, name)) == expected;
     fixture.plane.wait_status("each object has the gateways of its owner", SOON, has_own).unwrap();

@@ -151,11 +151,13 @@ fn envoy_of_a_gateway_is_bound_to_it_by_its_certificate() {
     let list = |status: &Value, field: &str| status[field].as_array().cloned().unwrap_or_default();
     let told = |status: &Value| {
         let rejected = list(status, "rejectedNodes");
-        ["unproven", "other", "silent"].iter().all(|node| rejected.iter().any(|one| one["node"] == *node))
+        let names = ["unproven", "gateway:infra/edge/other", "gateway:infra/edge/silent"];
+        names.iter().all(|node| rejected.iter().any(|one| one["node"] == *node))
     };
     let status = fixture.plane.wait_status("three are turned away", SOON, told).unwrap();
     assert_eq!(status["rejectedNodes"].as_array().unwrap().len(), 3, "{status:#}");
-    let is_member = |one: &Value| one["id"] == "member" && one["view"] == "gateway/infra/edge" && one["inSync"] == true;
+    let name = "gateway:infra/edge/member";
+    let is_member = |one: &Value| one["id"] == name && one["view"] == "gateway/infra/edge" && one["inSync"] == true;
     let is_served = |status: &Value| list(status, "nodes").iter().any(is_member);
     let status = fixture.plane.wait_status("the member has all that is its own", SOON, is_served).unwrap();
     assert_eq!(status["nodes"].as_array().unwrap().len(), 1, "{status:#}");

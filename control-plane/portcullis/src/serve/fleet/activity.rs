@@ -2,7 +2,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use portcullis_core::observe::Outcome;
+use portcullis_xds::{Membership, node_owner};
 
+use super::super::owner_bytes::{InstanceShares, OwnerBytes};
+use super::super::report_origin::ReportOrigin;
 use super::fleet_time::FleetTime;
 use super::process::{KnownObjects, ProcessActivity, ProcessPart};
 use crate::activity_report::{ClusterMessage, OTHER, ReportPart};
@@ -11,37 +14,50 @@ use crate::activity_report::{ClusterMessage, OTHER, ReportPart};
 const MAX_AGE: Duration = Duration::from_secs(30);
 /// How long a gateway without reports is remembered.
 const MEMORY: Duration = Duration::from_secs(600);
-/// Most gateways that are remembered.
+/// Most gateways that are remembered and belong to no instance.
 const MAX_GATEWAYS: usize = 1_000;
+/// The same of those of one instance.
+const MAX_GATEWAYS_OF_INSTANCE: usize = 100;
 
 /// Most bytes of activity.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// Of one gateway.
     pub(super) of_one: usize,
-    /// Of all gateways; beyond them only the sums of clusters that are remembered go on.
+    /// Of all gateways of no instance; beyond them only the sums of clusters that are remembered go on.
     pub(super) of_all: usize,
     /// The part of it that is kept for gateways which take little, so that a few large ones leave room for all others: more than
     /// the gateways that one certificate can invent take with [`Bounds::little`] each.
     pub(super) reserve: usize,
     /// Of a gateway that takes little.
     pub(super) little: usize,
+    /// Of the gateways of instances.
+    pub(super) instances: InstanceShares,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { of_one: 48 << 20, of_all: 256 << 20, reserve: 64 << 20, little: 256 << 10 }
+        let instances = InstanceShares { own: 2 << 20, rest: 128 << 20, most: 34 << 20 };
+        Self { of_one: 48 << 20, of_all: 256 << 20, reserve: 64 << 20, little: 256 << 10, instances }
     }
 }
 
-/// The activity of all gateways, by node.
+/// The activity of all gateways, by the names of their nodes.
 #[derive(Debug, Default)]
 pub(super) struct GatewayActivity {
     bounds: Bounds,
-    gateways: BTreeMap<String, ProcessActivity>,
+    gateways: BTreeMap<String, KnownGateway>,
     /// The objects, as soon as there are any.
     known: Option<KnownObjects>,
-    bytes: usize,
+    bytes: OwnerBytes,
+}
+
+/// A gateway that is remembered.
+#[derive(Debug)]
+struct KnownGateway {
+    /// The instances that its certificate named last.
+    membership: Membership,
+    process: ProcessActivity,
 }
 
 impl GatewayActivity {
@@ -52,24 +68,37 @@ impl GatewayActivity {
     }
 
     /// Takes a part of a gateway's report that came at `at`.
-    pub(super) fn take(&mut self, node: &str, report: &ReportPart, clusters: Vec<ClusterMessage>, at: Instant) {
+    pub(super) fn take(
+        &mut self,
+        from: ReportOrigin<'_>,
+        report: &ReportPart,
+        clusters: Vec<ClusterMessage>,
+        at: Instant,
+    ) {
         let reasons = report.reasons.iter().map(|reason| position(reason)).collect();
         let &ReportPart { process, uptime_seconds, complete, partial, more, .. } = report;
         let part = ProcessPart { uptime_seconds, complete, partial, more, reasons, clusters };
-        if !self.gateways.contains_key(node) && !self.has_room(at) {
+        let owner = from.owner();
+        if !self.gateways.contains_key(from.name) && !self.has_place(owner, at) {
             return;
         }
-        let Bounds { of_one, of_all, reserve, little } = self.bounds;
+        let Bounds { of_one, of_all, reserve, little, instances } = self.bounds;
+        let of_one = if owner.is_some() { of_one.min(instances.most) } else { of_one };
         let new = || ProcessActivity::new(process, of_one);
-        let gateway = self.gateways.entry(node.to_owned()).or_insert_with(new);
+        let known = || KnownGateway { membership: from.membership.clone(), process: new() };
+        let gateway = self.gateways.entry(from.name.to_owned()).or_insert_with(known);
+        if gateway.membership != *from.membership {
+            gateway.membership = from.membership.clone();
+        }
+        let gateway = &mut gateway.process;
         let room = if gateway.bytes() < little { of_all } else { of_all.saturating_sub(reserve) };
-        let has_room = self.bytes < room;
-        self.bytes = self.bytes.saturating_sub(gateway.bytes());
+        let has_room = self.bytes.has_room(owner, 1, room, &instances);
+        let before = gateway.bytes();
         if gateway.process != process {
             *gateway = new();
         }
         gateway.take(&part, self.known.as_ref(), has_room, at);
-        self.bytes += gateway.bytes();
+        self.bytes.change(owner, before, gateway.bytes());
     }
 
     /// The text of a reason.
@@ -77,29 +106,36 @@ impl GatewayActivity {
         Outcome::reasons().nth(position.into()).unwrap_or(OTHER)
     }
 
-    /// Whether another gateway can be remembered. Those that report stay.
-    fn has_room(&mut self, at: Instant) -> bool {
-        if self.is_full() {
+    /// Whether another gateway of an owner can be remembered. Those that report stay.
+    fn has_place(&mut self, owner: Option<&str>, at: Instant) -> bool {
+        if self.is_full(owner) {
             self.forget(at, MAX_AGE);
         }
-        !self.is_full()
+        !self.is_full(owner)
     }
 
-    fn is_full(&self) -> bool {
-        self.gateways.len() >= MAX_GATEWAYS || self.bytes >= self.bounds.of_all
+    fn is_full(&self, owner: Option<&str>) -> bool {
+        let most = if owner.is_some() { MAX_GATEWAYS_OF_INSTANCE } else { MAX_GATEWAYS };
+        self.gateways.keys().filter(|name| node_owner(name) == owner).count() >= most
+            || !self.bytes.has_room(owner, 1, self.bounds.of_all, &self.bounds.instances)
+    }
+
+    fn recount(&mut self) {
+        let all = self.gateways.iter().map(|(name, gateway)| (node_owner(name), gateway.process.bytes()));
+        self.bytes = OwnerBytes::sums(all);
     }
 
     fn forget(&mut self, at: Instant, age: Duration) {
         let is_young =
             |gateway: &ProcessActivity| gateway.heard().is_some_and(|heard| at.saturating_duration_since(heard) <= age);
-        self.gateways.retain(|_, gateway| is_young(gateway));
-        self.bytes = self.gateways.values().map(ProcessActivity::bytes).sum();
+        self.gateways.retain(|_, gateway| is_young(&gateway.process));
+        self.recount();
     }
 
     /// Follows the objects.
     pub(super) fn follow(&mut self, objects: KnownObjects) {
-        self.gateways.values_mut().for_each(|gateway| gateway.retain_known(&objects));
-        self.bytes = self.gateways.values().map(ProcessActivity::bytes).sum();
+        self.gateways.values_mut().for_each(|gateway| gateway.process.retain_known(&objects));
+        self.recount();
         self.known = Some(objects);
     }
 
@@ -110,13 +146,21 @@ impl GatewayActivity {
 
     /// Forgets the activity of a cluster whose object is another one now.
     pub(super) fn forget_cluster(&mut self, name: &str) {
-        self.gateways.values_mut().for_each(|gateway| gateway.forget_cluster(name));
-        self.bytes = self.gateways.values().map(ProcessActivity::bytes).sum();
+        self.gateways.values_mut().for_each(|gateway| gateway.process.forget_cluster(name));
+        self.recount();
+    }
+
+    /// Forgets the activity of a cluster at gateways that may not report about it any more.
+    pub(super) fn forget_foreign(&mut self, name: &str, may_report: impl Fn(&Membership) -> bool) {
+        for gateway in self.gateways.values_mut().filter(|gateway| !may_report(&gateway.membership)) {
+            gateway.process.forget_cluster(name);
+        }
+        self.recount();
     }
 
     /// Every gateway that is remembered, by node.
     pub(super) fn gateways(&self) -> impl Iterator<Item = (&str, &ProcessActivity)> {
-        self.gateways.iter().map(|(node, gateway)| (node.as_str(), gateway))
+        self.gateways.iter().map(|(node, gateway)| (node.as_str(), &gateway.process))
     }
 
     /// The gateways whose last report counts.
@@ -130,7 +174,7 @@ impl GatewayActivity {
     /// The memory that it takes.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes.total()
     }
 }
 

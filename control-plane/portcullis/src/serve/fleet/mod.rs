@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use portcullis_translate::object_word;
-use portcullis_xds::{GatewayReport, Membership, UnreadableReport};
+use portcullis_xds::{GatewayReport, UnreadableReport};
 use tokio::sync::watch;
 
 use activity::GatewayActivity;
@@ -54,6 +54,7 @@ use transitions::Transitions;
 use view::{ClusterView, FleetView};
 
 use super::limit_reports::LimitReports;
+use super::report_origin::ReportOrigin;
 use super::shadow_reports::ShadowReports;
 use super::status::{ObjectStatus, StatusBody};
 use super::status_observer::StatusObserver;
@@ -85,6 +86,8 @@ struct Memory {
     transitions: Transitions,
     /// The UID of each object, by name, as soon as the source was read.
     owners: Option<BTreeMap<String, String>>,
+    /// The objects with the instances that had them at the last look.
+    divided: Arc<ServedObjects>,
     /// Whether a report was taken since the last look.
     is_news: bool,
     /// When readers were last notified.
@@ -145,32 +148,31 @@ impl Fleet {
 
     /// Returns whether readers should look again.
     fn look(&self, status: &StatusBody, now: FleetTime) -> bool {
-        let served = self.served.borrow().clone();
         let mut memory = lock(&self.memory);
+        // Within the lock, so that none is taken for newer than one that is followed already.
+        let served = self.served.borrow().clone();
+        memory.follow_instances(&served, &self.shadows);
         let is_due = memory.look(status, &served, now);
         self.limits.replace(limit_facts(&memory.activity, &served, now));
         is_due
     }
 
     fn with_inputs<T>(&self, status: &StatusBody, now: FleetTime, make: impl FnOnce(Inputs<'_>, &Memory) -> T) -> T {
-        let served = self.served.borrow().clone();
         let mut memory = lock(&self.memory);
+        // Within the lock, so that none is taken for newer than one that is followed already.
+        let served = self.served.borrow().clone();
+        memory.follow_instances(&served, &self.shadows);
         memory.follow_owners(status);
         make(Inputs { status, served: &served, activity: &memory.activity, now }, &memory)
     }
 
-    fn record(
-        &self,
-        (node, membership): (&str, &Membership),
-        report: &ReportPart,
-        at: Instant,
-    ) -> Result<(), ReadError> {
+    fn record(&self, from: ReportOrigin<'_>, report: &ReportPart, at: Instant) -> Result<(), ReadError> {
         let mut clusters = report.clusters().collect::<Result<Vec<_>, _>>()?;
-        let served = self.served.borrow().clone();
-        clusters.retain(|cluster| served.may_report(membership, &cluster.cluster));
-        self.shadows.take(node, report.process, &clusters, at);
         let mut memory = lock(&self.memory);
-        memory.activity.take(node, report, clusters, at);
+        let served = self.served.borrow().clone();
+        clusters.retain(|cluster| served.may_report(from.membership, &cluster.cluster));
+        self.shadows.take(from, report.process, &clusters, at);
+        memory.activity.take(from, report, clusters, at);
         memory.is_news |= !report.more;
         Ok(())
     }
@@ -190,6 +192,18 @@ impl Memory {
         }
         self.activity.forget_gone(now.uptime);
         self.is_due(now)
+    }
+
+    /// Forgets what gateways of former owners have reported about objects that passed over.
+    fn follow_instances(&mut self, served: &Arc<ServedObjects>, shadows: &ShadowReports) {
+        if Arc::ptr_eq(&self.divided, served) {
+            return;
+        }
+        for name in served.with_other_owners(&self.divided) {
+            self.activity.forget_foreign(name, |membership| served.may_report(membership, name));
+            shadows.forget_foreign(name, |membership| served.may_report(membership, name));
+        }
+        self.divided = Arc::clone(served);
     }
 
     /// Forgets everything about a name that is another object's since the last time: its owner may be another tenant.
@@ -238,8 +252,8 @@ impl Fleet {
         if !report.instance.is_empty() && report.instance != self.served.borrow().instance {
             return Ok(());
         }
-        let read = ReportPart::read(report.content)
-            .and_then(|part| self.record((&report.node, &report.membership), &part, Instant::now()));
+        let read = ReportPart::read(report.content.clone())
+            .and_then(|part| self.record(ReportOrigin::of(&report), &part, Instant::now()));
         read.map_err(|error| UnreadableReport(error.to_string()))
     }
 }

@@ -6,7 +6,7 @@ use portcullis_api::{
     CertificateDates, Transport, UpstreamCluster, certificate_dates, parse_cluster, unchecked_cluster,
 };
 use portcullis_filter_config::{GlobalLimit, counted_name};
-use portcullis_instances::{MemberHolder, MemberName, Settlement};
+use portcullis_instances::{MemberHolder, MemberName, Ownership, Settlement};
 use portcullis_translate::{ResourceNames, cluster_word};
 use portcullis_xds::Membership;
 use serde_json::Value;
@@ -84,11 +84,28 @@ impl ServedObjects {
         self
     }
 
+    /// The names of objects that have other owners than with `before`.
+    pub(super) fn with_other_owners(&self, before: &Self) -> Vec<&str> {
+        let is_same = match (&self.owners, &before.owners) {
+            (None, None) => true,
+            (Some(now), Some(before)) => Arc::ptr_eq(now, before),
+            _ => false,
+        };
+        if is_same {
+            return Vec::new();
+        }
+        let is_other = |name: &&String| self.owner(name) != before.owner(name);
+        self.by_name.keys().filter(is_other).map(String::as_str).collect()
+    }
+
+    fn owner(&self, object: &str) -> Option<&Ownership> {
+        self.owners.as_ref()?.owners.get(&MemberName::cluster(object.to_ascii_lowercase()))
+    }
+
     /// Whether a gateway whose certificate says this may report about an object, and have a part of its limits: while an object passes
     /// over, gateways of both owners. A process of this machine may report about all.
     pub(crate) fn may_report(&self, membership: &Membership, object: &str) -> bool {
-        let member = || MemberName::cluster(object.to_ascii_lowercase());
-        let owner = self.owners.as_ref().and_then(|settled| settled.owners.get(&member()));
+        let owner = self.owner(object);
         let is_holder = |is_one: &dyn Fn(&MemberHolder) -> bool| {
             owner.is_some_and(|owner| is_one(&owner.holder) || owner.next.as_ref().is_some_and(is_one))
         };

@@ -1,7 +1,7 @@
 //! For one object, each gateway's acknowledgement and its reports of endpoint health: the input of the conditions, together
 //! with the object's diagnosis.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,8 +18,9 @@ mod tests;
 /// Endpoints by Envoy cluster, then by node.
 pub(super) type EndpointHealth = BTreeMap<String, BTreeMap<String, Health>>;
 
-/// The endpoint health that gateways reported lately.
-pub(super) fn reports(health: &HealthRegistry) -> EndpointHealth {
+/// The endpoint health that gateways reported lately about what is theirs in this snapshot: a former owner's last report ends with the
+/// hand-over.
+pub(super) fn reports(health: &HealthRegistry, snapshot: Option<&Snapshot>) -> EndpointHealth {
     let server = |one: portcullis_xds::UnhealthyServer| UnhealthyServer {
         server: one.server,
         reason: one.reason.as_str().to_owned(),
@@ -33,7 +34,35 @@ pub(super) fn reports(health: &HealthRegistry) -> EndpointHealth {
     let of_cluster = |(cluster, nodes): (String, BTreeMap<String, Endpoints>)| {
         (cluster, nodes.into_iter().map(|(node, seen)| (node, health_of(seen))).collect())
     };
-    health.all(Instant::now()).into_iter().map(of_cluster).collect()
+    let own = snapshot.map(ReportedPools::of).unwrap_or_default();
+    let counts = |views: Option<&[View]>, cluster: &str| own.may_report(views, cluster);
+    health.all_of(Instant::now(), counts).into_iter().map(of_cluster).collect()
+}
+
+/// The pools about which gateways of each view may report.
+#[derive(Default)]
+struct ReportedPools<'a> {
+    /// By view, without generations; empty as long as objects are not divided.
+    by_view: BTreeMap<Option<&'a str>, HashSet<&'a str>>,
+}
+
+impl<'a> ReportedPools<'a> {
+    fn of(snapshot: &'a Snapshot) -> Self {
+        let clusters = type_urls::cluster();
+        let pools = |view: &'a Snapshot| view.names(&clusters).map(|name| without_generation(name)).collect();
+        let of_instances = snapshot.views().filter(|(name, _)| is_lasting_view(name));
+        let mut by_view: BTreeMap<_, _> = of_instances.map(|(name, view)| (Some(name), pools(view))).collect();
+        if !by_view.is_empty() {
+            by_view.insert(None, pools(snapshot));
+        }
+        Self { by_view }
+    }
+
+    fn may_report(&self, views: Option<&[View]>, pool: &str) -> bool {
+        let Some(views) = views.filter(|_| !self.by_view.is_empty()) else { return true };
+        let has = |view: &View| self.by_view.get(&view.0.as_deref()).is_some_and(|pools| pools.contains(pool));
+        views.iter().any(has)
+    }
 }
 
 /// The gateways' states, as of one moment.
@@ -111,9 +140,7 @@ impl<'a> GatewayStates<'a> {
         };
         match answers.get(version) {
             Some(AckState::Acknowledged) => GatewayProgress::Acknowledged,
-            Some(AckState::Refused) => {
-                GatewayProgress::Refused { message: "the replica that it follows shows why at /status".to_owned() }
-            }
+            Some(AckState::Refused) => refused_elsewhere(),
             None => GatewayProgress::Pending,
         }
     }
@@ -165,6 +192,11 @@ impl GroupHealth<'_> {
         let health = self.all.and_then(|reports| reports.get(name)).cloned();
         Gateway { name, progress, health, lost_subsets: lost.cloned().collect() }
     }
+}
+
+/// A refusal at another replica, which alone knows the message.
+pub(super) fn refused_elsewhere() -> GatewayProgress {
+    GatewayProgress::Refused { message: "the replica that it follows shows why at /status".to_owned() }
 }
 
 /// Whether an object is for gateways that belong to no instance. One that is not served at all is.

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use portcullis_api::status::GatewayProgress;
 use portcullis_translate::type_urls;
-use portcullis_xds::{AckState, AckStates, HealthRegistry, Registry, Resource, Snapshot, View};
+use portcullis_xds::{AckState, AckStates, Endpoints, HealthRegistry, Registry, Resource, Snapshot, View};
 
-use super::{EndpointHealth, GatewayStates};
+use super::{EndpointHealth, GatewayStates, reports};
 
 const OWNER: &str = "prod.example.com";
 const SERVED: &str = "hash-of-what-is-served";
@@ -64,6 +64,43 @@ fn gateway_elsewhere_counts_for_the_served_version_only() {
     }
     let old = HealthRegistry::MAX_AGE + Duration::from_secs(1);
     assert_eq!(listed(Some(answers([(OWNER, SERVED, Acknowledged)])), old), None, "words of long ago");
+}
+
+/// Its agent reports for as long as it runs, and the last report about the cluster would be as good as new for a while.
+#[test]
+fn report_of_a_former_owner_ends_with_the_hand_over() {
+    let pool = "lab/-/prod.example.com/all.h2";
+    let health = HealthRegistry::default();
+    let view = |name: &str| format!("instance/{name}");
+    let seen = || BTreeMap::from([(pool.to_owned(), Endpoints { healthy: 0, total: 1, unhealthy: Vec::new() })]);
+    for (node, views) in
+        [("local", None), ("free", Some(vec![View(None)])), ("a/one", Some(vec![View(Some(view("a")))]))]
+    {
+        health.record_within(node, seen(), views, Instant::now());
+    }
+    health.record_within("b/one", seen(), Some(vec![View(Some(view("b")))]), Instant::now());
+    let served = |owners: &[&str]| {
+        let of = |name: &str| {
+            let resource = Resource::new(vec![1]).owned_by(OWNER);
+            let one = (type_urls::cluster(), format!("{pool}@1"), resource);
+            Snapshot::new(owners.contains(&name).then_some(one))
+        };
+        of("").with_views(["a", "b"].map(|name| (view(name), of(name))))
+    };
+    let nodes = |snapshot: Option<&Snapshot>| {
+        let mut all = reports(&health, snapshot);
+        all.remove(pool).map(|nodes| nodes.into_keys().collect::<Vec<_>>()).unwrap_or_default()
+    };
+    assert_eq!(nodes(Some(&served(&["a"]))), ["a/one", "local"]);
+    assert_eq!(nodes(Some(&served(&["a", "b"]))), ["a/one", "b/one", "local"], "both owners, while it passes over");
+    assert_eq!(nodes(Some(&served(&["b"]))), ["b/one", "local"]);
+    assert_eq!(nodes(Some(&served(&[""]))), ["free", "local"]);
+    assert_eq!(nodes(Some(&Snapshot::default())).len(), 4, "without instances all are of one owner");
+    let snapshot = Arc::new(served(&["b"]));
+    let (registry, known) = (Registry::default(), reports(&health, Some(&snapshot)));
+    let states = GatewayStates::new(&registry, &health, Some(snapshot), &known);
+    let gateways: Vec<_> = states.gateways(OWNER, SERVED).iter().map(|one| one.name.to_owned()).collect();
+    assert_eq!(gateways, ["b/one", "local"], "the former owner's is no gateway of it any more");
 }
 
 #[test]

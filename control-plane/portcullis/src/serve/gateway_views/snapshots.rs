@@ -136,7 +136,7 @@ impl GatewaySnapshots {
             demand: Arc::clone(&demand),
             may_wait,
         };
-        if self.followed.as_ref() == Some(&inputs) {
+        if self.followed.as_ref() == Some(&inputs) && self.next_opening().is_none_or(|opening| now < opening) {
             return self.named();
         }
         self.followed = Some(inputs);
@@ -184,16 +184,20 @@ impl GatewaySnapshots {
         let waiting: BTreeSet<&ObjectName> =
             gateways.iter().filter(|one| one.services().any(is_awaited)).map(|one| &one.gateway).collect();
         for (gateway, view) in self.views.iter_mut().filter(|(gateway, _)| !withheld.contains(*gateway)) {
-            view.follow(groups.get(gateway), waiting.contains(gateway));
+            view.follow(groups.get(gateway), waiting.contains(gateway), now);
         }
         self.awaited = Some(awaited);
         self.named()
     }
 
-    /// When the views change though nothing else does; none as soon as no Service is waited for.
+    /// When the views change though nothing else does; none as soon as no Service is waited for and all routes are open.
     pub(in super::super) fn next_expiry(&self) -> Option<Instant> {
         let is_waiting = self.awaited.as_ref().is_some_and(|awaited| !awaited.is_empty());
-        self.awaited_until.filter(|_| is_waiting)
+        self.awaited_until.filter(|_| is_waiting).into_iter().chain(self.next_opening()).min()
+    }
+
+    fn next_opening(&self) -> Option<Instant> {
+        self.views.values().filter_map(|view| view.ended.next_expiry()).min()
     }
 
     fn named(&self) -> Vec<(String, Snapshot)> {
@@ -220,15 +224,14 @@ impl GatewaySnapshot {
     /// Takes the newest resources: a grant that has ended ends at once. Without a view of before, Envoys may have one of a control
     /// plane whose memory is lost, and pools without servers would take its place: then Services are asked first. With one there are
     /// the servers of before, too.
-    fn follow(&mut self, group: Option<&ResourceGroup>, waits_for_services: bool) {
+    fn follow(&mut self, group: Option<&ResourceGroup>, waits_for_services: bool, now: Instant) {
         let has_past = self.resources.snapshot().resources().next().is_some();
         if !self.is_judged && !has_past && waits_for_services {
             return;
         }
         self.is_judged = true;
-        let groups: Vec<ResourceGroup> = group.into_iter().cloned().collect();
+        let groups: Vec<ResourceGroup> = self.ended.follow(self.resources.snapshot(), group, now).into_iter().collect();
         let change = self.groups.follow(&groups);
-        self.ended.follow(self.resources.snapshot(), group);
         let tombstones = self.ended.tombstones();
         self.resources.follow(&groups, &change, Retained { tombstones: &tombstones, retired: &[] });
     }

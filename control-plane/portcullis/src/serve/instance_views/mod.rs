@@ -3,6 +3,7 @@
 //! - [`claim`]: which instance an Envoy belongs to, by its bootstrap and its certificate.
 //! - [`owners`]: which instance an `UpstreamCluster` belongs to, over time.
 //! - [`last_owners`]: which one it belonged to before there was an instance, or before this program started.
+//! - [`gateway_owners`]: which one a Gateway belonged to before this program started.
 //! - [`members`]: the labels by which it is selected.
 //! - [`own_settings`]: by which `GatewaySettings` its Envoys are served.
 //! - [`gateway_division`]: to which clusters Gateways lead, and by which settings.
@@ -13,6 +14,7 @@
 mod claim;
 mod diagnoses;
 mod gateway_division;
+mod gateway_owners;
 mod last_owners;
 mod members;
 mod own_settings;
@@ -26,6 +28,7 @@ use portcullis_xds::View;
 pub(super) use claim::claimed_instance;
 pub(crate) use claim::instance_name;
 pub(super) use gateway_division::GatewayDivision;
+pub(super) use gateway_owners::GatewayOwners;
 pub(super) use members::GatewayMember;
 pub(super) use owners::{InstanceInput, InstanceOwners};
 pub(super) use snapshots::{InstanceParts, InstanceSnapshots};

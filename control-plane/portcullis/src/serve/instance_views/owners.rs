@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::super::divided_translator::{Division, OwnPart};
 use super::diagnoses::diagnosis;
 use super::gateway_division::GatewayDivision;
+use super::gateway_owners::GatewayOwners;
 use super::last_owners::{instances_of, settled_by, undivided};
 use super::members::{
     GatewayMember, KnownLabels, gateway_members, gateway_uids, labels_of_all, member, member_name, uid, uids,
@@ -49,6 +50,8 @@ pub(in super::super) struct InstanceInput<'a> {
 pub(in super::super) struct InstanceOwners {
     /// The snapshot of before this program started, until the first objects.
     resumed: Option<Snapshot>,
+    /// The owners of Gateways of before this program started, until these are known again.
+    resumed_gateways: GatewayOwners,
     settled: Arc<Settlement>,
     /// The UIDs of the objects that it is of.
     uids: BTreeMap<MemberName, String>,
@@ -74,6 +77,16 @@ impl InstanceOwners {
         Self { resumed: last_good.cloned(), ..Self::default() }
     }
 
+    /// Goes on from the owners of Gateways of before this program started.
+    pub(in super::super) fn resume_gateways(&mut self, owners: GatewayOwners) {
+        self.resumed_gateways = owners;
+    }
+
+    /// The owners of Gateways, for the next start.
+    pub(in super::super) fn gateway_owners(&self) -> Arc<GatewayOwners> {
+        Arc::new(GatewayOwners::of(&self.settled, &self.uids).and(&self.resumed_gateways))
+    }
+
     /// Settles all owners anew.
     pub(in super::super) fn follow(&mut self, input: &InstanceInput<'_>, now: Instant) {
         let (resumed, instances) = (self.resumed.take(), input.objects.instances.as_slice());
@@ -95,6 +108,7 @@ impl InstanceOwners {
             self.uids = uids(input.accepted.values());
         }
         self.forget_replaced(input);
+        self.restore_gateways(input, &claims);
         let member = |document: &Arc<Value>| member(document, &self.labels, &self.settled);
         let members: Vec<Member> = input.clusters.iter().map(member).chain(gateway_members(input.gateways)).collect();
         self.labels = labels_of_all(&members);
@@ -125,6 +139,20 @@ impl InstanceOwners {
             }
         }
         self.uids = newer;
+    }
+
+    /// Gives Gateways that are known again the owners that they had.
+    fn restore_gateways(&mut self, input: &InstanceInput<'_>, claims: &[InstanceClaim]) {
+        if self.resumed_gateways.is_empty() {
+            return;
+        }
+        for (name, gateway) in input.gateways {
+            let member = MemberName::gateway(name.to_string());
+            let owner = self.resumed_gateways.take(&member.name, gateway.uid.as_deref(), claims);
+            if let Some(owner) = owner.filter(|_| !self.settled.owners.contains_key(&member)) {
+                Arc::make_mut(&mut self.settled).owners.insert(member, owner);
+            }
+        }
     }
 
     /// The claim of an instance; of one that is refused that of the version which was accepted last.

@@ -13,7 +13,8 @@ use portcullis_xds::{GatewayReport, UnreadableReport};
 use tokio::sync::watch;
 
 use super::super::fleet::{ServedObjects, SharedLimits};
-use super::{answer, counted_names, read};
+use super::reporters::LimitReporters;
+use super::{answer, counted_names, read, refusal};
 use crate::leader::{Leadership, Tenure, Timing, campaign, limits_lease_name};
 
 /// Runs for the Lease of the replica that divides limits, beside the one of that name, while an object has any.
@@ -40,6 +41,7 @@ pub(crate) struct LimitDivision {
     state: RwLock<Division>,
     /// The time of the last answer, in nanoseconds.
     answered: AtomicU64,
+    reporters: LimitReporters,
 }
 
 struct Division {
@@ -77,7 +79,8 @@ impl LimitDivision {
         tenure: Option<watch::Receiver<Option<Tenure>>>,
     ) -> Self {
         let division = Division { served, tenure, term: 0, objects: Arc::default(), limiters: None };
-        Self { state: RwLock::new(division), answered: AtomicU64::new(0) }
+        let (state, reporters) = (RwLock::new(division), LimitReporters::default());
+        Self { state, answered: AtomicU64::new(0), reporters }
     }
 
     /// Answers a report with the gateway's parts; with nothing while another replica divides, and before objects were read. `now` is the
@@ -87,6 +90,9 @@ impl LimitDivision {
             return Ok(Bytes::new());
         }
         let (message, clusters) = read(&report.content)?;
+        if !self.reporters.admit(&report.node, message.process, now) {
+            return Ok(refusal(message.number, &clusters, report.content.len()));
+        }
         let Some(names) = self.current(now).map(|division| counted_names(&clusters, &division.objects)) else {
             return Ok(Bytes::new());
         };

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod leader;
+mod reporters;
 mod stored;
 
 use std::borrow::Cow;
@@ -107,6 +108,11 @@ fn counted_names<'a>(clusters: &'a [ClusterUseMessage], served: &ServedObjects) 
         (*name == *one.cluster || !reported.contains(&*name)).then_some(name)
     };
     clusters.iter().map(counted).collect()
+}
+
+/// The answer to a report whose owner has too many processes: each goes by its local limits.
+fn refusal(number: u64, clusters: &[ClusterUseMessage], bytes: usize) -> Bytes {
+    answer(number, clusters.iter().flat_map(|cluster| cluster.uses().map(|_| None)), bytes)
 }
 
 /// The answer to a report of so many bytes, with the parts in its order.

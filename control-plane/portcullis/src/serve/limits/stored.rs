@@ -10,12 +10,15 @@ use portcullis_xds::{GatewayReport, Membership, UnreadableReport};
 use tokio::sync::watch;
 
 use super::super::fleet::{ServedObjects, SharedLimits};
-use super::{answer, counted_names, read};
+use super::reporters::LimitReporters;
+use super::{answer, counted_names, read, refusal};
+use crate::boot_time::boot_time;
 
 /// Divides limits as the store has them.
 pub(crate) struct StoredDivision {
     store: LimitStore,
     objects: Mutex<Objects>,
+    reporters: LimitReporters,
 }
 
 struct Objects {
@@ -27,7 +30,8 @@ struct Objects {
 impl StoredDivision {
     pub(crate) fn new(mut served: watch::Receiver<Arc<ServedObjects>>, store: LimitStore) -> Self {
         let limits = served.borrow_and_update().shared_limits();
-        Self { store, objects: Mutex::new(Objects { served, limits }) }
+        let (objects, reporters) = (Mutex::new(Objects { served, limits }), LimitReporters::default());
+        Self { store, objects, reporters }
     }
 
     /// Answers a report with the gateway's parts; with nothing if the store does not answer, or another control plane did.
@@ -35,6 +39,9 @@ impl StoredDivision {
         let bytes = report.content.len();
         let (message, clusters) = read(&report.content)?;
         let (process, number) = (message.process, message.number);
+        if !self.reporters.admit(&report.node, process, boot_time()) {
+            return Ok(refusal(number, &clusters, bytes));
+        }
         let (known, exchanges) = self.exchanges(&report.membership, &clusters);
         // A report waits with the limits that objects have, however long it is.
         drop((message, clusters));

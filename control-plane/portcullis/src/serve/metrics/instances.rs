@@ -193,6 +193,13 @@ mod tests {
         has("portcullis_instance_propagation_seconds_count{portcullis_instance=\"i001\"} 1");
         let count = || text().lines().filter(|line| line.starts_with("portcullis_instance_edits_waiting{")).count();
         assert_eq!(count(), 102, "of a hundred, of the others and of none");
+        // Neither is the series of all others.
+        let named = ["other", "others"].map(|name| (format!("instance/{name}"), Snapshot::default()));
+        metrics.follow(&Snapshot::default().with_views(named));
+        metrics.nodes(&[node(Some("instance/other")), node(Some("instance/other/wasm")), node(Some("instance/gone"))]);
+        has("portcullis_instance_xds_nodes{portcullis_instance=\"other\",state=\"connected\"} 2");
+        has("portcullis_instance_xds_nodes{portcullis_instance=\"others\",state=\"connected\"} 0");
+        has("portcullis_instance_xds_nodes{portcullis_instance=\"other/\",state=\"connected\"} 1");
         metrics.follow(&snapshot(0..1));
         assert!(!text().contains("i001"), "what is gone has no series");
         metrics.edits_waiting(&BTreeMap::new());

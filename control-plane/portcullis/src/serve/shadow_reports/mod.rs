@@ -14,7 +14,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use portcullis_api::status::ShadowFacts;
+use portcullis_xds::{Membership, node_owner};
 
+use super::owner_bytes::OwnerBytes;
+use super::report_origin::ReportOrigin;
 use crate::activity_report::{ClusterMessage, shadows};
 use left_out::LeftOutReports;
 use room::Bounds;
@@ -31,7 +34,7 @@ const PRUNE_INTERVAL: Duration = Duration::from_secs(10);
 /// An object's name, and an edition of its shadow.
 type Edition = (String, String);
 
-/// A node, and one of its processes. Two report under one node while one drains and another has taken its place.
+/// A node's name, and one of its processes. Two report under one node while one drains and another has taken its place.
 type NodeProcess = (String, u64);
 
 /// The reports of all gateways.
@@ -46,15 +49,17 @@ struct ReportedShadows {
     gateways: BTreeMap<NodeProcess, GatewayShadows>,
     sums: BTreeMap<Edition, ShadowSums>,
     left_out: LeftOutReports,
-    bytes: usize,
+    bytes: OwnerBytes,
     /// The part of the bytes that is about editions that no object has.
-    unexpected: usize,
+    unexpected: OwnerBytes,
     pruned: Option<Instant>,
 }
 
 /// The newest counts of one process.
 #[derive(Debug)]
 struct GatewayShadows {
+    /// The instances that its certificate names.
+    membership: Membership,
     heard: Instant,
     shadows: BTreeMap<Edition, ReportedShadow>,
     bytes: usize,
@@ -62,15 +67,16 @@ struct GatewayShadows {
 
 impl ShadowReports {
     /// Takes a part of the report of a gateway's process.
-    pub(super) fn take(&self, node: &str, process: u64, clusters: &[ClusterMessage], at: Instant) {
+    pub(super) fn take(&self, from: ReportOrigin<'_>, process: u64, clusters: &[ClusterMessage], at: Instant) {
         let mut memory = self.lock();
-        let gateway = (node.to_owned(), process);
+        let gateway = (from.name.to_owned(), process);
         if let Some(known) = memory.gateways.get_mut(&gateway) {
             known.heard = at;
         } else if clusters.iter().all(|cluster| cluster.shadows.is_empty()) {
             return;
         } else if memory.make_place(&gateway, at) {
-            let new = GatewayShadows { heard: at, shadows: BTreeMap::new(), bytes: 0 };
+            let membership = from.membership.clone();
+            let new = GatewayShadows { membership, heard: at, shadows: BTreeMap::new(), bytes: 0 };
             memory.gateways.insert(gateway.clone(), new);
         }
         for cluster in clusters {
@@ -86,6 +92,14 @@ impl ShadowReports {
             memory.expected = expected;
             memory.prune(at);
         }
+    }
+
+    /// Forgets the counts of an object's shadow at gateways that may not report about it any more, and not what they added.
+    pub(super) fn forget_foreign(&self, name: &str, may_report: impl Fn(&Membership) -> bool) {
+        let mut memory = self.lock();
+        let is_foreign = |(_, gateway): &(&NodeProcess, &GatewayShadows)| !may_report(&gateway.membership);
+        let foreign: Vec<NodeProcess> = memory.gateways.iter().filter(is_foreign).map(|(one, _)| one.clone()).collect();
+        foreign.iter().for_each(|gateway| memory.forget_others(gateway, name, |_| false));
     }
 
     /// The reports about the edition that an object is served with; `None` if it has no shadow.
@@ -126,15 +140,18 @@ impl ReportedShadows {
         let before = known.shadows.remove(&edition);
         let former = before.as_ref().map_or(0, ReportedShadow::bytes);
         known.bytes = known.bytes.saturating_add(shadow.bytes()).saturating_sub(former);
+        let owner = node_owner(&gateway.0);
         let had = self.sums.get(&edition).map_or(0, ShadowSums::bytes);
-        let sums = self.sums.entry(edition.clone()).or_insert_with(|| ShadowSums::new(&edition));
+        let sums = self.sums.entry(edition.clone()).or_insert_with(|| ShadowSums::new(&edition, owner));
         sums.add(&shadow, before.as_ref());
         if is_new {
             sums.join();
         }
-        let (freed, taken) = (former + had, shadow.bytes() + sums.bytes());
+        let (of_sums, sums_owner) = (sums.bytes(), sums.owner().map(str::to_owned));
+        let taken = shadow.bytes();
         known.shadows.insert(edition.clone(), shadow);
-        self.count_bytes(&edition, freed, taken);
+        self.count_bytes(owner, &edition, former, taken);
+        self.count_bytes(sums_owner.as_deref(), &edition, had, of_sums);
     }
 
     /// Forgets a process's counts of editions of a cluster's shadow that it has forgotten.
@@ -151,7 +168,7 @@ impl ReportedShadows {
             if self.of_node(&gateway.0).all(|(_, one)| !one.shadows.contains_key(&edition)) {
                 self.sums.get_mut(&edition).into_iter().for_each(ShadowSums::leave);
             }
-            self.count_bytes(&edition, freed, 0);
+            self.count_bytes(node_owner(&gateway.0), &edition, freed, 0);
         }
     }
 
@@ -202,13 +219,14 @@ impl ReportedShadows {
             }
             earlier.push((node, gateway));
         }
-        let of_gateways = self.gateways.values().flat_map(|gateway| &gateway.shadows);
-        let of_gateways = of_gateways.map(|(edition, shadow)| (edition, shadow.bytes()));
-        let of_sums = self.sums.iter().map(|(edition, sums)| (edition, sums.bytes()));
-        let (mut bytes, mut unexpected) = (0, 0);
-        for (edition, taken) in of_gateways.chain(of_sums) {
-            bytes += taken;
-            unexpected += if self.is_expected(edition) { 0 } else { taken };
+        let of_gateways = self.gateways.iter().flat_map(|((node, _), gateway)| {
+            gateway.shadows.iter().map(|(edition, shadow)| (node_owner(node), edition, shadow.bytes()))
+        });
+        let of_sums = self.sums.iter().map(|(edition, sums)| (sums.owner(), edition, sums.bytes()));
+        let (mut bytes, mut unexpected) = (OwnerBytes::default(), OwnerBytes::default());
+        for (owner, edition, taken) in of_gateways.chain(of_sums) {
+            bytes.change(owner, 0, taken);
+            unexpected.change(owner, 0, if self.is_expected(edition) { 0 } else { taken });
         }
         (self.bytes, self.unexpected) = (bytes, unexpected);
     }

@@ -50,14 +50,21 @@ pub(super) struct ShadowSums {
     differences: BTreeMap<ShadowDifference, u64>,
     others: u64,
     changed: Option<Instant>,
+    /// The owner whose memory it takes.
+    owner: Option<String>,
     bytes: usize,
 }
 
 impl ShadowSums {
-    /// Without a report.
-    pub(super) fn new(edition: &Edition) -> Self {
+    /// Without a report. It takes of the memory of this owner.
+    pub(super) fn new(edition: &Edition, owner: Option<&str>) -> Self {
         let (differences, bytes) = (BTreeMap::new(), entry_bytes::<Self>(edition));
-        Self { gateways: 0, judged: 0, differences, others: 0, changed: None, bytes }
+        Self { gateways: 0, judged: 0, differences, others: 0, changed: None, owner: owner.map(str::to_owned), bytes }
+    }
+
+    /// The owner whose memory it takes.
+    pub(super) fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
     }
 
     /// Adds a gateway's counts, without those that were added before. Counts that have sunk began anew.

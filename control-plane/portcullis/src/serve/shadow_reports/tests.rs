@@ -1,6 +1,7 @@
 use portcullis_filter_config::activity::{ShadowActivity, ShadowDifference};
 use prost::Message;
 
+use super::super::owner_bytes::InstanceShares;
 use super::*;
 use crate::activity_report::{DifferenceMessage, ShadowMessage};
 
@@ -46,7 +47,7 @@ impl Plane {
     }
 
     fn report(&self, node: &str, process: u64, shadows: &[ShadowMessage]) {
-        self.reports.take(node, process, &[cluster("prod", shadows)], self.now);
+        self.reports.take(ReportOrigin::free(node), process, &[cluster("prod", shadows)], self.now);
     }
 
     /// Gateways, judged requests, and differences with others at the end.
@@ -70,7 +71,7 @@ fn counts_of_gateways_add_up_over_restarts() {
     assert_eq!(plane.facts(), (2, 18, vec![4, 1, 0], false), "another process");
     plane.report("two", 7, &[shadow("a", 1, &[("pods", 1)])]);
     assert_eq!(plane.facts(), (2, 19, vec![5, 1, 0], false), "the process had forgotten the edition meanwhile");
-    plane.reports.take("two", 7, &[], plane.now);
+    plane.reports.take(ReportOrigin::free("two"), 7, &[], plane.now);
     assert_eq!(plane.facts().0, 2, "nothing has changed");
     assert_eq!(plane.reports.facts("other"), None);
 }
@@ -112,23 +113,28 @@ fn editions_of_a_shadow_never_meet() {
     assert_eq!(plane.reports.facts("prod"), None);
     let later = Plane { now: plane.now + GRACE, ..plane };
     later.serve("c");
-    assert_eq!(later.reports.lock().bytes, 0, "nothing of old editions is kept");
+    assert_eq!(later.reports.lock().bytes.total(), 0, "nothing of old editions is kept");
     assert_eq!(later.facts(), (0, 0, vec![0], false));
 }
 
 #[test]
 fn gateways_that_invent_reports_take_bounded_memory() {
-    let plane = Plane::new("a").within(Bounds { gateways: 20, bytes: 100_000, of_one: 40_000 });
+    let plane = Plane::new("a").within(Bounds { gateways: 20, bytes: 100_000, of_one: 40_000, ..Bounds::default() });
     plane.report("honest", 1, &[shadow("a", 10, &[])]);
     let words: Vec<_> = (0..32).map(|word| format!("{word}{}", "x".repeat(100))).collect();
     let differences: Vec<_> = words.iter().map(|word| (word.as_str(), 1)).collect();
     for node in 0..50 {
         for name in 0..50 {
             let reports = ["x", "y"].map(|generation| shadow(generation, 1, &differences));
-            plane.reports.take(&node.to_string(), 1, &[cluster(&name.to_string(), &reports)], plane.now);
+            plane.reports.take(
+                ReportOrigin::free(&node.to_string()),
+                1,
+                &[cluster(&name.to_string(), &reports)],
+                plane.now,
+            );
         }
     }
-    assert!(plane.reports.lock().bytes <= 100_000, "{}", plane.reports.lock().bytes);
+    assert!(plane.reports.lock().bytes.total() <= 100_000, "{}", plane.reports.lock().bytes.total());
     assert!(plane.reports.lock().gateways.len() <= 20);
     plane.report("late", 1, &[shadow("a", 1, &differences)]);
     assert_eq!(
@@ -140,6 +146,54 @@ fn gateways_that_invent_reports_take_bounded_memory() {
     later.serve("a");
     later.report("late", 1, &[shadow("a", 1, &differences)]);
     assert_eq!(later.facts().2, [vec![1; 32], vec![0]].concat());
+}
+
+fn of_instance(membership: &Membership) -> ReportOrigin<'_> {
+    let Membership::Instances(names) = membership else { panic!("{membership:?}") };
+    let name: &'static str = if names.contains("a") { "a/one" } else { "b/one" };
+    ReportOrigin { name, membership }
+}
+
+#[test]
+fn flood_of_one_instance_leaves_room_for_others() {
+    let shares = InstanceShares { own: 20_000, rest: 40_000, most: 50_000 };
+    let plane = Plane::new("a").within(Bounds { of_instance: 10, instances: shares, ..Bounds::default() });
+    let words: Vec<_> = (0..32).map(|word| format!("{word}{}", "x".repeat(100))).collect();
+    let differences: Vec<_> = words.iter().map(|word| (word.as_str(), 1)).collect();
+    let loud = Membership::Instances(["a".to_owned()].into());
+    for node in 0..50 {
+        let name = format!("a/{node}");
+        let from = ReportOrigin { name: &name, membership: &loud };
+        let editions = ["a", "b", "c"].map(|edition| shadow(edition, 1, &differences));
+        plane.reports.take(from, 1, &[cluster("prod", &editions)], plane.now);
+    }
+    let (bytes, count) = {
+        let memory = plane.reports.lock();
+        (memory.bytes.of(Some("a")), memory.gateways.len())
+    };
+    assert!((20_000..=50_000).contains(&bytes) && count == 10, "{bytes} {count}");
+    let quiet = Membership::Instances(["b".to_owned()].into());
+    let reported = [cluster("quiet", &[shadow("a", 1, &differences)])];
+    plane.reports.follow([("quiet".to_owned(), "a".to_owned())].into(), plane.now);
+    plane.reports.take(of_instance(&quiet), 1, &reported, plane.now);
+    let facts = plane.reports.facts("quiet").unwrap();
+    assert_eq!((facts.gateways, facts.judged, facts.is_partial), (1, 1, false));
+}
+
+/// The counts of a former owner's gateways stay, and they are no gateways of the object any more.
+#[test]
+fn gateways_of_a_former_owner_are_not_numbered() {
+    let plane = Plane::new("a");
+    let [a, b] = ["a", "b"].map(|name| Membership::Instances([name.to_owned()].into()));
+    for (membership, count) in [(&a, 10), (&b, 5)] {
+        plane.reports.take(of_instance(membership), 1, &[cluster("prod", &[shadow("a", count, &[])])], plane.now);
+    }
+    assert_eq!(plane.facts(), (2, 15, vec![0], false));
+    plane.reports.forget_foreign("other", |_| false);
+    plane.reports.forget_foreign("prod", |membership| *membership == b);
+    assert_eq!(plane.facts(), (1, 15, vec![0], false));
+    plane.reports.take(of_instance(&b), 1, &[cluster("prod", &[shadow("a", 6, &[])])], plane.now);
+    assert_eq!(plane.facts(), (1, 16, vec![0], false));
 }
 
 #[test]
@@ -176,7 +230,7 @@ fn known_gateway_has_room_for_its_newest_counts() {
         plane.report("one", 1, &[shadow("a", 100 * count, &differences)]);
     };
     report(1);
-    let bytes = plane.reports.lock().bytes;
+    let bytes = plane.reports.lock().bytes.total();
     plane.reports.lock().bounds = Bounds { bytes: bytes + 10, of_one: bytes, ..Bounds::default() };
     report(2);
     assert_eq!(plane.facts(), (1, 200, [vec![2; 30], vec![0]].concat(), false));
@@ -186,7 +240,12 @@ fn known_gateway_has_room_for_its_newest_counts() {
 fn invented_editions_leave_room_for_those_of_objects() {
     let plane = Plane::new("a").within(Bounds { bytes: 100_000, ..Bounds::default() });
     for name in 0..1_000 {
-        plane.reports.take("liar", 1, &[cluster(&name.to_string(), &[shadow("x", 1, &[("pods", 1)])])], plane.now);
+        plane.reports.take(
+            ReportOrigin::free("liar"),
+            1,
+            &[cluster(&name.to_string(), &[shadow("x", 1, &[("pods", 1)])])],
+            plane.now,
+        );
     }
     let kinds: Vec<_> = (0..30).map(|kind| kind.to_string()).collect();
     let differences: Vec<_> = kinds.iter().map(|kind| (kind.as_str(), 1)).collect();
@@ -215,12 +274,12 @@ fn bytes_are_not_less_than_what_is_kept() {
     let plane = Plane::new("a");
     let (name, generation, resource) = ("n".repeat(260), "g".repeat(160), "r".repeat(160));
     let clusters = [cluster(&name, &[shadow(&generation, 1, &[(&resource, 1)])])];
-    plane.reports.take("one", 1, &clusters, plane.now);
+    plane.reports.take(ReportOrigin::free("one"), 1, &clusters, plane.now);
     let kept = 2 * (name.len() + generation.len() + resource.len() + size_of::<ShadowDifference>());
     let kept = kept + size_of::<ReportedShadow>() + size_of::<ShadowSums>();
-    let counted = plane.reports.lock().bytes;
+    let counted = plane.reports.lock().bytes.total();
     plane.reports.lock().prune(plane.now);
-    assert_eq!(plane.reports.lock().bytes, counted);
+    assert_eq!(plane.reports.lock().bytes.total(), counted);
     assert!(counted >= kept, "{counted} of {kept}");
 }
 
@@ -241,7 +300,7 @@ fn words_of_reports_are_those_of_filters() {
     let part = crate::activity_report::ReportPart::read(parts[0].clone()).unwrap();
     let clusters: Vec<_> = part.clusters().collect::<Result<_, _>>().unwrap();
     let plane = Plane::new("a");
-    plane.reports.take("one", 1, &clusters, plane.now);
+    plane.reports.take(ReportOrigin::free("one"), 1, &clusters, plane.now);
     assert_eq!(plane.facts(), (1, 3, vec![1, 0], false));
     let hostile = [("a b", 1), ("x\u{1b}[31m", 1), (&*"x".repeat(200), 1), ("pods/exec", 1), ("<b>", 1)];
     plane.report("two", 1, &[shadow("a", 9, &hostile)]);

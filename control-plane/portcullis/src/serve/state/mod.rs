@@ -17,9 +17,10 @@ use portcullis_translate::{Diagnosis, Reason, Version};
 use portcullis_xds::Snapshot;
 
 use super::gateway_views::served_version;
+use super::instance_views::GatewayOwners;
 pub(super) use file::{read as read_private, write as write_private};
 use format::SavedError;
-pub(super) use state_writer::{StateSender, StateWriter};
+pub(super) use state_writer::{SavedState, StateSender, StateWriter};
 
 /// The file's name in --state-dir.
 const FILE: &str = "last-good";
@@ -58,6 +59,8 @@ pub(super) enum StateError {
 #[derive(Debug, Default)]
 pub(super) struct LastGood {
     pub(super) snapshot: Option<Arc<Snapshot>>,
+    /// The owners of Gateways with it.
+    pub(super) gateway_owners: GatewayOwners,
     diagnosis: Option<Arc<Diagnosis>>,
     path: String,
 }
@@ -69,7 +72,7 @@ impl LastGood {
         let name = path.display().to_string();
         match load(&path) {
             Ok(None) => Self { path: name, ..Self::default() },
-            Ok(Some(snapshot)) => {
+            Ok(Some((snapshot, gateway_owners))) => {
                 let warning = "the source has not been read since the start: what was served before is served still";
                 tracing::info!(
                     file = name,
@@ -78,6 +81,7 @@ impl LastGood {
                 );
                 Self {
                     snapshot: Some(Arc::new(snapshot)),
+                    gateway_owners,
                     diagnosis: Some(Arc::new(diagnosis(&name, None, warning))),
                     path: name,
                 }
@@ -85,7 +89,7 @@ impl LastGood {
             Err(error) => {
                 tracing::error!(file = name, "the last good configuration is not used: it {error}");
                 let message = format!("the last good configuration is not used: it {error}");
-                Self { snapshot: None, diagnosis: Some(Arc::new(diagnosis(&name, Some(&message), ""))), path: name }
+                Self { diagnosis: Some(Arc::new(diagnosis(&name, Some(&message), ""))), path: name, ..Self::default() }
             }
         }
     }
@@ -103,7 +107,7 @@ impl LastGood {
     }
 }
 
-fn load(path: &Path) -> Result<Option<Snapshot>, StateError> {
+fn load(path: &Path) -> Result<Option<(Snapshot, GatewayOwners)>, StateError> {
     file::read(path)?.map(|bytes| format::decode(&bytes)).transpose().map_err(StateError::from)
 }
 

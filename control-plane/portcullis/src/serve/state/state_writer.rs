@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use portcullis_xds::Snapshot;
 use tokio::sync::watch;
 
+use super::super::instance_views::GatewayOwners;
 use super::super::metrics::ControlPlaneMetrics;
 use super::{FILE, file, format};
 
@@ -13,18 +14,25 @@ const MIN_PAUSE: Duration = Duration::from_secs(1);
 /// Ratio of a pause to the duration of the write before it.
 const PAUSE_RATIO: u32 = 10;
 
+/// Everything that is saved.
+#[derive(Clone, Debug, PartialEq)]
+pub(in super::super) struct SavedState {
+    pub(in super::super) snapshot: Arc<Snapshot>,
+    pub(in super::super) gateway_owners: Arc<GatewayOwners>,
+}
+
 /// Takes what is served, for the writer.
-pub(in super::super) struct StateSender(watch::Sender<Option<Arc<Snapshot>>>);
+pub(in super::super) struct StateSender(watch::Sender<Option<SavedState>>);
 
 impl StateSender {
-    pub(in super::super) fn save(&self, snapshot: Arc<Snapshot>) {
-        self.0.send_replace(Some(snapshot));
+    pub(in super::super) fn save(&self, state: SavedState) {
+        self.0.send_replace(Some(state));
     }
 }
 
 /// Writes the newest snapshot: at once after a pause, then at most once a second, and at the end.
 pub(in super::super) struct StateWriter {
-    snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
+    states: watch::Receiver<Option<SavedState>>,
     directory: PathBuf,
     with_keys: bool,
     metrics: Arc<ControlPlaneMetrics>,
@@ -36,26 +44,26 @@ impl StateWriter {
         with_keys: bool,
         metrics: Arc<ControlPlaneMetrics>,
     ) -> (StateSender, Self) {
-        let (sender, snapshots) = watch::channel(None);
-        (StateSender(sender), Self { snapshots, directory, with_keys, metrics })
+        let (sender, states) = watch::channel(None);
+        (StateSender(sender), Self { states, directory, with_keys, metrics })
     }
 
     /// Runs until the sender is gone and the last snapshot is written.
     pub(in super::super) async fn run(mut self) {
-        let mut written: Option<Arc<Snapshot>> = None;
+        let mut written: Option<SavedState> = None;
         loop {
-            let is_last = self.snapshots.changed().await.is_err();
-            let newest = self.snapshots.borrow_and_update().clone();
+            let is_last = self.states.changed().await.is_err();
+            let newest = self.states.borrow_and_update().clone();
             // Not by the version: views have their own.
-            let Some(snapshot) = newest.filter(|newest| written.as_ref() != Some(newest)) else {
+            let Some(state) = newest.filter(|newest| written.as_ref() != Some(newest)) else {
                 if is_last {
                     return;
                 }
                 continue;
             };
             let start = Instant::now();
-            if self.write(&snapshot).await {
-                written = Some(snapshot);
+            if self.write(&state).await {
+                written = Some(state);
             }
             if is_last {
                 return;
@@ -63,14 +71,17 @@ impl StateWriter {
             let pause = MIN_PAUSE.max(start.elapsed() * PAUSE_RATIO);
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = ended(self.snapshots.clone()) => {}
+                () = ended(self.states.clone()) => {}
             }
         }
     }
 
-    async fn write(&self, snapshot: &Arc<Snapshot>) -> bool {
-        let (snapshot, directory, with_keys) = (Arc::clone(snapshot), self.directory.clone(), self.with_keys);
-        let write = move || file::write_with(&directory, FILE, |file| format::write(file, &snapshot, with_keys));
+    async fn write(&self, state: &SavedState) -> bool {
+        let (SavedState { snapshot, gateway_owners }, directory) = (state.clone(), self.directory.clone());
+        let with_keys = self.with_keys;
+        let write = move || {
+            file::write_with(&directory, FILE, |file| format::write(file, (&snapshot, &gateway_owners), with_keys))
+        };
         let outcome =
             tokio::task::spawn_blocking(write).await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         if let Err(error) = &outcome {
@@ -82,8 +93,8 @@ impl StateWriter {
 }
 
 /// Done when the sender is gone.
-async fn ended(mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>) {
-    while snapshots.changed().await.is_ok() {}
+async fn ended(mut states: watch::Receiver<Option<SavedState>>) {
+    while states.changed().await.is_ok() {}
 }
 
 #[cfg(test)]
@@ -98,6 +109,10 @@ mod tests {
         Arc::new(Snapshot::new([("t".to_owned(), "n".to_owned(), resource)]))
     }
 
+    fn saved_state(snapshot: &Arc<Snapshot>) -> SavedState {
+        SavedState { snapshot: Arc::clone(snapshot), gateway_owners: Arc::default() }
+    }
+
     #[tokio::test]
     async fn newest_is_kept_whatever_the_pace() {
         let dir = tempfile::tempdir().unwrap();
@@ -106,7 +121,7 @@ mod tests {
         let (sender, writer) = StateWriter::new(state.clone(), false, metrics);
         let writing = tokio::spawn(writer.run());
         for number in 0..50 {
-            sender.save(snapshot(&number.to_string()));
+            sender.save(saved_state(&snapshot(&number.to_string())));
             tokio::task::yield_now().await;
         }
         drop(sender);
@@ -131,11 +146,15 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        sender.save(Arc::clone(&before));
+        sender.save(saved_state(&before));
         saved(&before).await;
-        sender.save(Arc::clone(&after));
+        sender.save(saved_state(&after));
+        saved(&after).await;
+        let owners = Arc::new(serde_json::from_str::<GatewayOwners>(r#"{"infra/edge":{"uid":"1"}}"#).unwrap());
+        sender.save(SavedState { gateway_owners: Arc::clone(&owners), ..saved_state(&after) });
         drop(sender);
         writing.await.unwrap();
-        assert_eq!(LastGood::load(dir.path()).snapshot, Some(after));
+        let last = LastGood::load(dir.path());
+        assert_eq!((last.snapshot, last.gateway_owners), (Some(after), owners.as_ref().clone()));
     }
 }

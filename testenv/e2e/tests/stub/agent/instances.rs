@@ -30,7 +30,7 @@ fn control_plane_hears_how_an_instances_endpoints_are() {
         let objects = status["objects"].as_array().into_iter().flatten();
         let conditions = objects.filter(|one| one["name"] == NAME).flat_map(|one| one["conditions"].as_array());
         let ready = conditions.flatten().any(|one| one["type"] == "Ready" && one["status"] == "True");
-        ready && status["endpoints"][format!("e2e/-/{NAME}/all.h2")]["envoy-0"]["total"] == 1
+        ready && status["endpoints"][format!("e2e/-/{NAME}/all.h2")]["a/envoy-0"]["total"] == 1
     };
     site.plane().wait_status("its cluster is ready", SOON, is_ready).unwrap();
 }

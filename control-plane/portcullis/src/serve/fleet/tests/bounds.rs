@@ -1,6 +1,7 @@
 use bytes::Bytes;
 use portcullis_filter_config::activity::{ClusterActivity, ServerActivity};
 
+use super::super::super::report_origin::ReportOrigin;
 use super::super::activity::{Bounds, GatewayActivity};
 use super::super::cluster_view::cluster_view;
 use super::super::fleet_view::fleet_view;
@@ -34,8 +35,9 @@ fn loud(clusters: usize, turn: u64) -> Vec<Bytes> {
 
 /// An eighth of the room that there is, so that it is filled soon.
 fn small() -> GatewayActivity {
-    let Bounds { of_one, of_all, reserve, little } = Bounds::default();
-    GatewayActivity::within(Bounds { of_one: of_one / 8, of_all: of_all / 8, reserve: reserve / 8, little: little / 8 })
+    let Bounds { of_one, of_all, reserve, little, instances } = Bounds::default();
+    let (of_one, of_all, reserve, little) = (of_one / 8, of_all / 8, reserve / 8, little / 8);
+    GatewayActivity::within(Bounds { of_one, of_all, reserve, little, instances })
 }
 
 #[test]
@@ -109,12 +111,44 @@ fn gateways_together_take_no_more_than_the_room_of_all() {
         }
         for node in 0..20 {
             for turn in 0..10 {
-                memory.take(&format!("{knows}{node}"), &part(turn < 9), invented(turn * 2_000), clock.at(2));
+                memory.take(
+                    ReportOrigin::free(&format!("{knows}{node}")),
+                    &part(turn < 9),
+                    invented(turn * 2_000),
+                    clock.at(2),
+                );
             }
         }
         let mib = memory.bytes() >> 20;
         println!("{mib} MiB with known objects: {knows}");
         assert!((16..=32 + 2).contains(&mib), "{mib} MiB");
+    }
+}
+
+/// A tenant whose certificate names any node.
+#[test]
+fn flood_of_one_instance_leaves_the_others_their_room() {
+    let (clock, mut memory) = (Clock::new(), GatewayActivity::default());
+    let report = || Agent::default().parts(&activity(1, vec![cluster("a", &[("s", 1, 0)])]));
+    for node in 0..200 {
+        take(&mut memory, &format!("loud/{node}"), report(), clock.at(0));
+    }
+    assert_eq!(memory.gateways().count(), 100);
+    let reports = [loud(450, 0), loud(450, 1)];
+    for (turn, report) in (0..).zip(&reports) {
+        (0..8).for_each(|node| take(&mut memory, &format!("loud/{node}"), report.clone(), clock.at(turn * 5)));
+    }
+    let mib = memory.bytes() >> 20;
+    assert!((33..=34 + 1).contains(&mib), "{mib} MiB");
+    for node in ["quiet/0", "free"] {
+        let mut agent = Agent::default();
+        for turn in 0..2 {
+            let counts = cluster("a", &[("s", 50 * turn, 0)]);
+            take(&mut memory, node, agent.parts(&activity(1, vec![counts])), clock.at(10 + 5 * turn));
+        }
+        let found = memory.reporting(clock.moment(15)).find(|(found, _, _)| *found == node);
+        let (_, gateway, reported) = found.expect("it is remembered");
+        assert!(!gateway.cluster("a").unwrap().each(reported).is_empty(), "{node}");
     }
 }
 
@@ -150,7 +184,7 @@ fn invented_reasons_displace_no_real_one() {
     let mut hostile = ReportPart::read(Bytes::new()).unwrap();
     for number in 0..4 {
         hostile.reasons = (0..64).map(|word| format!("word-{number}-{word}")).collect();
-        memory.take("hostile", &hostile, Vec::new(), clock.at(0));
+        memory.take(ReportOrigin::free("hostile"), &hostile, Vec::new(), clock.at(0));
     }
     let mut honest = Agent::default();
     for turn in 0..2 {
@@ -289,7 +323,7 @@ proptest! {
             seconds += pause * 7;
             let mut part = ReportPart::read(Bytes::new()).unwrap();
             (part.complete, part.reasons) = (complete, vec!["reason".to_owned(); 5]);
-            memory.take("n", &part, vec![message], clock.at(seconds));
+            memory.take(ReportOrigin::free("n"), &part, vec![message], clock.at(seconds));
             let inputs = Inputs { status: &status, served: &served, activity: &memory, now: clock.moment(seconds) };
             let (histories, transitions) = (Histories::default(), Transitions::default());
             let view = cluster_view(inputs, "a", &histories, &transitions).unwrap();

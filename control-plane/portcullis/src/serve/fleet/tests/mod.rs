@@ -15,6 +15,7 @@ use portcullis_api::status::{ClusterStatus, Condition, ConditionType, State, Tim
 use portcullis_filter_config::activity::{Activity, ClusterActivity, Latency, PolicyActivity, ServerActivity};
 use portcullis_translate::{Diagnosis, Reason, Version};
 
+use super::super::report_origin::ReportOrigin;
 use super::activity::GatewayActivity;
 use super::fleet_time::FleetTime;
 use crate::activity_report::{ActivityPage, ReportPart, Since};
@@ -66,7 +67,7 @@ fn take(memory: &mut GatewayActivity, node: &str, parts: Vec<Bytes>, at: Instant
     for part in parts {
         let part = ReportPart::read(part).unwrap();
         let clusters = part.clusters().map(Result::unwrap).collect();
-        memory.take(node, &part, clusters, at);
+        memory.take(ReportOrigin::free(node), &part, clusters, at);
     }
 }
 

@@ -1,13 +1,23 @@
-use portcullis_api::status::{ConditionType, State};
-use portcullis_filter_config::activity::{ClusterActivity, Talker, TopTalkers};
-use portcullis_translate::object_word;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use portcullis_api::status::{ConditionType, State};
+use portcullis_filter_config::activity::{ClusterActivity, LimitUse, Talker, TopTalkers};
+use portcullis_instances::{MemberHolder, MemberName, Ownership, Settlement};
+use portcullis_translate::object_word;
+use portcullis_xds::Membership;
+use serde_json::json;
+
+use super::super::super::report_origin::ReportOrigin;
+use super::super::super::shadow_reports::ShadowReports;
 use super::super::Memory;
 use super::super::cluster_view::cluster_view;
 use super::super::inputs::Inputs;
-use super::super::served_objects::ServedObjects;
+use super::super::local_limits::limit_facts;
+use super::super::served_objects::{ServedObjectCache, ServedObjects};
 use super::super::view::ClusterView;
 use super::{Agent, Clock, activity, cluster, object, status, take};
+use crate::activity_report::ReportPart;
 use crate::serve::status::{ObjectStatus, StatusBody};
 
 /// The object `a` with a UID, ready or not.
@@ -56,6 +66,49 @@ fn another_object_of_the_name_has_no_past() {
         memory.look(&second, &ServedObjects::default(), clock.moment(seconds));
     }
     assert_eq!(view(&memory, &second, clock, 65).summary.numbers.requests_per_second, 4.0);
+}
+
+/// The object `a` with a limit of all gateways, and the instances that have it.
+fn divided(holder: MemberHolder, next: Option<MemberHolder>) -> Arc<ServedObjects> {
+    let schema = json!({"name": "few", "strategy": "globalAllocate", "maxRequestsInflight": {"max": 1},
+        "globalMaxRequestsInflight": {"max": 9}});
+    let document = json!({"apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "a"},
+        "spec": {"servers": [{"endpoint": "https://10.0.0.1:6443"}], "flowControl": {"flowControlSchemas": [schema]}}});
+    let owners = [(MemberName::cluster("a"), Ownership { holder, next })].into();
+    let served = ServedObjectCache::default().read("lab", &BTreeMap::from([("a".to_owned(), Arc::new(document))]));
+    Arc::new(served.owned_by(Some(Arc::new(Settlement { owners, ..Settlement::default() }))))
+}
+
+/// Its gateways go on to report, and what they reported last about the cluster would stay for as long as they do.
+#[test]
+fn activity_of_a_former_owner_ends_with_the_hand_over() {
+    let (clock, mut memory, shadows) = (Clock::new(), Memory::default(), ShadowReports::default());
+    let [a, b] = ["a", "b"].map(|name| Membership::Instances([name.to_owned()].into()));
+    let limited = LimitUse { schema: "few".to_owned(), shared: true, local: true, ..LimitUse::default() };
+    let report = |memory: &mut Memory, seconds: u64| {
+        for (name, membership) in [("a/n", &a), ("b/n", &b), ("local", &Membership::Local), ("free", &Membership::Free)]
+        {
+            let counts = ClusterActivity { limits: vec![limited.clone()], ..counts(seconds) };
+            let parts = Agent::default().parts(&activity(1, vec![counts]));
+            let part = ReportPart::read(parts[0].clone()).unwrap();
+            let clusters = part.clusters().map(Result::unwrap).collect();
+            memory.activity.take(ReportOrigin { name, membership }, &part, clusters, clock.at(seconds));
+        }
+    };
+    let of = |name: &str| MemberHolder::Instance(name.to_owned());
+    let shown = |memory: &Memory| {
+        let known = memory.activity.gateways().filter(|(_, gateway)| gateway.cluster("a").is_some());
+        known.map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+    };
+    memory.follow_instances(&divided(of("a"), Some(of("b"))), &shadows);
+    report(&mut memory, 1);
+    assert_eq!(shown(&memory), ["a/n", "b/n", "free", "local"], "what may be reported was judged before");
+    memory.follow_instances(&divided(of("b"), None), &shadows);
+    assert_eq!(shown(&memory), ["b/n", "local"]);
+    let facts = limit_facts(&memory.activity, &divided(of("b"), None), clock.moment(2)).remove("a").unwrap();
+    assert_eq!(facts.gateways, 2);
+    memory.follow_instances(&divided(MemberHolder::Free, None), &shadows);
+    assert_eq!(shown(&memory), ["local"]);
 }
 
 /// A gateway that has not taken the new configuration yet reports for the former object.

@@ -72,7 +72,10 @@ impl Replica {
     }
 
     fn send_as(&self, membership: Membership, content: Vec<u8>, second: f64) -> Result<Bytes, UnreadableReport> {
-        let node = format!("gateway of {membership:?}");
+        let node = match &membership {
+            Membership::Instances(names) => format!("{}/gateway", names.first().unwrap()),
+            _ => "gateway".to_owned(),
+        };
         let report = GatewayReport { node, membership, instance: String::new(), content: content.into() };
         self.division.divide(&report, time(second))
     }
@@ -218,6 +221,35 @@ fn both_owners_have_no_more_than_the_limit_at_a_hand_over() {
     assert_eq!(part("b", 5, 6.5), Some(5), "the former owner's lease lasts");
     assert_eq!(part("b", 5, 8.8), Some(5));
     assert_eq!(part("b", 5, 9.4), Some(10), "and then it has ended");
+}
+
+/// A tenant whose certificate names any node.
+#[test]
+fn invented_processes_of_one_owner_leave_the_next_its_part() {
+    let replica = Replica::of(divided(&[("c.example.com", "a", Some("b"))]));
+    let used = PartUse { held: 0, wanted: 1, ..PartUse::default() };
+    let membership = Membership::Instances(["a".to_owned()].into());
+    for process in 0..5_000 {
+        let content = encode_use(process, 1, [(CLUSTER, "few", used)]).into();
+        let node = format!("a/{process}");
+        let report = GatewayReport { node, membership: membership.clone(), instance: String::new(), content };
+        let answer = replica.division.divide(&report, time(5.0)).unwrap();
+        assert!(!answer.is_empty(), "it is answered, and has no part");
+    }
+    let division = replica.division.current(time(5.0)).unwrap();
+    let limiter = lock(&division.limiters.as_ref().unwrap()[CLUSTER].limiter);
+    let known = (0..5_000).filter(|process| limiter.is_newest(&format!("a/{process}"), *process, 1)).count();
+    assert_eq!(known, 256);
+    drop(limiter);
+    drop(division);
+    let mut part = None;
+    for turn in 0..100 {
+        part = replica.parts_of("b", &[CLUSTER], 0, 5.1 + f64::from(turn) / 10.0)[0];
+        if part.is_some() {
+            break;
+        }
+    }
+    assert!(part.is_some());
 }
 
 #[test]
