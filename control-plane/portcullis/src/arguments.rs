@@ -76,9 +76,12 @@ pub(crate) enum CheckOutput {
 ///
 ///   portcullis rbac -f manifests/ --cluster prod.example.com --user system:portcullis | kubectl apply -f -
 ///   portcullis rbac --control-plane --namespace portcullis | kubectl apply -f -
+///   portcullis rbac --control-plane --gateway-api --instances --policies | kubectl apply -f -
+///   portcullis rbac --personas | kubectl apply -f -
 ///
 /// Without -f it is what a cluster with default settings needs. With --control-plane it is what `portcullis serve
-/// --source kubernetes` needs in the cluster that stores its objects.
+/// --source kubernetes` needs in the cluster that stores its objects; --gateway-api, --instances and --policies add what the
+/// flags of `serve` of these names need. --instance is for a tenant of an Instance, --personas for those who write objects.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Rbac {
@@ -119,7 +122,9 @@ pub(crate) struct Rbac {
     /// and the credentials of KubernetesUpstreams; may be repeated. Without it none has one from there.
     #[arg(long = "gateway-secrets", value_name = "NAMESPACE", requires = "gateway_api")]
     pub(crate) gateway_secrets: Vec<String>,
-    /// Print ClusterRoles for people who use the Gateway API: gateway operators and tenants.
+    /// Print ClusterRoles for people who share gateways: portcullis-platform-admin, for a ClusterRoleBinding;
+    /// portcullis-policy-admin, for a RoleBinding in the control plane's own namespace, where policies decide; and
+    /// portcullis-gateway-operator and portcullis-tenant, for RoleBindings in their namespaces, where policies only tighten.
     #[arg(long, conflicts_with_all = ["files", "control_plane", "user"])]
     pub(crate) personas: bool,
     /// With --control-plane: the permissions for serve --instances, too.
