@@ -295,3 +295,63 @@ fn upstream_of_a_tenant_is_checked_with_its_routes() {
     let (_, lines) = check(&[UPSTREAM, UPSTREAM], &[]);
     assert!(lines.iter().any(|line| line.contains("another one has the same name")), "{}", lines.join("\n"));
 }
+
+const TLS_GATEWAY: &str = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: g, namespace: infra}
+spec:
+  gatewayClassName: portcullis
+  listeners:
+  - {name: tls, port: 443, protocol: TLS, tls: {mode: Passthrough}, allowedRoutes: {namespaces: {from: All}}}
+";
+
+/// Whether a list of the object or of the settings keeps users out.
+fn with_access(document: &str, is_in_settings: bool) -> String {
+    let list = "access: {deny: [{users: [eve]}]}";
+    match is_in_settings {
+        true => format!("{document}spec: {{{list}}}\n"),
+        false => format!("{document}  portcullis: {{{list}}}\n"),
+    }
+}
+
+#[test]
+fn clusters_to_which_routes_may_not_lead_are_named() {
+    let tls_route = ROUTE.replace("HTTPRoute", "TLSRoute");
+    let tls_grant = GRANT.replace("HTTPRoute", "TLSRoute");
+    let settings = "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: s}\n";
+    let (closed, of_settings) = (with_access(CLUSTER, false), with_access(settings, true));
+    let passed_on = format!("{CLUSTER}  portcullis: {{transport: TLSPassthrough}}\n");
+    let frozen =
+        closed.replace("{name: prod.test}", "{name: prod.test, annotations: {portcullis.dev/profile: frozen}}");
+    for (documents, wanted) in [
+        (vec![TLS_GATEWAY, &tls_route, &tls_grant, CLUSTER], None),
+        (
+            vec![TLS_GATEWAY, &tls_route, &tls_grant, &closed],
+            Some(
+                "PassthroughRefused: spec.rules[0].backendRefs[0]: no connection may be passed on to UpstreamCluster \
+                 prod.test: spec.portcullis.access",
+            ),
+        ),
+        (
+            vec![TLS_GATEWAY, &tls_route, &tls_grant, CLUSTER, &of_settings],
+            Some("TLSPassthrough is excluded by access in the GatewaySettings, which it would lift"),
+        ),
+        // All its connections are closed, and nothing is let in.
+        (vec![TLS_GATEWAY, &tls_route, &tls_grant, &frozen], None),
+        (
+            vec![GATEWAY, NAMESPACE, ROUTE, GRANT, &passed_on],
+            Some(
+                "TerminationRefused: spec.rules[0].backendRefs[0]: no request may be sent to UpstreamCluster prod.test: \
+                 spec.portcullis.transport: its connections are passed on, and a TLSRoute leads there",
+            ),
+        ),
+    ] {
+        let (code, lines) = check(&documents, &[]);
+        let text = lines.join("\n");
+        assert_eq!(code, Some(i32::from(wanted.is_some())), "{text}");
+        let condition = if wanted.is_some() { "False" } else { "True" };
+        assert!(text.contains(&format!("  parent g: ResolvedRefs {condition} ")), "{text}");
+        assert!(wanted.is_none_or(|wanted| text.contains(wanted)), "{wanted:?} in\n{text}");
+    }
+}

@@ -101,6 +101,11 @@ impl CheckedInstances {
         self.settled.owners.get(&MemberName::cluster(cluster))?.holder.instance()
     }
 
+    /// The settings of a cluster's instance, if it has some of its own.
+    pub(super) fn own_settings(&self, cluster: &str) -> Option<&Settings> {
+        self.owner(cluster).and_then(|instance| self.own.get(instance)).map(|own| own.settings.as_ref())
+    }
+
     /// Whether the settings of a cluster's instance have a default certificate that is not here.
     pub(super) fn believes_certificate(&self, cluster: &str) -> bool {
         self.owner(cluster).and_then(|instance| self.own.get(instance)).is_some_and(|own| own.believes_certificate)
