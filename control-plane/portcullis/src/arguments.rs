@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use clap_complete::Shell;
 
 use crate::leader::LEASE_NAME;
@@ -83,7 +83,7 @@ pub(crate) enum CheckOutput {
 /// --source kubernetes` needs in the cluster that stores its objects; --gateway-api, --instances and --policies add what the
 /// flags of `serve` of these names need. --instance is for a tenant of an Instance, --personas for those who write objects.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, group = ArgGroup::new("namespaced").args(["control_plane", "files"]).multiple(true))]
 pub(crate) struct Rbac {
     /// Manifest, or directory of *.yaml, *.yml and *.json files; may be repeated.
     #[arg(short = 'f', long = "filename", alias = "file", value_name = "FILE_OR_DIR")]
@@ -106,9 +106,13 @@ pub(crate) struct Rbac {
     /// Print the permissions of the control plane in the cluster that stores its objects.
     #[arg(long, conflicts_with = "files")]
     pub(crate) control_plane: bool,
-    /// With --control-plane: the control plane's own namespace.
-    #[arg(long, value_name = "NAMESPACE", default_value = "portcullis", requires = "control_plane")]
+    /// With --control-plane or -f: the control plane's own namespace. Policies there decide, also about how servers learn the user.
+    #[arg(long, value_name = "NAMESPACE", default_value = "portcullis", requires = "namespaced")]
     pub(crate) namespace: String,
+    /// With -f: the name of the GatewaySettings of all gateways, as for serve: those of other names are used by Instances that name them
+    /// alone.
+    #[arg(long, value_name = "NAME", requires = "files")]
+    pub(crate) settings_name: Option<String>,
     /// With --control-plane: the name of its Lease; that of the other one has -limits after it.
     #[arg(long, value_name = "NAME", default_value = LEASE_NAME, requires = "control_plane")]
     pub(crate) lease_name: String,

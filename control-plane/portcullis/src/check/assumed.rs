@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::instances::CheckedInstances;
 
-/// What is assumed about clusters.
+/// The assumptions about clusters.
 pub(super) struct Assumptions<'a> {
     pub(super) objects: &'a ObjectSet,
     pub(super) instances: &'a CheckedInstances,
