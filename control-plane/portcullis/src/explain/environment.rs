@@ -92,6 +92,7 @@ impl Environment {
     }
 
     /// The gateway with these objects.
+    #[cfg(test)]
     pub(crate) fn of_objects(all: &ObjectSet, has_files: bool) -> Result<Self, EnvironmentError> {
         let settings = ServedSettings::of(all).map_err(EnvironmentError::Settings)?;
         Self::served(all, &settings, has_files)

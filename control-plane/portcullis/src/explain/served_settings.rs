@@ -95,6 +95,7 @@ impl ServedSettings {
         };
         let none = |reason: &str| InstanceAnswer { name: None, settings: None, reason: reason.to_owned() };
         let (settings, instance) = match &holder {
+            MemberHolder::Free if known.is_some() => (None, none("the control plane knows no Instance that has it")),
             MemberHolder::Free => (None, none("no Instance selects its labels; Envoys of none serve it")),
             MemberHolder::Nobody => {
                 (None, none("no Envoy serves it: a refused Instance may select its labels, and no other one does"))
