@@ -306,21 +306,11 @@ spec:
   - {name: tls, port: 443, protocol: TLS, tls: {mode: Passthrough}, allowedRoutes: {namespaces: {from: All}}}
 ";
 
-/// Whether a list of the object or of the settings keeps users out.
-fn with_access(document: &str, is_in_settings: bool) -> String {
-    let list = "access: {deny: [{users: [eve]}]}";
-    match is_in_settings {
-        true => format!("{document}spec: {{{list}}}\n"),
-        false => format!("{document}  portcullis: {{{list}}}\n"),
-    }
-}
-
 #[test]
 fn clusters_to_which_routes_may_not_lead_are_named() {
     let tls_route = ROUTE.replace("HTTPRoute", "TLSRoute");
     let tls_grant = GRANT.replace("HTTPRoute", "TLSRoute");
-    let settings = "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: s}\n";
-    let (closed, of_settings) = (with_access(CLUSTER, false), with_access(settings, true));
+    let closed = format!("{CLUSTER}  portcullis: {{access: {{deny: [{{users: [eve]}}]}}}}\n");
     let passed_on = format!("{CLUSTER}  portcullis: {{transport: TLSPassthrough}}\n");
     let frozen =
         closed.replace("{name: prod.test}", "{name: prod.test, annotations: {portcullis.dev/profile: frozen}}");
@@ -332,10 +322,6 @@ fn clusters_to_which_routes_may_not_lead_are_named() {
                 "PassthroughRefused: spec.rules[0].backendRefs[0]: no connection may be passed on to UpstreamCluster \
                  prod.test: spec.portcullis.access",
             ),
-        ),
-        (
-            vec![TLS_GATEWAY, &tls_route, &tls_grant, CLUSTER, &of_settings],
-            Some("TLSPassthrough is excluded by access in the GatewaySettings, which it would lift"),
         ),
         // All its connections are closed, and nothing is let in.
         (vec![TLS_GATEWAY, &tls_route, &tls_grant, &frozen], None),

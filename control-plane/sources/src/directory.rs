@@ -158,16 +158,10 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
     let (sender, receiver) = watch::channel(Arc::new(watched.objects(&reading)));
     tokio::spawn(async move {
         let (mut reading, mut looked_at_all) = (reading, Instant::now());
-        // Reading takes half of the time at most: a directory that is large or slow costs a storm of edits, and not a processor.
-        let mut next = looked_at_all;
         loop {
-            let settled = async {
-                tokio::time::sleep_until(next.into()).await;
-                events.settled().await;
-            };
             tokio::select! {
                 () = sender.closed() => return,
-                () = settled => {}
+                () = events.settled() => {}
                 () = tokio::time::sleep_until((looked_at_all + POLL).into()) => {}
             }
             let now = Instant::now();
@@ -183,7 +177,7 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
                 looked_at_all = now;
             }
             let Ok(newer) = reread(&watched, reading.clone(), changed).await else { return };
-            next = Instant::now() + now.elapsed();
+            events.rest(now, Instant::now());
             let is_other = newer.is_other_than(&reading);
             if newer.is_elsewhere(&reading) {
                 drop(notifier.take());

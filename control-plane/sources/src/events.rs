@@ -35,6 +35,8 @@ struct PendingChanges {
     first: Option<Instant>,
     /// The last one.
     changed: Option<Instant>,
+    /// No reading begins before.
+    rest_until: Option<Instant>,
     writing: BTreeMap<PathBuf, Writing>,
     /// The paths of the changes that are not read yet.
     paths: BTreeSet<PathBuf>,
@@ -133,6 +135,12 @@ impl ChangeEvents {
         ChangedPaths { writing: state.writing.keys().cloned().collect(), paths: (!are_missing).then_some(paths) }
     }
 
+    /// Takes the time of a reading. The next one begins after a rest of the same length: reading a directory that is large or slow takes
+    /// half of a processor at most, however much changes.
+    pub(crate) fn rest(&self, begun: Instant, ended: Instant) {
+        self.lock().rest_until = Some(ended + ended.saturating_duration_since(begun));
+    }
+
     /// Each change of the state is whole: a panic elsewhere leaves nothing half done.
     fn lock(&self) -> MutexGuard<'_, PendingChanges> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -143,7 +151,8 @@ impl PendingChanges {
     /// After a silence, so that a burst is one reading; and soon after its first change, so that a writer who never stops delays
     /// no other one.
     fn due(&self) -> Option<Instant> {
-        Some((self.changed? + SILENCE).min(self.first? + GATHERING))
+        let gathered = (self.changed? + SILENCE).min(self.first? + GATHERING);
+        Some(self.rest_until.map_or(gathered, |rested| gathered.max(rested)))
     }
 
     fn written(&mut self, paths: Vec<PathBuf>, now: Instant) {
@@ -251,16 +260,15 @@ mod tests {
         events.take(after(14));
         assert_eq!(events.due(), None);
         // A writer that does not stop for a second, and readings of three milliseconds each.
-        let mut free = start;
         let mut longest = Duration::ZERO;
         for millisecond in 100..1_100 {
             let now = after(millisecond);
             record("storm", now);
             let (Some(due), Some(first)) = (events.due(), events.first()) else { unreachable!() };
-            if due <= now && free <= now {
+            if due <= now {
                 longest = longest.max(now - first);
                 events.take(now);
-                free = now + Duration::from_millis(3);
+                events.rest(now, now + Duration::from_millis(3));
             }
         }
         assert_eq!(longest, GATHERING);
@@ -269,6 +277,8 @@ mod tests {
         record("early", after(2_000));
         record("late", after(2_019));
         assert_eq!(events.due(), Some(after(2_020)));
+        events.rest(after(1_980), after(2_019));
+        assert_eq!(events.due(), Some(after(2_058)), "a reading rests as long as it took");
     }
 
     #[test]
