@@ -273,7 +273,7 @@ manifests: ## Regenerate the generated parts of deploy/kubernetes and deploy/hel
 	target/debug/portcullis crd > deploy/kubernetes/base/crd.yaml
 	cd deploy/kubernetes
 	cp base/crd.yaml base/control-plane/rbac.yaml components/monitoring/rules.yaml components/monitoring/dashboard.json ../helm/portcullis/files/
-	cp components/gateway-api/rbac.yaml ../helm/portcullis/files/gateway-api-rbac.yaml
+	for part in gateway-api instances policies; do cp components/$$part/rbac.yaml ../helm/portcullis/files/$$part-rbac.yaml; done
 
 wasm: ## Build portcullis.wasm, for Envoys without dynamic modules; unpacks Debian's clang into .deps if there is none for wasm32
 	@$(SCRIPTS)/build-wasm

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use clap_complete::Shell;
 
 use crate::leader::LEASE_NAME;
@@ -76,11 +76,14 @@ pub(crate) enum CheckOutput {
 ///
 ///   portcullis rbac -f manifests/ --cluster prod.example.com --user system:portcullis | kubectl apply -f -
 ///   portcullis rbac --control-plane --namespace portcullis | kubectl apply -f -
+///   portcullis rbac --control-plane --gateway-api --instances --policies | kubectl apply -f -
+///   portcullis rbac --personas | kubectl apply -f -
 ///
 /// Without -f it is what a cluster with default settings needs. With --control-plane it is what `portcullis serve
-/// --source kubernetes` needs in the cluster that stores its objects.
+/// --source kubernetes` needs in the cluster that stores its objects; --gateway-api, --instances and --policies add what the
+/// flags of `serve` of these names need. --instance is for a tenant of an Instance, --personas for those who write objects.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
+#[command(verbatim_doc_comment, group = ArgGroup::new("namespaced").args(["control_plane", "files"]).multiple(true))]
 pub(crate) struct Rbac {
     /// Manifest, or directory of *.yaml, *.yml and *.json files; may be repeated.
     #[arg(short = 'f', long = "filename", alias = "file", value_name = "FILE_OR_DIR")]
@@ -103,9 +106,13 @@ pub(crate) struct Rbac {
     /// Print the permissions of the control plane in the cluster that stores its objects.
     #[arg(long, conflicts_with = "files")]
     pub(crate) control_plane: bool,
-    /// With --control-plane: the control plane's own namespace.
-    #[arg(long, value_name = "NAMESPACE", default_value = "portcullis", requires = "control_plane")]
+    /// With --control-plane or -f: the control plane's own namespace. Policies there decide, also about how servers learn the user.
+    #[arg(long, value_name = "NAMESPACE", default_value = "portcullis", requires = "namespaced")]
     pub(crate) namespace: String,
+    /// With -f: the name of the GatewaySettings of all gateways, as for serve: those of other names are used by Instances that name them
+    /// alone.
+    #[arg(long, value_name = "NAME", requires = "files")]
+    pub(crate) settings_name: Option<String>,
     /// With --control-plane: the name of its Lease; that of the other one has -limits after it.
     #[arg(long, value_name = "NAME", default_value = LEASE_NAME, requires = "control_plane")]
     pub(crate) lease_name: String,
@@ -119,7 +126,9 @@ pub(crate) struct Rbac {
     /// and the credentials of KubernetesUpstreams; may be repeated. Without it none has one from there.
     #[arg(long = "gateway-secrets", value_name = "NAMESPACE", requires = "gateway_api")]
     pub(crate) gateway_secrets: Vec<String>,
-    /// Print ClusterRoles for people who use the Gateway API: gateway operators and tenants.
+    /// Print ClusterRoles for people who share gateways: portcullis-platform-admin, for a ClusterRoleBinding;
+    /// portcullis-policy-admin, for a RoleBinding in the control plane's own namespace, where policies decide; and
+    /// portcullis-gateway-operator and portcullis-tenant, for RoleBindings in their namespaces, where policies only tighten.
     #[arg(long, conflicts_with_all = ["files", "control_plane", "user"])]
     pub(crate) personas: bool,
     /// With --control-plane: the permissions for serve --instances, too.

@@ -28,6 +28,19 @@ pub(crate) fn json(value: &Value) -> String {
     text
 }
 
+/// Most names of a list that are shown.
+const LISTED: usize = 8;
+
+/// Names in one line; of many the first, and the number of the others.
+pub(crate) fn listed(names: impl IntoIterator<Item = String>) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| one_line(&name)).collect();
+    let shown = names.iter().take(LISTED).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(LISTED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,5 +52,13 @@ mod tests {
         assert!(text.chars().all(|one| one == '\n' || printable(one) == one), "{text:?}");
         assert!(text.contains(r"\u009b") && text.contains(r"\u202e") && text.contains('ä'), "{text}");
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn names_of_a_long_list_are_counted() {
+        let names = |count: usize| (0..count).map(|number| number.to_string());
+        assert_eq!(listed(names(2)), "0, 1");
+        assert_eq!(listed(names(8)), "0, 1, 2, 3, 4, 5, 6, 7");
+        assert_eq!(listed(names(10)), "0, 1, 2, 3, 4, 5, 6, 7 and 2 more");
     }
 }

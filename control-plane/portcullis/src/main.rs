@@ -15,6 +15,7 @@ mod copy;
 mod crd;
 mod diff;
 mod display_text;
+mod divided_objects;
 mod explain;
 mod freeze;
 mod gateway_objects;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_attach::{Attached, Door, DoorPolicies, Inventory, ListenerRole, UnfitPolicy, attach, behind_doors};
+use portcullis_instances::Settlement;
 use portcullis_sources::ObjectSet;
 use portcullis_translate::only_cluster;
 use serde_json::Value;
@@ -24,9 +25,15 @@ pub(crate) struct RoutedCluster {
     pub(crate) unfit: BTreeMap<UnfitPolicy, String>,
 }
 
-/// The routes that would be served, as far as the cluster behind them is among the objects.
-pub(crate) fn routes(objects: &ObjectSet, policies: &DoorPolicies, home_namespace: &str) -> Vec<RoutedCluster> {
-    let inventory = Inventory { home_namespace: home_namespace.to_owned(), ..Inventory::default() };
+/// The routes that would be served, as far as the cluster behind them is among the objects. Gateways lead to clusters of their own
+/// owner alone.
+pub(crate) fn routes(
+    objects: &ObjectSet,
+    policies: &DoorPolicies,
+    home_namespace: &str,
+    owners: Settlement,
+) -> Vec<RoutedCluster> {
+    let inventory = Inventory { home_namespace: home_namespace.to_owned(), owners, ..Inventory::default() };
     of_attached(&attach(&gateway_objects_of(objects), &inventory), policies, &objects.clusters)
 }
 

@@ -295,3 +295,49 @@ fn upstream_of_a_tenant_is_checked_with_its_routes() {
     let (_, lines) = check(&[UPSTREAM, UPSTREAM], &[]);
     assert!(lines.iter().any(|line| line.contains("another one has the same name")), "{}", lines.join("\n"));
 }
+
+const TLS_GATEWAY: &str = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: g, namespace: infra}
+spec:
+  gatewayClassName: portcullis
+  listeners:
+  - {name: tls, port: 443, protocol: TLS, tls: {mode: Passthrough}, allowedRoutes: {namespaces: {from: All}}}
+";
+
+#[test]
+fn clusters_to_which_routes_may_not_lead_are_named() {
+    let tls_route = ROUTE.replace("HTTPRoute", "TLSRoute");
+    let tls_grant = GRANT.replace("HTTPRoute", "TLSRoute");
+    let closed = format!("{CLUSTER}  portcullis: {{access: {{deny: [{{users: [eve]}}]}}}}\n");
+    let passed_on = format!("{CLUSTER}  portcullis: {{transport: TLSPassthrough}}\n");
+    let frozen =
+        closed.replace("{name: prod.test}", "{name: prod.test, annotations: {portcullis.dev/profile: frozen}}");
+    for (documents, wanted) in [
+        (vec![TLS_GATEWAY, &tls_route, &tls_grant, CLUSTER], None),
+        (
+            vec![TLS_GATEWAY, &tls_route, &tls_grant, &closed],
+            Some(
+                "PassthroughRefused: spec.rules[0].backendRefs[0]: no connection may be passed on to UpstreamCluster \
+                 prod.test: spec.portcullis.access",
+            ),
+        ),
+        // All its connections are closed, and nothing is let in.
+        (vec![TLS_GATEWAY, &tls_route, &tls_grant, &frozen], None),
+        (
+            vec![GATEWAY, NAMESPACE, ROUTE, GRANT, &passed_on],
+            Some(
+                "TerminationRefused: spec.rules[0].backendRefs[0]: no request may be sent to UpstreamCluster prod.test: \
+                 spec.portcullis.transport: its connections are passed on, and a TLSRoute leads there",
+            ),
+        ),
+    ] {
+        let (code, lines) = check(&documents, &[]);
+        let text = lines.join("\n");
+        assert_eq!(code, Some(i32::from(wanted.is_some())), "{text}");
+        let condition = if wanted.is_some() { "False" } else { "True" };
+        assert!(text.contains(&format!("  parent g: ResolvedRefs {condition} ")), "{text}");
+        assert!(wanted.is_none_or(|wanted| text.contains(wanted)), "{wanted:?} in\n{text}");
+    }
+}

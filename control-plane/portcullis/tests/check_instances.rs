@@ -200,6 +200,24 @@ fn route_leads_to_clusters_of_its_gateways_instance_alone() {
 }
 
 #[test]
+fn passthrough_is_judged_by_settings_of_the_instance() {
+    let open = GATEWAY
+        .replace("mode: Passthrough}}]", "mode: Passthrough}, allowedRoutes: {namespaces: {from: All}}}]")
+        .replace("team: b", "team: a");
+    let access = "  access: {deny: [{users: [eve]}]}\n";
+    for (of_all, of_instance, is_refused) in [("", access, true), (access, "", false)] {
+        let (all, own) = (settings("all", of_all), settings("own", of_instance));
+        let documents = [&*all, &*own, &*naming("a", "own"), CLUSTER, &*open, ROUTE];
+        let (code, lines) = check_with(&["--settings-name", "all"], &documents);
+        let text = lines.join("\n");
+        assert_eq!(code, Some(i32::from(is_refused)), "{text}");
+        let wanted = "no connection may be passed on to UpstreamCluster prod.test: spec.portcullis.transport: TLSPassthrough \
+                      is excluded by access in the GatewaySettings";
+        assert_eq!(text.contains(wanted), is_refused, "{text}");
+    }
+}
+
+#[test]
 fn policy_of_two_instances_is_refused_naming_both() {
     let policy = "\
 apiVersion: portcullis.dev/v1alpha1

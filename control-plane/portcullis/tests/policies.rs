@@ -239,3 +239,48 @@ fn policy_at_a_route_is_checked_and_explained() {
         assert_eq!(answer["dispatch"]["decidedBy"], "DispatchPolicy portcullis/base", "{host}");
     }
 }
+
+#[test]
+fn difference_at_a_route_is_found_and_its_lines_are_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let at_route = at_door(TENANT, "HTTPRoute", "tight");
+    let other = at_route.replace("delete", "patch");
+    let write = |name: &str, documents: &[&str]| {
+        let file = dir.path().join(name);
+        std::fs::write(&file, documents.join("---\n")).unwrap();
+        file.display().to_string()
+    };
+    let (none, one, two) = (
+        write("none.yaml", &[CLUSTER, GATEWAY]),
+        write("one.yaml", &[CLUSTER, GATEWAY, &at_route]),
+        write("two.yaml", &[CLUSTER, GATEWAY, &other]),
+    );
+    let diff = |old: &str, new: &str| {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_portcullis"));
+        let output = program.env_clear().args(["diff", "-f", old, "--with", new]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let way = "prod.test by HTTPRoute team-a/tight at listener https of Gateway team-a/edge";
+    let (code, report) = diff(&one, &one);
+    assert_eq!(code, Some(0), "{report}");
+    assert!(report.contains(&format!("{way}: no request is judged differently")), "{report}");
+    for (old, new, count) in [(&none, &one, 1), (&one, &none, 1), (&one, &two, 2)] {
+        let (code, report) = diff(old, new);
+        assert_eq!(code, Some(1), "{report}");
+        let differently = format!("{way}: requests are judged differently in {count} ways");
+        for wanted in ["prod.test: no request is judged differently", &differently, "--host tight.edge.test"] {
+            assert!(report.contains(wanted), "{wanted:?} in\n{report}");
+        }
+        assert!(!report.contains("HTTPRoute team-a/free"), "{report}");
+    }
+    let line = r#"{"cluster":"prod.test","method":"GET","path":"/api/v1/pods","verb":"list","apiVersion":"v1","resource":"pods","user":"alice","policy":"0","schema":"few","serverGroup":"all","decision":"forwarded","requestId":"x"}"#;
+    let log = write("log", &[line]);
+    for (file, is_noted) in [(&none, false), (&one, true)] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_portcullis"));
+        let output = program.env_clear().args(["replay", "-f", file, "--log", &log]).output().unwrap();
+        let report = String::from_utf8(output.stdout).unwrap();
+        let note = "note: prod.test: policies at Gateways, listeners and HTTPRoutes are not judged, because the log does not say";
+        assert_eq!(report.contains(note), is_noted, "{report}");
+        assert_eq!(report.contains("DispatchPolicy team-a/tight"), is_noted, "{report}");
+    }
+}

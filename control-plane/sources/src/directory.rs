@@ -177,6 +177,7 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
                 looked_at_all = now;
             }
             let Ok(newer) = reread(&watched, reading.clone(), changed).await else { return };
+            events.rest(now, Instant::now());
             let is_other = newer.is_other_than(&reading);
             if newer.is_elsewhere(&reading) {
                 drop(notifier.take());

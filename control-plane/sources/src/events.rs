@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 
 /// A burst of changes ends with so long a silence.
 const SILENCE: Duration = Duration::from_millis(10);
-/// The longest delay by a burst of notifications.
-const BURST: Duration = Duration::from_millis(100);
+/// How long a change waits for others at most, however many follow.
+const GATHERING: Duration = Duration::from_millis(20);
 /// A writer that is silent for so long has forgotten to close its file.
 const FORGOTTEN: Duration = Duration::from_secs(2);
 /// Most paths that are remembered; of more changes all is looked at.
@@ -35,6 +35,8 @@ struct PendingChanges {
     first: Option<Instant>,
     /// The last one.
     changed: Option<Instant>,
+    /// No reading begins before.
+    rest_until: Option<Instant>,
     writing: BTreeMap<PathBuf, Writing>,
     /// The paths of the changes that are not read yet.
     paths: BTreeSet<PathBuf>,
@@ -107,14 +109,14 @@ impl ChangeEvents {
                 () = tokio::time::sleep_until(closing.unwrap_or_else(tokio::time::Instant::now)), if closing.is_some() => break,
             }
         }
-        let start = Instant::now();
-        while start.elapsed() < BURST {
-            let silence = self.lock().changed.map_or(SILENCE, |last| last.elapsed());
-            if silence >= SILENCE {
-                return;
-            }
-            tokio::time::sleep(SILENCE.saturating_sub(silence)).await;
+        while let Some(due) = self.due().filter(|due| *due > Instant::now()) {
+            tokio::time::sleep_until(due.into()).await;
         }
+    }
+
+    /// When the changes that are not read yet are to be read; `None` without one.
+    fn due(&self) -> Option<Instant> {
+        self.lock().due()
     }
 
     /// The first change that is not read yet.
@@ -133,6 +135,12 @@ impl ChangeEvents {
         ChangedPaths { writing: state.writing.keys().cloned().collect(), paths: (!are_missing).then_some(paths) }
     }
 
+    /// Takes the time of a reading. The next one begins after a rest of the same length: reading a directory that is large or slow takes
+    /// half of a processor at most, however much changes.
+    pub(crate) fn rest(&self, begun: Instant, ended: Instant) {
+        self.lock().rest_until = Some(ended + ended.saturating_duration_since(begun));
+    }
+
     /// Each change of the state is whole: a panic elsewhere leaves nothing half done.
     fn lock(&self) -> MutexGuard<'_, PendingChanges> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -140,6 +148,13 @@ impl ChangeEvents {
 }
 
 impl PendingChanges {
+    /// After a silence, so that a burst is one reading; and soon after its first change, so that a writer who never stops delays
+    /// no other one.
+    fn due(&self) -> Option<Instant> {
+        let gathered = (self.changed? + SILENCE).min(self.first? + GATHERING);
+        Some(self.rest_until.map_or(gathered, |rested| gathered.max(rested)))
+    }
+
     fn written(&mut self, paths: Vec<PathBuf>, now: Instant) {
         for path in paths {
             self.writing.entry(path).or_insert(Writing { since: now, last: now }).last = now;
@@ -227,6 +242,43 @@ mod tests {
             assert!(is_left(after(second * 1_000)));
         }
         assert!(!is_left(after(10_000)), "slow");
+    }
+
+    #[test]
+    fn change_is_read_soon_however_many_others_follow() {
+        let start = Instant::now();
+        let after = |milliseconds| start + Duration::from_millis(milliseconds);
+        let events = ChangeEvents::default();
+        let record = |path: &str, at| {
+            events.record(Ok(Event::new(EventKind::Create(CreateKind::File)).add_path(path.into())), at);
+        };
+        assert_eq!(events.due(), None);
+        record("alone", start);
+        assert_eq!(events.due(), Some(after(10)), "a change alone waits for the end of a burst");
+        record("beside", after(4));
+        assert_eq!(events.due(), Some(after(14)));
+        events.take(after(14));
+        assert_eq!(events.due(), None);
+        // A writer that does not stop for a second, and readings of three milliseconds each.
+        let mut longest = Duration::ZERO;
+        for millisecond in 100..1_100 {
+            let now = after(millisecond);
+            record("storm", now);
+            let (Some(due), Some(first)) = (events.due(), events.first()) else { unreachable!() };
+            if due <= now {
+                longest = longest.max(now - first);
+                events.take(now);
+                events.rest(now, now + Duration::from_millis(3));
+            }
+        }
+        assert_eq!(longest, GATHERING);
+        events.take(after(1_100));
+        // During a reading: its time counts.
+        record("early", after(2_000));
+        record("late", after(2_019));
+        assert_eq!(events.due(), Some(after(2_020)));
+        events.rest(after(1_980), after(2_019));
+        assert_eq!(events.due(), Some(after(2_058)), "a reading rests as long as it took");
     }
 
     #[test]

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::object_set::ObjectSet;
 use portcullis_api::{ReferencedData, SecretBytes, referenced_files, resolve_settings};
@@ -58,14 +59,16 @@ fn read_bounded(file: File) -> io::Result<Vec<u8>> {
 
 /// Reads every file to which documents of a set refer, and puts them into it. Blocks.
 pub fn read_references(set: &mut ObjectSet, root: &Root) {
-    let documents = set.clusters.iter().map(AsRef::as_ref).chain(&set.settings);
+    let shared = set.clusters.iter().chain(&set.instance_settings).map(AsRef::as_ref);
+    let documents = shared.chain(&set.settings);
     set.referenced_data = referenced_data(documents.flat_map(referenced_files).collect(), Some(root));
     put_in_settings(set);
 }
 
 /// Settings have what they refer to put in at once: they come from files, whatever the source of all else.
 pub(crate) fn put_in_settings(set: &mut ObjectSet) {
-    set.settings.iter_mut().for_each(|document| resolve_settings(document, &set.referenced_data));
+    let of_instances = set.instance_settings.iter_mut().map(Arc::make_mut);
+    set.settings.iter_mut().chain(of_instances).for_each(|document| resolve_settings(document, &set.referenced_data));
 }
 
 /// The files to which documents refer. Without a root there are none.

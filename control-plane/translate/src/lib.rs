@@ -38,7 +38,7 @@ use portcullis_api::{
 };
 use serde_json::Value;
 
-pub use backend::{ResolvedUpstream, ServicePort, ServiceServers};
+pub use backend::{NO_REQUESTS, ResolvedUpstream, ServicePort, ServiceServers, passage_diagnosis};
 pub use checked_cluster::ClientCaCheck;
 pub use diagnosis::{Diagnosis, Reason, Version};
 pub use document_parts::{PartedTranslation, Parts};

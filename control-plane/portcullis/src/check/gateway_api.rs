@@ -16,6 +16,7 @@ use portcullis_translate::{Diagnosis, Reason};
 use serde_json::Value;
 
 use super::checked::{CheckedObject, Finding};
+use super::routed_clusters::RoutedClusters;
 use super::upstreams::{CheckedUpstreams, is_upstream};
 use crate::gateway_objects::gateway_objects;
 use crate::routed::unfit;
@@ -50,11 +51,11 @@ pub(super) fn is_checked(objects: &ObjectSet, diagnosis: &FileDiagnosis) -> bool
     has_any(objects) && documents.into_iter().any(|(document, place)| is_at(place) && known(document))
 }
 
-/// Checks all objects. `clusters` are the `UpstreamClusters` beside them, `policies` those at Gateways, listeners and routes,
-/// `allow_loopback` is `allowLoopbackUpstreams` of the settings.
+/// Checks all objects. `clusters` are the `UpstreamClusters` beside them, and to which of these routes may lead, `policies` those at
+/// Gateways, listeners and routes, `allow_loopback` is `allowLoopbackUpstreams` of the settings.
 pub(super) fn check(
     objects: &ObjectSet,
-    clusters: &[Diagnosis],
+    (clusters, routed): (&[Diagnosis], &RoutedClusters<'_>),
     policies: &DoorPolicies,
     (home_namespace, owners): (&str, &Settlement),
     allow_loopback: bool,
@@ -86,7 +87,11 @@ pub(super) fn check(
     inventory.upstreams = std::mem::take(&mut upstreams.states);
     let mut attached = attach(&read, &inventory);
     inventory.unfit_policies = unfit(&attached, &objects.clusters);
-    if !inventory.unfit_policies.is_empty() {
+    inventory.judging_clusters = routed.without_connections(&attached.passed_clusters);
+    // Those of upstreams are their states.
+    inventory.passing_clusters = routed.without_requests(&attached.requested_clusters);
+    let is_refused = !(inventory.judging_clusters.is_empty() && inventory.passing_clusters.is_empty());
+    if is_refused || !inventory.unfit_policies.is_empty() {
         attached = attach(&read, &inventory);
     }
     checked.notes.append(&mut upstreams.notes);

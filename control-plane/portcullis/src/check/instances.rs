@@ -7,103 +7,68 @@ use portcullis_api::status::{Condition, ConditionType, InstanceFacts, InstanceSt
 use portcullis_api::{
     INSTANCE_KIND, Problem, ProblemCode, ReferencedData, SETTINGS_KIND, Settings, without_references,
 };
-use portcullis_instances::{
-    Entitlement, InstanceFindings, InstanceObjects, InstanceVerdict, JudgedInstance, Member, MemberName, Settlement,
-    judge_instances, labels_of, settle,
-};
+use portcullis_instances::{InstanceFindings, InstanceVerdict, JudgedInstance, Settlement};
 use portcullis_sources::{ObjectSet, Place};
 use portcullis_translate::{Diagnosis, Reason, Version};
 use serde_json::Value;
 
 use super::checked::{CheckedObject, Finding};
-use crate::instance_settings::{NamedSettings, named_settings};
+use crate::divided_objects::{DividedObjects, OwnSettings};
 use crate::serve::{Division, OwnPart};
-use crate::spanning_policies::{SpanningPolicies, spanning_policies, without_spanning};
+use crate::spanning_policies::SpanningPolicies;
 
 /// All instances, and the owners of everything.
 pub(super) struct CheckedInstances {
-    judged: Vec<JudgedInstance>,
-    settled: Settlement,
-    /// The settings of instances with some of their own, by name.
-    own: BTreeMap<String, OwnSettings>,
-    /// The diagnoses of the documents that they are of, by their places among all.
-    named: BTreeMap<usize, Diagnosis>,
-}
-
-/// The settings of an instance's Envoys.
-#[derive(Clone)]
-struct OwnSettings {
-    settings: Arc<Settings>,
-    /// Whether a default certificate is among what they refer to and is not here.
-    believes_certificate: bool,
+    divided: DividedObjects,
+    /// The documents of settings to which a default certificate belongs that is not here, by their places among all.
+    believed: BTreeSet<usize>,
 }
 
 impl CheckedInstances {
     /// Those of a set. `shared`: the settings of all gateways.
     pub(super) fn of(objects: &ObjectSet, shared: &Settings) -> Self {
-        let mut judged = judge_instances(objects.instances.iter().map(AsRef::as_ref), &shared.instance);
-        let settled = settled(objects, &judged);
         let (documents, believed) = settings_documents(objects);
-        let (mut own, mut named) = (BTreeMap::new(), BTreeMap::new());
-        for instance in &mut judged {
-            let name = instance.outcome.as_ref().ok().and_then(|checked| checked.settings.clone());
-            let Some(name) = name else { continue };
-            let NamedSettings { outcome, diagnosis } = named_settings(&name, &documents, shared);
-            let believes_certificate = diagnosis.as_ref().is_some_and(|(index, _)| believed.contains(index));
-            named.extend(diagnosis);
-            match outcome {
-                Ok(settings) => {
-                    let settings = OwnSettings { settings: Arc::new(settings), believes_certificate };
-                    own.insert(instance.name.clone(), settings);
-                }
-                Err(problem) => instance.settings_problem = Some(problem),
-            }
-        }
-        Self { judged, settled, own, named }
+        Self { divided: DividedObjects::of(objects, &documents, shared), believed }
     }
 
     /// The parts of the clusters: the first has what belongs to no instance, the second what belongs to those without settings of
     /// their own.
     pub(super) fn division(&self, objects: &ObjectSet) -> Division {
-        let parts: BTreeMap<&str, usize> = self.own.keys().map(String::as_str).zip(2..).collect();
-        let part = |document: &Arc<Value>| match self.owner(text(document, "/metadata/name")) {
+        let own = &self.divided.own;
+        let parts: BTreeMap<&str, usize> = own.keys().map(String::as_str).zip(2..).collect();
+        let part = |document: &Arc<Value>| match self.divided.instance(text(document, "/metadata/name")) {
             None => vec![0],
             Some(instance) => vec![parts.get(instance).copied().unwrap_or(1)],
         };
-        let own = |(instance, own): (&String, &OwnSettings)| {
+        let of_instance = |(instance, own): (&String, &OwnSettings)| {
             let settings = Arc::clone(&own.settings);
             Some((*parts.get(instance.as_str())?, OwnPart { instance: instance.clone(), settings }))
         };
         Division {
-            count: self.own.len().saturating_add(2),
+            count: own.len().saturating_add(2),
             of: objects.clusters.iter().map(part).collect(),
-            own: self.own.iter().filter_map(own).collect(),
+            own: own.iter().filter_map(of_instance).collect(),
         }
     }
 
     /// Refuses the documents for which a policy decides whose targets belong to several owners. Returns all such policies.
     pub(super) fn refuse_spanning(&self, clusters: &mut [Arc<Value>]) -> SpanningPolicies {
-        let spanning = spanning_policies(clusters, &self.settled);
-        for document in clusters {
-            if let Some(refused) = without_spanning(document, &spanning) {
-                *document = Arc::new(refused);
-            }
-        }
-        spanning
+        self.divided.refuse_spanning(clusters)
     }
 
     /// The owners of everything.
     pub(super) fn owners(&self) -> &Settlement {
-        &self.settled
+        &self.divided.settled
     }
 
-    fn owner(&self, cluster: &str) -> Option<&str> {
-        self.settled.owners.get(&MemberName::cluster(cluster))?.holder.instance()
+    /// The settings of a cluster's instance, if it has some of its own.
+    pub(super) fn own_settings(&self, cluster: &str) -> Option<&Settings> {
+        self.divided.own_settings(cluster).map(|own| own.settings.as_ref())
     }
 
     /// Whether the settings of a cluster's instance have a default certificate that is not here.
     pub(super) fn believes_certificate(&self, cluster: &str) -> bool {
-        self.owner(cluster).and_then(|instance| self.own.get(instance)).is_some_and(|own| own.believes_certificate)
+        self.divided.own_settings(cluster).is_some_and(|own| self.believed.contains(&own.document))
     }
 
     /// The diagnoses of `GatewaySettings` that instances name and not all gateways use, with their documents and places; a warning about
@@ -112,7 +77,8 @@ impl CheckedInstances {
         let documents = objects.instance_settings.iter().zip(&objects.instance_settings_places).enumerate();
         let others = documents.filter(|(_, (document, _))| !objects.settings.contains(document.as_ref()));
         let diagnosis = |(index, (document, place)): (usize, (&'a Arc<Value>, &'a Place))| {
-            let diagnosis = self.named.get(&index).cloned().unwrap_or_else(|| unused(text(document, "/metadata/name")));
+            let diagnosis =
+                self.divided.named.get(&index).cloned().unwrap_or_else(|| unused(text(document, "/metadata/name")));
             (diagnosis, document.as_ref(), place)
         };
         others.map(diagnosis).collect()
@@ -120,8 +86,9 @@ impl CheckedInstances {
 
     /// Their outcomes, in the order of the set.
     pub(super) fn outcomes(self, objects: &ObjectSet) -> Vec<CheckedObject> {
-        let documents = self.judged.into_iter().zip(&objects.instance_places);
-        documents.map(|(instance, place)| outcome(instance, place, &self.settled)).collect()
+        let DividedObjects { judged, settled, .. } = self.divided;
+        let documents = judged.into_iter().zip(&objects.instance_places);
+        documents.map(|(instance, place)| outcome(instance, place, &settled)).collect()
     }
 }
 
@@ -159,23 +126,6 @@ fn unused(name: &str) -> Diagnosis {
         names: Vec::new(),
         version: Version::default(),
     }
-}
-
-fn settled(objects: &ObjectSet, judged: &[JudgedInstance]) -> Settlement {
-    let clusters =
-        objects.clusters.iter().map(|document| (MemberName::cluster(text(document, "/metadata/name")), document));
-    let is_gateway = |document: &&Arc<Value>| text(document, "/kind") == "Gateway";
-    let gateways = objects.others.iter().filter(is_gateway).map(|document| {
-        let name = format!("{}/{}", text(document, "/metadata/namespace"), text(document, "/metadata/name"));
-        (MemberName::gateway(name), document)
-    });
-    let members = clusters.chain(gateways).map(|(name, document)| Member {
-        name,
-        labels: labels_of(document),
-        entitlement: Entitlement::Any,
-    });
-    let instances = judged.iter().filter_map(JudgedInstance::claim).collect();
-    settle(&Settlement::default(), &InstanceObjects { instances, members: members.collect() }, |_, _| true)
 }
 
 fn text<'a>(document: &'a Value, field: &str) -> &'a str {

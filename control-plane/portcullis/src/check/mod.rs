@@ -1,11 +1,13 @@
 //! `portcullis check`: what is wrong with objects, and where.
 
+mod assumed;
 mod checked;
 mod gateway_api;
 mod instances;
 mod output;
 mod policies;
 mod report;
+mod routed_clusters;
 mod upstreams;
 
 use std::io::{self, Read};

@@ -1,18 +1,15 @@
 use std::sync::Arc;
 
-use portcullis_api::{
-    Problem, ProblemCode, ReferencedData, Settings, lint_cluster, lint_settings, origins, parse_settings,
-    without_references,
-};
+use portcullis_api::{Problem, ProblemCode, Settings, lint_cluster, lint_settings, origins, parse_settings};
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{Diagnosis, FilterBuild, Input, Reason, choose_settings};
 
-use serde_json::Value;
-
+use super::assumed::{Assumptions, believed};
 use super::checked::{CheckReport, CheckedObject, Finding};
 use super::gateway_api;
 use super::instances::CheckedInstances;
 use super::policies::{self, PolicyPlaces};
+use super::routed_clusters::RoutedClusters;
 use crate::client_ca::check_client_ca;
 use crate::serve::{DividedTranslator, Division, Resolved};
 
@@ -45,16 +42,15 @@ pub(super) fn check_objects(objects: &ObjectSet, home_namespace: &str, now: i64)
         let lints = parse_settings(document).map(|raw| lint_settings(&raw, now)).unwrap_or_default();
         report.objects.push(object(diagnosis, place, lints, &|_| None));
     }
+    let assumed = Assumptions { objects, instances: &instances, believes_certificate };
     let diagnoses = clusters(objects, &resolved, &settings, &instances.division(objects));
+    let diagnoses: Vec<Diagnosis> = diagnoses.into_iter().map(|diagnosis| assumed.apply(diagnosis)).collect();
+    let routed = RoutedClusters::of(&resolved.documents, &diagnoses, &settings, &assumed);
     let allow_loopback = settings.allow_loopback_upstreams;
     let (policies, owners) = (&judged.attached.at_doors, (home_namespace, instances.owners()));
-    let gateway_api = gateway_api::check(objects, &diagnoses, policies, owners, allow_loopback);
+    let gateway_api = gateway_api::check(objects, (&diagnoses, &routed), policies, owners, allow_loopback);
     for ((index, place), diagnosis) in objects.cluster_places.iter().enumerate().zip(diagnoses) {
         let lints = resolved.lint(objects, index, |raw| lint_cluster(raw, now));
-        let diagnosis = if objects.referenced_data == ReferencedData::None { unknown(diagnosis) } else { diagnosis };
-        let believes = believes_certificate || instances.believes_certificate(&diagnosis.name);
-        let diagnosis = if believes { believe(diagnosis) } else { diagnosis };
-        let diagnosis = if without_settings { forgive(diagnosis) } else { diagnosis };
         let origins = objects.clusters.get(index).map(|document| origins(document)).unwrap_or_default();
         let mut checked = object(diagnosis, place, lints, &|path| policy_places.find(&origins, path));
         let affected = judged.attached.affected(&checked.name).into_iter();
@@ -81,65 +77,6 @@ fn clusters(objects: &ObjectSet, resolved: &Resolved, settings: &Settings, divis
         diagnosis
     };
     diagnoses.enumerate().map(explained).collect()
-}
-
-/// The settings without what they refer to where the files are not here, and whether a default certificate is among that.
-fn believed(objects: &ObjectSet) -> (Vec<Value>, bool) {
-    let mut documents = objects.settings.clone();
-    let mut is_one = false;
-    for document in documents.iter_mut().filter(|_| objects.referenced_data == ReferencedData::None) {
-        let (other, had_certificate) = without_references(document);
-        *document = other;
-        is_one |= had_certificate;
-    }
-    (documents, is_one)
-}
-
-/// There is a default certificate.
-fn believe(mut diagnosis: Diagnosis) -> Diagnosis {
-    diagnosis.problems.retain(|problem| problem.code != ProblemCode::NoServingCertificate);
-    if diagnosis.problems.is_empty() {
-        diagnosis.reason = Reason::Accepted;
-    }
-    diagnosis
-}
-
-/// The diagnosis without problems that depend on the contents of Secrets and files, which are unknown here.
-fn unknown(mut diagnosis: Diagnosis) -> Diagnosis {
-    diagnosis.problems.retain(|problem| problem.code != ProblemCode::Unresolved);
-    if diagnosis.problems.is_empty() {
-        diagnosis.reason = Reason::Accepted;
-    }
-    diagnosis
-}
-
-/// Settings that are not here may have the default certificate and client CA, and allow virtual IPs.
-fn forgive(mut diagnosis: Diagnosis) -> Diagnosis {
-    let of_settings = |problem: &Problem| match problem.code {
-        ProblemCode::NoServingCertificate => Some("a defaultCertificate"),
-        ProblemCode::NoClientCa => Some("a defaultClientCA"),
-        ProblemCode::VirtualIpNotAllowed => Some("listener.virtualIPs that allow it"),
-        _ => None,
-    };
-    let (missing, problems): (Vec<_>, Vec<_>) =
-        diagnosis.problems.into_iter().partition(|problem| of_settings(problem).is_some());
-    diagnosis.problems = problems;
-    for caution in &mut diagnosis.cautions {
-        if caution.code == ProblemCode::DiffersFromKubegateway && caution.path == "spec.secureServing.clientCAData" {
-            caution.message = "is not set: unless the GatewaySettings, which are not among the objects, have a \
-                               defaultClientCA, clients with a certificate and no token are anonymous"
-                .to_owned();
-        }
-    }
-    diagnosis.cautions.extend(missing.into_iter().map(|mut problem| {
-        let field = of_settings(&problem).unwrap_or_default();
-        problem.message = format!("needs {field} in the GatewaySettings, which are not among the objects");
-        problem
-    }));
-    if diagnosis.problems.is_empty() {
-        diagnosis.reason = Reason::Accepted;
-    }
-    diagnosis
 }
 
 /// The place of a field that is not the object's own, and its path there.

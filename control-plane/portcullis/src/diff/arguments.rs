@@ -21,6 +21,9 @@ use crate::replay::ReplayOutput;
 /// identities are asked for both users. A `until` of an access list is compared with the present time, and entries that end later
 /// are listed with their time.
 ///
+/// Each cluster is judged by the GatewaySettings of its Instance, if the files have both, and also behind each HTTPRoute with
+/// policies at it, its listener or its Gateway: "prod.example.com by HTTPRoute team-a/web at listener https of Gateway infra/edge".
+///
 /// Exit: 0 if nothing differs, 1 if a request is judged differently, a field changes or a part was too large to compare, 2 if
 /// something cannot be read.
 #[derive(Debug, Args)]
@@ -42,6 +45,9 @@ pub(crate) struct Diff {
     /// The control plane's own namespace: policies there decide, and those of others only tighten, with a ReferenceGrant there.
     #[arg(long, value_name = "NAMESPACE", default_value = "portcullis")]
     pub(super) namespace: String,
+    /// The name of the GatewaySettings of all gateways, as for serve: those of other names are used by Instances that name them alone.
+    #[arg(long, value_name = "NAME")]
+    pub(super) settings_name: Option<String>,
     /// Compare this UpstreamCluster only; may be repeated.
     #[arg(short = 'n', long = "cluster", value_name = "NAME")]
     pub(super) clusters: Vec<String>,

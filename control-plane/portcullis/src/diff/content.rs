@@ -54,7 +54,8 @@ fn written_data(secret: &Value) -> SecretData {
 
 /// Whether the settings of a set by [`with_content`] have a reference whose content is not at hand: a file without a root, or a Secret.
 pub(super) fn has_unknown_settings(resolved: &ObjectSet) -> bool {
-    resolved.settings.first().is_some_and(|settings| without_references(settings).0 != *settings)
+    let of_instances = resolved.instance_settings.iter().map(AsRef::as_ref);
+    resolved.settings.iter().take(1).chain(of_instances).any(|settings| without_references(settings).0 != *settings)
 }
 
 /// References that are the same in both objects and lead to other content, and those whose content is not at hand.

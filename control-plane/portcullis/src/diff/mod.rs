@@ -4,12 +4,15 @@ mod arguments;
 mod atoms;
 mod classes;
 mod cluster;
+mod cluster_diff;
 mod compare;
 mod content;
+mod doors;
 mod endings;
 mod example;
 mod fields;
 mod natural;
+mod objects;
 mod output;
 mod region;
 mod report;
@@ -30,7 +33,7 @@ pub(crate) use arguments::Diff;
 use content::with_content;
 use report::DiffReport;
 
-use crate::explain::{Environment, EnvironmentError, all_objects};
+use crate::explain::{Environment, EnvironmentError, ObjectFiles, ReadObjects};
 use crate::replay::{FAILED, ReplayOutput};
 
 /// Why objects cannot be compared.
@@ -61,16 +64,21 @@ pub(crate) fn run(arguments: &Diff) -> ExitCode {
 }
 
 fn diff(arguments: &Diff) -> Result<ExitCode, DiffError> {
-    let old = all_objects(&arguments.old, &arguments.namespace).map_err(DiffError::Old)?;
-    let new = all_objects(&arguments.new, &arguments.namespace).map_err(DiffError::New)?;
+    let files = |paths| ObjectFiles {
+        paths,
+        namespace: &arguments.namespace,
+        settings_name: arguments.settings_name.as_deref(),
+    };
+    let ReadObjects { set: old, attached: old_policies } = files(&arguments.old).read().map_err(DiffError::Old)?;
+    let ReadObjects { set: new, attached: new_policies } = files(&arguments.new).read().map_err(DiffError::New)?;
     let resolved = [
         with_content(&old, &arguments.old, arguments.references_root.as_deref())?,
         with_content(&new, &arguments.new, arguments.with_references_root.as_deref())?,
     ];
     let [old_content, new_content] = &resolved;
     let sides = [
-        Environment::of_objects(old_content, true).map_err(DiffError::Old)?,
-        Environment::of_objects(new_content, true).map_err(DiffError::New)?,
+        Environment::with_routes(old_content, old_policies, &arguments.namespace, true).map_err(DiffError::Old)?,
+        Environment::with_routes(new_content, new_policies, &arguments.namespace, true).map_err(DiffError::New)?,
     ];
     for (side, word) in sides.iter().zip(["old", "new"]) {
         side.problems().iter().for_each(|problem| crate::complain("warning", &format!("{word} objects: {problem}")));

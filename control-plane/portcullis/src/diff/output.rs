@@ -4,9 +4,11 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
+use super::cluster_diff::ClusterDiff;
 use super::endings::Ending;
 use super::fields::ChangedField;
-use super::report::{ClusterDiff, DiffReport};
+use super::objects::{ChangedObject, ObjectChange};
+use super::report::DiffReport;
 use super::verdict::Decider;
 use crate::display_text::{self, one_line};
 
@@ -25,10 +27,24 @@ pub(super) fn text(report: &DiffReport, show: usize) -> String {
         text.push_str("GatewaySettings\n");
         report.settings.iter().for_each(|field| write_field(&mut text, field));
     }
+    report.objects.iter().for_each(|object| write_object(&mut text, object));
     for cluster in &report.clusters {
         write_cluster(&mut text, cluster, show);
     }
     text
+}
+
+fn write_object(text: &mut String, object: &ChangedObject) {
+    let title = format!("{} {}", object.kind, one_line(&object.name));
+    let _ = match &object.change {
+        ObjectChange::Removed => writeln!(text, "{title}: only among the old objects"),
+        ObjectChange::Added => writeln!(text, "{title}: only among the new objects"),
+        ObjectChange::Fields(fields) => {
+            let _ = writeln!(text, "{title}");
+            fields.iter().for_each(|field| write_field(text, field));
+            Ok(())
+        }
+    };
 }
 
 fn write_cluster(text: &mut String, cluster: &ClusterDiff, show: usize) {
@@ -47,7 +63,7 @@ fn write_cluster(text: &mut String, cluster: &ClusterDiff, show: usize) {
     for difference in differences.iter().take(show) {
         let _ = writeln!(text, "\n  then: {}", words(&difference.then));
         let _ = writeln!(text, "  now:  {}", words(&difference.now));
-        let _ = writeln!(text, "  {}", difference.example.call(&cluster.name).shell("FILES"));
+        let _ = writeln!(text, "  {}", difference.example.call(&cluster.host).shell("FILES"));
     }
     let hidden = differences.len().saturating_sub(show);
     if hidden > 0 {
@@ -135,6 +151,7 @@ pub(super) fn json(report: &DiffReport, show: usize) -> String {
         "removed": report.removed,
         "added": report.added,
         "settings": fields(&report.settings),
+        "objects": report.objects.iter().map(ChangedObject::json).collect::<Vec<_>>(),
         "settingsContentNotCompared": report.has_unknown_settings,
     }))
 }
@@ -144,7 +161,7 @@ fn entry(cluster: &ClusterDiff, show: usize) -> Value {
     let shown: Vec<Value> = differences
         .iter()
         .take(show)
-        .map(|one| json!({"then": one.then, "now": one.now, "explain": one.example.call(&cluster.name).words()}))
+        .map(|one| json!({"then": one.then, "now": one.now, "explain": one.example.call(&cluster.host).words()}))
         .collect();
     json!({
         "name": cluster.name,

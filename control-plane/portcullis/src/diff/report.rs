@@ -3,11 +3,14 @@ use serde_json::Value;
 
 use super::DiffError;
 use super::cluster::compare;
+use super::cluster_diff::ClusterDiff;
 use super::compare::Findings;
 use super::content::{ContentChanges, content_changes, has_unknown_settings};
-use super::endings::{Ending, endings};
+use super::doors::{DoorDiffs, compare_doors};
+use super::endings::endings;
 use super::fields::{ChangedField, changes};
-use crate::explain::{Environment, name_of};
+use super::objects::{ChangedObject, changed_objects};
+use crate::explain::{Environment, ServedCluster, name_of};
 
 /// The differences between two sets of objects.
 #[derive(Debug, Default)]
@@ -16,32 +19,23 @@ pub(super) struct DiffReport {
     pub(super) clusters: Vec<ClusterDiff>,
     pub(super) removed: Vec<String>,
     pub(super) added: Vec<String>,
-    /// Of `GatewaySettings`.
+    /// Of the `GatewaySettings` of all gateways.
     pub(super) settings: Vec<ChangedField>,
+    /// `GatewaySettings` of instances, and `Instances`.
+    pub(super) objects: Vec<ChangedObject>,
     /// Whether they have references whose content is not at hand.
     pub(super) has_unknown_settings: bool,
-}
-
-/// The differences of a cluster.
-#[derive(Debug)]
-pub(super) struct ClusterDiff {
-    pub(super) name: String,
-    pub(super) findings: Findings,
-    pub(super) fields: Vec<ChangedField>,
-    /// References whose content is not at hand.
-    pub(super) unknown_content: Vec<&'static str>,
-    /// Entries of access lists that end.
-    pub(super) endings: Vec<Ending>,
 }
 
 impl DiffReport {
     pub(super) fn new(
         [old, new]: [&ObjectSet; 2],
         [old_content, new_content]: [&ObjectSet; 2],
-        [old_side, new_side]: &[Environment; 2],
+        sides: &[Environment; 2],
         wanted: &[String],
         now: u64,
     ) -> Result<Self, DiffError> {
+        let [old_side, new_side] = sides;
         let names = |set: &ObjectSet| set.clusters.iter().map(|one| name_of(one).to_owned()).collect::<Vec<_>>();
         let (old_names, new_names) = (names(old), names(new));
         let is_wanted = |name: &String| wanted.is_empty() || wanted.contains(name);
@@ -55,6 +49,7 @@ impl DiffReport {
             removed: only(&old_names, &new_names),
             added: only(&new_names, &old_names),
             settings: settings(old_content, new_content),
+            objects: changed_objects(old_content, new_content),
             has_unknown_settings: [old_content, new_content].into_iter().any(has_unknown_settings),
             ..DiffReport::default()
         };
@@ -73,14 +68,20 @@ impl DiffReport {
             let ContentChanges { changed, unknown } = content.unwrap_or_default();
             let mut fields = changes(document, new_document);
             fields.extend(changed);
+            fields.extend(instance_change(then, other));
             report.clusters.push(ClusterDiff {
                 name: then.name.clone(),
+                host: then.name.clone(),
                 findings,
                 fields,
                 unknown_content: unknown,
                 endings: endings(&then.config, &other.config, now),
             });
         }
+        let DoorDiffs { clusters, removed, added } = compare_doors(sides, is_wanted, now)?;
+        report.clusters.extend(clusters);
+        report.removed.extend(removed);
+        report.added.extend(added);
         Ok(report)
     }
 
@@ -96,12 +97,20 @@ impl DiffReport {
         self.removed.is_empty()
             && self.added.is_empty()
             && self.settings.is_empty()
+            && self.objects.is_empty()
             && !self.has_unknown_settings
             && self.clusters.iter().all(is_same)
     }
 }
 
-/// Changes of the settings. There is one object at most that holds.
+/// Another instance that a cluster belongs to.
+fn instance_change(then: &ServedCluster, now: &ServedCluster) -> Option<ChangedField> {
+    let name = |served: &ServedCluster| served.instance.as_ref().and_then(|instance| instance.name.clone());
+    let (then, now) = (name(then), name(now));
+    (then != now).then(|| ChangedField { path: "the Instance that selects it".to_owned(), then, now })
+}
+
+/// Changes of the settings of all gateways. There is one object at most that holds.
 fn settings(old: &ObjectSet, new: &ObjectSet) -> Vec<ChangedField> {
     let first = |set: &ObjectSet| set.settings.first().cloned().unwrap_or(Value::Null);
     let empty = || Value::Object(serde_json::Map::new());

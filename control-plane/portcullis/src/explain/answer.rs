@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::attached::PolicyAnswer;
 use super::local_token::LocalTokenAnswer;
+use super::served_settings::InstanceAnswer;
 
 /// The gateway's treatment of a request. A part that does not apply is null.
 #[derive(Debug, Default, Serialize)]
@@ -18,6 +19,9 @@ pub(crate) struct Explanation {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) local_token: Option<LocalTokenAnswer>,
     pub(crate) dispatch: Option<DispatchAnswer>,
+    /// The instance to which the cluster belongs, and by whose settings it is judged; left out without instances.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) instance: Option<InstanceAnswer>,
     /// Policies that are attached to the cluster; left out without any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) policies: Vec<PolicyAnswer>,

@@ -13,6 +13,12 @@ use crate::arguments::ManifestOutput;
 ///   portcullis explain GET '/api/v1/pods?watch=1'                  # without -f: request info and credential only
 ///   portcullis explain -f manifests/ --batch < requests.jsonl
 ///
+/// With Instances among the files a cluster is judged by the GatewaySettings of the one that its labels choose, and "instance" in
+/// the answer names both; --settings-name says which settings are of all gateways. With policies, "policies" has each one that
+/// names the cluster, or the HTTPRoute of --host with its listener and Gateway: its part there, or why it has none.
+///
+///   portcullis explain -f manifests/ --settings-name edge GET /api/v1/pods --host prod.example.com --user alice
+///
 /// A part of the answer that does not apply is null. With --batch each line of standard input is a request:
 ///
 ///   {"id","method","target","host","headers":[[name,value]],"user":{"name","uid","groups":[],"extra":{key:[]}},
@@ -33,6 +39,9 @@ pub(crate) struct Explain {
     /// The control plane's own namespace: policies there decide, and those of others only tighten, with a ReferenceGrant there.
     #[arg(long, value_name = "NAMESPACE", default_value = "portcullis")]
     pub(crate) namespace: String,
+    /// The name of the GatewaySettings of all gateways, as for serve: those of other names are used by Instances that name them alone.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) settings_name: Option<String>,
     /// How the answer is printed; with --batch each is a line of JSON.
     #[arg(short = 'o', long, value_enum, default_value_t = ManifestOutput::Yaml, conflicts_with = "batch")]
     pub(crate) output: ManifestOutput,

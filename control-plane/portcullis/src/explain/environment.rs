@@ -1,10 +1,9 @@
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use portcullis_api::{FieldOrigin, Problem, Settings, claims_of, origins, without_references};
+use portcullis_api::{FieldOrigin, Problem, Settings, claims_of, origins};
 use portcullis_attach::{AttachedPolicies, Door, UnfitPolicy};
 use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::exchange::RouteConfig;
@@ -13,33 +12,16 @@ use portcullis_core::limit::InFlight;
 use portcullis_core::policy::LinearMatcher;
 use portcullis_core::review::{CredentialCaches, Lifetimes, Store};
 use portcullis_core::state_store::CacheOwner;
-use portcullis_core::{CompileError, Gateway, StateStore};
+use portcullis_core::{Gateway, StateStore};
 use portcullis_filter_config::ClusterConfig;
 use portcullis_sources::ObjectSet;
-use portcullis_translate::{ExplainInput, choose_settings, explain_gateway, explain_input, lost_names};
+use portcullis_translate::{ExplainInput, explain_gateway, explain_input, lost_names};
 use serde_json::Value;
 
-use crate::client_ca::check_client_ca;
-use crate::policies::{self, JudgedPolicies};
-use crate::read_manifests::{ManifestError, read_manifests};
+use super::error::EnvironmentError;
+use super::object_files::{ObjectFiles, ReadObjects};
+use super::served_settings::{ClusterSettings, InstanceAnswer, ServedSettings};
 use crate::routed::{RoutedCluster, routes};
-
-/// Why the clusters cannot be asked.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum EnvironmentError {
-    #[error(transparent)]
-    Manifests(#[from] ManifestError),
-    #[error("no UpstreamCluster is among the files")]
-    NoCluster,
-    #[error("UpstreamCluster {0}: {1}")]
-    Cluster(String, Problem),
-    #[error("the GatewaySettings cannot be used: {0}")]
-    Settings(String),
-    #[error("UpstreamCluster {0}")]
-    Compile(String, #[source] CompileError),
-    #[error("the gateway's own configuration")]
-    Gateway(#[source] CompileError),
-}
 
 /// The gateway with its clusters.
 #[derive(Debug)]
@@ -47,7 +29,7 @@ pub(crate) struct Environment {
     pub(crate) gateway: Gateway,
     pub(crate) clusters: Vec<ServedCluster>,
     /// Those behind HTTPRoutes, each under the host names of a route.
-    pub(super) routed: Vec<ServedCluster>,
+    pub(crate) routed: Vec<ServedCluster>,
     /// Whether clusters were asked about at all.
     pub(super) has_files: bool,
     /// Whether answers have those of a shadow beside them.
@@ -69,10 +51,12 @@ pub(crate) struct ServedCluster {
     pub(crate) config: ClusterConfig,
     pub(crate) subsets: Vec<Vec<String>>,
     pub(super) strategies: Vec<&'static str>,
+    /// The instance that it belongs to; `None` without instances.
+    pub(crate) instance: Option<InstanceAnswer>,
     /// The fields that are of policies.
     pub(super) origins: Vec<FieldOrigin>,
     /// The doors by which requests reach it, and the policies there that are left out, and why.
-    pub(super) doors: Vec<Door>,
+    pub(crate) doors: Vec<Door>,
     pub(super) unfit: BTreeMap<UnfitPolicy, String>,
     /// Whether a profile is in the place of policies and limits.
     pub(super) has_profile: bool,
@@ -85,11 +69,22 @@ pub(crate) struct ServedCluster {
 
 impl Environment {
     /// Reads the objects of all files.
-    pub(crate) fn read(paths: &[PathBuf], home_namespace: &str, asks_shadow: bool) -> Result<Self, EnvironmentError> {
-        let (objects, attached) = read_all(paths, home_namespace)?;
-        let routes = routes(&objects, &attached.at_doors, home_namespace);
-        let mut environment = Environment { asks_shadow, attached, ..Self::of_objects(&objects, !paths.is_empty())? };
-        let settings = settings(&objects).map_err(EnvironmentError::Settings)?;
+    pub(crate) fn read(files: ObjectFiles<'_>, asks_shadow: bool) -> Result<Self, EnvironmentError> {
+        let ReadObjects { set, attached } = files.read()?;
+        let has_files = !files.paths.is_empty();
+        Ok(Environment { asks_shadow, ..Self::with_routes(&set, attached, files.namespace, has_files)? })
+    }
+
+    /// The gateway with these objects, and with the clusters behind routes.
+    pub(crate) fn with_routes(
+        set: &ObjectSet,
+        attached: AttachedPolicies,
+        home_namespace: &str,
+        has_files: bool,
+    ) -> Result<Self, EnvironmentError> {
+        let settings = ServedSettings::of(set).map_err(EnvironmentError::Settings)?;
+        let routes = routes(set, &attached.at_doors, home_namespace, settings.owners());
+        let mut environment = Environment { attached, ..Self::served(set, &settings, has_files)? };
         for route in routes {
             environment.add_route(route, &settings)?;
         }
@@ -97,28 +92,38 @@ impl Environment {
     }
 
     /// The gateway with these objects.
+    #[cfg(test)]
     pub(crate) fn of_objects(all: &ObjectSet, has_files: bool) -> Result<Self, EnvironmentError> {
-        let settings = settings(all).map_err(EnvironmentError::Settings)?;
-        let mut environment = Self::empty(&settings, has_files)?;
-        for (document, lost) in all.clusters.iter().zip(lost_names(&all.clusters, &settings)) {
-            environment.add(document, &lost, &settings)?;
+        let settings = ServedSettings::of(all).map_err(EnvironmentError::Settings)?;
+        Self::served(all, &settings, has_files)
+    }
+
+    fn served(all: &ObjectSet, settings: &ServedSettings, has_files: bool) -> Result<Self, EnvironmentError> {
+        let mut environment = Self::empty(settings.shared(), has_files)?;
+        for (document, lost) in all.clusters.iter().zip(lost_names(&all.clusters, settings.shared())) {
+            environment.add(document, &lost, settings, None)?;
         }
         let refused = all.diagnoses.iter().filter(|diagnosis| diagnosis.refused);
         let refused = refused.map(|diagnosis| format!("{}: {}", diagnosis.file, diagnosis.message));
-        environment.problems.splice(..0, refused);
+        environment.problems.splice(..0, refused.chain(settings.problems()));
         if environment.has_files && environment.clusters.is_empty() {
             return Err(EnvironmentError::NoCluster);
         }
         Ok(environment)
     }
 
-    /// The gateway with one of the clusters, which owns its names among all of them.
-    pub(super) fn of_cluster(objects: &ExplainedObjects, cluster: &str) -> Result<Self, EnvironmentError> {
+    /// The gateway with one of the clusters, which owns its names among all of them. `instances` are those that it belongs to, as
+    /// the control plane has it.
+    pub(super) fn of_cluster(
+        objects: &ExplainedObjects,
+        cluster: &str,
+        instances: Option<&[String]>,
+    ) -> Result<Self, EnvironmentError> {
         let settings = objects.settings.as_ref().map_err(|problems| EnvironmentError::Settings(problems.clone()))?;
-        let mut environment = Self::empty(settings, true)?;
+        let mut environment = Self::empty(settings.shared(), true)?;
         for (document, lost) in objects.set.clusters.iter().zip(&objects.lost) {
             if name_of(document) == cluster {
-                environment.add(document, lost, settings)?;
+                environment.add(document, lost, settings, instances)?;
             }
         }
         if environment.clusters.is_empty() { Err(EnvironmentError::NoCluster) } else { Ok(environment) }
@@ -131,9 +136,10 @@ impl Environment {
         Ok(Environment { gateway, clusters, routed, has_files, asks_shadow: true, attached, problems, asked })
     }
 
-    fn add_route(&mut self, route: RoutedCluster, settings: &Settings) -> Result<(), EnvironmentError> {
+    fn add_route(&mut self, route: RoutedCluster, settings: &ServedSettings) -> Result<(), EnvironmentError> {
         let RoutedCluster { hosts, doors, document, unfit } = route;
         let name = name_of(&document).to_owned();
+        let ClusterSettings { settings, instance } = settings.of_cluster(&name, &document, None)?;
         let mut read =
             explain_input(&document, settings).map_err(|problem| EnvironmentError::Cluster(name.clone(), problem))?;
         let names = || hosts.iter().map(String::as_str);
@@ -141,13 +147,33 @@ impl Environment {
         let hosts_of = [AllowedHosts::new(exact), AllowedHosts::new(all)];
         read.config.authorities = hosts.iter().cloned().collect();
         let served = ServedCluster::new(name, hosts_of, read)?;
-        self.routed.push(ServedCluster { origins: origins(&document), doors: doors.into(), unfit, ..served });
+        let origins = origins(&document);
+        self.routed.push(ServedCluster { origins, instance, doors: doors.into(), unfit, ..served });
         Ok(())
     }
 
     /// A time so long after every earlier one that each request finds the token buckets full.
     pub(super) fn later(&self) -> Duration {
         Duration::from_secs(self.asked.fetch_add(1, Ordering::Relaxed).saturating_mul(1_000_000_000))
+    }
+
+    /// The policies at Gateways, listeners and `HTTPRoutes` that tighten a cluster for requests which come by there, each by its kind and
+    /// name.
+    pub(crate) fn policies_at_doors(&self, cluster: &str) -> BTreeSet<String> {
+        self.routed.iter().filter(|one| one.name == cluster).flat_map(|routed| self.tightened_by(routed)).collect()
+    }
+
+    /// Whether a cluster behind a route has more policies than under its own names.
+    pub(crate) fn is_tightened(&self, routed: &ServedCluster) -> bool {
+        !self.tightened_by(routed).is_empty()
+    }
+
+    fn tightened_by(&self, routed: &ServedCluster) -> BTreeSet<String> {
+        let named = |served: &ServedCluster| -> BTreeSet<String> {
+            served.origins.iter().map(|origin| format!("{} {}", origin.kind, origin.policy)).collect()
+        };
+        let own = self.clusters.iter().find(|one| one.name == routed.name).map(named).unwrap_or_default();
+        named(routed).difference(&own).cloned().collect()
     }
 
     /// Problems of the files, for their author.
@@ -159,9 +185,11 @@ impl Environment {
         &mut self,
         document: &Value,
         lost: &[(String, Problem)],
-        settings: &Settings,
+        settings: &ServedSettings,
+        instances: Option<&[String]>,
     ) -> Result<(), EnvironmentError> {
         let name = name_of(document).to_owned();
+        let ClusterSettings { settings, instance } = settings.of_cluster(&name, document, instances)?;
         let read =
             explain_input(document, settings).map_err(|problem| EnvironmentError::Cluster(name.clone(), problem))?;
         for problem in &read.problems {
@@ -177,7 +205,7 @@ impl Environment {
         let (exact, all) = (names().filter(|name| !name.starts_with('*')), names());
         let (exact, all) = (AllowedHosts::new(exact), AllowedHosts::new(all));
         let served = ServedCluster::new(name, [exact, all], read)?;
-        self.clusters.push(ServedCluster { origins: origins(document), ..served });
+        self.clusters.push(ServedCluster { origins: origins(document), instance, ..served });
         Ok(())
     }
 }
@@ -196,6 +224,7 @@ impl ServedCluster {
             route,
             subsets: read.subsets,
             strategies: read.strategies,
+            instance: None,
             origins: Vec::new(),
             doors: Vec::new(),
             unfit: BTreeMap::new(),
@@ -212,7 +241,7 @@ impl ServedCluster {
 pub(crate) struct ExplainedObjects {
     set: Arc<ObjectSet>,
     /// Or why there are none.
-    settings: Result<Settings, String>,
+    settings: Result<ServedSettings, String>,
     /// By cluster, in their order.
     lost: Vec<Vec<(String, Problem)>>,
     /// The names that a cluster claims: those without a wildcard, and all.
@@ -222,8 +251,8 @@ pub(crate) struct ExplainedObjects {
 impl ExplainedObjects {
     /// Looks through all objects.
     pub(crate) fn new(set: Arc<ObjectSet>) -> Self {
-        let settings = settings(&set);
-        let lost = settings.as_ref().map(|settings| lost_names(&set.clusters, settings)).unwrap_or_default();
+        let settings = ServedSettings::of(&set);
+        let lost = settings.as_ref().map(|settings| lost_names(&set.clusters, settings.shared())).unwrap_or_default();
         let hosts = |document: &Arc<Value>| {
             let claims = claims_of(document).names;
             let names = || claims.iter().map(|(name, _)| name.as_str());
@@ -256,38 +285,6 @@ impl ExplainedObjects {
 
 pub(crate) fn name_of(document: &Value) -> &str {
     document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
-}
-
-/// The objects of all files together, with policies in their clusters: names are owned across them.
-pub(crate) fn all_objects(paths: &[PathBuf], home_namespace: &str) -> Result<ObjectSet, EnvironmentError> {
-    read_all(paths, home_namespace).map(|(objects, _)| objects)
-}
-
-fn read_all(paths: &[PathBuf], home_namespace: &str) -> Result<(ObjectSet, AttachedPolicies), EnvironmentError> {
-    let mut all = ObjectSet::default();
-    for path in paths {
-        let ObjectSet { clusters, settings, policies, policy_places, others, diagnoses, .. } = read_manifests(path)?;
-        all.clusters.extend(clusters);
-        all.settings.extend(settings);
-        all.policies.extend(policies);
-        all.policy_places.extend(policy_places);
-        all.others.extend(others);
-        all.diagnoses.extend(diagnoses);
-    }
-    let JudgedPolicies { attached, .. } = policies::judge(&all, home_namespace);
-    Ok((policies::merged(&all, &attached), attached))
-}
-
-/// The settings in the files. Wrong ones are an error, as defaults could hide protected identities.
-fn settings(objects: &ObjectSet) -> Result<Settings, String> {
-    // The content of referenced files is not at hand, and no request depends on it.
-    let known: Vec<Value> = objects.settings.iter().map(|document| without_references(document).0).collect();
-    let choice = choose_settings(&known, Some(check_client_ca));
-    let problems = || {
-        let problems = choice.diagnoses.iter().flat_map(|diagnosis| &diagnosis.problems);
-        problems.map(ToString::to_string).collect::<Vec<_>>().join("; ")
-    };
-    choice.settings.ok_or_else(problems)
 }
 
 /// A process in which nothing has happened yet.

@@ -29,6 +29,7 @@ impl Environment {
         let (mut headers, host) = message(request);
         let found = self.find(host.as_deref());
         let served = found.as_ref().ok().copied().flatten();
+        answer.instance = served.and_then(|served| served.instance.clone());
         let default_host = || served.and_then(|served| served.config.authorities.first().cloned());
         headers.push((b":authority".to_vec(), host.or_else(default_host).unwrap_or_default().into_bytes()));
         let scan = self.gateway.scan(served.map(|served| &served.route.cluster), pairs(&headers));

@@ -6,10 +6,13 @@ mod attached;
 mod call;
 mod certificate;
 mod environment;
+mod error;
 mod evaluate;
 mod local_token;
+mod object_files;
 pub(crate) mod paste;
 mod request;
+mod served_settings;
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
@@ -19,19 +22,24 @@ use portcullis_core::identity::UserInfo;
 pub(crate) use answer::{DispatchAnswer, Explanation, RequestInfoAnswer, ShadowAnswer};
 pub(crate) use arguments::Explain;
 use arguments::ExplainCommand;
+pub(crate) use attached::PolicyAnswer;
 pub(crate) use call::ExplainCall;
-pub(crate) use environment::{EmptyState, Environment, EnvironmentError, ExplainedObjects, all_objects, name_of};
+pub(crate) use environment::{EmptyState, Environment, ExplainedObjects, ServedCluster, name_of};
+pub(crate) use error::EnvironmentError;
+pub(crate) use object_files::{ObjectFiles, ReadObjects};
 use paste::PastedRequest;
 use request::{Named, Request};
+pub(crate) use served_settings::{ClusterSettings, InstanceAnswer, ServedSettings};
 
-/// Explains a request to one of the clusters. The second part is why the objects would not be served as they are.
+/// Explains a request to one of the clusters. `instances` are those that it belongs to, if a control plane knows them. The second part
+/// is why the objects would not be served as they are.
 pub(crate) fn explain(
     objects: &ExplainedObjects,
-    cluster: &str,
+    (cluster, instances): (&str, Option<&[String]>),
     request: &PastedRequest,
     user: Option<UserInfo>,
 ) -> Result<(Explanation, Vec<String>), EnvironmentError> {
-    let environment = Environment::of_cluster(objects, cluster)?;
+    let environment = Environment::of_cluster(objects, cluster, instances)?;
     let answer = environment.explain(&Request::of_user(request, user));
     Ok((answer, environment.problems().to_vec()))
 }
@@ -40,7 +48,12 @@ pub(crate) fn run(arguments: &Explain) -> ExitCode {
     if let Some(ExplainCommand::Certificate(arguments)) = &arguments.command {
         return certificate::run(arguments);
     }
-    let environment = match Environment::read(&arguments.files, &arguments.namespace, arguments.shadow) {
+    let files = ObjectFiles {
+        paths: &arguments.files,
+        namespace: &arguments.namespace,
+        settings_name: arguments.settings_name.as_deref(),
+    };
+    let environment = match Environment::read(files, arguments.shadow) {
         Ok(environment) => environment,
         Err(error) => return crate::fail(&error),
     };

@@ -26,6 +26,9 @@ use crate::onboard::host_name;
 ///
 ///   portcullis freeze prod.example.com --profiles-file /var/lib/portcullis/profiles.json -f manifests/
 ///
+/// With -f the groups that are refused all the same are those that the GatewaySettings of the cluster's Instance protect, or those
+/// of all gateways.
+///
 /// Exit: 0 if it is done, 1 if the object or the profile is not there or wrong, 2 for a wrong command line.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -75,6 +78,10 @@ pub(super) struct ObjectArguments {
     /// profiles can be named.
     #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR", requires = "profiles_file")]
     pub(super) manifests: Option<PathBuf>,
+    /// With -f: the name of the GatewaySettings of all gateways, as for serve: those of other names are used by Instances that name them
+    /// alone.
+    #[arg(long, value_name = "NAME", requires = "manifests")]
+    pub(super) settings_name: Option<String>,
     /// Print who would be let in, and change nothing.
     #[arg(long)]
     pub(super) dry_run: bool,

@@ -3,6 +3,7 @@
 mod admitted;
 mod arguments;
 mod error;
+mod known_settings;
 #[cfg(test)]
 mod tests;
 
@@ -11,16 +12,16 @@ use std::process::ExitCode;
 
 use portcullis_api::{
     BUILT_IN_PROFILES, CLUSTER_KIND, Cluster, PROFILE_ANNOTATION, ProblemCode, UpstreamIdentity, check_cluster,
-    cluster_mistakes, parse_cluster, unchecked_cluster, without_references,
+    cluster_mistakes, parse_cluster, unchecked_cluster,
 };
 use portcullis_filter_config::ProtectedIdentities;
 use portcullis_sources::{change_profiles, read_profiles};
-use portcullis_translate::choose_settings;
 use serde_json::{Map, Value, json};
 
 use arguments::ObjectArguments;
 pub(crate) use arguments::{Freeze, Thaw};
 use error::FreezeError;
+use known_settings::KnownSettings;
 
 use crate::onboard::{OnboardError, StoreArguments, StoreCluster, fail_with_advice, object_path, say};
 use crate::read_manifests::read_manifests;
@@ -113,21 +114,17 @@ fn freeze_by_file(arguments: &Freeze, file: &Path) -> Result<(), FreezeError> {
     let object = &arguments.object;
     match &object.manifests {
         Some(manifests) => {
-            let objects = read_manifests(manifests)?;
+            let mut objects = read_manifests(manifests)?;
+            objects.divide_settings(object.settings_name.as_deref());
             let is_it = |one: &&std::sync::Arc<Value>| {
                 one.pointer("/metadata/name").and_then(Value::as_str) == Some(&object.name)
             };
             let found = objects.clusters.iter().find(is_it);
             let document = found.ok_or_else(|| FreezeError::Missing(object.name.clone()))?;
-            let settings: Vec<Value> = objects.settings.iter().map(|one| without_references(one).0).collect();
-            let settings = choose_settings(&settings, None).settings;
-            // Settings that are elsewhere, or cannot be used, may allow them, and must not keep an operator from closing a cluster.
-            let is_known = !objects.settings.is_empty();
-            let allows_loopback =
-                settings.as_ref().is_none_or(|settings| settings.allow_loopback_upstreams || !is_known);
-            let protected = settings.and_then(|settings| settings.protected).unwrap_or_default();
-            let cluster = with_stage(document, &object.name, &arguments.stage, allows_loopback)?;
-            show(&cluster, &arguments.stage, &protected);
+            let known = KnownSettings::of(&objects, &object.name, document);
+            let cluster = with_stage(document, &object.name, &arguments.stage, known.allows_loopback)?;
+            show(&cluster, &arguments.stage, &known.protected);
+            known.remarks.iter().for_each(|remark| say(remark));
         }
         None if BUILT_IN_PROFILES.contains(&arguments.stage.as_str()) => {
             say(&format!("not checked without -f: whether {} is there and accepted, and who is let in", object.name));

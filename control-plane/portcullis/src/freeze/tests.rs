@@ -79,6 +79,7 @@ fn loopback_servers_are_refused_where_the_settings_refuse_them() {
             context: None,
             profiles_file: Some(file.clone()),
             manifests: Some(directory.path().to_owned()),
+            settings_name: None,
             dry_run: true,
         };
         freeze_by_file(&Freeze { stage: "frozen".to_owned(), object }, &file).map_err(|error| error.to_string())
@@ -107,6 +108,7 @@ fn file_of_profiles_has_what_is_frozen_and_nothing_else() {
         context: None,
         profiles_file: Some(file.clone()),
         manifests: manifests.map(Path::to_owned),
+        settings_name: None,
         dry_run,
     };
     let freeze = |name: &str, stage: &str, manifests: Option<&Path>, dry_run| {

@@ -3,7 +3,6 @@ mod instance;
 mod personas;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub(crate) use control_plane::{instances_manifests as instances_rights, manifests as control_plane_rights};
@@ -13,18 +12,18 @@ use portcullis_api::{
 use portcullis_core::attribution;
 use portcullis_core::request_info::unescape_path;
 use portcullis_filter_config::DEFAULT_EXTRAS;
-use portcullis_translate::choose_settings;
+use portcullis_sources::ObjectSet;
 use serde_json::{Value, json};
 
 use self::instance::SelectedClusters;
 use crate::arguments::Rbac;
-use crate::read_manifests::{ManifestError, read_manifests};
+use crate::explain::{EnvironmentError, ObjectFiles, ServedSettings};
 
 /// The reason for which the manifests do not show the permissions.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RbacError {
     #[error(transparent)]
-    Manifests(#[from] ManifestError),
+    Objects(#[from] EnvironmentError),
     #[error("UpstreamCluster {0}: {1}")]
     Cluster(String, Problem),
     #[error("no UpstreamCluster {0} is among the files")]
@@ -67,7 +66,7 @@ pub(crate) fn run(arguments: &Rbac) -> ExitCode {
         };
     }
     let user = arguments.user.as_deref().unwrap_or("system:portcullis");
-    match clusters(&arguments.files, arguments.cluster.as_deref()) {
+    match clusters(arguments) {
         Ok(clusters) => match gateway_manifests(&clusters, user) {
             Ok(manifests) => print(arguments, &manifests),
             Err(error) => crate::fail(&error),
@@ -78,10 +77,9 @@ pub(crate) fn run(arguments: &Rbac) -> ExitCode {
 
 /// The role and the binding of a tenant, for what belongs to its instance among the files.
 fn instance_manifests(arguments: &Rbac, instance: &str) -> Result<[Value; 2], RbacError> {
-    let sets = arguments.files.iter().map(|path| read_manifests(path)).collect::<Result<Vec<_>, _>>()?;
-    let settings: Vec<Value> = sets.iter().flat_map(|set| set.settings.iter().cloned()).collect();
-    let settings = choose_settings(&settings, None).settings.unwrap_or_default();
-    let found = instance::selected(&sets, instance, &settings.instance);
+    let objects = objects(arguments)?;
+    let settings = ServedSettings::of(&objects).map_err(EnvironmentError::Settings)?;
+    let found = instance::selected(&[objects], instance, &settings.shared().instance);
     let found = match found.map_err(|refused| RbacError::Instance(refused.name, refused.problem))? {
         Some(found) => found,
         None if arguments.files.is_empty() => SelectedClusters::none(),
@@ -130,17 +128,22 @@ fn print(arguments: &Rbac, manifests: &[Value]) -> ExitCode {
 /// The name of the role and of its binding.
 pub(crate) const NAME: &str = "portcullis";
 
-fn clusters(files: &[PathBuf], wanted: Option<&str>) -> Result<Vec<Cluster>, RbacError> {
+/// The objects of the files, with policies in their clusters: these may say how servers know users.
+fn objects(arguments: &Rbac) -> Result<ObjectSet, EnvironmentError> {
+    let files = ObjectFiles {
+        paths: &arguments.files,
+        namespace: &arguments.namespace,
+        settings_name: arguments.settings_name.as_deref(),
+    };
+    Ok(files.read()?.set)
+}
+
+fn clusters(arguments: &Rbac) -> Result<Vec<Cluster>, RbacError> {
+    let wanted = arguments.cluster.as_deref();
     let mut clusters = Vec::new();
-    for document in files
-        .iter()
-        .map(|path| read_manifests(path))
-        .collect::<Result<Vec<_>, _>>()?
-        .iter()
-        .flat_map(|set| &set.clusters)
-    {
-        let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        let raw = parse_cluster(document).map_err(|problem| RbacError::Cluster(name.to_owned(), problem))?;
+    for document in &objects(arguments)?.clusters {
+        let raw = parse_cluster(document)
+            .map_err(|problem| RbacError::Cluster(crate::policies::name_of(document).to_owned(), problem))?;
         clusters.extend(unchecked_cluster(&raw).filter(|cluster| wanted.is_none_or(|wanted| cluster.name == wanted)));
     }
     match wanted {

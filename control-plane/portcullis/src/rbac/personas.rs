@@ -1,5 +1,6 @@
-//! Roles of people who share gateways by the Gateway API.
+//! Roles of people who share gateways.
 
+use portcullis_api::PolicyKind;
 use serde_json::{Value, json};
 
 use super::control_plane::role;
@@ -10,28 +11,41 @@ const READ: [&str; 3] = ["get", "list", "watch"];
 
 /// The roles, each without what the others write, and without any status: the control plane writes these.
 ///
-/// Gateway operators and tenants get theirs by a `RoleBinding` in each of their namespaces. A binding of these two in the control
-/// plane's own namespace would permit routes to lead to every `UpstreamCluster`, as a `ReferenceGrant` there does.
+/// Gateway operators and tenants get theirs by a `RoleBinding` in each of their namespaces, and the platform team the one for policies by
+/// one in the control plane's own. A binding of the others there would permit routes to lead to every `UpstreamCluster`, as a
+/// `ReferenceGrant` there does, and a policy there decides about every one.
 pub(super) fn manifests() -> Vec<Value> {
     let (group, own_group, clusters_group) = ("gateway.networking.k8s.io", "portcullis.dev", "proxy.kubegateway.io");
     let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    let [dispatch, flow_control, identity] =
+        [PolicyKind::Dispatch, PolicyKind::FlowControl, PolicyKind::UpstreamIdentity].map(PolicyKind::plural);
+    let policies = [dispatch, flow_control, identity];
+    // Beyond the control plane's namespace a policy tightens, and there is nothing to tighten about identities.
+    let tightening = [dispatch, flow_control];
     let roles = [
         (
             "portcullis-platform-admin",
             json!([
                 rule(group, &["gatewayclasses"], &WRITE),
-                rule(own_group, &["gatewaysettings"], &WRITE),
+                rule(own_group, &["gatewaysettings", "instances"], &WRITE),
                 rule(clusters_group, &["upstreamclusters"], &WRITE),
                 rule(group, &["gateways", "httproutes", "tlsroutes", "referencegrants"], &READ),
                 rule(own_group, &["kubernetesupstreams"], &READ),
+                rule(own_group, &policies, &READ),
             ]),
+        ),
+        (
+            "portcullis-policy-admin",
+            json!([rule(own_group, &policies, &WRITE), rule(group, &["referencegrants"], &WRITE)]),
         ),
         (
             "portcullis-gateway-operator",
             json!([
                 rule(group, &["gateways", "referencegrants"], &WRITE),
+                rule(own_group, &tightening, &WRITE),
                 rule(group, &["httproutes", "tlsroutes"], &READ),
                 rule(own_group, &["kubernetesupstreams"], &READ),
+                rule(own_group, &[identity], &READ),
             ]),
         ),
         (
@@ -39,7 +53,9 @@ pub(super) fn manifests() -> Vec<Value> {
             json!([
                 rule(group, &["httproutes", "tlsroutes", "referencegrants"], &WRITE),
                 rule(own_group, &["kubernetesupstreams"], &WRITE),
+                rule(own_group, &tightening, &WRITE),
                 rule(group, &["gateways"], &READ),
+                rule(own_group, &[identity], &READ),
             ]),
         ),
     ];

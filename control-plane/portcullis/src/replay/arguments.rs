@@ -18,6 +18,9 @@ use clap::{Args, ValueEnum};
 /// taken from the log; `portcullis diff` names changes of it. Lines of requests that were refused before their user was known
 /// are counted by reason. A `until` of an access list is compared with the present time.
 ///
+/// Lines of a cluster are judged by the GatewaySettings of its Instance, if the files have both. A line does not say by which
+/// Gateway or HTTPRoute its request came: policies there judge no line, and a note names them.
+///
 /// Exit: 0 if every line that is judged stays the same, 1 if one differs or is unknown, 2 if something cannot be read or no
 /// line is judged.
 #[derive(Debug, Args)]
@@ -35,6 +38,9 @@ pub(crate) struct Replay {
     /// The control plane's own namespace: policies there decide, and those of others only tighten, with a ReferenceGrant there.
     #[arg(long, value_name = "NAMESPACE", default_value = "portcullis")]
     pub(super) namespace: String,
+    /// The name of the GatewaySettings of all gateways, as for serve: those of other names are used by Instances that name them alone.
+    #[arg(long, value_name = "NAME")]
+    pub(super) settings_name: Option<String>,
     /// How many differences are printed, those of most requests; the others are counted.
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     pub(super) show: usize,

@@ -23,7 +23,8 @@ use judge::{LineVerdict, ReplayedCluster};
 use record::LogRecord;
 use tally::Tally;
 
-use crate::explain::{Environment, EnvironmentError};
+use crate::display_text::listed;
+use crate::explain::{Environment, EnvironmentError, ObjectFiles, ServedCluster};
 
 /// The exit status for what cannot be read, as `kubectl diff` has it.
 pub(crate) const FAILED: u8 = 2;
@@ -54,6 +55,8 @@ struct Judges {
     clusters: HashMap<String, Option<ReplayedCluster>>,
     /// Names of those whose connections are passed on.
     passed_on: HashSet<String>,
+    /// By whose settings clusters are judged, and policies by which no line is.
+    notes: Vec<String>,
 }
 
 pub(crate) fn run(arguments: &Replay) -> ExitCode {
@@ -100,11 +103,20 @@ fn replay(arguments: &Replay) -> Result<ExitCode, ReplayError> {
 
 impl Judges {
     fn read(arguments: &Replay) -> Result<Self, ReplayError> {
-        let environment = Environment::read(&arguments.files, &arguments.namespace, false)?;
+        let files = ObjectFiles {
+            paths: &arguments.files,
+            namespace: &arguments.namespace,
+            settings_name: arguments.settings_name.as_deref(),
+        };
+        let environment = Environment::read(files, false)?;
         for problem in environment.problems() {
             crate::complain("warning", problem);
         }
         let is_wanted = |name: &String| arguments.clusters.is_empty() || arguments.clusters.contains(name);
+        let wanted = || environment.clusters.iter().filter(|served| is_wanted(&served.name));
+        let of_settings = wanted().filter_map(settings_note);
+        let of_doors = wanted().filter_map(|served| doors_note(&served.name, &environment));
+        let notes = of_settings.chain(of_doors).collect();
         let (mut clusters, mut passed_on) = (HashMap::new(), HashSet::new());
         for served in environment.clusters {
             if served.is_passed_on {
@@ -116,7 +128,7 @@ impl Judges {
         }
         match arguments.clusters.iter().find(|name| !clusters.contains_key(*name)) {
             Some(name) => Err(ReplayError::NoCluster(name.clone())),
-            None => Ok(Judges { gateway: environment.gateway, clusters, passed_on }),
+            None => Ok(Judges { gateway: environment.gateway, clusters, passed_on, notes }),
         }
     }
 
@@ -125,8 +137,27 @@ impl Judges {
         let mut clusters: Vec<_> = self.clusters.iter().filter_map(|(name, one)| Some((name, one.as_ref()?))).collect();
         clusters.sort_by_key(|(name, _)| *name);
         let of_clusters = clusters.into_iter().flat_map(|(name, cluster)| cluster.notes(name));
-        of_clusters.chain(impersonation_note(tally.impersonated)).collect()
+        self.notes.iter().cloned().chain(of_clusters).chain(impersonation_note(tally.impersonated)).collect()
     }
+}
+
+/// The settings by which the lines of a cluster are judged, if they are an instance's own.
+fn settings_note(served: &ServedCluster) -> Option<String> {
+    let instance = served.instance.as_ref()?;
+    let (name, settings) = (instance.name.as_ref()?, instance.settings.as_ref()?);
+    Some(format!("{}: judged by the GatewaySettings {settings} of Instance {name}", served.name))
+}
+
+/// Policies by which no line is judged, though the gateway judges requests by them that come by a route.
+fn doors_note(cluster: &str, environment: &Environment) -> Option<String> {
+    let policies = environment.policies_at_doors(cluster);
+    (!policies.is_empty()).then(|| {
+        format!(
+            "{cluster}: policies at Gateways, listeners and HTTPRoutes are not judged, because the log does not say by which of \
+             them a request came: {}",
+            listed(policies)
+        )
+    })
 }
 
 /// Parts of impersonated requests that the log does not have.

@@ -276,7 +276,7 @@ fn explained(
         let groups = target.groups.iter().map(|group| ("Impersonate-Group".to_owned(), group.clone()));
         request.headers.extend(groups);
     }
-    explain(objects, "a.test", &request, Some(user.clone())).unwrap().0
+    explain(objects, ("a.test", None), &request, Some(user.clone())).unwrap().0
 }
 
 proptest! {

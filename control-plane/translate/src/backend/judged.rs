@@ -45,12 +45,13 @@ pub(crate) struct OpenCluster {
     pub(crate) resources: Vec<Arc<Resource>>,
 }
 
+/// Why no request may be sent to an `UpstreamCluster` whose connections are passed on.
+pub const NO_REQUESTS: &str = "spec.portcullis.transport: its connections are passed on, and a TLSRoute leads there";
+
 impl JudgedCluster {
     pub(crate) fn of(document: &Value, name: &str, settings: &Settings) -> Self {
         match check(document, name, settings, None) {
-            (Some(cluster), _) if cluster.transport == Transport::Passthrough => Self::Refused(
-                "spec.portcullis.transport: its connections are passed on, and a TLSRoute leads there".to_owned(),
-            ),
+            (Some(cluster), _) if cluster.transport == Transport::Passthrough => Self::Refused(NO_REQUESTS.to_owned()),
             (Some(cluster), _) => Self::Open(Box::new(OpenCluster::of(cluster, settings))),
             (None, diagnosis) => Self::Refused(diagnosis.message),
         }

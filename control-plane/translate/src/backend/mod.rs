@@ -17,10 +17,11 @@ use std::sync::Arc;
 use portcullis_api::DiscoveredServer;
 use portcullis_attach::{ObjectName, ServedBackend};
 
-pub use judged::ResolvedUpstream;
 pub(crate) use judged::{JudgedCluster, OpenCluster, owner};
+pub use judged::{NO_REQUESTS, ResolvedUpstream};
 pub(crate) use known_pools::{KnownPools, PoolOrigin};
 pub(crate) use passage::Passage;
+pub use passage::passage_diagnosis;
 pub(crate) use pool::BackendPool;
 pub(crate) use tightened::{DoorRules, KnownTightenings, RequestedObject, Tightenings};
 

@@ -1,7 +1,7 @@
 use portcullis_api::{Cluster, Settings, Transport};
 use serde_json::{Value, json};
 
-use crate::check;
+use crate::{Diagnosis, check};
 
 /// Whether connections may be passed on to an `UpstreamCluster`.
 #[derive(Debug)]
@@ -17,13 +17,23 @@ pub(crate) enum Passage {
 impl Passage {
     /// The rules are those of an object that says `transport: TLSPassthrough` itself, whatever this one says.
     pub(crate) fn of(document: &Value, name: &str, settings: &Settings) -> Self {
-        let (cluster, diagnosis) = check(&passed_on(document), name, settings, None);
+        let (cluster, diagnosis) = checked(document, name, settings);
         match cluster {
             Some(cluster) if cluster.gates.deny_all_requests => Self::Closed,
             Some(cluster) => Self::Open(Box::new(cluster)),
             None => Self::Refused(diagnosis.message),
         }
     }
+}
+
+/// The diagnosis of an `UpstreamCluster` as one to whose servers routes pass connections on. If it is refused, none is: its message
+/// is why.
+pub fn passage_diagnosis(document: &Value, name: &str, settings: &Settings) -> Diagnosis {
+    checked(document, name, settings).1
+}
+
+fn checked(document: &Value, name: &str, settings: &Settings) -> (Option<Cluster>, Diagnosis) {
+    check(&passed_on(document), name, settings, None)
 }
 
 /// The document with the way in which its connections are passed on.

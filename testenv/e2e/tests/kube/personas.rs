@@ -1,4 +1,4 @@
-//! Platform admins, gateway operators and tenants, each with the role that `portcullis rbac --personas` prints: kube-apiserver
+//! Platform admins, gateway operators and tenants, each with the roles that `portcullis rbac --personas` prints: kube-apiserver
 //! refuses to each of them what the others write, and to all of them Secrets and statuses.
 
 use portcullis_harness::certs::{CertSpec, Identity};
@@ -13,18 +13,38 @@ use crate::sources::{GatewayApiSite, NAMESPACE, SOON, SourceFixture, printed};
 const INFRA: &str = "infra";
 const TEAM: &str = "team";
 const GATEWAY_API: &str = "/apis/gateway.networking.k8s.io/v1";
-/// Each with its role and the namespace in which it has it; none is the whole cluster.
-const PERSONAS: [(char, &str, Option<&str>); 3] = [
-    ('p', "portcullis-platform-admin", None),
-    ('o', "portcullis-gateway-operator", Some(INFRA)),
-    ('t', "portcullis-tenant", Some(TEAM)),
+/// A role, the namespace in which it is bound (none is the whole cluster), and a kind that it writes there.
+type BoundRole = (&'static str, Option<&'static str>, &'static str);
+
+/// Each with its roles.
+const PERSONAS: [(char, &[BoundRole]); 3] = [
+    (
+        'p',
+        &[
+            ("portcullis-platform-admin", None, "gatewayclasses"),
+            ("portcullis-policy-admin", Some(NAMESPACE), "dispatchpolicies"),
+        ],
+    ),
+    ('o', &[("portcullis-gateway-operator", Some(INFRA), "gateways")]),
+    ('t', &[("portcullis-tenant", Some(TEAM), "httproutes")]),
 ];
 
 /// Kinds in namespaces, and the letters of the personas that write them.
-const WRITERS: [(&str, &str, &str); 23] = [
+const WRITERS: [(&str, &str, &str); 33] = [
     ("gatewayclasses", "", "p"),
     ("gatewaysettings", "", "p"),
     ("upstreamclusters", "", "p"),
+    ("instances", "", "p"),
+    // Of the control plane's own namespace they decide.
+    ("dispatchpolicies", NAMESPACE, "p"),
+    ("dispatchpolicies", INFRA, "o"),
+    ("dispatchpolicies", TEAM, "t"),
+    ("flowcontrolpolicies", NAMESPACE, "p"),
+    ("flowcontrolpolicies", INFRA, "o"),
+    ("flowcontrolpolicies", TEAM, "t"),
+    ("upstreamidentitypolicies", NAMESPACE, "p"),
+    ("upstreamidentitypolicies", INFRA, ""),
+    ("upstreamidentitypolicies", TEAM, ""),
     ("gateways", INFRA, "o"),
     ("gateways", TEAM, ""),
     ("gateways", NAMESPACE, ""),
@@ -37,8 +57,8 @@ const WRITERS: [(&str, &str, &str); 23] = [
     ("kubernetesupstreams", INFRA, ""),
     ("referencegrants", INFRA, "o"),
     ("referencegrants", TEAM, "t"),
-    // A grant there permits routes to lead to UpstreamClusters.
-    ("referencegrants", NAMESPACE, ""),
+    // A grant there permits routes to lead to UpstreamClusters, and policies to tighten them.
+    ("referencegrants", NAMESPACE, "p"),
     ("secrets", INFRA, ""),
     ("secrets", TEAM, ""),
     ("secrets", NAMESPACE, ""),
@@ -49,7 +69,14 @@ const WRITERS: [(&str, &str, &str); 23] = [
 ];
 
 /// Kinds whose status the control plane writes.
-const STATUSES: [(&str, &str); 7] = [
+const STATUSES: [(&str, &str); 14] = [
+    ("instances", ""),
+    ("dispatchpolicies", NAMESPACE),
+    ("dispatchpolicies", TEAM),
+    ("dispatchpolicies", INFRA),
+    ("flowcontrolpolicies", NAMESPACE),
+    ("flowcontrolpolicies", TEAM),
+    ("upstreamidentitypolicies", NAMESPACE),
     ("gatewayclasses", ""),
     ("gatewaysettings", ""),
     ("upstreamclusters", ""),
@@ -66,7 +93,8 @@ struct Persona {
 
 fn collection(plural: &str, namespace: &str) -> String {
     let group = match plural {
-        "gatewaysettings" | "kubernetesupstreams" => "/apis/portcullis.dev/v1alpha1",
+        "gatewaysettings" | "kubernetesupstreams" | "instances" => "/apis/portcullis.dev/v1alpha1",
+        policies if policies.ends_with("policies") => "/apis/portcullis.dev/v1alpha1",
         "upstreamclusters" => "/apis/proxy.kubegateway.io/v1alpha1",
         "secrets" | "configmaps" => "/api/v1",
         "rolebindings" | "clusterrolebindings" | "clusterroles" => "/apis/rbac.authorization.k8s.io/v1",
@@ -75,12 +103,38 @@ fn collection(plural: &str, namespace: &str) -> String {
     if namespace.is_empty() { format!("{group}/{plural}") } else { format!("{group}/namespaces/{namespace}/{plural}") }
 }
 
+/// A policy that the definitions accept, at a cluster that is not there.
+fn policy(plural: &str, name: &str) -> Value {
+    let everything = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]});
+    let (kind, overrides) = match plural {
+        "dispatchpolicies" => {
+            let denial = json!({"rules": [everything], "portcullis": {"action": "Deny"}});
+            ("DispatchPolicy", json!({"dispatchPolicies": [denial]}))
+        }
+        "flowcontrolpolicies" => {
+            let schema = json!({"name": "few", "maxRequestsInflight": {"max": 1}});
+            ("FlowControlPolicy", json!({"flowControl": {"flowControlSchemas": [schema]}}))
+        }
+        _ => ("UpstreamIdentityPolicy", json!({"allowAnonymous": false})),
+    };
+    let target = json!({"group": "proxy.kubegateway.io", "kind": "UpstreamCluster", "name": "gone.example.com"});
+    json!({
+        "apiVersion": "portcullis.dev/v1alpha1", "kind": kind, "metadata": {"name": name},
+        "spec": {"targetRefs": [target], "overrides": overrides},
+    })
+}
+
 /// An object that the definitions accept.
 fn object(fixture: &SourceFixture, plural: &str, name: &str) -> Value {
     let parents = json!([{"name": "edge", "namespace": INFRA}]);
     let backends = json!([{"group": "proxy.kubegateway.io", "kind": "UpstreamCluster", "name": "a.example.com"}]);
     let rules = json!([{"backendRefs": backends}]);
     let (version, kind, spec) = match plural {
+        policies if policies.ends_with("policies") => return policy(plural, name),
+        "instances" => {
+            let version = "portcullis.dev/v1alpha1";
+            return json!({"apiVersion": version, "kind": "Instance", "metadata": {"name": name}, "spec": {}});
+        }
         "gatewayclasses" => ("v1", "GatewayClass", json!({"controllerName": "example.com/other"})),
         "gatewaysettings" => {
             let version = "portcullis.dev/v1alpha1";
@@ -124,15 +178,18 @@ fn name_in_path(plural: &str, name: &str) -> String {
     if plural == "upstreamclusters" { format!("{name}.example.com") } else { name.to_owned() }
 }
 
-/// A person with this role, and the kubeconfig of one.
-fn persona(site: &GatewayApiSite, (letter, role, namespace): (char, &str, Option<&str>)) -> Persona {
+/// A person with these roles, and the kubeconfig of one.
+fn persona(site: &GatewayApiSite, (letter, roles): (char, &[BoundRole])) -> Persona {
     let fixture = &site.fixture;
-    let user: Identity = fixture.kube.client_ca().issue(&CertSpec::client(role, [""; 0])).unwrap();
-    let (role, name) = (format!("--clusterrole={role}"), format!("--user={role}"));
-    match namespace {
-        Some(namespace) => fixture.admin(&["create", "rolebinding", "persona", "-n", namespace, &role, &name]),
-        None => fixture.admin(&["create", "clusterrolebinding", "persona", &role, &name]),
-    };
+    let person = format!("person-{letter}");
+    let user: Identity = fixture.kube.client_ca().issue(&CertSpec::client(&person, [""; 0])).unwrap();
+    for (role, namespace, _) in roles {
+        let (role, name) = (format!("--clusterrole={role}"), format!("--user={person}"));
+        match namespace {
+            Some(namespace) => fixture.admin(&["create", "rolebinding", "persona", "-n", namespace, &role, &name]),
+            None => fixture.admin(&["create", "clusterrolebinding", "persona", &role, &name]),
+        };
+    }
     let address = fixture.kube.address(0).unwrap();
     let kubeconfig = Kubeconfig::new(format!("https://{address}")).ca(fixture.kube.server_ca()).identity(&user);
     let kubeconfig = kubeconfig.write(&fixture.run.join(&format!("{letter}.kubeconfig"))).unwrap();
@@ -141,9 +198,12 @@ fn persona(site: &GatewayApiSite, (letter, role, namespace): (char, &str, Option
     assert!(!secret.success() && secret.stderr.contains("cannot create resource \"secrets\""), "{}", secret.stderr);
     let target = TlsTarget::new(address).trust(fixture.kube.server_ca()).identity(&user);
     let persona = Persona { letter, client: H2Client::connect(&target).unwrap() };
-    let own = collection(if letter == 'p' { "gatewayclasses" } else { "gateways" }, namespace.unwrap_or_default());
-    let has_role = || (persona.code("GET", &own, "application/json", "") == 200).then_some(());
-    wait::until("the role is in effect", SOON, has_role).unwrap();
+    for (role, namespace, plural) in roles {
+        let own = format!("{}?dryRun=All", collection(plural, namespace.unwrap_or_default()));
+        // No object, and refused as that once the right is there.
+        let has_role = || (persona.code("POST", &own, "application/json", "{}") != 403).then_some(());
+        wait::until(role, SOON, has_role).unwrap();
+    }
     persona
 }
 

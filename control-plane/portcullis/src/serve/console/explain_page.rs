@@ -3,7 +3,7 @@
 use super::html::Html;
 use super::layout::{close_table, mark, open_table};
 use super::question::{Explained, Question};
-use crate::explain::{DispatchAnswer, RequestInfoAnswer, ShadowAnswer};
+use crate::explain::{DispatchAnswer, InstanceAnswer, PolicyAnswer, RequestInfoAnswer, ShadowAnswer};
 
 /// The form, and below it the answer or the reason for which there is none.
 pub(super) fn write(html: &mut Html, question: &Question, outcome: Option<&Result<Explained, String>>) {
@@ -93,11 +93,17 @@ fn result(html: &mut Html, answer: &Explained) {
     fact(html, "Cluster", |html| {
         html.raw("<a href=\"").cluster_path(&answer.cluster).raw("\">").text(&answer.cluster).raw("</a>");
     });
+    if let Some(instance) = &explanation.instance {
+        fact(html, "Instance", |html| of_instance(html, instance));
+    }
     if let Some(info) = &explanation.request_info {
         fact(html, "Meaning", |html| meaning(html, info));
     }
     if let Some(dispatch) = &explanation.dispatch {
         policy(html, dispatch);
+    }
+    if !explanation.policies.is_empty() {
+        fact(html, "Attached", |html| attached(html, &explanation.policies));
     }
     if let Some(shadow) = &explanation.shadow {
         fact(html, "Shadow", |html| verdict(html, shadow));
@@ -156,6 +162,25 @@ fn identity(html: &mut Html, answer: &Explained) {
                 html.raw(if number > 0 { ", " } else { "" }).raw("<code>").text(group).raw("</code>");
             }
         }
+    }
+}
+
+fn of_instance(html: &mut Html, instance: &InstanceAnswer) {
+    match &instance.name {
+        Some(name) => html.raw("<code>").text(name).raw("</code>"),
+        None => html.raw("none"),
+    };
+    match &instance.settings {
+        Some(settings) => html.raw(", by its settings <code>").text(settings).raw("</code>"),
+        None => html.raw(", by the settings of all gateways"),
+    };
+}
+
+/// Policies that are attached to the cluster, and what they do there.
+fn attached(html: &mut Html, policies: &[PolicyAnswer]) {
+    for (number, one) in policies.iter().enumerate() {
+        html.raw(if number > 0 { "; " } else { "" }).text(one.kind).raw(" <code>").text(&one.policy).raw("</code> ");
+        html.text(one.role.unwrap_or("has no effect")).raw(": ").text(&one.reason);
     }
 }
 

@@ -113,14 +113,22 @@ fn by_host(objects: &ExplainedObjects, host: Option<&str>) -> Result<String, Que
 }
 
 impl Asked {
-    /// The answer, by the filter's own code.
-    pub(super) fn answer(self, objects: &ExplainedObjects) -> Result<Explained, QuestionError> {
-        let (explanation, problems) = explain(objects, &self.cluster, &self.request, self.user.clone())?;
+    /// The answer, by the filter's own code. `instances` are those of the cluster, its holder first, if they are known.
+    pub(super) fn answer(
+        self,
+        objects: &ExplainedObjects,
+        instances: Option<&[String]>,
+    ) -> Result<Explained, QuestionError> {
+        let asked = (self.cluster.as_str(), instances);
+        let (explanation, problems) = explain(objects, asked, &self.request, self.user.clone())?;
         let mut notes = self.request.notes.clone();
         if self.request.headers.iter().any(|(name, _)| name.to_ascii_lowercase().starts_with("impersonate-")) {
             notes.push("The server is assumed to let the user impersonate; the gateway asks it for each request.");
         }
         notes.push("Limits are judged as if this were the only request.");
+        notes.push(
+            "The request is taken for one under the cluster's own names: policies at Gateways, listeners and HTTPRoutes are not judged.",
+        );
         let (user, groups) = self.user.map(|user| (user.name, user.groups)).unzip();
         Ok(Explained {
             method: self.request.method,
@@ -212,15 +220,15 @@ mod tests {
         let all = objects(&[cluster("a.test", &[])]);
         let mut question = question("GET /api/v1/namespaces/x/secrets");
         (question.user, question.groups) = ("alice".to_owned(), "dev, ops".to_owned());
-        let answer = question.read(&all).unwrap().answer(&all).unwrap();
+        let answer = question.read(&all).unwrap().answer(&all, None).unwrap();
         let dispatch = answer.explanation.dispatch.as_ref().unwrap();
         assert_eq!((dispatch.policy, dispatch.flow_control_schema.as_deref()), (Some(1), Some("few")));
         assert_eq!(dispatch.trace.len(), 1, "{:?}", dispatch.trace);
         assert_eq!(answer.groups, ["dev", "ops", "system:authenticated"]);
         question.user.clear();
-        let anonymous = question.read(&all).unwrap().answer(&all).unwrap();
+        let anonymous = question.read(&all).unwrap().answer(&all, None).unwrap();
         assert!(anonymous.user.is_none() && anonymous.explanation.refusal.is_some());
         question.cluster = "b.test".to_owned();
-        assert!(question.read(&all).unwrap().answer(&all).is_err(), "no such cluster");
+        assert!(question.read(&all).unwrap().answer(&all, None).is_err(), "no such cluster");
     }
 }

@@ -2,6 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use portcullis_api::CLUSTER_KIND;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::access::{Access, Denied, LoginPolicy, Reader};
@@ -9,6 +10,7 @@ use super::data::ConsoleData;
 use super::question::{Explained, Question, QuestionError};
 use crate::explain::ExplainedObjects;
 use crate::serve::fleet::view::{ClusterSummary, ClusterView, FleetView};
+use crate::serve::status::ObjectStatus;
 use crate::serve::turns::without_turn;
 
 /// The number of streams of events: of all readers, and of one who has a name.
@@ -139,6 +141,13 @@ impl Console {
         if may { Ok(self.data.cluster(name)) } else { Err(Denied::Forbidden) }
     }
 
+    /// The instances of a cluster as the control plane has them, its holder first; `None` if it is not known yet.
+    fn instances_of(&self, cluster: &str) -> Option<Vec<String>> {
+        let status = self.data.status();
+        let is_it = |one: &&ObjectStatus| one.diagnosis.kind == CLUSTER_KIND && one.diagnosis.name == cluster;
+        status.objects.iter().find(is_it).map(|object| object.instances.clone())
+    }
+
     /// The answer to a question about a cluster that the reader may see, or why there is none.
     pub(super) async fn answer(
         &self,
@@ -167,11 +176,12 @@ impl Console {
         if !self.access.sees(reader, &asked.cluster, now).await? {
             return Err(Denied::Forbidden);
         }
+        let instances = self.instances_of(&asked.cluster);
         let place = without_turn(Arc::clone(&self.explanations).acquire_owned()).await;
         let work = tokio::task::spawn_blocking(move || {
             // It goes on when the reader has gone.
             let _place = place;
-            asked.answer(&objects).map_err(|error| error.to_string())
+            asked.answer(&objects, instances.as_deref()).map_err(|error| error.to_string())
         });
         Ok(work.await.unwrap_or_else(|_| Err(FAILED.to_owned())))
     }

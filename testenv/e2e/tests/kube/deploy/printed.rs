@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::rendered::documents;
 
-fn printed(args: &[&str]) -> String {
+pub(super) fn printed(args: &[&str]) -> String {
     let output = Command::new(deps::portcullis().unwrap()).args(args).output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -29,6 +29,8 @@ fn files_of_the_chart_are_kustomizes() {
         ("crd.yaml", "base/crd.yaml"),
         ("rbac.yaml", "base/control-plane/rbac.yaml"),
         ("gateway-api-rbac.yaml", "components/gateway-api/rbac.yaml"),
+        ("instances-rbac.yaml", "components/instances/rbac.yaml"),
+        ("policies-rbac.yaml", "components/policies/rbac.yaml"),
         ("rules.yaml", "components/monitoring/rules.yaml"),
         ("dashboard.json", "components/monitoring/dashboard.json"),
     ];
@@ -56,11 +58,13 @@ fn rights_are_those_that_are_printed() {
 }
 
 #[test]
-fn rights_for_the_gateway_api_are_those_that_are_printed() {
+fn rights_of_components_are_those_that_are_printed() {
     let flags = ["rbac", "--control-plane", "--namespace", "portcullis"];
     let without = documents(&printed(&flags)).len();
-    let mut all = documents(&printed(&[&flags[..], &["--gateway-api"]].concat()));
-    assert_eq!(documents(&file("components/gateway-api/rbac.yaml")), all.split_off(without));
+    for part in ["gateway-api", "instances", "policies"] {
+        let mut all = documents(&printed(&[&flags[..], &[format!("--{part}").as_str()]].concat()));
+        assert_eq!(documents(&file(&format!("components/{part}/rbac.yaml"))), all.split_off(without), "{part}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use portcullis_harness::certs::{Ca, CertSpec, Identity, Usage};
 use portcullis_harness::client::plain;
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::process::Signal;
-use portcullis_harness::{ports, wait};
+use portcullis_harness::{deps, ports, wait};
 use serde_json::{Value, json};
 
 use crate::container::{account, possible};
@@ -55,12 +55,19 @@ impl Fixture {
         Self::start(test, Rendered::of("base")?, &complete)
     }
 
-    /// Of a release whose name and namespace are not the default ones.
+    /// Of a release whose name and namespace are not the default ones, with instances and policies.
     fn of_chart(test: &str) -> Option<Self> {
         let helm = Helm::find(test)?;
+        let found = deps::definitions().map(|dir| dir.join("gateway-api"));
+        let definitions = deps::or_skip("the Gateway API", found).unwrap()?;
         let release = Release { name: "edge", namespace: "gateways" };
         let complete = helm.render(release, &json!({"certManager": {"enabled": true}}));
-        Self::start(test, helm.render(release, &json!({})), &complete)
+        let values = json!({"instances": {"enabled": true}, "policies": {"enabled": true}});
+        let fixture = Self::start(test, helm.render(release, &values), &complete)?;
+        let definitions = definitions.to_str().unwrap();
+        fixture.cluster.kubectl(&["apply", "--server-side", "-f", definitions]).run_ok().unwrap();
+        ["referencegrants", "instances", "flowcontrolpolicies"].iter().for_each(|kind| fixture.cluster.wait_kind(kind));
+        Some(fixture)
     }
 
     /// `complete` has Certificates.
@@ -170,6 +177,10 @@ impl Fixture {
         self.cluster.apply_rendered("target/impersonate");
     }
 
+    fn has_flag(&self, flag: &str) -> bool {
+        strings(&self.rendered.container(&self.rendered.names.control_plane())["args"]).contains(&flag)
+    }
+
     fn condition(&self, kind: &str) -> String {
         let object = self.cluster.kubectl(&["get", "upstreamcluster", NAME]).json().unwrap();
         let all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -182,6 +193,38 @@ impl Fixture {
             if words.iter().any(|words| told.contains(words)) { Ok(()) } else { Err(told) }
         })
         .unwrap();
+    }
+
+    /// Instances and policies have a status.
+    fn judges_instances_and_policies(&self) {
+        let team = json!({"clustersSelector": {"matchLabels": {"team": "a"}}});
+        let target = json!({"group": "proxy.kubegateway.io", "kind": "UpstreamCluster", "name": "gone.example.com"});
+        let fewer =
+            json!({"flowControl": {"flowControlSchemas": [{"name": "few", "maxRequestsInflight": {"max": 1}}]}});
+        for (kind, plural, spec, wanted) in [
+            ("Instance", "instances", team, r#""reason":"NoEnvoys""#),
+            (
+                "FlowControlPolicy",
+                "flowcontrolpolicies",
+                json!({"targetRefs": [target], "overrides": fewer}),
+                r#""reason":"TargetNotFound""#,
+            ),
+        ] {
+            let mut object = json!({
+                "apiVersion": "portcullis.dev/v1alpha1", "kind": kind, "metadata": {"name": "team-a"}, "spec": spec,
+            });
+            let namespace = &self.rendered.names.namespace;
+            if kind != "Instance" {
+                object["metadata"]["namespace"] = json!(namespace);
+            }
+            self.cluster.apply(plural, &object.to_string());
+            wait::until_ok(kind, SOON, || {
+                let stored = self.cluster.kubectl(&["get", plural, "team-a", "-n", namespace]).json().unwrap();
+                let status = stored["status"].to_string();
+                if status.contains(wanted) { Ok(()) } else { Err(status) }
+            })
+            .unwrap();
+        }
     }
 
     fn whoami(&self) -> String {
@@ -227,6 +270,9 @@ fn serves_a_cluster(fixture: &Fixture) {
     fixture.wait("Programmed", &[r#""status":"True""#, r#""reason":"OtherReplicas""#]);
     fixture.wait("Ready", &[r#""status":"True""#]);
     assert_eq!(fixture.whoami(), "alice");
+    if fixture.has_flag("--instances") {
+        fixture.judges_instances_and_policies();
+    }
     metrics_are_complete(fixture.place.gateway);
     let plane = the_other_takes_over(fixture, planes);
     ends_in_order(&gateway, &plane);

@@ -1,6 +1,6 @@
 //! Releases at a real kube-apiserver. No controller is there: nothing waits for pods.
 
-use portcullis_harness::project_root;
+use portcullis_harness::{deps, project_root};
 use serde_json::{Value, json};
 
 use super::helm::{DEFAULT, Helm, Release, chart};
@@ -44,6 +44,7 @@ fn release_is_installed_upgraded_rolled_back_and_removed() {
     let identity = get(&cluster, &["crd", CRD])["metadata"]["uid"].clone();
     upgraded_and_rolled_back(&cluster, &helm);
     autoscaling_keeps_the_replicas(&cluster, &helm);
+    notes_name_the_definition_that_policies_wait_for(&cluster, &helm);
     helm.ok(&Helm::release("upgrade", DEFAULT, &[&chart, "--set", "crds.install=false"]));
     assert!(is_there(&cluster, &["upstreamcluster", "prod.example.com"]));
     helm.ok(&Helm::release("uninstall", DEFAULT, &[]));
@@ -88,6 +89,21 @@ fn autoscaling_keeps_the_replicas(cluster: &Cluster, helm: &Helm) {
     assert!(is_there(cluster, &["horizontalpodautoscaler", "portcullis-gateway", "-n", "portcullis"]));
     upgrade(&["--reset-values", "--force-conflicts"]);
     assert_eq!(replicas(cluster), 2);
+}
+
+/// Before the Gateway API is installed, and not afterwards.
+fn notes_name_the_definition_that_policies_wait_for(cluster: &Cluster, helm: &Helm) {
+    let chart = chart();
+    let upgrade = || helm.ok(&Helm::release("upgrade", DEFAULT, &[&chart, "--set", "policies.enabled=true"]));
+    let told = upgrade();
+    assert!(told.contains("POLICIES WAIT") && told.contains("ReferenceGrant"), "{told}");
+    assert!(is_there(cluster, &["clusterrole", "portcullis-policies"]));
+    let found = deps::definitions().map(|dir| dir.join("gateway-api"));
+    let Some(definitions) = deps::or_skip("the Gateway API", found).unwrap() else { return };
+    cluster.kubectl(&["apply", "--server-side", "-f", definitions.to_str().unwrap()]).run_ok().unwrap();
+    cluster.wait_kind("referencegrants");
+    let told = upgrade();
+    assert!(!told.contains("POLICIES WAIT"), "{told}");
 }
 
 /// As kustomize leaves it, of another release.

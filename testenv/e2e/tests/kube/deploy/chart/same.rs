@@ -49,13 +49,14 @@ fn objects(rendered: &Rendered) -> BTreeMap<String, Value> {
 fn chart_renders_what_kustomize_builds() {
     let Some(helm) = Helm::find("same") else { return };
     let complete = json!({"certManager": {"enabled": true}, "monitoring": {"enabled": true}});
+    let components = json!({
+        "gateway": {"zones": true, "service": {"type": "LoadBalancer"}},
+        "gatewayAPI": {"enabled": true}, "instances": {"enabled": true}, "policies": {"enabled": true},
+    });
     let rows = [
         (json!({}), "base"),
         (complete, "overlays/complete"),
-        (
-            json!({"gateway": {"zones": true, "service": {"type": "LoadBalancer"}}, "gatewayAPI": {"enabled": true}}),
-            "../../testenv/e2e/tests/kube/deploy/components",
-        ),
+        (components, "../../testenv/e2e/tests/kube/deploy/components"),
     ];
     for (values, directory) in rows {
         let Some(built) = Rendered::of(directory) else { return };

@@ -11,6 +11,8 @@ fn values_are_refused_with_the_place_of_the_mistake() {
     let rows = [
         (json!({"gateway": {"replica": 3}}), "at '/gateway': additional properties 'replica' not allowed"),
         (json!({"certmanager": {}}), "additional properties 'certmanager' not allowed"),
+        (json!({"policies": {"enable": true}}), "at '/policies': additional properties 'enable' not allowed"),
+        (json!({"instances": {"enabled": "yes"}}), "at '/instances/enabled': got string, want boolean"),
         (json!({"gateway": {"replicas": "3"}}), "at '/gateway/replicas': got string, want integer"),
         (json!({"controlPlane": {"replicas": -1}}), "at '/controlPlane/replicas': minimum: got -1, want 0"),
         (json!({"gateway": {"image": {"digest": "sha256:12"}}}), "at '/gateway/image/digest'"),

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::helm::{DEFAULT, Helm, Release};
 use crate::deploy::apply::{Cluster, is_stored, pods_are_admitted};
-use crate::deploy::rendered::{Rendered, flag, strings};
+use crate::deploy::printed::printed;
+use crate::deploy::rendered::{Rendered, documents, flag, strings};
 
 const POD: &str = "/spec/template/spec";
 
@@ -13,7 +14,7 @@ const POD: &str = "/spec/template/spec";
 type Row = (Value, Vec<(&'static str, &'static str, String, Value)>);
 
 fn rows() -> Vec<Row> {
-    vec![workloads(), scaled(), placed(), exposed(), keyed(), by_name(), watched(), shut()]
+    vec![workloads(), scaled(), placed(), exposed(), keyed(), by_name(), divided(), watched(), shut()]
 }
 
 fn at(path: &str) -> String {
@@ -154,6 +155,14 @@ fn by_name() -> Row {
     (json!({"settingsName": "edge", "gatewayAPI": {"enabled": true}}), made)
 }
 
+fn divided() -> Row {
+    let made = vec![
+        ("Deployment", "-control-plane", at("/containers/0/args/13"), json!("--instances")),
+        ("Deployment", "-control-plane", at("/containers/0/args/14"), json!("--policies")),
+    ];
+    (json!({"instances": {"enabled": true}, "policies": {"enabled": true}}), made)
+}
+
 fn watched() -> Row {
     let monitoring =
         json!({"enabled": true, "labels": {"release": "watch"}, "dashboardLabels": {"board": "yes"}, "interval": "1m"});
@@ -262,6 +271,43 @@ fn rights_of_discovery_are_in_its_namespaces_alone() {
             .all("ServiceAccount")
             .find(|one| one["metadata"]["name"].as_str().is_some_and(|name| name.ends_with("-control-plane")));
         assert_eq!(binding["subjects"][0]["name"], account.unwrap()["metadata"]["name"]);
+    }
+}
+
+/// Each part has its rights, and only its own, in the chart as in what the program prints.
+#[test]
+fn rights_of_parts_are_there_with_their_flags_alone() {
+    let Some(helm) = Helm::find("parts") else { return };
+    let release = Release { name: "edge", namespace: "gateways" };
+    let added = |values: &Value| {
+        let rendered = helm.render(release, values);
+        let of_part = |one: &&Value| {
+            let name = one["metadata"]["name"].as_str().unwrap_or_default();
+            one["kind"].as_str().unwrap().starts_with("ClusterRole") && !name.ends_with("-control-plane")
+        };
+        let objects = rendered.objects.iter().filter(of_part).cloned().collect::<Vec<_>>();
+        let flags = strings(&rendered.container("edge-portcullis-control-plane")["args"]).join(" ");
+        (objects, ["--gateway-api", "--instances", "--policies"].map(|flag| flags.contains(flag)))
+    };
+    assert_eq!(added(&json!({})), (Vec::new(), [false; 3]));
+    for (index, (value, part)) in
+        [("gatewayAPI", "gateway-api"), ("instances", "instances"), ("policies", "policies")].iter().enumerate()
+    {
+        let (objects, flags) = added(&json!({(*value): {"enabled": true}}));
+        let name = format!("gateways:edge-portcullis-{part}");
+        assert!(objects.iter().all(|one| one["metadata"]["name"] == *name), "{objects:?}");
+        let kinds: Vec<&Value> = objects.iter().map(|one| &one["kind"]).collect();
+        assert_eq!(kinds, [&json!("ClusterRole"), &json!("ClusterRoleBinding")]);
+        assert_eq!(objects[1]["roleRef"]["name"], *name);
+        let subject =
+            json!({"kind": "ServiceAccount", "name": "edge-portcullis-control-plane", "namespace": "gateways"});
+        assert_eq!(objects[1]["subjects"], json!([subject]));
+        let mut all = documents(&printed(&["rbac", "--control-plane", &format!("--{part}")]));
+        assert_eq!(objects[0]["rules"], all.split_off(all.len() - 2)[0]["rules"], "{part}");
+        assert_eq!(flags.iter().position(|flag| *flag), Some(index));
+        assert_eq!(flags.iter().filter(|flag| **flag).count(), 1);
+        let without = json!({(*value): {"enabled": true}, "rbac": {"create": false}});
+        assert_eq!(added(&without).0, [] as [Value; 0]);
     }
 }
 
