@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use portcullis_api::status::Served;
-use portcullis_sources::{ObjectSet, Place};
-use portcullis_translate::Diagnosis;
+use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
+use portcullis_translate::{Diagnosis, Reason, Version};
 use serde_json::Value;
 
 use super::references::Resolved;
@@ -94,5 +94,25 @@ fn fallen_back(mut diagnosis: Diagnosis, fallback: Option<Fallback>) -> Diagnosi
 pub(super) fn locate(diagnosis: &mut Diagnosis, place: Option<&Place>) {
     if let Some(place) = place {
         diagnosis.at = Some(format!("{}:{}", place.file, place.spans.start().line));
+    }
+}
+
+/// The diagnosis of a file or document that holds no object.
+pub(super) fn diagnosis_of_file(file: &FileDiagnosis) -> Diagnosis {
+    let message = file.message.clone();
+    let (message, warnings) = if file.refused { (message, Vec::new()) } else { (String::new(), vec![message]) };
+    Diagnosis {
+        kind: "File".to_owned(),
+        name: file.file.clone(),
+        at: file.at.map(|at| format!("{}:{}", file.file, at.line)),
+        accepted: !file.refused,
+        reason: if file.refused { Reason::Invalid } else { Reason::Accepted },
+        message,
+        warnings,
+        problems: Vec::new(),
+        cautions: Vec::new(),
+        shadow: None,
+        names: Vec::new(),
+        version: Version::default(),
     }
 }

@@ -14,11 +14,12 @@ use tokio::sync::watch;
 use super::diagnosis_log::DiagnosisLog;
 use super::discovery::DiscoveryHandle;
 use super::edit_traces::{EditTraces, PublishedEdit};
+use super::explained_diagnoses::diagnosis_of_file;
 use super::fleet::ServedObjects;
 use super::gateway_views::{GatewayDemand, GatewayLink, GatewayOutcome, served_version, without_gateways};
 use super::instance_views::{GatewayOwners, InstanceStates};
 use super::metrics::{ControlPlaneMetrics, Origin};
-use super::reconciler::{ReconcileError, Reconciled, Reconciler, diagnosis_of_file};
+use super::reconciler::{ReconcileError, Reconciled, Reconciler};
 use super::state::{LastGood, SavedState, StateSender};
 use super::watchdog::Watchdog;
 

@@ -8,10 +8,9 @@ use portcullis_api::Settings;
 use portcullis_api::status::{FilledDefault, filled_defaults};
 use portcullis_attach::{ObjectName, ServedGateway};
 use portcullis_instances::MemberHolder;
-use portcullis_sources::{FileDiagnosis, ObjectSet};
+use portcullis_sources::ObjectSet;
 use portcullis_translate::{
-    Diagnosis, FilterBuild, Input, PartedTranslation, Reason, Resource, ResourceGroup, Translation, Version,
-    choose_settings,
+    Diagnosis, FilterBuild, Input, PartedTranslation, Resource, ResourceGroup, Translation, choose_settings,
 };
 use portcullis_xds::Snapshot;
 use serde_json::Value;
@@ -21,7 +20,7 @@ use super::discovery::{Answers, DiscoveredDocuments, Want, Wants};
 use super::divided_translator::{DividedTranslator, Division};
 use super::edit_queue::EditQueue;
 use super::edit_traces::Step;
-use super::explained_diagnoses::{ExplainedDiagnoses, locate};
+use super::explained_diagnoses::{ExplainedDiagnoses, diagnosis_of_file, locate};
 use super::filter_views::view_for;
 use super::fleet::{ServedObjectCache, ServedObjects};
 use super::gateway_views::{GatewayDemand, GatewayRefusals, GatewaySnapshots, gateway_of_view};
@@ -382,24 +381,4 @@ fn wants_of_accepted(wants: Vec<Option<Arc<Want>>>, diagnoses: &[Arc<Diagnosis>]
         kept.entry(want.name().to_owned()).or_insert(want);
     }
     kept
-}
-
-/// The diagnosis of a file or document that holds no object.
-pub(super) fn diagnosis_of_file(file: &FileDiagnosis) -> Diagnosis {
-    let message = file.message.clone();
-    let (message, warnings) = if file.refused { (message, Vec::new()) } else { (String::new(), vec![message]) };
-    Diagnosis {
-        kind: "File".to_owned(),
-        name: file.file.clone(),
-        at: file.at.map(|at| format!("{}:{}", file.file, at.line)),
-        accepted: !file.refused,
-        reason: if file.refused { Reason::Invalid } else { Reason::Accepted },
-        message,
-        warnings,
-        problems: Vec::new(),
-        cautions: Vec::new(),
-        shadow: None,
-        names: Vec::new(),
-        version: Version::default(),
-    }
 }
