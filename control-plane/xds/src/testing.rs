@@ -30,12 +30,12 @@ impl InMemoryStream {
 
     /// The responses to a request.
     pub fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
-        self.0.on_request(request).into_iter().map(PendingResponse::encode).collect()
+        self.0.on_request(request).into_iter().map(PendingResponse::decoded).collect()
     }
 
     /// The responses to a newer snapshot.
     pub fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
-        self.0.on_snapshot(snapshot).into_iter().map(PendingResponse::encode).collect()
+        self.0.on_snapshot(snapshot).into_iter().map(PendingResponse::decoded).collect()
     }
 }
 
@@ -220,7 +220,7 @@ impl Client {
     fn hear(&mut self, pending: Vec<PendingResponse>) {
         for draft in pending {
             let size = draft.size();
-            let response = draft.encode();
+            let response = draft.decoded();
             let bodies = response.resources.iter().map(body);
             assert_eq!(size, bodies.clone().map(<[u8]>::len).sum::<usize>(), "a response has its announced size");
             for body in bodies {
