@@ -144,7 +144,7 @@ fn resources(bits: usize, edition: usize) -> Vec<(String, String, Resource)> {
         all.extend([EDS, RDS].map(made));
         let (url, name, cluster) = made(CDS);
         all.push((url, name.clone(), cluster.with_companion(EDS, name.clone())));
-        parts.push(Part { owner: name, body: vec![body.into()], fallback: Some("-".into()) });
+        parts.push(Part { owner: name.into(), body: vec![body.into()], fallback: Some("-".into()) });
     }
     all.push((LDS.to_owned(), "l".to_owned(), Resource::new("l").with_parts(parts)));
     all.push((SDS.to_owned(), "s".to_owned(), Resource::new(b"SECRET".to_vec())));

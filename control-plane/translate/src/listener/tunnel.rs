@@ -63,7 +63,7 @@ impl TunnelEnd {
 }
 
 /// By owner.
-pub(super) type TunnelEnds<'a> = BTreeMap<&'a str, &'a TunnelEnd>;
+pub(super) type TunnelEnds<'a> = BTreeMap<&'a Arc<str>, &'a TunnelEnd>;
 
 /// The port's listener, the one inside, and the routes from the one to the other; nothing without a port.
 pub(super) fn resources(settings: &Settings, ends: &TunnelEnds<'_>) -> Vec<Resource> {

@@ -210,7 +210,7 @@ fn one_cluster_that_is_closed_closes_no_other() {
     }
     let group = world.one(edge(vec![listener]));
     assert!(is_closed(&chain_of(&group, "a.test")) && !is_closed(&chain_of(&group, "b.test")));
-    let secrets = names(&group, &type_urls::secret());
+    let secrets = names(&group, type_urls::secret());
     assert!(!secrets.iter().any(|name| name.contains(NAME)), "{secrets:?}");
 }
 

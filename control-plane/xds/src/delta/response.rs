@@ -49,7 +49,7 @@ impl PendingResponse {
         let head = DeltaDiscoveryResponse {
             system_version_info: version,
             type_url,
-            removed_resources: change.removals.into_iter().collect(),
+            removed_resources: change.removals.iter().map(ToString::to_string).collect(),
             nonce,
             ..Default::default()
         };
@@ -57,7 +57,7 @@ impl PendingResponse {
         // All that is in front of a body, in few allocations.
         let mut fronts = BytesMut::new();
         for (name, update) in change.updates {
-            begin_resource(&mut fronts, name, &update, &any)?;
+            begin_resource(&mut fronts, &name, &update, &any)?;
             pieces.push(fronts.split().freeze());
             pieces.extend(update.body);
         }
@@ -82,8 +82,9 @@ impl PendingResponse {
 }
 
 /// Everything of a resource, as a field of a response, up to its body.
-fn begin_resource(to: &mut BytesMut, name: String, update: &Update, any: &[u8]) -> Result<(), EncodeError> {
-    let own = WireResource { name, version: update.version.clone(), ..Default::default() };
+fn begin_resource(to: &mut BytesMut, name: &str, update: &Update, any: &[u8]) -> Result<(), EncodeError> {
+    let (name, version) = (name.to_owned(), update.version.to_string());
+    let own = WireResource { name, version, ..Default::default() };
     let field = |length: usize| 1 + length_delimiter_len(length) + length;
     let body = length(&update.body);
     let any_length = any.len() + field(body);
@@ -102,16 +103,17 @@ fn begin_field(to: &mut BytesMut, length: usize) -> Result<(), EncodeError> {
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::Arc;
 
     use super::*;
     use crate::kind::LDS;
 
     fn update(body: &[Bytes]) -> Update {
-        Update { version: "v".to_owned(), owner: None, body: body.to_vec() }
+        Update { version: "v".into(), owner: None, body: body.to_vec() }
     }
 
-    fn response(updates: BTreeMap<String, Update>, removals: &[&str]) -> PendingResponse {
-        let removals: BTreeSet<_> = removals.iter().map(|name| (*name).to_owned()).collect();
+    fn response(updates: BTreeMap<Arc<str>, Update>, removals: &[&str]) -> PendingResponse {
+        let removals: BTreeSet<_> = removals.iter().map(|name| (*name).into()).collect();
         let change = Change { updates, removals };
         PendingResponse { type_url: LDS.to_owned(), version: "all".to_owned(), nonce: "7".to_owned(), change }
     }
@@ -130,7 +132,7 @@ mod tests {
         let pieces = [Bytes::from(vec![1; 100]), Bytes::from(vec![2; 20_000]), Bytes::new(), Bytes::from(vec![3])];
         let updates = [("a", &pieces[..]), ("b", &[]), ("c", &pieces[3..])];
         let wanted = updates.map(|(name, body)| resource(name, body.concat()));
-        let updates = updates.map(|(name, body)| (name.to_owned(), update(body)));
+        let updates = updates.map(|(name, body)| (name.into(), update(body)));
         let read = response(updates.into(), &[]).decoded();
         let head = DeltaDiscoveryResponse {
             system_version_info: "all".to_owned(),
@@ -147,7 +149,7 @@ mod tests {
     #[test]
     fn bodies_of_a_response_are_not_copied() {
         let pieces = [Bytes::from(vec![1; 100]), Bytes::from(vec![2; 100])];
-        let sent = response([("a".to_owned(), update(&pieces))].into(), &[]).encode().unwrap();
+        let sent = response([("a".into(), update(&pieces))].into(), &[]).encode().unwrap();
         let places = |pieces: &[Bytes]| pieces.iter().map(|piece| piece.as_ptr()).collect::<Vec<_>>();
         assert!(places(&sent).ends_with(&places(&pieces)));
     }

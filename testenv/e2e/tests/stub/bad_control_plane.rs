@@ -129,10 +129,10 @@ fn filter() -> FilterBuild {
 }
 
 /// A resource as a control plane serves it; the chains of the clusters in `bad` are such that Envoy refuses them.
-pub(crate) fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource) {
+pub(crate) fn entry(one: Translated, bad: &[&str]) -> (&'static str, Arc<str>, Resource) {
     let is_optional = one.is_optional();
     let parts = one.parts.into_iter().map(|part| {
-        let is_bad = bad.contains(&part.owner.as_str());
+        let is_bad = bad.contains(&&*part.owner);
         let body = if is_bad { vec![spoilt(&part.body.concat()).into()] } else { part.body };
         Part { owner: part.owner, body, fallback: Some(part.fallback) }
     });

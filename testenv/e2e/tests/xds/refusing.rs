@@ -29,7 +29,7 @@ fn clusters(objects: &Objects) -> Arc<Snapshot> {
 /// Each object is a chain of one listener.
 fn chains(objects: &Objects) -> Arc<Snapshot> {
     let parts = objects.iter().map(|(name, content)| Part {
-        owner: name.clone(),
+        owner: name.as_str().into(),
         body: vec![format!("{name}={content};").into()],
         fallback: Some(format!("{name}=closed;").into()),
     });

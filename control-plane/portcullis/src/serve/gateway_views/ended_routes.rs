@@ -21,10 +21,10 @@ impl EndedRoutes {
         let url = type_urls::route_configuration();
         let Some(group) = group else { return self.0.clear() };
         let served: BTreeSet<&str> =
-            group.iter().filter(|one| one.type_url == url).map(|one| one.name.as_str()).collect();
-        self.0.retain(|kept| !served.contains(kept.name.as_str()));
-        for name in before.names(&url).filter(|name| !served.contains(name.as_str())) {
-            if !self.0.iter().any(|kept| kept.name == *name) {
+            group.iter().filter(|one| one.type_url == url).map(|one| one.name.as_ref()).collect();
+        self.0.retain(|kept| !served.contains(&*kept.name));
+        for name in before.names(url).filter(|name| !served.contains(name)) {
+            if !self.0.iter().any(|kept| *kept.name == *name) {
                 self.0.push_back(Arc::new(misdirected_routes(name)));
             }
         }
@@ -53,7 +53,7 @@ mod tests {
     }
 
     fn names(ended: &EndedRoutes) -> Vec<String> {
-        ended.tombstones().iter().map(|one| one.name.clone()).collect()
+        ended.tombstones().iter().map(|one| one.name.to_string()).collect()
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl EnvoyModel {
         Self {
             plane: InMemoryStream::new(Arc::clone(&snapshot)),
             snapshot,
-            kinds: types.map(|url| (url, TypeState::default())).into(),
+            kinds: types.map(|url| (url.to_owned(), TypeState::default())).into(),
             warming: BTreeMap::new(),
             active: BTreeMap::new(),
             decisions: Vec::new(),
@@ -252,7 +252,7 @@ impl EnvoyModel {
         let pools = || self.warming.values().chain(self.active.values());
         let endpoints: BTreeSet<_> = pools().filter_map(|pool| pool.endpoints.clone()).collect();
         let secrets: BTreeSet<_> = pools().flat_map(|pool| pool.secrets.clone()).collect();
-        let listeners = self.kinds.get(&type_urls::listener()).map(|kind| &kind.has);
+        let listeners = self.kinds.get(type_urls::listener()).map(|kind| &kind.has);
         let routes = listeners.into_iter().flatten().flat_map(|(_, (_, body))| chains::routes(body)).collect();
         for (url, wants) in [
             (type_urls::assignment(), endpoints),
@@ -270,8 +270,8 @@ impl EnvoyModel {
 
     fn is_complete(&self, pool: &ClusterState) -> bool {
         let has = |url: &str, name: &String| self.kinds.get(url).is_some_and(|kind| kind.has.contains_key(name));
-        pool.endpoints.iter().all(|name| has(&type_urls::assignment(), name))
-            && pool.secrets.iter().all(|name| has(&type_urls::secret(), name))
+        pool.endpoints.iter().all(|name| has(type_urls::assignment(), name))
+            && pool.secrets.iter().all(|name| has(type_urls::secret(), name))
     }
 
     /// Every route configuration that was ever in effect.
@@ -281,7 +281,7 @@ impl EnvoyModel {
 
     /// The route configuration that is in effect.
     pub(super) fn current(&self) -> Option<&Decided> {
-        let routes = self.kinds.get(&type_urls::route_configuration())?;
+        let routes = self.kinds.get(type_urls::route_configuration())?;
         let is_current = |decided: &&Decided| {
             routes.has.get(&decided.routes.name).is_some_and(|(_, body)| *body == decided.routes.body)
         };
@@ -290,7 +290,7 @@ impl EnvoyModel {
 
     /// The chain that passes connections on and is in effect.
     pub(super) fn current_chain(&self) -> Option<Decided> {
-        let listeners = self.kinds.get(&type_urls::listener())?;
+        let listeners = self.kinds.get(type_urls::listener())?;
         let mut chains = listeners.has.values().flat_map(|(_, body)| chains::of(body));
         chains.find_map(chains::decided)
     }
@@ -338,7 +338,8 @@ impl EnvoyModel {
     /// Whether it has all that is served of a type and nothing else.
     pub(super) fn has_only_what_is_served(&self, url: &str) -> bool {
         let served: BTreeSet<_> = self.snapshot.names(url).collect();
-        self.kinds.get(url).is_some_and(|kind| kind.has.keys().collect::<BTreeSet<_>>() == served)
+        let has = |kind: &TypeState| kind.has.keys().map(String::as_str).collect::<BTreeSet<_>>() == served;
+        self.kinds.get(url).is_some_and(has)
     }
 }
 

@@ -150,7 +150,7 @@ fn saved(type_url: &str, name: &str, resource: &Resource, with_keys: bool) -> Sa
     });
     SavedResource {
         owner: resource.owner().map(str::to_owned),
-        companion: resource.companion().map(|(type_url, name)| (type_url.to_owned(), name.to_owned())),
+        companion: resource.companion().map(|(type_url, name)| (type_url.to_owned(), name.to_string())),
         parts: resource.parts().zip(body.as_ref()).map(|(parts, body)| saved_parts(parts, body)),
         body: body.map(Base64Pieces),
         on_demand: resource.is_on_demand(),
@@ -167,7 +167,7 @@ fn saved_parts(parts: impl Iterator<Item = Part>, pieces: &[Bytes]) -> Vec<Saved
         let start = end;
         end += part.body.iter().map(Bytes::len).sum::<usize>();
         let instead = part.fallback.map(|fallback| STANDARD.encode(fallback));
-        SavedPart { owner: part.owner, start, end, instead }
+        SavedPart { owner: part.owner.to_string(), start, end, instead }
     };
     parts.map(part).collect()
 }
@@ -257,7 +257,8 @@ fn divided(body: &Bytes, parts: Vec<SavedPart>) -> Result<Resource, SavedError> 
             return Err(SavedError::Content);
         }
         end = next;
-        divided.push(Part { owner, body: vec![piece(start..end)?], fallback: instead.map(decoded).transpose()? });
+        let fallback = instead.map(decoded).transpose()?;
+        divided.push(Part { owner: owner.into(), body: vec![piece(start..end)?], fallback });
     }
     if end == body.len() { Ok(head.with_parts(divided)) } else { Err(SavedError::Content) }
 }
@@ -284,14 +285,14 @@ mod tests {
     }
 
     fn snapshot() -> Snapshot {
-        let entry = |url: String, name: &str, body: &[u8]| {
+        let entry = |url: &'static str, name: &str, body: &[u8]| {
             let resource = Resource::new(body.to_vec()).owned_by("a.test").with_companion(type_urls::assignment(), "b");
             (url, name.to_owned(), resource)
         };
         let secret = b"\xff no secret at all, so that nobody knows what it holds: CANARY";
         let cluster = entry(type_urls::cluster(), "c", b"cluster");
         let part = |owner: &str| Part {
-            owner: owner.to_owned(),
+            owner: owner.into(),
             body: vec!["pa".into(), "rt".into()],
             fallback: Some("none".into()),
         };
@@ -310,15 +311,15 @@ mod tests {
         let bytes = encode(&before, false);
         let after = decode(&bytes).unwrap();
         assert_eq!(after.version(), before.version(), "an Envoy that has it all is asked for nothing");
-        assert!(after.get(&type_urls::secret(), "s").unwrap().is_version_only());
-        assert_eq!(after.get(&type_urls::cluster(), "c"), before.get(&type_urls::cluster(), "c"));
+        assert!(after.get(type_urls::secret(), "s").unwrap().is_version_only());
+        assert_eq!(after.get(type_urls::cluster(), "c"), before.get(type_urls::cluster(), "c"));
         let view = View(Some("wasm".to_owned()));
         let (old, new) = (before.view(&view).unwrap(), after.view(&view).unwrap());
         assert_eq!(new.version(), old.version());
         for (url, name, resource) in old.resources().filter(|(url, ..)| **url != type_urls::secret()) {
             assert_eq!(new.get(url, name), Some(resource), "{url} {name}");
         }
-        assert!(new.get(&type_urls::secret(), "s").unwrap().is_version_only());
+        assert!(new.get(type_urls::secret(), "s").unwrap().is_version_only());
         let text = String::from_utf8(bytes).unwrap();
         assert!(!text.contains("CANARY") && !text.contains(&STANDARD.encode("CANARY")[..6]));
         assert_eq!(encode(&after, true), encode(&before, false), "what is held elsewhere stays so");
@@ -353,12 +354,12 @@ mod tests {
         let expected = snapshot();
         let text = String::from_utf8(encode(&expected, true)).unwrap();
         let (_, body) = text.split_once('\n').unwrap();
-        let listener = expected.get(&type_urls::listener(), "l").unwrap();
+        let listener = expected.get(type_urls::listener(), "l").unwrap();
         let earlier = Resource::new(listener.pieces().concat());
         let body = body.replace(listener.version(), earlier.version());
         assert_eq!(body.matches(earlier.version()).count(), 2, "of the module and of the view");
         assert_eq!(decode(&with_hash(body.as_bytes())).unwrap(), expected);
-        let cluster = expected.get(&type_urls::cluster(), "c").unwrap();
+        let cluster = expected.get(type_urls::cluster(), "c").unwrap();
         let body = body.replace(cluster.version(), earlier.version());
         assert_eq!(decode(&with_hash(body.as_bytes())).unwrap_err(), SavedError::Content);
     }
