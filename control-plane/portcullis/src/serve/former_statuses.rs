@@ -138,16 +138,16 @@ mod tests {
     fn status_that_is_the_same_keeps_its_allocation() {
         let last: Vec<_> = [("a", "1"), ("b", "1"), ("a", "2")].map(|one| Arc::new(object(one))).into();
         let none = BTreeMap::new();
-        let wanted = [("1", true), ("2", true), ("1", false), ("", false)].map(|(reason, kept)| (reason.to_owned(), kept));
+        let wanted =
+            [("1", true), ("2", true), ("1", false), ("", false)].map(|(reason, kept)| (reason.to_owned(), kept));
         assert_eq!(seen(&last, &none, &[("a", "1"), ("a", "2"), ("b", "2"), ("c", "1")]), wanted);
     }
 
     #[test]
     fn conditions_that_another_replica_wrote_come_first() {
         let last = [Arc::new(object(("a", "1")))];
-        let written = [("a", "other"), ("b", "new")].map(|(name, reason)| {
-            (("File".to_owned(), name.to_owned(), String::new()), vec![condition(reason)])
-        });
+        let written = [("a", "other"), ("b", "new")]
+            .map(|(name, reason)| (("File".to_owned(), name.to_owned(), String::new()), vec![condition(reason)]));
         let seen = seen(&last, &written.into(), &[("a", "1"), ("a", "1"), ("b", "1")]);
         let reasons: Vec<_> = seen.iter().map(|(reason, _)| reason.as_str()).collect();
         assert_eq!(reasons, ["other", "", "new"], "of twins the first alone");

@@ -56,8 +56,7 @@ fn emit_with_endpoints(
     assignment: String,
     resources: &mut Vec<Resource>,
 ) {
-    let (endpoints, shared) =
-        (endpoints::assignment(assignment.clone(), group), Arc::<str>::from(assignment.as_str()));
+    let (endpoints, shared) = (endpoints::assignment(assignment.clone(), group), Arc::<str>::from(assignment.as_str()));
     let by_address = group.servers.iter().all(|server| matches!(server.endpoint.host, ServerHost::Ip(_)));
     for (mut envoy, on_demand) in pools {
         if by_address {

@@ -60,7 +60,9 @@ impl Snapshot {
                     (Some(before), Some(after)) => owners.extend(before.owners_of_difference(after)),
                     (before, after) => {
                         let one = before.into_iter().chain(after);
-                        owners.extend(one.flat_map(|one| one.owner().into_iter().chain(one.part_owners().map(AsRef::as_ref))));
+                        owners.extend(
+                            one.flat_map(|one| one.owner().into_iter().chain(one.part_owners().map(AsRef::as_ref))),
+                        );
                     }
                 }
             }

@@ -69,9 +69,9 @@ impl OwnedNames {
         let owners = |resource: &'_ Resource| -> Vec<Arc<str>> {
             resource.shared_owner().into_iter().chain(resource.part_owners()).cloned().collect()
         };
-        let owned = resources.iter().flat_map(|(name, resource)| {
-            owners(resource).into_iter().map(|owner| (owner, Arc::clone(name)))
-        });
+        let owned = resources
+            .iter()
+            .flat_map(|(name, resource)| owners(resource).into_iter().map(|owner| (owner, Arc::clone(name))));
         let mut owned: Vec<_> = owned.collect();
         owned.sort();
         owned.shrink_to_fit();

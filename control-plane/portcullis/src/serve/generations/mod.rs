@@ -181,7 +181,8 @@ impl Simulation {
         }
         let mut renamed = Resource::new(self.seen_bytes(&resource.pieces().concat()));
         if let Some((url, name)) = resource.companion() {
-            renamed = renamed.with_companion(url.to_owned(), String::from_utf8(self.seen_bytes(name.as_bytes())).unwrap());
+            renamed =
+                renamed.with_companion(url.to_owned(), String::from_utf8(self.seen_bytes(name.as_bytes())).unwrap());
         }
         resource.owner().map_or(renamed.clone(), |owner| renamed.owned_by(owner))
     }

@@ -86,7 +86,9 @@ impl Subscription {
     }
 
     fn has(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
-        snapshot.get(type_url, name).is_some_and(|one| self.known.get(name).is_some_and(|known| **known == *one.version()))
+        snapshot
+            .get(type_url, name)
+            .is_some_and(|one| self.known.get(name).is_some_and(|known| **known == *one.version()))
     }
 
     /// Whether the node certainly has nothing of a resource. A name that it asks for again counts as unknown, whatever it has.
