@@ -24,7 +24,7 @@ type ObjectKey<'a> = (&'a str, &'a str, &'a str, usize);
 #[derive(Default)]
 struct KeyCounts<'a>(HashMap<(&'a str, &'a str, &'a str), usize>);
 
-/// What is known of an object.
+/// The status of an object before.
 pub(super) struct FormerStatus<'a> {
     last: Option<&'a Arc<ObjectStatus>>,
     written: Option<&'a [Condition]>,

@@ -14,8 +14,8 @@ use crate::chunk::{ByteChunks, length};
 /// Most bytes of a frame. The transport asks for the next one as long as it keeps less than some hundred KiB.
 const MAX_FRAME: usize = 64 * 1024;
 
-/// The frames of messages of gRPC, each with its prefix and in pieces, and of the status behind them. What of a message is not
-/// written yet shares the bytes of its pieces.
+/// The frames of messages of gRPC, each with its prefix and in pieces, and of the status behind them. The rest of a message, which is
+/// not written yet, shares the bytes of its pieces.
 pub(super) struct Frames<S> {
     messages: S,
     /// Of the message that is being written.
