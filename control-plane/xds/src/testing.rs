@@ -138,7 +138,7 @@ fn resources(bits: usize, edition: usize) -> Vec<(String, String, Resource)> {
         let name = format!("c{number}");
         let body = format!("{name}={}", edition & 1 << (number % 3));
         let made = |url: &str| {
-            let resource = Resource::new(format!("{url}{body}").into_bytes()).owned_by(&name);
+            let resource = Resource::new(format!("{url}{body}").into_bytes()).owned_by(name.as_str());
             (url.to_owned(), name.clone(), resource)
         };
         all.extend([EDS, RDS].map(made));

@@ -213,7 +213,7 @@ impl HttpsListener<'_> {
         let door = ChainDoor {
             name: name.to_owned(),
             server_names,
-            certificates: self.certificates.iter().map(|one| one.name.clone()).collect(),
+            certificates: self.certificates.iter().map(|one| one.name.to_string()).collect(),
             validation: served.validation.clone(),
             routes: self.routes_name(open),
             more_logs: access_log::of_misdirected(&self.input.settings.access_log, &gateway),

@@ -129,7 +129,7 @@ fn filter() -> FilterBuild {
 }
 
 /// A resource as a control plane serves it; the chains of the clusters in `bad` are such that Envoy refuses them.
-pub(crate) fn entry(one: Translated, bad: &[&str]) -> (&'static str, Arc<str>, Resource) {
+pub(crate) fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource) {
     let is_optional = one.is_optional();
     let parts = one.parts.into_iter().map(|part| {
         let is_bad = bad.contains(&&*part.owner);
@@ -149,7 +149,7 @@ pub(crate) fn entry(one: Translated, bad: &[&str]) -> (&'static str, Arc<str>, R
     if let Some(owner) = one.owner {
         resource = resource.owned_by(owner);
     }
-    (one.type_url, one.name, resource)
+    (one.type_url.to_owned(), one.name.to_string(), resource)
 }
 
 fn replace(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {

@@ -324,7 +324,7 @@ impl Subscription {
         let resource = snapshot.get(type_url, name).filter(is_sendable)?;
         let version = self.composed.version(name, resource)?;
         let is_known = self.known.get(name).is_some_and(|known| known == version);
-        let is_refused = self.refused.get(name).is_some_and(|refusal| refusal.version == version);
+        let is_refused = self.refused.get(name).is_some_and(|refusal| refusal.version == *version);
         (!is_known && !is_refused).then_some(resource)
     }
 
