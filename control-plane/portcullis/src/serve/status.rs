@@ -155,8 +155,9 @@ impl From<&Refused> for RefusedResource {
 impl ObjectStatus {
     /// An object with bounded messages: a manifest may have as many mistakes as it has lines.
     pub(crate) fn new(mut diagnosis: Arc<Diagnosis>, status: ClusterStatus) -> Self {
-        let mut texts = diagnosis.warnings.iter().chain([&diagnosis.message]);
-        if diagnosis.warnings.len() > MAX_WARNINGS || texts.any(|text| text.len() > MAX_TEXT) {
+        let is_long = |text: &String| text.len() > MAX_TEXT;
+        let has_many = diagnosis.warnings.len() > MAX_WARNINGS;
+        if has_many || is_long(&diagnosis.message) || diagnosis.warnings.iter().any(is_long) {
             let diagnosis = Arc::make_mut(&mut diagnosis);
             truncate(&mut diagnosis.message);
             diagnosis.warnings.truncate(MAX_WARNINGS);

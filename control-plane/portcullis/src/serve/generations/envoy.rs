@@ -259,7 +259,7 @@ impl EnvoyModel {
             (type_urls::secret(), secrets),
             (type_urls::route_configuration(), routes),
         ] {
-            if let Some(kind) = self.kinds.get_mut(&url) {
+            if let Some(kind) = self.kinds.get_mut(url) {
                 kind.has.retain(|name, _| wants.contains(name));
                 // Envoy subscribes anew to a name that it let go of and wants again before it has said either: it has forgotten the resource.
                 kind.asked.retain(|name| kind.wants.contains(name) || !wants.contains(name));
@@ -299,13 +299,13 @@ impl EnvoyModel {
     /// not exist or is not warm.
     pub(super) fn way(&self, cluster: &str) -> Vec<Applied> {
         let Some(pool) = self.active.get(cluster) else { return Vec::new() };
-        let found = |url: String, name: &String| {
-            let (_, body) = self.kinds.get(&url)?.has.get(name)?;
-            Some(Applied { url, name: name.clone(), body: body.clone() })
+        let found = |url: &str, name: &String| {
+            let (_, body) = self.kinds.get(url)?.has.get(name)?;
+            Some(Applied { url: url.to_owned(), name: name.clone(), body: body.clone() })
         };
         let endpoints = pool.endpoints.iter().filter_map(|name| found(type_urls::assignment(), name));
         let secrets = pool.secrets.iter().filter_map(|name| found(type_urls::secret(), name));
-        let own = Applied { url: type_urls::cluster(), name: cluster.to_owned(), body: pool.body.clone() };
+        let own = Applied { url: type_urls::cluster().to_owned(), name: cluster.to_owned(), body: pool.body.clone() };
         std::iter::once(own).chain(endpoints).chain(secrets).collect()
     }
 

@@ -316,7 +316,7 @@ mod tests {
         let view = View(Some("wasm".to_owned()));
         let (old, new) = (before.view(&view).unwrap(), after.view(&view).unwrap());
         assert_eq!(new.version(), old.version());
-        for (url, name, resource) in old.resources().filter(|(url, ..)| **url != type_urls::secret()) {
+        for (url, name, resource) in old.resources().filter(|(url, ..)| *url != type_urls::secret()) {
             assert_eq!(new.get(url, name), Some(resource), "{url} {name}");
         }
         assert!(new.get(type_urls::secret(), "s").unwrap().is_version_only());

@@ -285,7 +285,7 @@ async fn object_with_many_messages_stays_small() {
     let mut all = data(&["a.test"], "words");
     let mut long = object("File", "long.yaml", Served::Nothing, &"ä; ".repeat(1_000_000));
     long.diagnosis.warnings = vec!["w".repeat(100_000); 1_000];
-    let long = ObjectStatus::new(Arc::new(long.diagnosis.clone()), long.status);
+    let long = ObjectStatus::new(Arc::new((*long.diagnosis).clone()), long.status);
     assert!(serde_json::to_string(&long).unwrap().len() < 2_000_000);
     all.status = Arc::new(status(
         (0..2_000).map(|_| object("File", "x.yaml", Served::Nothing, "words")).chain([long]).collect(),
