@@ -39,7 +39,7 @@ pub(crate) struct SharedLimits {
 pub(super) struct ServedObject {
     pub(super) servers: Vec<ServedServer>,
     /// The first rule of each policy, in a few words: one line each, in one allocation.
-    policies: Box<str>,
+    pub(super) policies: Box<str>,
     /// Names of flow control schemas.
     pub(super) schemas: Vec<String>,
     pub(super) certificates: Vec<CertificateDates>,
