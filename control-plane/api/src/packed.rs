@@ -22,7 +22,10 @@ pub fn pack_policies(document: &mut Value) {
         return;
     }
     let Some(policies) = spec(fields).and_then(|spec| spec.remove(FIELD)) else { return };
-    let text = Value::String(policies.to_string());
+    let mut text = policies.to_string();
+    // It has grown by doubling, and is kept.
+    text.shrink_to_fit();
+    let text = Value::String(text);
     let status = fields.entry("status").or_insert_with(|| Value::Object(Map::new()));
     if let Some(status) = status.as_object_mut() {
         status.insert(MEMBER.clone(), text);

@@ -7,9 +7,24 @@ use crate::spanned_value::{SpanNode, SpanTree};
 /// The positions of a document's values.
 ///
 /// Each value is a number with its kind and its line, its column, and for a list or mapping the length of what is in it, so that
-/// a search passes over it. Numbers have as many bytes as they need. Lines are relative to that of the value around.
+/// a search passes over it. Numbers have as many bytes as they need. Lines are relative to that of the value around. Names of fields
+/// that each rule has are numbers, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spans(Box<[u8]>);
+
+/// Names of fields that a document has often. Their positions here are their numbers.
+const COMMON_NAMES: [&str; 10] = [
+    "verbs",
+    "apiGroups",
+    "resources",
+    "resourceNames",
+    "users",
+    "userGroups",
+    "serviceAccounts",
+    "namespaces",
+    "nonResourceURLs",
+    "rules",
+];
 
 /// Other spellings of fields, which paths do not use.
 const ALIASES: [(&str, &str); 2] = [("upstreamSubset", "upsteamSubset"), ("flowControlSchemas", "schemas")];
@@ -96,7 +111,7 @@ impl<'s> SpannedNode<'s> {
     fn fields(&self) -> impl Iterator<Item = (&'s [u8], Position, Self)> + use<'s> {
         let (mut rest, line) = (self.content, self.at.line);
         std::iter::from_fn(move || {
-            let name = read_bytes(&mut rest)?;
+            let name = read_name(&mut rest)?;
             let key = Position { line: read_line(read_number(&mut rest)?, line), column: read_number(&mut rest)? };
             Some((name, key, read_value(&mut rest, line)?))
         })
@@ -141,7 +156,7 @@ fn write_value(bytes: &mut Vec<u8>, tree: &SpanTree, line: u64) {
         SpanNode::Scalar | SpanNode::Boolean => return,
         SpanNode::Fields(fields) => {
             for (name, key, value) in fields {
-                write_bytes(&mut content, name.as_bytes());
+                write_name(&mut content, name);
                 write_number(&mut content, relative(key.line, tree.at.line));
                 write_number(&mut content, key.column);
                 write_value(&mut content, value, tree.at.line);
@@ -187,6 +202,30 @@ fn write_bytes(bytes: &mut Vec<u8>, content: &[u8]) {
 
 fn read_bytes<'s>(rest: &mut &'s [u8]) -> Option<&'s [u8]> {
     let length = usize::try_from(read_number(rest)?).ok()?;
+    read_exact(rest, length)
+}
+
+/// The number of a common name, odd, or twice the length of another one and its bytes.
+fn write_name(bytes: &mut Vec<u8>, name: &str) {
+    match COMMON_NAMES.iter().position(|known| *known == name).and_then(|number| u64::try_from(number).ok()) {
+        Some(number) => write_number(bytes, number << 1 | 1),
+        None => {
+            write_number(bytes, u64::try_from(name.len()).unwrap_or(u64::MAX) << 1);
+            bytes.extend(name.as_bytes());
+        }
+    }
+}
+
+fn read_name<'s>(rest: &mut &'s [u8]) -> Option<&'s [u8]> {
+    let number = read_number(rest)?;
+    let half = usize::try_from(number >> 1).ok()?;
+    if number & 1 == 1 {
+        return COMMON_NAMES.get(half).map(|name| name.as_bytes());
+    }
+    read_exact(rest, half)
+}
+
+fn read_exact<'s>(rest: &mut &'s [u8], length: usize) -> Option<&'s [u8]> {
     let (content, behind) = rest.split_at_checked(length)?;
     *rest = behind;
     Some(content)
@@ -247,7 +286,9 @@ mod tests {
         });
         leaf.prop_recursive(4, 40, 5, |inner| {
             let items = proptest::collection::vec(inner.clone(), 0..5);
-            let fields = proptest::collection::btree_map("[a-zä./]{1,3}", (position(), inner), 0..5);
+            let name =
+                prop_oneof!["[a-zä./]{0,3}", proptest::sample::select(&COMMON_NAMES[..]).prop_map(str::to_owned)];
+            let fields = proptest::collection::btree_map(name, (position(), inner), 0..5);
             let fields =
                 fields.prop_map(|all| all.into_iter().map(|(name, (key, value))| (name, key, value)).collect());
             prop_oneof![

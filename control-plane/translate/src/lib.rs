@@ -219,6 +219,12 @@ fn ineffective_fields(cluster: &Cluster, settings: &Settings) -> impl Iterator<I
     gate.into_iter().chain(review)
 }
 
+/// Makes a cluster the owner of the resources from a position on.
+fn own(resources: &mut [Resource], first: usize, cluster: &Cluster) {
+    let owner: Arc<str> = cluster.name.as_str().into();
+    resources.iter_mut().skip(first).for_each(|resource| resource.owner = Some(Arc::clone(&owner)));
+}
+
 /// As [`emit`], of a cluster whose connections are passed on: no secret and no routes.
 fn emit_passthrough(
     cluster: &Cluster,
@@ -228,7 +234,7 @@ fn emit_passthrough(
 ) -> Chain {
     let first = resources.len();
     cluster::emit_tcp_pool(cluster, names, input.settings, resources);
-    resources.iter_mut().skip(first).for_each(|resource| resource.owner = Some(cluster.name.clone()));
+    own(resources, first, cluster);
     Chain::serving(cluster, names, input.settings, input.filter)
 }
 
@@ -249,7 +255,7 @@ fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> 
     }
     let place = names.part(parts::ROUTES);
     resources.push(route::routes(RoutePlace::of_all(&place), cluster, &groups, &names, &config, input.filter));
-    resources.iter_mut().skip(first).for_each(|resource| resource.owner = Some(cluster.name.clone()));
+    own(resources, first, cluster);
     let shadow = config.shadow.map(|shadow| shadow.generation);
     (Chain::serving(cluster, &names, settings, input.filter), shadow)
 }

@@ -27,6 +27,6 @@ pub fn tombstone_routes(document: &Value, settings: &Settings, filter: FilterBui
         names.clear();
     }
     let mut resource = route::without_destinations(&cluster.name, &names, &config, filter);
-    resource.owner = Some(cluster.name);
+    resource.owner = Some(cluster.name.into());
     Some(resource)
 }

@@ -7,7 +7,7 @@ use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use envoy_types::pb::envoy::config::listener::v3::Listener;
 use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::Secret;
-use prost::Name;
+use prost::Message;
 
 use crate::names::{ResourceNames, parts};
 
@@ -15,17 +15,17 @@ use crate::names::{ResourceNames, parts};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Resource {
     /// `type.googleapis.com/…`.
-    pub type_url: String,
+    pub type_url: &'static str,
     /// The name, unique in its type.
-    pub name: String,
+    pub name: Arc<str>,
     /// The message, as in `Any.value`, without the parts. A secret's bytes are secret.
     pub value: Vec<u8>,
     /// The assignment that Envoy waits for when it builds this cluster: it has to be sent again with the cluster.
-    pub assignment: Option<String>,
+    pub assignment: Option<Arc<str>>,
     /// Whether Envoy gets it only when it asks for it by name.
     pub on_demand: bool,
     /// `metadata.name` of the `UpstreamCluster` that it belongs to. The listener and the default certificate have no owner.
-    pub owner: Option<String>,
+    pub owner: Option<Arc<str>>,
     /// The parts that follow `value`, by owner: the filter chains of the listener.
     pub parts: Vec<Part>,
 }
@@ -40,7 +40,7 @@ pub type ResourceGroup = Arc<[Arc<Resource>]>;
 #[derive(Clone, Eq, PartialOrd, Ord)]
 pub struct Part {
     /// `metadata.name` of the `UpstreamCluster`.
-    pub owner: String,
+    pub owner: Arc<str>,
     /// The fields, encoded: pieces that follow each other.
     pub body: Vec<Bytes>,
     /// The fields in their place if Envoy refuses them: a chain that closes every connection, so that the names do not fall to
@@ -49,10 +49,10 @@ pub struct Part {
 }
 
 impl Resource {
-    pub(crate) fn new<M: Name>(name: String, message: &M) -> Self {
+    pub(crate) fn new<M: ResourceMessage>(name: impl Into<Arc<str>>, message: &M) -> Self {
         Self {
-            type_url: M::type_url(),
-            name,
+            type_url: M::TYPE_URL,
+            name: name.into(),
             value: message.encode_to_vec(),
             assignment: None,
             on_demand: false,
@@ -70,7 +70,7 @@ impl Resource {
     /// Whether clusters count as served by an Envoy that refuses it: the listeners of tunnels, which need another bootstrap and
     /// a port of their own. Tunnels are then not served.
     pub fn is_optional(&self) -> bool {
-        let is_named = |part| self.name == ResourceNames::listener().part(part);
+        let is_named = |part| *self.name == *ResourceNames::listener().part(part);
         self.type_url == type_urls::listener()
             && [parts::TUNNEL_LISTENER, parts::TUNNELLED_LISTENER].into_iter().any(is_named)
     }
@@ -109,28 +109,70 @@ impl fmt::Debug for Part {
     }
 }
 
+/// A message that is a resource.
+pub(crate) trait ResourceMessage: Message {
+    /// `type.googleapis.com/…`.
+    const TYPE_URL: &'static str;
+}
+
+impl ResourceMessage for Cluster {
+    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+}
+
+impl ResourceMessage for ClusterLoadAssignment {
+    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
+}
+
+impl ResourceMessage for Listener {
+    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.listener.v3.Listener";
+}
+
+impl ResourceMessage for RouteConfiguration {
+    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration";
+}
+
+impl ResourceMessage for Secret {
+    const TYPE_URL: &'static str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
+}
+
 /// The types of resource that a translation holds.
 pub mod type_urls {
-    use super::{Cluster, ClusterLoadAssignment, Listener, Name, RouteConfiguration, Secret};
+    use super::{Cluster, ClusterLoadAssignment, Listener, ResourceMessage, RouteConfiguration, Secret};
 
     /// Clusters (CDS).
-    pub fn cluster() -> String {
-        Cluster::type_url()
+    pub const fn cluster() -> &'static str {
+        Cluster::TYPE_URL
     }
     /// Endpoints (EDS).
-    pub fn assignment() -> String {
-        ClusterLoadAssignment::type_url()
+    pub const fn assignment() -> &'static str {
+        ClusterLoadAssignment::TYPE_URL
     }
     /// Listeners (LDS).
-    pub fn listener() -> String {
-        Listener::type_url()
+    pub const fn listener() -> &'static str {
+        Listener::TYPE_URL
     }
     /// Routes (RDS).
-    pub fn route_configuration() -> String {
-        RouteConfiguration::type_url()
+    pub const fn route_configuration() -> &'static str {
+        RouteConfiguration::TYPE_URL
     }
     /// Secrets (SDS).
-    pub fn secret() -> String {
-        Secret::type_url()
+    pub const fn secret() -> &'static str {
+        Secret::TYPE_URL
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Name;
+
+    use super::*;
+
+    #[test]
+    fn types_have_the_names_of_their_messages() {
+        fn is_named<M: ResourceMessage + Name>() -> bool {
+            M::TYPE_URL == M::type_url()
+        }
+        assert!(is_named::<Cluster>() && is_named::<ClusterLoadAssignment>() && is_named::<Listener>());
+        assert!(is_named::<RouteConfiguration>() && is_named::<Secret>());
     }
 }

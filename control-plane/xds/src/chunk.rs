@@ -68,14 +68,14 @@ impl Chunk {
 /// Which chunk of which resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ChunkKey {
-    pub(crate) resource: String,
+    pub(crate) resource: Arc<str>,
     /// The owner of a part; `None` is the resource itself, without its parts.
-    pub(crate) part: Option<String>,
+    pub(crate) part: Option<Arc<str>>,
 }
 
 impl ChunkKey {
     pub(crate) fn whole(resource: &str) -> Self {
-        Self { resource: resource.to_owned(), part: None }
+        Self { resource: resource.into(), part: None }
     }
 
     /// How error texts may call it.

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,17 +12,17 @@ pub struct Resource(Arc<Content>);
 
 #[derive(Clone, PartialEq, Eq)]
 struct Content {
-    version: String,
+    version: Arc<str>,
     /// The bytes, without those of parts.
     body: Bytes,
-    companion: Option<(String, String)>,
-    owner: Option<String>,
+    companion: Option<(Cow<'static, str>, Arc<str>)>,
+    owner: Option<Arc<str>>,
     is_version_only: bool,
     lingers: bool,
     is_on_demand: bool,
     is_optional: bool,
     /// The bytes before the parts, and the parts with their owners. Empty if the resource is in one piece.
-    chunks: Vec<(Option<String>, Chunk)>,
+    chunks: Vec<(Option<Arc<str>>, Chunk)>,
 }
 
 /// A part of a resource that belongs to an owner and can be left out without the rest. Protobuf reads concatenated encodings as
@@ -29,7 +30,7 @@ struct Content {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The owner; each part of a resource has another one.
-    pub owner: String,
+    pub owner: Arc<str>,
     /// The bytes, in pieces that follow each other. They are shared, not copied.
     pub body: Vec<Bytes>,
     /// The bytes in its place when the part has to be left out.
@@ -46,7 +47,7 @@ impl Resource {
     /// The version is a hash of the content: an unchanged resource is not sent again, also after a restart.
     pub fn new(body: impl Into<Bytes>) -> Self {
         let body = body.into();
-        let version = hash_of(&body);
+        let version = hash_of(&body).into();
         let content = Content {
             version,
             body,
@@ -63,7 +64,7 @@ impl Resource {
 
     /// A resource with a known version and unknown content, because others hold the content: it is never sent and never
     /// removed. A node that has this version has all of it; another node gets it when the content is known again.
-    pub fn version_only(version: impl Into<String>) -> Self {
+    pub fn version_only(version: impl Into<Arc<str>>) -> Self {
         Self::new(Bytes::new()).with(|content| (content.version, content.is_version_only) = (version.into(), true))
     }
 
@@ -80,23 +81,28 @@ impl Resource {
     /// Names another resource that is sent again whenever this one is sent. Envoy builds a changed cluster anew and waits
     /// for its endpoints, but does not ask for endpoints that it is subscribed to already; meanwhile it acknowledges no
     /// cluster.
-    pub fn with_companion(self, type_url: impl Into<String>, name: impl Into<String>) -> Self {
+    pub fn with_companion(self, type_url: impl Into<Cow<'static, str>>, name: impl Into<Arc<str>>) -> Self {
         self.with(|content| content.companion = Some((type_url.into(), name.into())))
     }
 
     /// The resource that is sent again with this one.
-    pub fn companion(&self) -> Option<(&str, &str)> {
-        self.0.companion.as_ref().map(|(type_url, name)| (type_url.as_str(), name.as_str()))
+    pub fn companion(&self) -> Option<(&str, &Arc<str>)> {
+        self.0.companion.as_ref().map(|(type_url, name)| (type_url.as_ref(), name))
     }
 
     /// Sets the owner of the resource. The label has no meaning here: it is returned in reports about the resource.
-    pub fn owned_by(self, label: impl Into<String>) -> Self {
+    pub fn owned_by(self, label: impl Into<Arc<str>>) -> Self {
         self.with(|content| content.owner = Some(label.into()))
     }
 
     /// The owner; `None` if it belongs to all.
     pub fn owner(&self) -> Option<&str> {
         self.0.owner.as_deref()
+    }
+
+    /// The same, to be kept.
+    pub(crate) fn shared_owner(&self) -> Option<&Arc<str>> {
+        self.0.owner.as_ref()
     }
 
     /// The same resource as one that nothing new leads to: it stays for a while for requests that are on their way to it, and
@@ -153,19 +159,19 @@ impl Resource {
         if !chunks.is_sorted_by(|(owner, _), (next, _)| owner < next) {
             let body =
                 Bytes::from(chunks.iter().flat_map(|(_, chunk)| chunk.body()).cloned().collect::<Vec<_>>().concat());
-            return self.with(|content| (content.version, content.body) = (hash_of(&body), body));
+            return self.with(|content| (content.version, content.body) = (hash_of(&body).into(), body));
         }
         let mut hash = ContentHash::default();
         for (owner, chunk) in &chunks {
             hash.add(owner.as_deref().unwrap_or_default());
             hash.add(chunk.version());
         }
-        self.with(|content| (content.version, content.chunks) = (hash.finish(), chunks))
+        self.with(|content| (content.version, content.chunks) = (hash.finish().into(), chunks))
     }
 
     /// The parts, as [`Resource::with_parts`] takes them; `None` if it is in one piece.
     pub fn parts(&self) -> Option<impl Iterator<Item = Part>> {
-        let part = |(owner, chunk): &(Option<String>, Chunk)| {
+        let part = |(owner, chunk): &(Option<Arc<str>>, Chunk)| {
             let fallback = chunk.fallback().and_then(|fallback| fallback.body().first().cloned());
             Some(Part { owner: owner.clone()?, body: chunk.body().to_vec(), fallback })
         };
@@ -173,8 +179,8 @@ impl Resource {
     }
 
     /// The bytes before the parts, and the parts with their owners; empty if the resource is in one piece.
-    pub(crate) fn chunks(&self) -> impl Iterator<Item = (Option<&str>, &Chunk)> {
-        self.0.chunks.iter().map(|(owner, chunk)| (owner.as_deref(), chunk))
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = (Option<&Arc<str>>, &Chunk)> {
+        self.0.chunks.iter().map(|(owner, chunk)| (owner.as_ref(), chunk))
     }
 
     /// Whether it is made of parts, be they none at the moment.
@@ -183,8 +189,8 @@ impl Resource {
     }
 
     /// The owners of parts.
-    pub(crate) fn part_owners(&self) -> impl Iterator<Item = &str> {
-        self.0.chunks.iter().filter_map(|(owner, _)| owner.as_deref())
+    pub(crate) fn part_owners(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.chunks.iter().filter_map(|(owner, _)| owner.as_ref())
     }
 
     /// The version of an owner's part.
@@ -205,7 +211,8 @@ impl Resource {
             (Some(one), Some(other_part)) => one.version() != other_part.version() || self.lingers() != other.lingers(),
             _ => true,
         };
-        wholes.chain(self.part_owners().chain(other.part_owners()).filter(differs))
+        let parts = self.part_owners().chain(other.part_owners()).map(AsRef::as_ref);
+        wholes.chain(parts.filter(differs))
     }
 
     /// Whether this is the other one: equal versions are equal contents.
@@ -224,6 +231,11 @@ impl Resource {
         &self.0.version
     }
 
+    /// The same, to be kept.
+    pub(crate) fn shared_version(&self) -> &Arc<str> {
+        &self.0.version
+    }
+
     /// The message, as in `Any.value`: pieces that follow each other.
     pub fn pieces(&self) -> ByteChunks {
         match self.0.chunks.as_slice() {
@@ -235,8 +247,9 @@ impl Resource {
 
 /// Adds the chunks of a resource that is made of parts.
 pub(crate) fn add_chunks(chunks: &mut Chunks, name: &str, resource: &Resource) {
+    let name: Arc<str> = name.into();
     for (owner, chunk) in resource.chunks() {
-        chunks.insert(ChunkKey { resource: name.to_owned(), part: owner.map(str::to_owned) }, chunk.clone());
+        chunks.insert(ChunkKey { resource: Arc::clone(&name), part: owner.cloned() }, chunk.clone());
     }
 }
 
@@ -245,11 +258,11 @@ mod tests {
     use super::*;
 
     fn part(owner: &str, body: &'static str) -> Part {
-        Part { owner: owner.to_owned(), body: vec![body.into()], fallback: None }
+        Part { owner: owner.into(), body: vec![body.into()], fallback: None }
     }
 
     fn shown(resource: &Resource) -> Vec<(Option<String>, Vec<u8>)> {
-        resource.chunks().map(|(owner, chunk)| (owner.map(str::to_owned), chunk.body().concat())).collect()
+        resource.chunks().map(|(owner, chunk)| (owner.map(ToString::to_string), chunk.body().concat())).collect()
     }
 
     #[test]
@@ -296,7 +309,7 @@ mod tests {
         let (closed, shared) = (Bytes::from("closed"), Bytes::from("shared"));
         let parts = |second: &Bytes| {
             [("1", Bytes::from("one")), ("2", second.clone())].map(|(owner, body)| Part {
-                owner: owner.to_owned(),
+                owner: owner.into(),
                 body: vec![shared.clone(), body],
                 fallback: Some(closed.clone()),
             })

@@ -3,6 +3,7 @@ mod resources_of_type;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use crate::content_hash::ContentHash;
@@ -29,16 +30,18 @@ impl Snapshot {
     }
 
     /// A snapshot of `(type URL, name, resource)`. Of two with one type and name the later stays.
-    pub fn new<S: AsRef<str> + Into<String>>(resources: impl IntoIterator<Item = (S, S, Resource)>) -> Self {
+    pub fn new<T: AsRef<str>, N: AsRef<str> + Into<Arc<str>>>(
+        resources: impl IntoIterator<Item = (T, N, Resource)>,
+    ) -> Self {
         Self::default().succeeded_by(resources)
     }
 
     /// The snapshot of `(type URL, name, resource)` that comes after this one. It is the same as [`Snapshot::new`] makes,
     /// and costs less where little changed, least if they come sorted by type and name.
     #[must_use]
-    pub fn succeeded_by<S: AsRef<str> + Into<String>>(
+    pub fn succeeded_by<T: AsRef<str>, N: AsRef<str> + Into<Arc<str>>>(
         &self,
-        resources: impl IntoIterator<Item = (S, S, Resource)>,
+        resources: impl IntoIterator<Item = (T, N, Resource)>,
     ) -> Self {
         let mut resources: Vec<_> = resources.into_iter().collect();
         // Stable, so that of two with one name the later one comes last.
@@ -142,7 +145,7 @@ impl Snapshot {
     pub(crate) fn has_cluster(&self, name: &str) -> bool {
         let has = |one: &Arc<ResourcesOfType>| {
             let marked = format!("{name}@");
-            let next = one.resources.range(marked.clone()..).next();
+            let next = one.resources.range::<str, _>((Bound::Included(marked.as_str()), Bound::Unbounded)).next();
             one.resources.contains_key(name) || next.is_some_and(|(other, _)| other.starts_with(&marked))
         };
         self.types.get(CDS).is_some_and(has)
@@ -160,18 +163,29 @@ impl Snapshot {
     /// Everything: type URL, name and resource.
     pub fn resources(&self) -> impl Iterator<Item = (&str, &str, &Resource)> {
         self.types.iter().flat_map(|(type_url, one)| {
-            one.resources.iter().map(move |(name, resource)| (type_url.as_str(), name.as_str(), resource))
+            one.resources.iter().map(move |(name, resource)| (type_url.as_str(), name.as_ref(), resource))
         })
     }
 
     /// The names of those resources of one type of which only the version is known.
-    pub(crate) fn version_only<'a>(&'a self, type_url: &str) -> impl Iterator<Item = &'a String> + use<'a> {
+    pub(crate) fn version_only<'a>(&'a self, type_url: &str) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
         self.types.get(type_url).into_iter().flat_map(|one| &one.version_only)
     }
 
     /// The names of one type's resources.
-    pub fn names<'a>(&'a self, type_url: &str) -> impl Iterator<Item = &'a String> + use<'a> {
+    pub fn names<'a>(&'a self, type_url: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.shared_names(type_url).map(AsRef::as_ref)
+    }
+
+    /// The same, to be kept.
+    pub(crate) fn shared_names<'a>(&'a self, type_url: &str) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
         self.types.get(type_url).into_iter().flat_map(|one| one.resources.keys())
+    }
+
+    /// A name, to be kept: the same allocation as here, if there is a resource of that name.
+    pub(crate) fn shared_name(&self, type_url: &str, name: &str) -> Arc<str> {
+        let known = self.types.get(type_url).and_then(|one| one.resources.get_key_value(name));
+        known.map_or_else(|| name.into(), |(known, _)| Arc::clone(known))
     }
 
     /// Every type of which there are resources.
@@ -180,33 +194,35 @@ impl Snapshot {
     }
 
     /// The resources of one type, by name.
-    pub(crate) fn of_type<'a>(&'a self, type_url: &str) -> impl Iterator<Item = (&'a String, &'a Resource)> + use<'a> {
+    pub(crate) fn of_type<'a>(
+        &'a self,
+        type_url: &str,
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Resource)> + use<'a> {
         self.types.get(type_url).into_iter().flat_map(|one| &one.resources)
     }
 
     /// The resources of a type that are made of parts.
     pub(crate) fn composed<'a>(&'a self, type_url: &'a str) -> impl Iterator<Item = (&'a str, &'a Resource)> {
         let names = self.types.get(type_url).into_iter().flat_map(|one| &one.composed);
-        names.filter_map(move |name| Some((name.as_str(), self.get(type_url, name)?)))
+        names.filter_map(move |name| Some((name.as_ref(), self.get(type_url, name)?)))
     }
 
     /// Every owner of something.
     pub(crate) fn owners(&self) -> BTreeSet<&str> {
-        self.types.values().flat_map(|one| one.owned.keys()).map(String::as_str).collect()
+        self.types.values().flat_map(|one| one.owners()).collect()
     }
 
     /// Whether something belongs to an owner.
     pub(crate) fn has_owner(&self, owner: &str) -> bool {
-        self.types.values().any(|one| one.owned.contains_key(owner))
+        self.types.values().any(|one| one.owned_by(owner).next().is_some())
     }
 
     /// Type and name of every resource that belongs to an owner, as a whole or a part of it.
     pub fn owned_by<'a>(&'a self, owner: &str) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-        let of_type =
-            |type_url: &'a str, names: &'a Vec<String>| names.iter().map(move |name| (type_url, name.as_str()));
-        let types = self.types.iter();
-        let owned: Vec<_> = types.filter_map(|(url, one)| Some((url.as_str(), one.owned.get(owner)?))).collect();
-        owned.into_iter().flat_map(move |(type_url, names)| of_type(type_url, names))
+        let of_type = |(type_url, one): (&'a String, &'a Arc<ResourcesOfType>)| {
+            one.owned_by(owner).map(move |name| (type_url.as_str(), name))
+        };
+        self.types.iter().flat_map(of_type).collect::<Vec<_>>().into_iter()
     }
 
     /// A hash of an owner's resources and of its parts of others, equal wherever they are equal; `None` if the snapshot
@@ -230,7 +246,11 @@ impl Snapshot {
     }
 
     /// The names of one type that are other resources in `newer`, or are in one of the two only.
-    pub(crate) fn changes<'a>(&'a self, newer: &'a Self, type_url: &str) -> impl Iterator<Item = &'a String> + use<'a> {
+    pub(crate) fn changes<'a>(
+        &'a self,
+        newer: &'a Self,
+        type_url: &str,
+    ) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
         let (before, after) = (self.types.get(type_url), newer.types.get(type_url));
         let is_same = match (before, after) {
             (Some(before), Some(after)) => Arc::ptr_eq(before, after),
@@ -301,7 +321,7 @@ mod tests {
             for url in ["t0", "t1", "t2"] {
                 let mut changed: Vec<_> = before.changes(&next, url).cloned().collect();
                 changed.sort();
-                let names = before.names(url).chain(next.names(url));
+                let names = before.shared_names(url).chain(next.shared_names(url));
                 let mut other: Vec<_> = names.filter(|name| before.get(url, name) != next.get(url, name)).cloned().collect();
                 other.sort();
                 other.dedup();
@@ -346,7 +366,7 @@ mod tests {
         assert_ne!(version(&wanted, "A"), before);
         let with_chains = |chains: &[u8; 3]| {
             let parts = [("A", chains[1]), ("B", chains[2])].map(|(owner, chain)| crate::Part {
-                owner: owner.to_owned(),
+                owner: owner.into(),
                 body: vec![vec![chain].into()],
                 fallback: None,
             });

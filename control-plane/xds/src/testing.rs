@@ -30,12 +30,12 @@ impl InMemoryStream {
 
     /// The responses to a request.
     pub fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
-        self.0.on_request(request).into_iter().map(PendingResponse::encode).collect()
+        self.0.on_request(request).into_iter().map(PendingResponse::decoded).collect()
     }
 
     /// The responses to a newer snapshot.
     pub fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
-        self.0.on_snapshot(snapshot).into_iter().map(PendingResponse::encode).collect()
+        self.0.on_snapshot(snapshot).into_iter().map(PendingResponse::decoded).collect()
     }
 }
 
@@ -138,13 +138,13 @@ fn resources(bits: usize, edition: usize) -> Vec<(String, String, Resource)> {
         let name = format!("c{number}");
         let body = format!("{name}={}", edition & 1 << (number % 3));
         let made = |url: &str| {
-            let resource = Resource::new(format!("{url}{body}").into_bytes()).owned_by(&name);
+            let resource = Resource::new(format!("{url}{body}").into_bytes()).owned_by(name.as_str());
             (url.to_owned(), name.clone(), resource)
         };
         all.extend([EDS, RDS].map(made));
         let (url, name, cluster) = made(CDS);
         all.push((url, name.clone(), cluster.with_companion(EDS, name.clone())));
-        parts.push(Part { owner: name, body: vec![body.into()], fallback: Some("-".into()) });
+        parts.push(Part { owner: name.into(), body: vec![body.into()], fallback: Some("-".into()) });
     }
     all.push((LDS.to_owned(), "l".to_owned(), Resource::new("l").with_parts(parts)));
     all.push((SDS.to_owned(), "s".to_owned(), Resource::new(b"SECRET".to_vec())));
@@ -220,7 +220,7 @@ impl Client {
     fn hear(&mut self, pending: Vec<PendingResponse>) {
         for draft in pending {
             let size = draft.size();
-            let response = draft.encode();
+            let response = draft.decoded();
             let bodies = response.resources.iter().map(body);
             assert_eq!(size, bodies.clone().map(<[u8]>::len).sum::<usize>(), "a response has its announced size");
             for body in bodies {

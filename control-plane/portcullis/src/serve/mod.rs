@@ -29,6 +29,7 @@ mod edit_traces;
 mod explained_diagnoses;
 mod filter_views;
 pub(crate) mod fleet;
+mod former_statuses;
 mod gateway_api;
 mod gateway_states;
 mod gateway_views;

@@ -1,9 +1,11 @@
 use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use portcullis_api::status::{ClusterStatus, InstanceCounts, InstanceStatus, sanitize};
 use portcullis_translate::Diagnosis;
 use portcullis_xds::{NodeStatus, Refused, RejectedNode, Snapshot};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::gateway_states::EndpointHealth;
 use super::gateway_views::served_version;
@@ -17,7 +19,9 @@ const MAX_WARNINGS: usize = 100;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StatusBody {
-    pub(crate) objects: Vec<ObjectStatus>,
+    /// Those that are as they were are the same allocations as before.
+    #[serde(serialize_with = "shared")]
+    pub(crate) objects: Vec<Arc<ObjectStatus>>,
     pub(crate) nodes: Vec<NodeReport>,
     /// How the nodes see the endpoints: by Envoy cluster, then by node.
     pub(crate) endpoints: EndpointHealth,
@@ -49,10 +53,10 @@ impl From<RejectedNode> for RejectedNodeStatus {
 }
 
 /// An object, or a file that cannot be used as it stands.
-#[derive(Debug, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ObjectStatus {
     #[serde(flatten)]
-    pub(crate) diagnosis: Diagnosis,
+    pub(crate) diagnosis: SharedDiagnosis,
     /// Settings and files have the condition `Accepted` alone.
     #[serde(flatten)]
     pub(crate) status: ClusterStatus,
@@ -62,6 +66,41 @@ pub(crate) struct ObjectStatus {
     /// The numbers of an `Instance`'s members; only of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) counts: Option<InstanceCounts>,
+}
+
+/// A diagnosis. It is not copied: those of thousands of objects are in memory anyway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SharedDiagnosis(Arc<Diagnosis>);
+
+impl Deref for SharedDiagnosis {
+    type Target = Diagnosis;
+
+    fn deref(&self) -> &Diagnosis {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+impl std::ops::DerefMut for SharedDiagnosis {
+    fn deref_mut(&mut self) -> &mut Diagnosis {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl From<Arc<Diagnosis>> for SharedDiagnosis {
+    fn from(diagnosis: Arc<Diagnosis>) -> Self {
+        Self(diagnosis)
+    }
+}
+
+impl Serialize for SharedDiagnosis {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+fn shared<S: Serializer>(objects: &[Arc<ObjectStatus>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(objects.iter().map(AsRef::as_ref))
 }
 
 /// An Envoy that is connected, or was.
@@ -115,11 +154,16 @@ impl From<&Refused> for RefusedResource {
 
 impl ObjectStatus {
     /// An object with bounded messages: a manifest may have as many mistakes as it has lines.
-    pub(crate) fn new(mut diagnosis: Diagnosis, status: ClusterStatus) -> Self {
-        truncate(&mut diagnosis.message);
-        diagnosis.warnings.truncate(MAX_WARNINGS);
-        diagnosis.warnings.iter_mut().for_each(truncate);
-        Self { diagnosis, status, instances: Vec::new(), counts: None }
+    pub(crate) fn new(mut diagnosis: Arc<Diagnosis>, status: ClusterStatus) -> Self {
+        let is_long = |text: &String| text.len() > MAX_TEXT;
+        let has_many = diagnosis.warnings.len() > MAX_WARNINGS;
+        if has_many || is_long(&diagnosis.message) || diagnosis.warnings.iter().any(is_long) {
+            let diagnosis = Arc::make_mut(&mut diagnosis);
+            truncate(&mut diagnosis.message);
+            diagnosis.warnings.truncate(MAX_WARNINGS);
+            diagnosis.warnings.iter_mut().for_each(truncate);
+        }
+        Self { diagnosis: diagnosis.into(), status, instances: Vec::new(), counts: None }
     }
 
     /// The status of an `Instance`, if it is one.
@@ -139,7 +183,7 @@ fn truncate(text: &mut String) {
 impl StatusBody {
     /// `snapshot` is what was published last: a node whose stream has not seen its view of it yet is not in sync.
     pub(crate) fn new(
-        objects: Vec<ObjectStatus>,
+        objects: Vec<Arc<ObjectStatus>>,
         nodes: &[NodeStatus],
         endpoints: EndpointHealth,
         snapshot: Option<&Snapshot>,

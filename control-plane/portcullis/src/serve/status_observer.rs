@@ -9,6 +9,7 @@ use portcullis_xds::{HealthRegistry, OwnerVersions, Registry, Snapshot};
 use tokio::sync::watch;
 
 use super::discovery::Answers;
+use super::former_statuses::FormerStatuses;
 use super::gateway_states::{GatewayStates, reports};
 use super::instance_status::InstanceEnvoys;
 use super::instance_views::{InstanceStates, is_lasting_view};
@@ -58,13 +59,13 @@ pub(super) struct StatusObserver {
 
 #[derive(Default)]
 struct ObserverState {
-    conditions: BTreeMap<ObjectKey, Vec<Condition>>,
+    /// Conditions that another replica wrote, until the next observation: by kind, name and UID.
+    written: BTreeMap<(String, String, String), Vec<Condition>>,
     versions: OwnerVersions,
-    newest: Option<(Instant, Arc<StatusBody>)>,
+    newest: Option<Arc<StatusBody>>,
+    /// When that was observed; `None` if it is out of date.
+    observed: Option<Instant>,
 }
-
-/// Kind, name, UID, and which one of those that share all three: objects of files have no UID.
-type ObjectKey = (String, String, String, usize);
 
 impl StatusObserver {
     pub(super) fn new(observed: ObserverInputs) -> Self {
@@ -74,13 +75,14 @@ impl StatusObserver {
     /// The status of everything, at most a quarter of a second old.
     pub(super) fn status(&self) -> Arc<StatusBody> {
         let mut state = self.lock();
-        if let Some((at, status)) = &state.newest
+        if let (Some(status), Some(at)) = (&state.newest, state.observed)
             && at.elapsed() < MAX_STATUS_AGE
         {
             return Arc::clone(status);
         }
         let status = Arc::new(self.observe(&mut state));
-        state.newest = Some((Instant::now(), Arc::clone(&status)));
+        state.newest = Some(Arc::clone(&status));
+        state.observed = Some(Instant::now());
         status
     }
 
@@ -96,10 +98,10 @@ impl StatusObserver {
 
     /// Takes over conditions that another replica wrote, so that transition times stay if nothing else changed.
     pub(super) fn remember(&self, (kind, name): (&str, &str), uid: &str, conditions: Vec<Condition>) {
-        let key = (kind.to_owned(), name.to_owned(), uid.to_owned(), 0);
+        let key = (kind.to_owned(), name.to_owned(), uid.to_owned());
         let mut state = self.lock();
-        state.conditions.insert(key, conditions);
-        state.newest = None;
+        state.written.insert(key, conditions);
+        state.observed = None;
     }
 
     fn observe(&self, state: &mut ObserverState) -> StatusBody {
@@ -125,24 +127,23 @@ impl StatusObserver {
         let of_clusters = of_clusters.map(|(diagnosis, version)| (diagnosis.name.as_str(), version.as_str())).collect();
         let envoys = InstanceEnvoys::new(&instances, &self.observed.registry, snapshot.as_deref())
             .with_answers(&self.observed.health, &of_clusters);
-        let mut known = BTreeMap::new();
+        let last = state.newest.clone();
+        let mut former = FormerStatuses::new(last.iter().flat_map(|last| &last.objects), &state.written);
         let objects = diagnoses.iter().zip(&versions).map(|(diagnosis, version)| {
-            let key = key(diagnosis, &known);
-            let before = state.conditions.get(&key).map(Vec::as_slice).unwrap_or_default();
+            let before = former.of(diagnosis);
+            let conditions = before.conditions();
             let (gateways, answers, shadows) = (&gateways, &answers, &self.observed.shadows);
             let (token_keys, limits) = (&token_keys, &self.observed.limits);
             let observed = ObservedStates { gateways, answers, shadows, token_keys, limits, policies: &policies };
-            let (status, counts) = match envoys.status(diagnosis, before, &now) {
+            let (status, counts) = match envoys.status(diagnosis, conditions, &now) {
                 Some((status, counts)) => (status, Some(counts)),
-                None => (status_of(diagnosis, &observed, version, (before, &now)), None),
+                None => (status_of(diagnosis, &observed, version, (conditions, &now)), None),
             };
-            known.insert(key, status.conditions.clone());
             let instances = envoys.of_object(diagnosis);
-            ObjectStatus { instances, counts, ..ObjectStatus::new(diagnosis.as_ref().clone(), status) }
+            before.followed_by(ObjectStatus { instances, counts, ..ObjectStatus::new(Arc::clone(diagnosis), status) })
         });
         let objects = objects.collect();
-        // Conditions of removed objects are forgotten.
-        state.conditions = known;
+        state.written.clear();
         let rejected_nodes = self.observed.registry.rejected_nodes();
         StatusBody::new(
             objects,
@@ -163,14 +164,6 @@ impl StatusObserver {
 /// The hash of what the Envoys of an instance are served of an object, if it belongs to one.
 fn instance_version(snapshot: &Snapshot, name: &str) -> Option<String> {
     snapshot.views().filter(|(view, _)| is_lasting_view(view)).find_map(|(_, view)| view.version_of(name))
-}
-
-fn key(diagnosis: &Diagnosis, known: &BTreeMap<ObjectKey, Vec<Condition>>) -> ObjectKey {
-    let uid = diagnosis.version.uid.clone().unwrap_or_default();
-    let first = (diagnosis.kind.clone(), diagnosis.name.clone(), uid, 0);
-    let last = (first.0.clone(), first.1.clone(), first.2.clone(), usize::MAX);
-    let twins = known.range(first.clone()..=last).count();
-    (first.0, first.1, first.2, twins)
 }
 
 /// The edition of the shadow of each object that is served with one, by name.

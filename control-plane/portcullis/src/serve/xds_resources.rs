@@ -57,8 +57,8 @@ impl XdsResources {
         let retained = retained.map(|((_, is_retired), one)| (one, self.made(one, *is_retired)));
         let new = change.made().map(|one| (one, self.made(one, false))).chain(retained);
         SnapshotChange {
-            gone: gone.map(|one| (one.type_url.clone(), one.name.clone())).collect(),
-            new: new.map(|(one, resource)| (one.type_url.clone(), one.name.clone(), resource)).collect(),
+            gone: gone.map(|one| (one.type_url.to_owned(), Arc::clone(&one.name))).collect(),
+            new: new.map(|(one, resource)| (one.type_url.to_owned(), Arc::clone(&one.name), resource)).collect(),
         }
     }
 
@@ -70,7 +70,7 @@ impl XdsResources {
         all.extend(retained.tombstones.iter().map(|one| (one, false)));
         all.extend(retained.retired.iter().map(|one| (one, true)));
         let (count, entry) = (all.len(), |(one, is_retired): (&Arc<Translated>, bool)| {
-            (one.type_url.clone(), one.name.clone(), self.made(one, is_retired))
+            (one.type_url, Arc::clone(&one.name), self.made(one, is_retired))
         });
         let snapshot = self.snapshot.succeeded_by(all.into_iter().map(entry));
         self.is_followed = snapshot.resources().count() == count;
@@ -78,7 +78,7 @@ impl XdsResources {
     }
 
     fn made(&self, one: &Arc<Translated>, is_retired: bool) -> Resource {
-        xds_resource(one, is_retired, self.snapshot.get(&one.type_url, &one.name))
+        xds_resource(one, is_retired, self.snapshot.get(one.type_url, &one.name))
     }
 }
 
@@ -93,7 +93,7 @@ impl Retained<'_> {
 /// The resource to serve. `before`: the one that is served under its name.
 fn xds_resource(one: &Arc<Translated>, is_retired: bool, before: Option<&Resource>) -> Resource {
     let part = |part: &translated::Part| Part {
-        owner: part.owner.clone(),
+        owner: Arc::clone(&part.owner),
         body: part.body.clone(),
         fallback: Some(part.fallback.clone()),
     };
@@ -108,10 +108,10 @@ fn xds_resource(one: &Arc<Translated>, is_retired: bool, before: Option<&Resourc
         resource = resource.optional();
     }
     if let Some(assignment) = &one.assignment {
-        resource = resource.with_companion(type_urls::assignment(), assignment);
+        resource = resource.with_companion(type_urls::assignment(), Arc::clone(assignment));
     }
     if let Some(owner) = &one.owner {
-        resource = resource.owned_by(owner);
+        resource = resource.owned_by(Arc::clone(owner));
     }
     if is_retired { resource.lingering() } else { resource }
 }
@@ -137,11 +137,11 @@ mod tests {
     fn resource(name: String, edition: u8, owner: &str) -> Arc<Translated> {
         Arc::new(Translated {
             type_url: if name.ends_with("routes") { type_urls::route_configuration() } else { type_urls::cluster() },
-            name,
+            name: name.into(),
             value: vec![edition],
             assignment: None,
             on_demand: false,
-            owner: Some(owner.to_owned()),
+            owner: Some(owner.into()),
             parts: Vec::new(),
         })
     }
@@ -200,7 +200,7 @@ mod tests {
         let none = Retained { tombstones: &[], retired: &[] };
         for retained in [none, Retained { tombstones: &twin, retired: &[] }, none] {
             followed.follow(&groups, &known.follow(&groups), retained);
-            let served = followed.snapshot().get(&type_urls::cluster(), "o1/pool").unwrap();
+            let served = followed.snapshot().get(type_urls::cluster(), "o1/pool").unwrap();
             let expected = retained.tombstones.first().map_or(0, |one| one.value[0]);
             assert_eq!(served.pieces().concat(), [expected]);
         }

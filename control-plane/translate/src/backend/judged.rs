@@ -94,7 +94,7 @@ impl OpenCluster {
         for group in &groups {
             cluster::emit_clusters(&cluster, group, &names, settings, &mut resources);
         }
-        let owner = Some(owner(&cluster.name));
+        let owner = Some(owner(&cluster.name).into());
         resources.iter_mut().for_each(|resource| resource.owner.clone_from(&owner));
         let resources = resources.into_iter().map(Arc::new).collect();
         let config_bytes = serde_json::to_vec(&config).map_or(usize::MAX, |bytes| bytes.len());

@@ -14,6 +14,7 @@ pub(crate) use passthrough::{emit_service_pool, emit_tcp_pool};
 pub(crate) use tunnel::tunnel;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::cluster::v3::cluster::{
     ClusterDiscoveryType, DiscoveryType, DnsLookupFamily, EdsClusterConfig,
@@ -55,7 +56,7 @@ fn emit_with_endpoints(
     assignment: String,
     resources: &mut Vec<Resource>,
 ) {
-    let endpoints = endpoints::assignment(assignment.clone(), group);
+    let (endpoints, shared) = (endpoints::assignment(assignment.clone(), group), Arc::<str>::from(assignment.as_str()));
     let by_address = group.servers.iter().all(|server| matches!(server.endpoint.host, ServerHost::Ip(_)));
     for (mut envoy, on_demand) in pools {
         if by_address {
@@ -67,13 +68,13 @@ fn emit_with_endpoints(
             envoy.dns_lookup_family = DnsLookupFamily::V4Preferred.into();
             envoy.load_assignment = Some(endpoints.clone());
         }
-        let mut resource = Resource::new(envoy.name.clone(), &envoy);
+        let mut resource = Resource::new(envoy.name.as_str(), &envoy);
         resource.on_demand = on_demand;
-        resource.assignment = by_address.then(|| assignment.clone());
+        resource.assignment = by_address.then(|| Arc::clone(&shared));
         resources.push(resource);
     }
     if by_address {
-        resources.push(Resource::new(assignment, &endpoints));
+        resources.push(Resource::new(shared, &endpoints));
     }
 }
 

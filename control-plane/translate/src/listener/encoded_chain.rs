@@ -2,6 +2,7 @@
 //! statistics. With ten thousand clusters these bytes, some KiB of each, are in memory once.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use envoy_types::pb::envoy::config::listener::v3::filter::ConfigType;
@@ -84,10 +85,10 @@ impl ListenerPart {
     }
 
     /// The same as a part of a resource.
-    pub(super) fn owned_by(&self, owner: &str) -> Part {
+    pub(super) fn owned_by(&self, owner: &Arc<str>) -> Part {
         let pieces = self.chains.iter().flat_map(|chain| [&chain.own, &chain.common]);
         let body = pieces.filter(|piece| !piece.is_empty()).cloned().collect();
-        Part { owner: owner.to_owned(), body, fallback: self.fallback.clone() }
+        Part { owner: Arc::clone(owner), body, fallback: self.fallback.clone() }
     }
 }
 
@@ -157,7 +158,7 @@ mod tests {
     }
 
     fn bytes(part: &ListenerPart) -> Vec<Bytes> {
-        part.owned_by("o").body
+        part.owned_by(&"o".into()).body
     }
 
     /// The chains as Envoy reads them, managers opened.
@@ -182,7 +183,7 @@ mod tests {
         let part = ListenerPart::new(&chains, std::slice::from_ref(&closed));
         let whole = |chains: &[FilterChain]| EncodedChains::of(chains.iter().map(Message::encode_to_vec));
         assert_eq!(read(&bytes(&part).concat()), read(&whole(&chains)));
-        assert_eq!(part.owned_by("o").fallback, whole(&[closed]));
+        assert_eq!(part.owned_by(&"o".into()).fallback, whole(&[closed]));
         assert_eq!(read(&whole(&chains)).iter().map(|(_, managers)| managers.len()).sum::<usize>(), 2);
     }
 

@@ -278,7 +278,7 @@ impl GatewayListeners<'_> {
         };
         let mut resource = Resource::new(name, &listener);
         resource.value.extend(&chains.own);
-        resource.parts = chains.of_routes.iter().map(|(owner, part)| part.owned_by(owner)).collect();
+        resource.parts = chains.of_routes.iter().map(|(owner, part)| part.owned_by(&owner.as_str().into())).collect();
         resource
     }
 }

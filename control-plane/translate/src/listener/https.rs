@@ -213,7 +213,7 @@ impl HttpsListener<'_> {
         let door = ChainDoor {
             name: name.to_owned(),
             server_names,
-            certificates: self.certificates.iter().map(|one| one.name.clone()).collect(),
+            certificates: self.certificates.iter().map(|one| one.name.to_string()).collect(),
             validation: served.validation.clone(),
             routes: self.routes_name(open),
             more_logs: access_log::of_misdirected(&self.input.settings.access_log, &gateway),
@@ -260,7 +260,7 @@ impl HttpsListener<'_> {
         let name = self.routes_name(open);
         let place = RoutePlace { name: &name, own: &config.authorities, others: &others, variants: &configs, has_rest };
         let made = routes(place, &open.cluster, &open.groups, &open.names, &config, FilterBuild::Module);
-        Some(Resource { owner: Some(owner(&open.cluster.name)), ..made })
+        Some(Resource { owner: Some(owner(&open.cluster.name).into()), ..made })
     }
 
     /// Host names below these wildcards that are not among these: of other clusters, and withheld ones.

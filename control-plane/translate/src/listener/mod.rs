@@ -58,7 +58,7 @@ pub(crate) enum Chain {
     /// It is served.
     Serving {
         /// The cluster's name.
-        owner: String,
+        owner: Arc<str>,
         /// The host names, and the virtual IPs.
         names: Vec<String>,
         /// Its part of the listener of each port, in the order of [`port::ports`].
@@ -87,7 +87,7 @@ impl Chain {
         chains.extend(chain::other_addresses(cluster, names, settings).into_iter().flat_map(everywhere));
         let closed = everywhere(closed);
         Self::Serving {
-            owner: cluster.name.clone(),
+            owner: cluster.name.as_str().into(),
             names: served.chain(cluster.virtual_ips.iter().map(ToString::to_string)).collect(),
             parts: port::ports(settings).iter().map(|port| ListenerPart::at_port(port, &chains, &closed)).collect(),
             tunnel: settings.tunnel.is_some().then(|| TunnelEnd::of(cluster, names, settings, filter)),
@@ -120,8 +120,8 @@ pub(crate) fn listeners(settings: &Settings, chains: &[Arc<Chain>]) -> Vec<Resou
     let (mut serving, mut ends) = (Serving::new(), TunnelEnds::new());
     for chain in chains {
         if let Chain::Serving { owner, parts, tunnel, .. } = chain.as_ref() {
-            ends.extend(tunnel.as_ref().map(|tunnel| (owner.as_str(), tunnel)));
-            serving.insert(owner.as_str(), parts.as_slice());
+            ends.extend(tunnel.as_ref().map(|tunnel| (owner, tunnel)));
+            serving.insert(owner, parts.as_slice());
         }
     }
     let ports = port::ports(settings);
@@ -133,7 +133,7 @@ pub(crate) fn listeners(settings: &Settings, chains: &[Arc<Chain>]) -> Vec<Resou
 }
 
 /// The parts of each owner, a listener's each.
-type Serving<'a> = BTreeMap<&'a str, &'a [ListenerPart]>;
+type Serving<'a> = BTreeMap<&'a Arc<str>, &'a [ListenerPart]>;
 
 /// The listener of a port, without the chains of clusters.
 fn listener(settings: &Settings, port: &ListenerPort<'_>, reserved: &[String]) -> Resource {

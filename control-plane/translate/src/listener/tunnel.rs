@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
+use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::listener::v3::listener::{InternalListenerConfig, ListenerSpecifier};
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, FilterChainMatch, Listener};
@@ -63,7 +64,7 @@ impl TunnelEnd {
 }
 
 /// By owner.
-pub(super) type TunnelEnds<'a> = BTreeMap<&'a str, &'a TunnelEnd>;
+pub(super) type TunnelEnds<'a> = BTreeMap<&'a Arc<str>, &'a TunnelEnd>;
 
 /// The port's listener, the one inside, and the routes from the one to the other; nothing without a port.
 pub(super) fn resources(settings: &Settings, ends: &TunnelEnds<'_>) -> Vec<Resource> {

@@ -100,7 +100,7 @@ pub(crate) fn routes(
     Resource {
         type_url: type_urls::route_configuration(),
         value,
-        name,
+        name: name.into(),
         assignment: None,
         on_demand: false,
         owner: None,
@@ -123,7 +123,7 @@ pub(crate) fn without_destinations(
     Resource {
         type_url: type_urls::route_configuration(),
         value: deterministic_encoding::route_configuration(&name, &host, metadata, None),
-        name,
+        name: name.into(),
         assignment: None,
         on_demand: false,
         owner: None,
@@ -136,7 +136,7 @@ pub fn misdirected_routes(name: &str) -> Resource {
     let virtual_hosts = vec![misdirected(&["*".to_owned()])];
     let configuration = RouteConfiguration { name: name.to_owned(), virtual_hosts, ..Default::default() };
     // An Envoy without connections of before does not ask for it, and nothing waits for its answer.
-    Resource { on_demand: true, ..Resource::new(name.to_owned(), &configuration) }
+    Resource { on_demand: true, ..Resource::new(name, &configuration) }
 }
 
 /// The virtual host with the cluster's part of the filter's configuration: of its own for the module, as metadata for wasm.

@@ -51,7 +51,7 @@ pub(crate) fn tunnel_routes(
     Resource {
         type_url: type_urls::route_configuration(),
         value: deterministic_encoding::route_configuration(&name, &host, None, matcher),
-        name,
+        name: name.into(),
         assignment: None,
         on_demand: false,
         owner: None,

@@ -29,7 +29,7 @@ fn identity_of(cluster: &Value, settings: &Settings) -> String {
 
 /// Bytes by type and name.
 fn bytes(translation: &Translation) -> BTreeMap<(&str, &str), Vec<u8>> {
-    translation.resources().into_iter().map(|one| ((one.type_url.as_str(), one.name.as_str()), one.message())).collect()
+    translation.resources().into_iter().map(|one| ((one.type_url, one.name.as_ref()), one.message())).collect()
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn served(routes: Vec<(&str, BoundRoute)>, policies: Vec<(Door, Vec<PolicyInEffe
 
 fn routes_to(group: &[Arc<Resource>], cluster: &str) -> RouteConfiguration {
     let name = format!("lab/infra/edge/https/{cluster}/routes");
-    let one = group.iter().find(|one| one.name == name).unwrap();
+    let one = group.iter().find(|one| *one.name == name).unwrap();
     RouteConfiguration::decode(one.value.as_slice()).unwrap()
 }
 

@@ -63,7 +63,7 @@ impl Handshake {
         let Some(ValidationContextType::ValidationContextSdsSecretConfig(sds)) = common.validation_context_type else {
             panic!("{common:?}")
         };
-        let found = group.iter().find(|one| one.type_url == type_urls::secret() && one.name == sds.name).unwrap();
+        let found = group.iter().find(|one| one.type_url == type_urls::secret() && *one.name == sds.name).unwrap();
         let secret = Secret::decode(found.value.as_slice()).unwrap();
         let Some(secret::Type::ValidationContext(context)) = secret.r#type else { panic!("{}", sds.name) };
         assert!(tls.disable_stateful_session_resumption, "a resumed session would skip the validation");
@@ -210,7 +210,7 @@ fn one_cluster_that_is_closed_closes_no_other() {
     }
     let group = world.one(edge(vec![listener]));
     assert!(is_closed(&chain_of(&group, "a.test")) && !is_closed(&chain_of(&group, "b.test")));
-    let secrets = names(&group, &type_urls::secret());
+    let secrets = names(&group, type_urls::secret());
     assert!(!secrets.iter().any(|name| name.contains(NAME)), "{secrets:?}");
 }
 

@@ -57,7 +57,7 @@ pub(super) fn world(pki: &Pki) -> World {
 }
 
 pub(super) fn names(group: &[Arc<Resource>], type_url: &str) -> BTreeSet<String> {
-    group.iter().filter(|one| one.type_url == type_url).map(|one| one.name.clone()).collect()
+    group.iter().filter(|one| one.type_url == type_url).map(|one| one.name.to_string()).collect()
 }
 
 /// The parts of Secrets' names that hold keys, without generations.
@@ -126,7 +126,7 @@ fn is_served_as_under_its_own_names(fields: &Value) {
             assert!(!group.iter().any(|other| other.name == one.name), "its certificate is for its own names");
         } else if one.type_url == type_urls::route_configuration() {
             let place = format!("lab/infra/edge/https/{NAME}/routes");
-            let at_gateway = group.iter().find(|other| other.name == place).unwrap();
+            let at_gateway = group.iter().find(|other| *other.name == place).unwrap();
             let ((host, mut config), (own_host, own_config)) = (routes_of(at_gateway), routes_of(one));
             assert_eq!(config["authorities"], json!(["a.test"]));
             config["authorities"] = own_config["authorities"].clone();
@@ -271,7 +271,7 @@ fn names_of_others_below_a_wildcard_are_misdirected() {
     let group = world(&pki).one(edge(vec![https("https", routes, &["gone.test"])]));
     let of = |cluster: &str| {
         let name = format!("lab/infra/edge/https/{cluster}/routes");
-        let one = group.iter().find(|one| one.name == name).unwrap();
+        let one = group.iter().find(|one| *one.name == name).unwrap();
         RouteConfiguration::decode(one.value.as_slice()).unwrap()
     };
     let wide = of(NAME);
@@ -300,7 +300,7 @@ fn resources_of_gateways_have_owners_that_no_object_has() {
     let group = world(&pki).one(edge(vec![https("https", routes, &[])]));
     let owners: BTreeSet<&str> = group.iter().filter_map(|one| one.owner.as_deref()).collect();
     assert_eq!(owners, [format!("UpstreamCluster {NAME}").as_str()].into());
-    let parts = group.iter().flat_map(|one| &one.parts).map(|part| part.owner.as_str()).collect::<Vec<_>>();
+    let parts = group.iter().flat_map(|one| &one.parts).map(|part| part.owner.as_ref()).collect::<Vec<_>>();
     assert_eq!(parts, ["HTTPRoute team/a"]);
 }
 
@@ -377,7 +377,7 @@ fn renewed_certificate_changes_its_secret_alone() {
     world.secrets.serving.insert(certificate(), Arc::new(pair));
     let after = world.translate(&mut translator, &gateways).remove(&name).unwrap();
     let changed: Vec<&str> =
-        before.iter().zip(after.iter()).filter(|(one, other)| one != other).map(|(one, _)| one.name.as_str()).collect();
+        before.iter().zip(after.iter()).filter(|(one, other)| one != other).map(|(one, _)| one.name.as_ref()).collect();
     assert_eq!(changed, ["lab/infra/edge/certificate/infra/cert"]);
     assert_eq!(after, world.translate(&mut GatewayTranslator::default(), &gateways)[&name]);
 }

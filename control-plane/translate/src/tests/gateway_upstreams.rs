@@ -90,7 +90,7 @@ fn upstream_is_served_as_a_cluster_with_its_fields() {
             .iter()
             .map(|one| {
                 let is_secret = one.type_url.ends_with("Secret");
-                let text = if is_secret { one.name.clone() } else { render(one) };
+                let text = if is_secret { one.name.to_string() } else { render(one) };
                 let text = text.replace(prefix, "lab/OBJECT").replace(&prefix.replace('.', "_"), "lab/OBJECT");
                 hide_identity(&text.replace(name, "OBJECT").replace(&name.replace('.', "_"), "OBJECT"))
             })
@@ -213,14 +213,14 @@ fn edit_of_one_upstream_leaves_other_gateways_as_they_are() {
     }
     let of = portcullis_attach::ObjectName::new("infra", "edge");
     for url in [type_urls::cluster(), type_urls::assignment()] {
-        assert!(names(&before[&of], &url).is_disjoint(&names(&after[&of], &url)), "{url}");
+        assert!(names(&before[&of], url).is_disjoint(&names(&after[&of], url)), "{url}");
     }
 }
 
 /// All names of a cluster's or an upstream's resources, without the Gateway's own.
 fn own_names(group: &[Arc<Resource>]) -> BTreeSet<(String, String)> {
     let is_own = |one: &&Arc<Resource>| one.owner.is_some();
-    group.iter().filter(is_own).map(|one| (one.type_url.clone(), one.name.clone())).collect()
+    group.iter().filter(is_own).map(|one| (one.type_url.to_owned(), one.name.to_string())).collect()
 }
 
 proptest! {

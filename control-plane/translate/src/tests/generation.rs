@@ -23,7 +23,7 @@ fn names(cluster: &Value, request_headers: &Value) -> (BTreeSet<String>, BTreeSe
     let marked = translation.resources().into_iter().filter(|one| one.name.contains('@'));
     let pools = translation.resources().into_iter().filter(|one| one.type_url == type_urls::cluster());
     let stat = |value: &[u8]| Cluster::decode(value).unwrap().alt_stat_name;
-    (marked.map(|one| one.name.clone()).collect(), pools.map(|one| stat(&one.value)).collect())
+    (marked.map(|one| one.name.to_string()).collect(), pools.map(|one| stat(&one.value)).collect())
 }
 
 /// The base with one change; `front-proxy` forwards users in headers.

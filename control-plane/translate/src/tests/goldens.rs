@@ -175,7 +175,7 @@ fn traces_change_the_listener_and_nothing_else_that_is_there() {
         let left = off.iter().filter(|one| !is_listener(one)).all(|one| on.contains(one));
         assert!(left, "{case}: Envoy would see another resource change");
         let new = on.iter().filter(|one| !off.contains(one) && !is_listener(one));
-        let new: Vec<_> = new.map(|one| one.name.as_str()).collect();
+        let new: Vec<_> = new.map(|one| one.name.as_ref()).collect();
         let of_collector = |name: &&&str| name.contains("/-/-/collector");
         assert_eq!((new.iter().filter(of_collector).count(), new.len()), (2, 2), "{case}: {new:?}");
     }

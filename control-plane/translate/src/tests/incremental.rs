@@ -101,7 +101,7 @@ fn unchanged_object_keeps_its_resources() {
     clusters[1] = Arc::new(edited);
     let after = translator.translate(&Input { settings: &gateway, clusters: &clusters, filter: FilterBuild::Module });
     let pairs = before.resources().into_iter().zip(after.resources());
-    let other: Vec<_> = pairs.filter(|(a, b)| !Arc::ptr_eq(a, b)).map(|(_, made)| made.name.as_str()).collect();
+    let other: Vec<_> = pairs.filter(|(a, b)| !Arc::ptr_eq(a, b)).map(|(_, made)| made.name.as_ref()).collect();
     assert!(!other.is_empty() && other.iter().all(|name| name.contains("/c1.example.com/")), "{other:?}");
     let same = before.groups.iter().zip(&after.groups).map(|(one, other)| Arc::ptr_eq(one, other));
     assert_eq!(same.collect::<Vec<_>>(), [true, false, true, true], "the gateway's own group has the listener");
@@ -114,7 +114,7 @@ fn chain_has_the_same_bytes_in_every_listener() {
     let gateway = Settings { tunnel: Some(tunnel()), trusted_hops: 2, ..pki.settings() };
     let clusters: Vec<_> = (0..3).map(|number| Arc::new(edition(&pki, number, 0))).collect();
     let mut translator = Translator::default();
-    let mut parts = |clusters: &[Arc<Value>]| -> Vec<(String, Part)> {
+    let mut parts = |clusters: &[Arc<Value>]| -> Vec<(Arc<str>, Part)> {
         let translation = translator.translate(&Input { settings: &gateway, clusters, filter: FilterBuild::Module });
         let resources = translation.resources().into_iter();
         resources.flat_map(|one| one.parts.iter().map(|part| (one.name.clone(), part.clone()))).collect()
@@ -124,7 +124,7 @@ fn chain_has_the_same_bytes_in_every_listener() {
     let after = parts(&clusters);
     assert_eq!((before.len(), after.len()), (4, 6));
     for (listener, part) in &before {
-        let is_twin = |(name, other): &&(String, Part)| (name, &other.owner) == (listener, &part.owner);
+        let is_twin = |(name, other): &&(Arc<str>, Part)| (name, &other.owner) == (listener, &part.owner);
         let (_, twin) = after.iter().find(is_twin).unwrap();
         assert_eq!(places(part), places(twin), "{listener}: {part:?}");
     }

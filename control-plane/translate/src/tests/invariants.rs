@@ -94,7 +94,7 @@ fn keys_and_tokens_are_in_secrets_only() {
 fn references_between_resources_resolve() {
     let pki = Pki::new();
     let translation = translated(&pki.settings(), &many(&pki, 2));
-    let names: BTreeSet<&str> = translation.resources().into_iter().map(|one| one.name.as_str()).collect();
+    let names: BTreeSet<&str> = translation.resources().into_iter().map(|one| one.name.as_ref()).collect();
     let text: String =
         translation.resources().into_iter().filter(|one| one.type_url != type_urls::secret()).map(render).collect();
     let mut references = 0;

@@ -58,8 +58,8 @@ fn passed_on_cluster_has_nothing_of_the_gateways_own() {
     let translation = translated(&settings(&pki), &[passed_on(&pki, NAME), pki.cluster(OTHER)]);
     assert!(translation.diagnoses.iter().all(|one| one.accepted), "{:?}", translation.diagnoses);
     let own = translation.resources().into_iter().filter(|one| one.owner.as_deref() == Some(NAME));
-    let kinds: BTreeSet<&str> = own.map(|one| one.type_url.as_str()).collect();
-    assert_eq!(kinds, [type_urls::cluster().as_str(), type_urls::assignment().as_str()].into(), "no secret, no routes");
+    let kinds: BTreeSet<&str> = own.map(|one| one.type_url).collect();
+    assert_eq!(kinds, [type_urls::cluster(), type_urls::assignment()].into(), "no secret, no routes");
     let pools = pools(&translation, NAME);
     let [pool] = pools.as_slice() else { panic!("{pools:?}") };
     assert_eq!((&pool.transport_socket, pool.typed_extension_protocol_options.len()), (&None, 0));
@@ -143,7 +143,7 @@ fn switch_changes_parts_of_its_own_cluster_alone() {
     let with = |own: Value| translated(&settings(&pki), &[others[0].clone(), own, others[1].clone()]);
     let (judged, passed) = (with(pki.cluster(NAME)), with(passed_on(&pki, NAME)));
     let of_others = |translation: &Translation| -> Vec<_> {
-        let is_other = |owner: &Option<String>| owner.as_deref() != Some(NAME);
+        let is_other = |owner: &Option<std::sync::Arc<str>>| owner.as_deref() != Some(NAME);
         let all = translation.resources().into_iter().filter(|one| one.parts.is_empty() && is_other(&one.owner));
         // The routes of tunnels hold addresses of chains, which stay.
         all.cloned().collect()
@@ -161,13 +161,13 @@ fn switch_changes_parts_of_its_own_cluster_alone() {
         assert_eq!(head(before), head(after), "a change here would drain everything");
         for (one, other) in before.parts.iter().zip(&after.parts) {
             let is_same = one.body == other.body;
-            assert_eq!((one.owner == other.owner, is_same), (true, one.owner != NAME), "{}", one.owner);
+            assert_eq!((one.owner == other.owner, is_same), (true, *one.owner != *NAME), "{}", one.owner);
         }
     }
     assert_eq!(listeners, 2);
     let names = |translation: &Translation| -> BTreeSet<String> {
         let own = translation.resources().into_iter().filter(|one| one.owner.as_deref() == Some(NAME));
-        own.map(|one| one.name.clone()).collect()
+        own.map(|one| one.name.to_string()).collect()
     };
     assert!(names(&judged).is_disjoint(&names(&passed)), "nothing of one way has a name of the other");
 }

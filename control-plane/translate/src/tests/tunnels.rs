@@ -25,7 +25,7 @@ fn settings(pki: &Pki) -> Settings {
 }
 
 fn named<M: Message + Default>(translation: &Translation, name: &str) -> M {
-    let one = translation.resources().into_iter().find(|one| one.name == name).unwrap();
+    let one = translation.resources().into_iter().find(|one| *one.name == *name).unwrap();
     M::decode(one.message().as_slice()).unwrap()
 }
 
@@ -128,8 +128,8 @@ fn chain_that_is_refused_is_closed_at_its_own_address() {
     let pki = Pki::new();
     let translation = translated(&settings(&pki), &[pki.cluster(OTHER), pki.cluster(NAME)]);
     let routes = routes(&translation);
-    let listener = translation.resources().into_iter().find(|one| one.name == "-/-/-/tunnelled-listener").unwrap();
-    let owners: Vec<_> = listener.parts.iter().map(|part| part.owner.as_str()).collect();
+    let listener = translation.resources().into_iter().find(|one| *one.name == *"-/-/-/tunnelled-listener").unwrap();
+    let owners: Vec<_> = listener.parts.iter().map(|part| part.owner.as_ref()).collect();
     assert_eq!(owners, [OTHER, NAME]);
     for part in &listener.parts {
         let chains = [part.body.concat(), part.fallback.to_vec()].map(|bytes| Listener::decode(&*bytes).unwrap());
@@ -137,7 +137,7 @@ fn chain_that_is_refused_is_closed_at_its_own_address() {
         assert_eq!(own.filter_chain_match, closed.filter_chain_match);
         assert_eq!((own.name == closed.name, closed.transport_socket), (true, None));
         let address = &own.filter_chain_match.unwrap().prefix_ranges[0].address_prefix;
-        assert_eq!(routes[&part.owner], format!("[{address}]:443"));
+        assert_eq!(routes[&*part.owner], format!("[{address}]:443"));
     }
 }
 

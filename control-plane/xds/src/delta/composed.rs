@@ -1,6 +1,7 @@
 //! Resources that are made of parts, such as listeners: a quarantine for each.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::chunk::{ByteChunks, ChunkKey, Chunks, bodies};
 use crate::quarantine::{ChunkRefusal, Offer, Quarantine};
@@ -20,7 +21,7 @@ struct ComposedResource {
     /// The offer that the node should have, as far as it accepts it.
     offer: Option<Offer>,
     /// Its version as it is sent.
-    sent_version: String,
+    sent_version: Arc<str>,
 }
 
 impl Composed {
@@ -29,11 +30,11 @@ impl Composed {
         &mut self,
         snapshot: &Snapshot,
         type_url: &str,
-        known: &BTreeMap<String, String>,
-        due: &BTreeSet<String>,
+        known: &BTreeMap<Arc<str>, Arc<str>>,
+        due: &BTreeSet<Arc<str>>,
     ) {
         // The node has nothing of them to be removed.
-        self.by_name.retain(|name, _| known.contains_key(name) || snapshot.get(type_url, name).is_some());
+        self.by_name.retain(|name, _| known.contains_key(name.as_str()) || snapshot.get(type_url, name).is_some());
         for (name, resource) in snapshot.composed(type_url).filter(|(name, _)| due.contains(*name)) {
             let is_new = !self.by_name.contains_key(name);
             let one = self.by_name.entry(name.to_owned()).or_default();
@@ -46,11 +47,12 @@ impl Composed {
                 one.quarantine.resume(version);
             }
             // After a reconnect an edit may bring back what the node has. It is not sent again, and so never acknowledged.
-            if let Some(offer) = one.quarantine.next().filter(|offer| known.get(name) == Some(&offer.sent_version())) {
+            let has = |offer: &Offer| known.get(name).is_some_and(|known| **known == *offer.sent_version());
+            if let Some(offer) = one.quarantine.next().filter(has) {
                 one.quarantine.on_ack(offer);
             }
             one.offer = one.quarantine.next().or_else(|| one.quarantine.last_accepted().cloned());
-            one.sent_version = one.offer.as_ref().map(Offer::sent_version).unwrap_or_default();
+            one.sent_version = one.offer.as_ref().map(Offer::sent_version).unwrap_or_default().into();
         }
     }
 
@@ -60,10 +62,10 @@ impl Composed {
     }
 
     /// The version of a resource to send; `None` if there is nothing of it that the node takes.
-    pub(super) fn version<'a>(&'a self, name: &str, resource: &'a Resource) -> Option<&'a str> {
+    pub(super) fn version<'a>(&'a self, name: &str, resource: &'a Resource) -> Option<&'a Arc<str>> {
         match self.by_name.get(name) {
-            Some(one) => one.offer.as_ref().map(|_| one.sent_version.as_str()),
-            None => Some(resource.version()),
+            Some(one) => one.offer.as_ref().map(|_| &one.sent_version),
+            None => Some(resource.shared_version()),
         }
     }
 
@@ -129,7 +131,7 @@ impl Composed {
 
     /// The node's progress with a part.
     pub(super) fn progress(&self, name: &str, owner: &str, version: &str) -> GatewayProgress {
-        let key = ChunkKey { resource: name.to_owned(), part: Some(owner.to_owned()) };
+        let key = ChunkKey { resource: name.into(), part: Some(owner.into()) };
         self.by_name.get(name).map_or(GatewayProgress::Pending, |one| one.quarantine.progress(&key, version))
     }
 }

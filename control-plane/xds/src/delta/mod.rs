@@ -8,6 +8,7 @@
 
 mod composed;
 mod gates;
+mod response;
 mod subscription;
 
 #[cfg(test)]
@@ -17,17 +18,14 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use envoy_types::pb::envoy::service::discovery::v3::{
-    DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource as WireResource,
-};
-use envoy_types::pb::google::protobuf::Any;
+use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
-use crate::chunk::length;
 use crate::kind::{RDS, ResourceKind};
 use crate::node::{Refused, combined};
 use crate::snapshot::Snapshot;
 use gates::{Blocked, SendGates};
 use portcullis_api::status::GatewayProgress;
+pub(crate) use response::PendingResponse;
 use subscription::{Change, Subscription};
 
 /// The progress of one type on one stream.
@@ -158,7 +156,7 @@ impl DeltaStream {
 }
 
 /// Most bytes of the resources of one response; the rest follows when it is acknowledged. The routes of thousands of objects have
-/// hundreds of megabytes, of which each message is three copies at a time. Clusters are not divided: Envoy acknowledges none
+/// hundreds of megabytes, and Envoy takes a message as a whole. Clusters are not divided: Envoy acknowledges none
 /// before all servers of the new ones were checked, so that one that hangs would delay every response.
 const MAX_RESPONSE: usize = 32 * 1024 * 1024;
 /// Maximum length of the name of a type or a resource.
@@ -241,8 +239,8 @@ impl DeltaStream {
     }
 
     /// Logs a response, without its content.
-    pub(crate) fn log(&self, response: &DeltaDiscoveryResponse) {
-        let (resources, removed) = (response.resources.len(), response.removed_resources.len());
+    pub(crate) fn log(&self, response: &PendingResponse) {
+        let (resources, removed) = (response.change.updates.len(), response.change.removals.len());
         let node = &self.node;
         tracing::debug!(node, type_url = response.type_url, nonce = response.nonce, resources, removed, "sent");
     }
@@ -342,40 +340,5 @@ impl DeltaStream {
     pub(crate) fn subscription_count(&self) -> usize {
         let names = self.subscriptions.values().map(Subscription::name_count).sum();
         if self.subscriptions.len() > MAX_TYPES { usize::MAX } else { names }
-    }
-}
-
-/// A response, its bytes shared with the snapshot.
-#[derive(Clone, Debug)]
-pub(crate) struct PendingResponse {
-    type_url: String,
-    version: String,
-    nonce: String,
-    change: Change,
-}
-
-impl PendingResponse {
-    /// Bytes of the resources, without names.
-    pub(crate) fn size(&self) -> usize {
-        self.change.updates.values().map(|update| length(&update.body)).sum()
-    }
-
-    /// The response as it is sent: copies the bytes.
-    pub(crate) fn encode(self) -> DeltaDiscoveryResponse {
-        let type_url = self.type_url;
-        let resources = self.change.updates.into_iter().map(|(name, update)| WireResource {
-            name,
-            version: update.version,
-            resource: Some(Any { type_url: type_url.clone(), value: update.body.concat() }),
-            ..Default::default()
-        });
-        DeltaDiscoveryResponse {
-            system_version_info: self.version,
-            resources: resources.collect(),
-            type_url,
-            removed_resources: self.change.removals.into_iter().collect(),
-            nonce: self.nonce,
-            ..Default::default()
-        }
     }
 }

@@ -13,7 +13,7 @@ fn offer(parts: Parts<'_>) -> Offer {
     let mut chunks = Chunks::new();
     let mut hash = ContentHash::default();
     for (part, content) in parts {
-        let key = ChunkKey { resource: "l".to_owned(), part: (*part != "=").then(|| (*part).to_owned()) };
+        let key = ChunkKey { resource: "l".into(), part: (*part != "=").then(|| (*part).into()) };
         let fallback = key.part.is_some().then(|| Bytes::from("closed"));
         chunks.insert(key, Chunk::new(vec![Bytes::copy_from_slice(content.as_bytes())], fallback));
         hash.add(part);
@@ -279,7 +279,7 @@ proptest! {
                 quarantine.on_ack(offer);
             }
             for (part, content) in &texts {
-                let key = ChunkKey { resource: "l".to_owned(), part: Some(part.clone()) };
+                let key = ChunkKey { resource: "l".into(), part: Some(part.as_str().into()) };
                 let has = has.chunks.get(&key).map(|chunk| String::from_utf8(chunk.body().concat()).unwrap());
                 let is_right = |has: &String| content.contains('!') && !has.contains('!') || *has == *content;
                 prop_assert!(has.as_ref().is_some_and(is_right), "{part} is to be {content}, and is {has:?}");

@@ -1,27 +1,20 @@
 //! The gRPC server.
 
 mod accept;
+mod discovery;
+mod frames;
 mod task;
 
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_server::{
-    AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
-};
-use envoy_types::pb::envoy::service::discovery::v3::{
-    DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
-};
-use futures_util::{Stream, StreamExt};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Response, Status, Streaming};
 
-use crate::admission::{Admitted, Peers, ResponseStream, admission};
+use crate::admission::{Admitted, Peers};
 use crate::health::HealthRegistry;
 use crate::limits::Limits;
 use crate::node::Views;
@@ -30,7 +23,7 @@ use crate::report::ReportSink;
 use crate::snapshot::Snapshot;
 use crate::socket::Socket;
 use crate::tls::Credentials;
-use task::Task;
+use discovery::DiscoveryServer;
 
 /// The number of encoded responses that wait for a slow connection.
 const MAX_QUEUED_RESPONSES: usize = 1;
@@ -107,9 +100,7 @@ pub async fn serve(
         .reports
         .clone()
         .map(|sink| Admitted(crate::report::service(sink, served.snapshots.clone(), limits.activity)));
-    let service = AggregatedDiscoveryServiceServer::new(Service { served })
-        .max_decoding_message_size(limits.message)
-        .max_encoding_message_size(usize::MAX);
+    let service = DiscoveryServer { served, max_message: limits.message };
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
         .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
@@ -123,35 +114,4 @@ pub async fn serve(
         .serve_with_incoming_shutdown(ReceiverStream::new(incoming), shutdown)
         .await?;
     Ok(())
-}
-
-struct Service {
-    served: ServerState,
-}
-
-type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
-
-#[tonic::async_trait]
-impl AggregatedDiscoveryService for Service {
-    type StreamAggregatedResourcesStream = Responses<DiscoveryResponse>;
-    type DeltaAggregatedResourcesStream = Responses<DeltaDiscoveryResponse>;
-
-    async fn stream_aggregated_resources(
-        &self,
-        _: Request<Streaming<DiscoveryRequest>>,
-    ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
-        Err(Status::unimplemented(STATE_OF_THE_WORLD))
-    }
-
-    async fn delta_aggregated_resources(
-        &self,
-        request: Request<Streaming<DeltaDiscoveryRequest>>,
-    ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
-        let (responses, queued) = mpsc::channel(MAX_QUEUED_RESPONSES);
-        let admission = admission(&request)?;
-        let outgoing = ResponseStream::new(queued, Arc::clone(&admission));
-        let task = Task { served: self.served.clone(), admission, responses };
-        tokio::spawn(task.run(request.into_inner()));
-        Ok(Response::new(outgoing.boxed()))
-    }
 }

@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::config::core::v3::Node;
-use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
+use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use futures_util::{Stream, StreamExt};
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
 use crate::admission::{Admission, QueuedResponse};
+use crate::chunk::ByteChunks;
 use crate::delta::{self, DeltaStream, PendingResponse};
 use crate::kind::ResourceKind;
 use crate::limits::Rejection;
@@ -29,7 +30,7 @@ const MAX_REASON: usize = 4 * 1024;
 pub(super) struct Task {
     pub(super) served: ServerState,
     pub(super) admission: Arc<Admission>,
-    pub(super) responses: mpsc::Sender<QueuedResponse<DeltaDiscoveryResponse>>,
+    pub(super) responses: mpsc::Sender<QueuedResponse<ByteChunks>>,
 }
 
 /// Takes a stream out of the registry when its task ends, however it does.
@@ -210,13 +211,11 @@ impl Task {
                 room = self.admission.unread(draft.size()) => room,
                 () = self.responses.closed() => return false,
             };
-            let response = draft.encode();
-            lock(stream).log(&response);
-            self.served
-                .registry
-                .metrics
-                .with(|metrics| metrics.responded(ResourceKind::of(&response.type_url).label()));
-            if self.responses.send(QueuedResponse { content: Ok(response), room }).await.is_err() {
+            lock(stream).log(&draft);
+            let kind = ResourceKind::of(draft.type_url()).label();
+            self.served.registry.metrics.with(|metrics| metrics.responded(kind));
+            let content = draft.encode().map_err(|error| Status::resource_exhausted(error.to_string()));
+            if self.responses.send(QueuedResponse { content, room }).await.is_err() {
                 return false;
             }
         }

@@ -10,16 +10,16 @@ use crate::resource::Resource;
 #[derive(Debug, Default)]
 pub struct SnapshotChange {
     /// Type URL and name.
-    pub gone: Vec<(String, String)>,
+    pub gone: Vec<(String, Arc<str>)>,
     /// Type URL, name and resource.
-    pub new: Vec<(String, String, Resource)>,
+    pub new: Vec<(String, Arc<str>, Resource)>,
 }
 
 /// The names of one type that leave and come.
 #[derive(Debug, Default)]
 struct ChangeOfType {
-    gone: BTreeSet<String>,
-    new: BTreeMap<String, Resource>,
+    gone: BTreeSet<Arc<str>>,
+    new: BTreeMap<Arc<str>, Resource>,
 }
 
 impl Snapshot {
@@ -60,7 +60,9 @@ impl Snapshot {
                     (Some(before), Some(after)) => owners.extend(before.owners_of_difference(after)),
                     (before, after) => {
                         let one = before.into_iter().chain(after);
-                        owners.extend(one.flat_map(|one| one.owner().into_iter().chain(one.part_owners())));
+                        owners.extend(
+                            one.flat_map(|one| one.owner().into_iter().chain(one.part_owners().map(AsRef::as_ref))),
+                        );
                     }
                 }
             }
@@ -72,13 +74,13 @@ impl Snapshot {
 impl ChangeOfType {
     /// `None` if the change is not one of these resources.
     fn applied_to(self, before: &Arc<ResourcesOfType>) -> Option<Arc<ResourcesOfType>> {
-        let is_same = |(name, resource): (&String, &Resource)| {
+        let is_same = |(name, resource): (&Arc<str>, &Resource)| {
             self.gone.contains(name) && before.resources.get(name).is_some_and(|known| known.is(resource))
         };
         if self.new.len() == self.gone.len() && self.new.iter().all(is_same) {
             return Some(Arc::clone(before));
         }
-        let has_place = |name: &String, resource: &Resource| {
+        let has_place = |name: &Arc<str>, resource: &Resource| {
             let is_plain = |one: &Resource| !one.is_composed() && !one.is_version_only();
             let is_like = |known: &Resource| is_plain(known) && is_plain(resource) && known.owner() == resource.owner();
             self.gone.contains(name) && before.resources.get(name).is_some_and(is_like)
@@ -143,7 +145,7 @@ mod tests {
         let resource = match name {
             0 => {
                 let part =
-                    |owner: &str, body| Part { owner: owner.to_owned(), body: vec![vec![body].into()], fallback: None };
+                    |owner: &str, body| Part { owner: owner.into(), body: vec![vec![body].into()], fallback: None };
                 Resource::new(vec![body / 4]).with_parts([part("o0", body % 2), part("o1", body / 2 % 2)])
             }
             _ => Resource::new(vec![body]).owned_by(format!("o{}", body % 3)),
@@ -174,8 +176,8 @@ mod tests {
                 let gone = before.iter().filter(|(key, body)| after.get(*key) != Some(*body));
                 let new = after.iter().filter(|(key, body)| before.get(*key) != Some(*body));
                 let change = SnapshotChange {
-                    gone: gone.map(|((kind, name), _)| (format!("t{kind}"), format!("n{name}"))).collect(),
-                    new: new.map(named).collect(),
+                    gone: gone.map(|((kind, name), _)| (format!("t{kind}"), format!("n{name}").into())).collect(),
+                    new: new.map(named).map(|(url, name, resource)| (url, name.into(), resource)).collect(),
                 };
                 snapshot = snapshot.changed_by(change).unwrap();
                 prop_assert_eq!(&snapshot, &Snapshot::new(after.iter().map(named)));
@@ -187,9 +189,9 @@ mod tests {
 
     #[test]
     fn change_of_other_resources_is_none() {
-        let one = |name: &str| ("t".to_owned(), name.to_owned(), Resource::new(vec![1]));
+        let one = |name: &str| ("t".to_owned(), Arc::<str>::from(name), Resource::new(vec![1]));
         let snapshot = Snapshot::new([one("a"), one("b")]);
-        let gone = |name: &str| ("t".to_owned(), name.to_owned());
+        let gone = |name: &str| ("t".to_owned(), Arc::<str>::from(name));
         for (gone, new) in [
             (vec![gone("c")], vec![]),
             (vec![], vec![one("a")]),

@@ -132,7 +132,7 @@ fn filter() -> FilterBuild {
 pub(crate) fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource) {
     let is_optional = one.is_optional();
     let parts = one.parts.into_iter().map(|part| {
-        let is_bad = bad.contains(&part.owner.as_str());
+        let is_bad = bad.contains(&&*part.owner);
         let body = if is_bad { vec![spoilt(&part.body.concat()).into()] } else { part.body };
         Part { owner: part.owner, body, fallback: Some(part.fallback) }
     });
@@ -149,7 +149,7 @@ pub(crate) fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource)
     if let Some(owner) = one.owner {
         resource = resource.owned_by(owner);
     }
-    (one.type_url, one.name, resource)
+    (one.type_url.to_owned(), one.name.to_string(), resource)
 }
 
 fn replace(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {

@@ -20,7 +20,7 @@ fn objects(good: usize, bad: &[&str]) -> Objects {
 /// Each object is a cluster of its own.
 fn clusters(objects: &Objects) -> Arc<Snapshot> {
     let one = |(name, content): (&String, &String)| {
-        let resource = Resource::new(format!("{name}={content};").into_bytes()).owned_by(name);
+        let resource = Resource::new(format!("{name}={content};").into_bytes()).owned_by(name.as_str());
         (CDS.to_owned(), name.clone(), resource)
     };
     Arc::new(Snapshot::new(objects.iter().map(one)))
@@ -29,7 +29,7 @@ fn clusters(objects: &Objects) -> Arc<Snapshot> {
 /// Each object is a chain of one listener.
 fn chains(objects: &Objects) -> Arc<Snapshot> {
     let parts = objects.iter().map(|(name, content)| Part {
-        owner: name.clone(),
+        owner: name.as_str().into(),
         body: vec![format!("{name}={content};").into()],
         fallback: Some(format!("{name}=closed;").into()),
     });

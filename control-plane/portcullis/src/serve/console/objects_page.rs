@@ -30,7 +30,7 @@ pub(super) fn others(html: &mut Html, status: &StatusBody) {
     html.raw("<section aria-labelledby=\"others\">\n<h2 id=\"others\">Settings, files and rejections</h2>\n");
     html.raw("<div id=\"other-table\" data-live>\n");
     let others: Vec<&ObjectStatus> =
-        status.objects.iter().filter(|object| object.diagnosis.kind != CLUSTER_KIND).collect();
+        status.objects.iter().map(AsRef::as_ref).filter(|object| object.diagnosis.kind != CLUSTER_KIND).collect();
     objects(html, &others);
     rejections(html, status);
     html.raw("<p class=\"none\">Source: ").text(status.source.kind);

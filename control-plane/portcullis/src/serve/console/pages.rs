@@ -73,7 +73,7 @@ pub(super) async fn cluster(
         object.diagnosis.kind == CLUSTER_KIND && object.diagnosis.name == name
     };
     // Of those that share a name the one that is served.
-    let objects = || status.objects.iter().filter(is_it);
+    let objects = || status.objects.iter().map(AsRef::as_ref).filter(is_it);
     let object = objects().find(|object| object.diagnosis.accepted).or_else(|| objects().next());
     let frame =
         Frame { title: &name, place: ConsolePage::Cluster, reader: visit.label(), events: Some("/ui/api/events") };

@@ -144,7 +144,7 @@ impl Console {
     /// The instances of a cluster as the control plane has them, its holder first; `None` if it is not known yet.
     fn instances_of(&self, cluster: &str) -> Option<Vec<String>> {
         let status = self.data.status();
-        let is_it = |one: &&ObjectStatus| one.diagnosis.kind == CLUSTER_KIND && one.diagnosis.name == cluster;
+        let is_it = |one: &&Arc<ObjectStatus>| one.diagnosis.kind == CLUSTER_KIND && one.diagnosis.name == cluster;
         status.objects.iter().find(is_it).map(|object| object.instances.clone())
     }
 

@@ -9,6 +9,7 @@ use super::inputs::Inputs;
 use super::keys::{Key, MISSING_SERVER, NO_SERVER, Names, REST, is_conclusive, is_error};
 use super::process::NO_CLUSTER;
 use super::rates::Rates;
+use super::served_objects::ServedObject;
 use super::severity::days_left;
 use super::transitions::Transitions;
 use super::view::{
@@ -138,10 +139,9 @@ impl<'a> Details<'a> {
 
     /// The policies of the object in its order, then requests that none decided, and the rest.
     fn policies(&self, inputs: &Inputs<'_>, name: &str) -> Vec<PolicyView> {
-        let rules = inputs.served(name).map(|served| served.policies.as_slice()).unwrap_or_default();
-        let listed = (1..=u16::try_from(rules.len()).unwrap_or(REST - 1)).zip(rules.iter().cloned());
-        let mut views: BTreeMap<u16, PolicyView> =
-            listed.map(|(policy, rule)| (policy, PolicyView { rule, ..PolicyView::default() })).collect();
+        let listed = (1..REST).zip(inputs.served(name).into_iter().flat_map(ServedObject::policies));
+        let view = |rule: &str| PolicyView { rule: rule.to_owned(), ..PolicyView::default() };
+        let mut views: BTreeMap<u16, PolicyView> = listed.map(|(policy, rule)| (policy, view(rule))).collect();
         for (policy, rate) in &self.forwarded {
             views.entry(*policy).or_default().forwarded_per_second = *rate;
         }

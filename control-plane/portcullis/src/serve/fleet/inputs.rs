@@ -103,7 +103,7 @@ impl<'a> Inputs<'a> {
 /// The objects, one of each name: of those that share it, the one that is served.
 pub(super) fn objects(status: &StatusBody) -> BTreeMap<&str, &ObjectStatus> {
     let mut objects: BTreeMap<&str, &ObjectStatus> = BTreeMap::new();
-    for object in status.objects.iter().filter(|one| one.diagnosis.kind == CLUSTER_KIND) {
+    for object in status.objects.iter().map(AsRef::as_ref).filter(|one| one.diagnosis.kind == CLUSTER_KIND) {
         match objects.entry(&object.diagnosis.name) {
             Entry::Vacant(entry) => drop(entry.insert(object)),
             Entry::Occupied(mut entry) if object.diagnosis.accepted => drop(entry.insert(object)),

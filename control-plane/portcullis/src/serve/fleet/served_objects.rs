@@ -38,8 +38,8 @@ pub(crate) struct SharedLimits {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ServedObject {
     pub(super) servers: Vec<ServedServer>,
-    /// The first rule of each policy, in a few words.
-    pub(super) policies: Vec<String>,
+    /// The first rule of each policy, in a few words: one line each, in one allocation.
+    pub(super) policies: Box<str>,
     /// Names of flow control schemas.
     pub(super) schemas: Vec<String>,
     pub(super) certificates: Vec<CertificateDates>,
@@ -194,6 +194,11 @@ impl ServedObjectCache {
 }
 
 impl ServedObject {
+    /// The first rule of each policy, in a few words.
+    pub(super) fn policies(&self) -> impl Iterator<Item = &str> {
+        self.policies.split_terminator('\n')
+    }
+
     fn of(document: &Arc<Value>) -> Self {
         parse_cluster(document).map(|raw| Self::of_cluster(&raw)).unwrap_or_default()
     }
@@ -212,7 +217,7 @@ impl ServedObject {
         let global = cluster.schemas.iter().filter_map(|schema| Some((schema.name.clone(), schema.global?)));
         Self {
             servers: served.collect(),
-            policies: policies.map(|one| one.rules.first().map(rule_text).unwrap_or_default()).collect(),
+            policies: policies.map(|one| one.rules.first().map(rule_text).unwrap_or_default() + "\n").collect(),
             global_limits: global.collect(),
             schemas: cluster.schemas.iter().map(|schema| schema.name.clone()).collect(),
             certificates: certificate_dates(&raw.spec),

@@ -41,16 +41,15 @@ impl EndedRoutes {
     ) -> Option<ResourceGroup> {
         let url = type_urls::route_configuration();
         let routes = || group.iter().flat_map(|group| group.iter()).filter(|one| one.type_url == url);
-        let served: BTreeSet<&str> = routes().map(|one| one.name.as_str()).collect();
-        let opened = |name: &str| before.get(&url, name).is_some() && !self.withheld.contains_key(name);
+        let served: BTreeSet<&str> = routes().map(|one| one.name.as_ref()).collect();
+        let opened = |name: &str| before.get(url, name).is_some() && !self.withheld.contains_key(name);
         let known: BTreeSet<&str> = served.iter().copied().filter(|name| opened(name)).collect();
-        let ended: Vec<&String> =
-            before.names(&url).filter(|name| !served.contains(name.as_str()) && opened(name)).collect();
-        let returning = |name: &str| self.kept.iter().any(|kept| kept.resource.name == name);
+        let ended: Vec<&str> = before.names(url).filter(|name| !served.contains(name) && opened(name)).collect();
+        let returning = |name: &str| self.kept.iter().any(|kept| *kept.resource.name == *name);
         let new: Vec<&str> = served.difference(&known).copied().filter(|name| !returning(name)).collect();
-        self.kept.retain(|kept| !served.contains(kept.resource.name.as_str()));
+        self.kept.retain(|kept| !served.contains(&*kept.resource.name));
         for name in ended {
-            if !self.kept.iter().any(|kept| kept.resource.name == *name) {
+            if !self.kept.iter().any(|kept| *kept.resource.name == *name) {
                 self.kept.push_back(EndedRoute { resource: Arc::new(misdirected_routes(name)), since: now });
             }
         }
@@ -77,7 +76,7 @@ impl EndedRoutes {
             return Some(Arc::clone(group));
         }
         let served = |one: &Arc<Resource>| {
-            let closed = self.withheld.get(&one.name).filter(|closed| closed.type_url == one.type_url);
+            let closed = self.withheld.get(&*one.name).filter(|closed| closed.type_url == one.type_url);
             Arc::clone(closed.unwrap_or(one))
         };
         Some(group.iter().map(served).collect())
@@ -113,13 +112,13 @@ mod tests {
     }
 
     fn names(ended: &EndedRoutes) -> Vec<String> {
-        ended.tombstones().iter().map(|one| one.name.clone()).collect()
+        ended.tombstones().iter().map(|one| one.name.to_string()).collect()
     }
 
     /// Of the routes that are served, those that lead to servers.
     fn open(group: Option<ResourceGroup>) -> Vec<String> {
         let group = group.into_iter().flat_map(|group| group.to_vec());
-        group.filter(|one| one.value == [1]).map(|one| one.name.clone()).collect()
+        group.filter(|one| one.value == [1]).map(|one| one.name.to_string()).collect()
     }
 
     #[test]

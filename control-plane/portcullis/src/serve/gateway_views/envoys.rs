@@ -127,7 +127,7 @@ impl GatewayEnvoys {
 /// The names of the listeners of a Gateway's view.
 fn listeners(outcome: &GatewayOutcome, gateway: &ObjectName) -> BTreeSet<String> {
     let view = outcome.snapshot.as_ref().and_then(|snapshot| snapshot.view(&gateway_view(gateway)));
-    view.map(|view| view.names(&type_urls::listener()).cloned().collect()).unwrap_or_default()
+    view.map(|view| view.names(type_urls::listener()).map(str::to_owned).collect()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -290,7 +290,7 @@ mod tests {
             &DiscoveredDocuments::default(),
             Instant::now(),
         );
-        views.into_iter().map(|(name, view)| (name, view.names(&type_urls::listener()).count())).collect()
+        views.into_iter().map(|(name, view)| (name, view.names(type_urls::listener()).count())).collect()
     }
 
     #[test]
@@ -322,7 +322,7 @@ mod tests {
             &DiscoveredDocuments::default(),
             Instant::now(),
         );
-        let names: Vec<&str> = views[0].1.names(&type_urls::listener()).map(String::as_str).collect();
+        let names: Vec<&str> = views[0].1.names(type_urls::listener()).collect();
         assert_eq!((views.len(), names), (1, vec!["-/-/-/gateway-0.0.0.0-443"]), "a grant may have ended meanwhile");
     }
 
@@ -343,7 +343,7 @@ mod tests {
                 &discovered,
                 Instant::now(),
             );
-            views.first().map(|(_, view)| view.names(&type_urls::cluster()).count())
+            views.first().map(|(_, view)| view.names(type_urls::cluster()).count())
         };
         assert_eq!((pools(), pools()), (Some(1), Some(1)));
         snapshots = GatewaySnapshots::default();

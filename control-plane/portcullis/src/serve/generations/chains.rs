@@ -16,8 +16,11 @@ use super::envoy::{Applied, Decided};
 pub(super) fn of(listener: &[u8]) -> Vec<Applied> {
     let own = format!("portcullis/-/{NAME}");
     let chains = Listener::decode(listener).unwrap().filter_chains.into_iter();
-    let applied =
-        |chain: FilterChain| Applied { url: type_urls::listener(), body: chain.encode_to_vec(), name: chain.name };
+    let applied = |chain: FilterChain| Applied {
+        url: type_urls::listener().to_owned(),
+        body: chain.encode_to_vec(),
+        name: chain.name,
+    };
     chains.filter(|chain| chain.name.starts_with(&own)).map(applied).collect()
 }
 

@@ -106,7 +106,7 @@ impl EnvoyModel {
         Self {
             plane: InMemoryStream::new(Arc::clone(&snapshot)),
             snapshot,
-            kinds: types.map(|url| (url, TypeState::default())).into(),
+            kinds: types.map(|url| (url.to_owned(), TypeState::default())).into(),
             warming: BTreeMap::new(),
             active: BTreeMap::new(),
             decisions: Vec::new(),
@@ -252,14 +252,14 @@ impl EnvoyModel {
         let pools = || self.warming.values().chain(self.active.values());
         let endpoints: BTreeSet<_> = pools().filter_map(|pool| pool.endpoints.clone()).collect();
         let secrets: BTreeSet<_> = pools().flat_map(|pool| pool.secrets.clone()).collect();
-        let listeners = self.kinds.get(&type_urls::listener()).map(|kind| &kind.has);
+        let listeners = self.kinds.get(type_urls::listener()).map(|kind| &kind.has);
         let routes = listeners.into_iter().flatten().flat_map(|(_, (_, body))| chains::routes(body)).collect();
         for (url, wants) in [
             (type_urls::assignment(), endpoints),
             (type_urls::secret(), secrets),
             (type_urls::route_configuration(), routes),
         ] {
-            if let Some(kind) = self.kinds.get_mut(&url) {
+            if let Some(kind) = self.kinds.get_mut(url) {
                 kind.has.retain(|name, _| wants.contains(name));
                 // Envoy subscribes anew to a name that it let go of and wants again before it has said either: it has forgotten the resource.
                 kind.asked.retain(|name| kind.wants.contains(name) || !wants.contains(name));
@@ -270,8 +270,8 @@ impl EnvoyModel {
 
     fn is_complete(&self, pool: &ClusterState) -> bool {
         let has = |url: &str, name: &String| self.kinds.get(url).is_some_and(|kind| kind.has.contains_key(name));
-        pool.endpoints.iter().all(|name| has(&type_urls::assignment(), name))
-            && pool.secrets.iter().all(|name| has(&type_urls::secret(), name))
+        pool.endpoints.iter().all(|name| has(type_urls::assignment(), name))
+            && pool.secrets.iter().all(|name| has(type_urls::secret(), name))
     }
 
     /// Every route configuration that was ever in effect.
@@ -281,7 +281,7 @@ impl EnvoyModel {
 
     /// The route configuration that is in effect.
     pub(super) fn current(&self) -> Option<&Decided> {
-        let routes = self.kinds.get(&type_urls::route_configuration())?;
+        let routes = self.kinds.get(type_urls::route_configuration())?;
         let is_current = |decided: &&Decided| {
             routes.has.get(&decided.routes.name).is_some_and(|(_, body)| *body == decided.routes.body)
         };
@@ -290,7 +290,7 @@ impl EnvoyModel {
 
     /// The chain that passes connections on and is in effect.
     pub(super) fn current_chain(&self) -> Option<Decided> {
-        let listeners = self.kinds.get(&type_urls::listener())?;
+        let listeners = self.kinds.get(type_urls::listener())?;
         let mut chains = listeners.has.values().flat_map(|(_, body)| chains::of(body));
         chains.find_map(chains::decided)
     }
@@ -299,13 +299,13 @@ impl EnvoyModel {
     /// not exist or is not warm.
     pub(super) fn way(&self, cluster: &str) -> Vec<Applied> {
         let Some(pool) = self.active.get(cluster) else { return Vec::new() };
-        let found = |url: String, name: &String| {
-            let (_, body) = self.kinds.get(&url)?.has.get(name)?;
-            Some(Applied { url, name: name.clone(), body: body.clone() })
+        let found = |url: &str, name: &String| {
+            let (_, body) = self.kinds.get(url)?.has.get(name)?;
+            Some(Applied { url: url.to_owned(), name: name.clone(), body: body.clone() })
         };
         let endpoints = pool.endpoints.iter().filter_map(|name| found(type_urls::assignment(), name));
         let secrets = pool.secrets.iter().filter_map(|name| found(type_urls::secret(), name));
-        let own = Applied { url: type_urls::cluster(), name: cluster.to_owned(), body: pool.body.clone() };
+        let own = Applied { url: type_urls::cluster().to_owned(), name: cluster.to_owned(), body: pool.body.clone() };
         std::iter::once(own).chain(endpoints).chain(secrets).collect()
     }
 
@@ -338,7 +338,8 @@ impl EnvoyModel {
     /// Whether it has all that is served of a type and nothing else.
     pub(super) fn has_only_what_is_served(&self, url: &str) -> bool {
         let served: BTreeSet<_> = self.snapshot.names(url).collect();
-        self.kinds.get(url).is_some_and(|kind| kind.has.keys().collect::<BTreeSet<_>>() == served)
+        let has = |kind: &TypeState| kind.has.keys().map(String::as_str).collect::<BTreeSet<_>>() == served;
+        self.kinds.get(url).is_some_and(has)
     }
 }
 

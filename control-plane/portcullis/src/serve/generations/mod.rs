@@ -181,7 +181,8 @@ impl Simulation {
         }
         let mut renamed = Resource::new(self.seen_bytes(&resource.pieces().concat()));
         if let Some((url, name)) = resource.companion() {
-            renamed = renamed.with_companion(url, String::from_utf8(self.seen_bytes(name.as_bytes())).unwrap());
+            renamed =
+                renamed.with_companion(url.to_owned(), String::from_utf8(self.seen_bytes(name.as_bytes())).unwrap());
         }
         resource.owner().map_or(renamed.clone(), |owner| renamed.owned_by(owner))
     }
@@ -259,7 +260,7 @@ proptest! {
             for target in current.destinations.values() {
                 prop_assert!(!simulation.envoy.way(target).is_empty(), "{} leads nowhere", target);
             }
-            prop_assert!(simulation.envoy.has_only_what_is_served(&type_urls::cluster()));
+            prop_assert!(simulation.envoy.has_only_what_is_served(type_urls::cluster()));
         }
     }
 }
@@ -288,7 +289,7 @@ fn edit_back_to_what_envoy_has_holds_up_no_removal() {
     events.extend([Event::Restart, Event::Run(6), Event::Edit(HeaderNames)]);
     let mut simulation = run(Names::AsTheyAre, &events).unwrap();
     simulation.envoy.settle();
-    assert!(simulation.envoy.has_only_what_is_served(&type_urls::cluster()));
+    assert!(simulation.envoy.has_only_what_is_served(type_urls::cluster()));
 }
 
 /// Without generations in names the same property fails: it can.

@@ -84,10 +84,11 @@ impl InstanceSnapshots {
 impl InstanceSnapshot {
     /// The tombstones of objects that were served here: those of others have their policies.
     fn tombstones(&mut self, groups: &[ResourceGroup], all: &[Arc<Resource>]) -> Vec<Arc<Resource>> {
-        let is_own = |one: &&Arc<Resource>| one.owner.as_ref().is_some_and(|owner| self.owners.contains(owner));
+        let is_own = |one: &&Arc<Resource>| one.owner.as_ref().is_some_and(|owner| self.owners.contains(&**owner));
         let own: Vec<Arc<Resource>> = all.iter().filter(is_own).cloned().collect();
-        let served = groups.iter().filter_map(|group| group.first()?.owner.clone());
-        self.owners = served.chain(own.iter().filter_map(|one| one.owner.clone())).collect();
+        let served = groups.iter().filter_map(|group| group.first()?.owner.as_ref());
+        let owners = served.chain(own.iter().filter_map(|one| one.owner.as_ref()));
+        self.owners = owners.map(ToString::to_string).collect();
         own
     }
 }

@@ -23,7 +23,7 @@ pub(in super::super) struct RetiredGroups {
     /// The instance of the settings, which is part of all names.
     instance: String,
     /// By type and name.
-    retired: BTreeMap<(String, String), Retired>,
+    retired: BTreeMap<(&'static str, Arc<str>), Retired>,
 }
 
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl RetiredGroups {
         let left = change.gone().filter_map(|resource| resource.owner.as_ref()).filter(|owner| !served.contains(owner));
         let left: BTreeSet<_> = left.collect();
         self.retired.retain(|_, retired| {
-            let is_there = |owner: &String| !left.contains(owner) && !replaced.contains(owner);
+            let is_there = |owner: &Arc<str>| !left.contains(owner) && !replaced.contains(&**owner);
             retired.resource.owner.as_ref().is_some_and(is_there) && retired.until > now
         });
         self.drop_oldest();
@@ -70,11 +70,11 @@ impl RetiredGroups {
     /// Keeps each object within its bound. All that was retired at one time is dropped together, so that no resource refers
     /// to a dropped one.
     fn drop_oldest(&mut self) {
-        let mut counts: BTreeMap<&Option<String>, BTreeMap<Instant, usize>> = BTreeMap::new();
+        let mut counts: BTreeMap<&Option<Arc<str>>, BTreeMap<Instant, usize>> = BTreeMap::new();
         for retired in self.retired.values() {
             *counts.entry(&retired.resource.owner).or_default().entry(retired.until).or_default() += 1;
         }
-        let mut dropped: BTreeMap<Option<String>, Instant> = BTreeMap::new();
+        let mut dropped: BTreeMap<Option<Arc<str>>, Instant> = BTreeMap::new();
         for (owner, counts) in counts {
             let mut sum = 0;
             for (until, count) in counts.into_iter().rev() {
@@ -95,14 +95,14 @@ impl RetiredGroups {
     }
 }
 
-fn key(resource: &Resource) -> (String, String) {
-    (resource.type_url.clone(), resource.name.clone())
+fn key(resource: &Resource) -> (&'static str, Arc<str>) {
+    (resource.type_url, Arc::clone(&resource.name))
 }
 
 /// Clusters, endpoints, and the secrets of clusters, whose names carry a generation.
 fn has_generation(resource: &Resource) -> bool {
     let (clusters, endpoints, secrets) = (type_urls::cluster(), type_urls::assignment(), type_urls::secret());
-    let is_marked = || without_generation(&resource.name) != resource.name;
+    let is_marked = || *without_generation(&resource.name) != *resource.name;
     resource.type_url == clusters || resource.type_url == endpoints || (resource.type_url == secrets && is_marked())
 }
 
@@ -121,7 +121,7 @@ mod tests {
     struct Translations {
         retired: RetiredGroups,
         known: KnownGroups,
-        groups: BTreeMap<Option<String>, (Vec<String>, ResourceGroup)>,
+        groups: BTreeMap<Option<Arc<str>>, (Vec<String>, ResourceGroup)>,
     }
 
     impl Deref for Translations {
@@ -139,7 +139,7 @@ mod tests {
 
     impl Translations {
         fn take(&mut self, translated: Vec<Arc<Resource>>, settings: &Settings, now: Instant) {
-            let mut by_owner: BTreeMap<Option<String>, Vec<Arc<Resource>>> = BTreeMap::new();
+            let mut by_owner: BTreeMap<Option<Arc<str>>, Vec<Arc<Resource>>> = BTreeMap::new();
             for resource in translated {
                 by_owner.entry(resource.owner.clone()).or_default().push(resource);
             }
@@ -154,11 +154,11 @@ mod tests {
         }
     }
 
-    fn resource(type_url: String, name: &str) -> Arc<Resource> {
-        let owner = name.split('/').next().map(str::to_owned);
+    fn resource(type_url: &'static str, name: &str) -> Arc<Resource> {
+        let owner = name.split('/').next().map(Into::into);
         Arc::new(Resource {
             type_url,
-            name: name.to_owned(),
+            name: name.into(),
             value: Vec::new(),
             assignment: None,
             on_demand: false,
@@ -178,7 +178,7 @@ mod tests {
 
     fn retained(retired: &mut Translations, names: &[&str], now: Instant) -> Vec<String> {
         retired.take(all(names), &Settings::default(), now);
-        retired.retained().iter().map(|resource| resource.name.clone()).collect()
+        retired.retained().iter().map(|resource| resource.name.to_string()).collect()
     }
 
     #[test]

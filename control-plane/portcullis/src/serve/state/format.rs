@@ -168,7 +168,7 @@ fn saved(type_url: &str, name: &str, resource: &Resource, with_keys: bool) -> Sa
     });
     SavedResource {
         owner: resource.owner().map(str::to_owned),
-        companion: resource.companion().map(|(type_url, name)| (type_url.to_owned(), name.to_owned())),
+        companion: resource.companion().map(|(type_url, name)| (type_url.to_owned(), name.to_string())),
         parts: resource.parts().zip(body.as_ref()).map(|(parts, body)| saved_parts(parts, body)),
         body: body.map(Base64Pieces),
         on_demand: resource.is_on_demand(),
@@ -185,7 +185,7 @@ fn saved_parts(parts: impl Iterator<Item = Part>, pieces: &[Bytes]) -> Vec<Saved
         let start = end;
         end += part.body.iter().map(Bytes::len).sum::<usize>();
         let instead = part.fallback.map(|fallback| STANDARD.encode(fallback));
-        SavedPart { owner: part.owner, start, end, instead }
+        SavedPart { owner: part.owner.to_string(), start, end, instead }
     };
     parts.map(part).collect()
 }
@@ -275,7 +275,8 @@ fn divided(body: &Bytes, parts: Vec<SavedPart>) -> Result<Resource, SavedError> 
             return Err(SavedError::Content);
         }
         end = next;
-        divided.push(Part { owner, body: vec![piece(start..end)?], fallback: instead.map(decoded).transpose()? });
+        let fallback = instead.map(decoded).transpose()?;
+        divided.push(Part { owner: owner.into(), body: vec![piece(start..end)?], fallback });
     }
     if end == body.len() { Ok(head.with_parts(divided)) } else { Err(SavedError::Content) }
 }

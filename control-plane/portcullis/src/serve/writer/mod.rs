@@ -127,7 +127,8 @@ impl Writer {
         let status = self.observer.status();
         let (present, mut used) = (BTreeSet::new(), BTreeSet::new());
         let mut plan = Plan { queue: &mut *queue, statuses: &statuses, present, now };
-        for (object, key) in status.objects.iter().filter_map(|object| Some((object, key(&object.diagnosis)?))) {
+        for (object, key) in status.objects.iter().filter_map(|object| Some((object.as_ref(), key(&object.diagnosis)?)))
+        {
             let Some(uid) = &object.diagnosis.version.uid else { continue };
             match key.kind {
                 WatchedKind::UpstreamCluster if now < RECONNECT_TIME && waits_for_gateways(object) => plan.keep(key),

@@ -62,7 +62,7 @@ impl Subscription {
             } else if self.perhaps.get(name).is_some_and(|version| *version != update.version) {
                 self.perhaps.remove(name);
             }
-            self.known.insert(name.clone(), UNSURE.to_owned());
+            self.known.insert(name.clone(), UNSURE.into());
         }
         let half = change.updates.len() / 2;
         let mut names = change.updates.into_keys();

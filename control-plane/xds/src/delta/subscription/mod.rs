@@ -3,6 +3,7 @@ mod progress;
 mod retired;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
@@ -18,21 +19,21 @@ use retired::RetiredNames;
 /// A response's content: resources or removals, never both.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Change {
-    pub(super) updates: BTreeMap<String, Update>,
-    pub(super) removals: BTreeSet<String>,
+    pub(super) updates: BTreeMap<Arc<str>, Update>,
+    pub(super) removals: BTreeSet<Arc<str>>,
 }
 
 /// A resource in a response.
 #[derive(Clone, Debug)]
 pub(super) struct Update {
-    pub(super) version: String,
-    pub(super) owner: Option<String>,
+    pub(super) version: Arc<str>,
+    pub(super) owner: Option<Arc<str>>,
     /// May be secret.
     pub(super) body: ByteChunks,
 }
 
 /// As many updates as have so many bytes, and at least one; and whether some are left.
-fn within(most: usize, all: impl Iterator<Item = (String, Update)>) -> (BTreeMap<String, Update>, bool) {
+fn within(most: usize, all: impl Iterator<Item = (Arc<str>, Update)>) -> (BTreeMap<Arc<str>, Update>, bool) {
     let (mut taken, mut room) = (BTreeMap::new(), most);
     for (name, update) in all {
         let size = length(&update.body);
@@ -50,7 +51,7 @@ const UNSURE: &str = "";
 
 #[derive(Debug)]
 struct Refusal {
-    version: String,
+    version: Arc<str>,
     message: String,
 }
 
@@ -64,35 +65,36 @@ struct InFlight {
 impl Refusal {
     /// Whether it is about the snapshot's version of the resource.
     fn is_of(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
-        snapshot.get(type_url, name).is_some_and(|resource| resource.version() == self.version)
+        snapshot.get(type_url, name).is_some_and(|resource| resource.version() == &*self.version)
     }
 }
 
-/// One type of one stream.
+/// One type of one stream. Names, versions and owners are the snapshot's allocations, as far as it has them: there are thousands, of
+/// each stream.
 #[derive(Debug, Default)]
 pub(super) struct Subscription {
     wildcard: bool,
     /// Names that were asked for one by one.
-    names: BTreeSet<String>,
+    names: BTreeSet<Arc<str>>,
     /// The resources that the node has: name and version.
-    known: BTreeMap<String, String>,
+    known: BTreeMap<Arc<str>, Arc<str>>,
     /// Of those that the node has in an unknown version, the ones that it did not have before, and the only version that it may
     /// have.
-    perhaps: BTreeMap<String, String>,
+    perhaps: BTreeMap<Arc<str>, Arc<str>>,
     /// The owners of the resources that the node has, by name.
-    owners: BTreeMap<String, String>,
+    owners: BTreeMap<Arc<str>, Arc<str>>,
     /// Names that were asked for one by one, and then sent as removed.
     retired: RetiredNames,
     in_flight: Option<InFlight>,
     /// Versions that the node refused. They are not sent again.
-    refused: BTreeMap<String, Refusal>,
+    refused: BTreeMap<Arc<str>, Refusal>,
     /// Groups of resources, refused together: sent again in halves, until the bad one stands alone.
-    candidates: Vec<BTreeSet<String>>,
+    candidates: Vec<BTreeSet<Arc<str>>>,
     composed: Composed,
     /// Names that were touched before this type was asked for.
-    dirty_early: BTreeSet<String>,
+    dirty_early: BTreeSet<Arc<str>>,
     /// Names for which something may be due; for all others nothing is. A turn therefore costs what changed, not all resources.
-    due: BTreeSet<String>,
+    due: BTreeSet<Arc<str>>,
     /// Whether this type was asked for before on this stream.
     opened: bool,
     /// Whether the node had something of this type before this stream.
@@ -108,7 +110,7 @@ impl Subscription {
         self.take_acknowledgement(&request);
         let kind = ResourceKind::of(&request.type_url);
         for name in &request.resource_names_unsubscribe {
-            self.unsubscribe(name);
+            self.unsubscribe(&snapshot.shared_name(&request.type_url, name));
         }
         let first = !std::mem::replace(&mut self.opened, true);
         let resumes_clusters = first && kind == ResourceKind::Cluster && !request.initial_resource_versions.is_empty();
@@ -129,17 +131,22 @@ impl Subscription {
                 // One of thousands that went while it was away or before. No answer is due: it has none of them.
                 self.retired.insert(&name);
             } else {
-                self.subscribe(name);
+                self.subscribe(snapshot.shared_name(&request.type_url, &name));
             }
         }
         if self.wildcard && !wanted_all {
-            self.due.extend(snapshot.names(&request.type_url).cloned());
+            self.due.extend(snapshot.shared_names(&request.type_url).cloned());
         }
         // After a reconnect: what it has need not be sent again.
         if first {
             self.resumed = !request.initial_resource_versions.is_empty();
-            self.due.extend(request.initial_resource_versions.keys().cloned());
-            self.known.extend(request.initial_resource_versions);
+            for (name, version) in request.initial_resource_versions {
+                let name = snapshot.shared_name(&request.type_url, &name);
+                let newest = snapshot.get(&request.type_url, &name).map(Resource::shared_version);
+                let version = newest.filter(|newest| ***newest == *version).cloned().unwrap_or_else(|| version.into());
+                self.due.insert(Arc::clone(&name));
+                self.known.insert(name, version);
+            }
             for name in std::mem::take(&mut self.dirty_early) {
                 self.known.remove(&name);
             }
@@ -147,22 +154,22 @@ impl Subscription {
     }
 
     /// Takes a newer snapshot, which differs from the one before in these names.
-    pub(super) fn on_snapshot<'a>(&mut self, changed: impl Iterator<Item = &'a String>) {
+    pub(super) fn on_snapshot<'a>(&mut self, changed: impl Iterator<Item = &'a Arc<str>>) {
         self.due.extend(changed.cloned());
     }
 
     /// A name that is asked for again is sent again: the node wants it for something new.
-    fn subscribe(&mut self, name: String) {
+    fn subscribe(&mut self, name: Arc<str>) {
         self.mark_dirty(&name);
         self.names.insert(name);
     }
 
     /// Forgets that a resource was sent.
-    pub(super) fn mark_dirty(&mut self, name: &str) {
+    pub(super) fn mark_dirty(&mut self, name: &Arc<str>) {
         if !self.opened {
-            self.dirty_early.insert(name.to_owned());
+            self.dirty_early.insert(Arc::clone(name));
         }
-        self.due.insert(name.to_owned());
+        self.due.insert(Arc::clone(name));
         self.known.remove(name);
         self.recall(name);
         if let Some(in_flight) = &mut self.in_flight {
@@ -172,19 +179,19 @@ impl Subscription {
     }
 
     /// Keeps a name in full that was retired.
-    fn recall(&mut self, name: &str) {
+    fn recall(&mut self, name: &Arc<str>) {
         if self.retired.remove(name) {
-            self.names.insert(name.to_owned());
+            self.names.insert(Arc::clone(name));
         }
     }
 
-    fn unsubscribe(&mut self, name: &str) {
-        if name == "*" {
+    fn unsubscribe(&mut self, name: &Arc<str>) {
+        if **name == *"*" {
             self.wildcard = false;
             self.known.retain(|name, _| self.names.contains(name));
             return;
         }
-        self.due.insert(name.to_owned());
+        self.due.insert(Arc::clone(name));
         self.names.remove(name);
         self.retired.remove(name);
         self.refused.remove(name);
@@ -238,7 +245,7 @@ impl Subscription {
             }
         }
         if gates.removals != Blocked::All {
-            let may_go = |name: &&String| gates.removals.allows(self.owner(snapshot, type_url, name));
+            let may_go = |name: &&Arc<str>| gates.removals.allows(self.owner(snapshot, type_url, name));
             let removals: BTreeSet<_> = self.removals(snapshot, type_url).filter(may_go).cloned().collect();
             if !removals.is_empty() {
                 return Some(Change { removals, ..Default::default() });
@@ -276,15 +283,15 @@ impl Subscription {
         type_url: &str,
         wait: &Blocked,
         most: usize,
-    ) -> BTreeMap<String, Update> {
-        let may_go = |(_, resource): &(&String, &Resource)| wait.allows(resource.owner());
-        let update = |(name, resource): (&String, &Resource)| {
-            let version = self.composed.version(name, resource)?.to_owned();
-            let owner = resource.owner().map(str::to_owned);
-            Some((name.clone(), Update { version, owner, body: self.composed.body(name, resource) }))
+    ) -> BTreeMap<Arc<str>, Update> {
+        let may_go = |(_, resource): &(&Arc<str>, &Resource)| wait.allows(resource.owner());
+        let update = |(name, resource): (&Arc<str>, &Resource)| {
+            let version = Arc::clone(self.composed.version(name, resource)?);
+            let owner = resource.shared_owner().cloned();
+            Some((Arc::clone(name), Update { version, owner, body: self.composed.body(name, resource) }))
         };
         while let Some(group) = self.candidates.pop() {
-            let is_suspect = |(name, _): &(&String, &Resource)| group.contains(*name);
+            let is_suspect = |(name, _): &(&Arc<str>, &Resource)| group.contains(*name);
             if self.updates(snapshot, type_url).filter(is_suspect).any(|one| !may_go(&one)) {
                 self.candidates.push(group);
                 return BTreeMap::new();
@@ -307,7 +314,7 @@ impl Subscription {
         &'a self,
         snapshot: &'a Snapshot,
         type_url: &'a str,
-    ) -> impl Iterator<Item = (&'a String, &'a Resource)> + use<'a> {
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Resource)> + use<'a> {
         self.due.iter().filter_map(move |name| Some((name, self.outdated(snapshot, type_url, name)?)))
     }
 
@@ -317,7 +324,7 @@ impl Subscription {
         let resource = snapshot.get(type_url, name).filter(is_sendable)?;
         let version = self.composed.version(name, resource)?;
         let is_known = self.known.get(name).is_some_and(|known| known == version);
-        let is_refused = self.refused.get(name).is_some_and(|refusal| refusal.version == version);
+        let is_refused = self.refused.get(name).is_some_and(|refusal| refusal.version == *version);
         (!is_known && !is_refused).then_some(resource)
     }
 
@@ -329,7 +336,11 @@ impl Subscription {
     }
 
     /// The resources that the node has and should not have.
-    fn removals<'a>(&'a self, snapshot: &'a Snapshot, type_url: &'a str) -> impl Iterator<Item = &'a String> + use<'a> {
+    fn removals<'a>(
+        &'a self,
+        snapshot: &'a Snapshot,
+        type_url: &'a str,
+    ) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
         self.due.iter().filter(move |name| self.is_leftover(snapshot, type_url, name))
     }
 
@@ -342,7 +353,7 @@ impl Subscription {
         for (name, update) in &change.updates {
             self.recall(name);
             match &update.owner {
-                Some(owner) => self.owners.insert(name.clone(), owner.clone()),
+                Some(owner) => self.owners.insert(Arc::clone(name), Arc::clone(owner)),
                 None => self.owners.remove(name),
             };
         }
@@ -383,7 +394,7 @@ impl Subscription {
     /// Whether nothing is overlooked.
     #[cfg(test)]
     pub(super) fn is_complete(&self, snapshot: &Snapshot, type_url: &str) -> bool {
-        let all = snapshot.names(type_url).chain(&self.names).chain(self.known.keys());
+        let all = snapshot.shared_names(type_url).chain(&self.names).chain(self.known.keys());
         all.filter(|name| !self.due.contains(*name)).all(|name| !self.is_due(snapshot, type_url, name))
     }
 }

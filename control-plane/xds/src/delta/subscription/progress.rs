@@ -1,5 +1,7 @@
 //! How far a type is.
 
+use std::sync::Arc;
+
 use super::{Refusal, Subscription, UNSURE};
 use crate::delta::gates::Blocked;
 use crate::node::Refused;
@@ -12,7 +14,7 @@ impl Subscription {
     pub(super) fn owner<'a>(&'a self, snapshot: &'a Snapshot, type_url: &str, name: &str) -> Option<&'a str> {
         match snapshot.get(type_url, name) {
             Some(resource) => resource.owner(),
-            None => self.owners.get(name).map(String::as_str),
+            None => self.owners.get(name).map(AsRef::as_ref),
         }
     }
 
@@ -61,7 +63,7 @@ impl Subscription {
 
     /// Settled, nothing is refused, and the node has what others hold.
     pub(in crate::delta) fn is_in_sync(&self, snapshot: &Snapshot, type_url: &str) -> bool {
-        let is_current = |(name, refusal): (&String, &Refusal)| refusal.is_of(snapshot, type_url, name);
+        let is_current = |(name, refusal): (&Arc<str>, &Refusal)| refusal.is_of(snapshot, type_url, name);
         self.is_settled(snapshot, type_url)
             && !self.refused.iter().any(is_current)
             && self.composed.is_in_sync()
@@ -77,14 +79,16 @@ impl Subscription {
         snapshot.of_type(type_url).all(|(name, resource)| {
             while known.next_if(|(known, _)| *known < name).is_some() {}
             match known.next_if(|(known, _)| *known == name) {
-                Some((_, version)) => version == resource.version() || self.composed.holds(name),
+                Some((_, version)) => **version == *resource.version() || self.composed.holds(name),
                 None => resource.is_on_demand() && !self.is_expected(name, resource),
             }
         })
     }
 
     fn has(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
-        snapshot.get(type_url, name).is_some_and(|one| self.known.get(name).is_some_and(|known| known == one.version()))
+        snapshot
+            .get(type_url, name)
+            .is_some_and(|one| self.known.get(name).is_some_and(|known| **known == *one.version()))
     }
 
     /// Whether the node certainly has nothing of a resource. A name that it asks for again counts as unknown, whatever it has.
@@ -117,7 +121,7 @@ impl Subscription {
         snapshot: &'a Snapshot,
         type_url: &'a str,
     ) -> impl Iterator<Item = &'a str> {
-        let has_none = |name: &String| self.known.get(name).is_none_or(|known| known == UNSURE);
+        let has_none = |name: &Arc<str>| self.known.get(name).is_none_or(|known| **known == *UNSURE);
         let refused = self.refused.iter().filter(|(name, refusal)| refusal.is_of(snapshot, type_url, name));
         refused.filter(move |(name, _)| has_none(name)).filter_map(|(name, _)| snapshot.get(type_url, name)?.owner())
     }
@@ -137,9 +141,9 @@ impl Subscription {
             };
         }
         let version = resource.version();
-        match self.refused.get(name).filter(|refusal| refusal.version == version) {
+        match self.refused.get(name).filter(|refusal| *refusal.version == *version) {
             Some(refusal) => GatewayProgress::Refused { message: refusal.message.clone() },
-            None if self.known.get(name).is_some_and(|known| known == version) => GatewayProgress::Acknowledged,
+            None if self.known.get(name).is_some_and(|known| **known == *version) => GatewayProgress::Acknowledged,
             // Nothing is under way of what the node does not want.
             None if resource.is_on_demand() && !self.is_expected(name, resource) => GatewayProgress::Acknowledged,
             None => GatewayProgress::Pending,

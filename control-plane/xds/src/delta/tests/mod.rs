@@ -40,11 +40,11 @@ impl Encoded {
     }
 
     fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
-        self.0.on_request(request).into_iter().map(PendingResponse::encode).collect()
+        self.0.on_request(request).into_iter().map(PendingResponse::decoded).collect()
     }
 
     fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
-        self.0.on_snapshot(snapshot).into_iter().map(PendingResponse::encode).collect()
+        self.0.on_snapshot(snapshot).into_iter().map(PendingResponse::decoded).collect()
     }
 }
 

@@ -79,7 +79,7 @@ fn owner_learns_where_a_node_stands() {
 }
 
 fn part((owner, content): &(&str, &str)) -> crate::Part {
-    crate::Part { owner: (*owner).to_owned(), body: vec![(*content).to_owned().into()], fallback: Some("-".into()) }
+    crate::Part { owner: (*owner).into(), body: vec![(*content).to_owned().into()], fallback: Some("-".into()) }
 }
 
 /// A listener of a base and parts.

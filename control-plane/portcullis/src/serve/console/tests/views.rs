@@ -130,7 +130,7 @@ pub(super) fn object(kind: &str, name: &str, served: Served, message: &str) -> O
         ..StatusInput::default()
     };
     let status = ClusterStatus::of(&seen, &[], &Timestamp::from_seconds(0));
-    ObjectStatus::new(diagnosis, status)
+    ObjectStatus::new(Arc::new(diagnosis), status)
 }
 
 /// A status where each text of others is `text`.
@@ -141,7 +141,7 @@ pub(super) fn status(objects: Vec<ObjectStatus>, text: &str) -> StatusBody {
         NodeReport { id: text.to_owned(), connected: true, types, in_sync: false, view: None, refused: Vec::new() };
     let rejected = RejectedNodeStatus { node: text.to_owned(), by: text.to_owned(), reason: text.to_owned(), times: 3 };
     StatusBody {
-        objects,
+        objects: objects.into_iter().map(Arc::new).collect(),
         nodes: vec![node],
         endpoints: BTreeMap::new(),
         snapshot: "c0ffee".to_owned(),
@@ -285,7 +285,7 @@ async fn object_with_many_messages_stays_small() {
     let mut all = data(&["a.test"], "words");
     let mut long = object("File", "long.yaml", Served::Nothing, &"ä; ".repeat(1_000_000));
     long.diagnosis.warnings = vec!["w".repeat(100_000); 1_000];
-    let long = ObjectStatus::new(long.diagnosis, long.status);
+    let long = ObjectStatus::new(Arc::new((*long.diagnosis).clone()), long.status);
     assert!(serde_json::to_string(&long).unwrap().len() < 2_000_000);
     all.status = Arc::new(status(
         (0..2_000).map(|_| object("File", "x.yaml", Served::Nothing, "words")).chain([long]).collect(),

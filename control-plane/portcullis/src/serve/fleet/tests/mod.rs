@@ -8,6 +8,7 @@ mod severity;
 mod views;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -115,7 +116,7 @@ fn object(name: &str, others: &[(ConditionType, State, &str, &str)]) -> ObjectSt
     });
     let conditions = conditions.collect();
     ObjectStatus {
-        diagnosis: Diagnosis {
+        diagnosis: Arc::new(Diagnosis {
             kind: portcullis_api::CLUSTER_KIND.to_owned(),
             name: name.to_owned(),
             at: None,
@@ -128,7 +129,8 @@ fn object(name: &str, others: &[(ConditionType, State, &str, &str)]) -> ObjectSt
             shadow: None,
             names: Vec::new(),
             version: Version::default(),
-        },
+        })
+        .into(),
         status: ClusterStatus { content_hash: Some("0".to_owned()), conditions, ..ClusterStatus::default() },
         instances: Vec::new(),
         counts: None,
@@ -137,7 +139,7 @@ fn object(name: &str, others: &[(ConditionType, State, &str, &str)]) -> ObjectSt
 
 fn status(objects: Vec<ObjectStatus>) -> StatusBody {
     StatusBody {
-        objects,
+        objects: objects.into_iter().map(Arc::new).collect(),
         nodes: Vec::new(),
         endpoints: BTreeMap::new(),
         snapshot: "0".to_owned(),

@@ -18,17 +18,14 @@ fn with_hash(body: &[u8]) -> Vec<u8> {
 }
 
 fn snapshot() -> Snapshot {
-    let entry = |url: String, name: &str, body: &[u8]| {
+    let entry = |url: &'static str, name: &str, body: &[u8]| {
         let resource = Resource::new(body.to_vec()).owned_by("a.test").with_companion(type_urls::assignment(), "b");
         (url, name.to_owned(), resource)
     };
     let secret = b"\xff no secret at all, so that nobody knows what it holds: CANARY";
     let cluster = entry(type_urls::cluster(), "c", b"cluster");
-    let part = |owner: &str| Part {
-        owner: owner.to_owned(),
-        body: vec!["pa".into(), "rt".into()],
-        fallback: Some("none".into()),
-    };
+    let part =
+        |owner: &str| Part { owner: owner.into(), body: vec!["pa".into(), "rt".into()], fallback: Some("none".into()) };
     let listener = Resource::new("base").with_parts([part("a.test"), part("b.test")]).optional();
     let listener = (type_urls::listener(), "l".to_owned(), listener);
     let base = Snapshot::new([cluster.clone(), listener.clone(), entry(type_urls::secret(), "s", secret)]);
@@ -44,15 +41,15 @@ fn file_is_read_as_written_and_has_keys_only_if_asked_for() {
     let bytes = encode(&before, false);
     let after = decode(&bytes).unwrap();
     assert_eq!(after.version(), before.version(), "an Envoy that has it all is asked for nothing");
-    assert!(after.get(&type_urls::secret(), "s").unwrap().is_version_only());
-    assert_eq!(after.get(&type_urls::cluster(), "c"), before.get(&type_urls::cluster(), "c"));
+    assert!(after.get(type_urls::secret(), "s").unwrap().is_version_only());
+    assert_eq!(after.get(type_urls::cluster(), "c"), before.get(type_urls::cluster(), "c"));
     let view = View(Some("wasm".to_owned()));
     let (old, new) = (before.view(&view).unwrap(), after.view(&view).unwrap());
     assert_eq!(new.version(), old.version());
-    for (url, name, resource) in old.resources().filter(|(url, ..)| **url != type_urls::secret()) {
+    for (url, name, resource) in old.resources().filter(|(url, ..)| *url != type_urls::secret()) {
         assert_eq!(new.get(url, name), Some(resource), "{url} {name}");
     }
-    assert!(new.get(&type_urls::secret(), "s").unwrap().is_version_only());
+    assert!(new.get(type_urls::secret(), "s").unwrap().is_version_only());
     let text = String::from_utf8(bytes).unwrap();
     assert!(!text.contains("CANARY") && !text.contains(&STANDARD.encode("CANARY")[..6]));
     assert_eq!(encode(&after, true), encode(&before, false), "what is held elsewhere stays so");
@@ -109,12 +106,12 @@ fn file_of_an_earlier_release_is_read() {
     let expected = snapshot();
     let text = String::from_utf8(encode(&expected, true)).unwrap();
     let (_, body) = text.split_once('\n').unwrap();
-    let listener = expected.get(&type_urls::listener(), "l").unwrap();
+    let listener = expected.get(type_urls::listener(), "l").unwrap();
     let earlier = Resource::new(listener.pieces().concat());
     let body = body.replace(listener.version(), earlier.version());
     assert_eq!(body.matches(earlier.version()).count(), 2, "of the module and of the view");
     assert_eq!(decode(&with_hash(body.as_bytes())).unwrap(), expected);
-    let cluster = expected.get(&type_urls::cluster(), "c").unwrap();
+    let cluster = expected.get(type_urls::cluster(), "c").unwrap();
     let body = body.replace(cluster.version(), earlier.version());
     assert_eq!(decode(&with_hash(body.as_bytes())).unwrap_err(), SavedError::Content);
 }
