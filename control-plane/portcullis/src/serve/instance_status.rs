@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn envoys_that_follow_another_replica_count_by_their_agents_words() {
+    fn envoys_of_another_replica_count_by_their_agents_words() {
         let (mut states, registry, health) = (states(true, ""), Registry::default(), HealthRegistry::default());
         states.of_clusters.insert("two.test".to_owned(), vec!["b".to_owned(), "a".to_owned()]);
         let view = |name: &str| View(Some(format!("instance/{name}")));

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_that_are_gone_outlive_connections_however_many_there_are() {
+    fn routes_that_are_gone_outlive_connections() {
         let (mut ended, start) = (EndedRoutes::default(), Instant::now());
         let [first, second] =
             [0, 1].map(|round| (0..700).map(|index| format!("{round}-{index:03}")).collect::<Vec<_>>());

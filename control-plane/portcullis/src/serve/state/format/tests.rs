@@ -80,7 +80,7 @@ fn file_of_another_configuration_version_is_not_used() {
 }
 
 #[test]
-fn owners_of_gateways_are_read_as_written_and_missing_ones_are_none() {
+fn owners_of_gateways_are_read_as_written_or_are_none() {
     let owners = |text: &str| serde_json::from_str::<GatewayOwners>(text).unwrap();
     let all = r#"{"infra/a":{"uid":"1"},"infra/b":{"uid":"2","instance":"a","next":""}}"#;
     let mut file = std::io::Cursor::new(Vec::new());
