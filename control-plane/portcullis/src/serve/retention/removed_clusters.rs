@@ -100,7 +100,10 @@ mod tests {
     }
 
     fn tombstones(removed: &mut RemovedClusters) -> Vec<String> {
-        removed.tombstones(&Settings::default(), FilterBuild::Module).map(|resource| resource.name.to_string()).collect()
+        removed
+            .tombstones(&Settings::default(), FilterBuild::Module)
+            .map(|resource| resource.name.to_string())
+            .collect()
     }
 
     #[test]
