@@ -62,7 +62,7 @@ pub(super) fn names(group: &[Arc<Resource>], type_url: &str) -> BTreeSet<String>
 
 /// The parts of Secrets' names that hold keys, without generations.
 pub(super) fn keys(group: &[Arc<Resource>]) -> Vec<&str> {
-    let keys = group.iter().filter(|one| holds_key(&one.type_url, &one.value));
+    let keys = group.iter().filter(|one| holds_key(one.type_url, &one.value));
     keys.map(|one| one.name.split('@').next().unwrap()).collect()
 }
 
@@ -253,7 +253,7 @@ fn route_to_another_cluster_has_other_routes_and_another_chain() {
         |to: &str| world.one(edge(vec![https("https", vec![("a.test", route("a", vec![cluster(to, 1)], 0))], &[])]));
     let (before, after) = (of(NAME), of(OTHER));
     for url in [type_urls::route_configuration(), type_urls::cluster(), type_urls::assignment()] {
-        assert!(names(&before, &url).is_disjoint(&names(&after, &url)), "{url}");
+        assert!(names(&before, url).is_disjoint(&names(&after, url)), "{url}");
     }
     assert_ne!(chain_of(&before, "a.test"), chain_of(&after, "a.test"));
 }

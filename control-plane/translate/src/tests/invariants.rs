@@ -79,7 +79,7 @@ fn keys_and_tokens_are_in_secrets_only() {
             translation
                 .resources()
                 .into_iter()
-                .any(|one| is_secret(&one.type_url) == wanted && holds(&one.message(), secret))
+                .any(|one| is_secret(one.type_url) == wanted && holds(&one.message(), secret))
         };
         assert!(found(true) && !found(false), "{secret}");
     }

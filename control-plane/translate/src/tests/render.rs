@@ -22,7 +22,7 @@ pub(super) fn render(resource: &Arc<Resource>) -> String {
         "# {} {}\n{}\n",
         resource.type_url.rsplit('.').next().unwrap(),
         resource.name,
-        open(&resource.type_url, &resource.message())
+        open(resource.type_url, &resource.message())
     )
 }
 
