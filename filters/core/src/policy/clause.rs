@@ -104,6 +104,13 @@ impl Clauses {
         Conditions { words: self.words.get(start..end).unwrap_or_default() }
     }
 
+    /// No clauses yet, but memory for copies of these.
+    pub(super) fn room_for_copies(&self, of: impl ExactSizeIterator<Item = u32>) -> Clauses {
+        let heads = Vec::with_capacity(of.len());
+        let words = of.fold(0, |words: usize, clause| words.saturating_add(self.conditions(clause).words.len()));
+        Clauses { heads, words: Vec::with_capacity(words) }
+    }
+
     /// Adds a clause of others.
     pub(super) fn push_copy(&mut self, others: &Clauses, clause: u32) {
         self.heads.push(Head { policy: others.policy(clause), start: count(self.words.len()) });

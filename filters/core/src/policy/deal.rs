@@ -34,8 +34,9 @@ pub(super) struct Below {
 }
 
 /// An item with what all its copies share.
-struct Copied<'c> {
-    values: &'c [u32],
+struct Copied {
+    /// Number of these.
+    copies: usize,
     item: Item,
     candidate: Candidate,
 }
@@ -57,6 +58,8 @@ impl Dealer {
     ) -> Dealt {
         let mut dealt = Dealt { below: Vec::new(), others: Vec::new() };
         let mut copied = Vec::with_capacity(items.len());
+        // Of each copy, which list it belongs to.
+        let mut lists: Vec<u32> = Vec::with_capacity(items.len());
         for item in items {
             let values = known.values(*item, dimension);
             if values.is_empty() {
@@ -66,16 +69,17 @@ impl Dealer {
             let item = item.below(dimension, values.len());
             let is_certain = known.is_certain(item);
             for value in values {
-                let place = self.place(*value, &mut dealt.below);
-                dealt.below.get_mut(place).into_iter().for_each(|below| below.count(is_certain));
+                let list = self.list(*value, &mut dealt.below);
+                dealt.below.get_mut(list as usize).into_iter().for_each(|below| below.count(is_certain));
+                lists.push(list);
             }
-            copied.push(Copied { values, item, candidate: known.candidate(item) });
+            copied.push(Copied { copies: values.len(), item, candidate: known.candidate(item) });
         }
         make_room(&mut dealt.below, leaves);
+        let mut lists = lists.iter();
         for copied in &copied {
-            for value in copied.values {
-                let place = self.place(*value, &mut dealt.below);
-                dealt.below.get_mut(place).into_iter().for_each(|below| below.add(copied, leaves));
+            for list in lists.by_ref().take(copied.copies) {
+                dealt.below.get_mut(*list as usize).into_iter().for_each(|below| below.add(copied, leaves));
             }
         }
         for below in &dealt.below {
@@ -84,18 +88,21 @@ impl Dealer {
         dealt
     }
 
-    /// The place of the value's list.
-    fn place(&mut self, value: u32, lists: &mut Vec<Below>) -> usize {
-        let at = value as usize;
+    /// The number of the value's list.
+    fn list(&mut self, value: u32, lists: &mut Vec<Below>) -> u32 {
+        let known = self.places.get(value as usize).and_then(|place| place.checked_sub(1));
+        known.unwrap_or_else(|| self.new_list(value, lists))
+    }
+
+    #[cold]
+    fn new_list(&mut self, value: u32, lists: &mut Vec<Below>) -> u32 {
+        let (at, number) = (value as usize, count(lists.len()));
         if self.places.len() <= at {
             self.places.resize(at.saturating_add(1), 0);
         }
-        let Some(place) = self.places.get_mut(at) else { return lists.len() };
-        if *place == 0 {
-            lists.push(Below::new(value));
-            *place = count(lists.len());
-        }
-        place.saturating_sub(1) as usize
+        self.places.get_mut(at).into_iter().for_each(|place| *place = number.saturating_add(1));
+        lists.push(Below::new(value));
+        number
     }
 }
 
@@ -136,7 +143,7 @@ impl Below {
         }
     }
 
-    fn add(&mut self, copied: &Copied<'_>, leaves: &mut Leaves) {
+    fn add(&mut self, copied: &Copied, leaves: &mut Leaves) {
         let Some(left) = self.left.checked_sub(1) else { return };
         let at = self.count.saturating_sub(self.left);
         self.left = left;

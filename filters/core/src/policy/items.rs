@@ -48,7 +48,7 @@ impl<'c> KnownClauses<'c> {
     /// The items' clauses beside each other. The items are renumbered, and are for these clauses alone.
     pub(super) fn gathered(&self, items: &mut [Item]) -> KnownClauses<'static> {
         let digests = items.iter().map(|item| self.digest(*item)).collect();
-        let mut clauses = Clauses::default();
+        let mut clauses = self.clauses.room_for_copies(items.iter().map(|item| item.clause));
         for item in items {
             let number = clauses.len();
             clauses.push_copy(&self.clauses, std::mem::replace(&mut item.clause, number));
