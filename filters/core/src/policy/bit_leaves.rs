@@ -109,12 +109,7 @@ impl BitLeaves {
 
     /// Visits the rows of ids, which ascend.
     #[inline]
-    fn each_row<'s, const N: usize>(
-        &'s self,
-        field: &BitField,
-        ids: &[u32],
-        mut visit: impl FnMut(&'s [RowPair; N]),
-    ) {
+    fn each_row<'s, const N: usize>(&'s self, field: &BitField, ids: &[u32], mut visit: impl FnMut(&'s [RowPair; N])) {
         let ids = if ids.len() > FEW_IDS { self.known(field, ids) } else { ids };
         for id in ids {
             self.row_of(field, *id).into_iter().for_each(&mut visit);

@@ -34,9 +34,8 @@ pub(super) struct Below {
 }
 
 /// An item with what all its copies share.
-struct Copied {
-    /// Number of these.
-    copies: usize,
+struct Copied<'c> {
+    values: &'c [u32],
     item: Item,
     candidate: Candidate,
 }
@@ -58,8 +57,6 @@ impl Dealer {
     ) -> Dealt {
         let mut dealt = Dealt { below: Vec::new(), others: Vec::new() };
         let mut copied = Vec::with_capacity(items.len());
-        // Of each copy, which list it belongs to.
-        let mut lists: Vec<u32> = Vec::with_capacity(items.len());
         for item in items {
             let values = known.values(*item, dimension);
             if values.is_empty() {
@@ -70,16 +67,15 @@ impl Dealer {
             let is_certain = known.is_certain(item);
             for value in values {
                 let list = self.list(*value, &mut dealt.below);
-                dealt.below.get_mut(list as usize).into_iter().for_each(|below| below.count(is_certain));
-                lists.push(list);
+                dealt.below.get_mut(list).into_iter().for_each(|below| below.count(is_certain));
             }
-            copied.push(Copied { copies: values.len(), item, candidate: known.candidate(item) });
+            copied.push(Copied { values, item, candidate: known.candidate(item) });
         }
         make_room(&mut dealt.below, leaves);
-        let mut lists = lists.iter();
         for copied in &copied {
-            for list in lists.by_ref().take(copied.copies) {
-                dealt.below.get_mut(*list as usize).into_iter().for_each(|below| below.add(copied, leaves));
+            for value in copied.values {
+                let list = self.list(*value, &mut dealt.below);
+                dealt.below.get_mut(list).into_iter().for_each(|below| below.add(copied, leaves));
             }
         }
         for below in &dealt.below {
@@ -89,18 +85,18 @@ impl Dealer {
     }
 
     /// The number of the value's list.
-    fn list(&mut self, value: u32, lists: &mut Vec<Below>) -> u32 {
+    fn list(&mut self, value: u32, lists: &mut Vec<Below>) -> usize {
         let known = self.places.get(value as usize).and_then(|place| place.checked_sub(1));
-        known.unwrap_or_else(|| self.new_list(value, lists))
+        known.map_or_else(|| self.new_list(value, lists), |number| number as usize)
     }
 
     #[cold]
-    fn new_list(&mut self, value: u32, lists: &mut Vec<Below>) -> u32 {
-        let (at, number) = (value as usize, count(lists.len()));
+    fn new_list(&mut self, value: u32, lists: &mut Vec<Below>) -> usize {
+        let (at, number) = (value as usize, lists.len());
         if self.places.len() <= at {
             self.places.resize(at.saturating_add(1), 0);
         }
-        self.places.get_mut(at).into_iter().for_each(|place| *place = number.saturating_add(1));
+        self.places.get_mut(at).into_iter().for_each(|place| *place = count(number).saturating_add(1));
         lists.push(Below::new(value));
         number
     }
@@ -143,7 +139,7 @@ impl Below {
         }
     }
 
-    fn add(&mut self, copied: &Copied, leaves: &mut Leaves) {
+    fn add(&mut self, copied: &Copied<'_>, leaves: &mut Leaves) {
         let Some(left) = self.left.checked_sub(1) else { return };
         let at = self.count.saturating_sub(self.left);
         self.left = left;

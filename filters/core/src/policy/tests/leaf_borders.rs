@@ -100,7 +100,7 @@ fn check(clauses: &Clauses, tree: &Tree, asked: &[Asked]) -> Result<usize, TestC
     Ok(hits)
 }
 
-/// All clauses exclude the group that nobody else is in, so that none holds for its members.
+/// Clauses of which each excludes a user and, but for some, the groups of its block, its word and its place.
 fn excluding(len: usize, holding: &[usize]) -> Vec<Vec<Given>> {
     let groups = |at: usize| -> Vec<u32> {
         let (block, word) = (at as u32 / 512, at as u32 / 64);
@@ -122,12 +122,13 @@ proptest! {
         asked in vec(asked(), 400),
     ) {
         let (clauses, tree) = built(&all);
-        prop_assert!(matches!(tree.nodes.as_slice(), [Node::Bits(_)]));
+        // Fewer have no room for rows of all values.
+        prop_assert!(all.len() < 63 || matches!(tree.nodes.as_slice(), [Node::Bits(_)]));
         check(&clauses, &tree, &asked)?;
     }
 
     #[test]
-    fn late_clause_is_found_at_the_borders_of_rows(
+    fn clauses_at_the_end_are_found_at_the_borders_of_rows(
         mut all in select(OF_ROWS).prop_flat_map(|len| vec(clause(), len)),
         last in clause(),
         asked in vec(asked(), 100),
@@ -143,14 +144,15 @@ proptest! {
         all[len - 1] = with_verb(5).collect();
         all[len - 2] = with_verb(6).collect();
         let (clauses, tree) = built(&all);
-        prop_assert!(matches!(tree.nodes.as_slice(), [Node::Bits(_)]));
+        // Fewer have no room for rows of all values.
+        prop_assert!(all.len() < 63 || matches!(tree.nodes.as_slice(), [Node::Bits(_)]));
         check(&clauses, &tree, &asked)?;
     }
 }
 
 /// Groups that exclude by blocks, by words and by turns leave single clauses at the borders, in each order.
 #[test]
-fn excluded_blocks_leave_clauses_at_their_borders() {
+fn blocks_that_are_excluded_leave_clauses_at_borders() {
     for len in OF_BLOCKS.iter().copied() {
         let near = [0, 63, 64, 511, 512, 1024, 32_767, len - 2, len - 1];
         for holding in [&near[..], &near[1..], &near[7..], &near[8..], &[]] {
@@ -158,7 +160,7 @@ fn excluded_blocks_leave_clauses_at_their_borders() {
             assert!(matches!(tree.nodes.as_slice(), [Node::Leaf { large_leaf: Some(_), .. }]), "{len}");
             let some: [&[u32]; 7] =
                 [&[0, 1], &[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4], &[5, 6], &[5, 5, 6, 7], &[0, 2, 5], &[0, 2, 5, 99]];
-            for groups in some.into_iter().chain([&[][..], &[100]]) {
+            for groups in some.into_iter().chain([&[][..], &[100][..]]) {
                 for user in [0, 63, 511, 512, len as u32 - 1, len as u32] {
                     let terms = RequestTerms::of_ids([(Dimension::User, &[user]), (Dimension::UserGroup, groups)]);
                     let expected = (0..clauses.len()).find(|clause| clauses.holds(*clause, &terms));
