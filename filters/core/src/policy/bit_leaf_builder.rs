@@ -276,12 +276,15 @@ mod tests {
                 let verb = [&[10][..], &[13], &[17], &[99], &[], &[], &[], &[]][chosen as usize >> 7];
                 let terms = RequestTerms::of_ids([(Dimension::UserGroup, &groups), (Dimension::Verb, verb)]);
                 let expected = (0..len).find(|clause| clauses.holds(*clause, &terms));
-                assert_eq!(leaves.first(leaf, &terms), expected, "{groups:?} {verb:?}");
-                assert_eq!(other.and_then(|other| leaves.first(other, &terms)), expected.filter(|clause| *clause < 64));
+                assert_eq!(leaves.first(leaf, &terms, u32::MAX), expected, "{groups:?} {verb:?}");
+                assert_eq!(
+                    other.and_then(|other| leaves.first(other, &terms, u32::MAX)),
+                    expected.filter(|clause| *clause < 64)
+                );
             }
             let many: Vec<u32> = (2..4000).collect();
             let terms = RequestTerms::of_ids([(Dimension::UserGroup, &many), (Dimension::Verb, &[13])]);
-            assert_eq!(leaves.first(leaf, &terms), (0..len).find(|clause| clauses.holds(*clause, &terms)));
+            assert_eq!(leaves.first(leaf, &terms, u32::MAX), (0..len).find(|clause| clauses.holds(*clause, &terms)));
         }
     }
 

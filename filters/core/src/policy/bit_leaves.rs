@@ -62,29 +62,31 @@ pub(super) enum RowPlaces {
 }
 
 impl BitLeaves {
-    /// The first clause of a leaf that holds.
-    pub(super) fn first(&self, leaf: BitLeaf, terms: &RequestTerms) -> Option<u32> {
+    /// The first clause of a leaf that holds, if it comes before the best match so far.
+    pub(super) fn first(&self, leaf: BitLeaf, terms: &RequestTerms, best: u32) -> Option<u32> {
         let fields = self.fields.get(leaf.fields as usize..)?.get(..usize::from(leaf.count))?;
         let clauses = self.clauses.get(leaf.clauses as usize..)?.get(..usize::from(leaf.len))?;
-        let at = match clauses.len().div_ceil(PAIR) {
-            1 => self.first_of::<1>(fields, terms),
-            2 => self.first_of::<2>(fields, terms),
-            3 => self.first_of::<3>(fields, terms),
-            PAIRS => self.first_of::<PAIRS>(fields, terms),
+        let pairs = clauses.len().div_ceil(PAIR);
+        // Of most leaves only the beginning comes before a match that is already known.
+        let at = match clauses.iter().step_by(PAIR).filter(|first| **first < best).count() {
+            1 => self.first_of::<1>(fields, pairs, terms),
+            2 => self.first_of::<2>(fields, pairs, terms),
+            3 => self.first_of::<3>(fields, pairs, terms),
+            PAIRS => self.first_of::<PAIRS>(fields, pairs, terms),
             _ => None,
         };
         // It may be behind the last clause.
-        clauses.get(at?).copied()
+        clauses.get(at?).copied().filter(|clause| *clause < best)
     }
 
-    /// The first bit that all fields leave, in rows of so many pairs: their number is known here, so that bits stay in registers.
-    fn first_of<const N: usize>(&self, fields: &[BitField], terms: &RequestTerms) -> Option<usize> {
+    /// The first bit that all fields leave in the first `N` pairs of rows: a number that is known here keeps bits in registers.
+    fn first_of<const N: usize>(&self, fields: &[BitField], pairs: usize, terms: &RequestTerms) -> Option<usize> {
         let mut left = [[u64::MAX; 2]; N];
         for field in fields {
             let ids = terms.of_dimension(field.dimension);
             match field.wants {
-                Polarity::AnyOf => self.keep_wanting(&mut left, field, ids),
-                Polarity::NoneOf => self.each_row(field, ids, |row| keep(&mut left, row)),
+                Polarity::AnyOf => self.keep_wanting(&mut left, field, pairs, ids),
+                Polarity::NoneOf => self.each_row(field, pairs, ids, |row| keep(&mut left, row)),
             }
             if left.iter().flatten().fold(0, |any, word| any | word) == 0 {
                 return None;
@@ -96,23 +98,29 @@ impl BitLeaves {
 
     /// Keeps the clauses that want one of the ids, or no value.
     #[inline]
-    fn keep_wanting<const N: usize>(&self, left: &mut [RowPair; N], field: &BitField, ids: &[u32]) {
-        let others = || self.row(field, field.count.into());
+    fn keep_wanting<const N: usize>(&self, left: &mut [RowPair; N], field: &BitField, pairs: usize, ids: &[u32]) {
+        let others = || self.row(field, pairs, field.count.into());
         if let [id] = ids {
-            keep(left, self.row_of(field, *id).unwrap_or_else(others));
+            keep(left, self.row_of(field, pairs, *id).unwrap_or_else(others));
             return;
         }
         let mut wanting = *others();
-        self.each_row(field, ids, |row| add(&mut wanting, row));
+        self.each_row(field, pairs, ids, |row| add(&mut wanting, row));
         keep(left, &wanting);
     }
 
     /// Visits the rows of ids, which ascend.
     #[inline]
-    fn each_row<'s, const N: usize>(&'s self, field: &BitField, ids: &[u32], mut visit: impl FnMut(&'s [RowPair; N])) {
+    fn each_row<'s, const N: usize>(
+        &'s self,
+        field: &BitField,
+        pairs: usize,
+        ids: &[u32],
+        mut visit: impl FnMut(&'s [RowPair; N]),
+    ) {
         let ids = if ids.len() > FEW_IDS { self.known(field, ids) } else { ids };
         for id in ids {
-            self.row_of(field, *id).into_iter().for_each(&mut visit);
+            self.row_of(field, pairs, *id).into_iter().for_each(&mut visit);
         }
     }
 
@@ -129,7 +137,7 @@ impl BitLeaves {
     }
 
     #[inline]
-    fn row_of<const N: usize>(&self, field: &BitField, id: u32) -> Option<&[RowPair; N]> {
+    fn row_of<const N: usize>(&self, field: &BitField, pairs: usize, id: u32) -> Option<&[RowPair; N]> {
         let number = match field.places {
             RowPlaces::Table { start, len } => {
                 let at = id.wrapping_sub(field.lowest);
@@ -138,7 +146,7 @@ impl BitLeaves {
             }
             RowPlaces::Values { .. } => self.values(field).binary_search(&id).ok()?,
         };
-        Some(self.row(field, number))
+        Some(self.row(field, pairs, number))
     }
 
     fn values(&self, field: &BitField) -> &[u32] {
@@ -147,10 +155,10 @@ impl BitLeaves {
         values.get(..field.count.into()).unwrap_or_default()
     }
 
-    /// The row with this number. Were there none, no clause would hold.
+    /// The beginning of the row with this number. Were there none, no clause would hold.
     #[inline]
-    fn row<const N: usize>(&self, field: &BitField, number: usize) -> &[RowPair; N] {
-        let start = (field.rows as usize).wrapping_add(number.wrapping_mul(N));
+    fn row<const N: usize>(&self, field: &BitField, pairs: usize, number: usize) -> &[RowPair; N] {
+        let start = (field.rows as usize).wrapping_add(number.wrapping_mul(pairs));
         self.rows.get(start..).and_then(<[RowPair]>::first_chunk).unwrap_or(&[[0; 2]; N])
     }
 }

@@ -27,7 +27,6 @@ pub(super) fn build(clauses: &Clauses) -> Tree {
         exclusions: ExclusionIndexBuilder::default(),
         costs: SplitCosts::default(),
         dealer: Dealer::default(),
-        gathered: KnownClauses::default(),
     };
     let root = builder.branch(&known, reachable(&known, known.items()), Dimensions::default());
     Tree {
@@ -55,18 +54,14 @@ struct TreeBuilder<'c> {
     exclusions: ExclusionIndexBuilder,
     costs: SplitCosts,
     dealer: Dealer,
-    /// The clauses that were gathered last, for their memory.
-    gathered: KnownClauses<'static>,
 }
 
 impl TreeBuilder<'_> {
     /// The way to items that are [`reachable`].
     fn branch(&mut self, known: &KnownClauses<'_>, mut items: Vec<Item>, used: Dimensions) -> Option<Branch> {
         if GATHERED.contains(&items.len()) && !known.are_gathered() {
-            let gathered = known.gathered(&mut items, std::mem::take(&mut self.gathered));
-            let way = self.branch(&gathered, items, used);
-            self.gathered = gathered;
-            return way;
+            let gathered = known.gathered(&mut items);
+            return self.branch(&gathered, items, used);
         }
         let first = known.digest(*items.first()?).clause;
         Some(Branch { node: self.node(known, items, used), first })

@@ -103,12 +103,6 @@ impl Clauses {
         Conditions { words: self.words.get(start..end).unwrap_or_default() }
     }
 
-    /// Takes all clauses out, and keeps their memory.
-    pub(super) fn clear(&mut self) {
-        self.heads.clear();
-        self.words.clear();
-    }
-
     /// Adds a clause of others.
     pub(super) fn push_copy(&mut self, others: &Clauses, clause: u32) {
         self.heads.push(Head { policy: others.policy(clause), start: count(self.words.len()) });

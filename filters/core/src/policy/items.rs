@@ -33,7 +33,7 @@ impl Item {
 }
 
 /// Clauses, with their digests beside each other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct KnownClauses<'c> {
     clauses: Cow<'c, Clauses>,
     digests: Vec<ClauseDigest>,
@@ -45,13 +45,10 @@ impl<'c> KnownClauses<'c> {
         KnownClauses { clauses: Cow::Borrowed(clauses), digests }
     }
 
-    /// The items' clauses beside each other, in the memory of others that were gathered before. The items are renumbered, and
-    /// are for these clauses alone.
-    pub(super) fn gathered(&self, items: &mut [Item], before: KnownClauses<'static>) -> KnownClauses<'static> {
-        let (mut clauses, mut digests) = (before.clauses.into_owned(), before.digests);
-        clauses.clear();
-        digests.clear();
-        digests.extend(items.iter().map(|item| self.digest(*item)));
+    /// The items' clauses beside each other. The items are renumbered, and are for these clauses alone.
+    pub(super) fn gathered(&self, items: &mut [Item]) -> KnownClauses<'static> {
+        let digests = items.iter().map(|item| self.digest(*item)).collect();
+        let mut clauses = Clauses::default();
         for item in items {
             let number = clauses.len();
             clauses.push_copy(&self.clauses, std::mem::replace(&mut item.clause, number));

@@ -65,7 +65,7 @@ impl Search<'_> {
                 }
             }
             Some(Node::Bits(leaf)) => {
-                let found = self.tree.bit_leaves.first(*leaf, self.terms);
+                let found = self.tree.bit_leaves.first(*leaf, self.terms, self.best);
                 self.best = self.best.min(found.unwrap_or(u32::MAX));
             }
             Some(Node::Split { dimension, places, others }) => {
