@@ -59,6 +59,14 @@ struct RowRoom {
 }
 
 impl BitLeavesBuilder {
+    /// A builder for leaves of so many clauses. Memory of this size, which is not touched before it is needed, grows without a copy.
+    pub(super) fn of_clauses(clauses: u32) -> Self {
+        let mut builder = BitLeavesBuilder::default();
+        builder.leaves.clauses.reserve(clauses as usize);
+        builder.leaves.rows.reserve((clauses as usize * BYTES_FOR_EACH).div_ceil(size_of::<RowPair>()));
+        builder
+    }
+
     /// Makes a leaf of items, unless it would take too much memory.
     pub(super) fn add(&mut self, known: &KnownClauses<'_>, items: &[Item]) -> Option<BitLeaf> {
         if items.len() > MOST {
@@ -276,7 +284,10 @@ mod tests {
                 let verb = [&[10][..], &[13], &[17], &[99], &[], &[], &[], &[]][chosen as usize >> 7];
                 let terms = RequestTerms::of_ids([(Dimension::UserGroup, &groups), (Dimension::Verb, verb)]);
                 let expected = (0..len).find(|clause| clauses.holds(*clause, &terms));
-                assert_eq!(leaves.first(leaf, &terms, u32::MAX), expected, "{groups:?} {verb:?}");
+                for best in [0, 1, 63, 64, 127, 128, 129, 256, 384, 385, len - 1, len, u32::MAX] {
+                    let before = expected.filter(|clause| *clause < best);
+                    assert_eq!(leaves.first(leaf, &terms, best), before, "{groups:?} {verb:?} before {best}");
+                }
                 assert_eq!(
                     other.and_then(|other| leaves.first(other, &terms, u32::MAX)),
                     expected.filter(|clause| *clause < 64)

@@ -23,7 +23,7 @@ pub(super) fn build(clauses: &Clauses) -> Tree {
         clauses,
         tree: Tree::default(),
         branches: BranchesBuilder::default(),
-        bit_leaves: BitLeavesBuilder::default(),
+        bit_leaves: BitLeavesBuilder::of_clauses(clauses.len()),
         exclusions: ExclusionIndexBuilder::default(),
         costs: SplitCosts::default(),
         dealer: Dealer::default(),

@@ -161,7 +161,8 @@ fn blocks_that_are_excluded_leave_clauses_at_borders() {
             let some: [&[u32]; 7] =
                 [&[0, 1], &[0, 1, 2, 3, 4, 5, 6], &[2, 3, 4], &[5, 6], &[5, 5, 6, 7], &[0, 2, 5], &[0, 2, 5, 99]];
             for groups in some.into_iter().chain([&[][..], &[100][..]]) {
-                for user in [0, 63, 511, 512, len as u32 - 1, len as u32] {
+                let users = [len as u32, 0, 63, 511, 512, len as u32 - 1];
+                for user in users.into_iter().take(if len > 2000 { 1 } else { 6 }) {
                     let terms = RequestTerms::of_ids([(Dimension::User, &[user]), (Dimension::UserGroup, groups)]);
                     let expected = (0..clauses.len()).find(|clause| clauses.holds(*clause, &terms));
                     assert_eq!(tree.first_match(&clauses, &terms), expected, "{len} {holding:?} {user} {groups:?}");
