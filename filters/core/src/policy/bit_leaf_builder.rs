@@ -49,7 +49,7 @@ struct RowBit {
     bit: u64,
 }
 
-/// What rows of a leaf may take.
+/// The memory that rows of a leaf may take.
 #[derive(Debug)]
 struct RowRoom {
     /// Words of each row.
@@ -185,7 +185,7 @@ impl FieldRows {
         })
     }
 
-    /// Where the row of a value begins that has none so far, if there is room.
+    /// Start of the row of a value that has none so far, if there is room.
     #[cold]
     fn new_row(&mut self, value: u32, room: &mut RowRoom) -> Option<u32> {
         let of_field = if self.values.is_empty() { FIELD_BYTES } else { 0 };
