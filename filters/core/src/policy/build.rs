@@ -23,12 +23,12 @@ pub(super) fn build(clauses: &Clauses) -> Tree {
         clauses,
         tree: Tree::default(),
         branches: BranchesBuilder::default(),
-        bit_leaves: BitLeavesBuilder::default(),
+        bit_leaves: BitLeavesBuilder::of_clauses(clauses.len()),
         exclusions: ExclusionIndexBuilder::default(),
         costs: SplitCosts::default(),
         dealer: Dealer::default(),
     };
-    let root = builder.branch(&known, known.items(), Dimensions::default());
+    let root = builder.branch(&known, reachable(&known, known.items()), Dimensions::default());
     Tree {
         root,
         branches: builder.branches.finish(),
@@ -36,6 +36,14 @@ pub(super) fn build(clauses: &Clauses) -> Tree {
         exclusions: builder.exclusions.finish(),
         ..builder.tree
     }
+}
+
+/// The items up to the first that holds for every request that comes here.
+fn reachable(known: &KnownClauses<'_>, mut items: Vec<Item>) -> Vec<Item> {
+    if let Some(certain) = items.iter().position(|item| known.is_certain(*item)) {
+        items.truncate(certain.saturating_add(1));
+    }
+    items
 }
 
 struct TreeBuilder<'c> {
@@ -49,10 +57,8 @@ struct TreeBuilder<'c> {
 }
 
 impl TreeBuilder<'_> {
+    /// The way to items that are [`reachable`].
     fn branch(&mut self, known: &KnownClauses<'_>, mut items: Vec<Item>, used: Dimensions) -> Option<Branch> {
-        if let Some(certain) = items.iter().position(|item| known.is_certain(*item)) {
-            items.truncate(certain.saturating_add(1));
-        }
         if GATHERED.contains(&items.len()) && !known.are_gathered() {
             let gathered = known.gathered(&mut items);
             return self.branch(&gathered, items, used);
@@ -107,7 +113,7 @@ impl TreeBuilder<'_> {
             let value = below.value;
             ways.extend(self.below(known, below, used).map(|to| (value, to)));
         }
-        let others = self.branch(known, dealt.others, used).unwrap_or(Branch::NONE);
+        let others = self.branch(known, reachable(known, dealt.others), used).unwrap_or(Branch::NONE);
         let places = self.branches.add(count(self.tree.nodes.len()), &ways);
         self.add(Node::Split { dimension, places, others })
     }

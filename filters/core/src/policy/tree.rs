@@ -46,21 +46,26 @@ impl Tree {
 }
 
 impl Search<'_> {
-    /// No deeper than there are dimensions: no way splits twice on one.
+    /// Looks behind a branch, if something better can be there.
+    #[inline]
     fn follow(&mut self, branch: Branch) {
-        if branch.first >= self.best {
-            return;
+        if branch.first < self.best {
+            self.enter(branch);
         }
+    }
+
+    /// No deeper than there are dimensions: no way splits twice on one.
+    fn enter(&mut self, branch: Branch) {
         match self.tree.nodes.get(branch.node as usize) {
             Some(Node::Leaf { start, end, large_leaf }) => {
                 let leaf = self.tree.leaves.candidates(*start as usize..*end as usize);
                 match large_leaf {
-                    None => self.check(leaf.iter()),
+                    None => self.check_leaf(leaf),
                     Some(large_leaf) => self.check_large_leaf(leaf, *large_leaf),
                 }
             }
             Some(Node::Bits(leaf)) => {
-                let found = self.tree.bit_leaves.first(*leaf, self.terms);
+                let found = self.tree.bit_leaves.first(*leaf, self.terms, self.best);
                 self.best = self.best.min(found.unwrap_or(u32::MAX));
             }
             Some(Node::Split { dimension, places, others }) => {
@@ -106,6 +111,16 @@ impl Search<'_> {
                 block = block.from(WORD);
             }
             next = number.saturating_add(1);
+        }
+    }
+
+    /// Checks the clauses of a leaf that come before the best match.
+    fn check_leaf(&mut self, leaf: Candidates<'_>) {
+        let leaf = if self.best == u32::MAX { leaf } else { leaf.before(self.best) };
+        let signature = self.terms.signature;
+        let mut met = leaf.iter().filter(|candidate| signature.may_meet(candidate.signature));
+        if let Some(found) = met.find(|candidate| self.clauses.holds(candidate.clause, self.terms)) {
+            self.best = found.clause;
         }
     }
 

@@ -3,4 +3,5 @@ use super::{LinearMatcher, Policies, RequestInfo, UserInfo, UserMatchCache, conf
 mod equals_model;
 mod hostile;
 mod large_trees;
+mod leaf_borders;
 mod table;
