@@ -20,6 +20,8 @@ pub(super) struct BitLeavesBuilder {
     /// Those that want values, and those that exclude some.
     wanted: [FieldRows; Dimension::COUNT],
     excluded: [FieldRows; Dimension::COUNT],
+    /// Number of values that were looked at for the last leaf.
+    pub(super) seen: usize,
 }
 
 /// The rows of a field of the leaf that is being made.
@@ -47,6 +49,8 @@ impl BitLeavesBuilder {
         let mut room = items.len().saturating_mul(BYTES_FOR_EACH);
         let fits = items.iter().enumerate().all(|(at, item)| self.add_item(known, *item, at, pairs, &mut room));
         let leaf = fits.then(|| self.leaf(known, items, pairs));
+        let fields = || self.wanted.iter().chain(&self.excluded);
+        self.seen = fields().map(|field| field.members).sum();
         self.wanted.iter_mut().chain(&mut self.excluded).for_each(FieldRows::clear);
         leaf
     }

@@ -15,12 +15,14 @@ mod bit_leaf_builder;
 mod bit_leaves;
 mod branches;
 mod build;
+mod build_work;
 mod clause;
 mod compile;
 mod deal;
 mod dimension;
 mod edge_map;
 mod exclusion_index;
+mod exclusion_index_builder;
 mod items;
 mod leaves;
 mod linear;
@@ -32,6 +34,7 @@ mod signature;
 mod split_costs;
 mod static_hash_table;
 mod tree;
+mod value_ranks;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -54,6 +54,16 @@ impl RequestTerms {
         terms
     }
 
+    /// Ids of these dimensions as a user's groups bring them: in any order, and more than once.
+    #[cfg(test)]
+    pub(super) fn of_any_ids<const N: usize>(all: [(Dimension, &[u32]); N]) -> Self {
+        let mut terms = RequestTerms::nothing();
+        for (dimension, ids) in all {
+            terms.add_dimension(dimension, |terms| ids.iter().for_each(|id| terms.add(Some(*id))));
+        }
+        terms
+    }
+
     pub(super) fn of_user(user: &UserInfo, known: &Vocabularies) -> Self {
         let mut terms = RequestTerms::nothing();
         let [users, groups, ..] = &known.by_dimension;
@@ -102,13 +112,22 @@ impl RequestTerms {
         add(self);
         let all = if self.spilled.is_empty() { self.inline.get_mut(..self.len) } else { Some(&mut *self.spilled) };
         let added = all.and_then(|all| all.get_mut(start..)).unwrap_or_default();
-        if added.len() > 1 {
-            added.sort_unstable();
-        }
+        let len = if added.len() > 1 { sort_distinct(added) } else { added.len() };
         self.signature.add(dimension, added);
-        let end = start.saturating_add(added.len());
+        let end = start.saturating_add(len);
+        self.truncate(end);
         if let Some(bounds) = self.bounds.get_mut(dimension.index()) {
             *bounds = (start, end);
+        }
+    }
+
+    /// Keeps the ids up to an end: the others are there already.
+    #[inline]
+    fn truncate(&mut self, end: usize) {
+        if self.spilled.is_empty() {
+            self.len = end;
+        } else {
+            self.spilled.truncate(end);
         }
     }
 
@@ -155,6 +174,20 @@ impl RequestTerms {
     fn all(&self) -> &[u32] {
         if self.spilled.is_empty() { self.inline.get(..self.len).unwrap_or_default() } else { &self.spilled }
     }
+}
+
+/// Sorts ids and moves those that are there twice to the end, as a user may list a group twice. Returns the number of the others.
+fn sort_distinct(ids: &mut [u32]) -> usize {
+    ids.sort_unstable();
+    let (mut len, mut before) = (0_usize, None);
+    for at in 0..ids.len() {
+        let Some(id) = ids.get(at).copied() else { break };
+        if before.replace(id) != Some(id) {
+            ids.get_mut(len).into_iter().for_each(|place| *place = id);
+            len = len.saturating_add(1);
+        }
+    }
+    len
 }
 
 /// The texts of one dimension, while rules are read. A text's id says which text it is, nothing more.

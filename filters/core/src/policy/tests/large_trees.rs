@@ -10,7 +10,7 @@ use super::super::request_terms::RequestTerms;
 use super::super::tree::{Node, Tree};
 
 /// A field, whether its values are excluded, and these.
-type Given = (Dimension, Polarity, Vec<u32>);
+pub(super) type Given = (Dimension, Polarity, Vec<u32>);
 
 fn values(of: u32, len: usize) -> impl Strategy<Value = Vec<u32>> {
     // Some are far from the others.
@@ -45,7 +45,7 @@ fn excluding_clause() -> impl Strategy<Value = Vec<Given>> {
     })
 }
 
-fn built(all: &[Vec<Given>]) -> (Clauses, Tree) {
+pub(super) fn built(all: &[Vec<Given>]) -> (Clauses, Tree) {
     let mut clauses = Clauses::default();
     for (given, policy) in all.iter().zip(0..) {
         let conditions =

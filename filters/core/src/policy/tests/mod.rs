@@ -1,6 +1,9 @@
 use super::{LinearMatcher, Policies, RequestInfo, UserInfo, UserMatchCache, config};
 
+mod bounds;
 mod equals_model;
 mod hostile;
 mod large_trees;
 mod table;
+mod teams;
+mod texts;
