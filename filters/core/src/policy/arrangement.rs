@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::build_work::BuildWork;
 use super::exclusion_index::BLOCK;
 use super::items::{Item, KnownClauses};
 use super::seeded_hash::SeededHash;
@@ -14,9 +15,16 @@ type OrderKey = [u32; KEY];
 
 /// The items without those that hold only where an earlier one does, because both exclude the same values and nothing else is
 /// left of their conditions.
-pub(super) fn distinct(known: &KnownClauses<'_>, mut items: Vec<Item>) -> Vec<Item> {
+pub(super) fn distinct(known: &KnownClauses<'_>, mut items: Vec<Item>, work: &mut BuildWork) -> Vec<Item> {
     let mut seen = HashSet::with_hasher(SeededHash::default());
-    items.retain(|item| known.wants_more(*item) || seen.insert(known.exclusions(*item)));
+    items.retain(|item| {
+        if known.wants_more(*item) {
+            return true;
+        }
+        let exclusions = known.exclusions(*item);
+        work.spend(exclusions.size());
+        seen.insert(exclusions)
+    });
     items
 }
 
@@ -102,7 +110,7 @@ mod tests {
             clauses.push(n, &mut [excluded, wanted]);
         }
         let known = KnownClauses::new(&clauses);
-        let kept = arranged_by_rank(&known, distinct(&known, known.items()));
+        let kept = arranged_by_rank(&known, distinct(&known, known.items(), &mut BuildWork::for_all(&clauses)));
         assert!(kept.into_iter().eq(0..2000));
     }
 }

@@ -86,8 +86,8 @@ impl TreeBuilder {
     /// Clauses that no further split separates.
     fn unsplit(&mut self, known: &KnownClauses<'_>, items: Vec<Item>) -> u32 {
         let before = items.len();
-        let may_look = self.work_of_sets.take(known.excluded_size(&items));
-        let items = if may_look { distinct(known, items) } else { items };
+        let work = &mut self.work_of_sets;
+        let items = if work.is_left() { distinct(known, items, work) } else { items };
         if items.len() < before
             && let Some(leaf) = self.small_leaf(known, &items)
         {
@@ -131,8 +131,8 @@ impl TreeBuilder {
     /// A leaf of clauses to check one by one. Many have sets of those that exclude the same, while there is work left for these.
     fn leaf_of(&mut self, known: &KnownClauses<'_>, mut items: Vec<Item>) -> u32 {
         let mut large_leaf = None;
-        if items.len() > LEAF && self.work_of_sets.take(known.excluded_size(&items)) {
-            self.ranks.rank_all(known, &items);
+        if items.len() > LEAF && self.work_of_sets.is_left() {
+            self.work_of_sets.spend(self.ranks.rank_all(known, &items));
             if !self.ranks.values().is_empty() {
                 items = arranged(known, items, &self.ranks);
                 large_leaf = Some(self.exclusions.add(known, &items, &self.ranks));

@@ -19,12 +19,6 @@ impl BuildWork {
         BuildWork { left: FOR_EACH.saturating_mul(clauses.size() as u64) }
     }
 
-    /// Whether so many values may be looked at. They are counted then.
-    pub(super) fn take(&mut self, values: usize) -> bool {
-        let left = self.left.checked_sub(values as u64);
-        left.map(|left| self.left = left).is_some()
-    }
-
     /// Counts values that were looked at.
     pub(super) fn spend(&mut self, values: usize) {
         self.left = self.left.saturating_sub(values as u64);

@@ -109,12 +109,6 @@ impl<'c> KnownClauses<'c> {
         self.clauses.conditions(item.clause).filter(is_left)
     }
 
-    /// Number of values that the items exclude, and two more for each condition.
-    pub(super) fn excluded_size(&self, items: &[Item]) -> usize {
-        let sizes = items.iter().filter(|item| self.excludes(**item)).map(|item| self.exclusions(*item).size());
-        sizes.fold(0, usize::saturating_add)
-    }
-
     /// The conditions of the item that exclude values.
     pub(super) fn exclusions(&self, item: Item) -> Conditions<'_> {
         self.clauses.conditions(item.clause).exclusions()

@@ -112,23 +112,31 @@ impl RequestTerms {
         add(self);
         let all = if self.spilled.is_empty() { self.inline.get_mut(..self.len) } else { Some(&mut *self.spilled) };
         let added = all.and_then(|all| all.get_mut(start..)).unwrap_or_default();
-        let len = if added.len() > 1 { sort_distinct(added) } else { added.len() };
+        if added.len() > 1 {
+            added.sort_unstable();
+            if added.array_windows().any(|[one, next]| one == next) {
+                let mut distinct = added.to_vec();
+                distinct.dedup();
+                return self.replace(dimension, start, &distinct);
+            }
+        }
         self.signature.add(dimension, added);
-        let end = start.saturating_add(len);
-        self.truncate(end);
+        let end = start.saturating_add(added.len());
         if let Some(bounds) = self.bounds.get_mut(dimension.index()) {
             *bounds = (start, end);
         }
     }
 
-    /// Keeps the ids up to an end: the others are there already.
-    #[inline]
-    fn truncate(&mut self, end: usize) {
-        if self.spilled.is_empty() {
-            self.len = end;
+    /// Puts ids in the place of those from a start on, as a user may list a group twice.
+    #[cold]
+    fn replace(&mut self, dimension: Dimension, start: usize, ids: &[u32]) {
+        if start <= INLINE {
+            self.spilled.clear();
+            self.len = start;
         } else {
-            self.spilled.truncate(end);
+            self.spilled.truncate(start);
         }
+        self.add_sorted(dimension, ids);
     }
 
     fn add_resource(&mut self, resources: &TermTable, info: &RequestInfo<'_>) {
@@ -174,20 +182,6 @@ impl RequestTerms {
     fn all(&self) -> &[u32] {
         if self.spilled.is_empty() { self.inline.get(..self.len).unwrap_or_default() } else { &self.spilled }
     }
-}
-
-/// Sorts ids and moves those that are there twice to the end, as a user may list a group twice. Returns the number of the others.
-fn sort_distinct(ids: &mut [u32]) -> usize {
-    ids.sort_unstable();
-    let (mut len, mut before) = (0_usize, None);
-    for at in 0..ids.len() {
-        let Some(id) = ids.get(at).copied() else { break };
-        if before.replace(id) != Some(id) {
-            ids.get_mut(len).into_iter().for_each(|place| *place = id);
-            len = len.saturating_add(1);
-        }
-    }
-    len
 }
 
 /// The texts of one dimension, while rules are read. A text's id says which text it is, nothing more.

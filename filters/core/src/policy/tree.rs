@@ -102,14 +102,14 @@ impl<'s> Search<'s> {
 
     /// The node with the earlier policy comes first: a match there spares more of the rest.
     fn follow_split(&mut self, node: u32, (dimension, places): (Dimension, BranchPlaces), mut others: Branch) {
-        let mut before = Branch::NONE;
+        let mut before = u32::MAX;
         for id in self.terms.of_dimension(dimension) {
             let branch = self.tree.branches.find(node, places, *id);
             // The groups of a team lead to one node.
-            if branch.first >= self.best || branch.node == before.node {
+            if branch.first >= self.best || branch.node == before {
                 continue;
             }
-            before = branch;
+            before = branch.node;
             if others.first < branch.first {
                 self.follow(std::mem::replace(&mut others, Branch::NONE));
             }

@@ -26,10 +26,14 @@ pub(super) struct ValueRanks {
 }
 
 impl ValueRanks {
-    /// Ranks the values that these items exclude.
-    pub(super) fn rank_all(&mut self, known: &KnownClauses<'_>, items: &[Item]) {
+    /// Ranks the values that these items exclude. Returns the number of values that were looked at.
+    pub(super) fn rank_all(&mut self, known: &KnownClauses<'_>, items: &[Item]) -> usize {
         self.clear();
-        items.iter().flat_map(|item| known.exclusions(*item)).for_each(|condition| self.count(condition));
+        let mut seen = 0_usize;
+        for condition in items.iter().flat_map(|item| known.exclusions(*item)) {
+            seen = seen.saturating_add(condition.ids.len());
+            self.count(condition);
+        }
         let by_dimension = &mut self.by_dimension;
         self.ranked.retain_mut(|value| {
             value.members = place(by_dimension, value).map_or(0, std::mem::take);
@@ -39,6 +43,7 @@ impl ValueRanks {
         for (value, rank) in self.ranked.iter().zip(1..) {
             place(by_dimension, value).into_iter().for_each(|place| *place = rank);
         }
+        seen
     }
 
     /// The values in the order of their ranks.
