@@ -1,26 +1,30 @@
 //! The clauses of a leaf that only exclusions distinguish.
 
-use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-use super::dimension::Dimension;
+use super::build_work::BuildWork;
 use super::exclusion_index::BLOCK;
 use super::items::{Item, KnownClauses};
 use super::seeded_hash::SeededHash;
+use super::value_ranks::ValueRanks;
 
 /// Number of values by which items are ordered.
 const KEY: usize = 4;
 
 type OrderKey = [u32; KEY];
 
-/// A number for each value and its dimension's number.
-type Ranks = HashMap<(usize, u32), u32, SeededHash>;
-
 /// The items without those that hold only where an earlier one does, because both exclude the same values and nothing else is
 /// left of their conditions.
-pub(super) fn distinct(known: &KnownClauses<'_>, mut items: Vec<Item>) -> Vec<Item> {
+pub(super) fn distinct(known: &KnownClauses<'_>, mut items: Vec<Item>, work: &mut BuildWork) -> Vec<Item> {
     let mut seen = HashSet::with_hasher(SeededHash::default());
-    items.retain(|item| known.wants_more(*item) || seen.insert(known.exclusions(*item)));
+    items.retain(|item| {
+        if known.wants_more(*item) {
+            return true;
+        }
+        let exclusions = known.exclusions(*item);
+        work.spend(exclusions.size());
+        seen.insert(exclusions)
+    });
     items
 }
 
@@ -28,15 +32,14 @@ pub(super) fn distinct(known: &KnownClauses<'_>, mut items: Vec<Item>) -> Vec<It
 /// possible. A request that several values exclude then passes over blocks that one of them fills, and joins few.
 ///
 /// Items ascend in each block, and so do the first items of the blocks.
-pub(super) fn arranged(known: &KnownClauses<'_>, mut items: Vec<Item>) -> Vec<Item> {
+pub(super) fn arranged(known: &KnownClauses<'_>, mut items: Vec<Item>, ranks: &ValueRanks) -> Vec<Item> {
     if items.len() <= BLOCK || items.iter().any(|item| known.wants_more(*item)) {
         // Not all that no value excludes hold: only the order of the policies checks few of them.
         return items;
     }
-    let ranks = ranks(known, &items);
     // The last items are the last block, which is not full.
     let last = items.split_off(items.len().saturating_sub(items.len() % BLOCK));
-    let mut keyed: Vec<(OrderKey, Item)> = items.into_iter().map(|item| (key(known, item, &ranks), item)).collect();
+    let mut keyed: Vec<(OrderKey, Item)> = items.into_iter().map(|item| (key(known, item, ranks), item)).collect();
     keyed.sort_by_key(|(key, _)| *key);
     let clause = |item: &Item| known.digest(*item).clause;
     let mut blocks: Vec<Vec<Item>> =
@@ -47,40 +50,24 @@ pub(super) fn arranged(known: &KnownClauses<'_>, mut items: Vec<Item>) -> Vec<It
     blocks.concat()
 }
 
-/// A number for each value that the items exclude, the lowest for the most frequent one.
-fn ranks(known: &KnownClauses<'_>, items: &[Item]) -> Ranks {
-    let mut ranks = Ranks::default();
-    for value in items.iter().flat_map(|item| values(known, *item)) {
-        let frequency = ranks.entry(value).or_default();
-        *frequency = frequency.saturating_add(1);
-    }
-    let mut order: Vec<_> = ranks.iter().map(|(value, frequency)| (Reverse(*frequency), *value)).collect();
-    order.sort_unstable();
-    ranks.extend(order.into_iter().zip(0..).map(|((_, value), rank)| (value, rank)));
-    ranks
-}
-
 /// The ranks of the most frequent values that an item excludes, in their order.
-fn key(known: &KnownClauses<'_>, item: Item, ranks: &Ranks) -> OrderKey {
+fn key(known: &KnownClauses<'_>, item: Item, ranks: &ValueRanks) -> OrderKey {
     let mut key = [u32::MAX; KEY];
-    for rank in values(known, item).filter_map(|value| ranks.get(&value)) {
-        if let Some(last) = key.last_mut().filter(|last| *rank < **last) {
-            *last = *rank;
-            key.sort_unstable();
+    for condition in known.exclusions(item) {
+        for rank in condition.ids.iter().filter_map(|id| ranks.rank(condition.dimension, *id)) {
+            if let Some(last) = key.last_mut().filter(|last| rank < **last) {
+                *last = rank;
+                key.sort_unstable();
+            }
         }
     }
     key
 }
 
-/// The values that an item excludes, with the numbers of their dimensions.
-fn values<'k>(known: &'k KnownClauses<'_>, item: Item) -> impl Iterator<Item = (usize, u32)> + use<'k> {
-    let of = |dimension: Dimension, ids: &'k [u32]| ids.iter().map(move |id| (dimension.index(), *id));
-    known.exclusions(item).flat_map(move |condition| of(condition.dimension, condition.ids))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::clause::{Clauses, Condition, Polarity};
+    use super::super::dimension::Dimension;
     use super::*;
 
     fn excluding(all: impl Iterator<Item = Vec<u32>>) -> Clauses {
@@ -92,12 +79,18 @@ mod tests {
         clauses
     }
 
+    fn arranged_by_rank(known: &KnownClauses<'_>, items: Vec<Item>) -> Vec<u32> {
+        let mut ranks = ValueRanks::default();
+        ranks.rank_all(known, &items);
+        arranged(known, items, &ranks).iter().map(|item| known.digest(*item).clause).collect()
+    }
+
     #[test]
     fn values_by_turns_fill_blocks_of_their_own() {
         const COUNT: u32 = 10 * 1024 + 100;
         let clauses = excluding((0..COUNT).map(|n| vec![n % 4, 4 + n]));
         let known = KnownClauses::new(&clauses);
-        let order: Vec<u32> = arranged(&known, known.items()).iter().map(|item| known.digest(*item).clause).collect();
+        let order = arranged_by_rank(&known, known.items());
         let blocks: Vec<&[u32]> = order.chunks(BLOCK).collect();
         let is_filled = |block: &&&[u32]| block.iter().all(|clause| clause % 4 == block[0] % 4);
         assert!(blocks.iter().filter(is_filled).count() >= blocks.len() - 4);
@@ -117,8 +110,7 @@ mod tests {
             clauses.push(n, &mut [excluded, wanted]);
         }
         let known = KnownClauses::new(&clauses);
-        let numbers = |items: Vec<Item>| items.iter().map(|item| known.digest(*item).clause).collect::<Vec<_>>();
-        let kept = numbers(arranged(&known, distinct(&known, known.items())));
+        let kept = arranged_by_rank(&known, distinct(&known, known.items(), &mut BuildWork::for_all(&clauses)));
         assert!(kept.into_iter().eq(0..2000));
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct BitLeavesBuilder {
     /// Those that want values, and those that exclude some.
     wanted: [FieldRows; Dimension::COUNT],
     excluded: [FieldRows; Dimension::COUNT],
+    /// Number of values that were looked at for the last leaf.
+    pub(super) seen: usize,
 }
 
 /// The rows of a field of the leaf that is being made.
@@ -76,6 +78,8 @@ impl BitLeavesBuilder {
         let mut room = RowRoom { words: pairs * PAIR_WORDS, bytes: items.len() * BYTES_FOR_EACH };
         let fits = items.iter().zip(0..).all(|(item, at)| self.add_item(known, *item, RowBit::of(at), &mut room));
         let leaf = fits.then(|| self.leaf(known, items, pairs));
+        let fields = || self.wanted.iter().chain(&self.excluded);
+        self.seen = fields().map(|field| field.members).sum();
         self.wanted.iter_mut().chain(&mut self.excluded).for_each(FieldRows::clear);
         leaf
     }

@@ -2,14 +2,19 @@
 
 use super::arrangement::{arranged, distinct};
 use super::bit_leaf_builder::BitLeavesBuilder;
+use super::bit_leaves::MOST;
 use super::branches::{Branch, BranchesBuilder};
+use super::build_work::BuildWork;
 use super::clause::{Clauses, count};
 use super::deal::{Below, Dealer, LEAF};
 use super::dimension::{Dimension, Dimensions};
-use super::exclusion_index::{ExclusionIndexBuilder, LargeLeaf, WORD};
+use super::exclusion_index::LargeLeaf;
+use super::exclusion_index_builder::ExclusionIndexBuilder;
 use super::items::{Item, KnownClauses};
 use super::split_costs::SplitCosts;
 use super::tree::{Node, Tree};
+use super::value_ranks::ValueRanks;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Nodes of so many clauses have copies of them beside each other, which the processor's cache holds: each is read again for
@@ -20,11 +25,13 @@ const GATHERED: Range<usize> = 256..8192;
 pub(super) fn build(clauses: &Clauses) -> Tree {
     let known = KnownClauses::new(clauses);
     let mut builder = TreeBuilder {
-        clauses,
         tree: Tree::default(),
         branches: BranchesBuilder::default(),
         bit_leaves: BitLeavesBuilder::of_clauses(clauses.len()),
         exclusions: ExclusionIndexBuilder::default(),
+        ranks: ValueRanks::default(),
+        work_of_rows: BuildWork::for_all(clauses),
+        work_of_sets: BuildWork::for_all(clauses),
         costs: SplitCosts::default(),
         dealer: Dealer::default(),
     };
@@ -46,20 +53,25 @@ fn reachable(known: &KnownClauses<'_>, mut items: Vec<Item>) -> Vec<Item> {
     items
 }
 
-struct TreeBuilder<'c> {
-    clauses: &'c Clauses,
+/// The ways to nodes of these items, among the values of a split.
+type SharedWays = BTreeMap<Box<[Item]>, Option<Branch>>;
+
+struct TreeBuilder {
     tree: Tree,
     branches: BranchesBuilder,
     bit_leaves: BitLeavesBuilder,
     exclusions: ExclusionIndexBuilder,
+    ranks: ValueRanks,
+    work_of_rows: BuildWork,
+    work_of_sets: BuildWork,
     costs: SplitCosts,
     dealer: Dealer,
 }
 
-impl TreeBuilder<'_> {
+impl TreeBuilder {
     /// The way to items that are [`reachable`].
     fn branch(&mut self, known: &KnownClauses<'_>, mut items: Vec<Item>, used: Dimensions) -> Option<Branch> {
-        if GATHERED.contains(&items.len()) && !known.are_gathered() {
+        if GATHERED.contains(&items.len()) && !known.are_gathered() && known.are_short(&items) {
             let gathered = known.gathered(&mut items);
             return self.branch(&gathered, items, used);
         }
@@ -74,30 +86,71 @@ impl TreeBuilder<'_> {
         if let Some(dimension) = self.costs.best_split(known, &items, used) {
             return self.split(known, items, (dimension, used.with(dimension)));
         }
+        self.unsplit(known, items)
+    }
+
+    /// Clauses that no further split separates.
+    fn unsplit(&mut self, known: &KnownClauses<'_>, items: Vec<Item>) -> u32 {
         let before = items.len();
-        let items = distinct(known, items);
-        let are_fewer = items.len() < before;
-        let leaf = are_fewer.then(|| self.small_leaf(known, &items)).flatten();
-        leaf.unwrap_or_else(|| self.leaf_of(known, &arranged(known, items)))
+        let work = &mut self.work_of_sets;
+        let items = if work.is_left() { distinct(known, items, work) } else { items };
+        if items.len() < before
+            && let Some(leaf) = self.small_leaf(known, &items)
+        {
+            return leaf;
+        }
+        if items.len() > MOST && items.iter().any(|item| known.wants_more(*item)) {
+            return self.parts(known, items);
+        }
+        self.leaf_of(known, items)
+    }
+
+    /// Clauses that want more values in parts that can be compared all at once, the others in a leaf of their own.
+    fn parts(&mut self, known: &KnownClauses<'_>, items: Vec<Item>) -> u32 {
+        let (wanting, others): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| known.wants_more(*item));
+        let mut parts: Vec<Branch> = Vec::new();
+        for part in wanting.chunks(MOST).chain([others.as_slice()]) {
+            let Some(item) = part.first() else { continue };
+            let leaf = self.small_leaf(known, part);
+            let node = leaf.unwrap_or_else(|| self.leaf_of(known, part.to_vec()));
+            parts.push(Branch { node, first: known.digest(*item).clause });
+        }
+        parts.sort_unstable_by_key(|part| part.first);
+        let start = self.tree.parts.len();
+        self.tree.parts.extend(parts);
+        self.add(Node::Parts { start: count(start), end: count(self.tree.parts.len()) })
     }
 
     /// A leaf of clauses to check one by one, if they are few, or all at once.
     fn small_leaf(&mut self, known: &KnownClauses<'_>, items: &[Item]) -> Option<u32> {
         if items.len() <= LEAF {
-            return Some(self.leaf_of(known, items));
+            return Some(self.leaf_with(known, items, None));
         }
-        let leaf = self.bit_leaves.add(known, items)?;
-        Some(self.add(Node::Bits(leaf)))
+        if items.len() > MOST || !self.work_of_rows.is_left() {
+            return None;
+        }
+        let leaf = self.bit_leaves.add(known, items);
+        self.work_of_rows.spend(self.bit_leaves.seen);
+        Some(self.add(Node::Bits(leaf?)))
     }
 
-    fn leaf_of(&mut self, known: &KnownClauses<'_>, items: &[Item]) -> u32 {
+    /// A leaf of clauses to check one by one. Many have sets of those that exclude the same, while there is work left for these.
+    fn leaf_of(&mut self, known: &KnownClauses<'_>, mut items: Vec<Item>) -> u32 {
+        let mut large_leaf = None;
+        if items.len() > LEAF && self.work_of_sets.is_left() {
+            self.work_of_sets.spend(self.ranks.rank_all(known, &items));
+            if !self.ranks.values().is_empty() {
+                items = arranged(known, items, &self.ranks);
+                large_leaf = Some(self.exclusions.add(known, &items, &self.ranks));
+            }
+        }
+        self.leaf_with(known, &items, large_leaf)
+    }
+
+    fn leaf_with(&mut self, known: &KnownClauses<'_>, items: &[Item], large_leaf: Option<LargeLeaf>) -> u32 {
         let start = self.tree.leaves.len();
         items.iter().for_each(|item| self.tree.leaves.push(known.candidate(*item)));
-        let range = start..self.tree.leaves.len();
-        let is_large = range.len() > WORD && items.iter().any(|item| known.excludes(*item));
-        let clauses = self.tree.leaves.candidates(range.clone()).clauses();
-        let large_leaf = is_large.then(|| self.exclusions.add(self.clauses, clauses));
-        self.leaf(range, large_leaf)
+        self.leaf(start..self.tree.leaves.len(), large_leaf)
     }
 
     /// A leaf of the candidates in this range.
@@ -109,21 +162,48 @@ impl TreeBuilder<'_> {
         let dealt = self.dealer.deal(known, &items, dimension, &mut self.tree.leaves);
         drop(items);
         let mut ways = Vec::with_capacity(dealt.below.len());
+        let mut shared = SharedWays::default();
         for below in dealt.below {
             let value = below.value;
-            ways.extend(self.below(known, below, used).map(|to| (value, to)));
+            ways.extend(self.below(known, below, used, &mut shared).map(|to| (value, to)));
         }
         let others = self.branch(known, reachable(known, dealt.others), used).unwrap_or(Branch::NONE);
         let places = self.branches.add(count(self.tree.nodes.len()), &ways);
         self.add(Node::Split { dimension, places, others })
     }
 
-    fn below(&mut self, known: &KnownClauses<'_>, below: Below, used: Dimensions) -> Option<Branch> {
+    fn below(
+        &mut self,
+        known: &KnownClauses<'_>,
+        below: Below,
+        used: Dimensions,
+        shared: &mut SharedWays,
+    ) -> Option<Branch> {
         if !below.is_leaf() {
-            return self.branch(known, below.items, used);
+            return self.shared_branch(known, below.items, used, shared);
         }
         let first = self.tree.leaves.candidates(below.candidates()).first_clause()?;
         Some(Branch { node: self.leaf(below.candidates(), None), first })
+    }
+
+    /// Long lists are mostly those of a team, the same in all its clauses: then its values lead to one node.
+    fn shared_branch(
+        &mut self,
+        known: &KnownClauses<'_>,
+        items: Vec<Item>,
+        used: Dimensions,
+        shared: &mut SharedWays,
+    ) -> Option<Branch> {
+        if !items.iter().any(|item| item.is_of_long_list()) {
+            return self.branch(known, items, used);
+        }
+        if let Some(way) = shared.get(items.as_slice()) {
+            return *way;
+        }
+        let key = items.clone().into_boxed_slice();
+        let way = self.branch(known, items, used);
+        shared.insert(key, way);
+        way
     }
 
     fn add(&mut self, node: Node) -> u32 {
@@ -162,7 +242,7 @@ mod tests {
     fn leaves(tree: &Tree) -> Vec<(u32, bool)> {
         let leaf = |node: &Node| match node {
             Node::Leaf { start, end, large_leaf } => Some((end - start, large_leaf.is_some())),
-            Node::Bits(_) | Node::Split { .. } => None,
+            Node::Bits(_) | Node::Parts { .. } | Node::Split { .. } => None,
         };
         tree.nodes.iter().filter_map(leaf).collect()
     }
@@ -201,8 +281,11 @@ mod tests {
 
     #[test]
     fn clauses_that_only_exclude_share_a_leaf() {
-        let excluding = |n: u32| vec![condition(Dimension::User, Polarity::NoneOf, vec![n])];
-        assert_eq!(leaves(&build(&clauses((0..500).map(excluding)))), [(500, true)]);
+        let excluding = |ids: Vec<u32>| vec![condition(Dimension::User, Polarity::NoneOf, ids)];
+        let of_own = |n: u32| excluding(vec![n, n + 1000]);
+        assert_eq!(leaves(&build(&clauses((0..500).map(of_own)))), [(500, false)]);
+        let of_many = |n: u32| excluding(vec![n, 1000 + n % 9]);
+        assert_eq!(leaves(&build(&clauses((0..500).map(of_many)))), [(500, true)]);
     }
 
     #[test]

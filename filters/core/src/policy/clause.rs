@@ -84,6 +84,11 @@ impl Clauses {
         count(self.heads.len())
     }
 
+    /// Number of words and heads.
+    pub(super) fn size(&self) -> usize {
+        self.words.len().saturating_add(self.heads.len())
+    }
+
     pub(super) fn policy(&self, clause: u32) -> u32 {
         self.heads.get(clause as usize).map_or(u32::MAX, |head| head.policy)
     }
@@ -128,6 +133,11 @@ impl Clauses {
 }
 
 impl Conditions<'_> {
+    /// Number of values, and two more for each condition.
+    pub(super) fn size(self) -> usize {
+        self.words.len()
+    }
+
     /// Those that exclude values: they come last.
     pub(super) fn exclusions(mut self) -> Self {
         loop {

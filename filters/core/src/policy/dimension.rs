@@ -35,7 +35,7 @@ impl Dimension {
 }
 
 /// A set of dimensions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Dimensions(u16);
 
 impl Dimensions {

@@ -7,42 +7,38 @@
 //! its bits, and a summary of the blocks that it fills, so that 32,768 excluded clauses cost one word; a set of few has the
 //! words that are not empty.
 
-use std::collections::BTreeMap;
-
-use super::clause::{Clauses, Condition, Polarity, count};
+use super::clause::count;
 use super::dimension::{Dimension, Dimensions};
-use super::edge_map::{Edge, EdgeMap};
+use super::edge_map::EdgeMap;
 use super::request_terms::RequestTerms;
 
 /// Clauses whose bits are one word.
 pub(super) const WORD: usize = 64;
 /// Words in a block.
-const WORDS: usize = 8;
+pub(super) const WORDS: usize = 8;
 /// Clauses in a block.
 pub(super) const BLOCK: usize = WORD * WORDS;
-/// Maximum number of sets that are joined; the others are checked clause by clause.
+/// Maximum number of sets of each kind that are joined, the most frequent ones. The others are checked clause by clause.
 const MAX_SETS: usize = 16;
-/// A set with at least one member among so many clauses has all its bits: at most two bytes more for each member.
-const MOST_APART: usize = 16;
 
 /// The bits of a block.
 pub(super) type BlockBits = [u64; WORDS];
 
 /// A block of which no clause may hold.
-const FULL: BlockBits = [u64::MAX; WORDS];
+pub(super) const FULL: BlockBits = [u64::MAX; WORDS];
 
 /// Which clauses exclude what, for all large leaves.
 #[derive(Debug, Default)]
 pub(super) struct ExclusionIndex {
-    sets: EdgeMap<Set>,
-    words: Box<[Word]>,
-    summaries: Box<[u64]>,
-    blocks: Box<[BlockBits]>,
+    pub(super) sets: EdgeMap<Set>,
+    pub(super) words: Box<[Word]>,
+    pub(super) summaries: Box<[u64]>,
+    pub(super) blocks: Box<[BlockBits]>,
 }
 
-/// The clauses of a leaf that exclude a value.
+/// The clauses of a leaf that exclude a value. The sets of more frequent values come first among those of their kind.
 #[derive(Clone, Copy, Debug)]
-enum Set {
+pub(super) enum Set {
     /// Few: words from and to.
     Sparse { start: u32, end: u32 },
     /// Many: where its summary and its blocks begin.
@@ -51,17 +47,18 @@ enum Set {
 
 /// The members of a set among the leaf's clauses from `number * 64` on. Words without members are left out.
 #[derive(Clone, Copy, Debug)]
-struct Word {
-    number: u32,
-    members: u64,
+pub(super) struct Word {
+    pub(super) number: u32,
+    pub(super) members: u64,
 }
 
 /// A leaf with many clauses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LargeLeaf {
-    number: u32,
-    blocks: u32,
-    excludes: Dimensions,
+    pub(super) number: u32,
+    pub(super) blocks: u32,
+    /// The dimensions of its sets.
+    pub(super) excludes: Dimensions,
 }
 
 impl LargeLeaf {
@@ -77,18 +74,16 @@ impl ExclusionIndex {
         let dimensions = Dimension::ALL.into_iter().filter(|dimension| leaf.excludes.contains(*dimension));
         let present = dimensions
             .flat_map(|at| terms.of_dimension(at).iter().map(move |id| (leaf_dimension(leaf.number, at), *id)));
-        for set in present.filter_map(|(from, id)| self.sets.find(from, id)).take(MAX_SETS) {
-            match set {
-                Set::Sparse { start, end } => {
-                    excluded.add_sparse(self.words.get(start as usize..end as usize).unwrap_or_default());
-                }
-                Set::Dense { summary, blocks } => {
-                    let summaries = self.summaries.get(summary as usize..).unwrap_or_default();
-                    excluded.add_dense(summaries, self.blocks.get(blocks as usize..).unwrap_or_default());
-                }
-            }
+        for set in present.filter_map(|(from, id)| self.sets.find(from, id)) {
+            excluded.add(self, set);
         }
         excluded
+    }
+
+    /// Bytes of all sets.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.words) + size_of_val(&*self.summaries) + size_of_val(&*self.blocks)
     }
 }
 
@@ -96,38 +91,64 @@ impl ExclusionIndex {
 #[derive(Debug)]
 pub(super) struct Excluded<'s> {
     leaf: LargeLeaf,
-    /// Of each dense set, which blocks it fills.
-    summaries: [&'s [u64]; MAX_SETS],
-    blocks: [&'s [BlockBits]; MAX_SETS],
-    dense: usize,
+    /// Of each dense set, which blocks it fills, and its blocks.
+    dense: Joined<(&'s [u64], &'s [BlockBits])>,
     /// The words of each sparse set that are still to come.
-    rest: [&'s [Word]; MAX_SETS],
-    sparse: usize,
+    sparse: Joined<&'s [Word]>,
+}
+
+/// Up to [`MAX_SETS`] sets.
+#[derive(Debug)]
+struct Joined<S> {
+    sets: [S; MAX_SETS],
+    /// Where each begins: the most frequent has the lowest.
+    starts: [u32; MAX_SETS],
+    len: usize,
+}
+
+impl<S: Copy> Joined<S> {
+    const fn nothing(none: S) -> Self {
+        Joined { sets: [none; MAX_SETS], starts: [0; MAX_SETS], len: 0 }
+    }
+
+    #[inline]
+    fn add(&mut self, start: u32, set: S) {
+        let at = self.len;
+        if at == MAX_SETS {
+            self.replace_least_frequent(start, set);
+        } else if let (Some(to), Some(place)) = (self.sets.get_mut(at), self.starts.get_mut(at)) {
+            (*to, *place) = (set, start);
+            self.len = at.saturating_add(1);
+        }
+    }
+
+    #[cold]
+    fn replace_least_frequent(&mut self, start: u32, set: S) {
+        let least = self.starts.iter_mut().zip(&mut self.sets).max_by_key(|(start, _)| **start);
+        if let Some((place, to)) = least.filter(|(last, _)| **last > start) {
+            (*place, *to) = (start, set);
+        }
+    }
+
+    fn all(&self) -> &[S] {
+        self.sets.get(..self.len).unwrap_or_default()
+    }
 }
 
 impl<'s> Excluded<'s> {
     const fn nothing(leaf: LargeLeaf) -> Self {
-        Excluded {
-            leaf,
-            summaries: [&[]; MAX_SETS],
-            blocks: [&[]; MAX_SETS],
-            dense: 0,
-            rest: [&[]; MAX_SETS],
-            sparse: 0,
-        }
+        Excluded { leaf, dense: Joined::nothing((&[], &[])), sparse: Joined::nothing(&[]) }
     }
 
-    fn add_dense(&mut self, summary: &'s [u64], blocks: &'s [BlockBits]) {
-        if let (Some(to), Some(all)) = (self.summaries.get_mut(self.dense), self.blocks.get_mut(self.dense)) {
-            (*to, *all) = (summary, blocks);
-            self.dense = self.dense.saturating_add(1);
-        }
-    }
-
-    fn add_sparse(&mut self, words: &'s [Word]) {
-        if let Some(to) = self.rest.get_mut(self.sparse) {
-            *to = words;
-            self.sparse = self.sparse.saturating_add(1);
+    fn add(&mut self, index: &'s ExclusionIndex, set: Set) {
+        match set {
+            Set::Sparse { start, end } => {
+                self.sparse.add(start, index.words.get(start as usize..end as usize).unwrap_or_default());
+            }
+            Set::Dense { summary, blocks } => {
+                let summaries = index.summaries.get(summary as usize..).unwrap_or_default();
+                self.dense.add(summary, (summaries, index.blocks.get(blocks as usize..).unwrap_or_default()));
+            }
         }
     }
 
@@ -156,13 +177,12 @@ impl<'s> Excluded<'s> {
 
     /// Those of 64 blocks that a set fills.
     fn filled(&self, word: usize) -> u64 {
-        let summaries = self.summaries.get(..self.dense).unwrap_or_default();
-        summaries.iter().filter_map(|summary| summary.get(word)).fold(0, |filled, bits| filled | bits)
+        self.dense.all().iter().filter_map(|(summary, _)| summary.get(word)).fold(0, |filled, bits| filled | bits)
     }
 
     fn in_dense_sets(&self, number: usize) -> BlockBits {
         let mut members = [0; WORDS];
-        for bits in self.blocks.get(..self.dense).unwrap_or_default().iter().filter_map(|blocks| blocks.get(number)) {
+        for bits in self.dense.all().iter().filter_map(|(_, blocks)| blocks.get(number)) {
             members = std::array::from_fn(|at| word_of(&members, at) | word_of(bits, at));
         }
         members
@@ -170,7 +190,7 @@ impl<'s> Excluded<'s> {
 
     fn add_sparse_sets(&mut self, number: usize, members: &mut BlockBits) {
         let first = count(number.saturating_mul(WORDS));
-        for rest in self.rest.iter_mut().take(self.sparse) {
+        for rest in self.sparse.sets.iter_mut().take(self.sparse.len) {
             while let [word, behind @ ..] = *rest {
                 if word.number >= first {
                     let at = word.number.saturating_sub(first) as usize;
@@ -187,101 +207,27 @@ fn word_of(bits: &BlockBits, at: usize) -> u64 {
     bits.get(at).copied().unwrap_or(0)
 }
 
-/// Collects large leaves.
-#[derive(Debug, Default)]
-pub(super) struct ExclusionIndexBuilder {
-    leaves: u32,
-    sets: Vec<Edge<Set>>,
-    words: Vec<Word>,
-    summaries: Vec<u64>,
-    blocks: Vec<BlockBits>,
-}
-
-impl ExclusionIndexBuilder {
-    /// Adds a leaf.
-    pub(super) fn add(&mut self, clauses: &Clauses, leaf: impl ExactSizeIterator<Item = u32>) -> LargeLeaf {
-        let number = self.leaves;
-        self.leaves = self.leaves.saturating_add(1);
-        let len = leaf.len();
-        let mut sets: BTreeMap<(Dimension, u32), Vec<Word>> = BTreeMap::new();
-        for (at, clause) in leaf.enumerate() {
-            let conditions = clauses.conditions(clause).filter(|condition| condition.wants == Polarity::NoneOf);
-            for Condition { dimension, ids, .. } in conditions {
-                for id in ids {
-                    insert(sets.entry((dimension, *id)).or_default(), at);
-                }
-            }
-        }
-        let mut excludes = Dimensions::default();
-        for ((dimension, value), words) in sets {
-            excludes = excludes.with(dimension);
-            let members: usize = words.iter().map(|word| word.members.count_ones() as usize).sum();
-            let is_dense = members.saturating_mul(MOST_APART) >= len;
-            let to = if is_dense { self.dense(&words, len) } else { self.sparse(words) };
-            self.sets.push(Edge { from: leaf_dimension(number, dimension), value, to });
-        }
-        LargeLeaf { number, blocks: count(len.div_ceil(BLOCK)), excludes }
-    }
-
-    fn sparse(&mut self, words: Vec<Word>) -> Set {
-        let start = count(self.words.len());
-        self.words.extend(words);
-        Set::Sparse { start, end: count(self.words.len()) }
-    }
-
-    /// Bits behind the last clause are set: no clause is there that could hold.
-    fn dense(&mut self, words: &[Word], len: usize) -> Set {
-        let mut bits = vec![0; len.div_ceil(BLOCK).saturating_mul(WORDS)];
-        for word in words {
-            if let Some(bits) = bits.get_mut(word.number as usize) {
-                *bits = word.members;
-            }
-        }
-        for (number, bits) in bits.iter_mut().enumerate().skip(len / WORD) {
-            let inside = len.saturating_sub(number.saturating_mul(WORD)).min(WORD);
-            *bits |= u64::MAX.checked_shl(count(inside)).unwrap_or(0);
-        }
-        let (blocks, _) = bits.as_chunks::<WORDS>();
-        let set = Set::Dense { summary: count(self.summaries.len()), blocks: count(self.blocks.len()) };
-        let full = |bits: &BlockBits| u64::from(*bits == FULL);
-        let summary = |blocks: &[BlockBits]| blocks.iter().rev().fold(0, |bits, block| bits << 1 | full(block));
-        self.summaries.extend(blocks.chunks(WORD).map(summary));
-        self.blocks.extend_from_slice(blocks);
-        set
-    }
-
-    pub(super) fn finish(self) -> ExclusionIndex {
-        ExclusionIndex {
-            sets: EdgeMap::new(self.sets),
-            words: self.words.into(),
-            summaries: self.summaries.into(),
-            blocks: self.blocks.into(),
-        }
-    }
-}
-
-fn insert(words: &mut Vec<Word>, at: usize) {
-    let (number, bit) = (count(at / WORD), 1 << (at % WORD));
-    match words.last_mut() {
-        Some(word) if word.number == number => word.members |= bit,
-        _ => words.push(Word { number, members: bit }),
-    }
-}
-
 /// One number for a leaf and a dimension.
-fn leaf_dimension(leaf: u32, dimension: Dimension) -> u32 {
+pub(super) fn leaf_dimension(leaf: u32, dimension: Dimension) -> u32 {
     leaf.saturating_mul(count(Dimension::COUNT)).saturating_add(count(dimension.index()))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::exclusion_index_builder::{ExclusionIndexBuilder, insert};
     use super::*;
 
     /// Sets of clauses of a leaf that ends within a word: every third, every third from the second on, one in a thousand, the first 35,000,
-    /// and all.
+    /// all, and those from within the first 64 blocks to within the next ones.
     const LEN: usize = 40_021;
-    const SETS: [fn(usize) -> bool; 5] =
-        [|at| at % 3 == 0, |at| at % 3 == 1, |at| at % 1000 == 7, |at| at < 35_000, |_| true];
+    const SETS: [fn(usize) -> bool; 6] = [
+        |at| at % 3 == 0,
+        |at| at % 3 == 1,
+        |at| at % 1000 == 7,
+        |at| at < 35_000,
+        |_| true,
+        |at| (5_120..33_000).contains(&at),
+    ];
 
     #[test]
     fn union_of_sets_is_exact_block_by_block() {
@@ -289,23 +235,16 @@ mod tests {
         let built = SETS.map(|is_member| {
             let mut words = Vec::new();
             (0..LEN).filter(|at| is_member(*at)).for_each(|at| insert(&mut words, at));
-            let is_dense =
-                words.iter().map(|word| word.members.count_ones() as usize).sum::<usize>() * MOST_APART >= LEN;
-            if is_dense { builder.dense(&words, LEN) } else { builder.sparse(words) }
+            builder.set(words, LEN)
         });
-        assert_eq!(built.iter().filter(|set| matches!(set, Set::Dense { .. })).count(), 4);
+        assert_eq!(built.iter().filter(|set| matches!(set, Set::Dense { .. })).count(), 5);
         let index = builder.finish();
         let leaf = LargeLeaf { number: 0, blocks: count(LEN.div_ceil(BLOCK)), excludes: Dimensions::default() };
         for chosen in 0..1 << SETS.len() {
             let is_chosen = |set: usize| chosen >> set & 1 == 1;
             let mut excluded = Excluded::nothing(leaf);
             for (_, set) in built.iter().enumerate().filter(|(set, _)| is_chosen(*set)) {
-                match *set {
-                    Set::Sparse { start, end } => excluded.add_sparse(&index.words[start as usize..end as usize]),
-                    Set::Dense { summary, blocks } => {
-                        excluded.add_dense(&index.summaries[summary as usize..], &index.blocks[blocks as usize..]);
-                    }
-                }
+                excluded.add(&index, *set);
             }
             let mut left = Vec::new();
             let mut number = 0;
@@ -326,12 +265,20 @@ mod tests {
         let mut builder = ExclusionIndexBuilder::default();
         let mut words = Vec::new();
         (0..LEN).filter(|at| *at != 39_000).for_each(|at| insert(&mut words, at));
-        let Set::Dense { .. } = builder.dense(&words, LEN) else { panic!("few") };
+        let set = builder.set(words, LEN);
         let index = builder.finish();
         let leaf = LargeLeaf { number: 0, blocks: count(LEN.div_ceil(BLOCK)), excludes: Dimensions::default() };
         let mut excluded = Excluded::nothing(leaf);
-        excluded.add_dense(&index.summaries, &index.blocks);
+        excluded.add(&index, set);
         assert_eq!(excluded.next_block(0).map(|(number, _)| number), Some(39_000 / BLOCK));
         assert_eq!(excluded.next_block(39_000 / BLOCK + 1), None);
+    }
+    #[test]
+    fn most_frequent_sets_are_joined() {
+        let mut joined = Joined::nothing(0);
+        (0..40).map(|n| (n * 7 + 3) % 40).for_each(|start| joined.add(start, start * 2));
+        let mut sets = joined.all().to_vec();
+        sets.sort_unstable();
+        assert!(sets.into_iter().eq((0..16).map(|start| start * 2)));
     }
 }

@@ -11,8 +11,11 @@ use super::leaves::Candidate;
 /// configuration.
 pub(super) const MAX_COPIES: u32 = 64;
 
+/// Average size of clauses that are gathered.
+const GATHERED_SIZE: usize = 64;
+
 /// A clause and its progress in the tree.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Item {
     clause: u32,
     /// Number of its copies in the tree.
@@ -23,7 +26,12 @@ pub(super) struct Item {
 
 impl Item {
     fn may_be_copied(self, values: usize) -> bool {
-        self.copies == 1 || self.copies.saturating_mul(count(values)) <= MAX_COPIES
+        values == 1 || self.copies == 1 || self.copies.saturating_mul(count(values)) <= MAX_COPIES
+    }
+
+    /// Whether its copies are those of one long list, which other clauses may have as well.
+    pub(super) fn is_of_long_list(self) -> bool {
+        self.copies > MAX_COPIES
     }
 
     /// The copy that goes below each of so many values.
@@ -54,6 +62,12 @@ impl<'c> KnownClauses<'c> {
             clauses.push_copy(&self.clauses, std::mem::replace(&mut item.clause, number));
         }
         KnownClauses { clauses: Cow::Owned(clauses), digests }
+    }
+
+    /// Whether the items' clauses are short enough to be gathered: those of long lists would be copied once for each of their values.
+    pub(super) fn are_short(&self, items: &[Item]) -> bool {
+        let sizes = items.iter().map(|item| self.clauses.conditions(item.clause).size());
+        sizes.fold(0, usize::saturating_add) <= items.len().saturating_mul(GATHERED_SIZE)
     }
 
     pub(super) fn are_gathered(&self) -> bool {

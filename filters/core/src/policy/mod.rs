@@ -15,12 +15,14 @@ mod bit_leaf_builder;
 mod bit_leaves;
 mod branches;
 mod build;
+mod build_work;
 mod clause;
 mod compile;
 mod deal;
 mod dimension;
 mod edge_map;
 mod exclusion_index;
+mod exclusion_index_builder;
 mod fetch;
 mod items;
 mod leaves;
@@ -33,6 +35,7 @@ mod signature;
 mod split_costs;
 mod static_hash_table;
 mod tree;
+mod value_ranks;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -113,7 +116,7 @@ impl Policies {
     /// The index of the first policy that the request matches.
     ///
     /// Allocates nothing, unless rules name more than 64 of a request's terms (of its user's groups, that is): then one vector
-    /// of their ids.
+    /// of their ids. A user who lists a group twice takes one more.
     pub fn first_match(&self, info: &RequestInfo<'_>, user: &UserInfo) -> Option<usize> {
         self.search(RequestTerms::of_user(user, &self.known), info)
     }

@@ -55,6 +55,16 @@ impl RequestTerms {
         terms
     }
 
+    /// Ids of these dimensions as a user's groups bring them: in any order, and more than once.
+    #[cfg(test)]
+    pub(super) fn of_any_ids<const N: usize>(all: [(Dimension, &[u32]); N]) -> Self {
+        let mut terms = RequestTerms::nothing();
+        for (dimension, ids) in all {
+            terms.add_dimension(dimension, |terms| ids.iter().for_each(|id| terms.add(Some(*id))));
+        }
+        terms
+    }
+
     pub(super) fn of_user(user: &UserInfo, known: &Vocabularies) -> Self {
         let mut terms = RequestTerms::nothing();
         let [users, groups, ..] = &known.by_dimension;
@@ -105,6 +115,11 @@ impl RequestTerms {
         let added = all.and_then(|all| all.get_mut(start..)).unwrap_or_default();
         if added.len() > 1 {
             added.sort_unstable();
+            if added.array_windows().any(|[one, next]| one == next) {
+                let mut distinct = added.to_vec();
+                distinct.dedup();
+                return self.replace(dimension, start, &distinct);
+            }
         }
         self.signature.add(dimension, added);
         let len = added.len();
@@ -117,6 +132,18 @@ impl RequestTerms {
         if let Some(bounds) = self.bounds.get_mut(dimension.index()) {
             *bounds = (count(start), count(start.saturating_add(len)));
         }
+    }
+
+    /// Puts ids in the place of those from a start on, as a user may list a group twice.
+    #[cold]
+    fn replace(&mut self, dimension: Dimension, start: usize, ids: &[u32]) {
+        if start <= INLINE {
+            self.spilled.clear();
+            self.len = start;
+        } else {
+            self.spilled.truncate(start);
+        }
+        self.add_sorted(dimension, ids);
     }
 
     fn add_resource(&mut self, resources: &TermTable, info: &RequestInfo<'_>) {

@@ -12,6 +12,8 @@ pub(super) enum Node {
     Leaf { start: u32, end: u32, large_leaf: Option<LargeLeaf> },
     /// Clauses that are compared all at once.
     Bits(BitLeaf),
+    /// Leaves to look into one after the other, by their first clauses: `parts[start..end]`.
+    Parts { start: u32, end: u32 },
     /// A way on for each value of the dimension that the request has, and one for the clauses that want none there.
     Split { dimension: Dimension, places: BranchPlaces, others: Branch },
 }
@@ -21,6 +23,7 @@ pub(super) enum Node {
 pub(super) struct Tree {
     pub(super) root: Option<Branch>,
     pub(super) nodes: Vec<Node>,
+    pub(super) parts: Vec<Branch>,
     pub(super) leaves: Leaves,
     pub(super) bit_leaves: BitLeaves,
     pub(super) branches: Branches,
@@ -34,18 +37,41 @@ struct Search<'s> {
     terms: &'s RequestTerms,
     /// Its clause.
     best: u32,
+    /// Number of clauses that were looked at one by one.
+    #[cfg(test)]
+    checked: usize,
 }
 
 impl Tree {
     /// The first policy that has a clause which holds.
     pub(super) fn first_match(&self, clauses: &Clauses, terms: &RequestTerms) -> Option<u32> {
-        let mut search = Search { tree: self, clauses, terms, best: u32::MAX };
+        let mut search = Search::new(self, clauses, terms);
         search.follow(self.root?);
         (search.best != u32::MAX).then(|| clauses.policy(search.best))
     }
+
+    /// Number of clauses that a search looks at one by one.
+    #[cfg(test)]
+    pub(super) fn checked(&self, clauses: &Clauses, terms: &RequestTerms) -> usize {
+        let mut search = Search::new(self, clauses, terms);
+        self.root.into_iter().for_each(|root| search.follow(root));
+        search.checked
+    }
 }
 
-impl Search<'_> {
+impl<'s> Search<'s> {
+    #[inline]
+    fn new(tree: &'s Tree, clauses: &'s Clauses, terms: &'s RequestTerms) -> Self {
+        Search {
+            tree,
+            clauses,
+            terms,
+            best: u32::MAX,
+            #[cfg(test)]
+            checked: 0,
+        }
+    }
+
     /// Looks behind a branch, if something better can be there.
     #[inline]
     fn follow(&mut self, branch: Branch) {
@@ -54,7 +80,7 @@ impl Search<'_> {
         }
     }
 
-    /// No deeper than there are dimensions: no way splits twice on one.
+    /// No deeper than there are dimensions and one more: no way splits twice on one.
     fn enter(&mut self, branch: Branch) {
         match self.tree.nodes.get(branch.node as usize) {
             Some(Node::Leaf { start, end, large_leaf }) => {
@@ -71,22 +97,24 @@ impl Search<'_> {
             Some(Node::Split { dimension, places, others }) => {
                 self.follow_split(branch.node, (*dimension, *places), *others);
             }
+            Some(Node::Parts { start, end }) => {
+                let parts = self.tree.parts.get(*start as usize..*end as usize).unwrap_or_default();
+                parts.iter().for_each(|part| self.follow(*part));
+            }
             None => {}
         }
     }
 
     /// The node with the earlier policy comes first: a match there spares more of the rest.
     fn follow_split(&mut self, node: u32, (dimension, places): (Dimension, BranchPlaces), mut others: Branch) {
-        let mut before = None;
+        let mut before = u32::MAX;
         for id in self.terms.of_dimension(dimension) {
-            // A user may list a group twice.
-            if before.replace(*id) == Some(*id) {
-                continue;
-            }
             let branch = self.tree.branches.find(node, places, *id);
-            if branch.first >= self.best {
+            // The groups of a team lead to one node.
+            if branch.first >= self.best || branch.node == before {
                 continue;
             }
+            before = branch.node;
             if others.first < branch.first {
                 self.follow(std::mem::replace(&mut others, Branch::NONE));
             }
@@ -117,6 +145,10 @@ impl Search<'_> {
     /// Checks the clauses of a leaf that come before the best match.
     fn check_leaf(&mut self, leaf: Candidates<'_>) {
         let leaf = if self.best == u32::MAX { leaf } else { leaf.before(self.best) };
+        #[cfg(test)]
+        {
+            self.checked += leaf.iter().count();
+        }
         let signature = self.terms.signature;
         let mut met = leaf.iter().filter(|candidate| signature.may_meet(candidate.signature));
         if let Some(found) = met.find(|candidate| self.clauses.holds(candidate.clause, self.terms)) {
@@ -129,6 +161,10 @@ impl Search<'_> {
         for Candidate { signature, clause } in candidates {
             if clause >= self.best {
                 return;
+            }
+            #[cfg(test)]
+            {
+                self.checked += 1;
             }
             if self.terms.signature.may_meet(signature) && self.clauses.holds(clause, self.terms) {
                 self.best = clause;

@@ -3,7 +3,7 @@
 use super::LinearMatcher;
 use super::{Policies, RequestInfo, UserInfo, config};
 
-fn open_rule() -> config::Rule {
+pub(super) fn open_rule() -> config::Rule {
     let all = || vec!["*".to_owned()];
     config::Rule {
         verbs: all(),
@@ -14,7 +14,7 @@ fn open_rule() -> config::Rule {
     }
 }
 
-fn policies(rules: impl IntoIterator<Item = config::Rule>) -> Vec<config::Policy> {
+pub(super) fn policies(rules: impl IntoIterator<Item = config::Rule>) -> Vec<config::Policy> {
     rules
         .into_iter()
         .map(|rule| config::Policy {
@@ -27,7 +27,7 @@ fn policies(rules: impl IntoIterator<Item = config::Rule>) -> Vec<config::Policy
         .collect()
 }
 
-fn pods() -> RequestInfo<'static> {
+pub(super) fn pods() -> RequestInfo<'static> {
     RequestInfo {
         is_resource: true,
         verb: b"get".into(),
@@ -37,7 +37,7 @@ fn pods() -> RequestInfo<'static> {
     }
 }
 
-fn user(name: &str, groups: impl IntoIterator<Item = String>) -> UserInfo {
+pub(super) fn user(name: &str, groups: impl IntoIterator<Item = String>) -> UserInfo {
     UserInfo { name: name.into(), groups: groups.into_iter().collect(), ..UserInfo::default() }
 }
 
