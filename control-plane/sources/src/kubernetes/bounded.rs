@@ -6,16 +6,7 @@ use std::collections::BTreeSet;
 use kube::runtime::watcher::Event;
 
 use super::documents::WatchedObject;
-use super::fair_room::FairRoom;
-
-/// How much of a kind is kept.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct KindBounds {
-    /// Objects.
-    pub(super) objects: usize,
-    /// Bytes of their documents and statuses, as JSON.
-    pub(super) bytes: usize,
-}
+use super::fair_room::{FairRoom, KindBounds};
 
 /// Objects of one kind by name. Until a list is complete, those that were known before hold.
 pub(super) struct BoundedObjects {

@@ -4,8 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::bounded::KindBounds;
 use super::documents::WatchedObject;
+
+/// How much of a kind is kept.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KindBounds {
+    /// Objects.
+    pub(super) objects: usize,
+    /// Bytes of their documents and statuses, as JSON.
+    pub(super) bytes: usize,
+}
 
 /// The objects that have room. Beyond the bounds the youngest one of the namespace that has most is left out.
 #[derive(Default)]

@@ -13,8 +13,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::absence::KindAbsence;
-use super::bounded::{BoundedObjects, KindBounds};
+use super::bounded::BoundedObjects;
 use super::documents::{self, WatchedObject};
+use super::fair_room::KindBounds;
 use super::health::{Backoff, watch_reason};
 use super::published::Published;
 use super::watches::config;
