@@ -60,13 +60,6 @@ impl<'t> Candidates<'t> {
         self.clauses.iter().copied()
     }
 
-    /// Those that come before a clause.
-    pub(super) fn before(self, clause: u32) -> Self {
-        let end = self.clauses.partition_point(|one| *one < clause);
-        let signatures = self.signatures.get(..end).unwrap_or_default();
-        Candidates { signatures, clauses: self.clauses.get(..end).unwrap_or_default() }
-    }
-
     /// Those from a place on.
     pub(super) fn from(self, start: usize) -> Self {
         let signatures = self.signatures.get(start..).unwrap_or_default();

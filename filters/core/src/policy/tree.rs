@@ -86,7 +86,7 @@ impl<'s> Search<'s> {
             Some(Node::Leaf { start, end, large_leaf }) => {
                 let leaf = self.tree.leaves.candidates(*start as usize..*end as usize);
                 match large_leaf {
-                    None => self.check_leaf(leaf),
+                    None => self.check(leaf.iter()),
                     Some(large_leaf) => self.check_large_leaf(leaf, *large_leaf),
                 }
             }
@@ -139,20 +139,6 @@ impl<'s> Search<'s> {
                 block = block.from(WORD);
             }
             next = number.saturating_add(1);
-        }
-    }
-
-    /// Checks the clauses of a leaf that come before the best match.
-    fn check_leaf(&mut self, leaf: Candidates<'_>) {
-        let leaf = if self.best == u32::MAX { leaf } else { leaf.before(self.best) };
-        #[cfg(test)]
-        {
-            self.checked += leaf.iter().count();
-        }
-        let signature = self.terms.signature;
-        let mut met = leaf.iter().filter(|candidate| signature.may_meet(candidate.signature));
-        if let Some(found) = met.find(|candidate| self.clauses.holds(candidate.clause, self.terms)) {
-            self.best = found.clause;
         }
     }
 
