@@ -139,7 +139,7 @@ impl TreeBuilder {
         let mut large_leaf = None;
         if items.len() > LEAF && self.work_of_sets.is_left() {
             self.work_of_sets.spend(self.ranks.rank_all(known, &items));
-            if !self.ranks.values().is_empty() {
+            if self.ranks.are_worth_sets(items.len()) {
                 items = arranged(known, items, &self.ranks);
                 large_leaf = Some(self.exclusions.add(known, &items, &self.ranks));
             }

@@ -1,11 +1,10 @@
-//! How much work leaves may take in all: copies of a clause with long lists are as many as its wanted values, and each has all its
-//! exclusions. Their product is no size that a configuration has a right to.
+//! How much work leaves may take in all: a clause with a long list has as many copies as that has values, and each has all values
+//! that the clause excludes. Compiling must not take time by the product of the two.
 
 use super::clause::Clauses;
-use super::items::MAX_COPIES;
 
-/// Values that may be looked at for each word of the configuration. No measured shape needs a tenth of it.
-const FOR_EACH: u64 = MAX_COPIES as u64;
+/// Values that may be looked at for each word of the configuration. The measured shapes need up to six.
+const FOR_EACH: u64 = 32;
 
 /// Values that may still be looked at while a tree is built.
 #[derive(Debug)]

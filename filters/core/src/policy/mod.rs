@@ -116,7 +116,7 @@ impl Policies {
     /// The index of the first policy that the request matches.
     ///
     /// Allocates nothing, unless rules name more than 64 of a request's terms (of its user's groups, that is): then one vector
-    /// of their ids. A user who lists a group twice takes one more.
+    /// of their ids.
     pub fn first_match(&self, info: &RequestInfo<'_>, user: &UserInfo) -> Option<usize> {
         self.search(RequestTerms::of_user(user, &self.known), info)
     }

@@ -116,9 +116,8 @@ impl RequestTerms {
         if added.len() > 1 {
             added.sort_unstable();
             if added.array_windows().any(|[one, next]| one == next) {
-                let mut distinct = added.to_vec();
-                distinct.dedup();
-                return self.replace(dimension, start, &distinct);
+                let distinct = keep_distinct(added);
+                return self.shorten(dimension, start, distinct);
             }
         }
         self.signature.add(dimension, added);
@@ -134,16 +133,21 @@ impl RequestTerms {
         }
     }
 
-    /// Puts ids in the place of those from a start on, as a user may list a group twice.
+    /// Adds the ids from a start on, of which so many are distinct and come first.
     #[cold]
-    fn replace(&mut self, dimension: Dimension, start: usize, ids: &[u32]) {
-        if start <= INLINE {
-            self.spilled.clear();
-            self.len = start;
+    fn shorten(&mut self, dimension: Dimension, start: usize, len: usize) {
+        let end = start.saturating_add(len);
+        if self.spilled.is_empty() {
+            self.len = end;
         } else {
-            self.spilled.truncate(start);
+            self.spilled.truncate(end);
         }
-        self.add_sorted(dimension, ids);
+        if let Some(bounds) = self.bounds.get_mut(dimension.index()) {
+            *bounds = (start, end);
+        }
+        let mut signature = self.signature;
+        signature.add(dimension, self.of_dimension(dimension));
+        self.signature = signature;
     }
 
     fn add_resource(&mut self, resources: &TermTable, info: &RequestInfo<'_>) {
@@ -189,6 +193,20 @@ impl RequestTerms {
     fn all(&self) -> &[u32] {
         if self.spilled.is_empty() { self.inline.get(..self.len).unwrap_or_default() } else { &self.spilled }
     }
+}
+
+/// Moves the first of equal ids to the front, as a user may list a group twice. Returns their number.
+#[cold]
+fn keep_distinct(ids: &mut [u32]) -> usize {
+    let (mut len, mut before) = (0_usize, None);
+    for at in 0..ids.len() {
+        let Some(id) = ids.get(at).copied() else { break };
+        if before.replace(id) != Some(id) {
+            ids.get_mut(len).into_iter().for_each(|place| *place = id);
+            len = len.saturating_add(1);
+        }
+    }
+    len
 }
 
 /// The texts of one dimension, while rules are read. A text's id says which text it is, nothing more.

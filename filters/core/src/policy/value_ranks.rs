@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use super::clause::Condition;
 use super::dimension::Dimension;
+use super::exclusion_index::WORD;
 use super::items::{Item, KnownClauses};
 
 /// A value that fewer clauses exclude has no rank: a request that says it meets no more than these.
@@ -44,6 +45,12 @@ impl ValueRanks {
             place(by_dimension, value).into_iter().for_each(|place| *place = rank);
         }
         seen
+    }
+
+    /// Whether sets spare a leaf of so many clauses more checks than it takes to find them.
+    pub(super) fn are_worth_sets(&self, clauses: usize) -> bool {
+        let half = if clauses <= WORD { clauses / 2 } else { 0 };
+        self.ranked.first().is_some_and(|most_frequent| most_frequent.members as usize >= half)
     }
 
     /// The values in the order of their ranks.

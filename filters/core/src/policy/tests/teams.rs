@@ -156,7 +156,7 @@ fn groups() -> impl Strategy<Value = Vec<u32>> {
 fn check_groups(all: &[Vec<u32>], asked: &[Vec<u32>]) -> Result<(), TestCaseError> {
     let (clauses, tree) = excluding(all);
     let is_large = |node: &Node| matches!(node, Node::Leaf { large_leaf: Some(_), .. });
-    prop_assert!(tree.nodes.iter().any(is_large));
+    prop_assert!(all.len() < 1000 || tree.nodes.iter().any(is_large));
     asked.iter().try_for_each(|groups| {
         let mut before = groups.clone();
         before.sort_unstable();
