@@ -142,9 +142,7 @@ impl RequestTerms {
         } else {
             self.spilled.truncate(end);
         }
-        if let Some(bounds) = self.bounds.get_mut(dimension.index()) {
-            *bounds = (start, end);
-        }
+        self.set_bounds(dimension, start, len);
         let mut signature = self.signature;
         signature.add(dimension, self.of_dimension(dimension));
         self.signature = signature;

@@ -49,7 +49,7 @@ struct ReportedPools<'a> {
 impl<'a> ReportedPools<'a> {
     fn of(snapshot: &'a Snapshot) -> Self {
         let clusters = type_urls::cluster();
-        let pools = |view: &'a Snapshot| view.names(&clusters).map(|name| without_generation(name)).collect();
+        let pools = |view: &'a Snapshot| view.names(clusters).map(without_generation).collect();
         let of_instances = snapshot.views().filter(|(name, _)| is_lasting_view(name));
         let mut by_view: BTreeMap<_, _> = of_instances.map(|(name, view)| (Some(name), pools(view))).collect();
         if !by_view.is_empty() {
