@@ -94,10 +94,6 @@ impl<'c> KnownClauses<'c> {
         digest.excludes.is_empty() && digest.wants.without(item.met).is_empty()
     }
 
-    pub(super) fn excludes(&self, item: Item) -> bool {
-        !self.digest(item).excludes.is_empty()
-    }
-
     /// Whether the item wants values that the splits above have not matched.
     pub(super) fn wants_more(&self, item: Item) -> bool {
         !self.digest(item).wants.without(item.met).is_empty()

@@ -56,10 +56,6 @@ impl<'t> Candidates<'t> {
         self.clauses.first().copied()
     }
 
-    pub(super) fn clauses(self) -> impl ExactSizeIterator<Item = u32> {
-        self.clauses.iter().copied()
-    }
-
     /// Those from a place on.
     pub(super) fn from(self, start: usize) -> Self {
         let signatures = self.signatures.get(start..).unwrap_or_default();
