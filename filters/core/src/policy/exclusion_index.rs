@@ -101,7 +101,7 @@ pub(super) struct Excluded<'s> {
 #[derive(Debug)]
 struct Joined<S> {
     sets: [S; MAX_SETS],
-    /// The start of each: the most frequent has the lowest.
+    /// The start of each: the most frequent set has the lowest.
     starts: [u32; MAX_SETS],
     len: usize,
 }

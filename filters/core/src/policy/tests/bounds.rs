@@ -2,6 +2,7 @@
 
 use super::super::exclusion_index_builder::BYTES_FOR_EACH;
 use super::super::request_terms::RequestTerms;
+use super::super::static_hash_table::mix;
 use super::super::tree::{Node, Tree};
 use super::hostile::{open_rule, pods, policies, user};
 use super::{LinearMatcher, Policies, UserInfo, config};
@@ -50,7 +51,7 @@ fn exclusions_of_long_lists_take_bounded_memory() {
 #[test]
 fn sets_end_where_they_take_too_much_work() {
     let rule = |n: usize| config::Rule {
-        users: numbered("u", (0..300).filter(|user| (user * user * 37 + n * n * 101 + user * n * 13) / 3 % 10 > 0)),
+        users: numbered("u", (0..300).filter(|user| mix(*user as u64, n as u64) % 10 > 0)),
         namespaces: numbered("-ns", (0..300).map(|at| at * 3 + n % 3).chain([1000 + n])),
         ..open_rule()
     };

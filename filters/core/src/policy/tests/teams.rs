@@ -10,7 +10,7 @@ use super::super::request_terms::RequestTerms;
 use super::super::tree::{Node, Tree};
 use super::large_trees::{Given, built};
 
-/// Parts that all rules of a configuration have in common.
+/// The common traits of a configuration's rules.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     rules: usize,
