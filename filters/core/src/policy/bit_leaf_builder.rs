@@ -1,8 +1,9 @@
 //! Makes the rows of a [`BitLeaf`].
 
-use super::bit_leaves::{BitField, BitLeaf, BitLeaves, MOST, PAIR, PAIRS, RowPair, RowPlaces};
+use super::bit_leaves::{BitField, BitLeaf, BitLeaves, MOST, PAIR, RowPair, RowPlaces};
 use super::clause::{Polarity, count};
 use super::dimension::Dimension;
+use super::exclusion_index::WORD;
 use super::items::{Item, KnownClauses};
 
 /// Bytes that a leaf may take for each clause: where its clauses have few values in common, to split them further takes less.
@@ -12,6 +13,9 @@ const ROW_BYTES: usize = 8;
 const FIELD_BYTES: usize = 24;
 /// A table may have so many places for each value; otherwise values are searched.
 const PLACES_FOR_EACH: u32 = 8;
+/// Words in the longest row, and in a pair.
+const WORDS: usize = MOST / WORD;
+const PAIR_WORDS: usize = PAIR / WORD;
 
 /// Makes leaves.
 #[derive(Debug, Default)]
@@ -27,27 +31,52 @@ pub(super) struct BitLeavesBuilder {
 /// The rows of a field of the leaf that is being made.
 #[derive(Debug, Default)]
 struct FieldRows {
-    /// By value: the number of its row and 1, or 0.
+    /// By value: where its row begins and 1, or 0.
     places: Vec<u32>,
     /// The value of each row.
     values: Vec<u32>,
-    rows: Vec<RowPair>,
+    /// The rows, each behind the other.
+    words: Vec<u64>,
     /// The clauses with such a condition.
-    having: [RowPair; PAIRS],
+    having: [u64; WORDS],
     /// Number of the clauses with such a condition, and of the values in these.
     conditions: usize,
     members: usize,
 }
 
+/// A clause's bit in each row of a leaf.
+#[derive(Clone, Copy, Debug)]
+struct RowBit {
+    word: usize,
+    bit: u64,
+}
+
+/// The memory that rows of a leaf may take.
+#[derive(Debug)]
+struct RowRoom {
+    /// Words of each row.
+    words: usize,
+    /// Bytes that are left for rows.
+    bytes: usize,
+}
+
 impl BitLeavesBuilder {
+    /// A builder for leaves of so many clauses. Memory of this size, which is not touched before it is needed, grows without a copy.
+    pub(super) fn of_clauses(clauses: u32) -> Self {
+        let mut builder = BitLeavesBuilder::default();
+        builder.leaves.clauses.reserve(clauses as usize);
+        builder.leaves.rows.reserve((clauses as usize * BYTES_FOR_EACH).div_ceil(size_of::<RowPair>()));
+        builder
+    }
+
     /// Makes a leaf of items, unless it would take too much memory.
     pub(super) fn add(&mut self, known: &KnownClauses<'_>, items: &[Item]) -> Option<BitLeaf> {
         if items.len() > MOST {
             return None;
         }
         let pairs = items.len().div_ceil(PAIR);
-        let mut room = items.len().saturating_mul(BYTES_FOR_EACH);
-        let fits = items.iter().enumerate().all(|(at, item)| self.add_item(known, *item, at, pairs, &mut room));
+        let mut room = RowRoom { words: pairs * PAIR_WORDS, bytes: items.len() * BYTES_FOR_EACH };
+        let fits = items.iter().zip(0..).all(|(item, at)| self.add_item(known, *item, RowBit::of(at), &mut room));
         let leaf = fits.then(|| self.leaf(known, items, pairs));
         let fields = || self.wanted.iter().chain(&self.excluded);
         self.seen = fields().map(|field| field.members).sum();
@@ -55,22 +84,19 @@ impl BitLeavesBuilder {
         leaf
     }
 
-    fn add_item(&mut self, known: &KnownClauses<'_>, item: Item, at: usize, pairs: usize, room: &mut usize) -> bool {
+    fn add_item(&mut self, known: &KnownClauses<'_>, item: Item, at: RowBit, room: &mut RowRoom) -> bool {
         known.left(item).all(|condition| {
             let fields = if condition.wants == Polarity::AnyOf { &mut self.wanted } else { &mut self.excluded };
-            let Some(field) = fields.get_mut(condition.dimension.index()) else { return false };
-            set(&mut field.having, at);
-            field.conditions = field.conditions.saturating_add(1);
-            field.members = field.members.saturating_add(condition.ids.len());
-            !condition.ids.is_empty() && condition.ids.iter().all(|id| field.add(*id, at, pairs, room))
+            let field = fields.get_mut(condition.dimension.index());
+            field.is_some_and(|field| !condition.ids.is_empty() && field.add(condition.ids, at, room))
         })
     }
 
     fn leaf(&mut self, known: &KnownClauses<'_>, items: &[Item], pairs: usize) -> BitLeaf {
         let (clauses, fields) = (count(self.leaves.clauses.len()), self.leaves.fields.len());
         self.leaves.clauses.extend(items.iter().map(|item| known.digest(*item).clause));
-        let mut outside = [[0; 2]; PAIRS];
-        (items.len()..pairs.saturating_mul(PAIR)).for_each(|at| set(&mut outside, at));
+        let mut inside = [0; WORDS];
+        (0..items.len()).for_each(|at| RowBit::of(at).set(&mut inside));
         let mut of_leaf = Vec::new();
         for (wants, fields) in [(Polarity::AnyOf, &self.wanted), (Polarity::NoneOf, &self.excluded)] {
             let named = Dimension::ALL.into_iter().zip(fields).filter(|(_, field)| !field.values.is_empty());
@@ -79,7 +105,7 @@ impl BitLeavesBuilder {
         }
         of_leaf.sort_unstable_by_key(|(passing, wants, dimension, _)| (*passing, *wants, *dimension));
         for (_, wants, dimension, field) in of_leaf {
-            self.leaves.add_field((dimension, wants), field, &outside, pairs);
+            self.leaves.add_field((dimension, wants), field, &inside, pairs);
         }
         let count_of_fields = self.leaves.fields.len().saturating_sub(fields);
         BitLeaf { clauses, len: short(items.len()), count: short(count_of_fields), fields: count(fields) }
@@ -95,22 +121,25 @@ impl BitLeavesBuilder {
 }
 
 impl BitLeaves {
-    fn add_field(&mut self, kind: (Dimension, Polarity), field: &FieldRows, outside: &[RowPair], pairs: usize) {
+    fn add_field(&mut self, kind: (Dimension, Polarity), field: &FieldRows, inside: &[u64; WORDS], pairs: usize) {
         let (dimension, wants) = kind;
         let rows = count(self.rows.len());
         let mut order: Vec<(u32, usize)> = field.values.iter().copied().zip(0..).collect();
         order.sort_unstable();
-        let others = || field.having.iter().zip(outside).map(|(having, outside)| not(or(having, outside))).take(pairs);
+        let mut others = *inside;
+        others.iter_mut().zip(field.having).for_each(|(others, having)| *others &= !having);
+        let (others, _) = others.as_chunks();
+        let others = others.get(..pairs).unwrap_or_default();
+        let (all, _) = field.words.as_chunks();
         for (_, number) in &order {
-            let start = number.saturating_mul(pairs);
-            let row = field.rows.get(start..).unwrap_or_default().iter().take(pairs);
+            let row = all.get(number * pairs..).unwrap_or_default().iter().take(pairs);
             match wants {
-                Polarity::AnyOf => self.rows.extend(row.zip(others()).map(|(row, others)| or(row, &others))),
+                Polarity::AnyOf => self.rows.extend(row.zip(others).map(|(row, others)| or(row, others))),
                 Polarity::NoneOf => self.rows.extend(row.map(|row| not(*row))),
             }
         }
         if wants == Polarity::AnyOf {
-            self.rows.extend(others());
+            self.rows.extend_from_slice(others);
         }
         let values = order.iter().map(|(value, _)| *value);
         let (lowest, places) = self.add_places(values);
@@ -147,41 +176,58 @@ impl FieldRows {
         }
     }
 
-    /// Adds a clause to the row of a value, if there is room.
-    fn add(&mut self, value: u32, at: usize, pairs: usize, room: &mut usize) -> bool {
-        let place = value as usize;
+    /// Adds a clause to the rows of values, if there is room for rows that are new.
+    fn add(&mut self, values: &[u32], at: RowBit, room: &mut RowRoom) -> bool {
+        at.set(&mut self.having);
+        self.conditions += 1;
+        self.members += values.len();
+        values.iter().all(|value| {
+            let known = self.places.get(*value as usize).and_then(|place| place.checked_sub(1));
+            let Some(start) = known.or_else(|| self.new_row(*value, room)) else { return false };
+            at.in_row(start as usize).set(&mut self.words);
+            true
+        })
+    }
+
+    /// Start of the row of a value that has none so far, if there is room.
+    #[cold]
+    fn new_row(&mut self, value: u32, room: &mut RowRoom) -> Option<u32> {
+        let of_field = if self.values.is_empty() { FIELD_BYTES } else { 0 };
+        room.bytes = room.bytes.checked_sub(room.words * size_of::<u64>() + ROW_BYTES + of_field)?;
+        let (place, start) = (value as usize, self.words.len());
         if self.places.len() <= place {
             self.places.resize(place.saturating_add(1), 0);
         }
-        let Some(place) = self.places.get_mut(place) else { return false };
-        if *place == 0 {
-            let of_field = if self.values.is_empty() { FIELD_BYTES } else { 0 };
-            let bytes = pairs.saturating_mul(size_of::<RowPair>()).saturating_add(ROW_BYTES).saturating_add(of_field);
-            let Some(left) = room.checked_sub(bytes) else { return false };
-            *room = left;
-            self.values.push(value);
-            self.rows.resize(self.values.len().saturating_mul(pairs), [0; 2]);
-            *place = count(self.values.len());
-        }
-        let start = (place.saturating_sub(1) as usize).saturating_mul(pairs);
-        set(self.rows.get_mut(start..).unwrap_or_default(), at);
-        true
+        *self.places.get_mut(place)? = count(start).saturating_add(1);
+        self.values.push(value);
+        self.words.resize(start + room.words, 0);
+        Some(count(start))
     }
 
     fn clear(&mut self) {
         for value in self.values.drain(..) {
             self.places.get_mut(value as usize).into_iter().for_each(|place| *place = 0);
         }
-        self.rows.clear();
-        self.having = [[0; 2]; PAIRS];
+        self.words.clear();
+        self.having = [0; WORDS];
         (self.conditions, self.members) = (0, 0);
     }
 }
 
-#[inline]
-fn set(row: &mut [RowPair], at: usize) {
-    let word = row.get_mut(at / PAIR).and_then(|pair| pair.get_mut(at % PAIR / 64));
-    word.into_iter().for_each(|word| *word |= 1 << (at % 64));
+impl RowBit {
+    fn of(at: usize) -> Self {
+        RowBit { word: at / WORD, bit: 1 << (at % WORD) }
+    }
+
+    /// The bit in the row that begins there.
+    fn in_row(self, start: usize) -> Self {
+        RowBit { word: start.wrapping_add(self.word), ..self }
+    }
+
+    #[inline]
+    fn set(self, row: &mut [u64]) {
+        row.get_mut(self.word).into_iter().for_each(|word| *word |= self.bit);
+    }
 }
 
 fn or([one, other]: &RowPair, [with, also]: &RowPair) -> RowPair {
@@ -242,12 +288,18 @@ mod tests {
                 let verb = [&[10][..], &[13], &[17], &[99], &[], &[], &[], &[]][chosen as usize >> 7];
                 let terms = RequestTerms::of_ids([(Dimension::UserGroup, &groups), (Dimension::Verb, verb)]);
                 let expected = (0..len).find(|clause| clauses.holds(*clause, &terms));
-                assert_eq!(leaves.first(leaf, &terms), expected, "{groups:?} {verb:?}");
-                assert_eq!(other.and_then(|other| leaves.first(other, &terms)), expected.filter(|clause| *clause < 64));
+                for best in [0, 1, 63, 64, 127, 128, 129, 256, 384, 385, len - 1, len, u32::MAX] {
+                    let before = expected.filter(|clause| *clause < best);
+                    assert_eq!(leaves.first(leaf, &terms, best), before, "{groups:?} {verb:?} before {best}");
+                }
+                assert_eq!(
+                    other.and_then(|other| leaves.first(other, &terms, u32::MAX)),
+                    expected.filter(|clause| *clause < 64)
+                );
             }
             let many: Vec<u32> = (2..4000).collect();
             let terms = RequestTerms::of_ids([(Dimension::UserGroup, &many), (Dimension::Verb, &[13])]);
-            assert_eq!(leaves.first(leaf, &terms), (0..len).find(|clause| clauses.holds(*clause, &terms)));
+            assert_eq!(leaves.first(leaf, &terms, u32::MAX), (0..len).find(|clause| clauses.holds(*clause, &terms)));
         }
     }
 

@@ -62,45 +62,62 @@ pub(super) enum RowPlaces {
 }
 
 impl BitLeaves {
-    /// The first clause of a leaf that holds.
-    pub(super) fn first(&self, leaf: BitLeaf, terms: &RequestTerms) -> Option<u32> {
+    /// The first clause of a leaf that holds, if it comes before the best match so far.
+    pub(super) fn first(&self, leaf: BitLeaf, terms: &RequestTerms, best: u32) -> Option<u32> {
         let fields = self.fields.get(leaf.fields as usize..)?.get(..usize::from(leaf.count))?;
         let clauses = self.clauses.get(leaf.clauses as usize..)?.get(..usize::from(leaf.len))?;
-        let mut left = [[u64::MAX; 2]; PAIRS];
         let pairs = clauses.len().div_ceil(PAIR);
-        let left = left.get_mut(..pairs)?;
+        // Of most leaves only the beginning comes before a match that is already known.
+        let at = match clauses.iter().step_by(PAIR).filter(|first| **first < best).count() {
+            1 => self.first_of::<1>(fields, pairs, terms),
+            2 => self.first_of::<2>(fields, pairs, terms),
+            3 => self.first_of::<3>(fields, pairs, terms),
+            PAIRS => self.first_of::<PAIRS>(fields, pairs, terms),
+            _ => None,
+        };
+        // It may be behind the last clause.
+        clauses.get(at?).copied().filter(|clause| *clause < best)
+    }
+
+    /// The first bit that all fields leave in the first `N` pairs of rows: a number that is known here keeps bits in registers.
+    fn first_of<const N: usize>(&self, fields: &[BitField], pairs: usize, terms: &RequestTerms) -> Option<usize> {
+        let mut left = [[u64::MAX; 2]; N];
         for field in fields {
             let ids = terms.of_dimension(field.dimension);
             match field.wants {
-                Polarity::AnyOf => self.keep_wanting(left, field, ids),
-                Polarity::NoneOf => self.each_row(field, pairs, ids, |row| keep(left, row)),
+                Polarity::AnyOf => self.keep_wanting(&mut left, field, pairs, ids),
+                Polarity::NoneOf => self.each_row(field, pairs, ids, |row| keep(&mut left, row)),
             }
             if left.iter().flatten().fold(0, |any, word| any | word) == 0 {
                 return None;
             }
         }
         let (word, at) = left.iter().flatten().zip(0_usize..).find(|(word, _)| **word != 0)?;
-        // Bits behind the last clause may be left.
-        clauses.get(at.saturating_mul(64).saturating_add(word.trailing_zeros() as usize)).copied()
+        Some(at * 64 + word.trailing_zeros() as usize)
     }
 
     /// Keeps the clauses that want one of the ids, or no value.
     #[inline]
-    fn keep_wanting(&self, left: &mut [RowPair], field: &BitField, ids: &[u32]) {
-        let pairs = left.len();
+    fn keep_wanting<const N: usize>(&self, left: &mut [RowPair; N], field: &BitField, pairs: usize, ids: &[u32]) {
         let others = || self.row(field, pairs, field.count.into());
         if let [id] = ids {
             keep(left, self.row_of(field, pairs, *id).unwrap_or_else(others));
             return;
         }
-        let mut wanting = [[0; 2]; PAIRS];
-        add(&mut wanting, others());
+        let mut wanting = *others();
         self.each_row(field, pairs, ids, |row| add(&mut wanting, row));
         keep(left, &wanting);
     }
 
     /// Visits the rows of ids, which ascend.
-    fn each_row<'s>(&'s self, field: &BitField, pairs: usize, ids: &[u32], mut visit: impl FnMut(&'s [RowPair])) {
+    #[inline]
+    fn each_row<'s, const N: usize>(
+        &'s self,
+        field: &BitField,
+        pairs: usize,
+        ids: &[u32],
+        mut visit: impl FnMut(&'s [RowPair; N]),
+    ) {
         let ids = if ids.len() > FEW_IDS { self.known(field, ids) } else { ids };
         for id in ids {
             self.row_of(field, pairs, *id).into_iter().for_each(&mut visit);
@@ -108,6 +125,7 @@ impl BitLeaves {
     }
 
     /// The ids from a field's lowest value to its highest.
+    #[cold]
     fn known<'i>(&self, field: &BitField, ids: &'i [u32]) -> &'i [u32] {
         let highest = match field.places {
             RowPlaces::Table { len, .. } => field.lowest.saturating_add(len.saturating_sub(1)),
@@ -119,7 +137,7 @@ impl BitLeaves {
     }
 
     #[inline]
-    fn row_of(&self, field: &BitField, pairs: usize, id: u32) -> Option<&[RowPair]> {
+    fn row_of<const N: usize>(&self, field: &BitField, pairs: usize, id: u32) -> Option<&[RowPair; N]> {
         let number = match field.places {
             RowPlaces::Table { start, len } => {
                 let at = id.wrapping_sub(field.lowest);
@@ -137,19 +155,20 @@ impl BitLeaves {
         values.get(..field.count.into()).unwrap_or_default()
     }
 
+    /// The beginning of the row with this number. Were there none, no clause would hold.
     #[inline]
-    fn row(&self, field: &BitField, pairs: usize, number: usize) -> &[RowPair] {
+    fn row<const N: usize>(&self, field: &BitField, pairs: usize, number: usize) -> &[RowPair; N] {
         let start = (field.rows as usize).wrapping_add(number.wrapping_mul(pairs));
-        self.rows.get(start..).unwrap_or_default().get(..pairs).unwrap_or_default()
+        self.rows.get(start..).and_then(<[RowPair]>::first_chunk).unwrap_or(&[[0; 2]; N])
     }
 }
 
 #[inline]
-fn keep(left: &mut [RowPair], row: &[RowPair]) {
+fn keep<const N: usize>(left: &mut [RowPair; N], row: &[RowPair; N]) {
     left.iter_mut().zip(row).for_each(|([one, other], [with, also])| (*one, *other) = (*one & with, *other & also));
 }
 
 #[inline]
-fn add(to: &mut [RowPair], row: &[RowPair]) {
+fn add<const N: usize>(to: &mut [RowPair; N], row: &[RowPair; N]) {
     to.iter_mut().zip(row).for_each(|([one, other], [with, also])| (*one, *other) = (*one | with, *other | also));
 }

@@ -27,7 +27,7 @@ pub(super) fn build(clauses: &Clauses) -> Tree {
     let mut builder = TreeBuilder {
         tree: Tree::default(),
         branches: BranchesBuilder::default(),
-        bit_leaves: BitLeavesBuilder::default(),
+        bit_leaves: BitLeavesBuilder::of_clauses(clauses.len()),
         exclusions: ExclusionIndexBuilder::default(),
         ranks: ValueRanks::default(),
         work_of_rows: BuildWork::for_all(clauses),
@@ -35,7 +35,7 @@ pub(super) fn build(clauses: &Clauses) -> Tree {
         costs: SplitCosts::default(),
         dealer: Dealer::default(),
     };
-    let root = builder.branch(&known, known.items(), Dimensions::default());
+    let root = builder.branch(&known, reachable(&known, known.items()), Dimensions::default());
     Tree {
         root,
         branches: builder.branches.finish(),
@@ -43,6 +43,14 @@ pub(super) fn build(clauses: &Clauses) -> Tree {
         exclusions: builder.exclusions.finish(),
         ..builder.tree
     }
+}
+
+/// The items up to the first that holds for every request that comes here.
+fn reachable(known: &KnownClauses<'_>, mut items: Vec<Item>) -> Vec<Item> {
+    if let Some(certain) = items.iter().position(|item| known.is_certain(*item)) {
+        items.truncate(certain.saturating_add(1));
+    }
+    items
 }
 
 /// The ways to nodes of these items, among the values of a split.
@@ -61,10 +69,8 @@ struct TreeBuilder {
 }
 
 impl TreeBuilder {
+    /// The way to items that are [`reachable`].
     fn branch(&mut self, known: &KnownClauses<'_>, mut items: Vec<Item>, used: Dimensions) -> Option<Branch> {
-        if let Some(certain) = items.iter().position(|item| known.is_certain(*item)) {
-            items.truncate(certain.saturating_add(1));
-        }
         if GATHERED.contains(&items.len()) && !known.are_gathered() && known.are_short(&items) {
             let gathered = known.gathered(&mut items);
             return self.branch(&gathered, items, used);
@@ -161,7 +167,7 @@ impl TreeBuilder {
             let value = below.value;
             ways.extend(self.below(known, below, used, &mut shared).map(|to| (value, to)));
         }
-        let others = self.branch(known, dealt.others, used).unwrap_or(Branch::NONE);
+        let others = self.branch(known, reachable(known, dealt.others), used).unwrap_or(Branch::NONE);
         let places = self.branches.add(count(self.tree.nodes.len()), &ways);
         self.add(Node::Split { dimension, places, others })
     }

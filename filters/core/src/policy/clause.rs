@@ -95,8 +95,7 @@ impl Clauses {
 
     pub(super) fn holds(&self, clause: u32, terms: &RequestTerms) -> bool {
         self.conditions(clause).all(|condition| {
-            let present = terms.of_dimension(condition.dimension);
-            let is_met = !present.is_empty() && intersect(condition.ids, present);
+            let is_met = intersect(condition.ids, terms.of_dimension(condition.dimension));
             is_met == (condition.wants == Polarity::AnyOf)
         })
     }
@@ -176,11 +175,17 @@ pub(super) fn count(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// Whether two ascending lists share a value: the shorter is walked, the longer searched.
+/// Whether two ascending lists share a value.
+#[inline]
 fn intersect(left: &[u32], right: &[u32]) -> bool {
-    let (short, long) = if left.len() <= right.len() { (left, right) } else { (right, left) };
-    if long.len() <= 8 {
-        return short.iter().any(|id| long.contains(id));
+    if left.len().max(right.len()) > 8 {
+        return intersect_long(left, right);
     }
+    right.iter().any(|id| left.iter().any(|other| other == id))
+}
+
+/// The shorter is walked, the longer searched.
+fn intersect_long(left: &[u32], right: &[u32]) -> bool {
+    let (short, long) = if left.len() <= right.len() { (left, right) } else { (right, left) };
     short.iter().any(|id| long.binary_search(id).is_ok())
 }

@@ -66,16 +66,16 @@ impl Dealer {
             let item = item.below(dimension, values.len());
             let is_certain = known.is_certain(item);
             for value in values {
-                let place = self.place(*value, &mut dealt.below);
-                dealt.below.get_mut(place).into_iter().for_each(|below| below.count(is_certain));
+                let list = self.list(*value, &mut dealt.below);
+                dealt.below.get_mut(list).into_iter().for_each(|below| below.count(is_certain));
             }
             copied.push(Copied { values, item, candidate: known.candidate(item) });
         }
         make_room(&mut dealt.below, leaves);
         for copied in &copied {
             for value in copied.values {
-                let place = self.place(*value, &mut dealt.below);
-                dealt.below.get_mut(place).into_iter().for_each(|below| below.add(copied, leaves));
+                let list = self.list(*value, &mut dealt.below);
+                dealt.below.get_mut(list).into_iter().for_each(|below| below.add(copied, leaves));
             }
         }
         for below in &dealt.below {
@@ -84,18 +84,21 @@ impl Dealer {
         dealt
     }
 
-    /// The place of the value's list.
-    fn place(&mut self, value: u32, lists: &mut Vec<Below>) -> usize {
-        let at = value as usize;
+    /// The number of the value's list.
+    fn list(&mut self, value: u32, lists: &mut Vec<Below>) -> usize {
+        let known = self.places.get(value as usize).and_then(|place| place.checked_sub(1));
+        known.map_or_else(|| self.new_list(value, lists), |number| number as usize)
+    }
+
+    #[cold]
+    fn new_list(&mut self, value: u32, lists: &mut Vec<Below>) -> usize {
+        let (at, number) = (value as usize, lists.len());
         if self.places.len() <= at {
             self.places.resize(at.saturating_add(1), 0);
         }
-        let Some(place) = self.places.get_mut(at) else { return lists.len() };
-        if *place == 0 {
-            lists.push(Below::new(value));
-            *place = count(lists.len());
-        }
-        place.saturating_sub(1) as usize
+        self.places.get_mut(at).into_iter().for_each(|place| *place = count(number).saturating_add(1));
+        lists.push(Below::new(value));
+        number
     }
 }
 

@@ -23,6 +23,7 @@ mod dimension;
 mod edge_map;
 mod exclusion_index;
 mod exclusion_index_builder;
+mod fetch;
 mod items;
 mod leaves;
 mod linear;
@@ -44,6 +45,7 @@ use crate::identity::UserInfo;
 use crate::request_info::RequestInfo;
 use clause::Clauses;
 use compile::Compiler;
+use fetch::{FETCHED, fetch};
 pub use request_terms::UserMatchCache;
 use request_terms::{RequestTerms, Vocabularies};
 use tree::Tree;
@@ -76,10 +78,14 @@ impl Policies {
     /// Compiles policies, in the order in which they are tried.
     pub fn new(policies: &[config::Policy]) -> Self {
         let mut compiler = Compiler::default();
-        for (policy, number) in policies.iter().zip(0..) {
-            for rule in &policy.rules {
-                compiler.add(number, rule);
+        let rules =
+            policies.iter().zip(0..).flat_map(|(policy, number)| policy.rules.iter().map(move |rule| (number, rule)));
+        let mut ahead = rules.clone().map(|(_, rule)| rule);
+        for ((number, rule), at) in rules.zip(0_usize..) {
+            if at.is_multiple_of(FETCHED) {
+                fetch(ahead.by_ref().take(FETCHED));
             }
+            compiler.add(number, rule);
         }
         Policies {
             number: POLICIES.fetch_add(1, Ordering::Relaxed),

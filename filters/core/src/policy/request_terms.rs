@@ -1,3 +1,4 @@
+use super::clause::count;
 use super::dimension::Dimension;
 use super::names::Names;
 use super::prefixes::Prefixes;
@@ -21,7 +22,7 @@ pub(super) struct RequestTerms {
     /// All ids, where they are more than fit; otherwise nothing is allocated.
     spilled: Vec<u32>,
     /// Start and end of each dimension's ids.
-    bounds: [(usize, usize); Dimension::COUNT],
+    bounds: [(u32, u32); Dimension::COUNT],
     /// A summary of all ids.
     pub(super) signature: Signature,
 }
@@ -88,9 +89,11 @@ impl RequestTerms {
     }
 
     /// The ids of one dimension.
+    #[inline]
     pub(super) fn of_dimension(&self, dimension: Dimension) -> &[u32] {
         let (start, end) = self.bounds.get(dimension.index()).copied().unwrap_or_default();
-        self.all().get(start..end).unwrap_or_default()
+        let all = if self.spilled.is_empty() { self.inline.as_slice() } else { self.spilled.as_slice() };
+        all.get(start as usize..end as usize).unwrap_or_default()
     }
 
     /// Adds the ids of one dimension, which are in ascending order already.
@@ -100,9 +103,7 @@ impl RequestTerms {
             self.add(Some(*id));
         }
         self.signature.add(dimension, ids);
-        if let Some(bounds) = self.bounds.get_mut(dimension.index()) {
-            *bounds = (start, start.saturating_add(ids.len()));
-        }
+        self.set_bounds(dimension, start, ids.len());
     }
 
     /// Adds the ids of one dimension.
@@ -120,9 +121,15 @@ impl RequestTerms {
             }
         }
         self.signature.add(dimension, added);
-        let end = start.saturating_add(added.len());
+        let len = added.len();
+        self.set_bounds(dimension, start, len);
+    }
+
+    /// A request has fewer ids than a list of its user's groups has bytes.
+    #[inline]
+    fn set_bounds(&mut self, dimension: Dimension, start: usize, len: usize) {
         if let Some(bounds) = self.bounds.get_mut(dimension.index()) {
-            *bounds = (start, end);
+            *bounds = (count(start), count(start.saturating_add(len)));
         }
     }
 
@@ -135,9 +142,7 @@ impl RequestTerms {
         } else {
             self.spilled.truncate(end);
         }
-        if let Some(bounds) = self.bounds.get_mut(dimension.index()) {
-            *bounds = (start, end);
-        }
+        self.set_bounds(dimension, start, len);
         let mut signature = self.signature;
         signature.add(dimension, self.of_dimension(dimension));
         self.signature = signature;

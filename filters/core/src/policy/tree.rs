@@ -72,11 +72,16 @@ impl<'s> Search<'s> {
         }
     }
 
-    /// No deeper than there are dimensions and one more: no way splits twice on one.
+    /// Looks behind a branch, if something better can be there.
+    #[inline]
     fn follow(&mut self, branch: Branch) {
-        if branch.first >= self.best {
-            return;
+        if branch.first < self.best {
+            self.enter(branch);
         }
+    }
+
+    /// No deeper than there are dimensions and one more: no way splits twice on one.
+    fn enter(&mut self, branch: Branch) {
         match self.tree.nodes.get(branch.node as usize) {
             Some(Node::Leaf { start, end, large_leaf }) => {
                 let leaf = self.tree.leaves.candidates(*start as usize..*end as usize);
@@ -86,7 +91,7 @@ impl<'s> Search<'s> {
                 }
             }
             Some(Node::Bits(leaf)) => {
-                let found = self.tree.bit_leaves.first(*leaf, self.terms);
+                let found = self.tree.bit_leaves.first(*leaf, self.terms, self.best);
                 self.best = self.best.min(found.unwrap_or(u32::MAX));
             }
             Some(Node::Split { dimension, places, others }) => {

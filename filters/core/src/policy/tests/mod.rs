@@ -4,6 +4,7 @@ mod bounds;
 mod equals_model;
 mod hostile;
 mod large_trees;
+mod leaf_borders;
 mod table;
 mod teams;
 mod texts;
