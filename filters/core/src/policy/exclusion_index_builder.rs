@@ -12,7 +12,7 @@ use super::value_ranks::{RankedValue, ValueRanks};
 /// A set with at least one member among so many clauses has all its bits: at most two bytes more for each member.
 const MOST_APART: usize = 16;
 /// Bytes that the sets of a leaf may take for each of its clauses: a clause may exclude a thousand values, in each of its leaves.
-pub(super) const BYTES_FOR_EACH: usize = 64;
+const BYTES_FOR_EACH: usize = 64;
 /// Bytes of a set besides its bits, for finding it.
 const SET_BYTES: usize = 40;
 
@@ -156,7 +156,7 @@ mod tests {
             ranks.rank_all(&known, &known.items());
             let leaf = builder.add(&known, &known.items(), &ranks);
             let index = builder.finish();
-            assert!(bytes(&index) <= len as usize * BYTES_FOR_EACH, "{len} {values}: {}", bytes(&index));
+            assert!(bytes(&index) <= len as usize * 64, "{len} {values}: {}", bytes(&index));
             let most_frequent = ranks.values()[0].value;
             assert!(index.sets.find(leaf_dimension(leaf.number, Dimension::User), most_frequent).is_some());
         }
