@@ -1,8 +1,8 @@
 //! Makes the rows of a [`BitLeaf`].
 
 use super::bit_leaves::{BitField, BitLeaf, BitLeaves, MOST, PAIR, RowPair, RowPlaces};
-use super::clause::{Polarity, count};
-use super::dimension::Dimension;
+use super::clause::Polarity;
+use super::dimension::{Dimension, count};
 use super::exclusion_index::WORD;
 use super::items::{Item, KnownClauses};
 

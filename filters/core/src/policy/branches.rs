@@ -1,6 +1,6 @@
 //! The ways on from the nodes of a tree, by the values on which they split.
 
-use super::clause::count;
+use super::dimension::count;
 use super::edge_map::{Edge, EdgeMap};
 
 /// The next node of a search.

@@ -1,4 +1,4 @@
-use super::dimension::{Dimension, Dimensions};
+use super::dimension::{Dimension, Dimensions, count};
 use super::request_terms::RequestTerms;
 use super::signature::Signature;
 
@@ -168,11 +168,6 @@ const NONE_OF: u32 = 1 << 8;
 fn kind(dimension: Dimension, wants: Polarity) -> u32 {
     let excludes = if wants == Polarity::NoneOf { NONE_OF } else { 0 };
     dimension as u32 | excludes
-}
-
-/// Counts here are bounded by the configuration's size, far below 2^32.
-pub(super) fn count(len: usize) -> u32 {
-    u32::try_from(len).unwrap_or(u32::MAX)
 }
 
 /// Whether two ascending lists share a value.

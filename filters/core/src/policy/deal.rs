@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::clause::count;
-use super::dimension::Dimension;
+use super::dimension::{Dimension, count};
 use super::items::{Item, KnownClauses};
 use super::leaves::{Candidate, Leaves};
 

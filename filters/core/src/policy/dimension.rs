@@ -60,3 +60,8 @@ impl Dimensions {
         self.0 == 0
     }
 }
+
+/// Counts here are bounded by the configuration's size, far below 2^32.
+pub(super) fn count(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}

@@ -1,4 +1,4 @@
-use super::clause::count;
+use super::dimension::count;
 use super::static_hash_table::{StaticHashTable, mix};
 
 /// Something for some pairs of a place in the tree and a value. Both are numbers of the configuration's making.

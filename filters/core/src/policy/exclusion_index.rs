@@ -7,8 +7,7 @@
 //! its bits, and a summary of the blocks that it fills, so that 32,768 excluded clauses cost one word; a set of few has the
 //! words that are not empty.
 
-use super::clause::count;
-use super::dimension::{Dimension, Dimensions};
+use super::dimension::{Dimension, Dimensions, count};
 use super::edge_map::EdgeMap;
 use super::request_terms::RequestTerms;
 

@@ -1,7 +1,7 @@
 //! Makes the sets of an [`ExclusionIndex`].
 
-use super::clause::{Condition, count};
-use super::dimension::Dimensions;
+use super::clause::Condition;
+use super::dimension::{Dimensions, count};
 use super::edge_map::{Edge, EdgeMap};
 use super::exclusion_index::{
     BLOCK, BlockBits, ExclusionIndex, FULL, LargeLeaf, Set, WORD, WORDS, Word, leaf_dimension,

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::clause::{ClauseDigest, Clauses, Condition, Conditions, Polarity, count};
-use super::dimension::{Dimension, Dimensions};
+use super::clause::{ClauseDigest, Clauses, Condition, Conditions, Polarity};
+use super::dimension::{Dimension, Dimensions, count};
 use super::leaves::Candidate;
 
 /// Maximum number of copies of a clause that wants one of several values: one below each value. A further dimension that would

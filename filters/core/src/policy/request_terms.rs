@@ -1,5 +1,4 @@
-use super::clause::count;
-use super::dimension::Dimension;
+use super::dimension::{Dimension, count};
 use super::names::Names;
 use super::prefixes::Prefixes;
 use super::seeded_hash::SeededHash;
