@@ -1,6 +1,8 @@
 //! Responses as they are sent. The bytes of resources are not copied: a listener of thousands of filter chains has hundreds of
 //! megabytes, and each stream would have them once more.
 
+use std::sync::Arc;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource as WireResource};
 use envoy_types::pb::google::protobuf::Any;
@@ -37,9 +39,11 @@ impl PendingResponse {
         &self.type_url
     }
 
-    /// Bytes of the resources, without names.
+    /// Bytes of the resources, and of names that are removed: a node may ask for many long ones that nobody has.
     pub(crate) fn size(&self) -> usize {
-        self.change.updates.values().map(|update| length(&update.body)).sum()
+        let of_update = |(name, update): (&Arc<str>, &Update)| name.len() + update.version.len() + length(&update.body);
+        let updates: usize = self.change.updates.iter().map(of_update).sum();
+        updates + self.change.removals.iter().map(|name| name.len()).sum::<usize>()
     }
 
     /// The response as a message of gRPC, with its prefix: pieces that follow each other. Those of resources are the snapshot's.
@@ -103,7 +107,6 @@ fn begin_field(to: &mut BytesMut, length: usize) -> Result<(), EncodeError> {
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
-    use std::sync::Arc;
 
     use super::*;
     use crate::kind::LDS;
@@ -116,6 +119,14 @@ mod tests {
         let removals: BTreeSet<_> = removals.iter().map(|name| (*name).into()).collect();
         let change = Change { updates, removals };
         PendingResponse { type_url: LDS.to_owned(), version: "all".to_owned(), nonce: "7".to_owned(), change }
+    }
+
+    #[test]
+    fn names_that_are_removed_count_as_unread() {
+        let long = "n".repeat(1_024);
+        assert_eq!(response(BTreeMap::new(), &[&long, "short"]).size(), 1_029);
+        let updates = BTreeMap::from([(Arc::from("name"), update(&["body".into()]))]);
+        assert_eq!(response(updates, &[]).size(), 9, "name, version and body");
     }
 
     fn resource(name: &str, value: Vec<u8>) -> WireResource {
