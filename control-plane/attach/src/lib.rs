@@ -43,9 +43,9 @@ pub use input::{GatewayObjects, Inventory, UnseenKinds, UpstreamObject, Upstream
 pub use listener::{ServedClientCa, listener_secrets};
 pub use name::{ObjectName, RouteKind};
 pub use policy::{
-    AncestorVerdict, AttachedPolicies, Door, DoorPolicies, DoorTargets, FormerPolicy, ListedDoors, PolicyAncestors,
-    PolicyMemo, PolicyObject, PolicyTargets, PolicyVerdict, UnfitPolicy, affected, attach_policies, behind_doors,
-    policy_ancestors, upstream_behind_doors,
+    AncestorVerdict, AttachedPolicies, ClosedDoors, Door, DoorPolicies, DoorTargets, FormerPolicy, ListedDoors,
+    PolicyAncestors, PolicyMemo, PolicyObject, PolicyTargets, PolicyVerdict, UnfitPolicy, WaitingClusters, affected,
+    attach_policies, behind_doors, policy_ancestors, upstream_behind_doors,
 };
 pub use portcullis_gateway_api::ValidationMode;
 pub use route::{ServedBackend, WeightedBackend};
