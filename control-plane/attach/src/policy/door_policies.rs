@@ -82,10 +82,12 @@ impl DoorPolicies {
 
     /// Those that hold at one door for requests to a cluster; without one for any.
     pub fn holding(&self, door: &Door, cluster: Option<&str>) -> impl Iterator<Item = &PolicyInEffect> {
+        self.at(door).iter().chain(self.former_at(door, cluster))
+    }
+
+    fn former_at(&self, door: &Door, cluster: Option<&str>) -> impl Iterator<Item = &PolicyInEffect> {
         let former = self.former.get(door).into_iter().flat_map(|all| all.iter());
-        let former =
-            former.filter(move |one| cluster.is_none_or(|of| holds_for(&one.clusters, of))).map(|one| &one.policy);
-        self.at(door).iter().chain(former)
+        former.filter(move |one| cluster.is_none_or(|of| holds_for(&one.clusters, of))).map(|one| &one.policy)
     }
 
     /// Whether there are none.
@@ -104,13 +106,12 @@ impl DoorPolicies {
         Door::all(gateway, listener, route).into_iter().filter(has_any).collect()
     }
 
-    /// Those at each of some doors.
+    /// Those at each of some doors, and behind all of these the former ones: no former version takes the room of a policy that holds.
     pub fn of_doors(&self, doors: &[Door], cluster: &str) -> Vec<Arc<[PolicyInEffect]>> {
-        let of = |door: &Door| match (self.by_door.get(door), self.former.contains_key(door)) {
-            (Some(policies), false) => Arc::clone(policies),
-            _ => self.holding(door, Some(cluster)).cloned().collect(),
-        };
-        doors.iter().map(of).collect()
+        let former = doors.iter().flat_map(|door| self.former_at(door, Some(cluster)));
+        let former: Arc<[PolicyInEffect]> = former.cloned().collect();
+        let current = doors.iter().filter_map(|door| self.by_door.get(door)).cloned();
+        current.chain((!former.is_empty()).then_some(former)).collect()
     }
 
     /// The part of a Gateway with these routes.
