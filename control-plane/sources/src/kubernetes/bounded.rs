@@ -226,7 +226,7 @@ mod tests {
     proptest! {
         /// No namespace stays cut when there is room for all.
         #[test]
-        fn namespace_with_all_its_objects_within_the_room_is_listed_anew(
+        fn namespace_whose_objects_have_room_is_listed_anew(
             edits in prop::collection::vec((any::<bool>(), 0..3_u8, 0..8_usize), 1..80),
         ) {
             let mut objects = BoundedObjects::new(BOUNDS, "");

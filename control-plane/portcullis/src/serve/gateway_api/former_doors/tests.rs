@@ -159,7 +159,7 @@ fn clusters_that_wait_close_the_door_for_themselves_alone() {
 }
 
 #[test]
-fn namespace_with_most_former_policies_is_closed_beyond_the_bound() {
+fn namespace_with_most_former_policies_is_closed() {
     let large = |name: &str, turn: u64| {
         let fields = Ok(Arc::new(json!(format!("{turn}{}", "x".repeat(1 << 20)))));
         let crowd = Door::Route(ObjectName::new("crowd", name));
