@@ -35,33 +35,16 @@ const MAX_CHAINS_AT_GATEWAY: usize = 1_024;
 /// The most of all routes.
 const MAX_CHAINS_IN_ALL: usize = 4_096;
 
-/// The rest of the bounds. Routes are charged in order of their creation, so that a younger one takes nothing from an older one of its
-/// namespace. A name that is cut off is a wider route's, without what holds at its own: if all namespaces together have too many,
-/// each has a fair share, so that none loses names to another one.
+/// The rest of the bounds. Routes are charged in order of their creation, so that a younger one takes nothing from an older one.
 #[derive(Default)]
 pub(crate) struct ClaimBudget<'a> {
     /// By Gateway and namespace.
     at_gateways: HashMap<(usize, &'a str), usize>,
     of_namespaces: HashMap<&'a str, usize>,
     in_all: usize,
-    /// The names that namespaces would have without the bound of all.
-    wanted: HashMap<&'a str, usize>,
-    /// The most of one namespace, if there is not room for all.
-    share: Option<usize>,
-    is_full: bool,
 }
 
 impl<'a> ClaimBudget<'a> {
-    /// One in which each namespace has a share.
-    pub(crate) fn with_share(share: usize) -> Self {
-        Self { share: Some(share), ..Self::default() }
-    }
-
-    /// The fair share of a namespace; none if there was room for all.
-    pub(crate) fn share(&self) -> Option<usize> {
-        self.is_full.then(|| fair_share(self.wanted.values().copied().collect(), MAX_IN_ALL))
-    }
-
     /// Charges the host names of one parent reference, and cuts off those beyond a bound. The others stay the route's although it
     /// is refused then: an edit that adds too many must not hand its clients over. `of_route` are the names of its references
     /// before.
@@ -74,21 +57,17 @@ impl<'a> ClaimBudget<'a> {
     ) -> Option<Rejection> {
         let at_gateway = self.at_gateways.entry((gateway, namespace)).or_default();
         let of_namespace = self.of_namespaces.entry(namespace).or_default();
-        let wanted = self.wanted.entry(namespace).or_default();
-        let most_of_namespace = self.share.map_or(MAX_OF_NAMESPACE, |share| share.min(MAX_OF_NAMESPACE));
         let mut exceeded = None;
         for (_, hosts) in attachment.iter_mut() {
-            *wanted = wanted.saturating_add(hosts.len()).min(MAX_OF_NAMESPACE);
             let bounds = [
                 (*of_route, MAX_OF_ROUTE, "one route"),
                 (*at_gateway, MAX_AT_GATEWAY, "the routes of one namespace at one Gateway"),
-                (*of_namespace, most_of_namespace, "the routes of one namespace"),
+                (*of_namespace, MAX_OF_NAMESPACE, "the routes of one namespace"),
                 (self.in_all, MAX_IN_ALL, "all routes"),
             ];
             for (used, most, of) in bounds {
                 if hosts.len() > most.saturating_sub(used) {
                     hosts.truncate(most.saturating_sub(used));
-                    self.is_full |= most == MAX_IN_ALL;
                     exceeded.get_or_insert((most, of));
                 }
             }
@@ -104,20 +83,6 @@ impl<'a> ClaimBudget<'a> {
             Rejection::new("TooManyHostnames", message)
         })
     }
-}
-
-/// The most that each can have so that there is room for all: those that want less leave the rest to the others.
-fn fair_share(mut wanted: Vec<usize>, mut room: usize) -> usize {
-    wanted.sort_unstable();
-    let mut others = wanted.len();
-    for one in wanted {
-        let share = room.checked_div(others).unwrap_or_default();
-        if one > share {
-            return share;
-        }
-        (room, others) = (room.saturating_sub(one), others.saturating_sub(1));
-    }
-    usize::MAX
 }
 
 /// The ports of Services to which routes lead, each counted once. Routes are charged in order of their creation. `UpstreamClusters`
@@ -212,25 +177,5 @@ impl<'a> ChainBudget<'a> {
             *used += listeners;
         }
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn share_is_as_large_as_can_be() {
-        for (wanted, room, expected) in [
-            (vec![5, 5], 10, usize::MAX),
-            (vec![6, 5], 10, 5),
-            (vec![100, 1, 4, 100], 25, 10),
-            (vec![3, 3, 3], 8, 2),
-            (vec![], 1, usize::MAX),
-        ] {
-            assert_eq!(fair_share(wanted.clone(), room), expected, "{wanted:?}");
-            let all: usize = wanted.iter().map(|one| (*one).min(expected)).sum();
-            assert!(all <= room, "{wanted:?}");
-        }
     }
 }

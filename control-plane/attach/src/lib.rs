@@ -43,9 +43,9 @@ pub use input::{GatewayObjects, Inventory, UnseenKinds, UpstreamObject, Upstream
 pub use listener::{ServedClientCa, listener_secrets};
 pub use name::{ObjectName, RouteKind};
 pub use policy::{
-    AncestorVerdict, AttachedPolicies, Door, DoorPolicies, DoorTargets, FormerPolicy, ListedDoors, PolicyAncestors,
-    PolicyMemo, PolicyObject, PolicyTargets, PolicyVerdict, UnfitPolicy, affected, attach_policies, behind_doors,
-    policy_ancestors, upstream_behind_doors,
+    AncestorVerdict, AttachedPolicies, ClosedDoors, Door, DoorPolicies, DoorTargets, FormerPolicy, ListedDoors,
+    PolicyAncestors, PolicyMemo, PolicyObject, PolicyTargets, PolicyVerdict, UnfitPolicy, WaitingClusters, affected,
+    attach_policies, behind_doors, policy_ancestors, upstream_behind_doors,
 };
 pub use portcullis_gateway_api::ValidationMode;
 pub use route::{ServedBackend, WeightedBackend};
@@ -61,7 +61,7 @@ use budget::{ChainBudget, ClaimBudget, ServiceBudget};
 use claims::{ClusterNames, HostClaims};
 use credentials::CredentialGrants;
 use grants::Grants;
-use route::{GatewaysByName, JudgedRoute, attach_parent};
+use route::{GatewaysByName, attach_parent};
 use served::Settled;
 use upstream::JudgedUpstreams;
 use verdict::ParentAttachment;
@@ -103,11 +103,22 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
     let upstreams = JudgedUpstreams::of(objects, inventory);
     let mut routes = route::judge_routes(objects, &grants, inventory, &upstreams);
     let by_name = GatewaysByName::of(&gateways);
-    let refusals: Vec<_> = routes.iter().map(|route| route.refusal.clone()).collect();
-    let (mut attachments, budget) = attach_routes(&mut routes, &by_name, inventory, ClaimBudget::default());
-    if let Some(share) = budget.share() {
-        routes.iter_mut().zip(refusals).for_each(|(route, refusal)| route.refusal = refusal);
-        attachments = attach_routes(&mut routes, &by_name, inventory, ClaimBudget::with_share(share)).0;
+    let mut attachments = Vec::new();
+    let (mut budget, mut services) = (ClaimBudget::default(), ServiceBudget::default());
+    let mut chains = ChainBudget::default();
+    for (index, route) in routes.iter_mut().enumerate() {
+        let mut charged = 0;
+        for (at, parent) in route.parents.iter().enumerate() {
+            let Some((gateway, mut listeners)) = attach_parent(route, parent, &by_name, inventory) else { continue };
+            if let Ok(attachment) = &mut listeners {
+                let namespace = route.metadata.namespace.as_str();
+                let excess = budget.charge(namespace, gateway, &mut charged, attachment);
+                let excess = excess.or_else(|| services.charge(namespace, gateway, route));
+                let excess = excess.or_else(|| chains.charge(namespace, gateway, route, attachment.len()));
+                route.refusal = route.refusal.take().or(excess);
+            }
+            attachments.push(ParentAttachment { route: index, parent: at, gateway, listeners });
+        }
     }
     let clusters = ClusterNames::of(inventory);
     let settled: Vec<_> =
@@ -128,30 +139,4 @@ pub fn attach(objects: &GatewayObjects, inventory: &Inventory) -> Attached {
         served: Settled { gateways: &gateways, routes: &routes, claims: &claims, clusters: &clusters, credentials }
             .served(),
     }
-}
-
-/// Attaches routes to their parents, and refuses those beyond the bounds. Returns the host names that were charged as well.
-fn attach_routes<'a>(
-    routes: &mut [JudgedRoute<'a>],
-    by_name: &GatewaysByName<'_, '_>,
-    inventory: &Inventory,
-    mut budget: ClaimBudget<'a>,
-) -> (Vec<ParentAttachment>, ClaimBudget<'a>) {
-    let mut attachments = Vec::new();
-    let (mut services, mut chains) = (ServiceBudget::default(), ChainBudget::default());
-    for (index, route) in routes.iter_mut().enumerate() {
-        let mut charged = 0;
-        for (at, parent) in route.parents.iter().enumerate() {
-            let Some((gateway, mut listeners)) = attach_parent(route, parent, by_name, inventory) else { continue };
-            if let Ok(attachment) = &mut listeners {
-                let namespace = route.metadata.namespace.as_str();
-                let excess = budget.charge(namespace, gateway, &mut charged, attachment);
-                let excess = excess.or_else(|| services.charge(namespace, gateway, route));
-                let excess = excess.or_else(|| chains.charge(namespace, gateway, route, attachment.len()));
-                route.refusal = route.refusal.take().or(excess);
-            }
-            attachments.push(ParentAttachment { route: index, parent: at, gateway, listeners });
-        }
-    }
-    (attachments, budget)
 }

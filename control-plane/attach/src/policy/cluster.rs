@@ -1,6 +1,6 @@
 //! The policies that have a part at one `UpstreamCluster`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use portcullis_api::{
@@ -199,6 +199,33 @@ fn blamed(refused: &[Problem], policy: &PolicyObject, document: Option<&Value>, 
     found.map(ToString::to_string)
 }
 
+/// Which policies of doors are left out.
+#[derive(Default)]
+struct FitMarks {
+    fit: BTreeSet<UnfitPolicy>,
+    unfit: BTreeMap<UnfitPolicy, String>,
+}
+
+impl FitMarks {
+    /// Takes the outcome for a policy. A former version that does not fit says nothing about the newest, which comes first.
+    fn take<T>(&mut self, cluster: &str, policy: &PolicyInEffect, fit: Result<T, String>) -> Option<T> {
+        let (cluster, name) = (cluster.to_owned(), policy.policy.clone());
+        let key = UnfitPolicy { cluster, kind: policy.kind, policy: name };
+        match fit {
+            Ok(newer) => {
+                self.fit.insert(key);
+                Some(newer)
+            }
+            Err(why) => {
+                if !self.fit.contains(&key) {
+                    self.unfit.insert(key, why);
+                }
+                None
+            }
+        }
+    }
+}
+
 /// The document of an `UpstreamCluster` for requests that come by doors with these policies, the widest door's first, and the policies
 /// that are left out, and why: those with which the cluster would be refused. As at the cluster itself no other namespace holds up its
 /// owner's edits.
@@ -209,22 +236,16 @@ pub fn behind_doors<'a>(
 ) -> (Arc<Value>, BTreeMap<UnfitPolicy, String>) {
     // With a cluster that is refused anyway nothing can be compared.
     let is_refused = !refusals(document).is_empty();
-    let (mut document, mut unfit) = (Arc::clone(document), BTreeMap::new());
+    let (mut document, mut marks) = (Arc::clone(document), FitMarks::default());
     for policy in policies {
         let newer = behind_door(&document, policy).map_err(|error| error.to_string());
         let fit = newer.and_then(|newer| match refusals(&newer).first().filter(|_| !is_refused) {
             Some(problem) => Err(format!("UpstreamCluster {cluster} would be refused with it: {problem}")),
             None => Ok(newer),
         });
-        match fit {
-            Ok(newer) => document = newer,
-            Err(why) => {
-                let (cluster, policy_name) = (cluster.to_owned(), policy.policy.clone());
-                unfit.insert(UnfitPolicy { cluster, kind: policy.kind, policy: policy_name }, why);
-            }
-        }
+        document = marks.take(cluster, policy, fit).unwrap_or(document);
     }
-    (document, unfit)
+    (document, marks.unfit)
 }
 
 /// The denials for requests to a `KubernetesUpstream` that come by doors with these policies, the widest door's first, and the policies that
@@ -235,7 +256,7 @@ pub fn upstream_behind_doors<'a>(
     policies: impl IntoIterator<Item = &'a PolicyInEffect>,
 ) -> (Vec<DispatchPolicy>, BTreeMap<UnfitPolicy, String>) {
     let key = upstream_key(raw.metadata.namespace.as_deref().unwrap_or_default(), &raw.metadata.name);
-    let (mut denials, mut unfit) = (Vec::new(), BTreeMap::new());
+    let (mut denials, mut marks) = (Vec::new(), FitMarks::default());
     for policy in policies {
         let newer = door_denials(policy).map_err(|error| error.to_string());
         let fit = newer.and_then(|mut newer| {
@@ -246,15 +267,9 @@ pub fn upstream_behind_doors<'a>(
                 None => Ok(newer),
             }
         });
-        match fit {
-            Ok(newer) => denials = newer,
-            Err(why) => {
-                let (cluster, policy_name) = (key.clone(), policy.policy.clone());
-                unfit.insert(UnfitPolicy { cluster, kind: policy.kind, policy: policy_name }, why);
-            }
-        }
+        denials = marks.take(&key, policy, fit).unwrap_or(denials);
     }
-    (denials, unfit)
+    (denials, marks.unfit)
 }
 
 fn tighten(

@@ -14,6 +14,20 @@ pub struct DoorPolicies {
     former: BTreeMap<Door, Arc<[FormerPolicy]>>,
     /// The namespaces of which not all policies are known.
     unread: BTreeSet<String>,
+    /// Doors at which former policies may hold that are not known.
+    closed: ClosedDoors,
+}
+
+/// `UpstreamClusters` of which an older version is served than one that may deny what a policy denied; none are all.
+pub type WaitingClusters = Option<Arc<BTreeSet<String>>>;
+
+/// Doors with more former policies than are kept, closed for requests to some `UpstreamClusters`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClosedDoors {
+    /// By door.
+    pub doors: BTreeMap<Door, Vec<WaitingClusters>>,
+    /// All doors of a namespace.
+    pub namespaces: BTreeMap<String, WaitingClusters>,
 }
 
 /// A policy that was removed from a door, and holds there until an edit is served that may deny the same.
@@ -21,15 +35,12 @@ pub struct DoorPolicies {
 pub struct FormerPolicy {
     /// The policy.
     pub policy: PolicyInEffect,
-    /// The `UpstreamClusters` for whose requests it holds; none are all.
-    pub clusters: Option<BTreeSet<String>>,
+    /// The `UpstreamClusters` for whose requests it holds.
+    pub clusters: WaitingClusters,
 }
 
-impl FormerPolicy {
-    fn holds_for(&self, cluster: Option<&str>) -> bool {
-        let of = |cluster: &str| self.clusters.as_ref().is_none_or(|clusters| clusters.contains(cluster));
-        cluster.is_none_or(of)
-    }
+fn holds_for(clusters: &WaitingClusters, cluster: &str) -> bool {
+    clusters.as_ref().is_none_or(|clusters| clusters.contains(cluster))
 }
 
 impl DoorPolicies {
@@ -45,15 +56,23 @@ impl DoorPolicies {
         Self { unread: namespaces.clone(), ..self }
     }
 
-    /// The same, with these that were removed.
+    /// The same, with these that were removed, and doors of which not all of those are known.
     #[must_use]
-    pub fn with_former(self, former: impl IntoIterator<Item = (Door, Vec<FormerPolicy>)>) -> Self {
-        Self { former: former.into_iter().map(|(door, policies)| (door, policies.into())).collect(), ..self }
+    pub fn with_former(self, former: impl IntoIterator<Item = (Door, Vec<FormerPolicy>)>, closed: ClosedDoors) -> Self {
+        let former = former.into_iter().map(|(door, policies)| (door, policies.into())).collect();
+        Self { former, closed, ..self }
     }
 
-    /// Whether a policy may hold for requests of a route at a Gateway that is not known.
-    pub fn are_unread(&self, gateway: &ObjectName, route: &ObjectName) -> bool {
-        [gateway, route].into_iter().any(|one| self.unread.contains(&one.namespace))
+    /// Whether a policy may hold for requests of a route at a listener to a cluster that is not known.
+    pub fn are_unread(&self, gateway: &ObjectName, listener: &str, route: &ObjectName, cluster: &str) -> bool {
+        let is_closed = |namespace: &String| {
+            let former = self.closed.namespaces.get(namespace);
+            self.unread.contains(namespace) || former.is_some_and(|clusters| holds_for(clusters, cluster))
+        };
+        let at_door = |door: &Door| self.closed.doors.get(door).into_iter().flatten();
+        is_closed(&gateway.namespace)
+            || is_closed(&route.namespace)
+            || Door::all(gateway, listener, route).iter().flat_map(at_door).any(|clusters| holds_for(clusters, cluster))
     }
 
     /// Those at one door, without former ones.
@@ -63,9 +82,12 @@ impl DoorPolicies {
 
     /// Those that hold at one door for requests to a cluster; without one for any.
     pub fn holding(&self, door: &Door, cluster: Option<&str>) -> impl Iterator<Item = &PolicyInEffect> {
+        self.at(door).iter().chain(self.former_at(door, cluster))
+    }
+
+    fn former_at(&self, door: &Door, cluster: Option<&str>) -> impl Iterator<Item = &PolicyInEffect> {
         let former = self.former.get(door).into_iter().flat_map(|all| all.iter());
-        let former = former.filter(move |one| one.holds_for(cluster)).map(|one| &one.policy);
-        self.at(door).iter().chain(former)
+        former.filter(move |one| cluster.is_none_or(|of| holds_for(&one.clusters, of))).map(|one| &one.policy)
     }
 
     /// Whether there are none.
@@ -84,13 +106,12 @@ impl DoorPolicies {
         Door::all(gateway, listener, route).into_iter().filter(has_any).collect()
     }
 
-    /// Those at each of some doors.
+    /// Those at each of some doors, and behind all of these the former ones: no former version takes the room of a policy that holds.
     pub fn of_doors(&self, doors: &[Door], cluster: &str) -> Vec<Arc<[PolicyInEffect]>> {
-        let of = |door: &Door| match (self.by_door.get(door), self.former.contains_key(door)) {
-            (Some(policies), false) => Arc::clone(policies),
-            _ => self.holding(door, Some(cluster)).cloned().collect(),
-        };
-        doors.iter().map(of).collect()
+        let former = doors.iter().flat_map(|door| self.former_at(door, Some(cluster)));
+        let former: Arc<[PolicyInEffect]> = former.cloned().collect();
+        let current = doors.iter().filter_map(|door| self.by_door.get(door)).cloned();
+        current.chain((!former.is_empty()).then_some(former)).collect()
     }
 
     /// The part of a Gateway with these routes.
@@ -99,18 +120,21 @@ impl DoorPolicies {
             Door::Gateway(name) | Door::Listener(name, _) => name == gateway,
             Door::Route(name) => routes.contains(name),
         };
-        let has_door = |namespace: &&String| {
-            **namespace == gateway.namespace || routes.iter().any(|route| **namespace == route.namespace)
+        let namespaces: BTreeSet<&String> =
+            routes.iter().map(|route| &route.namespace).chain([&gateway.namespace]).collect();
+        let closed = ClosedDoors {
+            doors: part(&self.closed.doors, is_its),
+            namespaces: part(&self.closed.namespaces, |namespace| namespaces.contains(namespace)),
         };
         Self {
             by_door: part(&self.by_door, is_its),
             former: part(&self.former, is_its),
-            unread: self.unread.iter().filter(has_door).cloned().collect(),
+            unread: self.unread.iter().filter(|namespace| namespaces.contains(namespace)).cloned().collect(),
+            closed,
         }
     }
 }
 
-fn part<T: ?Sized>(all: &BTreeMap<Door, Arc<T>>, is_its: impl Fn(&Door) -> bool) -> BTreeMap<Door, Arc<T>> {
-    let its = all.iter().filter(|(door, _)| is_its(door));
-    its.map(|(door, policies)| (door.clone(), Arc::clone(policies))).collect()
+fn part<K: Clone + Ord, V: Clone>(all: &BTreeMap<K, V>, is_its: impl Fn(&K) -> bool) -> BTreeMap<K, V> {
+    all.iter().filter(|(key, _)| is_its(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }

@@ -68,6 +68,13 @@ impl Door {
         }
     }
 
+    /// The namespace of its object, which is that of its policies.
+    pub fn namespace(&self) -> &str {
+        match self {
+            Self::Gateway(name) | Self::Listener(name, _) | Self::Route(name) => &name.namespace,
+        }
+    }
+
     /// Those of a route at a listener, the widest first.
     pub fn all(gateway: &ObjectName, listener: &str, route: &ObjectName) -> [Self; 3] {
         let listener = Door::Listener(gateway.clone(), listener.to_owned());

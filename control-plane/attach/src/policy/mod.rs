@@ -27,7 +27,7 @@ mod tests;
 
 pub use ancestors::{PolicyAncestors, policy_ancestors};
 pub use cluster::{PolicyMemo, behind_doors, upstream_behind_doors};
-pub use door_policies::{DoorPolicies, FormerPolicy};
+pub use door_policies::{ClosedDoors, DoorPolicies, FormerPolicy, WaitingClusters};
 pub(crate) use doors::affected_by;
 pub use doors::{Door, DoorTargets, ListedDoors};
 pub use object::PolicyObject;

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use portcullis_sources::SetNumber;
 
@@ -21,9 +21,19 @@ impl ClusterProgress {
         (self.number, self.behind) = (number, behind.map(since).collect());
     }
 
-    /// Whether nothing older of a cluster is served than the version in a set.
-    pub(super) fn has(&self, cluster: &str, SetNumber(of): SetNumber) -> bool {
-        self.is_of(SetNumber(of)) && self.behind.get(cluster).is_none_or(|since| *since > of)
+    /// The objects of which something older is served than the version in a set, and nothing older than that in `after`.
+    pub(super) fn behind(&self, after: Option<u64>, of: SetNumber) -> BTreeSet<String> {
+        self.behind_in(after, of).cloned().collect()
+    }
+
+    /// Whether there are any, or may be.
+    pub(super) fn has_behind(&self, after: Option<u64>, of: SetNumber) -> bool {
+        !self.is_of(of) || self.behind_in(after, of).next().is_some()
+    }
+
+    fn behind_in(&self, after: Option<u64>, SetNumber(of): SetNumber) -> impl Iterator<Item = &String> {
+        let is_in = move |since: u64| since <= of && after.is_none_or(|after| since > after);
+        self.behind.iter().filter(move |(_, since)| is_in(**since)).map(|(name, _)| name)
     }
 
     /// Whether a set was taken.
@@ -41,7 +51,8 @@ mod tests {
         let mut progress = ClusterProgress::default();
         let (a, b) = ("a".to_owned(), "b".to_owned());
         let has = |progress: &ClusterProgress, name: &str| {
-            (0..9).map(|of| progress.has(name, SetNumber(of))).collect::<Vec<_>>()
+            let is_served = |of| progress.is_of(of) && !progress.behind(None, of).contains(name);
+            (0..9).map(|of| is_served(SetNumber(of))).collect::<Vec<_>>()
         };
         progress.follow(SetNumber(3), [&a].into_iter());
         let until = |number: usize| (0..9).map(|of| of < number).collect::<Vec<_>>();
@@ -53,5 +64,8 @@ mod tests {
         assert_eq!((has(&progress, "a"), has(&progress, "b")), (until(1), until(8)));
         progress.follow(SetNumber(8), [&b].into_iter());
         assert_eq!((has(&progress, "a"), has(&progress, "b")), (until(9), until(8)));
+        let later = [6, 7, 8].map(|after| progress.has_behind(Some(after), SetNumber(8)));
+        assert_eq!(later, [true, true, false], "it waits for the eighth set");
+        assert!(progress.has_behind(Some(8), SetNumber(9)), "the ninth is not translated");
     }
 }

@@ -1,5 +1,5 @@
 //! Objects of a kind that tenants write: within bounds, of which objects of the namespace that is preferred are the first to have room,
-//! and the others by fair shares of their namespaces.
+//! then the oldest ones, or the others by fair shares of their namespaces.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,13 @@ pub(super) struct BoundedObjects {
     bounds: KindBounds,
     /// The namespace whose objects no other one's push out; empty for none.
     preferred: String,
+    /// Whether the oldest of all stay, and namespaces have no shares.
+    is_by_age: bool,
     current: FairRoom,
     coming: FairRoom,
     is_listed: bool,
+    /// Whether an object has changed that shares room with some that were left out: it may be one of them.
+    is_stale: bool,
 }
 
 impl BoundedObjects {
@@ -24,16 +28,23 @@ impl BoundedObjects {
         Self {
             bounds,
             preferred: preferred.to_owned(),
+            is_by_age: false,
             current: FairRoom::default(),
             coming: FairRoom::default(),
             is_listed: false,
+            is_stale: false,
         }
+    }
+
+    /// The same, of which the oldest of all namespaces stay: objects that own names, which no younger one may get by shares.
+    pub(super) fn by_age(self) -> Self {
+        Self { is_by_age: true, current: FairRoom::new(true), coming: FairRoom::new(true), ..self }
     }
 
     /// Takes an event of a watch. Returns whether something may have changed.
     pub(super) fn apply(&mut self, event: Event<(String, WatchedObject)>) -> bool {
         match event {
-            Event::Init => self.coming = FairRoom::default(),
+            Event::Init => (self.coming, self.is_stale) = (FairRoom::new(self.is_by_age), false),
             Event::InitApply((name, object)) => {
                 // An equal one is shared, so that a second list takes no memory twice.
                 let known = self.current.objects().get(&name).filter(|known| **known == object);
@@ -41,13 +52,14 @@ impl BoundedObjects {
                 self.coming.insert(name, object, self.bounds, &self.preferred);
             }
             Event::InitDone => {
-                self.current = std::mem::take(&mut self.coming);
+                self.current = std::mem::replace(&mut self.coming, FairRoom::new(self.is_by_age));
                 self.is_listed = true;
                 return true;
             }
             Event::Apply((name, object)) => {
                 let is_known = self.current.objects().get(&name) == Some(&object);
                 if !is_known {
+                    self.is_stale |= self.current.is_cut(&name, &self.preferred);
                     self.current.insert(name, object, self.bounds, &self.preferred);
                 }
                 return !is_known;
@@ -59,13 +71,14 @@ impl BoundedObjects {
 
     /// Removes an object. Returns whether it was there.
     pub(super) fn remove(&mut self, name: &str) -> bool {
+        self.is_stale |= self.current.is_cut(name, &self.preferred);
         self.current.remove(name, &self.preferred)
     }
 
     /// There are none, or no longer. Returns whether something may have changed.
     pub(super) fn clear(&mut self) -> bool {
         let is_news = !self.is_listed || !self.is_empty();
-        (self.current, self.coming) = (FairRoom::default(), FairRoom::default());
+        (self.current, self.coming) = (FairRoom::new(self.is_by_age), FairRoom::new(self.is_by_age));
         self.is_listed = true;
         is_news
     }
@@ -85,9 +98,9 @@ impl BoundedObjects {
         !self.preferred.is_empty() && self.cut().contains(&self.preferred)
     }
 
-    /// Whether some were left out for which there may be room by now: a list finds them.
+    /// Whether some were left out for which there may be room by now, or that may be gone: a list finds out.
     pub(super) fn has_room(&self) -> bool {
-        self.current.has_room(self.bounds)
+        self.is_stale || self.current.has_room(self.bounds)
     }
 
     /// The objects, in the order of names.
@@ -100,6 +113,7 @@ impl BoundedObjects {
 mod tests {
     use std::sync::Arc;
 
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -182,6 +196,46 @@ mod tests {
         objects.apply(Event::Init);
         objects.apply(Event::InitDone);
         assert!(objects.cut().is_empty() && !objects.has_room());
+    }
+
+    #[test]
+    fn object_left_out_that_is_deleted_is_noticed() {
+        let mut objects = BoundedObjects::new(BOUNDS, "");
+        let of = |namespace: &str, index: usize| {
+            let (name, object) = object(index, 59 - index, 1);
+            (format!("{namespace}/{name}"), object)
+        };
+        (0..11).for_each(|index| _ = objects.apply(Event::Apply(of("team", index))));
+        assert!(objects.cut().contains("team") && !objects.has_room());
+        objects.apply(Event::Apply(of("other", 20)));
+        assert!(!objects.has_room(), "an edit of another namespace says nothing");
+        assert!(!objects.remove("team/10") && objects.has_room());
+        objects.apply(Event::Init);
+        assert!(!objects.has_room());
+    }
+
+    proptest! {
+        /// No namespace stays cut when there is room for all.
+        #[test]
+        fn namespace_whose_objects_have_room_is_listed_anew(
+            edits in prop::collection::vec((any::<bool>(), 0..3_u8, 0..8_usize), 1..80),
+        ) {
+            let mut objects = BoundedObjects::new(BOUNDS, "");
+            let mut there = BTreeSet::new();
+            for (is_there, namespace, index) in edits {
+                let name = format!("n{namespace}/{index}");
+                if is_there {
+                    objects.apply(Event::Apply((name.clone(), object(index, 59 - index, 1).1)));
+                    there.insert(name);
+                } else {
+                    objects.remove(&name);
+                    there.remove(&name);
+                }
+                if there.len() <= BOUNDS.objects && !objects.cut().is_empty() {
+                    prop_assert!(objects.has_room(), "{there:?}");
+                }
+            }
+        }
     }
 
     #[test]

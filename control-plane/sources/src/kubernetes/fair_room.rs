@@ -1,4 +1,5 @@
-//! Room for objects of many namespaces, shared max-min: whatever one of them writes, another one keeps what is within its fair share.
+//! Room for objects of many namespaces: the oldest of all, or shared max-min, so that whatever one of them writes, another one keeps
+//! what is within its fair share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +19,8 @@ pub(super) struct KindBounds {
 /// The objects that have room. Beyond the bounds the youngest one of the namespace that has most is left out.
 #[derive(Default)]
 pub(super) struct FairRoom {
+    /// Whether all namespaces but the preferred one are as one, of which the oldest objects stay.
+    is_by_age: bool,
     by_name: BTreeMap<String, WatchedObject>,
     namespaces: BTreeMap<String, NamespaceRoom>,
     bytes: usize,
@@ -38,11 +41,28 @@ struct NamespaceRoom {
 }
 
 impl FairRoom {
+    /// Room of which namespaces have shares, or the oldest objects of all.
+    pub(super) fn new(is_by_age: bool) -> Self {
+        Self { is_by_age, ..Self::default() }
+    }
+
+    /// Whether objects were left out that share the room of this one.
+    pub(super) fn is_cut(&self, name: &str, preferred: &str) -> bool {
+        self.cut.contains(self.sharing(name, preferred))
+    }
+
+    /// The namespace with which an object shares room.
+    fn sharing<'a>(&self, name: &'a str, preferred: &str) -> &'a str {
+        let namespace = namespace_of(name);
+        if self.is_by_age && namespace != preferred { "" } else { namespace }
+    }
+
     /// Takes an object in the place of one of its name, and leaves out as many as do not fit. Those of the namespace `preferred` are the
     /// last to be.
     pub(super) fn insert(&mut self, name: String, object: WatchedObject, bounds: KindBounds, preferred: &str) {
         self.remove(&name, preferred);
-        self.change(namespace_of(&name), preferred, |room| {
+        let namespace = self.sharing(&name, preferred);
+        self.change(namespace, preferred, |room| {
             room.bytes = room.bytes.saturating_add(object.bytes);
             room.by_age.insert((created(&object.document), name.clone()));
         });
@@ -50,7 +70,7 @@ impl FairRoom {
         self.by_name.insert(name, object);
         while let Some(last) = self.excess(bounds, preferred) {
             self.remove(&last, preferred);
-            self.cut.insert(namespace_of(&last).to_owned());
+            self.cut.insert(self.sharing(&last, preferred).to_owned());
         }
     }
 
@@ -58,7 +78,8 @@ impl FairRoom {
     pub(super) fn remove(&mut self, name: &str, preferred: &str) -> bool {
         let Some(object) = self.by_name.remove(name) else { return false };
         self.bytes = self.bytes.saturating_sub(object.bytes);
-        self.change(namespace_of(name), preferred, |room| {
+        let namespace = self.sharing(name, preferred);
+        self.change(namespace, preferred, |room| {
             room.bytes = room.bytes.saturating_sub(object.bytes);
             room.by_age.remove(&(created(&object.document), name.to_owned()));
         });
@@ -70,7 +91,7 @@ impl FairRoom {
         &self.by_name
     }
 
-    /// The namespaces of which objects were left out.
+    /// The namespaces of which objects were left out; an empty one for all that have no share.
     pub(super) fn cut(&self) -> &BTreeSet<String> {
         &self.cut
     }
@@ -174,6 +195,18 @@ mod tests {
             let own = names(&room).into_iter().filter(|name| name.starts_with("n1/")).count();
             assert_eq!(own, usize::from(mine), "{case}");
             assert_eq!(room.cut().iter().collect::<Vec<_>>(), ["n9"], "{case}");
+        }
+    }
+
+    /// A name is its owner's as long as its object is there: many namespaces may be one tenant's.
+    #[test]
+    fn younger_objects_of_many_namespaces_push_none_out_by_age() {
+        for (is_by_age, kept) in [(true, 12), (false, 1)] {
+            let mut room = FairRoom::new(is_by_age);
+            (0..12).for_each(|second| put(&mut room, (0, second, 1), ""));
+            (0..30).for_each(|at| put(&mut room, (1 + at, 30 + at % 30, 1), ""));
+            let own = names(&room).into_iter().filter(|name| name.starts_with("n0/")).count();
+            assert_eq!((own, room.objects().len()), (kept, 12));
         }
     }
 

@@ -21,8 +21,9 @@ use super::published::Published;
 use super::watches::config;
 use super::{KubernetesAccess, ObjectKey, StoredStatus, WatchedKind};
 
-/// The most that is kept of a kind. Beyond it the youngest of the namespace that has most are left out: tenants write routes. Policies
-/// and permissions of the control plane's own namespace are the last to be.
+/// The most that is kept of a kind. Beyond it the youngest are left out: tenants write routes, and the older one has a name. Of policies,
+/// which own none, it is the youngest of the namespace that has most. Policies and permissions of the control plane's own namespace are
+/// the last to be.
 const BOUNDS: KindBounds = KindBounds { objects: 5_000, bytes: 64 * 1024 * 1024 };
 /// Most namespaces that a log line names.
 const MAX_NAMED: usize = 8;
@@ -78,6 +79,7 @@ impl OptionalKind {
         // No tenant pushes out what the owner denies.
         let preferred = if WatchedKind::OF_POLICIES.contains(&kind) { access.namespace.as_str() } else { "" };
         let (objects, absence) = (BoundedObjects::new(BOUNDS, preferred), KindAbsence::default());
+        let objects = if matches!(kind, WatchedKind::Policy(_)) { objects } else { objects.by_age() };
         Self { access, kind, objects, absence, is_needed, published, returns, logged: None }
     }
 
@@ -231,7 +233,7 @@ impl OptionalKind {
                 kind = self.kind.plural(),
                 count = cut.len(),
                 namespaces = namespaces.join(", "),
-                "only the oldest objects of these namespaces are looked at: at most {objects} of all, of {bytes} bytes"
+                "only the oldest objects are looked at, of these namespaces if any are named: at most {objects} of all, of {bytes} bytes"
             );
         }
         if self.objects.is_preferred_cut() {

@@ -136,7 +136,7 @@ impl<'a> HttpsInput<'a> {
     ) -> Result<JudgedRoute<'a>, ClosedBecause> {
         let gateway = &self.gateway.gateway;
         let own = || JudgedRoute { variant: String::new(), config: &open.config, bytes: open.config_bytes };
-        if self.gateway.policies.are_unread(gateway, &route.route) {
+        if self.gateway.policies.are_unread(gateway, listener, &route.route, &open.cluster.name) {
             return Err(ClosedBecause::UnreadPolicies);
         }
         let doors = self.gateway.policies.doors(gateway, listener, &route.route, &open.cluster.name);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{HOME, attach_policies, cluster, denial, limit, policy, rules, targets, told};
 use crate::policy::{Door, DoorTargets, ListedDoors, PolicyTargets, affected_by, behind_doors};
-use crate::{CONTROLLER_NAME, GatewayObjects, ObjectName, UnfitPolicy};
+use crate::{CONTROLLER_NAME, ClosedDoors, DoorPolicies, FormerPolicy, GatewayObjects, ObjectName, UnfitPolicy};
 
 const GROUP: &str = "gateway.networking.k8s.io";
 
@@ -199,6 +199,23 @@ fn policy_that_would_refuse_a_cluster_is_left_out_there() {
     assert_eq!((condition.status, condition.reason), (false, "PolicyLeftOut"));
     let condition = affected_by(&[&deny], Some("b.test"), &unfit).remove(0);
     assert_eq!((condition.kind, condition.status), ("portcullis.dev/DispatchPolicyAffected", true));
+}
+
+/// A former version neither takes the room of another door's newest policy, nor is its own newest one marked for it.
+#[test]
+fn former_versions_come_behind_what_all_doors_have() {
+    let (name, document) = cluster("a.test");
+    let many = |count: usize| vec![denial("/many"); count];
+    let former = in_effect(Dispatch, "x", &json!({"overrides": {"dispatchPolicies": many(19_998)}}));
+    let [newest, narrow] = ["x", "narrow"].map(|policy| in_effect(Dispatch, policy, &denies()));
+    let [gateway, route] = [("Gateway", "g"), ("HTTPRoute", "r")].map(|(kind, name)| door("team-a", kind, name));
+    let policies = DoorPolicies::new([(gateway.clone(), vec![newest]), (route.clone(), vec![narrow.clone()])]);
+    let held = FormerPolicy { policy: former, clusters: None };
+    let policies = policies.with_former([(gateway.clone(), vec![held])], ClosedDoors::default());
+    let all = policies.of_doors(&[gateway, route], &name);
+    let (tightened, unfit) = behind_doors(&document, &name, all.iter().flat_map(|policies| policies.iter()));
+    assert!(origins(&tightened).iter().any(|origin| origin.policy == narrow.policy));
+    assert_eq!(unfit, BTreeMap::new(), "{:?}", tightened["spec"]["dispatchPolicies"].as_array().map(Vec::len));
 }
 
 /// A policy has up to 16 targets, which need not be there.

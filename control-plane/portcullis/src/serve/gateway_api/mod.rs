@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_attach::{
-    Attached, ConditionVerdict, DoorPolicies, FormerCertificates, GatewayObjects, ObjectName, RouteClosures,
-    ServedGateway, attach, referred_contents, upstreams_within_bounds,
+    Attached, ConditionVerdict, DoorPolicies, FormerCertificates, GatewayObjects, ObjectName, RouteClosures, attach,
+    referred_contents, upstreams_within_bounds,
 };
 use portcullis_gateway_api::read_object;
 use portcullis_sources::{GatewayApiObjects, KubernetesAccess, ObjectKey, StoredStatuses, WatchedKind};
@@ -120,9 +120,7 @@ impl GatewayApi {
             let objects = self.objects.borrow_and_update().clone();
             let instances = self.instances.borrow_and_update().clone();
             // Without a kind a permission could be missing, or what a route refers to.
-            let is_same = judged.as_ref().is_some_and(|(of, _)| Arc::ptr_eq(of, &objects));
-            let served = is_same.then_some(attached.served.as_slice());
-            let mut names = self.names(judged.is_some(), &mut former_doors, served).filter(|_| objects.is_listed());
+            let mut names = self.names(judged.is_some(), &mut former_doors).filter(|_| objects.is_listed());
             if let Some(names) = &mut names {
                 names.refused_clusters = self.envoys.refusals().clusters;
                 names.contents = contents.newest();
@@ -200,12 +198,7 @@ impl GatewayApi {
         }
     }
 
-    fn names(
-        &mut self,
-        has_judged: bool,
-        former: &mut FormerDoors,
-        served: Option<&[ServedGateway]>,
-    ) -> Option<ReferredNames> {
+    fn names(&mut self, has_judged: bool, former: &mut FormerDoors) -> Option<ReferredNames> {
         let diagnoses = self.diagnoses.borrow_and_update().clone();
         let statuses = self.statuses.borrow_and_update().clone();
         // No route is served without the policies that deny some of its requests.
@@ -214,7 +207,7 @@ impl GatewayApi {
                 // Before the verdicts: what they have may not be served yet.
                 let progress = self.envoys.progress();
                 let verdicts = policies.borrow_and_update();
-                (former.follow(verdicts.at_doors()?, &progress, served), verdicts.doors_number())
+                (former.follow(verdicts.at_doors()?, &progress), verdicts.doors_number())
             }
             None => (DoorPolicies::default(), 0),
         };

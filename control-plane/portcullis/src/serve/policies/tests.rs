@@ -109,7 +109,7 @@ fn namespaces_with_policies_left_out_are_handed_on() {
         let of = |namespace: &str| ObjectName::new(namespace, "x");
         let (doors, _) = verdicts.at_doors().unwrap();
         [("team", "other"), ("other", "team"), ("a", "b")]
-            .map(|(gateway, route)| doors.are_unread(&of(gateway), &of(route)))
+            .map(|(gateway, route)| doors.are_unread(&of(gateway), "https", &of(route), "a.test"))
     };
     assert_eq!(step(PolicyKind::Dispatch), [true, true, false]);
     assert_eq!(step(PolicyKind::FlowControl), [true, true, false]);

@@ -208,8 +208,7 @@ impl World {
 
     fn judge(&mut self) {
         let verdicts = self.stage.verdicts.borrow();
-        let gateways = [served(DoorPolicies::default())];
-        let policies = self.doors.follow(verdicts.at_doors().unwrap(), &self.progress, Some(&gateways));
+        let policies = self.doors.follow(verdicts.at_doors().unwrap(), &self.progress);
         self.demand = Some(Arc::new(GatewayDemand {
             served: Arc::new(vec![Arc::new(served(policies))]),
             requested_clusters: [NAME.to_owned()].into(),
