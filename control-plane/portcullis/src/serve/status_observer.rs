@@ -74,9 +74,18 @@ impl StatusObserver {
 
     /// The status of everything, at most a quarter of a second old.
     pub(super) fn status(&self) -> Arc<StatusBody> {
+        self.status_within(MAX_STATUS_AGE)
+    }
+
+    /// The status of everything as the last observation has it, for what happens once a second anyway.
+    pub(super) fn last_status(&self) -> Arc<StatusBody> {
+        self.status_within(OBSERVE_INTERVAL.saturating_add(MAX_STATUS_AGE))
+    }
+
+    fn status_within(&self, age: Duration) -> Arc<StatusBody> {
         let mut state = self.lock();
         if let (Some(status), Some(at)) = (&state.newest, state.observed)
-            && at.elapsed() < MAX_STATUS_AGE
+            && at.elapsed() < age
         {
             return Arc::clone(status);
         }

@@ -39,7 +39,7 @@ impl PendingResponse {
         &self.type_url
     }
 
-    /// Bytes of the resources, and of names that are removed: a node may ask for many long ones that nobody has.
+    /// Bytes of the resources, and of names that are removed: a node may ask for many long ones of no resource.
     pub(crate) fn size(&self) -> usize {
         let of_update = |(name, update): (&Arc<str>, &Update)| name.len() + update.version.len() + length(&update.body);
         let updates: usize = self.change.updates.iter().map(of_update).sum();

@@ -140,7 +140,7 @@ impl Fleet {
         turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             turns.tick().await;
-            if self.look(&self.observer.status(), FleetTime::now()) {
+            if self.look(&self.observer.last_status(), FleetTime::now()) {
                 self.changes.send_modify(|changes| *changes += 1);
             }
         }

@@ -199,7 +199,7 @@ mod tests {
                     true => owner.clone(),
                     false => Ownership { holder: owner.settled().clone(), next: None },
                 };
-                // Without any instance no owners are told apart.
+                // Without any instance all owners are the same one.
                 let free = Ownership { holder: MemberHolder::Free, next: None };
                 prop_assert_eq!(after.settled.owners.get(name).unwrap_or(&free), &expected, "{}", name);
             }
