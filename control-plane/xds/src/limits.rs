@@ -46,6 +46,8 @@ pub struct Limits {
     pub exchange_bytes: usize,
     /// Names of resources that a stream may ask for or claim to have.
     pub names: usize,
+    /// Bytes of names and versions that all streams of a peer have in memory and that no resource has.
+    pub name_bytes: usize,
     /// Bytes of responses that a peer has not read yet. One that is larger goes alone.
     pub unread: usize,
     /// How long a response may stay without an answer.
@@ -62,6 +64,8 @@ pub struct Limits {
     pub exchanges_per_instance: usize,
     /// Bytes of the reports in them in a burst; each second makes up for half of them.
     pub exchange_bytes_per_instance: usize,
+    /// Bytes of names and versions that no resource has, of all Envoys of one instance.
+    pub name_bytes_per_instance: usize,
     /// Bytes of responses that all Envoys of one instance have not read yet.
     pub unread_per_instance: usize,
     /// The same of all instances together.
@@ -94,6 +98,7 @@ impl Default for Limits {
             exchange_burst: 400,
             exchange_bytes: 16 << 20,
             names: 100_000,
+            name_bytes: 32 << 20,
             unread: 32 << 20,
             answer: Duration::from_secs(120),
             work: Duration::from_secs(5),
@@ -102,6 +107,7 @@ impl Default for Limits {
             streams_per_instance: 256,
             exchanges_per_instance: 128,
             exchange_bytes_per_instance: 64 << 20,
+            name_bytes_per_instance: 64 << 20,
             unread_per_instance: 64 << 20,
             unread_of_instances: 1 << 30,
             unread_kept_per_instance: 8 << 20,

@@ -222,7 +222,10 @@ impl Client {
             let size = draft.size();
             let response = draft.decoded();
             let bodies = response.resources.iter().map(body);
-            assert_eq!(size, bodies.clone().map(<[u8]>::len).sum::<usize>(), "a response has its announced size");
+            let of_resources =
+                response.resources.iter().map(|one| one.name.len() + one.version.len() + body(one).len());
+            let of_removals = response.removed_resources.iter().map(String::len);
+            assert_eq!(size, of_resources.chain(of_removals).sum::<usize>(), "a response has its announced size");
             for body in bodies {
                 assert!(response.type_url == LDS || self.served.contains(body), "only served resources are sent");
                 assert!(response.type_url != SDS || self.asked.contains("s"), "secrets are sent on request only");

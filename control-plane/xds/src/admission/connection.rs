@@ -1,14 +1,15 @@
 //! The open connections and streams of each peer, and their bounds.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::{Stream, StreamExt};
 use tonic::Status;
 
 use super::common_room::CommonRest;
+use super::name_room::NameRoom;
 use super::quota::{Quota, QuotaBounds, QuotaTable, ResponseRoom};
 use crate::limits::{Limits, Rejection};
 use crate::membership::Membership;
@@ -174,7 +175,8 @@ impl Connection {
     }
 
     fn admission(self: &Arc<Self>, is_exchange: bool) -> Admission {
-        Admission { connection: Arc::clone(self), is_exchange, is_admitted: AtomicBool::new(false) }
+        let (is_admitted, names) = (AtomicBool::new(false), Mutex::default());
+        Admission { connection: Arc::clone(self), is_exchange, is_admitted, names }
     }
 
     /// Ends the connection, at its next event or soon.
@@ -202,6 +204,7 @@ pub(crate) struct Admission {
     connection: Arc<Connection>,
     is_exchange: bool,
     is_admitted: AtomicBool,
+    names: Mutex<NameRoom>,
 }
 
 impl Drop for Admission {
@@ -297,6 +300,11 @@ impl Admission {
             room.extend(quota.unread(bytes).await);
         }
         room
+    }
+
+    /// Whether the stream may have so many bytes of names that no resource has. They count until it ends.
+    pub(crate) fn may_name(&self, bytes: usize) -> bool {
+        self.connection.peer == Peer::Local || lock(&self.names).grow(bytes, self.connection.quotas())
     }
 
     /// Records the time that a request of the peer took. Returns the time that its next one has to wait.

@@ -3,6 +3,7 @@
 mod common_room;
 mod connection;
 mod connection_table;
+mod name_room;
 mod quota;
 #[cfg(test)]
 mod tests;

@@ -25,6 +25,7 @@ pub(super) struct QuotaBounds {
     pub(super) streams: usize,
     pub(super) exchanges: usize,
     unread: usize,
+    names: usize,
     /// Of an instance, its room within that of all.
     of_all: Option<InstanceRoom>,
     openings: f64,
@@ -42,6 +43,7 @@ impl QuotaBounds {
             streams: limits.streams_per_peer,
             exchanges: limits.exchanges_per_peer,
             unread: limits.unread,
+            names: limits.name_bytes,
             of_all: None,
             openings: f64::from(limits.stream_burst),
             beginnings: f64::from(limits.exchange_burst),
@@ -58,6 +60,7 @@ impl QuotaBounds {
             streams: limits.streams_per_instance,
             exchanges: limits.exchanges_per_instance,
             unread: limits.unread_per_instance,
+            names: limits.name_bytes_per_instance,
             of_all: Some(InstanceRoom::new(limits, rest)),
             openings: f64::MAX,
             beginnings: f64::MAX,
@@ -83,6 +86,8 @@ pub(super) struct Quota {
     pub(super) work: Mutex<Bucket>,
     /// Units of bytes that may be unread.
     unread: Arc<Semaphore>,
+    /// Units of bytes of names that no resource has.
+    pub(super) names: Arc<Semaphore>,
 }
 
 impl Quota {
@@ -96,6 +101,7 @@ impl Quota {
             bytes: Mutex::new(Bucket::filled_in_two_seconds(bounds.bytes)),
             work: Mutex::new(Bucket::new(bounds.work.as_secs_f64(), bounds.work_per_second)),
             unread: Arc::new(Semaphore::new(units(bounds.unread))),
+            names: Arc::new(Semaphore::new(units(bounds.names))),
             bounds,
         }
     }

@@ -137,3 +137,18 @@ fn unread_bytes_and_work_of_an_instance_leave_those_of_others() {
     assert!(two.worked(Duration::from_secs(4)) > Duration::from_secs(3), "half of the time makes up for it");
     assert_eq!(other.worked(Duration::from_secs(4)), Duration::ZERO);
 }
+
+#[test]
+fn names_of_no_resource_have_room_in_the_instances_share() {
+    let limits = Limits { name_bytes: 40 << 10, name_bytes_per_instance: 64 << 10, ..Limits::default() };
+    let peers = Peers::new(limits, OptionalMetrics::default());
+    let [one, same, two, other] = [("one", "a"), ("one", "a"), ("two", "a"), ("one", "b")]
+        .map(|(node, instance)| peers.connect(peer(node, &[instance])).unwrap().open_stream().ok().unwrap());
+    assert!(one.may_name(0) && one.may_name(10 << 10) && one.may_name(30 << 10), "what it has counts once");
+    assert!(!same.may_name(20 << 10), "of one peer");
+    assert!(two.may_name(30 << 10));
+    assert!(!two.may_name(36 << 10), "of one instance");
+    assert!(other.may_name(30 << 10));
+    drop(one);
+    assert!(same.may_name(20 << 10));
+}

@@ -336,6 +336,11 @@ impl DeltaStream {
         self.snapshot.len()
     }
 
+    /// Bytes of names and versions that the node brought and no resource had then.
+    pub(crate) fn foreign_bytes(&self) -> usize {
+        self.subscriptions.values().map(Subscription::foreign_bytes).sum()
+    }
+
     /// The number of names that are kept on behalf of the node.
     pub(crate) fn subscription_count(&self) -> usize {
         let names = self.subscriptions.values().map(Subscription::name_count).sum();

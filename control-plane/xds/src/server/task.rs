@@ -23,6 +23,8 @@ use crate::snapshot::Snapshot;
 
 /// Longest id of a node.
 const MAX_NODE_ID: usize = 256;
+/// Bytes of a name with its version, of most.
+const USUAL_NAME: usize = 256;
 /// Longest reason of a refusal that is kept.
 const MAX_REASON: usize = 4 * 1024;
 
@@ -172,7 +174,7 @@ impl Task {
         }
         let limits = self.admission.limits();
         let start = Instant::now();
-        let (pending, names, known) = {
+        let (pending, names, known, foreign) = {
             let mut stream = lock(stream);
             self.served.registry.metrics.with(|metrics| count_answer(metrics, &request));
             log_refusal(&stream, &request);
@@ -181,10 +183,12 @@ impl Task {
                 return Err(Status::invalid_argument("a name is too long"));
             }
             let pending = stream.on_request(request);
-            (pending, stream.subscription_count(), stream.resource_count())
+            (pending, stream.subscription_count(), stream.resource_count(), stream.foreign_bytes())
         };
         // Of the names of resources that there are, the node may ask for each and have each.
-        if names > limits.names.saturating_add(known.saturating_mul(2)) {
+        // After an update of the control plane a node may have another version of each, or know each by another name.
+        let is_large = !self.admission.may_name(foreign.saturating_sub(known.saturating_mul(USUAL_NAME)));
+        if is_large || names > limits.names.saturating_add(known.saturating_mul(2)) {
             self.admission.rejected(Rejection::Names);
             return Err(Status::resource_exhausted("too many names"));
         }

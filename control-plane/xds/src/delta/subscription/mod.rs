@@ -95,6 +95,8 @@ pub(super) struct Subscription {
     dirty_early: BTreeSet<Arc<str>>,
     /// Names for which something may be due; for all others nothing is. A turn therefore costs what changed, not all resources.
     due: BTreeSet<Arc<str>>,
+    /// Bytes of names and versions that the node brought and no resource had then.
+    foreign_bytes: usize,
     /// Whether this type was asked for before on this stream.
     opened: bool,
     /// Whether the node had something of this type before this stream.
@@ -131,7 +133,10 @@ impl Subscription {
                 // One of thousands that went while it was away or before. No answer is due: it has none of them.
                 self.retired.insert(&name);
             } else {
-                self.subscribe(snapshot.shared_name(&request.type_url, &name));
+                let shared = snapshot.shared_name(&request.type_url, &name);
+                let is_foreign = !self.names.contains(&shared) && snapshot.get(&request.type_url, &name).is_none();
+                self.foreign_bytes += if is_foreign { name.len() } else { 0 };
+                self.subscribe(shared);
             }
         }
         if self.wildcard && !wanted_all {
@@ -143,7 +148,10 @@ impl Subscription {
             for (name, version) in request.initial_resource_versions {
                 let name = snapshot.shared_name(&request.type_url, &name);
                 let newest = snapshot.get(&request.type_url, &name).map(Resource::shared_version);
-                let version = newest.filter(|newest| ***newest == *version).cloned().unwrap_or_else(|| version.into());
+                self.foreign_bytes += if newest.is_none() { name.len() } else { 0 };
+                let shared = newest.filter(|newest| ***newest == *version).cloned();
+                self.foreign_bytes += if shared.is_none() { version.len() } else { 0 };
+                let version = shared.unwrap_or_else(|| version.into());
                 self.due.insert(Arc::clone(&name));
                 self.known.insert(name, version);
             }
@@ -365,26 +373,6 @@ impl Subscription {
     /// The number of the response without an answer.
     pub(super) fn unanswered(&self) -> Option<u64> {
         self.in_flight.as_ref().and_then(|in_flight| in_flight.nonce.parse().ok())
-    }
-
-    /// How many names are remembered.
-    pub(super) fn name_count(&self) -> usize {
-        self.names.len() + self.known.len() + self.retired.weight()
-    }
-
-    /// Whether this type was asked for.
-    pub(super) fn is_open(&self) -> bool {
-        self.opened
-    }
-
-    /// Whether the node had something of this type before this stream.
-    pub(super) fn is_resumed(&self) -> bool {
-        self.resumed
-    }
-
-    /// Whether the node has nothing of this type.
-    pub(super) fn knows_nothing(&self) -> bool {
-        self.known.is_empty()
     }
 
     pub(super) fn status(&self) -> TypeStatus {

@@ -149,4 +149,29 @@ impl Subscription {
             None => GatewayProgress::Pending,
         }
     }
+
+    /// How many names are remembered.
+    pub(in crate::delta) fn name_count(&self) -> usize {
+        self.names.len() + self.known.len() + self.retired.weight()
+    }
+
+    /// Bytes of names and versions that the node brought and no resource had then: as long as the stream lives they may be in memory.
+    pub(in crate::delta) fn foreign_bytes(&self) -> usize {
+        self.foreign_bytes
+    }
+
+    /// Whether this type was asked for.
+    pub(in crate::delta) fn is_open(&self) -> bool {
+        self.opened
+    }
+
+    /// Whether the node had something of this type before this stream.
+    pub(in crate::delta) fn is_resumed(&self) -> bool {
+        self.resumed
+    }
+
+    /// Whether the node has nothing of this type.
+    pub(in crate::delta) fn knows_nothing(&self) -> bool {
+        self.known.is_empty()
+    }
 }

@@ -7,6 +7,23 @@ use super::steps::{ack, ask, nack, opened, owned, settle, show};
 use super::*;
 
 #[test]
+fn names_and_versions_of_no_resource_are_counted_once() {
+    let mut stream = Encoded::new(snapshot(&[(EDS, "here", "1")]));
+    let names = |names: &[&str]| DeltaDiscoveryRequest {
+        type_url: EDS.to_owned(),
+        resource_names_subscribe: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..Default::default()
+    };
+    stream.on_request(names(&["here", "elsewhere"]));
+    stream.on_request(names(&["elsewhere", "here"]));
+    assert_eq!(stream.foreign_bytes(), "elsewhere".len());
+    let versions = [("gone".to_owned(), "older".to_owned())].into();
+    let type_url = CDS.to_owned();
+    stream.on_request(DeltaDiscoveryRequest { type_url, initial_resource_versions: versions, ..Default::default() });
+    assert_eq!(stream.foreign_bytes(), "elsewhere".len() + "gone".len() + "older".len());
+}
+
+#[test]
 fn first_request_decides_what_is_wanted() {
     let all = snapshot(&[(CDS, "a", "1"), (CDS, "b", "1"), (EDS, "a", "1"), (SDS, "s", "1")]);
     for (url, names, said) in [

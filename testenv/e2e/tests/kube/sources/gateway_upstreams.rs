@@ -117,10 +117,13 @@ fn users_of_a_tenants_upstream_are_those_of_the_cluster() {
     let of_edge = dump(&edge);
     assert!(of_edge.contains(CREDENTIAL) && of_edge.contains(&format!("/-/{CLUSTER}/client")));
     assert!(!dump(&ordinary).contains("/team/prod/"), "Envoys of UpstreamClusters have nothing of it");
-    let metrics = edge.admin().get("/stats/prometheus").unwrap().text();
-    for label in ["cluster=\"team/prod\"", &format!("cluster=\"{CLUSTER}\"")] {
-        assert!(metrics.contains(label), "{label}");
-    }
+    // The filter writes them once a second.
+    let has_labels = || {
+        let metrics = edge.admin().get("/stats/prometheus").ok()?.text();
+        let labels = ["cluster=\"team/prod\"".to_owned(), format!("cluster=\"{CLUSTER}\"")];
+        labels.iter().all(|label| metrics.contains(label)).then_some(())
+    };
+    wait::until("metrics of both", SOON, has_labels).unwrap();
 }
 
 #[test]
